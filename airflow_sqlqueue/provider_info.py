@@ -51,7 +51,7 @@ def get_provider_info() -> dict[str, Any]:
                 "to_openlineage_converter": "airflow_sqlqueue.assets.convert_to_openlineage",
             }
         ],
-        "notifications": ["airflow_sqlqueue.notifications.notifier.SqlQueueNotifier"],
+        "notifications": ["airflow_sqlqueue.notifications.SqlQueueNotifier"],
         "triggers": [_modules("triggers.depth", "triggers.message", "triggers.reply", "triggers.stranded")],
         "queues": [
             "airflow_sqlqueue.queues.SqlQueueMessageQueueProvider",

@@ -1,7 +1,6 @@
-"""Queues as assets: ``mssql+queue://host:port/database/schema/table``, or ``mssql+queue://host/instance/database/...``.
+"""Queue assets: ``mssql+queue://host:port/database/schema/table``, or ``mssql+queue://host/instance/database/...``.
 
-DAGs are scheduled by them, and lineage names the same table as for SQL operators. The path has the names
-percent-encoded.
+They schedule DAGs, and lineage names the same table as for SQL operators. The names in the path are percent-encoded.
 """
 
 from __future__ import annotations
@@ -32,21 +31,20 @@ def create_asset(
     instance: str | None = None,
     extra: dict[str, Any] | None = None,
 ) -> Asset:
-    """The asset of a queue table; with a named ``instance`` the port means nothing. ``SqlQueueHook.asset`` makes it of
-    an address."""
+    """Asset of a queue table; a named ``instance`` ignores the port. ``SqlQueueHook.asset`` makes one of an address."""
     names = (database, schema, table) if instance is None else (instance, database, schema, table)
     path = "/".join(quote(name, safe="") for name in names)
     return Asset(uri=f"{SCHEME}://{authority(host, port, instance)}/{path}", extra=extra or {})
 
 
 def authority(host: str, port: int, instance: str | None) -> str:
-    """A server as URIs have it: ``host:port``, or the host alone where a named instance says the port."""
+    """Server part of a URI: ``host:port``, or only the host with a named instance, which determines the port."""
     name = f"[{host}]" if ":" in host else host
     return f"{name}:{port}" if instance is None else name
 
 
 def sanitize_uri(uri: SplitResult) -> SplitResult:
-    """The URI with its port, unless it names an instance. Raises ValueError, as Airflow wants it, for no queue's."""
+    """The URI with its port, unless it names an instance. Raises ValueError, as Airflow expects, for an invalid one."""
     if not uri.hostname:
         raise ValueError(f"A queue's URI names a host: {SCHEME}://host:port/database/schema/table.")
     parts = uri.path.split("/")[1:]
@@ -64,7 +62,7 @@ def sanitize_uri(uri: SplitResult) -> SplitResult:
 
 
 def convert_to_openlineage(asset: Asset, lineage_context: Any) -> Dataset:
-    """The dataset that OpenLineage has for the table, which is that of ``mssql://`` as well."""
+    """OpenLineage's dataset of the table, the same as for ``mssql://``."""
     from airflow.providers.common.compat.openlineage.facet import Dataset
 
     uri = sanitize_uri(urlsplit(asset.uri))

@@ -1,4 +1,4 @@
-"""The commands, put together. Exit code 0: done; 1: failed; 2: called wrongly."""
+"""Application of the command line, with all commands. Exit code 0: done; 1: failed; 2: called wrongly."""
 
 from __future__ import annotations
 
@@ -8,17 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from airflow_sqlqueue.cli.batches import abandon, batches, drain, requeue, sweep
-from airflow_sqlqueue.cli.commands import Command, Group
-from airflow_sqlqueue.cli.consumers import consumers, release
-from airflow_sqlqueue.cli.delayed import cancel, delayed, move_delayed, send_delayed
-from airflow_sqlqueue.cli.errors import errors, return_to_source
-from airflow_sqlqueue.cli.messages import depth, forward, generate, peek, send
+from airflow_sqlqueue.cli import batches, delayed, errors, events, queues, tables
+from airflow_sqlqueue.cli.commands import Command, Group, with_option_groups
 from airflow_sqlqueue.cli.output import stderr, stdout
-from airflow_sqlqueue.cli.publishing import publish, subscribe, subscriptions, unsubscribe
-from airflow_sqlqueue.cli.purge import purge, purge_expired
-from airflow_sqlqueue.cli.quarantine import quarantine
-from airflow_sqlqueue.cli.tables import create, drop, inspect
 from airflow_sqlqueue.errors import (
     AddressError,
     ConfigurationError,
@@ -30,14 +22,14 @@ from airflow_sqlqueue.errors import (
 from airflow_sqlqueue.untrusted import printable
 
 COMMANDS: Mapping[str, tuple[Callable[..., Any], ...]] = {
-    "Queues": (send, depth, peek, forward, purge, purge_expired, generate),
-    "Batches": (drain, batches, requeue, abandon, sweep, quarantine, consumers, release),
-    "Error queues": (errors, return_to_source),
-    "Delayed messages": (delayed, send_delayed, cancel, move_delayed),
-    "Events": (subscribe, unsubscribe, subscriptions, publish),
-    "Tables": (create, inspect, drop),
+    "Queues": queues.COMMANDS,
+    "Batches": batches.COMMANDS,
+    "Error queues": errors.COMMANDS,
+    "Delayed messages": delayed.COMMANDS,
+    "Events": events.COMMANDS,
+    "Tables": tables.COMMANDS,
 }
-"""Commands under the headings of the help."""
+"""Commands by their heading in the help."""
 
 _NAMES = {"return_to_source": "return"}
 
@@ -45,18 +37,18 @@ app = typer.Typer(
     cls=Group,
     help="Queue tables of the NServiceBus SQL Server transport.",
     epilog="Name the server by SQLQUEUE_URL, --url or --conn-id. To keep a password out of the list of processes, set "
-    "SQLQUEUE_URL, name an Airflow connection, or write - for it: mssql://user:-@host:port/database takes it from "
-    "SQLQUEUE_PASSWORD, or asks.",
+    "SQLQUEUE_URL, name an Airflow connection, or write - for it: for mssql://user:-@host:port/database the command "
+    "reads it from SQLQUEUE_PASSWORD, or asks.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    # Plain text: rich would take the brackets of an address for markup.
+    # Plain text: rich would read the brackets of an address as markup.
     rich_markup_mode=None,
 )
 for heading, commands in COMMANDS.items():
     for command in commands:
         name = _NAMES.get(command.__name__, command.__name__.replace("_", "-"))
-        app.command(name, cls=Command, rich_help_panel=heading)(command)
+        app.command(name, cls=Command, rich_help_panel=heading)(with_option_groups(command))
 
 
 def _version(wanted: bool) -> None:
@@ -73,11 +65,11 @@ def options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
     ] = False,
 ) -> None:
-    """Options of no command."""
+    """Options of the program itself."""
 
 
 def main() -> None:
-    """Run the command line; an error of ours is one sentence on standard error."""
+    """Run the command line; print an error of this package as one sentence on standard error."""
     try:
         app()
     except (DriverNotFoundError, UntrustedServerError) as error:

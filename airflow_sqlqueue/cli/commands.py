@@ -1,23 +1,58 @@
-"""How commands stand in the help, and how an error in one names what its caller can type."""
+"""Typer's parts for this program: groups of options, headings in the help, and errors that name options."""
 
 from __future__ import annotations
 
+import inspect
 import re
-from typing import Any
+from collections.abc import Callable
+from dataclasses import MISSING, fields, is_dataclass
+from functools import wraps
+from typing import Any, get_type_hints
 
 from typer.core import TyperCommand, TyperGroup
 
 from airflow_sqlqueue.errors import SqlQueueError
 
-_ELSEWHERE = {"time_to_be_received": "expire_after"}
-"""Names of the core that are a parameter of another name here."""
+_OTHER_NAMES = {"time_to_be_received": "expire_after"}
+"""Names of the core, each with the parameter that has another name here."""
 
 _PLAIN_WORDS = re.compile(r"^(rate|workers|chunk|pause|limit)\b(?= must| is)")
-"""Options of one word, which a sentence may use as a word, are meant where it begins with them."""
+"""Options of one word: a sentence may use these as ordinary words, so they are replaced only at its beginning."""
+
+
+def with_option_groups(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command for typer: each parameter whose type is a dataclass becomes one option for each of its fields."""
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    parameters = []
+    for parameter in inspect.signature(command).parameters.values():
+        group = groups.get(parameter.name)
+        types = {parameter.name: hints[parameter.name]} if group is None else get_type_hints(group, include_extras=True)
+        defaults = {parameter.name: parameter.default} if group is None else _defaults(group)
+        parameters += [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=types[name])
+            for name, default in defaults.items()
+        ]
+
+    @wraps(command)
+    def run(**given: Any) -> Any:
+        made = {name: kind(**{own: given.pop(own) for own in _defaults(kind)}) for name, kind in groups.items()}
+        return command(**given, **made)
+
+    signature = inspect.Signature(parameters)
+    run.__signature__ = signature  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
+def _defaults(group: Any) -> dict[str, Any]:
+    """Names of the group's fields with their defaults; a field without one is a required argument."""
+    required = inspect.Parameter.empty
+    return {field.name: required if field.default is MISSING else field.default for field in fields(group)}
 
 
 class Command(TyperCommand):
-    """A command whose errors say ``--max-messages`` where the core says ``max_messages``, but not what is in quotes."""
+    """A command whose errors say ``--max-messages`` where the core says ``max_messages``, except in quotes."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -28,7 +63,7 @@ class Command(TyperCommand):
 
     def _with_options(self, text: str) -> str:
         options = {str(p.name): p.opts[0] for p in self.params if p.opts and p.opts[0].startswith("--")}
-        options |= {name: options[ours] for name, ours in _ELSEWHERE.items() if ours in options}
+        options |= {name: options[ours] for name, ours in _OTHER_NAMES.items() if ours in options}
         for name, option in options.items():
             if "_" in name:
                 text = re.sub(rf"(?<![\w.'-]){name}(?![\w=-]|\.\w)", option, text)
@@ -36,7 +71,7 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """The commands under the headings that they were given."""
+    """The commands of the program, listed in the help under their headings."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         commands = [(name, self.commands[name]) for name in self.list_commands(ctx)]

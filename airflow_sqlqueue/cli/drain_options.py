@@ -1,7 +1,8 @@
-"""The limits of a drain as options, and :class:`.drain.options.DrainOptions` from them."""
+"""Limits of a drain as options of the command line."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
@@ -11,43 +12,61 @@ from airflow_sqlqueue.errors import ConfigurationError
 if TYPE_CHECKING:
     from airflow_sqlqueue.drain.options import DrainOptions
 
-RowsPerStatement = Annotated[
-    Optional[int], typer.Option(help="Rows that one DELETE takes at the most, 1 to 2000.  [default: 2000]")
-]
-BytesPerStatement = Annotated[
-    Optional[str], typer.Option(help="Headers and bodies that one DELETE returns, as 16MiB.  [default: 16MiB]")
-]
-RowsPerPart = Annotated[
-    Optional[int], typer.Option(help="Rows of one part, which is one transaction and one file.  [default: 20000]")
-]
-BytesPerPart = Annotated[Optional[str], typer.Option(help="Headers and bodies of one part.  [default: 128MiB]")]
-SecondsPerPart = Annotated[
-    Optional[float], typer.Option(help="How long a part's transaction gathers rows.  [default: 20]")
-]
-InlineBodyBytes = Annotated[
-    Optional[str], typer.Option(help="A larger body goes to a file of its own.  [default: 8MiB]")
-]
-SettleSeconds = Annotated[
-    Optional[float], typer.Option(help="How long to retry rows that others have locked.  [default: 5]")
-]
-ReadableBy = Annotated[
-    Optional[str],
-    typer.Option(help="Who may read the files on a disk: owner, group or all.  [default: owner]"),
-]
+
+@dataclass(frozen=True)
+class LimitOptions:
+    """Options of :class:`.drain.options.DrainOptions`; one that is None has the default of that class."""
+
+    max_messages: Annotated[Optional[int], typer.Option(help="Stop after this many messages.")] = None
+    max_seconds: Annotated[Optional[float], typer.Option(help="Begin no part after this many seconds.")] = None
+    until_empty: Annotated[
+        bool, typer.Option("--until-empty", help="Drain later messages too, until the queue is empty.")
+    ] = False
+    keep_expired: Annotated[bool, typer.Option(help="Write expired messages too, flagged.")] = False
+    workers: Annotated[int, typer.Option(help="Largest number of threads, each with a connection.")] = 2
+    rows_per_statement: Annotated[
+        Optional[int], typer.Option(help="Largest number of rows of one DELETE, 1 to 2000.  [default: 2000]")
+    ] = None
+    bytes_per_statement: Annotated[
+        Optional[str], typer.Option(help="Headers and bodies that one DELETE returns, as 16MiB.  [default: 16MiB]")
+    ] = None
+    rows_per_part: Annotated[
+        Optional[int], typer.Option(help="Rows of one part, which is one transaction and one file.  [default: 20000]")
+    ] = None
+    bytes_per_part: Annotated[
+        Optional[str], typer.Option(help="Headers and bodies of one part.  [default: 128MiB]")
+    ] = None
+    seconds_per_part: Annotated[
+        Optional[float], typer.Option(help="Seconds in which a part's transaction collects rows.  [default: 20]")
+    ] = None
+    inline_body_bytes: Annotated[
+        Optional[str], typer.Option(help="Write a larger body to a file of its own.  [default: 8MiB]")
+    ] = None
+    settle_seconds: Annotated[
+        Optional[float], typer.Option(help="Seconds in which to retry rows that others have locked.  [default: 5]")
+    ] = None
+    readable_by: Annotated[
+        Optional[str],
+        typer.Option(help="Users who may read files on a disk: owner, group or all.  [default: owner]"),
+    ] = None
+
 
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "": 1}
 
 
 def drain_options(**given: Any) -> DrainOptions:
-    """The options of a drain from those that were given; one that is None has its default.
-
-    Raises :class:`ConfigurationError`.
-    """
+    """Options of a drain; an option that is None has its default. Raises :class:`ConfigurationError`."""
     from airflow_sqlqueue.drain.options import DrainOptions
 
     values = {name: value for name, value in given.items() if value is not None}
     sizes = {name: _size(name, value) for name, value in values.items() if "bytes" in name}
     return DrainOptions(**{**values, **sizes})
+
+
+def changed_limits(options: DrainOptions) -> dict[str, Any]:
+    """Limits with another value than the default: a command that resumes the drain gives them again."""
+    given = vars(options)
+    return {field.name: given[field.name] for field in fields(options) if given[field.name] != field.default}
 
 
 def _size(name: str, text: str) -> int:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass
 from shlex import join
 from typing import Annotated, Any, Optional
 
 import typer
 
 from airflow_sqlqueue.cli.message_options import read_body
-from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url, connect
-from airflow_sqlqueue.cli.output import progress_bar, show, stdout
+from airflow_sqlqueue.cli.options import Common, DryRun, MaxMessages, MaxSeconds, QueueArgument
+from airflow_sqlqueue.cli.output import progress_bar, stdout
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.errorqueue.destinations import NO_DESTINATION, Reason
 from airflow_sqlqueue.errorqueue.editing import EditResult
@@ -22,128 +22,130 @@ from airflow_sqlqueue.errorqueue.triage import DEFAULT_KEYS, KEYS, MAX_SCANNED
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import HeaderNames
 
-# typer reads the annotations at run time, on Python 3.10 too.
-_Text = Optional[str]
-_Texts = Optional[list[str]]
-_Numbers = Optional[list[int]]
-_Number = Optional[float]
-_Count = Optional[int]
 
-ExceptionType = Annotated[_Text, typer.Option(help="Only this exception type, in full; '' for none.")]
-MessageType = Annotated[_Text, typer.Option(help="Only this message type, in full, without its assembly.")]
-Endpoint = Annotated[_Text, typer.Option(help="Only what this endpoint failed to handle.")]
-FailedQueue = Annotated[_Text, typer.Option(help="Only what failed in this queue: its address, or its table alone.")]
-Kind = Annotated[_Text, typer.Option(help=f"Only one of: {', '.join(KINDS)}.")]
-Since = Annotated[_Text, typer.Option(help="Only what failed at this time or later, as 2026-01-31T08:00:00Z.")]
-Until = Annotated[_Text, typer.Option(help="Only what failed before this time.")]
-MessageIds = Annotated[_Texts, typer.Option("--message-id", help="Only this message id; any number of times.")]
-RowVersions = Annotated[_Numbers, typer.Option("--row-version", help="Only this row; any number of times.")]
+@dataclass(frozen=True)
+class ErrorFilterOptions:
+    """Options that select failed messages; without ``group`` and ``up_to`` of the filter, which only the page uses."""
+
+    exception_type: Annotated[Optional[str], typer.Option(help="Only this exception type, in full; '' for none.")] = (
+        None
+    )
+    message_type: Annotated[
+        Optional[str], typer.Option(help="Only this message type, in full, without its assembly.")
+    ] = None
+    endpoint: Annotated[Optional[str], typer.Option(help="Only messages that this endpoint failed to handle.")] = None
+    failed_queue: Annotated[
+        Optional[str], typer.Option(help="Only messages that failed in this queue: its address, or its table alone.")
+    ] = None
+    kind: Annotated[Optional[str], typer.Option(help=f"Only one of: {', '.join(KINDS)}.")] = None
+    since: Annotated[
+        Optional[str], typer.Option(help="Only messages that failed at this time or later, as 2026-01-31T08:00:00Z.")
+    ] = None
+    until: Annotated[Optional[str], typer.Option(help="Only messages that failed before this time.")] = None
+    message_ids: Annotated[
+        Optional[list[str]], typer.Option("--message-id", help="Only this message id; any number of times.")
+    ] = None
+    row_versions: Annotated[
+        Optional[list[int]], typer.Option("--row-version", help="Only this row; any number of times.")
+    ] = None
+
+    def filter(self) -> ErrorFilter:
+        """The filter of the options that were given; an empty list is no condition. Raises ConfigurationError."""
+        return ErrorFilter.of(
+            {name: value if isinstance(value, str) else value or None for name, value in vars(self).items()}
+        )
 
 
 _SHOWN = {
     HeaderNames.EXCEPTION_MESSAGE: "exception_message",
     HeaderNames.EXCEPTION_STACK_TRACE: "stack_trace",
 }
-"""Headers that stand by themselves, because they are what people look for."""
+"""Headers that are printed first, because people look for these."""
 
 
 def errors(
-    context: typer.Context,
-    queue: Queue = "error",
-    url: Url = None,
-    conn_id: ConnId = None,
-    as_json: Json = False,
-    exception_type: ExceptionType = None,
-    message_type: MessageType = None,
-    endpoint: Endpoint = None,
-    failed_queue: FailedQueue = None,
-    kind: Kind = None,
-    since: Since = None,
-    until: Until = None,
-    message_ids: MessageIds = None,
-    row_versions: RowVersions = None,
-    by: Annotated[_Texts, typer.Option(help=f"Group by one or several of: {', '.join(KEYS)}.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Look at so many messages at the most.")] = MAX_SCANNED,
-    one: Annotated[_Text, typer.Option("--show", help="Show one message, by RowVersion or message id.")] = None,
-    body: Annotated[bool, typer.Option("--body", help="With --show: its body too, as text.")] = False,
+    common: Common,
+    selected: ErrorFilterOptions,
+    queue: QueueArgument = "error",
+    by: Annotated[Optional[list[str]], typer.Option(help=f"Group by one or several of: {', '.join(KEYS)}.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Largest number of messages to read.")] = MAX_SCANNED,
+    one: Annotated[Optional[str], typer.Option("--show", help="Show one message, by RowVersion or message id.")] = None,
+    body: Annotated[bool, typer.Option("--body", help="With --show: print its body too, as text.")] = False,
 ) -> None:
-    """Count what failed, in groups, or show one message; nothing is removed."""
-    where = _filter(context)
+    """Count failed messages in groups, or show one; nothing is removed."""
+    where = selected.filter()
     if (body and one is None) or (one is not None and (by or not where.is_empty)):
         raise ConfigurationError("--show names one message, with or without --body; filters and --by are for groups.")
-    client = connect(url, conn_id)
+    client = common.connect()
     if one is not None:
         number = int(one) if one.isdecimal() else None
         named = None if number is not None else one
         shown = client.errors.show(queue, row_version=number, message_id=named, with_body=body)
-        _print_message(shown, as_json)
+        _print_message(shown, common)
         return
     found = client.errors.triage(queue, by=by or DEFAULT_KEYS, filters=where, limit=limit)
     address = client.find(queue).canonical
-    if as_json:
-        show({"queue": address, **found.to_dict()}, as_json=True)
+    if common.as_json:
+        common.show({"queue": address, **found.to_dict()})
         return
     title = f"{address}: {found.matched:,} of {found.scanned:,} messages"
-    show([group.to_dict() for group in found.groups], as_json=False, title=title)
+    common.show([group.to_dict() for group in found.groups], title=title)
     if found.groups:
-        server = ["--conn-id", conn_id] if conn_id else []
+        server = ["--conn-id", common.conn_id] if common.conn_id else []
         command = ["sqlqueue", "errors", queue, *server, "--show", str(found.groups[0].example)]
         stdout.print(f"\nAn example in full: {join(command)}", highlight=False, markup=False)
     if not found.complete:
-        stdout.print(f"There are more: only the first {limit:,} were looked at (--limit).", highlight=False)
+        stdout.print(f"There are more: only the first {limit:,} were read (--limit).", highlight=False)
 
 
-def _print_message(shown: ShownError, as_json: bool) -> None:
+def _print_message(shown: ShownError, common: Common) -> None:
     record: dict[str, Any] = shown.message.to_dict()
     headers = dict(shown.envelope.headers)
     record["headers"] = shown.headers_text if shown.message.problem else headers
-    if not as_json and not shown.message.problem:
+    if not common.as_json and not shown.message.problem:
         for name in _SHOWN:
             record[_SHOWN[name]] = headers.pop(name, None)
     if shown.body is not None:
         text = shown.envelope.text()
         record["body"] = shown.body.decode("utf-8", "replace") if text is None else text
-    show(record, as_json=as_json)
+    common.show(record)
 
 
 def return_to_source(
-    context: typer.Context,
-    queue: Queue = "error",
-    url: Url = None,
-    conn_id: ConnId = None,
-    as_json: Json = False,
-    exception_type: ExceptionType = None,
-    message_type: MessageType = None,
-    endpoint: Endpoint = None,
-    failed_queue: FailedQueue = None,
-    kind: Kind = None,
-    since: Since = None,
-    until: Until = None,
-    message_ids: MessageIds = None,
-    row_versions: RowVersions = None,
+    common: Common,
+    selected: ErrorFilterOptions,
+    queue: QueueArgument = "error",
     all_messages: Annotated[bool, typer.Option("--all", help="Every message; not with a filter.")] = False,
-    redirect_to: Annotated[_Text, typer.Option(help="Send them to this queue instead.")] = None,
-    malformed: Annotated[bool, typer.Option("--malformed", help="Redirect poison too, its text unchanged.")] = False,
-    rate: Annotated[_Number, typer.Option(help="Messages per second.")] = None,
-    max_messages: Annotated[_Count, typer.Option(help="Stop after so many.")] = None,
-    max_seconds: Annotated[_Number, typer.Option(help="Stop after so long.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be returned.")] = False,
-    edit_body: Annotated[_Text, typer.Option(help="Send one with this body instead: text, @FILE or -.")] = None,
-    edit_header: Annotated[_Texts, typer.Option(help="Send one with NAME=VALUE, any number of times.")] = None,
-    keep_original: Annotated[bool, typer.Option("--keep-original", help="Leave an edited message there.")] = False,
+    redirect_to: Annotated[Optional[str], typer.Option(help="Send them to this queue instead.")] = None,
+    malformed: Annotated[
+        bool, typer.Option("--malformed", help="Redirect messages with malformed headers too, their text unchanged.")
+    ] = False,
+    rate: Annotated[Optional[float], typer.Option(help="Messages per second.")] = None,
+    max_messages: MaxMessages = None,
+    max_seconds: MaxSeconds = None,
+    dry_run: DryRun = False,
+    edit_body: Annotated[
+        Optional[str], typer.Option(help="Send one message with this body instead: text, @FILE or -.")
+    ] = None,
+    edit_header: Annotated[
+        Optional[list[str]], typer.Option(help="Send one message with NAME=VALUE, any number of times.")
+    ] = None,
+    keep_original: Annotated[
+        bool, typer.Option("--keep-original", help="Keep the edited message in the error queue.")
+    ] = False,
 ) -> None:
     """Return failed messages to the queues where they failed. Without a filter or --all nothing is returned.
 
-    Ends with exit code 1 where one of the messages that --row-version or --message-id name did not go back.
+    The exit code is 1 if a message that --row-version or --message-id names was not returned.
     """
-    where = _filter(context)
+    where = selected.filter()
     if where.is_empty != all_messages:
-        raise ConfigurationError("Say which messages are meant, by a filter as --kind or by --all: one of the two.")
+        raise ConfigurationError("Select the messages by a filter, as --kind, or by --all: one of the two.")
     options = ReturnOptions(redirect_to, malformed, rate, dry_run, max_messages=max_messages, max_seconds=max_seconds)
-    client = connect(url, conn_id)
+    client = common.connect()
     if edit_body is not None or edit_header:
         edited = _edit(client, queue, where, options, edit_body, edit_header or [], keep_original)
-        show(asdict(edited), as_json=as_json)
+        common.show(asdict(edited))
         return
     if keep_original:
         raise ConfigurationError("--keep-original goes with --edit-body or --edit-header.")
@@ -156,17 +158,17 @@ def return_to_source(
             on_progress=lambda done: update(done.messages),
         )
     address = client.find(queue).canonical
-    if as_json:
-        show({"queue": address, **done.to_dict()}, as_json=True)
+    if common.as_json:
+        common.show({"queue": address, **done.to_dict()})
     else:
-        _print_return(address, done, redirected=redirect_to is not None)
+        _print_return(address, done, common, redirected=redirect_to is not None)
     named = len(where.row_versions or ()) + len(where.message_ids or ())
     if named and done.complete and (done.left or done.messages < named):
         raise typer.Exit(1)
 
 
-def _print_return(address: str, done: ReturnResult, *, redirected: bool) -> None:
-    """Lines of a return: the messages that went back, those that stay, and why, with the option that helps."""
+def _print_return(address: str, done: ReturnResult, common: Common, *, redirected: bool) -> None:
+    """Print the returned messages, those that stay and the reasons, with the option that helps."""
     went, stays = ("would_return", "would_stay") if done.dry_run else ("returned", "left")
     values: dict[str, Any] = {
         went: [f"{messages:,} to {name}" for name, messages in done.returned.items()] or "nothing",
@@ -174,23 +176,13 @@ def _print_return(address: str, done: ReturnResult, *, redirected: bool) -> None
     }
     if done.unseen:
         values["locked_by_others"] = done.unseen
-    show({**values, "seconds": round(done.seconds, 3)}, as_json=False, title=address)
+    common.show({**values, "seconds": round(done.seconds, 3)}, title=address)
     if not done.complete:
-        stdout.print("A limit ended it: there may be more.", highlight=False)
+        stdout.print("A limit ended the return: there may be more.", highlight=False)
     if Reason.MALFORMED in done.left:
         stdout.print("Malformed messages name no queue: add --redirect-to QUEUE --malformed.", highlight=False)
     if NO_DESTINATION & done.left.keys() and not redirected:
-        stdout.print("Send what has no queue to go to elsewhere: add --redirect-to QUEUE.", highlight=False)
-
-
-def _filter(context: typer.Context) -> ErrorFilter:
-    """The filter's options. One that takes several values and was not named has none, which is no condition.
-
-    Groups and marks are not among them: the page in Airflow counts by those, and nobody types hashes.
-    """
-    names = [field.name for field in fields(ErrorFilter) if field.name not in ("group", "up_to")]
-    given = {name: context.params[name] for name in names}
-    return ErrorFilter.of({name: value if isinstance(value, str) else value or None for name, value in given.items()})
+        stdout.print("To send messages without a destination elsewhere, add --redirect-to QUEUE.", highlight=False)
 
 
 def _edit(
@@ -217,3 +209,6 @@ def _edit(
         redirect_to=options.redirect_to,
         keep_original=keep_original,
     )
+
+
+COMMANDS = (errors, return_to_source)

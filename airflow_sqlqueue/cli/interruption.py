@@ -1,4 +1,4 @@
-"""A drain on the terminal that somebody, or something, ends: what is in its batch then, and how to go on."""
+"""Interrupted drains: report what is in the batch, and the command that resumes it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from airflow_sqlqueue.cli.output import stderr
+from airflow_sqlqueue.cli.output import note
 from airflow_sqlqueue.errors import SqlQueueError
 
 if TYPE_CHECKING:
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 class InterruptedDrainError(BaseException):
-    """A signal came. Like KeyboardInterrupt, no handler of errors may take it for one."""
+    """A signal arrived. Not an Exception, like KeyboardInterrupt, so that handlers of errors let it pass."""
 
 
 @contextmanager
 def explained(client: QueueClient, queue_name: str, batch_id: uuid.UUID, command: Sequence[str]) -> Iterator[None]:
-    """Say what is in the batch and which command resumes it, when the block ends early.
+    """Report what is in the batch and which command resumes it, when the block ends early.
 
     Ctrl-C ends the command with exit code 130, SIGTERM with 143; a second signal ends it at once.
     """
@@ -36,7 +36,7 @@ def explained(client: QueueClient, queue_name: str, batch_id: uuid.UUID, command
         received.append(number)
         for each in before:
             signal.signal(each, signal.SIG_DFL)
-        # The driver calls a system call that was interrupted an error, and workers would report it.
+        # The driver reports an interrupted system call as an error, and the workers would log that.
         logging.disable()
         raise InterruptedDrainError
 
@@ -63,21 +63,17 @@ def _explain(
     try:
         info = client.batches.info(batch_id, queue_name)
     except SqlQueueError:
-        _say(f"{beginning}The ledger cannot be reached to see what is in batch {batch_id}. {resume}")
+        note(f"{beginning}The ledger cannot be reached to see what is in batch {batch_id}. {resume}")
         return
     if info is not None and info.state != "open":
-        _say(
+        note(
             f"{beginning}Batch {batch_id} is {info.state} and has {info.messages:,} messages: leave --batch-id out to "
             "drain into a new one."
         )
     elif info is not None:
-        _say(
+        note(
             f"{beginning}Batch {batch_id} is {info.state} and has {info.messages:,} messages in {info.parts:,} parts; "
             f"all others are in the queue. {resume}"
         )
     elif interrupted:
-        _say(f"{beginning}Batch {batch_id} was not opened: all messages are in the queue.")
-
-
-def _say(text: str) -> None:
-    stderr.print(text, markup=False, highlight=False)
+        note(f"{beginning}Batch {batch_id} was not opened: all messages are in the queue.")

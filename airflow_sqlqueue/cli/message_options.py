@@ -1,11 +1,12 @@
-"""A message as it is written on the command line."""
+"""Options of commands that write a message or select messages."""
 
 from __future__ import annotations
 
 import sys
 import uuid
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
@@ -13,31 +14,64 @@ from airflow_sqlqueue.envelope.outgoing import Sender
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import HeaderNames, Message
 
-MessageType = Annotated[str, typer.Option("--type", help="The message's .NET type, with its namespace.")]
-Body = Annotated[str, typer.Option(help="The body as text, @FILE, or - for standard input.")]
-HeaderOption = Annotated[
-    Optional[list[str]],
-    typer.Option(help="NAME=VALUE, any number of times."),
-]
-ContentType = Annotated[str, typer.Option(help="How the body is encoded.")]
+if TYPE_CHECKING:
+    from airflow_sqlqueue.queue.filters import MessageFilter
 
 
-def message_from_options(
-    body: str, header: list[str] | None, content_type: str, message_type: str, expire_after: float | None = None
-) -> Message:
-    """The message, with the headers that an endpoint needs. Raises ConfigurationError, MessageError."""
-    if not message_type.strip():
-        raise ConfigurationError(
-            "--type is empty: give the message's .NET type with its namespace, as Shop.PlaceOrder."
-        )
-    if expire_after is not None and not expire_after > 0:
-        raise ConfigurationError(f"--expire-after takes seconds above 0, not {expire_after:g}.")
-    headers = header_values(header)
-    if HeaderNames.ENCLOSED_MESSAGE_TYPES in headers:
-        raise ConfigurationError(f"--type is the header {HeaderNames.ENCLOSED_MESSAGE_TYPES}: say the type once.")
-    written = {"headers": headers, "body": read_body(body), "time_to_be_received": expire_after}
-    (message,) = Sender(str(uuid.uuid4()), "sqlqueue", content_type, message_type).messages([written])
-    return message
+@dataclass(frozen=True)
+class MessageOptions:
+    """Options that describe a message to send."""
+
+    message_type: Annotated[str, typer.Option("--type", help="The message's .NET type, with its namespace.")]
+    body: Annotated[str, typer.Option(help="The body as text, @FILE, or - for standard input.")] = ""
+    header: Annotated[Optional[list[str]], typer.Option(help="NAME=VALUE, any number of times.")] = None
+    content_type: Annotated[str, typer.Option(help="Content type of the body.")] = "application/json"
+
+    def message(self, expire_after: float | None = None) -> Message:
+        """The message, with the headers that an endpoint needs. Raises ConfigurationError, MessageError."""
+        if not self.message_type.strip():
+            raise ConfigurationError(
+                "--type is empty: give the message's .NET type with its namespace, as Shop.PlaceOrder."
+            )
+        if expire_after is not None and not expire_after > 0:
+            raise ConfigurationError(f"--expire-after takes seconds above 0, not {expire_after:g}.")
+        headers = header_values(self.header)
+        if HeaderNames.ENCLOSED_MESSAGE_TYPES in headers:
+            raise ConfigurationError(f"--type is the header {HeaderNames.ENCLOSED_MESSAGE_TYPES}: say the type once.")
+        written = {"headers": headers, "body": read_body(self.body), "time_to_be_received": expire_after}
+        (message,) = Sender(str(uuid.uuid4()), "sqlqueue", self.content_type, self.message_type).messages([written])
+        return message
+
+
+@dataclass(frozen=True)
+class FilterOptions:
+    """Options that select messages by their headers."""
+
+    message_type: Annotated[
+        Optional[str], typer.Option(help="Only messages of this .NET type, in full, without its assembly.")
+    ] = None
+    from_endpoint: Annotated[Optional[str], typer.Option(help="Only messages that this endpoint sent.")] = None
+    header: Annotated[
+        Optional[list[str]], typer.Option(help="Only messages with this header, NAME=VALUE; any number of times.")
+    ] = None
+    since: Annotated[
+        Optional[str], typer.Option(help="Only messages sent at this time or later, as 2026-01-31T08:00:00Z.")
+    ] = None
+    until: Annotated[Optional[str], typer.Option(help="Only messages sent before this time.")] = None
+
+    def filter(self) -> MessageFilter | None:
+        """The filter of the options that were given; None without any. Raises :class:`ConfigurationError`."""
+        from airflow_sqlqueue.queue.filters import MessageFilter
+
+        values: dict[str, Any] = {
+            "message_type": self.message_type,
+            "endpoint": self.from_endpoint,
+            "since": self.since,
+            "until": self.until,
+            "headers": header_values(self.header) or None,
+        }
+        given = {name: value for name, value in values.items() if value is not None}
+        return MessageFilter.of(given) if given else None
 
 
 def header_values(header: list[str] | None) -> dict[str, str]:
@@ -45,7 +79,7 @@ def header_values(header: list[str] | None) -> dict[str, str]:
     pairs = [pair.partition("=") for pair in header or []]
     for name, equals, _ in pairs:
         if not (name.strip() and equals):
-            # Without the value: a message has what nobody else may see.
+            # Without the value, which may be confidential.
             raise ConfigurationError(f"--header takes NAME=VALUE, not {name + equals!r}.")
     return {name: value for name, _, value in pairs}
 

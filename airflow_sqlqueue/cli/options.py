@@ -1,84 +1,129 @@
-"""Arguments that commands share."""
+"""Options that commands share: the server by URL or Airflow connection, the queue, JSON, and lengths of time."""
 
 from __future__ import annotations
 
+import getpass
+import os
 import re
+import sys
+from collections.abc import Mapping
+from contextlib import redirect_stdout
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Annotated, Optional
+from typing import Annotated, Any, Optional
 
 import typer
 
-from airflow_sqlqueue.cli.server import PASSWORD_VARIABLE, client_of_connection, client_of_url
+from airflow_sqlqueue.cli import output
 from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.client.queues import Queue as ClientQueue
+from airflow_sqlqueue.client.queues import Queue
 from airflow_sqlqueue.errors import ConfigurationError
+
+PASSWORD_VARIABLE = "SQLQUEUE_PASSWORD"  # noqa: S105 - the name of a variable
+_ASKED_FOR = "-"
 
 
 def _url(context: typer.Context, url: Optional[str]) -> Optional[str]:
-    """``--url``; the environment's gives way to a connection that is named."""
+    """The value of ``--url``; a named connection wins over the environment's URL."""
     source = context.get_parameter_source("url")
     if source is not None and source.name == "ENVIRONMENT" and context.params.get("conn_id") is not None:
         return None
     return url
 
 
-def _folder(staging: Optional[str]) -> Optional[str]:
-    """A staging folder that exists: a wrong name would be an empty folder."""
-    from airflow_sqlqueue.drain.storage.folder import StagingFolder
-
-    if staging is not None:
-        folder = StagingFolder.of(staging)
-        if folder.is_local and not folder.filesystem.isdir(folder.root):
-            raise ConfigurationError(f"There is no staging folder {staging!r}: name the one that drains were given.")
-    return staging
-
-
-Queue = Annotated[str, typer.Argument(help="The queue's address: table, table@[schema] or table@[schema]@[catalog].")]
-IsEndpoint = Annotated[
-    bool,
-    typer.Option(
-        "--endpoint", help="The queue of an endpoint of that name, by the routing settings of the connection."
-    ),
+QueueArgument = Annotated[
+    str, typer.Argument(help="The queue's address: table, table@[schema] or table@[schema]@[catalog].")
 ]
-Url = Annotated[
-    Optional[str],
-    typer.Option(
-        envvar="SQLQUEUE_URL",
-        show_envvar=True,
-        callback=_url,
-        help="mssql://user:password@host:port/database?Encrypt=yes, or a connection string of .NET. It shows in the "
-        f"list of processes: write - for the password and it is taken from {PASSWORD_VARIABLE}, or asked for.",
-    ),
-]
-ConnId = Annotated[
-    Optional[str],
-    typer.Option(help="A connection that Airflow knows (its environment, database or secrets), instead of --url."),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
-SweptFolder = Annotated[
-    Optional[str],
-    typer.Argument(
-        callback=_folder, help="The folder or object store URL of the batches' files; without it they stay."
-    ),
-]
+MaxMessages = Annotated[Optional[int], typer.Option(help="Stop after this many messages.")]
+MaxSeconds = Annotated[Optional[float], typer.Option(help="Stop after this many seconds.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count.")]
 
 
-def queue_address(client: QueueClient, queue: str, is_endpoint: bool) -> str:
-    """The address that the argument QUEUE gives, or that of the endpoint that it names."""
-    return client.resolver.address_of(*((None, queue) if is_endpoint else (queue, None)))
+@dataclass(frozen=True)
+class Common:
+    """Options of every command: the server, and JSON instead of tables."""
+
+    url: Annotated[
+        Optional[str],
+        typer.Option(
+            envvar="SQLQUEUE_URL",
+            show_envvar=True,
+            callback=_url,
+            help="mssql://user:password@host:port/database?Encrypt=yes, or a connection string of .NET. The list of "
+            f"processes shows it: write - as the password, and the command reads {PASSWORD_VARIABLE} or asks for it.",
+        ),
+    ] = None
+    conn_id: Annotated[
+        Optional[str],
+        typer.Option(help="A connection that Airflow knows (its environment, database or secrets), instead of --url."),
+    ] = None
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False
+
+    def connect(self) -> QueueClient:
+        """The client of the server that ``--url`` or ``--conn-id`` names. Raises ConfigurationError."""
+        if (self.url is None) == (self.conn_id is None):
+            raise ConfigurationError("Name the server with one of --url (or SQLQUEUE_URL) and --conn-id.")
+        return client_of_url(self.url) if self.url is not None else client_of_connection(str(self.conn_id))
+
+    def show(self, values: Mapping[str, Any] | list[dict[str, Any]], title: str = "") -> None:
+        """Print one record or a list of records, as :func:`.output.show`."""
+        output.show(values, as_json=self.as_json, title=title)
 
 
-def connect_queue(queue: str, is_endpoint: bool, url: str | None, conn_id: str | None) -> ClientQueue:
-    """:func:`connect`, and the queue that the argument QUEUE names."""
-    client = connect(url, conn_id)
-    return client.queue(queue_address(client, queue, is_endpoint))
+@dataclass(frozen=True, kw_only=True)
+class QueueOptions(Common):
+    """Options of a command on one queue, which may be named by its endpoint."""
+
+    queue: QueueArgument
+    endpoint: Annotated[
+        bool,
+        typer.Option("--endpoint", help="The argument is an endpoint: use its queue, by the routing settings."),
+    ] = False
+
+    def address(self, client: QueueClient) -> str:
+        """The address that the argument QUEUE gives, or that of the endpoint that it names."""
+        return client.resolver.address_of(*((None, self.queue) if self.endpoint else (self.queue, None)))
+
+    def connect_queue(self) -> Queue:
+        """The queue that the argument QUEUE names, of the client of the server."""
+        client = self.connect()
+        return client.queue(self.address(client))
 
 
-def connect(url: str | None, conn_id: str | None) -> QueueClient:
-    """The client of the server that ``--url`` or ``--conn-id`` names. Raises ConfigurationError unless it is one."""
-    if (url is None) == (conn_id is None):
-        raise ConfigurationError("Name the server with one of --url (or SQLQUEUE_URL) and --conn-id.")
-    return client_of_url(url) if url is not None else client_of_connection(str(conn_id))
+def client_of_url(url: str) -> QueueClient:
+    """The client of a URL or of a connection string of .NET. Raises ConfigurationError.
+
+    The password ``-`` is replaced by the value of ``SQLQUEUE_PASSWORD``, or by one that is typed on the terminal.
+    """
+    client = QueueClient.from_url(url)
+    if client.settings.password != _ASKED_FOR:
+        return client
+    password = os.environ.get(PASSWORD_VARIABLE) or _asked(client)
+    return QueueClient(replace(client.settings, password=password), client.resolver)
+
+
+def _asked(client: QueueClient) -> str:
+    """The password that is typed on the terminal."""
+    try:
+        # Not standard input, which may hold a body.
+        with open("/dev/tty", "rb"):
+            pass
+    except OSError as error:
+        raise ConfigurationError(
+            f"The password is - and there is no terminal to ask for it on: set {PASSWORD_VARIABLE}."
+        ) from error
+    return getpass.getpass(f"Password of {client.settings.user} on {client.settings.host}: ")
+
+
+def client_of_connection(conn_id: str) -> QueueClient:
+    """The client of a connection as ``airflow connections get`` finds it. Raises ConfigurationError."""
+    # Airflow's own commands set this: without it, outside a task, Airflow searches only the environment.
+    os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
+    # Airflow logs to standard output, which is for the command's answer.
+    with redirect_stdout(sys.stderr):
+        from airflow_sqlqueue.hooks import SqlQueueHook
+
+        return SqlQueueHook(conn_id).client
 
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -86,7 +131,7 @@ _AGE = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>[smhd])")
 
 
 def age(option: str, text: str) -> timedelta:
-    """A length of time as an option has it: ``90s``, ``30m``, ``12h``, ``7d``. Raises :class:`ConfigurationError`."""
+    """A length of time that an option gives as ``90s``, ``30m``, ``12h`` or ``7d``. Raises ConfigurationError."""
     match = _AGE.fullmatch(text.strip())
     if match is None:
         raise ConfigurationError(f"{option} takes a number and a unit, as 90s, 30m, 12h or 7d, not {text!r}.")

@@ -1,7 +1,8 @@
-"""What a command prints: JSON for machines, tables and records for people, a progress bar, one sentence for an error.
+"""Output of commands: JSON for machines, tables and records for people, a progress bar, one sentence for an error.
 
-Whatever a person may copy is whole: a list that is too wide for the terminal becomes records, one value on a line, and
-a text of several lines stands by itself as it is. The terminal breaks what is long; the text has no breaks of ours.
+Values are printed whole, so that people can copy them. A list that is too wide for the terminal becomes records with
+one value on each line, and a text of several lines is printed below its name, unchanged. Only the terminal breaks long
+lines; this program inserts no line breaks.
 """
 
 from __future__ import annotations
@@ -19,11 +20,18 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from airflow_sqlqueue.cli.plain import lines_of, name_of
 from airflow_sqlqueue.untrusted import printable
 
 _WIDEST = 100_000
-"""Columns of a table that goes to a file or a pipe, where no terminal bounds it."""
+"""Largest width of a table in a file or a pipe, where no terminal limits it."""
+
+NUMBERS_TO_COPY = frozenset({"row_version", "example", "number", "seed", "port"})
+"""Numbers that people copy into an option, so they are printed without separators."""
+
+_NAMES = {"paths": "folder", "inserted": "rows ever inserted"}
+"""Names for people. A batch may have thousands of files, so people see their folder; ``--json`` has all paths."""
+
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 stdout = Console(soft_wrap=True)
 stderr = Console(stderr=True, soft_wrap=True)
@@ -51,8 +59,13 @@ def show(values: Mapping[str, Any] | list[dict[str, Any]], *, as_json: bool, tit
         _record(record)
 
 
+def note(text: str) -> None:
+    """Print a line for people on standard error, unchanged."""
+    stderr.print(text, markup=False, highlight=False)
+
+
 def say(heading: str, *lines: str | None) -> None:
-    """Print a paragraph as it is, so that a statement in it can be copied."""
+    """Print a paragraph unchanged, so that a statement in it can be copied."""
     stdout.print(Text(printable(f"\n{heading}"), style="bold"))
     for line in lines:
         if line:
@@ -60,7 +73,7 @@ def say(heading: str, *lines: str | None) -> None:
 
 
 def _width() -> int:
-    """The columns that there are: those of the terminal, or of ``COLUMNS``; anywhere else nothing bounds a line."""
+    """Width of the terminal, or the value of ``COLUMNS``; without a terminal lines have no limit."""
     columns = os.environ.get("COLUMNS", "")
     if columns.isdecimal():
         return int(columns)
@@ -68,7 +81,7 @@ def _width() -> int:
 
 
 def _table(names: list[str], cells: list[list[list[str]]]) -> bool:
-    """Print a table with one line for each record, if the terminal is wide enough for it."""
+    """Print a table with one line for each record, if the terminal is wide enough; return whether it is."""
     table = Table()
     for name in names:
         table.add_column(Text(name_of(name)), no_wrap=True)
@@ -77,13 +90,13 @@ def _table(names: list[str], cells: list[list[list[str]]]) -> bool:
     width = Measurement.get(stdout, stdout.options.update(max_width=_WIDEST), table).maximum
     if width > _width():
         return False
-    # Where there is no terminal the console thinks that it has 80 columns.
+    # Without a terminal the console assumes 80 columns.
     Console(width=width).print(table, crop=False)
     return True
 
 
 def _record(values: Mapping[str, Any]) -> None:
-    """Names with their values, each value whole: behind its name if it is short, else by itself below."""
+    """Print names with their values: a short value behind its name, a long one on the lines below."""
     named = {name_of(name): (value, lines_of(name, value)) for name, value in values.items()}
     indent = max(map(len, named), default=0) + 2
     for name, (value, lines) in named.items():
@@ -98,7 +111,7 @@ def _record(values: Mapping[str, Any]) -> None:
 
 @contextmanager
 def progress_bar(what: str, total: int | None) -> Iterator[Any]:
-    """A bar on a terminal, nothing elsewhere; yields a function that takes how many are done, and a note."""
+    """Progress bar on a terminal, nothing elsewhere; yields a function of the number done and a note."""
     if not stderr.is_terminal:
         yield lambda done, note="": None
         return
@@ -109,10 +122,51 @@ def progress_bar(what: str, total: int | None) -> Iterator[Any]:
 
 
 def counted(items: Iterable[Any], update: Any, step: int = 500) -> Iterator[Any]:
-    """Pass items on and update the progress bar now and then."""
+    """Pass items on and update the progress bar after every ``step`` of them."""
     count = 0
     for count, item in enumerate(items, 1):
         if count % step == 0:
             update(count)
         yield item
     update(count)
+
+
+def name_of(key: str) -> str:
+    """Name of a value for people, without ``_seconds``: a duration is printed with its unit."""
+    return _NAMES.get(key) or key.removesuffix("_seconds").replace("_", " ")
+
+
+def lines_of(key: str, value: Any) -> list[str]:
+    """Lines of a value: one for each item of a list or mapping, those of a text, and an empty list for no value."""
+    if value is None or value == "" or value == [] or value == {}:
+        return []
+    if key == "paths":
+        return lines_of("folder", value[0].rpartition("/")[0])
+    if isinstance(value, Mapping):
+        value = [f"{name} = {'null' if item is None else item}" for name, item in value.items()]
+    if isinstance(value, list):
+        return [line for item in value for line in lines_of(key, str(item))]
+    if isinstance(value, bool):
+        return ["yes" if value else "no"]
+    if isinstance(value, (int, float)) and key.endswith("_seconds"):
+        return [duration(value)]
+    if isinstance(value, int):
+        return [str(value) if key in NUMBERS_TO_COPY else f"{value:,}"]
+    if isinstance(value, float):
+        return [f"{value:,.2f}"]
+    return printable(str(value)).split("\n")
+
+
+def duration(seconds: float) -> str:
+    """Length of time in its two largest units: ``3 h 12 min``, ``41 s``, ``2 d 5 h``."""
+    rest = round(seconds)
+    if rest < 60:
+        return f"{rest} s"
+    shown: list[str] = []
+    for size, unit in _UNITS:
+        number, rest = divmod(rest, size)
+        if number or shown:
+            shown.append(f"{number} {unit}")
+    if len(shown) == 1:
+        shown.append(f"{rest} s")
+    return " ".join(part for part in shown[:2] if not part.startswith("0 "))

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from airflow_sqlqueue.cli.options import ConnId, Json, Queue, Url, connect
-from airflow_sqlqueue.cli.output import say, show, stdout
+from airflow_sqlqueue.cli.options import Common, QueueArgument
+from airflow_sqlqueue.cli.output import say, stdout
 from airflow_sqlqueue.errors import ConfigurationError, QueueNotEmptyError
 from airflow_sqlqueue.inspection.inspect import Inspection
 from airflow_sqlqueue.tables.layout import SHAPES
@@ -16,9 +16,7 @@ from airflow_sqlqueue.tables.layout import SHAPES
 
 def create(
     queues: Annotated[list[str], typer.Argument(metavar="QUEUE...", help="The addresses of one queue or several.")],
-    url: Url = None,
-    conn_id: ConnId = None,
-    as_json: Json = False,
+    common: Common,
     layout: Annotated[str, typer.Option(help=f"One of {', '.join(SHAPES)}.")] = "modern",
     legacy_columns: Annotated[bool, typer.Option(help="CorrelationId, ReplyToAddress, Recoverable.")] = True,
     body_string: Annotated[bool, typer.Option(help="Add a column that shows the body as text.")] = False,
@@ -28,8 +26,8 @@ def create(
     create_schema: Annotated[bool, typer.Option(help="Create a missing schema too.")] = False,
     ddl: Annotated[bool, typer.Option(help="Print the script, for an administrator, and run nothing.")] = False,
 ) -> None:
-    """Create the tables of queues that are missing."""
-    tables = connect(url, conn_id).tables
+    """Create missing queue tables."""
+    tables = common.connect().tables
     act: Callable[..., Any] = tables.script if ddl else tables.create
     records: dict[str, dict[str, Any]] = {}
     for queue in queues:
@@ -47,22 +45,20 @@ def create(
             stdout.out(done, highlight=False, end="")
             continue
         for each in done:
-            # What stands beside several queues is made with the first of them.
+            # A table that several queues share is created with the first of them.
             record = {"table": each.table.canonical, "created": each.made, "differences": list(each.differences)}
             records.setdefault(each.table.canonical, record)
     if not ddl:
-        show(list(records.values()), as_json=as_json)
+        common.show(list(records.values()))
 
 
 def drop(
-    queue: Queue,
-    url: Url = None,
-    conn_id: ConnId = None,
-    as_json: Json = False,
+    queue: QueueArgument,
+    common: Common,
     force: Annotated[bool, typer.Option("--force", help="Drop it with the messages it holds.")] = False,
 ) -> None:
-    """Drop a queue table. One that holds messages is refused."""
-    client = connect(url, conn_id)
+    """Drop a queue table; refuse one that holds messages."""
+    client = common.connect()
     try:
         lost = client.tables.drop(queue, force=force)
     except QueueNotEmptyError as error:
@@ -70,35 +66,33 @@ def drop(
             f"The queue {client.find(queue).canonical} holds messages: drain or purge it first, or give --force and "
             "lose them."
         ) from error
-    show({"queue": client.find(queue).canonical, "dropped": True, "messages_lost": lost}, as_json=as_json)
+    common.show({"queue": client.find(queue).canonical, "dropped": True, "messages_lost": lost})
 
 
 def inspect(
+    common: Common,
     queue: Annotated[Optional[str], typer.Argument(help="The queue's address; or --all.")] = None,
-    url: Url = None,
-    conn_id: ConnId = None,
-    as_json: Json = False,
     all_tables: Annotated[bool, typer.Option("--all", help="Every table of the transport in the database.")] = False,
     fix: Annotated[Optional[str], typer.Option(help="Run the statement of this finding.")] = None,
 ) -> None:
-    """Show a queue table's layout, and what is wrong with it."""
+    """Show a queue table's layout and the findings on it."""
     if (queue is None) != all_tables or (all_tables and fix is not None):
         raise ConfigurationError("Name one queue, with or without --fix, or give --all alone.")
-    client = connect(url, conn_id)
+    client = common.connect()
     if queue is None:
         found = client.tables.inspect_all()
-        show([_summary(each) for each in found], as_json=as_json, title=client.settings.database)
+        common.show([_summary(each) for each in found], title=client.settings.database)
         return
     fixed = client.tables.fix(queue, fix) if fix is not None else None
     inspection = client.tables.inspect(queue)
     details = {**inspection.layout.to_dict(), "rows": inspection.rows, "findings": _findings(inspection)}
     if fixed is not None:
         details["fixed"] = fixed.code
-    if as_json:
-        show(details, as_json=True)
+    if common.as_json:
+        common.show(details)
         return
     findings = details.pop("findings")
-    show({**details, "columns": [f"{name} {text}" for name, text in details["columns"].items()]}, as_json=False)
+    common.show({**details, "columns": [f"{name} {text}" for name, text in details["columns"].items()]})
     for finding in findings:
         say(f"{finding['severity']} {finding['code']}", finding["text"], finding["statement"])
 
@@ -124,3 +118,6 @@ def _findings(inspection: Inspection) -> list[dict[str, Any]]:
         }
         for finding in inspection.findings
     ]
+
+
+COMMANDS = (create, inspect, drop)

@@ -1,1 +1,1 @@
-"""Decorators of the TaskFlow API: each makes a task of one operator with the function that it stands before."""
+"""Decorators of the TaskFlow API: each turns a function into a task of one operator."""

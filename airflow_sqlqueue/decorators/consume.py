@@ -1,4 +1,4 @@
-"""``@task.sqlqueue_consume``: the function handles the messages of a queue."""
+"""Decorator ``@task.sqlqueue_consume``: the function handles the messages of a queue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _ConsumeDecoratedOperator(DecoratedOperator, SqlQueueConsumeOperator):
-    """The function's own arguments, all by name, are the operator's ``op_kwargs``."""
+    """Operator of the decorator; the function's own arguments, all by name, are its ``op_kwargs``."""
 
     template_fields: Sequence[str] = (*DecoratedOperator.template_fields, *SqlQueueConsumeOperator.template_fields)
     custom_operator_name = "@task.sqlqueue_consume"
@@ -31,7 +31,7 @@ class _ConsumeDecoratedOperator(DecoratedOperator, SqlQueueConsumeOperator):
         if op_args:
             raise TypeError("Give the handler's arguments by name: the first one is the message, which the task gives.")
         signature = inspect.signature(python_callable)
-        # Airflow checks that every argument is given where the task is made; these two come with each message.
+        # Airflow checks in the DAG file that every argument is given; these two come with each message.
         parameters = [
             parameter.replace(default=None)
             if (number == 0 or parameter.name == HOOK) and parameter.kind is not parameter.VAR_KEYWORD
@@ -55,8 +55,8 @@ class _ConsumeDecoratedOperator(DecoratedOperator, SqlQueueConsumeOperator):
 def sqlqueue_consume_task(python_callable: Callable[..., Any] | None = None, **kwargs: Any) -> TaskDecorator:
     """Make a task of a function that handles messages: :class:`.SqlQueueConsumeOperator`, whose arguments it takes.
 
-    ``@task.sqlqueue_consume(queue_name="orders")`` before ``def handle(message, hook): ...``. What the function is
-    called with where the DAG is made, all by name, are further arguments of it.
+    ``@task.sqlqueue_consume(queue_name="orders")`` before ``def handle(message, hook): ...``. Call the function in the
+    DAG file with its further arguments, all by name.
 
     :param python_callable: the function.
     """

@@ -8,17 +8,22 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import Asset, BaseOperator
 
+from airflow_sqlqueue import routing
+from airflow_sqlqueue.errors import AddressError
+
 if TYPE_CHECKING:
     from airflow.sdk import Context
+    from airflow.triggers.base import BaseTrigger
 
     from airflow_sqlqueue.client.queues import Queue
     from airflow_sqlqueue.drain.manifest import Batch
     from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
     from airflow_sqlqueue.operators.lineage import Lineage
+    from airflow_sqlqueue.queue.condition import ConditionResult, QueueCondition
 
 
 def templated(*parts: type[BaseOperator] | str) -> Sequence[str]:
-    """Template fields of base classes and a class's own, each once: ``templated(QueueTask, "to_queue")``."""
+    """Template fields of base classes and of the class itself, each once: ``templated(QueueTask, "to_queue")``."""
     names = [name for part in parts for name in ([part] if isinstance(part, str) else part.template_fields)]
     return tuple(dict.fromkeys(names))
 
@@ -34,7 +39,7 @@ class ServerTask(BaseOperator):
     template_fields_renderers: ClassVar[dict[str, str]] = {}
     ui_color = "#dfe9f5"
     lineage: Lineage | None = None
-    """Where messages came from and went to, once the task has moved some."""
+    """Origin and destination of the messages, once the task has moved some."""
 
     def __init__(
         self,
@@ -49,17 +54,22 @@ class ServerTask(BaseOperator):
 
     @cached_property
     def hook(self) -> SqlQueueHook:
-        """The hook, made when the task runs: parsing a DAG does not import it."""
+        """The hook, made when the task runs, so that parsing a DAG does not import it."""
         from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 
         return SqlQueueHook(self.sqlqueue_conn_id, **(self.hook_params or {}))
 
     def forget_connection(self) -> None:
-        """Have the next use of :attr:`hook` look the Airflow connection up anew."""
+        """Make the next use of :attr:`hook` look up the Airflow connection again."""
         self.__dict__.pop("hook", None)
 
+    @property
+    def connection_arguments(self) -> dict[str, Any]:
+        """Arguments by which a trigger uses the same connection."""
+        return {"sqlqueue_conn_id": self.sqlqueue_conn_id, "hook_params": self.hook_params}
+
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
-        """Lineage of the task for OpenLineage's provider, when it has ended; None where nothing was moved."""
+        """Lineage of the ended task for OpenLineage's provider; None if it moved no messages."""
         return None if self.lineage is None else self.lineage.facets()
 
 
@@ -77,11 +87,11 @@ class QueueTask(ServerTask):
 
 
 class RoutedTask(ServerTask):
-    """Base class of tasks on one queue, named by its address or by its endpoint: one of the two.
+    """Base class of tasks on one queue, named either by its address or by its endpoint.
 
     :param queue_name: the queue's address, ``table@[schema]@[catalog]`` (templated)
-    :param endpoint: the endpoint whose queue it is, instead of ``queue_name``; resolved by the connection's endpoint
-        settings too (templated)
+    :param endpoint: the endpoint that the queue belongs to, instead of ``queue_name``; resolved with the connection's
+        endpoint settings (templated)
     """
 
     template_fields = templated("queue_name", "endpoint", ServerTask)
@@ -94,13 +104,54 @@ class RoutedTask(ServerTask):
 
     @property
     def address(self) -> str:
-        """The queue's address, as the task or the endpoint's name gives it."""
+        """The queue's address, given by the task or by the endpoint's name."""
         return self.hook.client.resolver.address_of(self.queue_name, self.endpoint)
 
     @property
     def sql_queue(self) -> Queue:
-        """The queue. Airflow's own ``queue`` is one of an executor."""
+        """The queue. Airflow's own attribute ``queue`` names an executor's queue."""
         return self.hook.queue(self.address)
+
+
+class ConditionTask(RoutedTask):
+    """Base class of tasks that wait until their queue meets a condition.
+
+    :param wait_for: the condition to wait for, options of :class:`~airflow_sqlqueue.queue.condition.QueueCondition`:
+        ``{"min_messages": 1000, "oldest_seconds": 3600}``, ``max_messages``, ``min_expired``, ``min_delayed``, ``kind``
+        and ``filters``; None: one message (templated)
+    """
+
+    template_fields = templated(RoutedTask, "wait_for")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"wait_for": "json"}
+
+    def __init__(self, *, wait_for: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.wait_for = wait_for
+
+    @property
+    def condition(self) -> QueueCondition:
+        """The condition, checked. Raises :class:`ConfigurationError`."""
+        from airflow_sqlqueue.queue.condition import QueueCondition
+
+        return QueueCondition.of(self.wait_for or {})
+
+    def check_condition(self) -> ConditionResult:
+        """Check the queue once, and log the result."""
+        condition = self.condition
+        found = self.sql_queue.check(condition)
+        self.log.info("Queue %s: %s; waiting for %s", self.address, found, condition)
+        return found
+
+    def depth_trigger(self, poll_interval: float) -> BaseTrigger:
+        """The trigger that waits for the condition."""
+        from airflow_sqlqueue.triggers.depth import SqlQueueDepthTrigger
+
+        return SqlQueueDepthTrigger(
+            queue_name=self.address,
+            poll_interval=poll_interval,
+            wait_for=self.condition.to_dict(),
+            **self.connection_arguments,
+        )
 
 
 class LimitedTask(ServerTask):
@@ -119,7 +170,7 @@ class LimitedTask(ServerTask):
 class BatchTask(ServerTask):
     """Base class of tasks on one drained batch.
 
-    :param batch: the manifest: what the drain operator returned, or its ``batch`` (templated)
+    :param batch: the manifest: the result of the drain operator, or its ``batch`` (templated)
     """
 
     template_fields = templated("batch", ServerTask)
@@ -131,18 +182,15 @@ class BatchTask(ServerTask):
 
 
 def check_named_once(task_id: str, queue_name: str | None, endpoint: str | None) -> None:
-    """:func:`.routing.check_named_once`, whose :class:`AddressError` names the task then."""
-    from airflow_sqlqueue.errors import AddressError
-    from airflow_sqlqueue.routing import check_named_once
-
+    """Call :func:`.routing.check_named_once`, with the task in its :class:`AddressError`."""
     try:
-        check_named_once(queue_name, endpoint)
+        routing.check_named_once(queue_name, endpoint)
     except AddressError as error:
         raise AddressError(f"Task {task_id!r}: {error}") from error
 
 
 def note_counts(task: BaseOperator, context: Context, **counts: Any) -> None:
-    """Put counts, and ids, into the events of the task's outlets that are assets."""
+    """Put counts and ids into the asset events of the task's outlets."""
     events: Any = context.get("outlet_events", {})
     for outlet in task.outlets:
         if isinstance(outlet, Asset):
@@ -150,7 +198,7 @@ def note_counts(task: BaseOperator, context: Context, **counts: Any) -> None:
 
 
 def note_batch(task: ServerTask, context: Context, batch: Batch, *, put_back: bool = False) -> None:
-    """:func:`note_counts` of a batch, and its lineage: from the queue to where it is staged, or back."""
+    """Note the counts of a batch, and its lineage from the queue to the staging place, or back."""
     from airflow_sqlqueue.operators.lineage import of_drain, of_requeue
 
     task.lineage = (of_requeue if put_back else of_drain)(task.hook.client, batch)
@@ -159,6 +207,6 @@ def note_batch(task: ServerTask, context: Context, batch: Batch, *, put_back: bo
 
 
 def task_key(context: Context) -> tuple[str, str, str, int]:
-    """Dag, run, task and map index of the task instance: the same for every try."""
+    """DAG, run, task and map index of the task instance, equal for every try."""
     ti = context["ti"]
     return ti.dag_id, ti.run_id, ti.task_id, -1 if ti.map_index is None else ti.map_index

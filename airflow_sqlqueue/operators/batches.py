@@ -1,4 +1,4 @@
-"""Operators on drained batches: mark one consumed, put one back into its queue, sweep old ones."""
+"""Operators on drained batches: mark consumed, requeue, sweep."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class SqlQueueMarkConsumedOperator(BatchTask):
-    """Say in the ledger that a batch was read for good, after a task of yours has read it.
+    """Mark a batch as consumed in the ledger, after a task of yours has read it.
 
-    For a drain that runs no job itself. Put it behind the task that reads the batch: a consumed batch is never handed
-    to a job again, so marking it too early loses it for the reader. Safe to repeat.
+    For a drain that runs no job itself. Run this task after the one that reads the batch: no job gets a consumed batch
+    again, so marking it too early loses it for the reader. Safe to repeat.
     """
 
     def execute(self, context: Context) -> None:
-        """Mark it; raises BatchError where the ledger does not have it sealed with these messages."""
+        """Mark it; raises BatchError unless the ledger has it sealed with these messages."""
         with fail_without_retry():
             batch = self.hook.client.batches.load(self.batch)
             self.hook.client.batches.mark_consumed(batch)
@@ -32,15 +32,15 @@ class SqlQueueMarkConsumedOperator(BatchTask):
 
 
 class SqlQueueRequeueOperator(BatchTask):
-    """Put a sealed batch back into the queue it was drained from: the messages' own ids and order, all or nothing.
+    """Put a sealed batch back into the queue it was drained from: with the same ids and order, all or nothing.
 
-    For a batch that nobody can read, behind a drain that runs no job itself. Exactly once: a repeated task finds the
-    batch requeued and sends nothing. The task that drained it refuses to run again then; a new run makes a new batch.
+    For an unreadable batch of a drain that runs no job itself. Delivery: exactly once; a repeated task finds the batch
+    requeued and sends nothing. The task that drained the batch then refuses to run again; a new run makes a new batch.
 
     XCom: ``batch`` (the manifest, its state ``requeued``) and ``repeated`` (it had been put back before).
 
-    :param staging: the folder it was drained to, an ``ObjectStoragePath`` with its Airflow connection; None: what the
-        ledger says, with the environment's credentials (templated)
+    :param staging: the folder it was drained to, an ``ObjectStoragePath`` with its Airflow connection; None: the
+        ledger's paths, with the environment's credentials (templated)
     """
 
     template_fields = templated(BatchTask, "staging")
@@ -50,7 +50,7 @@ class SqlQueueRequeueOperator(BatchTask):
         self.staging = staging
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Put it back; raises BatchError for a batch that is open or consumed."""
+        """Requeue it; raises BatchError for an open or consumed batch."""
         with fail_without_retry():
             folder = None if self.staging is None else staging_folder(self.staging)
             batches = self.hook.client.batches
@@ -66,21 +66,21 @@ class SqlQueueRequeueOperator(BatchTask):
 class SqlQueueSweepOperator(ServerTask):
     """Remove orphaned part files, and batches that were consumed or requeued and are past their retention.
 
-    Never what an open or a sealed batch lists, in files or in the table of staged messages. Safe to repeat and beside
-    drains. A task that is cleared after its batch was swept makes a new batch.
+    Files and staged rows of open and sealed batches stay. Safe to repeat, and to run beside drains. A task that is
+    cleared after its batch was swept makes a new batch.
 
     XCom: ``files``, ``bytes``, ``orphans``, ``rows``, ``batches``, ``sends``, ``unsent``, ``unknown`` and ``dry_run``,
-    as :class:`~airflow_sqlqueue.drain.sweep.SweepResult` has them.
+    as in :class:`~airflow_sqlqueue.drain.sweep.SweepResult`.
 
-    :param staging: the folder for batches: a path, a URL, or an ``ObjectStoragePath``; None where the drains' stage is
-        ``table``: batches with files stay then (templated)
-    :param queue_name: a queue in whose database the ledger stands; None: the connection's database (templated)
-    :param retain: how long a batch is kept after it was consumed or requeued.
-    :param grace: how old an orphan must be.
-    :param unknown: remove files of batches that the ledger does not know: only where no other database's ledger lists
+    :param staging: the folder for batches: a path, a URL, or an ``ObjectStoragePath``; None if the drains' stage is
+        ``table``: batches with files then stay (templated)
+    :param queue_name: a queue in the ledger's database; None: the ledger is in the connection's database (templated)
+    :param retain: time to keep a batch after it was consumed or requeued.
+    :param grace: least age of orphaned files.
+    :param unknown: remove files of batches that the ledger does not know too; only if no other database's ledger lists
         files in this folder.
-    :param forget_sent: forget sends in the send ledger that are older; None: none.
-    :param only_count: remove nothing, only count what would be.
+    :param forget_sent: forget sends in the send ledger that are older than this; None: keep all.
+    :param only_count: remove nothing, only count.
     """
 
     template_fields = templated("staging", "queue_name", ServerTask)
@@ -107,7 +107,7 @@ class SqlQueueSweepOperator(ServerTask):
         self.only_count = only_count
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Sweep; raises our errors, those that no retry can fix as AirflowFailException."""
+        """Sweep; raises this package's errors, those that no retry can fix as AirflowFailException."""
         from airflow_sqlqueue.drain.sweep import SweepOptions
 
         with fail_without_retry():

@@ -21,51 +21,51 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.envelope import Envelope
 
 HOOK = "hook"
-"""The parameter by which a handler gets the task's hook."""
+"""Name of the handler's parameter for the task's hook."""
 
 
 class SqlQueueConsumeOperator(LimitedTask):
     """Handle the messages of a queue with a function, as an endpoint does: receive, call it, commit or roll back.
 
     ``python_callable`` is called with an :class:`~airflow_sqlqueue.Envelope`, in up to ``max_handlers`` threads at a
-    time. It gets by name what else it asks for: ``hook``, this task's
-    :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`, values of ``op_kwargs``, and of the task's context. What it
-    sends and runs through the hook, or another client of the same server and login, is part of the message's
-    transaction. What it raises rolls all of it back: the message is tried again at once, then after a while, by way of
-    the table of delayed messages, and goes to the error queue after that, with the headers that ServiceControl reads.
-    The delayed messages of the queue that are due are moved meanwhile, as an endpoint does.
+    time. Its other parameters get their values by name: ``hook``, this task's
+    :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`, values of ``op_kwargs``, and of the task's context. Sends
+    and statements through the hook, or another client of the same server and login, are part of the message's
+    transaction. An exception rolls all of it back: the message is retried at once, then after delays through the table
+    of delayed messages, and then goes to the error queue, with the headers that ServiceControl reads. Meanwhile the
+    task moves the queue's delayed messages that are due, as an endpoint does.
 
-    Delivery in the mode ``sends_atomic_with_receive``: each message is handled, and its effects on this server are
-    committed, exactly once, whatever dies; effects elsewhere are repeated with an attempt. ``receive_only``: at least
-    once, sends too. ``none``: at most once.
+    Delivery in the mode ``sends_atomic_with_receive``: exactly once, also after a failure, for handling and for effects
+    on this server; each attempt repeats effects elsewhere. ``receive_only``: at least once, sends too. ``none``: at
+    most once.
 
     XCom: the counts ``handled``, ``failed``, ``delayed``, ``forwarded`` and ``rolled_back``, ``messages`` (that have
-    left the queue), ``handlers`` (the most at a time) and ``seconds``, as :class:`~airflow_sqlqueue.ConsumeResult` has
-    them.
+    left the queue), ``handlers`` (the largest number at a time) and ``seconds``, as in
+    :class:`~airflow_sqlqueue.ConsumeResult`.
 
-    :param queue_name: the queue's address, ``table@[schema]@[catalog]``; that of ``endpoint`` unless given (templated)
-    :param python_callable: the function that handles a message; what it returns is ignored.
+    :param queue_name: the queue's address, ``table@[schema]@[catalog]``; None: the queue of ``endpoint`` (templated)
+    :param python_callable: the function that handles a message; its result is ignored.
     :param op_kwargs: further arguments of the function, by name (templated)
     :param filters: handle only messages that match, conditions of :class:`~airflow_sqlqueue.MessageFilter`; all others
-        stay. Headers of the whole queue are read for it, again and again where few match (templated)
+        stay. This reads the headers of the whole queue, repeatedly if few messages match (templated)
     :param max_messages: end after this many messages have left the queue; None: no limit.
     :param max_seconds: receive no message after this many seconds; None: no limit.
-    :param until_empty: end when nothing is left to receive; False: wait for more until a limit is reached.
-    :param max_handlers: the most messages handled at the same time, each in a thread with a connection of its own.
-    :param poll_seconds: how long to wait before an empty queue is looked at again.
+    :param until_empty: end when the queue is empty; False: wait for more messages until a limit is reached.
+    :param max_handlers: largest number of messages handled at the same time, each in a thread with its own connection.
+    :param poll_seconds: seconds between two polls of an empty queue.
     :param transaction_mode: ``sends_atomic_with_receive``, ``receive_only`` or ``none``.
-    :param endpoint: the endpoint that handles the messages: by its name its queue is found, with the connection's
-        endpoint settings, where no ``queue_name`` is given; the headers of messages that fail name it (templated)
-    :param error_queue: the address of the queue for messages that are given up (templated)
-    :param immediate_retries: how often a message is tried again at once, in each round.
-    :param delayed_retries: how many further rounds there are, each after a delay.
-    :param delayed_retry_seconds: the delay before the first of these rounds, and what each one after it waits longer.
+    :param endpoint: the endpoint that handles the messages. Without ``queue_name`` its name gives the queue, with the
+        connection's endpoint settings; headers of failed messages name it (templated)
+    :param error_queue: the address of the queue for messages that failed in all retries (templated)
+    :param immediate_retries: number of immediate retries of a message in each round.
+    :param delayed_retries: number of further rounds, each after a delay.
+    :param delayed_retry_seconds: the delay before the first of these rounds; each later delay is longer by this.
     :param unrecoverable: types of exceptions after which a message goes to the error queue at once.
     """
 
     template_fields = templated("queue_name", "op_kwargs", "filters", "endpoint", "error_queue", LimitedTask)
     template_fields_renderers: ClassVar[dict[str, str]] = {"op_kwargs": "py", "filters": "json"}
-    # A handler may be anything that can be called, a bound method of what cannot be copied as well.
+    # Airflow copies tasks, but a callable may be a bound method of an object that cannot be copied.
     shallow_copy_attrs: Sequence[str] = ("python_callable",)
 
     def __init__(
@@ -103,13 +103,13 @@ class SqlQueueConsumeOperator(LimitedTask):
         self.delayed_retry_seconds = delayed_retry_seconds
         self.unrecoverable = unrecoverable
         if queue_name is None:
-            # Beside an address the endpoint is the name that failed messages are given up under.
+            # With an address, the endpoint is only the name in the headers of failed messages.
             check_named_once(self.task_id, queue_name, endpoint)
         self._killed = False
         self._stop: threading.Event | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Consume; raises our errors, those that no retry can fix as AirflowFailException."""
+        """Consume; raises this package's errors, those that no retry can fix as AirflowFailException."""
         self._stop = stop = threading.Event()
         if self._killed:
             stop.set()
@@ -120,24 +120,24 @@ class SqlQueueConsumeOperator(LimitedTask):
         progress.end(done)
         if self._killed:
             raise AirflowException(
-                "The task was told to end. What it has handled is committed, all other messages are in the queue."
+                "Airflow ended the task. The handled messages are committed, all others are in the queue."
             )
         return done.to_dict()
 
     def on_kill(self) -> None:
         """End after the messages that are being handled.
 
-        Airflow calls this where it is to end the task, and lets it go on: the task has seconds until it is killed, and
-        with it what is not handled by then, which is in the queue again.
+        Airflow calls this to end the task, and kills the process some seconds later: messages that are not handled by
+        then return to the queue.
         """
         self._killed = True
         if self._stop is not None:
             self._stop.set()
 
     def _handler(self, context: Context) -> Callable[[Envelope], Any]:
-        """The function with what it asks for by name; its first parameter is the message, whatever its name."""
+        """The function with its named arguments; its first parameter, of any name, is the message."""
         handle = self.python_callable
-        # Checked here: else every message would go to the error queue for it.
+        # Checked here, because else every message would go to the error queue.
         arguments = arguments_for(handle, {HOOK: self.hook, **context}, self.op_kwargs)
         return lambda message: handle(message, **arguments)
 
@@ -166,33 +166,33 @@ class SqlQueueConsumeOperator(LimitedTask):
 
 
 class _Progress:
-    """Counts in the task's log and in Airflow's metrics, now and then: messages come faster than either takes them."""
+    """Progress in the task's log and in Airflow's metrics, every 10 seconds, because messages are faster than both."""
 
     _COUNTERS = ("handled", "failed", "delayed", "forwarded", "rolled_back")
     _EVERY = 10.0
 
     def __init__(self, log: Any, metrics: Metrics) -> None:
-        self._log, self._metrics, self._told = log, metrics, dict.fromkeys(self._COUNTERS, 0)
+        self._log, self._metrics, self._sent = log, metrics, dict.fromkeys(self._COUNTERS, 0)
         self._next = time.monotonic() + self._EVERY
 
     def __call__(self, done: ConsumeResult) -> None:
-        """One more message is done with; called by one handler at a time."""
+        """Count one more message; called by one handler at a time."""
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + self._EVERY
-            self._tell(done)
+            self._count(done)
             self._log.info("Handled %d messages so far, %d went to the error queue", done.handled, done.failed)
 
     def end(self, done: ConsumeResult) -> None:
-        self._tell(done)
+        self._count(done)
         self._metrics.timing("consume.seconds", done.seconds)
         self._metrics.depth()
         self._log.info("Handled %d messages with up to %d handlers", done.handled, done.handlers)
         if done.delayed:
-            self._log.warning("%d times a message failed and is tried again later", done.delayed)
+            self._log.warning("%d failures of messages, which are retried later", done.delayed)
         if done.failed:
             self._log.warning("%d messages went to the error queue: see 'sqlqueue errors'", done.failed)
 
-    def _tell(self, done: ConsumeResult) -> None:
-        for name, told in self._told.items():
-            self._told[name] = done.to_dict()[name]
-            self._metrics.count(f"consume.{name}", self._told[name] - told)
+    def _count(self, done: ConsumeResult) -> None:
+        for name, sent in self._sent.items():
+            self._sent[name] = done.to_dict()[name]
+            self._metrics.count(f"consume.{name}", self._sent[name] - sent)

@@ -1,4 +1,4 @@
-"""Operator that drains a queue for a Python function; base class of the operators that drain and run a job."""
+"""Operator that drains a queue for a Python function, and the base class of drain operators."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from airflow.sdk import BaseOperatorLink, conf
 from airflow.sdk.exceptions import AirflowException
 
 from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.hooks.staging import staging_folder
 from airflow_sqlqueue.operators.base import note_batch, task_key, templated
 from airflow_sqlqueue.operators.metrics import DrainLog, Metrics
 from airflow_sqlqueue.operators.python_job import PythonJob
-from airflow_sqlqueue.operators.stranded import StrandedBatches, check_choices
 from airflow_sqlqueue.operators.waiting import QueueWaitingTask
 
 if TYPE_CHECKING:
@@ -27,15 +27,20 @@ if TYPE_CHECKING:
     from airflow.sdk.types import TaskInstanceKey
     from pyspark.sql import SparkSession
 
+    from airflow_sqlqueue.drain.locks import BatchLocks
     from airflow_sqlqueue.drain.options import DrainOptions
     from airflow_sqlqueue.drain.progress import Progress
     from airflow_sqlqueue.queue.filters import MessageFilter
 
 
-def page_url(*parts: str) -> str:
-    """URL of a view of the page in Airflow: the path of its ``[api] base_url``, and the view's own parts.
+STRANDED = ("adopt", "fail", "ignore")
+"""Actions on stranded batches."""
 
-    The address bar holds the path of the frame behind that of the page, so the base path is there twice.
+
+def page_url(*parts: str) -> str:
+    """URL of a view of the page in Airflow: the path of ``[api] base_url``, and the parts of the view.
+
+    The URL has the path of the page and then the path of its frame, so the base path is in it twice.
     """
     base = urlsplit(conf.get("api", "base_url", fallback="") or "").path.rstrip("/")
     view = "/".join(("#", *(quote(part, safe="") for part in parts)))
@@ -43,55 +48,55 @@ def page_url(*parts: str) -> str:
 
 
 class BatchLink(BaseOperatorLink):
-    """Link to the batch of a task that drains; to the batches of its connection where it came to none."""
+    """Link to the batch of a drain task; without a batch, to the batches of its connection."""
 
     name = "SQL queue batch"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """Called on the worker, when the task has ended."""
+        """Return the URL; Airflow calls this on the worker, after the task has ended."""
         batch_id = getattr(operator, "worked_on", None)
         parts = ("c", str(getattr(operator, "sqlqueue_conn_id", "")), "batches")
         return page_url(*parts, *([] if batch_id is None else [str(batch_id)]))
 
 
 class BatchJob(Protocol):
-    """A job that is run on a batch."""
+    """Job on a batch."""
 
     @property
     def is_given(self) -> bool:
-        """Whether there is anything to run."""
+        """Whether there is a job to run."""
 
     @property
     def takes_session(self) -> bool:
-        """Whether it uses the session that the drain's workers ran in."""
+        """Whether it uses the Spark session of the drain's workers."""
 
     def run(self, batch: Batch, spark: SparkSession | None = None) -> Any:
-        """Run it to its end and return the function's result; ``spark`` is a session that is open already."""
+        """Run it to its end and return the function's result; ``spark`` is an open session."""
 
     def kill(self) -> None:
-        """End what can be ended."""
+        """End the job, if that is possible."""
 
 
 class DrainOperatorBase(QueueWaitingTask):
     """Base class of the operators that drain a queue and run a job on the batch.
 
     :param staging: the folder for batches: a path, a URL, or an ``ObjectStoragePath`` with its Airflow connection;
-        None where the stage is ``table`` (templated)
-    :param stage: ``files``, or ``table`` for a table beside the queue, where nothing is written to a folder (templated)
+        None if the stage is ``table`` (templated)
+    :param stage: ``files``, or ``table`` for a table beside the queue, without files (templated)
     :param filters: drain only messages that match, conditions of :class:`~airflow_sqlqueue.MessageFilter`:
         ``{"message_type": "Shop.OrderPlaced", "since": "2026-01-31T08:00:00Z"}``; ``message_id``, ``correlation_id``,
-        ``endpoint``, ``until`` and ``headers``, names and values, are others. One worker finds and takes them. A retry
-        has to have the same (templated)
-    :param keep: copy the messages to files and leave them in the queue: a snapshot up to the last message that was
-        there when the batch was opened. Not with ``filters``.
+        ``endpoint``, ``until`` and ``headers``, names and values, are others. One worker finds and drains them. A retry
+        must have the same filters (templated)
+    :param keep: copy the messages to files and leave them in the queue: a snapshot up to the last message at the time
+        the batch was opened. Not with ``filters``.
     :param python_callable: the job, a function.
     :param op_kwargs: further arguments of ``python_callable`` (templated)
-    :param renew: when the task runs again after its batch was consumed or put back into the queue, drain a new batch.
-    :param rerun: ``job``: when the task runs again after its batch was consumed, run the job on it again; its files
-        must be there still. None: do nothing then.
-    :param stranded: what to do with batches that earlier runs left: ``adopt``, ``fail`` (with
+    :param renew: drain a new batch when the task runs again after its batch was consumed or requeued.
+    :param rerun: ``job``: run the job again when the task runs again after its batch was consumed; the batch's files
+        must still exist. None: do nothing then.
+    :param stranded: action on batches that earlier runs left: ``adopt``, ``fail`` (with
         :class:`~airflow_sqlqueue.errors.StrandedBatchError`, which names them, and no retry), or ``ignore``.
-    :param run_on_empty: run the job on a batch without messages too.
+    :param run_on_empty: run the job on an empty batch too.
     :param drain_options: limits of the drain, see :class:`~airflow_sqlqueue.drain.options.DrainOptions` (templated)
     """
 
@@ -103,7 +108,7 @@ class DrainOperatorBase(QueueWaitingTask):
     ui_color = "#cfe3d4"
     operator_extra_links = (BatchLink(),)
     worked_on: uuid.UUID | None = None
-    """The batch of this run, once it is known."""
+    """Id of this run's batch, once it is known."""
     _job: BatchJob | None = None
     _killed = False
 
@@ -138,14 +143,14 @@ class DrainOperatorBase(QueueWaitingTask):
 
     @abstractmethod
     def _make_job(self, context: Context) -> BatchJob:
-        """The job of this run, checked. Raises :class:`ConfigurationError`."""
+        """Make the job of this run, checked. Raises :class:`ConfigurationError`."""
 
     def _open_engine(self, job: BatchJob, stack: ExitStack) -> dict[str, Any]:
-        """The engine that runs the drain's workers, as arguments of the hook's ``drain``."""
+        """Engine of the drain's workers, as arguments of the hook's ``drain``."""
         return {}
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Wait, drain, run the job; raises our errors, those that no retry can fix as AirflowFailException."""
+        """Wait, drain and run the job; raises this package's errors, or AirflowFailException if no retry can help."""
         with fail_without_retry():
             self._check()
             if self.wait_for is not None and not self._has_batch(context):
@@ -153,15 +158,15 @@ class DrainOperatorBase(QueueWaitingTask):
         return self._drain(context)
 
     def execute_complete(self, context: Context, event: Any = None) -> dict[str, Any]:
-        """Go on when the trigger has found what the task waits for."""
+        """Drain after the trigger has fired."""
         from airflow_sqlqueue.triggers.events import found_in
 
         with fail_without_retry():
-            self.log.info("The trigger found what the task waited for: %s", found_in(event))
+            self.log.info("The trigger fired: %s", found_in(event))
         return self._drain(context)
 
     def _has_batch(self, context: Context) -> bool:
-        """Whether an earlier try has begun to drain: what is left in the queue says nothing any more."""
+        """Whether an earlier try has opened the batch; the queue's depth is then no reason to wait."""
         self._reach_server()
         return self.hook.client.batches.info(self._batch_id(task_key(context)), self.address) is not None
 
@@ -194,8 +199,7 @@ class DrainOperatorBase(QueueWaitingTask):
             self.worked_on = batch_id = self._batch_id(key)
             if not locks.hold(batch_id, wait=self.hook.client.lock_timeout):
                 self.log.warning("Another try of this task still works on batch %s: the two share it", batch_id)
-            left = StrandedBatches(self.hook.client, self.address, owner, self.log, metrics)
-            adopted = left.adopt(locks, batch_id, self.stranded, has_job=job.is_given)
+            adopted = self._adopt(locks, owner, batch_id, metrics, has_job=job.is_given)
             where = self._where()
             sessions = stack.enter_context(ExitStack())
             engine = self._open_engine(job, sessions)
@@ -209,7 +213,7 @@ class DrainOperatorBase(QueueWaitingTask):
             drain_log.end(drained)
             spark = engine.get("spark")
             if not job.takes_session:
-                # An application brings a session of its own, and may want this one's place on the cluster.
+                # An application has its own session, and may need the cluster resources of this one.
                 sessions.close()
             for batch in adopted:
                 self._run_job(job, batch, spark)
@@ -224,9 +228,9 @@ class DrainOperatorBase(QueueWaitingTask):
         }
 
     def on_kill(self) -> None:
-        """End the drain with the part that is under way, and what can be ended of the job.
+        """End the drain with its current part, and the job if that is possible.
 
-        Airflow calls this where it is to end the task, and lets it go on: the task has seconds until it is killed.
+        Airflow calls this to end the task, and kills the process some seconds later.
         """
         self._killed = True
         if self._job is not None:
@@ -241,7 +245,7 @@ class DrainOperatorBase(QueueWaitingTask):
     def end_if_killed(self) -> None:
         if self._killed:
             raise AirflowException(
-                "The task was told to end. Its batch keeps what it has: a retry goes on with it, or the next run does."
+                "Airflow ended the task. Its batch keeps the drained messages: a retry or the next run continues it."
             )
 
     def _check(self) -> DrainOptions:
@@ -249,7 +253,12 @@ class DrainOperatorBase(QueueWaitingTask):
         from airflow_sqlqueue.drain.stages.factory import check_stage
 
         check_stage(self.stage, self.staging)
-        check_choices(self.stranded, self.rerun, renew=self.renew)
+        if self.stranded not in STRANDED:
+            raise ConfigurationError(f"stranded is one of {', '.join(STRANDED)}, not {self.stranded!r}.")
+        if self.rerun not in (None, "job"):
+            raise ConfigurationError(f'rerun is None or "job", not {self.rerun!r}.')
+        if self.rerun is not None and self.renew:
+            raise ConfigurationError("Both rerun and renew are given: run the job again, or drain a new batch.")
         self._where()
         return DrainOptions.of(self.drain_options or {})
 
@@ -258,8 +267,41 @@ class DrainOperatorBase(QueueWaitingTask):
 
         return None if self.filters is None else MessageFilter.of(self.filters)
 
+    def _adopt(
+        self, locks: BatchLocks, owner: uuid.UUID, own: uuid.UUID, metrics: Metrics, *, has_job: bool
+    ) -> list[Batch]:
+        """Adopt the batches of earlier runs for the job, sealed and locked; ``own`` is the batch of this run."""
+        if self.stranded == "ignore":
+            return []
+        from airflow_sqlqueue.drain.batches import refuse_stranded
+
+        batches = self.hook.client.batches
+        # Without a job, a sealed batch waits for the task that reads it.
+        states = ("open", "sealed") if has_job else ("open",)
+        found = batches.left_by(owner, locks, self.address, states=states, own=own)
+        metrics.gauge("batches.stranded", len(found))
+        if self.stranded == "fail":
+            refuse_stranded(found)
+        queue = self.sql_queue.address.canonical if found else None
+        adopted = []
+        for each in found:
+            if each.queue != queue:
+                self.log.warning(
+                    "An earlier run left batch %s, of the queue %s: this task does not touch it", each, each.queue
+                )
+                locks.release(each.batch_id)
+                continue
+            batch = batches.seal(each.batch_id, self.address)
+            if has_job:
+                self.log.warning("An earlier run left batch %s, and no run works on it: it is adopted", each)
+                adopted.append(batch)
+            else:
+                self.log.warning("An earlier run left batch %s: it is sealed now, but no task reads it", each)
+                locks.release(each.batch_id)
+        return adopted
+
     def _run_job(self, job: BatchJob, batch: Batch, spark: SparkSession | None) -> tuple[Batch, Any]:
-        """Run the job where there is one and the batch is for it; the batch as it is then, and the job's result."""
+        """Run the job if there is one and the batch is ready; return the batch after it, and the job's result."""
         again = batch.state == "consumed" and self.rerun == "job"
         if batch.state != "sealed" and not again:
             self.log.info("Batch %s is %s: the job does not run again", batch.batch_id, batch.state)
@@ -286,26 +328,26 @@ class SqlQueueDrainOperator(DrainOperatorBase):
     """Drain a queue into a sealed batch, call a Python function with its messages, and mark the batch consumed.
 
     ``python_callable`` is called with an iterator of the messages (:class:`~airflow_sqlqueue.message.ReceivedMessage`),
-    in the order of the queue; each is read when it is asked for, so memory stays small. It gets by name what else it
-    asks for: ``batch``, the manifest with ``batch_id`` and the ``paths`` of the Parquet files, ``hook``, this task's
-    :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`, values of ``op_kwargs``, and of the task's context. Without
-    a function the batch waits for a task that reads it and marks it consumed.
+    in the order of the queue; the iterator reads each message on demand, so memory stays small. The function's other
+    parameters get their values by name: ``batch``, the manifest with ``batch_id`` and the ``paths`` of the Parquet
+    files, ``hook``, this task's :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`, values of ``op_kwargs``, and of
+    the task's context. Without a function the batch waits for a task that reads it and marks it consumed.
 
     Delivery: from the queue to the batch is exactly once. The function runs at least once: it is called again with the
-    same batch when it failed, or when the task died before the batch was marked consumed, so what it writes should be
-    keyed by the batch id, which makes it exactly once as well. When it returns, all of the batch counts as handled,
-    whether or not it has read to the end.
+    same batch after it failed, or after the task died before the batch was marked consumed. If it keys its output by
+    the batch id, the output is exactly once too. When the function returns, the whole batch counts as handled, even if
+    it has not read all messages.
 
-    The batch belongs to the task instance, and batches that earlier runs have left are adopted, as with
-    :class:`SqlQueueDrainToSparkOperator`. XCom: as there; ``result`` is what the function returned.
+    The batch belongs to the task instance, and the task adopts batches that earlier runs have left, as with
+    :class:`SqlQueueDrainToSparkOperator`. XCom: as there; ``result`` is the function's result.
 
     :param python_callable: the function.
-    :param rerun: ``job``: when the task runs again after its batch was consumed, call the function with it again; its
-        files must be there still. None: do nothing then.
-    :param run_on_empty: call the function for a batch without messages too.
+    :param rerun: ``job``: call the function again when the task runs again after its batch was consumed; the batch's
+        files must still exist. None: do nothing then.
+    :param run_on_empty: call the function for an empty batch too.
     """
 
-    # A function may be anything that can be called, a bound method of what cannot be copied as well.
+    # Airflow copies tasks, but a callable may be a bound method of an object that cannot be copied.
     shallow_copy_attrs: Sequence[str] = ("python_callable",)
 
     def _make_job(self, context: Context) -> BatchJob:

@@ -4,54 +4,53 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
+
+from airflow.sdk import Context
 
 from airflow_sqlqueue.operators.base import templated
 from airflow_sqlqueue.operators.drain import BatchJob, DrainOperatorBase
 from airflow_sqlqueue.operators.spark_job import SparkJob
 
-if TYPE_CHECKING:
-    from airflow.sdk import Context
-
 
 class SqlQueueDrainToSparkOperator(DrainOperatorBase):
     """Drain a queue into a sealed batch, run a Spark job on it, and mark the batch consumed.
 
-    Delivery: from the queue to the batch is exactly once. The job runs at least once: it is run again with the same
-    batch when it failed, so its output should be keyed by the batch id, which makes it exactly once as well.
+    Delivery: from the queue to the batch is exactly once. The job runs at least once: it runs again with the same batch
+    after it failed. If it keys its output by the batch id, the output is exactly once too.
 
-    The batch belongs to the task instance. A retried or cleared task resumes its batch while that is open, runs the job
-    again on a sealed one, and does nothing for one that is consumed, unless ``renew`` asks for a new one, or ``rerun``
-    for the job. A batch without messages runs no job.
+    The batch belongs to the task instance. A retried or cleared task resumes an open batch, runs the job again on a
+    sealed one, and does nothing for a consumed one, unless ``renew`` requests a new batch, or ``rerun`` the job. The
+    job does not run on an empty batch.
 
-    Batches that earlier runs of the task (same DAG, task and map index) have left open or sealed, and that nobody works
-    on, are adopted unless ``stranded`` says otherwise: an open one is sealed, and the job runs on each of them, the one
-    that was opened first at the head, and then on this run's own. Whoever works on a batch holds a lock on the server,
-    so runs that overlap leave each other's batches alone. Without a job a sealed batch waits for the task that reads
-    it: only open ones are looked for then, sealed, and reported in the log.
+    The task adopts batches that earlier runs of it (same DAG, task and map index) have left open or sealed and that no
+    run works on, unless ``stranded`` says otherwise. It seals the open ones, runs the job on each in the order of their
+    opening, and then on its own batch. Each run holds a lock on the server for its batch, so overlapping runs do not
+    touch each other's batches. Without a job, a sealed batch waits for the task that reads it, so the task only seals
+    the open ones, and reports them in the log.
 
     With ``wait_for`` the task first waits until the queue is deep or old enough; a try that finds the batch of an
-    earlier one goes on with that at once. A wait that takes too long is a :class:`.ConditionNotMetError`.
+    earlier try continues with it at once. A wait that takes too long raises :class:`.ConditionNotMetError`.
 
-    XCom: ``batch`` (the :class:`~airflow_sqlqueue.drain.manifest.Batch`), ``locked`` (messages that others had locked
-    to the end, which stay in the queue), ``seconds`` of the drain, ``result``, what ``python_callable`` returned, which
-    XCom must take, and ``adopted``, the ``batch_id`` and ``messages`` of each batch that was adopted.
+    XCom: ``batch`` (the :class:`~airflow_sqlqueue.drain.manifest.Batch`), ``locked`` (messages that stay in the queue
+    because others had locked them to the end), ``seconds`` of the drain, ``result``, the result of ``python_callable``,
+    which XCom must be able to store, and ``adopted``, the ``batch_id`` and ``messages`` of each adopted batch.
 
     :param staging: the folder for batches: a path, a URL, or an ``ObjectStoragePath`` with its Airflow connection.
-        Spark must reach it too. None where the stage is ``table`` (templated)
-    :param stage: ``files``, or ``table`` for a table beside the queue, where nothing is written to a folder and Spark
-        reads from the server. The job reads that with ``SqlQueueHook(...).read_batch(spark, batch)``, or with
+        Spark must reach it too. None if the stage is ``table`` (templated)
+    :param stage: ``files``, or ``table`` for a table beside the queue, without files; Spark then reads from the server.
+        The job reads that with ``SqlQueueHook(...).read_batch(spark, batch)``, or with
         ``read_batch(spark, batch, settings)`` of :mod:`airflow_sqlqueue.spark` (templated)
     :param python_callable: the job, called as ``python_callable(spark, batch, **op_kwargs)``.
-    :param application: the job instead, a script or a JAR for spark-submit, which gets ``--manifest`` and the path of a
-        JSON file, and then ``application_args`` (templated)
+    :param application: another kind of job, a script or a JAR for spark-submit; its arguments are ``--manifest`` with
+        the path of a JSON file, and then ``application_args`` (templated)
     :param application_args: further arguments of ``application`` (templated)
     :param spark_conn_id: a connection of type ``spark`` or ``spark_connect``; None: Spark on this machine (templated)
-    :param spark_conf: Spark settings, over those of the connection. They may hold keys of a store, so they are rendered
-        when the task runs and are not among the rendered fields that Airflow stores and shows.
-    :param engine: where the drain's workers run: ``threads`` of this task, or ``spark``, the executors of the session
-        that ``python_callable`` gets as well, which is not for Spark Connect. They need this package, an ODBC driver,
-        and a way to the server and to ``staging``; no plan, web UI or event log shows the login.
+    :param spark_conf: Spark settings, which override those of the connection. They may hold keys of a store, so the
+        task renders them when it runs, and Airflow does not store or show them among the rendered fields.
+    :param engine: engine of the drain's workers: ``threads`` of this task, or ``spark``, the executors of the session
+        that ``python_callable`` gets too; not for Spark Connect. Executors need this package, an ODBC driver, and
+        access to the server and to ``staging``; no plan, web UI or event log shows the login.
     """
 
     template_fields = templated(DrainOperatorBase, "application", "application_args", "spark_conn_id")
@@ -95,5 +94,7 @@ class SqlQueueDrainToSparkOperator(DrainOperatorBase):
         if self.engine != "spark":
             return {"engine": self.engine}
         assert isinstance(job, SparkJob)
-        settings = {"spark.speculation": "false"}  # A cluster's own default would let it run a drain's task twice.
+        settings = {
+            "spark.speculation": "false"
+        }  # With the cluster's own default, Spark could run a drain's task twice.
         return {"engine": self.engine, "spark": stack.enter_context(job.session(settings))}

@@ -38,16 +38,16 @@ class EventsTask(ServerTask):
 class SqlQueuePublishOperator(MessagesTask, EventsTask):
     """Publish events to every endpoint that has subscribed to their type, all copies in one transaction.
 
-    Who has subscribed is what the subscription table says, as endpoints of version 5 and later keep it. Delivery: at
-    least once. A try whose COMMIT took effect but whose answer was lost is repeated, with the same message ids. Where a
-    subscriber's queue is missing nothing is published.
+    The subscription table lists the subscribers, as endpoints of version 5 and later keep it. Delivery: at least once.
+    A try whose COMMIT took effect but whose answer was lost is repeated, with the same message ids. If a subscriber's
+    queue is missing, the task publishes to no subscriber.
 
     XCom: the numbers ``messages``, ``queues`` and ``copies``.
 
     :param message_type: the events' .NET type, ``Namespace.Name`` with or without its assembly (templated)
     :param messages: the events, as for :class:`SqlQueueSendOperator`, or a function that gets the task's context and
         returns them.
-    :param base_types: base types and interfaces that subscribers may have asked for, as ``message_type`` (templated)
+    :param base_types: base types and interfaces that endpoints may have subscribed to, as ``message_type`` (templated)
     """
 
     template_fields = templated("message_type", "base_types", MessagesTask, EventsTask)
@@ -59,7 +59,7 @@ class SqlQueuePublishOperator(MessagesTask, EventsTask):
         self.base_types = base_types
 
     def execute(self, context: Context) -> dict[str, int]:
-        """Publish them; raises our errors, those that no retry can fix as AirflowFailException."""
+        """Publish them; raises this package's errors, those that no retry can fix as AirflowFailException."""
         sender, written = self.sender(context), self.written(context)
         with fail_without_retry():
             events = Counted(sender.messages(written))
@@ -91,11 +91,11 @@ class SubscriptionTask(EventsTask):
 
 
 class SqlQueueSubscribeOperator(SubscriptionTask):
-    """Let an endpoint have the events of some types, in one transaction. Safe to repeat.
+    """Subscribe an endpoint to some types of events, in one transaction. Safe to repeat.
 
-    XCom: how many subscriptions were added or changed.
+    XCom: the number of subscriptions that were added or changed.
 
-    :param queue_name: the address of the queue that gets them; the endpoint's own unless given (templated)
+    :param queue_name: the address of the queue that receives the events; None: the endpoint's own queue (templated)
     """
 
     template_fields = templated(SubscriptionTask, "queue_name")
@@ -105,7 +105,7 @@ class SqlQueueSubscribeOperator(SubscriptionTask):
         self.queue_name = queue_name
 
     def execute(self, context: Context) -> int:
-        """Subscribe; raises our errors, those that no retry can fix as AirflowFailException."""
+        """Subscribe; raises this package's errors, those that no retry can fix as AirflowFailException."""
         with fail_without_retry():
             changed = self.subscriptions.subscribe(self.endpoint, self.message_types, queue_name=self.queue_name)
         self.log.info("%s is subscribed to %d types, %d of them new", self.endpoint, len(self.message_types), changed)
@@ -115,11 +115,11 @@ class SqlQueueSubscribeOperator(SubscriptionTask):
 class SqlQueueUnsubscribeOperator(SubscriptionTask):
     """End an endpoint's subscriptions to some types of events, in one transaction. Safe to repeat.
 
-    XCom: how many subscriptions there were.
+    XCom: the number of subscriptions that were ended.
     """
 
     def execute(self, context: Context) -> int:
-        """Unsubscribe; raises our errors, those that no retry can fix as AirflowFailException."""
+        """Unsubscribe; raises this package's errors, those that no retry can fix as AirflowFailException."""
         with fail_without_retry():
             ended = self.subscriptions.unsubscribe(self.endpoint, self.message_types)
         self.log.info("%s has %d subscriptions less", self.endpoint, ended)

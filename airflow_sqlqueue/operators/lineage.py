@@ -1,8 +1,8 @@
-"""What OpenLineage is told of a task: the tables and folders that its messages came from and went to, with counts.
+"""OpenLineage facets of a task: the tables and folders of its messages, with counts.
 
-Names and numbers only. Datasets are named as OpenLineage's naming has them: a table of SQL Server by its server and
-``database.schema.table``, the files of a batch by their folder, which is what OpenLineage's Spark listener calls the
-input of the job that reads them.
+They hold only names and numbers. Datasets have the names of OpenLineage's conventions: a table of SQL Server is named
+by its server and ``database.schema.table``, and a batch's files by their folder, as OpenLineage's Spark listener names
+the input of the job that reads them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Flow:
-    """Messages that were taken from a dataset or put into it; ``bytes`` and ``files`` are None where none counted."""
+    """Messages read from a dataset or written to it; ``bytes`` and ``files`` are None if they were not counted."""
 
     namespace: str
     name: str
@@ -34,13 +34,13 @@ class Flow:
 
 @dataclass
 class Lineage:
-    """Where the messages of one task came from and went to."""
+    """Inputs and outputs of one task's messages."""
 
     inputs: list[Flow] = field(default_factory=list)
     outputs: list[Flow] = field(default_factory=list)
 
     def facets(self) -> Any:
-        """It as OpenLineage's provider asks for it, and the only place that imports that provider."""
+        """Facets for OpenLineage's provider; only this function imports that provider."""
         from airflow.providers.openlineage.extractors import OperatorLineage
         from openlineage.client.event_v2 import InputDataset, OutputDataset
         from openlineage.client.facet_v2 import input_statistics_input_dataset as read
@@ -70,14 +70,14 @@ class Lineage:
 
 
 def of_table(client: QueueClient, address: str | ResolvedAddress, messages: int, size: int | None = None) -> Flow:
-    """Messages of a table on the client's server, by its address."""
+    """Flow of messages of a table on the client's server, by the table's address."""
     table = client.resolve(address) if isinstance(address, str) else address
     name = f"{table.catalog}.{table.schema}.{table.table}"
     return Flow(namespace_of(client.settings), name, messages, size)
 
 
 def of_batch(client: QueueClient, batch: Batch) -> list[Flow]:
-    """What is staged of a batch: its folder, or the table beside the queue. Nothing, for a batch without messages."""
+    """Flows of a batch's staging place: its folder, or the table beside the queue; none for an empty batch."""
     if not batch.parts:
         return []
     if batch.stage == "table":
@@ -90,18 +90,18 @@ def of_batch(client: QueueClient, batch: Batch) -> list[Flow]:
 
 
 def of_drain(client: QueueClient, batch: Batch) -> Lineage:
-    """Every row that was taken out of the queue, and those that were staged."""
+    """Lineage of a drain: all rows taken out of the queue, and the staged ones."""
     taken = batch.messages + batch.expired + batch.quarantined
     return Lineage([of_table(client, batch.queue, taken, batch.bytes)], of_batch(client, batch))
 
 
 def of_requeue(client: QueueClient, batch: Batch) -> Lineage:
-    """A batch that is put back into its queue."""
+    """Lineage of a batch that is put back into its queue."""
     return Lineage(of_batch(client, batch), [of_table(client, batch.queue, batch.messages, batch.bytes)])
 
 
 class Counted:
-    """Messages on their way, and ``bytes``, the size of the bodies that went by; None while none did."""
+    """Iterable of messages that adds up ``bytes``, the size of their bodies; None before the first message."""
 
     def __init__(self, messages: Iterable[Message]) -> None:
         self._messages = messages

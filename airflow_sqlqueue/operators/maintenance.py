@@ -1,11 +1,13 @@
-"""Operators for the upkeep of queues: purge messages, forward them to another queue, move delayed ones that are due."""
+"""Operators for the maintenance of queues: purge, forward, move delayed messages."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
+
+from airflow.sdk import Context
 
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.operators.base import LimitedTask, QueueTask, RoutedTask, note_counts, templated
@@ -13,12 +15,9 @@ from airflow_sqlqueue.operators.lineage import Lineage, of_table
 from airflow_sqlqueue.operators.metrics import Metrics
 from airflow_sqlqueue.untrusted import quoted
 
-if TYPE_CHECKING:
-    from airflow.sdk import Context
-
 
 class PurgeTask(LimitedTask, RoutedTask):
-    """Base class of the purges, in small transactions that wait for no lock.
+    """Base class of the purge operators, which use small transactions and skip locked messages.
 
     :param chunk: rows per transaction, 1 to 2,000.
     :param pause: seconds between two transactions.
@@ -32,11 +31,11 @@ class PurgeTask(LimitedTask, RoutedTask):
         self.only_count = only_count
 
     def selection(self) -> dict[str, Any]:
-        """Options of the purge that say which messages it deletes; none: those that have expired."""
+        """Options of the purge that select its messages; without options it deletes the expired ones."""
         return {}
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Purge; raises our errors, those that no retry can fix as AirflowFailException."""
+        """Purge; raises this package's errors, those that no retry can fix as AirflowFailException."""
         from airflow_sqlqueue.queue.purge import PurgeOptions
 
         with fail_without_retry():
@@ -49,35 +48,34 @@ class PurgeTask(LimitedTask, RoutedTask):
                 max_seconds=self.max_seconds,
             )
             purged = self.sql_queue.purge(options)
+        queue = self.queue_name or self.endpoint
+        self.log.info("Purged %d messages of %s, %s remain", purged.deleted, queue, purged.remaining)
         if not self.only_count:
             metrics = Metrics(self, self.sql_queue)
             metrics.count("purge.messages", purged.deleted)
             metrics.depth()
-        queue = self.queue_name or self.endpoint
-        self.log.info("Purged %d messages of %s, %s remain", purged.deleted, queue, purged.remaining)
-        if not self.only_count:
             self.lineage = Lineage([of_table(self.hook.client, self.address, purged.deleted)])
         note_counts(self, context, messages=purged.deleted)
         return asdict(purged)
 
 
 class SqlQueuePurgeOperator(PurgeTask):
-    """Delete messages in small transactions that wait for no lock: what has expired, all of them, old ones, or what
-    a filter matches.
+    """Purge a queue: delete its expired messages, all messages, old ones, or those that match a filter.
 
-    Safe to repeat: what is purged is gone, what is locked stays for the next time. A purge that is not of expired
-    messages loses them, so it wants ``confirm``.
+    It uses small transactions and skips locked messages, which stay for the next purge; safe to repeat. A purge of
+    messages that have not expired loses them, so it needs ``confirm``.
 
     XCom: ``deleted``, ``remaining``, ``complete`` (False when a budget ended it), ``seconds``, ``locked`` and
-    ``undated``, as :class:`~airflow_sqlqueue.queue.purge.PurgeResult` has them.
+    ``undated``, as in :class:`~airflow_sqlqueue.queue.purge.PurgeResult`.
 
-    :param all_messages: purge every message that is there at the start.
-    :param older_than: purge what was sent longer ago, by its header TimeSent: the headers of the whole queue are read.
-    :param filters: purge what matches, conditions of :class:`~airflow_sqlqueue.MessageFilter`, with an ``older_than``
-        as well: ``{"message_type": "Shop.OrderPlaced", "until": "2026-01-31T08:00:00Z"}``; ``message_id``,
-        ``correlation_id``, ``endpoint``, ``since`` and ``headers``, names and values, are others. The server reads the
-        headers of the whole queue (templated)
-    :param confirm: messages that have not expired may be lost.
+    :param all_messages: purge every message that is in the queue at the start.
+    :param older_than: purge messages sent longer ago, by their header TimeSent; this reads the headers of the whole
+        queue.
+    :param filters: purge messages that match, conditions of :class:`~airflow_sqlqueue.MessageFilter`, and also
+        ``older_than`` if that is given: ``{"message_type": "Shop.OrderPlaced", "until": "2026-01-31T08:00:00Z"}``;
+        ``message_id``, ``correlation_id``, ``endpoint``, ``since`` and ``headers``, names and values, are others. The
+        server reads the headers of the whole queue (templated)
+    :param confirm: True allows the loss of messages that have not expired.
     """
 
     template_fields = templated(RoutedTask, "filters")
@@ -111,23 +109,24 @@ class SqlQueuePurgeOperator(PurgeTask):
 
 
 class SqlQueuePurgeExpiredOperator(PurgeTask):
-    """Delete the messages whose time to be received is over, in small transactions that wait for no lock.
+    """Delete the expired messages, in small transactions that skip locked ones.
 
-    Endpoints do this when they start; a queue that no endpoint serves, such as audit, keeps them for ever. Expiry is by
-    the server's clock. XCom is that of :class:`SqlQueuePurgeOperator`, which purges others as well.
+    A message expires when its time to be received is over, by the server's clock. Endpoints do this when they start; a
+    queue that no endpoint serves, such as audit, keeps expired messages for ever. XCom is that of
+    :class:`SqlQueuePurgeOperator`, which can purge other messages too.
     """
 
 
 class SqlQueueForwardOperator(LimitedTask, QueueTask):
-    """Move the messages that are in a queue to another queue of the same server, with all their columns and expiry.
+    """Move the messages of a queue to another queue of the same server, with all their columns and expiry.
 
-    Delivery: exactly once, chunk by chunk, each a transaction; safe to repeat. No message leaves the server. Messages
-    that others have locked stay.
+    Delivery: exactly once, chunk by chunk, each a transaction; safe to repeat. No message leaves the server. Locked
+    messages stay.
 
-    XCom: the numbers ``messages``, ``locked`` (left, at the least) and ``seconds``, and ``complete`` (False when a
-    budget ended it).
+    XCom: the numbers ``messages``, ``locked`` (the least number of messages left) and ``seconds``, and
+    ``complete`` (False when a budget ended it).
 
-    :param to_queue: the address of the queue that gets them (templated)
+    :param to_queue: the address of the queue that receives them (templated)
     :param chunk: rows per transaction, 1 to 2,000.
     """
 
@@ -139,7 +138,7 @@ class SqlQueueForwardOperator(LimitedTask, QueueTask):
         self.chunk = chunk
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Move them; raises our errors, those that no retry can fix as AirflowFailException."""
+        """Move them; raises this package's errors, those that no retry can fix as AirflowFailException."""
         with fail_without_retry():
             forwarded = self.hook.queue(self.queue_name).forward(
                 self.to_queue, chunk=self.chunk, max_messages=self.max_messages, max_seconds=self.max_seconds
@@ -156,15 +155,15 @@ class SqlQueueMoveDelayedOperator(LimitedTask, QueueTask):
     """Move the delayed messages of a queue that are due, as its endpoint would: for queues that no endpoint serves.
 
     Messages wait in the table ``<queue>.Delayed``. Those with a forward destination go there, the others to the queue.
-    Delivery: exactly once, chunk by chunk, each a transaction; safe to repeat, and beside an endpoint. Another mover of
-    the same table makes this one return at once, with ``busy``.
+    Delivery: exactly once, chunk by chunk, each a transaction; safe to repeat, and beside an endpoint. If another mover
+    works on the same table, this one returns at once, with ``busy``.
 
-    XCom: the numbers ``moved``, ``forwarded``, ``failed`` (to the error queue) and ``left`` (no queue to go to),
+    XCom: the numbers ``moved``, ``forwarded``, ``failed`` (to the error queue) and ``left`` (without a destination),
     ``next_due`` (when the earliest message that is left is due), ``busy``, ``complete`` (False when a budget ended it)
-    and ``seconds``. Why messages failed or were left stands in the task's log.
+    and ``seconds``. The task's log has the reasons for failed and left messages.
 
     :param queue_name: the address of the queue, not of its table of delayed messages (templated)
-    :param error_queue: the address of the queue for what cannot be forwarded; None leaves it (templated)
+    :param error_queue: the address of the queue for messages that cannot be forwarded; None: they stay (templated)
     :param chunk: messages of one transaction, 1 to 1,000.
     """
 
@@ -176,7 +175,7 @@ class SqlQueueMoveDelayedOperator(LimitedTask, QueueTask):
         self.chunk = chunk
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Move them; raises our errors, those that no retry can fix as AirflowFailException."""
+        """Move them; raises this package's errors, those that no retry can fix as AirflowFailException."""
         with fail_without_retry():
             moved = self.hook.client.delayed(self.queue_name).move(
                 error_queue=self.error_queue,
@@ -187,7 +186,7 @@ class SqlQueueMoveDelayedOperator(LimitedTask, QueueTask):
         self.log.info("Moved %d and forwarded %d messages of %s", moved.moved, moved.forwarded, self.queue_name)
         Metrics(self, self.hook.queue(self.queue_name)).count("move_delayed.messages", moved.moved + moved.forwarded)
         if moved.busy:
-            self.log.info("Another mover is at work on %s", self.queue_name)
+            self.log.info("Another mover works on %s", self.queue_name)
         for destination, problem in moved.problems.items():
-            self.log.warning("Nothing could be forwarded to %s: %s", quoted(destination), problem)
+            self.log.warning("No message could be forwarded to %s: %s", quoted(destination), problem)
         return moved.to_dict()

@@ -1,6 +1,6 @@
-"""Metrics of this package among Airflow's, every name in one place; the progress of a drain in metrics and log.
+"""Metrics of this package among Airflow's, with all their names; the progress of a drain in metrics and log.
 
-Where Airflow's metrics are off nothing is looked up, read or sent.
+If Airflow's metrics are off, this module reads and sends none.
 """
 
 from __future__ import annotations
@@ -23,34 +23,18 @@ if TYPE_CHECKING:
 
 PREFIX = "sqlqueue."
 
-COUNTERS = frozenset(
-    (
-        "send.messages",
-        "publish.messages",
-        "publish.copies",
-        "reply.messages",
-        "drain.messages",
-        "drain.expired",
-        "drain.quarantined",
-        "drain.bytes",
-        "requeue.messages",
-        "consume.handled",
-        "consume.failed",
-        "consume.delayed",
-        "consume.forwarded",
-        "consume.rolled_back",
-        "purge.messages",
-        "return.messages",
-        "forward.messages",
-        "move_delayed.messages",
-    )
-)
-GAUGES = frozenset(("backlog.messages", "backlog.oldest_seconds", "drain.locked", "batches.stranded"))
-TIMERS = frozenset(("drain.seconds", "consume.seconds"))
+COUNTERS = {
+    *("send.messages", "publish.messages", "publish.copies", "reply.messages", "requeue.messages", "purge.messages"),
+    *("drain.messages", "drain.expired", "drain.quarantined", "drain.bytes"),
+    *("consume.handled", "consume.failed", "consume.delayed", "consume.forwarded", "consume.rolled_back"),
+    *("return.messages", "forward.messages", "move_delayed.messages"),
+}
+GAUGES = {"backlog.messages", "backlog.oldest_seconds", "drain.locked", "batches.stranded"}
+TIMERS = {"drain.seconds", "consume.seconds"}
 
 _BACKENDS = ("statsd_on", "statsd_datadog_enabled", "otel_on")
 _LONGEST = 120
-"""Characters of a tag's value: those of a queue are as many as a person gave its table, schema and catalog."""
+"""Largest number of characters of a tag's value, because names of tables, schemas and catalogs can be long."""
 
 
 def are_on() -> bool:
@@ -59,9 +43,9 @@ def are_on() -> bool:
 
 
 class Metrics:
-    """Counts for one task and queue, which are the tags: ``conn_id`` and ``queue``, as ``catalog.schema.table``.
+    """Metrics of one task, with the tags ``conn_id`` and ``queue``, as ``catalog.schema.table``.
 
-    A task names both, so there are as many values as the DAGs have.
+    Tasks name both, so the DAGs limit the number of tag values.
     """
 
     def __init__(self, task: ServerTask, queue: Queue | None = None) -> None:
@@ -86,15 +70,15 @@ class Metrics:
             stats.gauge(PREFIX + name, value, tags=self._tags)
 
     def timing(self, name: str, seconds: float) -> None:
-        """Note how long something took."""
+        """Send a duration."""
         assert name in TIMERS, name
         if self._is_on:
             stats.timing(PREFIX + name, timedelta(seconds=seconds), tags=self._tags)
 
     def depth(self) -> None:
-        """Read how deep and how old the queue is, without counting its rows, and set the gauges of it.
+        """Read the queue's depth and age, without counting its rows, and set their gauges.
 
-        What cannot be read fails no task.
+        An error of this reading does not fail the task.
         """
         if self._queue is None:
             return
@@ -107,14 +91,14 @@ class Metrics:
 
 
 class DrainLog:
-    """Called with each :class:`~airflow_sqlqueue.drain.drain.Progress`, and at the end with the result."""
+    """Progress and result of a drain, in the task's log and in metrics."""
 
     def __init__(self, log: Any, metrics: Metrics) -> None:
         self._log, self._metrics = log, metrics
         self._counted: dict[str, int] = {}
 
     def progress(self, done: Progress) -> None:
-        """One part was committed, or the batch is resumed with what earlier tries had counted."""
+        """Log and count a committed part; a resumed batch first reports the counts of earlier tries."""
         self._log.info("Drained %s", done)
         if done.rows == done.earlier:
             self._counted = done.counters
@@ -124,24 +108,24 @@ class DrainLog:
         self._counted = done.counters
 
     def end(self, result: DrainResult) -> None:
-        """The batch is sealed, or was already."""
+        """Log and count the result, when the batch is sealed."""
         self._metrics.timing("drain.seconds", result.seconds)
         self._metrics.gauge("drain.locked", result.locked)
         self._metrics.depth()
         if result.locked:
-            self._log.warning("%d messages were locked by others to the end and stay in the queue", result.locked)
+            self._log.warning("%d messages stay in the queue, because others had locked them to the end", result.locked)
         if result.batch.quarantined:
             self._log.warning(
-                "%d messages that no file can keep are in quarantine: see 'sqlqueue quarantine'",
+                "%d messages that no file can hold are in quarantine: see 'sqlqueue quarantine'",
                 result.batch.quarantined,
             )
 
 
 def name_of(address: ResolvedAddress) -> str:
-    """The queue as the tag of a metric names it."""
+    """Name of a queue in the tag of a metric."""
     return f"{address.catalog}.{address.schema}.{address.table}"
 
 
 def tag(value: str) -> str:
-    """The value in characters that every kind of metrics takes."""
+    """Value of a tag, with only those characters that all of Airflow's metrics backends accept."""
     return re.sub(r"[^a-zA-Z0-9_.-]", "_", value)[:_LONGEST]

@@ -1,4 +1,4 @@
-"""Python functions of the user: their arguments by name, and the job of a drain that gets the messages one by one."""
+"""Python function as a drain's job, called with an iterator of messages; arguments of users' functions by name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class PythonJob:
-    """A function of the messages of a batch; ``staging`` is where the task's own batches are drained to."""
+    """Job that calls a function with a batch's messages; ``staging`` is the staging folder of the task."""
 
     hook: SqlQueueHook
     log: logging.Logger | Any
@@ -35,18 +35,20 @@ class PythonJob:
 
     @property
     def is_given(self) -> bool:
-        """Whether there is a function."""
+        """Whether a function was given."""
         return self.function is not None
 
     def check(self) -> None:
-        """Raise :class:`ConfigurationError`, before anything is drained, for what cannot be called as it will be."""
+        """Raise :class:`ConfigurationError`, before the drain, if the function cannot be called with its arguments."""
         if self.function is None:
             return
         if not callable(self.function):
             raise ConfigurationError("python_callable cannot be called: give a function of an iterator of messages.")
         kinds = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
         if any(kind(self.function) for kind in kinds):
-            raise ConfigurationError("python_callable is asynchronous or a generator, of which nothing would run.")
+            raise ConfigurationError(
+                "python_callable is asynchronous or a generator, so a call would not run it: give a plain function."
+            )
         self._arguments(self.function, None)
 
     def _arguments(self, function: Callable[..., Any], batch: Batch | None) -> dict[str, Any]:
@@ -57,7 +59,7 @@ class PythonJob:
         assert self.function is not None
         started = time.monotonic()
         self.log.info("The function gets batch %s: %d messages", batch.batch_id, batch.messages)
-        # A batch of an earlier run may be in another folder than the task has now.
+        # A batch of an earlier run may be in another folder.
         folder = None if self.staging is None else staging_folder(self.staging)
         if folder is not None and not all(path.startswith(f"{folder.uri}/") for path in batch.paths):
             folder = None
@@ -67,16 +69,16 @@ class PythonJob:
         return result
 
     def kill(self) -> None:
-        """Nothing: Airflow ends the process, and the next try calls the function again."""
+        """Do nothing: Airflow ends the process, and the next try calls the function again."""
 
 
 def arguments_for(
     function: Callable[..., Any], offered: Mapping[str, Any], op_kwargs: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The arguments by name: all of ``op_kwargs``, and of what is offered what the function asks for.
+    """Arguments by name: all of ``op_kwargs``, and those ``offered`` values that the function has parameters for.
 
-    Its first parameter is for the caller, whatever its name. Raises :class:`ConfigurationError` for a function that
-    cannot be called so, before anything depends on it.
+    The caller fills the first parameter, of any name. Raises :class:`ConfigurationError` if the function cannot be
+    called with these arguments.
     """
     given: dict[str, Any] = {**offered, **op_kwargs}
     signature = inspect.signature(function)

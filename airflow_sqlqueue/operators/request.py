@@ -25,33 +25,33 @@ if TYPE_CHECKING:
 
 
 class SqlQueueRequestOperator(WaitingTask, QueueTask):
-    """Send a request, wait for its reply, take it out of its queue and hand it to ``python_callable``.
+    """Send a request, wait for its reply, receive it and call ``python_callable`` with it.
 
-    Delivery: the request is sent exactly once for a task instance, by the send ledger: a retry sends no second one and
-    waits for the reply to the first. The reply is taken in the transaction in which ``python_callable`` runs, so it is
-    there again for the next try when that raises. Without a callable the reply's body is gone. A task that is cleared
-    after it had its reply waits in vain, because its request is not sent again: run the DAG again.
+    Delivery: the request is sent exactly once for a task instance, by the send ledger: a retry sends no second request
+    and waits for the reply to the first. The reply is received in the transaction in which ``python_callable`` runs, so
+    it returns to its queue for the next try if that raises. Without a callable the reply's body is lost. A task that is
+    cleared after it had its reply waits in vain, because its request is not sent again: run the DAG again.
 
-    The request's id is random, so that nobody can send a reply before it, and the send ledger keeps it for retries. The
-    reply is the message with that correlation id in ``reply_queue``; others' replies stay there. Where none comes in
-    time the try fails with :class:`~airflow_sqlqueue.errors.NoReplyError`.
+    The request's id is random, so that no other program can reply before the request is sent, and the send ledger
+    keeps it for retries. The reply is the message with that correlation id in ``reply_queue``; other replies stay
+    there. Without a reply in time, the try fails with :class:`~airflow_sqlqueue.errors.NoReplyError`.
 
     XCom: ``message_id`` of the request, ``reply`` with its ``message_id``, ``message_type``, ``error_code`` (a
-    callback's result) and ``bytes`` of its body (a text is None that has more than 1,000 characters, a NUL or half a
-    surrogate pair), and ``result``, what ``python_callable`` returned, which must be
-    something that XCom takes. The body itself is not in XCom unless the callable returns it.
+    callback's result) and ``bytes`` of its body, and ``result``, the result of ``python_callable``, which XCom must be
+    able to store. A text with more than 1,000 characters, a NUL or half a surrogate pair is None. The body itself is
+    not in XCom unless the callable returns it.
 
     ``message`` is not templated on purpose: Airflow stores rendered fields in its database and shows them.
 
     :param queue_name: the queue to send to, ``table@[schema]@[catalog]`` (templated)
-    :param reply_queue: the queue that replies come to, which exists and may be shared (templated)
+    :param reply_queue: the queue that receives replies; it must exist and may be shared (templated)
     :param message: the request, with the fields of a message of
         :class:`~airflow_sqlqueue.operators.SqlQueueSendOperator`, or a function that gets the task's context and
         returns it.
     :param python_callable: called as ``python_callable(reply, **op_kwargs)`` with a
-        :class:`~airflow_sqlqueue.Envelope`, as handlers are. The reply's row is locked meanwhile: keep it short.
+        :class:`~airflow_sqlqueue.Envelope`, like a handler. It locks the reply's row while it runs: keep it short.
     :param op_kwargs: further arguments of ``python_callable`` (templated)
-    :param wait_timeout: how long to wait for the reply, seconds or a timedelta; None: without end.
+    :param wait_timeout: longest time to wait for the reply, seconds or a timedelta; None: no limit.
     """
 
     template_fields = templated("queue_name", "reply_queue", "op_kwargs", WaitingTask)
@@ -75,7 +75,7 @@ class SqlQueueRequestOperator(WaitingTask, QueueTask):
         self.op_kwargs = op_kwargs
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Send, wait, take; raises our errors, those that no retry can fix as AirflowFailException."""
+        """Send, wait, receive; raises this package's errors, those that no retry can fix as AirflowFailException."""
         from airflow_sqlqueue.queue.send_ledger import send_id_for
 
         key = task_key(context)
@@ -90,7 +90,7 @@ class SqlQueueRequestOperator(WaitingTask, QueueTask):
             return self._answer(str(sent.message_id))
 
     def execute_complete(self, context: Context, event: Any = None, *, message_id: str) -> dict[str, Any]:
-        """Take the reply that the trigger has found; wait again where it is gone."""
+        """Receive the reply that the trigger has found; wait again if it has gone."""
         from airflow_sqlqueue.triggers.events import found_in
 
         with fail_without_retry():
@@ -99,8 +99,8 @@ class SqlQueueRequestOperator(WaitingTask, QueueTask):
 
     def timed_out(self) -> NoReplyError:
         return NoReplyError(
-            f"No reply came to {self.reply_queue} within the wait_timeout: see that the receiver of {self.queue_name} "
-            "runs, or wait longer."
+            f"No reply came to {self.reply_queue} within the wait_timeout: check that the receiver of "
+            f"{self.queue_name} runs, or wait longer."
         )
 
     def _answer(self, message_id: str) -> dict[str, Any]:
@@ -111,8 +111,7 @@ class SqlQueueRequestOperator(WaitingTask, QueueTask):
                 queue_name=self.reply_queue,
                 correlation_id=message_id,
                 poll_interval=self.poll_interval,
-                sqlqueue_conn_id=self.sqlqueue_conn_id,
-                hook_params=self.hook_params,
+                **self.connection_arguments,
             )
 
         return self.wait(lambda: self._take(message_id), trigger, {"message_id": message_id})
@@ -130,7 +129,7 @@ class SqlQueueRequestOperator(WaitingTask, QueueTask):
         return {"message_id": message_id, "reply": _metadata(reply), "result": result}
 
     def _request(self, context: Context) -> Message:
-        """The request, with a new id; where an earlier try has sent one, that one's counts."""
+        """The request, with a new id, which the send ledger replaces if an earlier try has sent the request."""
         from airflow_sqlqueue.envelope.outgoing import Sender
 
         written = self.message(context) if callable(self.message) else self.message
@@ -145,8 +144,8 @@ class SqlQueueRequestOperator(WaitingTask, QueueTask):
             str(bare.id)
         }:
             raise MessageError(
-                "The request brings ids of its own: leave out its key, message id and correlation id, which nobody may "
-                "know before it is sent."
+                "The request has its own ids: leave out its key, message id and correlation id, so that no other "
+                "program knows its id before it is sent."
             )
         return request
 

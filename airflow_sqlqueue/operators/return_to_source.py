@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
+
+from airflow.sdk import Context
 
 from airflow_sqlqueue.errorqueue.return_to_source import ReturnOptions, ReturnResult
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
@@ -10,40 +12,36 @@ from airflow_sqlqueue.operators.base import LimitedTask, QueueTask, note_counts,
 from airflow_sqlqueue.operators.lineage import Lineage, of_table
 from airflow_sqlqueue.operators.metrics import Metrics
 
-if TYPE_CHECKING:
-    from airflow.sdk import Context
-
-
 _STEP = 1_000
-"""Messages between two lines of the log."""
+"""Messages between two log lines of progress."""
 
 
 class SqlQueueReturnToSourceOperator(LimitedTask, QueueTask):
-    """Return messages of an error queue to the queues where they failed: those that match ``filters``, or all.
+    """Return failed messages of an error queue to the queues where they failed: those that match ``filters``, or all.
 
     Delivery: exactly once. Each transaction takes messages out of the error queue and puts them into one queue of the
-    same server, so nothing is lost or doubled whatever dies; a retry goes on with what is left. Message id, correlation
-    id, conversation id, row Id and body are kept, the headers of the failure and of its retries removed, the expiry
-    cleared. A message that fails again while this runs is not returned twice.
+    same server, so no failure loses or doubles a message; a retry continues with the rest. A returned message keeps its
+    message id, correlation id, conversation id, row Id and body; the headers of the failure and of its retries are
+    removed, and the expiry is cleared. A message that fails again while this runs is not returned twice.
 
-    What cannot be returned stays in the error queue and is counted by reason: malformed headers, no failed queue, a
-    failed queue that does not exist, messages that others hold. It does not fail the task.
+    Messages that cannot be returned stay in the error queue and are counted by reason: malformed headers, no failed
+    queue, a failed queue that does not exist, locked by others. They do not fail the task.
 
-    XCom: counts only, ``messages``, ``returned`` by queue, ``left`` by reason, ``unseen`` (held by others all
-    the time), ``complete`` (False when a budget ended it, whatever stays), ``dry_run`` and ``seconds``.
+    XCom: only counts, ``messages``, ``returned`` by queue, ``left`` by reason, ``unseen`` (locked by others all the
+    time), ``complete`` (False only when a budget ended it), ``dry_run`` and ``seconds``.
 
     ``filters`` may have ``exception_type``, ``message_type``, ``endpoint``, ``failed_queue``, ``kind`` (``failed``,
     ``no failed queue``, ``malformed headers``), ``since`` and ``until`` (the time of failure, as ISO 8601),
-    ``message_ids`` and ``row_versions``; all that are given must hold.
+    ``message_ids`` and ``row_versions``; a message must meet all given conditions.
 
     :param queue_name: the error queue's address, ``table@[schema]@[catalog]`` (templated)
-    :param filters: which messages to return, a mapping (templated)
+    :param filters: conditions on the messages to return, a mapping (templated)
     :param all_messages: return every message; only without ``filters``.
-    :param redirect_to: the address of a queue that takes them instead (templated)
+    :param redirect_to: the address of a queue that receives them instead (templated)
     :param malformed: redirect messages with malformed headers too, their text unchanged; needs ``redirect_to``.
-    :param rate: messages per second; None: as fast as it goes.
+    :param rate: messages per second; None: no limit.
     :param max_seconds: begin no transaction after this many seconds; None: no limit.
-    :param only_count: return nothing, only count what would be.
+    :param only_count: return nothing, only count.
     """
 
     template_fields = templated(QueueTask, "filters", "redirect_to")
@@ -70,7 +68,7 @@ class SqlQueueReturnToSourceOperator(LimitedTask, QueueTask):
         self.only_count = only_count
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Return them; raises our errors, those that no retry can fix as AirflowFailException."""
+        """Return them; raises this package's errors, those that no retry can fix as AirflowFailException."""
         with fail_without_retry():
             options = ReturnOptions(
                 redirect_to=self.redirect_to,

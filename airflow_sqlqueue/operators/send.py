@@ -1,13 +1,12 @@
-"""Operator that sends messages to a queue, and the base class of those that send."""
+"""Operator that sends messages to a queue, and the base class of sending operators."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.operators.base import RoutedTask, ServerTask, note_counts, task_key, templated
 from airflow_sqlqueue.operators.lineage import Counted, Lineage, of_table
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_sqlqueue.envelope.outgoing import Sender
-    from airflow_sqlqueue.queue.send_ledger import SendResult
-    from airflow_sqlqueue.routing import ResolvedAddress
 
     MessageFields = Iterable[Mapping[str, Any]]
 
@@ -27,8 +24,8 @@ class MessagesTask(ServerTask):
     """Base class of tasks that send messages.
 
     :param messages: the messages, or a function that gets the task's context and returns them.
-    :param content_type: of the bodies of messages without their own (templated)
-    :param originating_endpoint: who sends; ``airflow.`` and the DAG's id unless given (templated)
+    :param content_type: content type of messages without their own (templated)
+    :param originating_endpoint: name of the sending endpoint; None: ``airflow.`` and the DAG's id (templated)
     """
 
     template_fields = templated("content_type", "originating_endpoint", ServerTask)
@@ -47,7 +44,7 @@ class MessagesTask(ServerTask):
         self.originating_endpoint = originating_endpoint
 
     def sender(self, context: Context, enclosed_message_types: str | None = None) -> Sender:
-        """The sender of the task instance: every try gives a message the same id."""
+        """The sender of the task instance, which gives a message the same id in every try."""
         from airflow_sqlqueue.envelope.outgoing import Sender
 
         return Sender(
@@ -58,7 +55,7 @@ class MessagesTask(ServerTask):
         )
 
     def written(self, context: Context) -> MessageFields:
-        """The messages as the DAG's author has written them."""
+        """The messages as the DAG's author wrote them."""
         return self.messages(context) if callable(self.messages) else self.messages
 
 
@@ -66,33 +63,33 @@ class SqlQueueSendOperator(MessagesTask, RoutedTask):
     """Send messages that a .NET endpoint can handle, all of them in one transaction.
 
     Delivery: at least once. A try whose COMMIT took effect but whose answer was lost is repeated, with the same message
-    ids, so that an endpoint with an outbox drops the repetition. With ``exactly_once`` the send is entered in a
-    ledger in the same transaction, and a repetition of the task in this run, a cleared one too, sends nothing. XCom:
-    the number of messages.
+    ids, so that an endpoint with an outbox drops the repetition. With ``exactly_once`` the same transaction enters the
+    send in the send ledger, and a repetition of the task in this run, also after clearing, sends nothing. XCom: the
+    number of messages.
 
     A message is a mapping of these fields, all optional:
 
     - ``body``: text, bytes, anything JSON can hold, or an ``ObjectStoragePath`` (or another path), which is read when
-      its message is sent: only the path stands in the DAG or in XCom.
-    - ``key``: what the message is about, such as an order's number. Its message id follows from the run and this key;
-      without a key it follows from the run and the position, so that a retry must send the same messages in the same
-      order to give them the same ids. A key given twice in one task is an error.
+      its message is sent: the DAG and XCom have only the path.
+    - ``key``: a business key of the message, such as an order's number. The message id follows from the run and this
+      key; without a key it follows from the run and the position, so a retry must then send the same messages in the
+      same order to give them the same ids. A key given twice in one task is an error.
     - ``time_to_be_received``, or ``expires``: seconds or a timedelta, counted by the server's clock from the send.
     - ``message_type``, ``content_type``, ``intent``, ``correlation_id``, ``conversation_id``, ``related_to``,
       ``reply_to``: the headers of these names.
-    - ``headers``: a mapping of text, None or aware datetimes, which wins over everything else.
+    - ``headers``: a mapping of text, None or aware datetimes, which overrides all other fields.
 
-    Headers that it does not give are filled in: message id, correlation and conversation id, intent, content type, time
+    Missing headers are filled in: message id, correlation and conversation id, intent, content type, time
     sent, originating endpoint and machine.
 
     ``messages`` is not templated on purpose: Airflow stores rendered fields in its database and shows them.
 
     :param enclosed_message_types: the .NET types of messages without ``message_type``, ``;``-separated, most derived
         first (templated)
-    :param delay: seconds, or a timedelta, after which the queue gets them; they wait in its table of delayed messages,
-        and an endpoint, or a mover, has to serve that (templated)
-    :param due: the time at which the queue gets them instead, aware, or as ISO 8601 (templated)
-    :param exactly_once: whether to keep the sent-ledger, a table in the queue's database.
+    :param delay: seconds, or a timedelta, after which the queue receives them; until then they wait in its table of
+        delayed messages, which an endpoint or a mover must serve (templated)
+    :param due: the time at which the queue receives them, instead of ``delay``: aware, or as ISO 8601 (templated)
+    :param exactly_once: whether to use the send ledger, a table in the queue's database.
     """
 
     template_fields = templated(RoutedTask, "enclosed_message_types", "delay", "due", MessagesTask)
@@ -113,48 +110,34 @@ class SqlQueueSendOperator(MessagesTask, RoutedTask):
         self.exactly_once = exactly_once
 
     def execute(self, context: Context) -> int:
-        """Send them; raises our errors, those that no retry can fix as AirflowFailException."""
+        """Send them; raises this package's errors, those that no retry can fix as AirflowFailException."""
         from airflow_sqlqueue.queue.send_ledger import SendResult, send_id_for
 
         key = task_key(context)
         sender, written = self.sender(context, self.enclosed_message_types), self.written(context)
         with fail_without_retry():
-            target = self._target()
-            messages = Counted(sender.messages(written))
+            target, when = self._target()
+            table, messages = target.address, Counted(sender.messages(written))
             if not self.exactly_once:
-                sent = SendResult(target.send(messages), repeated=False)
+                sent = SendResult(target.send(messages, **when), repeated=False)
             else:
-                sent = target.send_once(send_id_for(*key), messages, " ".join(map(str, key)))
+                sent = target.send_once(send_id_for(*key), messages, " ".join(map(str, key)), **when)
         how = "Another try has sent" if sent.repeated else "Sent"
         self.log.info("%s %d messages to %s", how, sent.messages, self.queue_name or self.endpoint)
-        self.lineage = Lineage(outputs=[of_table(self.hook.client, target.table, sent.messages, messages.bytes)])
+        self.lineage = Lineage(outputs=[of_table(self.hook.client, table, sent.messages, messages.bytes)])
         note_counts(self, context, messages=sent.messages)
         if not sent.repeated:
             Metrics(self, self.sql_queue).count("send.messages", sent.messages)
         return sent.messages
 
-    def _target(self) -> _Target:
+    def _target(self) -> tuple[Any, dict[str, Any]]:
+        """The queue, or its delayed messages, with further arguments of the send."""
         if self.delay is None and self.due is None:
-            queue = self.sql_queue
-            return _Target(queue.address, queue.send, queue.send_once)
-        delayed = self.hook.client.delayed(self.address)
-        delay, due = _delay(self.delay), _due(self.due)
-        send_once = partial(delayed.send_once, delay=delay, due=due)
-        return _Target(delayed.address, partial(delayed.send, delay=delay, due=due), send_once)
-
-
-@dataclass(frozen=True)
-class _Target:
-    """Where the messages are sent, and how: the queue, or its table of delayed messages."""
-
-    table: ResolvedAddress
-    send: Callable[..., int]
-    send_once: Callable[..., SendResult]
+            return self.sql_queue, {}
+        return self.hook.client.delayed(self.address), {"delay": _delay(self.delay), "due": _due(self.due)}
 
 
 def _delay(value: timedelta | float | str | None) -> timedelta | None:
-    from airflow_sqlqueue.errors import ConfigurationError
-
     if value is None or isinstance(value, timedelta):
         return value
     try:
@@ -164,11 +147,9 @@ def _delay(value: timedelta | float | str | None) -> timedelta | None:
 
 
 def _due(value: datetime | str | None) -> datetime | None:
-    from airflow_sqlqueue.errors import ConfigurationError
-
     if not isinstance(value, str):
         return value
     try:
         return datetime.fromisoformat(value.strip().replace("Z", "+00:00"))
     except ValueError as error:
-        raise ConfigurationError(f"The due time {value!r} is not one of ISO 8601, as 2030-01-31T12:00:00Z.") from error
+        raise ConfigurationError(f"The due time {value!r} is not in ISO 8601, as 2030-01-31T12:00:00Z.") from error

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 @dataclass
 class SparkJob:
-    """What is run on a batch, and where.
+    """Job on a batch in Spark: a function with a session, or an application.
 
-    ``name`` is what Spark shows. Lines of the application, and of Spark on this machine, go to ``log``.
+    Spark shows ``name``. ``log`` gets the lines of the application, and of Spark on this machine.
     """
 
     name: str
@@ -40,24 +40,24 @@ class SparkJob:
     killed: bool = field(default=False, init=False)
 
     def check(self) -> None:
-        """Raise :class:`ConfigurationError` for two jobs, and for one that cannot be called."""
+        """Raise :class:`ConfigurationError` for two jobs, and for a function that cannot be called."""
         if self.python_callable is not None and self.application is not None:
-            raise ConfigurationError("Both python_callable and application are given: give the one that is the job.")
+            raise ConfigurationError("Both python_callable and application are given: give one of them.")
         if self.python_callable is not None and not callable(self.python_callable):
             raise ConfigurationError("python_callable cannot be called: give a function of a session and a batch.")
 
     @property
     def is_given(self) -> bool:
-        """Whether there is anything to run."""
+        """Whether a function or an application was given."""
         return self.python_callable is not None or self.application is not None
 
     @property
     def takes_session(self) -> bool:
-        """Whether the job uses a session of this process: an application brings one of its own."""
+        """Whether the job uses a session of this process; an application has its own."""
         return self.python_callable is not None
 
     def session(self, settings: Mapping[str, str] | None = None) -> AbstractContextManager[SparkSession]:
-        """A session, stopped at the end; ``settings`` are those that the user's go over."""
+        """A session, stopped at the end; the user's settings override ``settings``."""
         target = SparkTarget.of(self.spark_conn_id, self.spark_conf)
         return replace(target, settings={**(settings or {}), **target.settings}).session(self.name, self._log_line)
 
@@ -98,14 +98,14 @@ class SparkJob:
             process = target.submit(self.application, arguments, name=self.name, folder=Path(name))
             self.process = process
             if self.killed:
-                # It was asked to end before it was known.
+                # The task was asked to end before spark-submit had started.
                 process.terminate()
             with process:
                 try:
                     for line in process.stdout or ():
                         self.log.info("%s", line.rstrip())
                 except BaseException:
-                    # A timeout of the task's must not wait for the application.
+                    # A timeout of the task must not wait for the application.
                     process.terminate()
                     raise
         if process.returncode != 0:

@@ -1,10 +1,11 @@
-"""Operators that create and drop queue tables, one by one or all that an endpoint needs."""
+"""Operators that create and drop queue tables, or create all tables that an endpoint needs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.operators.base import QueueTask, RoutedTask, templated
 
@@ -16,18 +17,18 @@ if TYPE_CHECKING:
 
 
 class SqlQueueCreateOperator(QueueTask):
-    """Create a queue table and its indexes if it is missing. An existing queue is left as it is.
+    """Create a missing queue table with its indexes. An existing queue is not changed.
 
-    Safe to repeat, and beside endpoints that create the same queue. Where an existing table differs from what was
-    asked, the task's log says how. XCom: the addresses of the tables that this task made.
+    Safe to repeat, and to run beside endpoints that create the same queue. If an existing table differs from these
+    arguments, the task's log says how. XCom: the addresses of the tables that this task created.
 
-    :param layout: ``modern``, as versions 5.0.3 and later make it, ``clustered``, or a version, ``v1`` to ``v9``.
+    :param layout: ``modern``, the layout of versions 5.0.3 and later, ``clustered``, or a version, ``v1`` to ``v9``.
     :param legacy_columns: False leaves out CorrelationId, ReplyToAddress and Recoverable (version 7 and later).
     :param body_string: whether to add a computed column that shows the body as text.
-    :param delayed: whether to create the table of delayed messages as well, ``<queue>.Delayed``.
-    :param subscriptions: whether to create the subscription table as well.
-    :param ledger: whether to create the ledgers of drains and sends as well, for logins that may not.
-    :param create_schema: whether to make a missing schema.
+    :param delayed: whether to create the table of delayed messages too, ``<queue>.Delayed``.
+    :param subscriptions: whether to create the subscription table too.
+    :param ledger: whether to create the ledgers of drains and sends too, for logins without the right to create them.
+    :param create_schema: whether to create a missing schema.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class SqlQueueCreateOperator(QueueTask):
         self.create_schema = create_schema
 
     def execute(self, context: Context) -> list[str]:
-        """Create it; raises our errors, those that no retry can fix as AirflowFailException."""
+        """Create it; raises this package's errors, those that no retry can fix as AirflowFailException."""
         with fail_without_retry():
             created = self.hook.create_queue(
                 self.queue_name,
@@ -68,20 +69,20 @@ class SqlQueueCreateOperator(QueueTask):
 
 
 class SqlQueueProvisionOperator(RoutedTask):
-    """Make what an endpoint needs where it is missing: its queue and the one of its delayed messages, the error and the
-    audit queue, the ledgers, the subscription table, and its subscriptions.
+    """Create the missing tables of an endpoint: its queue and its table of delayed messages, the error and the audit
+    queue, the ledgers, and the subscription table; and add its subscriptions.
 
-    Safe to repeat, and beside endpoints that make the same tables: what exists is left as it is, and the task's log
-    says where it differs. Each table is made on its own, so what was made before an error stays.
+    Safe to repeat, and to run beside endpoints that create the same tables: existing tables are not changed, and the
+    task's log says how they differ. The task creates the tables one by one, so tables created before an error stay.
 
-    XCom: the addresses of the tables that this task made.
+    XCom: the addresses of the tables that this task created.
 
-    :param error_queue: the address of the error queue; None: none (templated)
-    :param audit_queue: the address of the audit queue; None: none (templated)
+    :param error_queue: the address of the error queue; None: do not create one (templated)
+    :param audit_queue: the address of the audit queue; None: do not create one (templated)
     :param subscribe_to: the .NET types of events that the endpoint is subscribed to; needs ``endpoint`` (templated)
-    :param delayed: whether to make the table of delayed messages.
-    :param ledger: whether to make the ledgers of drains and sends, for logins that may not.
-    :param create_schema: whether to make missing schemas.
+    :param delayed: whether to create the table of delayed messages.
+    :param ledger: whether to create the ledgers of drains and sends, for logins without the right to create them.
+    :param create_schema: whether to create missing schemas.
     """
 
     template_fields = templated(RoutedTask, "error_queue", "audit_queue", "subscribe_to")
@@ -106,12 +107,10 @@ class SqlQueueProvisionOperator(RoutedTask):
         self.ledger = ledger
         self.create_schema = create_schema
         if subscribe_to and self.endpoint is None:
-            from airflow_sqlqueue.errors import ConfigurationError
-
             raise ConfigurationError(f"The task {self.task_id!r} subscribes an endpoint: name it by endpoint.")
 
     def execute(self, context: Context) -> list[str]:
-        """Make it; raises our errors, those that no retry can fix as AirflowFailException."""
+        """Create them; raises this package's errors, those that no retry can fix as AirflowFailException."""
         with fail_without_retry():
             client = self.hook.client
             created = client.tables.create(
@@ -130,13 +129,13 @@ class SqlQueueProvisionOperator(RoutedTask):
 
 
 class SqlQueueDropOperator(QueueTask):
-    """Drop a queue table, or a table of delayed messages. A missing one is no error, so the task can be repeated.
+    """Drop a queue table, or a table of delayed messages. A missing table is no error, so the task can be repeated.
 
-    One that holds messages, those that others have locked included, fails the task unless ``force`` is set.
+    A table that holds messages, locked ones included, fails the task unless ``force`` is set.
 
-    XCom: how many messages were dropped with it.
+    XCom: the number of messages that were dropped with it.
 
-    :param force: whether to drop it with the messages that it holds.
+    :param force: whether to drop a table that holds messages.
     """
 
     def __init__(self, *, force: bool = False, **kwargs: Any) -> None:
@@ -144,23 +143,21 @@ class SqlQueueDropOperator(QueueTask):
         self.force = force
 
     def execute(self, context: Context) -> int:
-        """Drop it; raises our errors, those that no retry can fix as AirflowFailException."""
-        from airflow_sqlqueue.errors import QueueNotFoundError
-
+        """Drop it; raises this package's errors, those that no retry can fix as AirflowFailException."""
         with fail_without_retry():
             try:
                 dropped = self.hook.client.tables.drop(self.queue_name, force=self.force)
             except QueueNotFoundError:
-                self.log.info("There is no %s", self.queue_name)
+                self.log.info("%s does not exist", self.queue_name)
                 return 0
         self.log.info("Dropped %s with %d messages", self.queue_name, dropped)
         return dropped
 
 
 def _created(results: Sequence[CreateResult], log: Logger) -> list[str]:
-    """Addresses of the tables that were made; the log says so of each, and how one that was there differs."""
+    """Addresses of the created tables; log each table, and the differences of existing ones."""
     for result in results:
-        log.info("%s was made" if result.made else "%s is there already", result.table)
+        log.info("%s was created" if result.made else "%s exists already", result.table)
         for difference in result.differences:
-            log.warning("%s differs from what was asked: %s", result.table, difference)
+            log.warning("%s differs from the arguments: %s", result.table, difference)
     return [result.table.canonical for result in results if result.made]

@@ -1,18 +1,18 @@
-"""Base classes of operators that wait before they go on, in their own process or deferred."""
+"""Base classes of operators that first wait, in their own process or deferred."""
 
 from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.sdk import conf
 from airflow.sdk.exceptions import TaskDeferralTimeout
 
 from airflow_sqlqueue.errors import ConditionNotMetError, ConfigurationError, LoginFailedError, SqlQueueError
-from airflow_sqlqueue.operators.base import RoutedTask, ServerTask, templated
+from airflow_sqlqueue.operators.base import ConditionTask, ServerTask
 from airflow_sqlqueue.reconnecting import MAX_FAILURES, passes
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ T = TypeVar("T")
 class WaitingTask(ServerTask):
     """Base class of tasks that wait. Subclasses have a method ``execute_complete``.
 
-    :param wait_timeout: how long to wait at the most, seconds or a timedelta; None: without end.
-    :param poll_interval: seconds between two looks.
+    :param wait_timeout: longest time to wait, seconds or a timedelta; None: no limit.
+    :param poll_interval: seconds between two polls.
     :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` unless given.
     """
 
@@ -44,12 +44,12 @@ class WaitingTask(ServerTask):
         self.deferrable = deferrable
 
     def wait(
-        self, look: Callable[[], T | None], trigger: Callable[[], BaseTrigger], kwargs: dict[str, Any] | None = None
+        self, poll: Callable[[], T | None], trigger: Callable[[], BaseTrigger], kwargs: dict[str, Any] | None = None
     ) -> T:
-        """Look until there is something, and return it; where the task is deferrable, look once and defer.
+        """Poll until there is a result, and return it; a deferrable task polls once and defers.
 
-        A server that is lost is waited for, and the connection is looked up anew meanwhile: it may have been repaired.
-        ``kwargs`` are what ``execute_complete`` gets besides the event. Raises what :meth:`timed_out` returns.
+        A lost server is waited for, and the connection is looked up again meanwhile, because a user may repair it.
+        ``execute_complete`` gets ``kwargs`` beside the event. Raises the error of :meth:`timed_out`.
         """
         timeout = self._timeout()
         deadline = None if timeout is None else time.monotonic() + timeout.total_seconds()
@@ -57,13 +57,13 @@ class WaitingTask(ServerTask):
         while True:
             found = None
             try:
-                found = look()
+                found = poll()
                 known, refusals = True, 0
             except SqlQueueError as error:
                 refusals += isinstance(error, LoginFailedError)
                 if not passes(error, known=known and refusals <= MAX_FAILURES):
                     raise
-                self.log.warning("The look failed; the task looks again: %s", error)
+                self.log.warning("The poll failed; the task tries again: %s", error)
                 self.forget_connection()
             if found is not None:
                 return found
@@ -77,13 +77,13 @@ class WaitingTask(ServerTask):
 
     @abstractmethod
     def timed_out(self) -> SqlQueueError:
-        """The error for a wait that took too long."""
+        """The error of a wait that reached its timeout."""
 
     def end_if_killed(self) -> None:
-        """Raise where the task was told to end."""
+        """Raise if Airflow has asked the task to end."""
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
-        """As Airflow does, with our error for a wait in the triggerer that took too long."""
+        """Resume as Airflow does, with this package's error for a wait in the triggerer that reached its timeout."""
         try:
             return super().resume_execution(next_method, next_kwargs, context)
         except TaskDeferralTimeout as error:
@@ -98,46 +98,20 @@ class WaitingTask(ServerTask):
         return timedelta(seconds=given)
 
 
-class QueueWaitingTask(WaitingTask, RoutedTask):
+class QueueWaitingTask(WaitingTask, ConditionTask):
     """Base class of tasks that can wait until their queue meets a condition.
 
-    :param wait_for: what to wait for first, options of :class:`~airflow_sqlqueue.queue.condition.QueueCondition`:
-        ``{"min_messages": 1000, "oldest_seconds": 3600}``; None: nothing (templated)
+    :param wait_for: the condition to wait for first, options of
+        :class:`~airflow_sqlqueue.queue.condition.QueueCondition`: ``{"min_messages": 1000, "oldest_seconds": 3600}``;
+        None: do not wait (templated)
     """
 
-    template_fields = templated(RoutedTask, "wait_for")
-    template_fields_renderers: ClassVar[dict[str, str]] = {"wait_for": "json"}
-
-    def __init__(self, *, wait_for: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.wait_for = wait_for
-
     def wait_for_condition(self) -> None:
-        """Wait for ``wait_for``; where that is empty, for one message."""
-        from airflow_sqlqueue.queue.condition import QueueCondition
-
-        condition = QueueCondition.of(self.wait_for or {})
-
-        def look() -> bool | None:
-            found = self.sql_queue.check(condition)
-            self.log.info("Queue %s: %s; waiting for %s", self.address, found, condition)
-            return found.met or None
-
-        def trigger() -> BaseTrigger:
-            from airflow_sqlqueue.triggers.depth import SqlQueueDepthTrigger
-
-            return SqlQueueDepthTrigger(
-                queue_name=self.address,
-                poll_interval=self.poll_interval,
-                sqlqueue_conn_id=self.sqlqueue_conn_id,
-                hook_params=self.hook_params,
-                wait_for=condition.to_dict(),
-            )
-
-        self.wait(look, trigger)
+        """Wait for ``wait_for``; if that is empty, for one message."""
+        self.wait(lambda: self.check_condition().met or None, lambda: self.depth_trigger(self.poll_interval))
 
     def timed_out(self) -> SqlQueueError:
         return ConditionNotMetError(
-            f"The queue {self.address} did not come to what the task waits for within its wait_timeout: look at who "
-            "sends, or wait longer."
+            f"The queue {self.address} did not meet the condition wait_for within the wait_timeout: check its senders, "
+            "or wait longer."
         )

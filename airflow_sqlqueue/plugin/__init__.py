@@ -1,7 +1,6 @@
-"""The plugin: a page in Airflow's web interface, over queues, batches and failures (docs/guides/page.md).
+"""Airflow plugin: a page on queues, batches and failures in Airflow's web interface (docs/guides/page.md).
 
-Every Airflow process imports this module at its start, so all that it needs for the page is imported when the API
-server asks for it.
+Every Airflow process imports this module at its start, so it imports the page's modules only in the API server.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from airflow.sdk.plugins_manager import AirflowPlugin
 
 
 class SqlQueuePlugin(AirflowPlugin):
-    """The page and its API, for the entry point ``airflow.plugins``."""
+    """Plugin with the page and its API, for the entry point ``airflow.plugins``."""
 
     name = "sqlqueue"
     external_views: list[Any] = [  # noqa: RUF012 - as Airflow declares it
@@ -29,7 +28,7 @@ class SqlQueuePlugin(AirflowPlugin):
 
     @property
     def fastapi_apps(self) -> list[Any]:  # type: ignore[override]
-        """The application, made when it is first asked for."""
+        """The application, made at the first access."""
         from airflow_sqlqueue.plugin.app import the_app
 
         return [{"app": the_app(), "url_prefix": "/sqlqueue", "name": "SQL Queues"}]

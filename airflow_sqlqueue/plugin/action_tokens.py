@@ -1,6 +1,6 @@
-"""Action tokens: signed orders of the page to its DAG, whose own right to be run must not stand for the page's.
+"""Action tokens: signed orders of the page to its DAG, so that the right to run the DAG gives no right over queues.
 
-Ids, addresses and counts, and nothing of what a message holds: an order lies in the run's configuration.
+An order has ids, addresses and counts, but no content of messages, because the run's configuration holds it.
 """
 
 from __future__ import annotations
@@ -15,19 +15,17 @@ from itsdangerous import BadSignature, SignatureExpired, URLSafeTimedSerializer
 from airflow_sqlqueue.errors import ConfigurationError
 
 ACTIONS = ("return", "redirect", "requeue", "sweep", "mark_consumed")
-PREVIEWED_SECONDS = 600
-"""How long a preview may be confirmed."""
-ORDER_SECONDS = 86_400
-"""How long the run of an order may begin, or begin again."""
+MAX_SECONDS = {"preview": 600, "order": 86_400}
+"""Age up to which a user may confirm a preview, and up to which a run may begin, or begin again, with an order."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """One action of the page.
+    """Action of the page on messages or on a batch.
 
-    ``group`` is a name of :func:`~airflow_sqlqueue.errorqueue.failed_message.group_name`; ``messages`` is how many the
-    user confirmed, and no more are touched; none above ``up_to`` either, the last RowVersion that was counted, so that
-    an order that is run again meets only what it was given for. ``holder`` is who may use it: a user for a preview, a
+    ``group`` is a name of :func:`~airflow_sqlqueue.errorqueue.failed_message.group_name`. The user confirmed
+    ``messages``, so the action takes at most that number, and only up to the RowVersion ``up_to``, the last one
+    counted: a repeated order takes no later messages. Only the ``holder`` may use the token: a user for a preview, a
     DAG run for an order.
     """
 
@@ -44,19 +42,19 @@ class Order:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Order:
-        """From JSON values that were signed."""
+        """Order of JSON values that were signed."""
         known = {field.name for field in fields(cls)}
         given = {name: value for name, value in values.items() if name in known}
         row_versions = given.get("row_versions")
         return cls(**{**given, "row_versions": None if row_versions is None else tuple(map(int, row_versions))})
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values; what is not given is left out."""
+        """JSON values, without empty ones."""
         return {name: value for name, value in asdict(self).items() if value not in (None, "")}
 
     @property
     def filters(self) -> dict[str, Any]:
-        """The failed messages that are meant, as :class:`~airflow_sqlqueue.errorqueue.filters.ErrorFilter` has them."""
+        """Conditions on failed messages, for :class:`~airflow_sqlqueue.errorqueue.filters.ErrorFilter`."""
         given = {"group": self.group, "row_versions": self.row_versions, "up_to": self.up_to}
         return {
             name: list(value) if isinstance(value, tuple) else value
@@ -66,23 +64,23 @@ class Order:
 
 
 def signed(order: Order, holder: str, kind: str) -> str:
-    """The order as text that only this Airflow can write, for one holder. ``kind`` is ``preview`` or ``order``."""
+    """Token of the order for one holder, which only this Airflow can sign. ``kind`` is ``preview`` or ``order``."""
     return str(_serializer(kind).dumps(replace(order, holder=holder).to_dict()))
 
 
-def read(text: str, holder: str, kind: str, *, seconds: int | None = None) -> Order:
-    """The order again. Raises :class:`ConfigurationError` for one that is too old, another's, or not signed here."""
+def read(text: str, holder: str, kind: str) -> Order:
+    """Order of a token. Raises :class:`ConfigurationError` for one too old, of another holder, or not signed here."""
     try:
-        order = Order.of(_serializer(kind).loads(text, max_age=seconds))
+        order = Order.of(_serializer(kind).loads(text, max_age=MAX_SECONDS[kind]))
     except SignatureExpired:
-        raise ConfigurationError(f"The {kind} is too old: look again at what would be done.") from None
+        raise ConfigurationError(f"The {kind} is too old: request a new preview.") from None
     except (BadSignature, TypeError, ValueError):
         raise ConfigurationError(
             "The order is not signed by this Airflow's page: start it there, and give [api] secret_key, or [sqlqueue] "
             "page_secret_key, the same value for API servers and workers."
         ) from None
     if order.holder != holder:
-        raise ConfigurationError("The order was given to somebody else: look again at what would be done.")
+        raise ConfigurationError("The order belongs to another user or run: request a new preview.")
     return order
 
 

@@ -1,4 +1,4 @@
-"""The DAG that does what the page's buttons say: the work outlives the page, and the API server does none of it.
+"""DAG that runs the page's actions: the work outlives the page, and does not load the API server.
 
 A file with two lines in the DAG folder switches the buttons on (docs/guides/page.md, "Switching on actions")::
 
@@ -17,7 +17,8 @@ from airflow.sdk import DAG, BaseOperator
 
 from airflow_sqlqueue.errors import SqlQueueError
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
-from airflow_sqlqueue.plugin.action_tokens import ORDER_SECONDS, Order, read
+from airflow_sqlqueue.plugin import action_tokens
+from airflow_sqlqueue.plugin.action_tokens import Order
 from airflow_sqlqueue.plugin.settings import ACTIONS_DAG
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.client import QueueClient
 
 PROGRESS = "progress"
-"""The XCom in which a run says how far it is."""
+"""XCom key of a run's progress."""
 
 TASK = "act"
 _EVERY_SECONDS = 2.0
@@ -35,13 +36,13 @@ _EVERY_SECONDS = 2.0
 def actions_dag(*, staging: str | ObjectStoragePath | None = None, **arguments: Any) -> DAG:
     """The DAG ``sqlqueue_actions``, for a file in the DAG folder.
 
-    It runs orders of the page alone, which are signed: who may run DAGs gains no right over queues by it.
+    It runs only signed orders of the page, so the right to run DAGs gives no right over queues.
 
-    :param staging: the staging folder of the drains, as for their operators; a sweep takes files from nowhere else.
+    :param staging: the staging folder of the drains, as for their operators; a sweep removes files only there.
     :param arguments: further arguments of the DAG, as ``tags``, ``max_active_runs`` or ``access_control``.
     """
     given = {
-        "description": "Does what the buttons of the SQL Queues page say.",
+        "description": "Runs the actions of the SQL Queues page.",
         "schedule": None,
         "start_date": datetime(2026, 1, 1, tzinfo=timezone.utc),
         "catchup": False,
@@ -55,11 +56,11 @@ def actions_dag(*, staging: str | ObjectStoragePath | None = None, **arguments: 
 
 
 class PageAction(BaseOperator):
-    """One order of the page, read from the run's configuration.
+    """Operator that runs one order of the page, from the run's configuration.
 
-    Delivery is that of the calls behind it: exactly once, and repeated without harm. XCom: counts, and a sentence.
+    Delivery: exactly once, as the calls that it makes; safe to repeat. XCom: counts, and a sentence.
 
-    :param staging: the staging folder of the drains; None: what the ledger says, and nothing is swept from files.
+    :param staging: the staging folder of the drains; None: requeue from the ledger's paths, and sweep no files.
     """
 
     ui_color = "#dfe9f5"
@@ -69,11 +70,11 @@ class PageAction(BaseOperator):
         self.staging = staging
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Do it. Raises our errors, those that no retry can fix as AirflowFailException."""
+        """Run the order; raises this package's errors, those that no retry can fix as AirflowFailException."""
         ti: Any = context["ti"]
         run: Any = context["dag_run"]
         with fail_without_retry():
-            order = read(str((run.conf or {}).get("order", "")), ti.run_id, "order", seconds=ORDER_SECONDS)
+            order = action_tokens.read(str((run.conf or {}).get("order", "")), ti.run_id, "order")
             report = _Report(ti, order.messages)
             try:
                 sentence = self._act(order, report)
@@ -111,7 +112,7 @@ class PageAction(BaseOperator):
         return f"{swept.batches} batches, {swept.files} files and {swept.rows} staged rows are removed."
 
     def _folder(self, client: QueueClient, order: Order) -> Any:
-        """The staging folder, where the batch's files lie in it."""
+        """The staging folder, if it holds the batch's files."""
         from airflow_sqlqueue.hooks.staging import staging_folder
 
         if self.staging is None:
@@ -122,23 +123,23 @@ class PageAction(BaseOperator):
 
 
 class _Report:
-    """How far an order is, in XCom, every few seconds."""
+    """Progress of an order, pushed to XCom every few seconds."""
 
     def __init__(self, ti: Any, of: int) -> None:
         self._ti, self._of = ti, of
-        self._said = time.monotonic()
+        self._pushed_at = time.monotonic()
         self.done = 0
 
     def so_far(self, done: int) -> None:
         self.done = done
-        if time.monotonic() - self._said >= _EVERY_SECONDS:
-            self._say(None)
+        if time.monotonic() - self._pushed_at >= _EVERY_SECONDS:
+            self._push(None)
 
     def end(self, sentence: str) -> None:
-        self._say(sentence)
+        self._push(sentence)
 
-    def _say(self, sentence: str | None) -> None:
-        self._said = time.monotonic()
+    def _push(self, sentence: str | None) -> None:
+        self._pushed_at = time.monotonic()
         self._ti.xcom_push(PROGRESS, {"done": self.done, "of": self._of, "sentence": sentence})
 
 

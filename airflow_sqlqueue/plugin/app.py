@@ -1,4 +1,4 @@
-"""The application behind the page: every route has its rights, and none waits for a server in the event loop."""
+"""FastAPI application of the page: every route checks rights, and no route blocks the event loop."""
 
 from __future__ import annotations
 
@@ -11,16 +11,8 @@ from fastapi import APIRouter, Depends, FastAPI
 from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
-from airflow_sqlqueue.plugin import settings
-from airflow_sqlqueue.plugin.actions import router as actions
-from airflow_sqlqueue.plugin.actions import unavailable
-from airflow_sqlqueue.plugin.batches import router as batches
-from airflow_sqlqueue.plugin.failures import router as failures
-from airflow_sqlqueue.plugin.message_edits import router as edits
-from airflow_sqlqueue.plugin.messages import router as messages
-from airflow_sqlqueue.plugin.metrics import router as metrics
-from airflow_sqlqueue.plugin.queues import router as queues
-from airflow_sqlqueue.plugin.responses import AsciiAnswer, add_answers
+from airflow_sqlqueue.plugin import actions, batches, failures, message_edits, messages, metrics, queues, settings
+from airflow_sqlqueue.plugin.responses import AsciiResponse, add_error_responses
 from airflow_sqlqueue.plugin.rights import bodies_refused, can_act, can_read, can_use_dag, knows, may_read, may_view
 from airflow_sqlqueue.plugin.servers import MAX_CONNECTIONS, shown_connections
 
@@ -31,20 +23,20 @@ general = APIRouter()
 
 @cache
 def the_app() -> FastAPI:
-    """The one application of this process."""
+    """The application of this process."""
     return create_app()
 
 
 def create_app() -> FastAPI:
-    """An application, to be mounted under ``/sqlqueue``."""
-    # Without pages that describe it: they would be there for everybody.
-    app = FastAPI(default_response_class=AsciiAnswer, docs_url=None, redoc_url=None, openapi_url=None)
-    add_answers(app)
-    app.include_router(metrics)
+    """Make an application, to be mounted under ``/sqlqueue``."""
+    # Without the pages that describe the API: these would be open to everybody.
+    app = FastAPI(default_response_class=AsciiResponse, docs_url=None, redoc_url=None, openapi_url=None)
+    add_error_responses(app)
+    app.include_router(metrics.router)
     app.include_router(general, dependencies=[Depends(may_view)])
     of_connection = APIRouter(prefix="/api/connections/{conn_id}", dependencies=[Depends(may_view), Depends(may_read)])
-    for router in (queues, messages, edits, batches, failures, actions):
-        of_connection.include_router(router)
+    for module in (queues, messages, message_edits, batches, failures, actions):
+        of_connection.include_router(module.router)
     app.include_router(of_connection)
     app.mount("/static", StaticFiles(directory=STATIC), "static")
     return app
@@ -52,14 +44,14 @@ def create_app() -> FastAPI:
 
 @general.get("/page")
 def page() -> FileResponse:
-    """The page, which is the same for everybody."""
+    """HTML of the page, the same for everybody."""
     return FileResponse(STATIC / "index.html", media_type="text/html; charset=utf-8")
 
 
 @general.get("/api/session")
 def session(user: GetUserDep) -> dict[str, Any]:
-    """Who looks, and whether actions can run at all."""
-    reason = unavailable()
+    """The signed-in user, and whether actions can run at all."""
+    reason = actions.unavailable()
     if reason is None and not can_use_dag("POST", settings.ACTIONS_DAG, user):
         reason = f"You may not run the DAG {settings.ACTIONS_DAG!r}."
     return {
@@ -71,7 +63,7 @@ def session(user: GetUserDep) -> dict[str, Any]:
 
 @general.get("/api/connections")
 def connections(user: GetUserDep) -> dict[str, Any]:
-    """The connections that the user may read; no server is asked."""
+    """Connections that the user may read; the request contacts no server."""
     readable = [each for each in shown_connections() if can_read(each.conn_id, user)]
     return {
         "connections": [

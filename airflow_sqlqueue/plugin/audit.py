@@ -1,4 +1,4 @@
-"""Rows of Airflow's audit log: who did what to how many messages, and nothing of what they hold."""
+"""Audit log rows in Airflow: user, action and count of messages, without content of messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The batches of a connection's ledgers."""
+"""Batches of a connection's ledgers, for the page."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ MAX_PATHS = 1_000
 
 @router.get("")
 def newest(conn_id: str, limit: Annotated[int, Query(ge=1, le=500)] = 100) -> dict[str, Any]:
-    """The batches that were opened last, the newest first; those of one database where another cannot be read.
+    """Batches that were opened last, the newest first; a database that cannot be read does not hide the others.
 
-    ``ledgers`` are those with finished batches among them: a database, and a queue in it, by which a sweep is asked.
+    ``ledgers`` lists each database with finished batches, and a queue in it, which a request for a sweep names.
     """
     problems: list[str] = []
     found: list[BatchInfo] = []
@@ -49,7 +49,7 @@ def newest(conn_id: str, limit: Annotated[int, Query(ge=1, le=500)] = 100) -> di
 
 @router.get("/{batch_id}")
 def batch(conn_id: str, batch_id: uuid.UUID) -> dict[str, Any]:
-    """One batch, with the paths of its files."""
+    """Batch with the paths of its files."""
     with session_of(conn_id) as (client, session):
         ledger, info = find_batch(client, session, batch_id)
         paths = [part.path for part in ledger.parts(batch_id) if part.path is not None]
@@ -57,7 +57,7 @@ def batch(conn_id: str, batch_id: uuid.UUID) -> dict[str, Any]:
 
 
 def find_batch(client: Any, session: Any, batch_id: uuid.UUID) -> tuple[Ledger, BatchInfo]:
-    """A batch in whichever ledger has it. 404 where none has."""
+    """Find a batch in the connection's ledgers. 404 if no ledger has it."""
     for catalog in catalogs_of(client):
         ledger = Ledger(session, catalog, client.ledger_schema)
         if found := batches(ledger, batch_id=batch_id):
@@ -66,7 +66,7 @@ def find_batch(client: Any, session: Any, batch_id: uuid.UUID) -> tuple[Ledger, 
 
 
 def actions_for(info: BatchInfo) -> list[str]:
-    """Actions on a batch in its state; an open one is its drain's, a finished one its ledger's sweep's."""
+    """Actions that the batch's state allows; its drain ends an open batch, and a sweep removes a finished one."""
     if info.state != "sealed":
         return []
     return ["mark_consumed"] if info.kept else ["requeue", "mark_consumed"]
@@ -93,7 +93,7 @@ def _shown(info: BatchInfo) -> dict[str, Any]:
 
 
 def _task(origin: str) -> tuple[str | None, str | None, str | None]:
-    """DAG, run and task of a batch that a task has drained; its origin has the map index as the fourth part."""
+    """DAG, run and task in the origin of a batch that a task has drained; the map index is its fourth part."""
     parts = origin.split(" ")
     if len(parts) != 4 or not parts[3].lstrip("-").isdigit():
         return None, None, None

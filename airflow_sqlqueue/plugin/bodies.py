@@ -1,4 +1,4 @@
-"""A body as text to look at. What it holds is neither run nor loaded from anywhere: JSON is only set out in lines."""
+"""Bodies as text for the page, which runs and loads nothing from them; JSON is only indented."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from airflow_sqlqueue.envelope import Envelope
 
 MAX_CHARACTERS = 200_000
 MAX_BYTES = 1024 * 1024
-"""Of a body that leave the server."""
+"""Bytes of a body that the page reads from the server."""
 
 _HEX_BYTES = 32 * 1024
 _OPENING, _CLOSING = {"{", "["}, {"}", "]"}
@@ -18,7 +18,7 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 
 
 def shown_body(envelope: Envelope, body: bytes, size: int) -> dict[str, object]:
-    """The beginning of a body of ``size`` bytes, by its content type and by what it is."""
+    """Beginning of a body of ``size`` bytes, as text by its content type and its bytes."""
     kind, text = _text(envelope, body, is_whole=len(body) == size)
     cut = len(body) < size or len(text) > MAX_CHARACTERS or (kind == "hex" and size > _HEX_BYTES)
     return {"kind": kind, "text": text[:MAX_CHARACTERS], "bytes": size, "cut": cut}
@@ -29,7 +29,7 @@ def _text(envelope: Envelope, body: bytes, *, is_whole: bool) -> tuple[str, str]
         return "empty", ""
     text = replace(envelope, body=body).text()
     if text is None and not is_whole:
-        # The piece may end within a character of several bytes.
+        # The piece may end inside a character of several bytes.
         text = next((t for n in (1, 2, 3) if (t := replace(envelope, body=body[:-n]).text()) is not None), None)
     if text is None or "\0" in text:
         return "hex", _hex(body[:_HEX_BYTES])
@@ -47,7 +47,7 @@ def _is_json(text: str) -> bool:
 
 
 def indented(text: str) -> str:
-    """JSON in lines, each value as it was written: numbers keep their digits, and names that stand twice do."""
+    """Indented JSON with each value unchanged: numbers keep their digits, and repeated names stay."""
     pieces: list[str] = []
     depth = length = 0
     before = ""

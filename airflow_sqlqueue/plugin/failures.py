@@ -1,4 +1,4 @@
-"""Failed messages in groups."""
+"""Groups of failed messages, for the page."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends
 from pydantic import Field
 
-from airflow_sqlqueue.errorqueue.failed_message import FailedMessage, group_name, value_of
+from airflow_sqlqueue.errorqueue.failed_message import KEYS, FailedMessage, group_name, value_of
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.errorqueue.scan import scan, window_of
 from airflow_sqlqueue.errorqueue.triage import ErrorGroup
@@ -24,28 +24,21 @@ from airflow_sqlqueue.untrusted import label
 router = APIRouter()
 
 MAX_SCANNED = 10_000
-"""Messages of an error queue that one request looks at."""
+"""Messages of an error queue that one request reads."""
 
 SECONDS = 5.0
 BARS = 48
-"""Hours of a histogram, the last ones in which something failed."""
+"""Hours of a histogram: the last ones with a failure."""
 
-Grouping = Literal["exception", "message_type", "endpoint", "hour"]
+Grouping = Annotated[str, Field(pattern=f"^({'|'.join(KEYS)})$")]
 Group = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
-
-_KEYS: dict[str, str] = {
-    "exception": "exception_type",
-    "message_type": "message_type",
-    "endpoint": "endpoint",
-    "hour": "hour",
-}
 
 
 class FailuresQuery(RequestBody):
-    """Which error queue, and what to group by."""
+    """Request for the groups of an error queue."""
 
     queue: str = "error"
-    group_by: Grouping = "exception"
+    group_by: Grouping = "exception_type"
     limit: int = Field(50, ge=1, le=200)
 
 
@@ -61,19 +54,19 @@ class _Group(ErrorGroup):
 
 
 def of_group(by: Grouping, group: str) -> ErrorFilter:
-    """The messages of a group that the page names."""
-    return ErrorFilter(group=f"{_KEYS[by]}:{group}")
+    """Filter of the messages of one group, whose name the page has from :func:`failures`."""
+    return ErrorFilter(group=f"{by}:{group}")
 
 
 @router.post("/failures")
 def failures(conn_id: str, wanted: Annotated[FailuresQuery, Depends(read_as(FailuresQuery))]) -> dict[str, Any]:
-    """The groups of an error queue, the largest first; headers are read, bodies are not."""
-    key = _KEYS[wanted.group_by]
+    """Groups of an error queue, the largest first; the request reads headers, but no bodies."""
+    key = wanted.group_by
     groups: dict[str, _Group] = {}
     problem, messages, is_complete = None, 0, False
     try:
         with queue_of(conn_id, wanted.queue) as (_, queue):
-            for message in looked_through(queue, seconds=SECONDS):
+            for message in scanned(queue, seconds=SECONDS):
                 if message is None:
                     break
                 messages += 1
@@ -92,8 +85,8 @@ def failures(conn_id: str, wanted: Annotated[FailuresQuery, Depends(read_as(Fail
     }
 
 
-def looked_through(queue: QueueTable, where: ErrorFilter | None = None, seconds: float = SECONDS) -> Any:
-    """The messages of an error queue, in order; None, at the end, where it has more than one request looks at."""
+def scanned(queue: QueueTable, where: ErrorFilter | None = None, seconds: float = SECONDS) -> Any:
+    """Yield the messages of an error queue in order, and None at the end if one request cannot read all of them."""
     deadline = time.monotonic() + seconds
     for number, message in enumerate(scan(queue, window_of(queue, where or ErrorFilter()))):
         if number == MAX_SCANNED or time.monotonic() > deadline:

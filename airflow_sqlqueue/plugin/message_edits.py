@@ -1,4 +1,4 @@
-"""Edit and return: one message is one short transaction, so the request does it, and no run has anything of it."""
+"""Edit and return of one message: a short transaction in the request, so that no DAG run holds its content."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LONGEST_NAME = 100
 
 
 class Edit(RequestBody):
-    """What is new: headers on top of the old ones, None for one that goes, and a body as text in UTF-8."""
+    """Request to edit a message: changed headers, None for a removed one, and a body as text in UTF-8."""
 
     headers: dict[str, str | None] | None = None
     body: str | None = None
@@ -34,9 +34,9 @@ class Edit(RequestBody):
 def edit_and_return(
     conn_id: str, address: str, row_version: int, wanted: Annotated[Edit, Depends(read_as(Edit))], user: GetUserDep
 ) -> dict[str, Any]:
-    """Send an edited copy of a failed message to the queue where it failed, in its place; or say what would happen.
+    """Replace a failed message by an edited copy in the queue where it failed; a dry run reports the destination.
 
-    See :func:`airflow_sqlqueue.errorqueue.editing.edit`: nothing is lost or doubled, whatever dies.
+    Delivery: exactly once, see :func:`airflow_sqlqueue.errorqueue.editing.edit`.
     """
     headers = wanted.headers or {}
     if wanted.body is None and not headers:

@@ -1,6 +1,7 @@
-"""The messages of a queue: a page of them, one with its headers, and its body for those who may see it.
+"""Messages of a queue, for the page: a list, a message with its headers, and its body for users with that right.
 
-Nothing is removed, and no lock outlives a statement. Header values travel in bodies of requests and answers alone.
+Nothing is removed, and every lock ends with its statement. Header values are only in bodies of requests and answers,
+never in URLs.
 """
 
 from __future__ import annotations
@@ -32,16 +33,16 @@ from airflow_sqlqueue.untrusted import label
 router = APIRouter(prefix="/queues/{address}/messages")
 
 STRETCH = 10_000
-"""Messages that one request of a search looks at."""
+"""Messages that one request of a search reads."""
 
 SEARCH_SECONDS = 5.0
 
 _SHOWN_CHARACTERS = 100_000
-"""Of the text of malformed headers."""
+"""Characters of malformed headers that the page shows."""
 
 
 class HeaderQuery(BaseModel):
-    """A header that has to have a value."""
+    """Condition on the value of a header."""
 
     model_config = ConfigDict(extra="forbid")
     name: str
@@ -49,7 +50,7 @@ class HeaderQuery(BaseModel):
 
 
 class MessagesQuery(RequestBody):
-    """Which messages, and from where on."""
+    """Request for a list of messages; ``after`` is a RowVersion."""
 
     after: int | None = Field(None, ge=FIRST, lt=2**63)
     limit: int = Field(50, ge=1, le=200)
@@ -60,7 +61,7 @@ class MessagesQuery(RequestBody):
     group: Group | None = None
 
     def where(self) -> MessageFilter | None:
-        """The filter by headers; None where none is asked for."""
+        """The filter by headers; None without conditions."""
         given = {
             "message_id": self.id or None,
             "message_type": self.message_type or None,
@@ -74,9 +75,9 @@ class MessagesQuery(RequestBody):
 def messages(
     conn_id: str, address: str, wanted: Annotated[MessagesQuery, Depends(read_as(MessagesQuery))]
 ) -> dict[str, Any]:
-    """A page of messages from the head of the queue on, or of those that match; ``next`` is where to go on.
+    """List of messages from the head of the queue, or of those that match; ``next`` is the ``after`` to continue with.
 
-    A search looks at a stretch of the queue, so it may find nothing and not be at its end.
+    A search reads one stretch of the queue, so it may find no message before the queue's end.
     """
     after = FIRST if wanted.after is None else wanted.after
     where = wanted.where()
@@ -98,7 +99,7 @@ def messages(
 
 @router.get("/{row_version}")
 def message(conn_id: str, address: str, row_version: int) -> dict[str, Any]:
-    """One message with its headers, in the order in which they are written."""
+    """Message with its headers, in their own order."""
     with queue_of(conn_id, address) as (_, queue):
         head = _head(queue, row_version)
     decoded = head.decoded
@@ -112,7 +113,7 @@ def message(conn_id: str, address: str, row_version: int) -> dict[str, Any]:
 
 @router.get("/{row_version}/body", dependencies=[Depends(may_see_bodies)])
 def body(conn_id: str, address: str, row_version: int, user: GetUserDep) -> dict[str, Any]:
-    """The body, decoded. The audit log has who saw it."""
+    """Decoded body of a message; the audit log records the user."""
     with queue_of(conn_id, address) as (_, queue):
         head = _head(queue, row_version)
         audit.note(user, "see_body", connection=conn_id, queue=queue.address.canonical, row_version=row_version)
@@ -126,13 +127,13 @@ def _head(queue: QueueTable, row_version: int) -> MessageHead:
         raise HTTPException(400, "That is no RowVersion.")
     found = browse(queue, 1, after=row_version - 1, up_to=row_version)
     if not found:
-        raise HTTPException(404, "The message is not in the queue any more, or somebody receives it now.")
+        raise HTTPException(404, "The message has left the queue, or a receiver has locked it.")
     return found[0]
 
 
 def _page(queue: QueueTable, after: int, limit: int) -> tuple[list[MessageHead], int, bool]:
     found = browse(queue, limit, after=after, max_bytes=PAGE_BYTES)
-    # Fewer than were asked for may mean that the bytes were used up: whether it is the end, the next page says.
+    # A short list may have reached its limit of bytes: only an empty one is the end of the queue.
     return found, found[-1].row_version if found else after, not found
 
 

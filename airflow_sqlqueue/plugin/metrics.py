@@ -1,6 +1,6 @@
 """OpenMetrics endpoint of the page; needs the metrics token.
 
-A scrape takes a snapshot of every connection, or one that is young enough; it knows no user and no right.
+A scrape takes a snapshot of every connection, or uses a recent one; it has no user, and checks no rights.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ router = APIRouter()
 
 MEDIA_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 SCRAPE_SECONDS = 8.0
-"""After which a scrape answers with what it has."""
+"""Time after which a scrape answers with the samples that it has."""
 
 _AT_ONCE = 4
 
 
 @dataclass(frozen=True)
 class _Family:
-    """A metric by its name, with what it says."""
+    """Metric family: name, type and help text."""
 
     name: str
     kind: str
@@ -45,36 +45,26 @@ class _Family:
 FAMILIES = {
     family.name: family
     for family in (
-        _Family("sqlqueue_up", "gauge", "Whether the last look at the connection's server met no problem."),
-        _Family("sqlqueue_messages", "gauge", "Messages by the catalog, expired ones included; an estimate."),
-        _Family("sqlqueue_inserted", "counter", "Rows ever inserted, by the identity; an estimate."),
-        _Family("sqlqueue_delayed_messages", "gauge", "Messages in the queue's table of delayed ones; an estimate."),
-        _Family("sqlqueue_expired_messages", "gauge", "Expired messages, of the first 1,000."),
+        _Family("sqlqueue_up", "gauge", "1 if the last snapshot of the connection's server met no problem, else 0."),
+        _Family("sqlqueue_messages", "gauge", "Messages by SQL Server's catalog, with expired ones; an estimate."),
+        _Family("sqlqueue_inserted", "counter", "Rows ever inserted, by the identity column; an estimate."),
+        _Family("sqlqueue_delayed_messages", "gauge", "Messages in the table of delayed messages; an estimate."),
+        _Family("sqlqueue_expired_messages", "gauge", "Expired messages among the first 1,000."),
         _Family("sqlqueue_quarantined_messages", "gauge", "Messages in quarantine."),
         _Family("sqlqueue_oldest_seconds", "gauge", "Age of the first message, by its header TimeSent."),
-        _Family("sqlqueue_findings", "gauge", "What the inspection finds wrong with the queue, by severity."),
+        _Family("sqlqueue_findings", "gauge", "Findings of the inspection of the queue, by severity."),
         _Family("sqlqueue_batches", "gauge", "Unfinished batches by state."),
         _Family("sqlqueue_batch_oldest_seconds", "gauge", "Age of the oldest unfinished batch by state."),
     )
 }
 
 Sample = tuple[str, dict[str, str], float]
-"""The name of a family, labels, a value."""
-
-
-@dataclass(frozen=True)
-class _Batches:
-    """Unfinished batches of a state."""
-
-    catalog: str
-    state: str
-    batches: int
-    oldest_seconds: float
+"""Name of a family, labels, and a value."""
 
 
 @router.get("/metrics")
 def metrics(request: Request) -> Response:
-    """All connections in OpenMetrics; 401 while the configuration has no token."""
+    """Metrics of all connections in OpenMetrics; 401 while the configuration has no token."""
     token = settings.metrics_token()
     given = request.headers.get("authorization", "")
     if not token or not hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
@@ -83,7 +73,7 @@ def metrics(request: Request) -> Response:
 
 
 def exposition(samples: list[Sample]) -> str:
-    """Samples as OpenMetrics has them."""
+    """OpenMetrics text of samples."""
     lines = []
     for name, family in FAMILIES.items():
         own = [(labels, value) for of, labels, value in samples if of == name]
@@ -125,9 +115,9 @@ def _of_connection(conn_id: str) -> list[Sample]:
         return [("sqlqueue_up", {"conn_id": conn_id}, 0)]
     found = list(_of_snapshot(conn_id, snapshot))
     if snapshot.problem is None:
-        # A ledger that cannot be read now hides no queue.
+        # An unreadable ledger does not hide the queues.
         with suppress(SqlQueueError, HTTPException):
-            found += _of_batches(conn_id)
+            found += list(_of_batches(conn_id))
     return found
 
 
@@ -152,14 +142,6 @@ def _of_snapshot(conn_id: str, snapshot: Snapshot) -> Iterator[Sample]:
 
 
 def _of_batches(conn_id: str) -> Iterator[Sample]:
-    for each in _unfinished(conn_id):
-        labels = {"conn_id": conn_id, "catalog": each.catalog, "state": each.state}
-        yield "sqlqueue_batches", labels, each.batches
-        yield "sqlqueue_batch_oldest_seconds", labels, each.oldest_seconds
-
-
-def _unfinished(conn_id: str) -> list[_Batches]:
-    found = []
     with session_of(conn_id) as (client, session):
         for catalog in catalogs_of(client):
             ledger = Ledger(session, catalog, client.ledger_schema)
@@ -168,8 +150,9 @@ def _unfinished(conn_id: str) -> list[_Batches]:
                 rows = {row[0]: row for row in session.run(ledger.query("ledger.unfinished_by_state"))}
             for state in UNFINISHED:
                 _, count, seconds = rows.get(state, (state, 0, 0))
-                found.append(_Batches(catalog, state, int(count), max(0.0, float(seconds))))
-    return found
+                labels = {"conn_id": conn_id, "catalog": catalog, "state": state}
+                yield "sqlqueue_batches", labels, int(count)
+                yield "sqlqueue_batch_oldest_seconds", labels, max(0.0, float(seconds))
 
 
 def _names(table: ResolvedAddress) -> dict[str, str]:

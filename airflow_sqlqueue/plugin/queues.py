@@ -1,4 +1,4 @@
-"""The queues of a connection."""
+"""Queues of a connection, for the page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ router = APIRouter()
 
 @router.get("/queues")
 def queues(conn_id: str) -> dict[str, Any]:
-    """Every queue with its counts, rates and findings; a server that is down is a sentence."""
+    """Queues with their counts, rates and findings; ``problem`` is a sentence if the server is down."""
     snapshot = SNAPSHOTS.get(conn_id, client_of(conn_id))
     return {
         "looked_at": snapshot.at.isoformat(),
@@ -54,5 +54,5 @@ def _queue(each: WatchedQueue, now: float) -> dict[str, Any]:
 
 
 def is_error_queue(table: str) -> bool:
-    """Whether a queue is one of failed messages, by the last part of its name."""
+    """Whether a queue is an error queue, by the last part of its name."""
     return re.split(r"[._-]", table)[-1].lower() == "error"

@@ -1,4 +1,4 @@
-"""Responses of the page's API: headers, errors as one sentence, and the requests that it accepts."""
+"""Responses and requests of the page's API: security headers, errors as one sentence, and checked JSON."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _STATUS: dict[type[SqlQueueError], int] = {
     BatchError: 409,
     StagingError: 409,
 }
-"""The first that fits; every other error is the server's, which may be down: 503."""
+"""HTTP status by the first class that fits; any other error is 503, because the server may be down."""
 
 _CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
@@ -58,30 +58,30 @@ Body = TypeVar("Body", bound="RequestBody")
 
 
 class RequestBody(BaseModel):
-    """What a request may hold: the fields that are named, and no others."""
+    """Base class of requests: only the declared fields are allowed."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class AsciiAnswer(JSONResponse):
-    """JSON in ASCII: headers of messages may have half a surrogate pair, which no other encoding has."""
+class AsciiResponse(JSONResponse):
+    """JSON response in ASCII: message headers may have half a surrogate pair, which only ASCII escapes can express."""
 
     def render(self, content: Any) -> bytes:
-        """The text of an answer."""
+        """The bytes of the response."""
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
 
 
 class SecurityHeaders:
-    """Puts the headers on every answer, and answers for faults of our own, whose texts are not to be logged.
+    """Middleware that adds security headers to every response, and hides the texts of unexpected errors from the log.
 
-    Nothing but the package's own files is kept, and those are asked for again.
+    Browsers may store only the package's static files, and must check for new versions of these.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handle a request."""
         path = str(scope.get("path", "")).removeprefix(scope.get("root_path", ""))
         is_static = scope["type"] == "http" and path.startswith("/static/")
         cache = (b"cache-control", b"no-cache" if is_static else b"no-store")
@@ -98,22 +98,22 @@ class SecurityHeaders:
         try:
             await self._app(scope, receive, send_with_headers)
         except Exception as error:
-            # Neither the text nor the traceback: they may quote what a message holds.
+            # Neither the text nor the traceback, because both may quote the content of a message.
             log.error("A request of the SQL Queues page ended with %s", type(error).__name__)
             if not has_begun:
-                fault = _sentence(500, "The page has met a fault of its own: see the API server's log.")
+                fault = _sentence(500, "The page failed unexpectedly: see the API server's log.")
                 await fault(scope, receive, send_with_headers)
 
 
 def read_as(kind: type[Body]) -> Callable[[Request], Awaitable[Body]]:
-    """A dependency that reads a request's JSON; it comes after the rights, which FastAPI's own way would not.
+    """Dependency that reads a request's JSON after the rights were checked; FastAPI itself would read it before.
 
-    The header and the content type are what no form of another site can send.
+    It demands a header and a content type that a form of another site cannot send.
     """
 
     async def read(request: Request) -> Body:
         if request.headers.get("x-sqlqueue") != "1":
-            raise HTTPException(400, "The request lacks the header X-SqlQueue: it does not come from the page.")
+            raise HTTPException(400, "The request lacks the header X-SqlQueue, so it does not come from the page.")
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise HTTPException(400, "The request is not of the content type application/json.")
         text = bytearray()
@@ -124,40 +124,40 @@ def read_as(kind: type[Body]) -> Callable[[Request], Awaitable[Body]]:
         try:
             return kind.model_validate_json(bytes(text))
         except ValidationError as error:
-            # What pydantic says may quote what was sent.
+            # The texts of pydantic may quote the request.
             found = error.errors(include_input=False, include_url=False, include_context=False)[0]
             where = ".".join(str(part) for part in found["loc"] if str(part) in kind.model_fields) or "the JSON"
-            raise HTTPException(400, f"The request cannot be read: {where} is not what it should be.") from None
+            raise HTTPException(400, f"The request cannot be read: {where} is not valid.") from None
 
     return read
 
 
-def add_answers(app: FastAPI) -> None:
-    """Answer errors as ``{"detail": "<a sentence>"}``, whichever they are."""
+def add_error_responses(app: FastAPI) -> None:
+    """Answer every error as ``{"detail": "<a sentence>"}``, and add the security headers."""
     app.add_middleware(SecurityHeaders)
-    app.add_exception_handler(SqlQueueError, _of_ours)
-    app.add_exception_handler(StarletteHTTPException, _of_http)
-    app.add_exception_handler(RequestValidationError, _of_path)
+    app.add_exception_handler(SqlQueueError, _package_error)
+    app.add_exception_handler(StarletteHTTPException, _http_error)
+    app.add_exception_handler(RequestValidationError, _path_error)
 
 
 def status_of(error: SqlQueueError) -> int:
-    """The status of an answer for one of our errors."""
+    """HTTP status of the response to an error of this package."""
     return next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 503)
 
 
-def _of_ours(request: Request, error: Exception) -> JSONResponse:
+def _package_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, SqlQueueError)
     return _sentence(status_of(error), str(error))
 
 
-def _of_http(request: Request, error: Exception) -> JSONResponse:
+def _http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, StarletteHTTPException)
     return _sentence(error.status_code, str(error.detail))
 
 
-def _of_path(request: Request, error: Exception) -> JSONResponse:
+def _path_error(request: Request, error: Exception) -> JSONResponse:
     return _sentence(400, "The address of the request is not one of the page's.")
 
 
 def _sentence(status: int, text: str) -> JSONResponse:
-    return AsciiAnswer({"detail": text}, status)
+    return AsciiResponse({"detail": text}, status)

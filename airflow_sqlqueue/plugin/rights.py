@@ -1,9 +1,9 @@
-"""Who may do what: dependencies of the routes, which ask Airflow's auth manager.
+"""Rights of users: dependencies of the routes, which ask Airflow's auth manager.
 
-Airflow guards no route of a plugin's app, so each route has one of these. They come before anything else of a request
-is looked at. To read takes the view ``SQL Queues`` and the connection, unless that is open to all; to act takes
-``POST`` on that view and ``PUT`` on the connection, as SimpleAuthManager grants every view to everybody, whatever the
-method; bodies have a view of their own, and are off unless the configuration says otherwise.
+Airflow guards no route of a plugin's app, so each route has one of these, and checks it before it reads the request.
+Reading needs the view ``SQL Queues`` and the connection, unless the connection is open to all. Acting needs ``POST``
+on that view and ``PUT`` on the connection, because SimpleAuthManager grants every method of every view to everybody.
+Bodies have a view of their own, and are off unless the configuration allows them.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ BODIES = "SQL Queue Bodies"
 
 
 def may_view(user: GetUserDep) -> None:
-    """The page itself."""
+    """Check the right to see the page."""
     _require(_view("GET", VIEW, user), "You may not see the queues: ask for the right to read 'SQL Queues'.")
 
 
 def may_read(conn_id: str, user: GetUserDep) -> None:
-    """What a connection's server has."""
+    """Check the right to read a connection's server."""
     _require(can_read(conn_id, user), f"You may not read the connection {conn_id!r}.")
 
 
 def may_act(conn_id: str, user: GetUserDep) -> None:
-    """Change something on a connection's server."""
+    """Check the right to change a connection's server."""
     _require(can_act(conn_id, user), f"You may not change anything through the connection {conn_id!r}.")
 
 
 def may_start_actions(user: GetUserDep) -> None:
-    """Have the page's DAG run, which is what an action is."""
+    """Check the right to start the page's DAG, which runs the actions."""
     _require(can_use_dag("POST", settings.ACTIONS_DAG, user), f"You may not run the DAG {settings.ACTIONS_DAG!r}.")
 
 
 def may_see_bodies(conn_id: str, user: GetUserDep) -> None:
-    """The body of a message."""
+    """Check the right to see bodies."""
     reason = bodies_refused(conn_id, user)
     _require(reason is None, reason or "")
 
 
 def can_read(conn_id: str, user: Any) -> bool:
-    """Whether the user may see what the connection's server has: by the connection, or because it is open to all."""
+    """Whether the user may read the connection's server: by the right to the connection, or if it is open to all."""
     return settings.is_open(conn_id) or knows(conn_id, user)
 
 
@@ -61,17 +61,17 @@ def knows(conn_id: str, user: Any) -> bool:
 
 
 def can_act(conn_id: str, user: Any) -> bool:
-    """Whether the user may act through the connection, as far as the page is concerned; the DAG is another matter."""
+    """Whether the user may act through the connection; the right to start the DAG is checked apart."""
     return _view("POST", VIEW, user) and _connection("PUT", conn_id, user)
 
 
 def bodies_refused(conn_id: str, user: Any) -> str | None:
-    """Why the user may not see bodies of the connection's messages, as a sentence; None where he may."""
+    """Reason why the user may not see bodies of the connection's messages, as a sentence; None if allowed."""
     if not settings.shows_bodies():
-        return "Bodies are shown to nobody: [sqlqueue] page_show_bodies in Airflow's configuration is off."
+        return "The page shows no bodies: [sqlqueue] page_show_bodies in Airflow's configuration is off."
     if _view("GET", BODIES, user) and _connection("PUT", conn_id, user):
         return None
-    return "To see bodies takes the right to read 'SQL Queue Bodies', and that to edit the connection."
+    return "Seeing bodies needs the right to read 'SQL Queue Bodies', and the right to edit the connection."
 
 
 def can_use_dag(method: str, dag_id: str, user: Any) -> bool:

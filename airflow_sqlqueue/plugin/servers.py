@@ -1,4 +1,4 @@
-"""The connections that the page shows, and sessions on their servers: few, short, and never waited for long."""
+"""Connections that the page shows, and sessions on their servers: few, short, and with short waits."""
 
 from __future__ import annotations
 
@@ -29,10 +29,12 @@ STATEMENT_SECONDS = 10
 LOCK_SECONDS = 1.0
 
 MAX_SESSIONS = 16
-"""Requests of one API process that use a server or wait for it: Airflow's own routes share its 40 threads."""
+"""Requests of one API process that use or await a server, because Airflow's own routes share its 40 threads."""
 
 SESSIONS_PER_CONNECTION = 2
-WAITING_PER_CONNECTION = 2
+REQUESTS_PER_CONNECTION = 4
+"""Requests that use the server of a connection or wait for it."""
+
 WAIT_SECONDS = 5.0
 
 _ENVIRONMENT = "AIRFLOW_CONN_"
@@ -40,18 +42,18 @@ _ENVIRONMENT = "AIRFLOW_CONN_"
 
 @dataclass(frozen=True)
 class ShownConnection:
-    """A connection as the page lists it. Its server was not asked for anything."""
+    """Connection in the page's list, made without contacting its server."""
 
     conn_id: str
     host: str | None
 
 
 def shown_connections() -> list[ShownConnection]:
-    """Those that ``[sqlqueue] page_connections`` names, and those of type ``sqlqueue`` in the environment.
+    """Connections that ``[sqlqueue] page_connections`` names, and those of type ``sqlqueue`` in the environment.
 
-    With ``*`` there, those of type ``sqlqueue`` in Airflow's database as well. A look logs in, so by itself the page
-    shows none that people save: whoever may would have the API server reach any host. No secrets backend can list what
-    it has: name such connections.
+    With ``*`` there, those of type ``sqlqueue`` in Airflow's database too. That is no default: showing a connection
+    logs in, so a user who may save connections could make the API server reach any host. Secrets backends cannot list
+    their connections, so the configuration has to name these.
     """
     own = [name.removeprefix(_ENVIRONMENT).lower() for name in os.environ if name.startswith(_ENVIRONMENT)]
     found = {}
@@ -67,23 +69,24 @@ def shown_connections() -> list[ShownConnection]:
 
 
 def _shown(conn_id: str) -> Connection | None:
-    """The connection where it is one that the page shows.
+    """The connection, if the page shows it; None otherwise.
 
-    Named as it is listed: in the environment Airflow finds it by any case, and each would be a connection of its own.
+    Its id must be spelled as in the list: Airflow finds an environment's connection by any case, and each spelling
+    would count as another connection.
     """
     if conn_id not in settings.named_connections() and not _is_listed(conn_id):
         return None
     try:
         connection = BaseHook.get_connection(conn_id)
     except Exception:
-        # There is none; or a text in the environment is none, and what is raised then quotes it.
+        # It does not exist, or the environment's text is invalid; that error would quote the text.
         return None
     allowed_types = CONNECTION_TYPES if conn_id in settings.named_connections() else CONNECTION_TYPES[:1]
     return connection if connection.conn_type in allowed_types else None
 
 
 def _is_listed(conn_id: str) -> bool:
-    """Whether the environment has it, or Airflow's database, whose connections have all to be shown."""
+    """Whether the environment has the connection, or Airflow's database if the page shows its connections."""
     if f"{_ENVIRONMENT}{conn_id.upper()}" in os.environ:
         return conn_id == conn_id.lower()
     if not settings.shows_saved_connections():
@@ -94,9 +97,9 @@ def _is_listed(conn_id: str) -> bool:
 
 
 def client_of(conn_id: str) -> QueueClient:
-    """The client of a connection that the page shows, with timeouts for a page. 404 for any other connection.
+    """The client of a connection that the page shows, with short timeouts. 404 for any other connection.
 
-    Raises :class:`ConfigurationError` for one that cannot be used.
+    Raises :class:`ConfigurationError` for an unusable connection.
     """
     connection = _shown(conn_id)
     if connection is None:
@@ -107,8 +110,13 @@ def client_of(conn_id: str) -> QueueClient:
     return QueueClient(server, read.resolver, ledger_schema=read.ledger_schema, lock_timeout=LOCK_SECONDS)
 
 
+def too_many_requests() -> HTTPException:
+    """The error of a request that may not even wait."""
+    return HTTPException(503, "Too many requests at once: try again in some seconds.")
+
+
 class Sessions:
-    """Sessions of one API process: so many at one time in all, and on the server of a connection."""
+    """Sessions of one API process, limited in all and for each connection."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -117,7 +125,7 @@ class Sessions:
 
     @contextmanager
     def session(self, conn_id: str, client: QueueClient) -> Iterator[Session]:
-        """A session for the block; 503 at once where too many are wanted, or after some seconds where none is free."""
+        """A session for the block; 503 at once if too many requests wait, or after some seconds without a free one."""
         with (
             self._place(conn_id),
             Session(client.settings, lock_timeout=client.lock_timeout, statement_timeout=STATEMENT_SECONDS) as session,
@@ -128,12 +136,12 @@ class Sessions:
     def _place(self, conn_id: str) -> Iterator[None]:
         with self._changed:
             own = self._wanted[conn_id]
-            if own >= SESSIONS_PER_CONNECTION + WAITING_PER_CONNECTION or self._wanted.total() >= MAX_SESSIONS:
-                raise HTTPException(503, "Too many people look at once: try again in some seconds.")
+            if own >= REQUESTS_PER_CONNECTION or self._wanted.total() >= MAX_SESSIONS:
+                raise too_many_requests()
             self._wanted[conn_id] += 1
             try:
                 if not self._changed.wait_for(lambda: self._open[conn_id] < SESSIONS_PER_CONNECTION, WAIT_SECONDS):
-                    raise HTTPException(503, f"The server of {conn_id!r} answers others first: try again.")
+                    raise HTTPException(503, f"The server of {conn_id!r} is busy with other requests: try again.")
                 self._open[conn_id] += 1
             except BaseException:
                 self._leave(self._wanted, conn_id)
@@ -166,23 +174,23 @@ def session_of(conn_id: str) -> Iterator[tuple[QueueClient, Session]]:
 
 @contextmanager
 def queue_of(conn_id: str, address: str) -> Iterator[tuple[QueueClient, QueueTable]]:
-    """A connection's client and the queue that an address means, through a session for the block.
+    """The client of a connection and the queue at an address, through a session for the block.
 
-    Raises what :func:`address_of` raises, and where no queue stands there.
+    Raises the errors of :func:`address_of`, and :class:`QueueNotFoundError` or :class:`NotAQueueError`.
     """
     client = client_of(conn_id)
-    # An address that cannot be used is an error before a connection is made.
+    # Refuse an unusable address before a connection is opened.
     address_of(client, address)
     with SESSIONS.session(conn_id, client) as session:
         queue = client.queue(address).through(session)
         _check_shown(client, queue.address)
-        # A synonym may stand at the address, for a table of another database.
+        # The address may be a synonym of a table in another database.
         _check_shown(client, queue.layout.table)
         yield client, queue
 
 
 def address_of(client: QueueClient, address: str) -> ResolvedAddress:
-    """What an address of a request means: 403 where the page shows nothing of its database.
+    """Resolve the address of a request: 403 if the page does not show its database.
 
     Raises :class:`AddressError`.
     """
@@ -192,13 +200,13 @@ def address_of(client: QueueClient, address: str) -> ResolvedAddress:
 
 
 def _check_shown(client: QueueClient, found: ResolvedAddress) -> None:
-    """Who may look at a connection is not to look at all that its login reaches."""
+    """Refuse a database that the connection does not name: a user may see less than the connection's login."""
     if found.catalog.casefold() not in {name.casefold() for name in catalogs_of(client)}:
         raise HTTPException(403, f"The connection does not name the database {found.catalog!r}: see allowed_catalogs.")
 
 
 def catalogs_of(client: QueueClient) -> list[str]:
-    """The databases that the connection's settings name, its own first."""
+    """Databases that the connection's settings name, its own first."""
     resolver = client.resolver
     named = [
         resolver.default_catalog or client.settings.database,

@@ -1,4 +1,4 @@
-"""What Airflow's configuration says of the page."""
+"""Settings of the page in Airflow's configuration."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from airflow.configuration import conf
 from airflow_sqlqueue import __version__
 
 ACTIONS_DAG = "sqlqueue_actions"
-"""The DAG that the page's actions run in: :mod:`airflow_sqlqueue.plugin.actions_dag`."""
+"""DAG that runs the page's actions: :mod:`airflow_sqlqueue.plugin.actions_dag`."""
 
 VERSION = __version__
 
 
 def named_connections() -> list[str]:
-    """Connections that the page shows besides those of type ``sqlqueue`` in the environment."""
+    """Connections that the page shows beside those of type ``sqlqueue`` in the environment."""
     return [name for name in _names("page_connections") if name != "*"]
 
 
@@ -23,17 +23,17 @@ def shows_saved_connections() -> bool:
 
 
 def is_open(conn_id: str) -> bool:
-    """Whether its queues are shown to everybody who may see the page, without the right to read the connection."""
+    """Whether every user of the page sees the connection's queues, without the right to read the connection."""
     return not {conn_id, "*"}.isdisjoint(_names("page_open_connections"))
 
 
 def shows_bodies() -> bool:
-    """Whether the page may show a body to anybody."""
+    """Whether the page may show bodies at all."""
     return bool(conf.getboolean("sqlqueue", "page_show_bodies", fallback=False))
 
 
 def metrics_token() -> str:
-    """What a scraper has to show; empty: there are no metrics."""
+    """Token that a scraper must send; empty: the endpoint is off."""
     return _text("page_metrics_token")
 
 

@@ -1,7 +1,7 @@
 """Snapshots of the queues of each connection, with their history, in the memory of one API process, for all users.
 
-They are taken on request, one at a time for each connection, and shared for some seconds. Rights were checked before.
-Another process of the API server has other snapshots.
+A request takes a snapshot, one at a time for each connection, and other requests share it for some seconds. The routes
+check rights before. Each process of the API server has its own snapshots.
 """
 
 from __future__ import annotations
@@ -10,47 +10,41 @@ import threading
 import time
 from array import array
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
-from fastapi import HTTPException
+from airflow.observability import stats
 
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.errors import LockTimeoutError, SqlQueueError
 from airflow_sqlqueue.inspection.overview import DatabaseOverview, QueueOverview
-from airflow_sqlqueue.plugin.airflow_metrics import send_gauges
-from airflow_sqlqueue.plugin.servers import (
-    MAX_CONNECTIONS,
-    SESSIONS,
-    SESSIONS_PER_CONNECTION,
-    WAITING_PER_CONNECTION,
-    Sessions,
-    catalogs_of,
-)
+from airflow_sqlqueue.operators import metrics
+from airflow_sqlqueue.plugin import servers
+from airflow_sqlqueue.plugin.servers import SESSIONS, Sessions
 from airflow_sqlqueue.routing import ResolvedAddress
 
 FRESH_SECONDS = 5.0
-"""Age up to which a snapshot serves other requests as well."""
+"""Age up to which a snapshot serves other requests too."""
 
 POINTS = 288
 POINT_SECONDS = 60.0
-"""One point a minute, so some five hours."""
+"""Seconds between two points: 288 points cover almost five hours."""
 
-MAX_WATCHED = MAX_CONNECTIONS
+MAX_WATCHED = servers.MAX_CONNECTIONS
 MAX_HISTORIES = 5_000
-"""Queues with a history, of all connections: at 16 bytes a point that makes 23 MB."""
+"""Queues with a history, of all connections: 23 MB at 16 bytes per point."""
 
 
 @dataclass
 class History:
-    """The counts of one queue over time, as two columns of numbers."""
+    """Depth of one queue over time, as two columns of numbers."""
 
     times: array[int] = field(default_factory=lambda: array("q"))
     counts: array[int] = field(default_factory=lambda: array("q"))
 
     def add(self, moment: float, count: int) -> None:
-        """A point, unless the last one is less than a minute old."""
+        """Add a point, unless the last one is less than a minute old."""
         if self.times and moment - self.times[-1] < POINT_SECONDS:
             return
         self.times.append(int(moment))
@@ -58,13 +52,13 @@ class History:
         del self.times[:-POINTS], self.counts[:-POINTS]
 
     def points(self) -> list[tuple[int, int]]:
-        """The points, the oldest first."""
+        """Points as pairs of time and count, the oldest first."""
         return list(zip(self.times, self.counts, strict=True))
 
 
 @dataclass(frozen=True)
 class WatchedQueue:
-    """A queue in the last snapshot; rates are in messages per second between the last two."""
+    """Queue in a snapshot; its rates are messages per second since the snapshot before."""
 
     overview: QueueOverview
     rate_in: float | None
@@ -74,7 +68,7 @@ class WatchedQueue:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A snapshot of a connection's queues. ``problem`` is why some, or all, are missing."""
+    """Snapshot of a connection's queues. ``problem`` gives the reason if some, or all, are missing."""
 
     at: datetime
     problem: str | None
@@ -82,17 +76,17 @@ class Snapshot:
 
 
 class _Watched:
-    """One connection as it is written now: another host, database or login is another one."""
+    """State of one connection; another host, database or login under the same id begins a new state."""
 
     def __init__(self, key: object, client: QueueClient) -> None:
         self.key = key
         self.mutex = threading.Lock()
-        self.waiting = threading.BoundedSemaphore(SESSIONS_PER_CONNECTION + WAITING_PER_CONNECTION)
+        self.waiting = threading.BoundedSemaphore(servers.REQUESTS_PER_CONNECTION)
         self.snapshot: Snapshot | None = None
         self.taken = 0.0
         self.counts: dict[ResolvedAddress, tuple[float, int, int | None]] = {}
         self.histories: dict[ResolvedAddress, History] = {}
-        self.databases = [DatabaseOverview(catalog, client.ledger_schema) for catalog in catalogs_of(client)]
+        self.databases = [DatabaseOverview(catalog, client.ledger_schema) for catalog in servers.catalogs_of(client)]
 
 
 class Snapshots:
@@ -107,12 +101,12 @@ class Snapshots:
         self._watched: OrderedDict[str, _Watched] = OrderedDict()
 
     def get(self, conn_id: str, client: QueueClient) -> Snapshot:
-        """The last snapshot, or a new one where that is too old; 503 where too many wait for the first."""
+        """The last snapshot, or a new one if that is too old; 503 if too many requests wait for the first."""
         watched = self._watch(conn_id, client)
         if watched.snapshot is not None and (self._is_fresh(watched) or watched.mutex.locked()):
             return watched.snapshot
         if not watched.waiting.acquire(blocking=False):
-            raise HTTPException(503, "Too many people look at once: try again in some seconds.")
+            raise servers.too_many_requests()
         try:
             with watched.mutex:
                 if watched.snapshot is None or not self._is_fresh(watched):
@@ -124,7 +118,7 @@ class Snapshots:
             watched.waiting.release()
 
     def last(self, conn_id: str) -> Snapshot | None:
-        """The last snapshot, however old it is."""
+        """The last snapshot, of any age; None before the first."""
         with self._mutex:
             watched = self._watched.get(conn_id)
         return None if watched is None else watched.snapshot
@@ -154,8 +148,10 @@ class Snapshots:
                     try:
                         found += database.read(session)
                     except LockTimeoutError as error:
-                        # A CREATE or ALTER of any table that is not committed locks the catalog.
-                        problems.append(f"{error} The queues of {database.catalog} are shown as they were seen last.")
+                        # An uncommitted CREATE or ALTER of any table locks the catalog.
+                        problems.append(
+                            f"{error} The page shows the queues of {database.catalog} from the last snapshot."
+                        )
                         last = watched.snapshot.queues if watched.snapshot else ()
                         kept += [each for each in last if each.overview.table.catalog == database.catalog]
                     except SqlQueueError as error:
@@ -165,7 +161,7 @@ class Snapshots:
         now = time.time()
         queues = (*(self._watched_queue(watched, each, now) for each in found), *kept)
         if not problems:
-            # A queue that is gone has no past.
+            # A queue that was dropped loses its history.
             there = {each.table for each in found}
             for table in watched.counts.keys() - there:
                 watched.counts.pop(table), watched.histories.pop(table, None)
@@ -190,7 +186,7 @@ class Snapshots:
 def _rates(
     before: tuple[float, int, int | None] | None, now: float, each: QueueOverview
 ) -> tuple[float | None, float | None]:
-    """Rows in and out per second. An identity that went back was reseeded, and says nothing."""
+    """Rows in and out per second; None after an identity was reseeded, because its difference is wrong then."""
     if before is None or each.inserted is None or before[2] is None:
         return None, None
     seconds, added = now - before[0], each.inserted - before[2]
@@ -198,6 +194,19 @@ def _rates(
         return None, None
     removed = max(0, added - (each.rows - before[1]))
     return round(added / seconds, 3), round(removed / seconds, 3)
+
+
+def send_gauges(conn_id: str, queues: Iterable[QueueOverview]) -> None:
+    """Send the backlog gauges of every queue, as operators do for theirs, if Airflow sends its metrics anywhere."""
+    if not metrics.are_on():
+        return
+    for each in queues:
+        if each.kind == "queue":
+            tags = {"conn_id": metrics.tag(conn_id), "queue": metrics.tag(metrics.name_of(each.table))}
+            stats.gauge(f"{metrics.PREFIX}backlog.messages", each.rows, tags=tags)
+            if (oldest := each.oldest) is not None:
+                age = max(0.0, time.time() - oldest.timestamp())
+                stats.gauge(f"{metrics.PREFIX}backlog.oldest_seconds", age, tags=tags)
 
 
 SNAPSHOTS = Snapshots(on_snapshot=lambda conn_id, taken: send_gauges(conn_id, [each.overview for each in taken.queues]))

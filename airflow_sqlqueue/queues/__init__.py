@@ -1,6 +1,6 @@
-"""Queues as message queues of ``apache-airflow-providers-common-messaging`` (the extra ``messaging``).
+"""Message queues of ``apache-airflow-providers-common-messaging`` (the extra ``messaging``).
 
-Airflow imports this when it looks for message queues: the trigger is imported when one is used.
+Airflow imports this module when it lists message queues, so it imports a trigger only when that is used.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowOptionalProviderFeatureException
 try:
     from airflow.providers.common.messaging.providers.base_provider import BaseMessageQueueProvider
 except ImportError as error:
-    # Airflow leaves out what is optional and not installed, without a warning.
+    # Airflow skips an optional feature that is not installed, without a warning.
     raise AirflowOptionalProviderFeatureException(error) from error
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ __all__ = ["SqlQueueMessageQueueProvider", "SqlQueueMessagesProvider"]
 
 
 class SqlQueueMessageQueueProvider(BaseMessageQueueProvider):
-    """``MessageQueueTrigger(scheme="mssql+queue", queue_name="orders")``.
+    """Message queue ``MessageQueueTrigger(scheme="mssql+queue", queue_name="orders")``: signals of its depth.
 
     The arguments are those of :class:`~airflow_sqlqueue.triggers.SqlQueueDepthEventTrigger`.
     """
@@ -36,7 +36,7 @@ class SqlQueueMessageQueueProvider(BaseMessageQueueProvider):
 
 
 class SqlQueueMessagesProvider(BaseMessageQueueProvider):
-    """``MessageQueueTrigger(scheme="mssql+queue+messages", queue_name="orders")``: an event for each message.
+    """Message queue ``MessageQueueTrigger(scheme="mssql+queue+messages", queue_name="orders")``: an event per message.
 
     The arguments are those of :class:`~airflow_sqlqueue.triggers.SqlQueueMessageEventTrigger`.
     """

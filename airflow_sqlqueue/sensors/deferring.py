@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseSensorOperator, PokeReturnValue, conf
 
+from airflow_sqlqueue.errors import SqlQueueError
 from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
 from airflow_sqlqueue.operators.base import ServerTask
+from airflow_sqlqueue.reconnecting import passes
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class DeferringSensor(ServerTask, BaseSensorOperator):
-    """Base class of sensors that poke once and defer, where they are ``deferrable``.
+    """Base class of sensors that poke once and then defer, if they are ``deferrable``.
 
     :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` unless given.
     """
@@ -34,38 +36,35 @@ class DeferringSensor(ServerTask, BaseSensorOperator):
 
     @abstractmethod
     def trigger(self) -> BaseTrigger:
-        """The trigger that waits in the place of the sensor."""
+        """The trigger that waits for the sensor."""
 
     def failing(self) -> AbstractContextManager[None]:
-        """Around what looks: errors that no retry can fix fail the sensor without one.
+        """Context of a poke: an error that no retry can fix fails the sensor without a retry.
 
-        Airflow skips a soft-failing sensor that is not to be retried; a sensor that cannot look must fail instead.
+        Airflow would skip a soft-failing sensor then. Such a sensor must fail instead, so it raises the plain error.
         """
         return nullcontext() if self.soft_fail else fail_without_retry()
 
     def execute(self, context: Context) -> Any:
-        """Wait; the timeout counts from here, in a deferred try from its first poke."""
+        """Wait; the timeout begins here, and for a deferred try at its first poke."""
         if not self.deferrable:
             return super().execute(context)
-        from airflow_sqlqueue.errors import SqlQueueError
-        from airflow_sqlqueue.reconnecting import passes
-
         try:
-            looked = self.poke(context)
+            poked = self.poke(context)
         except SqlQueueError as error:
             if not passes(error, known=False):
                 raise
-            self.log.warning("The first look failed; the trigger looks again: %s", error)
-            looked = False
-        if isinstance(looked, PokeReturnValue) and looked:
-            return looked.xcom_value
+            self.log.warning("The first poke failed; the trigger tries again: %s", error)
+            poked = False
+        if isinstance(poked, PokeReturnValue) and poked:
+            return poked.xcom_value
         self.defer(trigger=self.trigger(), method_name="execute_complete", timeout=timedelta(seconds=self.timeout))
 
     def execute_complete(self, context: Context, event: Any = None) -> Any:
-        """What the trigger found; raises the error that ended its wait."""
+        """Return the trigger's result; raises the error that ended its wait."""
         from airflow_sqlqueue.triggers.events import found_in
 
         with self.failing():
             found = found_in(event)
-        self.log.info("The trigger found what the sensor waited for: %s", found)
+        self.log.info("The trigger fired: %s", found)
         return found

@@ -1,4 +1,4 @@
-"""Sensor on stranded batches, which were left behind."""
+"""Sensor on stranded batches."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 
 
 class SqlQueueStrandedBatchSensor(DeferringSensor):
-    """Wait until there is a batch that has been open or sealed for too long and that nobody works on.
+    """Wait for a stranded batch: open or sealed for too long, without a running drain or job.
 
-    For alerts: what comes behind the sensor runs when something was left behind (or its ``on_success_callback``), and a
-    sensor that times out has found nothing; ``soft_fail`` then skips the rest. A batch is left behind when it has been
-    in its state for ``older_than``, by the server's clock, and nobody holds its lock, as drains do until their job has
-    ended. A sealed batch that waits for a task of your own has no lock: choose ``older_than`` longer than that takes.
+    For alerts: a stranded batch ends the sensor, and so starts the tasks after it or its ``on_success_callback``. A
+    sensor that times out has found no such batch; ``soft_fail`` then skips the rest. A batch is stranded when it has
+    been in its state for ``older_than``, by the server's clock, and its lock is free; drains hold the lock until their
+    job has ended. A sealed batch that waits for a task of your own has no lock: choose ``older_than`` longer than that
+    task needs.
 
     XCom: ``count``, ``messages`` (of all of them), and ``batches``, the first 100, each with ``batch_id``, ``state``,
     ``queue``, ``origin``, ``messages`` and ``age_seconds``. The gauge ``sqlqueue.batches.stranded`` has the count of
@@ -35,8 +36,8 @@ class SqlQueueStrandedBatchSensor(DeferringSensor):
     :class:`~airflow_sqlqueue.sensors.SqlQueueDepthSensor` does; the gauge then has the first and the last count.
 
     :param queue_name: a queue; None: all batches of the ledger in the connection's database (templated)
-    :param states: which batches to look for: ``open``, ``sealed``, or both.
-    :param older_than: how long they have been in their state at least.
+    :param states: states of the batches: ``open``, ``sealed``, or both.
+    :param older_than: least time in that state.
     """
 
     template_fields = templated("queue_name", ServerTask)
@@ -55,7 +56,7 @@ class SqlQueueStrandedBatchSensor(DeferringSensor):
         self.older_than = older_than
 
     def poke(self, context: Context) -> PokeReturnValue:
-        """Look once; raises our errors, those that no retry can fix as AirflowFailException."""
+        """Check once; raises this package's errors, those that no retry can fix as AirflowFailException."""
         from airflow_sqlqueue.triggers.stranded import summary
 
         with self.failing():
@@ -73,8 +74,7 @@ class SqlQueueStrandedBatchSensor(DeferringSensor):
             states=self.states,
             older_than=self.older_than.total_seconds(),
             poll_interval=self.poke_interval,
-            sqlqueue_conn_id=self.sqlqueue_conn_id,
-            hook_params=self.hook_params,
+            **self.connection_arguments,
         )
 
     def execute_complete(self, context: Context, event: Any = None) -> Any:
@@ -89,5 +89,5 @@ class SqlQueueStrandedBatchSensor(DeferringSensor):
                 *(batch["batch_id"], batch["state"], timedelta(seconds=int(batch["age_seconds"])), batch["messages"]),
                 batch["origin"],
             )
-        self.log.info("%d batches were left behind", found["count"])
+        self.log.info("%d batches are stranded", found["count"])
         return found

@@ -1,4 +1,4 @@
-"""Base classes of the triggers: their arguments, the connection, read where it blocks nobody, and the watch."""
+"""Base classes of the triggers: arguments, connection and watch; lookups run outside the event loop."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.client.queues import Queue
     from airflow_sqlqueue.queue import QueueTable
     from airflow_sqlqueue.session import Session
-    from airflow_sqlqueue.triggers.poller import Look, Watch
+    from airflow_sqlqueue.triggers.poller import Poll, Watch
 
 EXPECTED = (SqlQueueError, AirflowException)
-"""Errors whose text is a sentence for people: ours, and Airflow's for a connection that it does not know."""
+"""Errors whose text is a sentence for people: those of this package, and Airflow's for an unknown connection."""
 
 
 class ServerTrigger(BaseTrigger):
-    """Base class of triggers on one server; nothing secret is among their arguments.
+    """Base class of triggers on one server; their arguments hold no secrets.
 
-    :param poll_interval: seconds between two looks.
+    :param poll_interval: seconds between two polls.
     :param sqlqueue_conn_id: the Airflow connection.
     :param hook_params: further arguments of :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`.
     """
 
     is_patient = True
-    """Whether to wait also where the server refuses the login at the first connection."""
+    """Whether to keep waiting if the server refuses the login at the first connection."""
     _watch: Watch[dict[str, Any]] | None = None
 
     def __init__(
@@ -50,11 +50,11 @@ class ServerTrigger(BaseTrigger):
         self.hook_params = hook_params
 
     @abstractmethod
-    def looker(self, client: QueueClient) -> Look[dict[str, Any]]:
-        """Function that looks once, on the poller's thread; it returns numbers and names alone, or None."""
+    def make_poll(self, client: QueueClient) -> Poll[dict[str, Any]]:
+        """Function that polls once, on the poller's thread; it returns only numbers and names, or None."""
 
     def arguments(self) -> dict[str, Any]:
-        """The keyword arguments that make the same trigger again."""
+        """Keyword arguments that make the same trigger again."""
         return {
             "poll_interval": self.poll_interval,
             "sqlqueue_conn_id": self.sqlqueue_conn_id,
@@ -62,25 +62,25 @@ class ServerTrigger(BaseTrigger):
         }
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Class and arguments as Airflow stores them, in a form that is the same each time."""
+        """Class and arguments for Airflow's database, always in the same form."""
         return f"{type(self).__module__}.{type(self).__name__}", plain(self.arguments())
 
     async def open_watch(self) -> Watch[dict[str, Any]]:
-        """Begin to watch; :meth:`close_watch` ends it."""
+        """Open the watch; :meth:`close_watch` ends it."""
         from airflow_sqlqueue.triggers.poller import Source, Watch
 
         name = self.sqlqueue_conn_id, json.dumps(plain(self.hook_params), default=str)
-        self._watch = await Watch.open(Source(name, self._client, self.looker, self.is_patient), self.poll_interval)
+        self._watch = await Watch.open(Source(name, self._client, self.make_poll, self.is_patient), self.poll_interval)
         return self._watch
 
     def close_watch(self) -> None:
-        """End the watch, where there is one."""
+        """End the watch, if one is open."""
         if self._watch is not None:
             self._watch.close()
         self._watch = None
 
     async def cleanup(self) -> None:
-        """End the watch, as Airflow asks for on every way out."""
+        """End the watch; Airflow calls this however the trigger ends."""
         self.close_watch()
 
     def _client(self) -> QueueClient:
@@ -90,12 +90,12 @@ class ServerTrigger(BaseTrigger):
 
 
 class OneEventTrigger(ServerTrigger):
-    """Base class of triggers that fire once, for a task that has deferred itself."""
+    """Base class of triggers that fire once, for a deferred task."""
 
     is_patient = False
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """One event, when something is found or cannot be waited for."""
+        """Yield one event: the result, or the error that ends the wait."""
         try:
             watch = await self.open_watch()
             event = met(await watch.found())
@@ -117,22 +117,30 @@ class QueueTrigger(ServerTrigger):
         self.queue_name = queue_name
 
     @abstractmethod
-    def look(self, queue: Queue, table: QueueTable) -> dict[str, Any] | None:
-        """Look once, on the poller's thread; returns what was found, numbers and names alone, or None."""
+    def poll(self, queue: Queue, table: QueueTable) -> dict[str, Any] | None:
+        """Poll once, on the poller's thread; return the result, only numbers and names, or None."""
 
-    def looker(self, client: QueueClient) -> Look[dict[str, Any]]:
+    def make_poll(self, client: QueueClient) -> Poll[dict[str, Any]]:
         queue = client.queue(self.queue_name)
-        opened = _OpenedQueue(queue)
-        return lambda session: self.look(queue, opened.table(session))
+        opened: QueueTable | None = None
+
+        def poll(session: Session) -> dict[str, Any] | None:
+            nonlocal opened
+            # The layout is read once for a session.
+            if opened is None or opened.session is not session:
+                opened = queue.through(session)
+            return self.poll(queue, opened)
+
+        return poll
 
     def arguments(self) -> dict[str, Any]:
         return {"queue_name": self.queue_name, **super().arguments()}
 
 
 class Attempts:
-    """What an event trigger does about errors: it goes on, as Airflow would begin it again at once for ever.
+    """Error handling of an event trigger: it logs, pauses and goes on, because Airflow would restart it at once.
 
-    ``log`` gets each error once, until something succeeds.
+    ``log`` gets each error once, until an attempt succeeds.
     """
 
     def __init__(self, queue_name: str, log: Any) -> None:
@@ -140,16 +148,16 @@ class Attempts:
         self._logged, self._failures = "", 0
 
     def succeeded(self) -> None:
-        """Something was done: what fails next is told again, and waited for as briefly as the first time."""
+        """Reset after a success: the next error is logged again, and its pause is as short as the first one."""
         self._logged, self._failures = "", 0
 
     async def failed(self, error: Exception) -> None:
-        """Log it, and wait for 1 to 60 seconds."""
+        """Log the error, and wait for 1 to 60 seconds."""
         from airflow_sqlqueue.triggers.poller import random_pause
 
         self._failures += 1
         known = isinstance(error, EXPECTED)
-        sentence = f"{error}" if known else f"The trigger failed: {type(error).__name__}"
+        sentence = str(error) if known else f"The trigger failed: {type(error).__name__}"
         if sentence != self._logged:
             self._log.error(
                 "Queue %s is not watched: %s", self._queue_name, sentence, exc_info=error if not known else None
@@ -158,21 +166,8 @@ class Attempts:
         await asyncio.sleep(random_pause(self._failures))
 
 
-class _OpenedQueue:
-    """A queue's table, whose layout is read once for a session."""
-
-    def __init__(self, queue: Queue) -> None:
-        self._queue = queue
-        self._table: QueueTable | None = None
-
-    def table(self, session: Session) -> QueueTable:
-        if self._table is None or self._table.session is not session:
-            self._table = self._queue.through(session)
-        return self._table
-
-
 def plain(value: Any) -> Any:
-    """The value as JSON holds it, in one order: Airflow compares hashes of what a DAG says and what it has stored."""
+    """The value as JSON, in a fixed order: Airflow compares hashes of a DAG's triggers and of the stored ones."""
     if isinstance(value, Mapping):
         return {str(name): plain(value[name]) for name in sorted(value, key=str)}
     if isinstance(value, Set):

@@ -1,4 +1,4 @@
-"""Triggers on the depth of a queue: once for a task that waits, again and again for assets."""
+"""Triggers on the depth of a queue: one fires once for a deferred task, one repeatedly for assets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class DepthTrigger(QueueTrigger):
     """Base class of triggers that wait for a condition.
 
-    :param wait_for: what to wait for, options of :class:`~airflow_sqlqueue.queue.condition.QueueCondition`:
+    :param wait_for: the condition to wait for, options of :class:`~airflow_sqlqueue.queue.condition.QueueCondition`:
         ``{"min_messages": 1000, "oldest_seconds": 3600}``; None: one message.
     """
 
@@ -30,15 +30,15 @@ class DepthTrigger(QueueTrigger):
     def arguments(self) -> dict[str, Any]:
         return {"wait_for": self.condition.to_dict(), **super().arguments()}
 
-    def look(self, queue: Queue, table: QueueTable) -> dict[str, Any] | None:
+    def poll(self, queue: Queue, table: QueueTable) -> dict[str, Any] | None:
         found = queue.check(self.condition, table=table)
         return found.to_dict(self.condition) if found.met else None
 
 
 class SqlQueueDepthTrigger(OneEventTrigger, DepthTrigger):
-    """Wait for a condition of a queue, for a task that has deferred itself; fires once.
+    """Wait for a condition of a queue, for a deferred task; fires once.
 
-    The event says what was found, or, where no waiting helps, why not. A server that is lost is waited for.
+    The event has the result, or an error that waiting cannot fix. A lost server is waited for.
     """
 
     def __init__(self, *, poll_interval: float = 60.0, **kwargs: Any) -> None:
@@ -46,20 +46,20 @@ class SqlQueueDepthTrigger(OneEventTrigger, DepthTrigger):
 
 
 class SqlQueueDepthEventTrigger(DepthTrigger, BaseEventTrigger):
-    """Signal that a queue meets a condition, for an ``AssetWatcher``: as long as it does, again and again.
+    """Signal repeatedly that a queue meets a condition, for an ``AssetWatcher``.
 
-    It signals a level, not messages: at once when the condition is met, and then each ``repeat_interval`` until it is
-    not. A run that drains the queue may so leave messages that came too late for it, and an event that Airflow drops
-    while a run waits for its turn loses nothing: the next signal comes as long as one message is there. Delivery: at
-    least one signal after each message; a run may find the queue empty.
+    It signals a level, not messages: at once when the condition is met, and then every ``repeat_interval`` while it
+    stays met. So a run that drains the queue may leave messages that came too late for it, and Airflow may drop an
+    event while a run is queued: the next signal comes as long as the queue has one message. Delivery: at least one
+    signal after each message; a run may find the queue empty.
 
-    An event holds ``queue_name`` and what the condition asked for: numbers, nothing of a message. Errors are logged,
-    each once, and the trigger tries again after 1 to 60 seconds, a missing queue and a refused login included.
+    An event holds ``queue_name`` and the numbers of the condition, but no content of messages. Errors, also a missing
+    queue or a refused login, are logged once each, and the trigger tries again after 1 to 60 seconds.
 
-    :param wait_for: what to signal, options of :class:`~airflow_sqlqueue.queue.condition.QueueCondition` but
+    :param wait_for: the condition to signal, options of :class:`~airflow_sqlqueue.queue.condition.QueueCondition` but
         ``max_messages`` and ``filters``: ``{"min_messages": 100}``; None: one message.
-    :param poll_interval: seconds between two looks as long as the condition is not met.
-    :param repeat_interval: seconds between two signals as long as it is.
+    :param poll_interval: seconds between two polls while the condition is not met.
+    :param repeat_interval: seconds between two signals while the condition is met.
     """
 
     def __init__(self, *, poll_interval: float = 5.0, repeat_interval: float = 30.0, **kwargs: Any) -> None:
@@ -69,14 +69,14 @@ class SqlQueueDepthEventTrigger(DepthTrigger, BaseEventTrigger):
             raise ConfigurationError("poll_interval and repeat_interval are numbers of seconds above 0.")
         if self.condition.max_messages is not None or self.condition.filters is not None:
             raise ConfigurationError(
-                "A trigger for assets waits for no max_messages and no filters: leave them out of wait_for."
+                "A trigger for assets accepts no max_messages and no filters: leave them out of wait_for."
             )
 
     def arguments(self) -> dict[str, Any]:
         return {"repeat_interval": self.repeat_interval, **super().arguments()}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """An event for each signal, without end: Airflow begins a watcher's trigger again at once when it ends."""
+        """Yield an event for each signal, without end, because Airflow would restart a watcher's trigger at once."""
         attempts = Attempts(self.queue_name, self.log)
         while True:
             try:

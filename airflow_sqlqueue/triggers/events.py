@@ -1,4 +1,4 @@
-"""What triggers tell the task that waits for them: that it has come, with numbers alone, or why it never will.
+"""Event payloads of the triggers for a waiting task: a result, only numbers and names, or an error.
 
 Airflow stores an event in its database and logs it.
 """
@@ -15,19 +15,19 @@ from airflow_sqlqueue import errors
 
 
 def met(found: Mapping[str, Any]) -> TriggerEvent:
-    """It has come; what was found."""
+    """Event of a result."""
     return TriggerEvent({"status": "met", "found": dict(found)})
 
 
 def failed(error: Exception) -> TriggerEvent:
-    """It cannot be waited for; the error's class and its sentence, which holds no secret."""
+    """Event of an error that ends the wait: its class and its sentence, which holds no secret."""
     return TriggerEvent({"status": "failed", "error": type(error).__name__, "message": str(error)})
 
 
 def found_in(event: Any) -> dict[str, Any]:
-    """What was found. Raises the error that ended the wait, as the class that it was."""
+    """Result in an event. Raises the error that ended the wait, of its own class."""
     if not isinstance(event, Mapping) or event.get("status") not in ("met", "failed"):
-        raise AirflowException("The trigger sent no event that this task knows: clear the task to wait again.")
+        raise AirflowException("The trigger sent an event that this task does not know: clear the task to wait again.")
     if event["status"] == "met":
         return dict(event["found"])
     cls = getattr(errors, event["error"], AirflowException)

@@ -1,4 +1,4 @@
-"""Trigger that makes an event of each message of a queue, which leaves it when Airflow's database has the event."""
+"""Trigger that turns each message of a queue into an event; the message is deleted once Airflow has stored that."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.queue.browsing import MessageHead
 
 MOST = 1_000
-"""Messages that one transaction holds; Airflow lets 1,024 wait for a trigger, unless it is set otherwise."""
+"""Largest number of messages that one transaction holds; Airflow's default allows 1,024 pending per trigger."""
 
 
 class SqlQueueMessageEventTrigger(QueueTrigger, BaseEventTrigger):
     """Receive the messages of a queue, one event each, for an ``AssetWatcher``.
 
-    For messages that say all by their type and their headers: what is in the body leaves the queue unread. Where bodies
-    matter, take :class:`.SqlQueueDepthEventTrigger` and let the DAG drain or consume the queue.
+    Use it for messages whose type and headers say everything, because the body is deleted unread. If bodies matter,
+    use :class:`.SqlQueueDepthEventTrigger` and let the DAG drain or consume the queue.
 
     Delivery: an event at least once for each message. Up to ``max_held`` messages are locked in one transaction, and
-    each is deleted when Airflow has stored its event. A triggerer, connection or server that dies before that leaves
-    the messages in the queue, and their events come again: a run should take two events of one ``message_id`` for one.
-    Which run gets an event is Airflow's affair from then on; Airflow 3.3 may let it wait for the next event.
+    each is deleted when Airflow has stored its event. If a triggerer, connection or server dies before that, the
+    messages stay in the queue and their events come again, so a run should treat events with the same ``message_id``
+    as one. Airflow then decides about the run that gets an event; Airflow 3.3 may delay it until the next event.
 
-    A message goes to ``error_queue`` that cannot be read, or that no trigger of this queue accepts by its
-    ``message_types``, with headers that tell why; expired messages are deleted. Triggers that differ in
-    ``message_types`` and ``headers`` alone share one receiver; those of a paused DAG accept nothing. Errors are logged,
-    each once, and the trigger tries again after 1 to 60 seconds.
+    Unreadable messages, and messages whose type no trigger of this queue accepts, go to ``error_queue``, with headers
+    that give the reason; expired messages are deleted. Triggers that differ only in ``message_types`` and ``headers``
+    share one receiver; triggers of a paused DAG accept no messages. Errors are logged once each, and the trigger tries
+    again after 1 to 60 seconds.
 
     An event holds ``queue_name``, ``row_version``, ``id`` (the row's), ``message_id``, ``correlation_id``,
-    ``conversation_id``, ``message_type``, ``time_sent`` and ``headers``, those that were asked for. Airflow logs and
-    stores it, so ask for none that holds secrets. A value is None that has more than 1,000 characters, a NUL or half a
-    surrogate pair.
+    ``conversation_id``, ``message_type``, ``time_sent`` and the requested ``headers``. Airflow logs and stores it, so
+    request no header that holds secrets. A value with more than 1,000 characters, a NUL or half a surrogate pair is
+    None.
 
     :param message_types: the full names of the types that are accepted, without assemblies; None: all.
-    :param headers: the names of further headers whose values go into events.
+    :param headers: the names of further headers to put into events.
     :param error_queue: the address of the queue for messages that are rejected.
-    :param max_held: how many messages are held at one time, 1 to 1,000. Airflow takes one or two seconds to confirm.
-    :param poll_interval: seconds between two looks as long as the queue is empty.
+    :param max_held: number of messages held at one time, 1 to 1,000. Airflow needs one or two seconds to confirm.
+    :param poll_interval: seconds between two polls while the queue is empty.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class SqlQueueMessageEventTrigger(QueueTrigger, BaseEventTrigger):
         }
 
     def shared_stream_key(self) -> Hashable:
-        """All arguments but those that may differ between triggers which share a receiver."""
+        """Arguments that are equal for all triggers of one receiver."""
         _, arguments = self.serialize()
         shared = {name: value for name, value in arguments.items() if name not in ("message_types", "headers")}
         return __name__, json.dumps(shared, sort_keys=True)
@@ -95,7 +95,7 @@ class SqlQueueMessageEventTrigger(QueueTrigger, BaseEventTrigger):
         return MessageReceiver(cls(**kwargs))
 
     async def filter_shared_stream(self, shared_stream: AsyncIterator[MessageHead]) -> AsyncIterator[TriggerEvent]:
-        """An event for each message that is accepted; the others are rejected."""
+        """Yield an event for each accepted message, and reject the others."""
         async for head in shared_stream:
             envelope = Envelope.of(head.decoded)
             types = envelope.content.message_types
@@ -107,16 +107,14 @@ class SqlQueueMessageEventTrigger(QueueTrigger, BaseEventTrigger):
                 reject_shared_stream_event()
 
     def run(self) -> AsyncIterator[TriggerEvent]:
-        raise NotImplementedError(
-            "This trigger takes its messages from a shared stream, which the triggerer of Airflow opens."
-        )
+        raise NotImplementedError("This trigger reads a shared stream, which only Airflow's triggerer opens.")
 
-    def look(self, queue: Queue, table: QueueTable) -> dict[str, Any] | None:
-        """Whether there is anything to receive; the receiver has a connection only as long as there is."""
+    def poll(self, queue: Queue, table: QueueTable) -> dict[str, Any] | None:
+        """An empty result if the queue has messages, else None: the receiver is connected only while it has some."""
         return None if table.ends() is None else {}
 
-    def held_messages(self, client: QueueClient) -> LockedMessages:
-        """The holder of the queue's messages."""
+    def locked_messages(self, client: QueueClient) -> LockedMessages:
+        """Make the object that locks and deletes the queue's messages."""
         from airflow_sqlqueue.consuming.locked_messages import LockedMessages
         from airflow_sqlqueue.session import Session
         from airflow_sqlqueue.triggers.poller import STATEMENT_TIMEOUT

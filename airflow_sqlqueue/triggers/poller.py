@@ -1,8 +1,8 @@
-"""Looking at a server again and again for many who wait: one thread and one connection for all of them.
+"""Poller of a server for many triggers: one thread and one connection for all of them.
 
-A triggerer runs hundreds of triggers in one event loop, which nothing may block, and pyodbc blocks. A thread and a
-connection for each trigger would cost the server hundreds of sessions, so what waits for the same server with the same
-login takes turns.
+A triggerer runs hundreds of triggers in one event loop, which must not be blocked, and pyodbc blocks. A thread and a
+connection for each trigger would cost the server hundreds of sessions, so all triggers with the same server and login
+take turns on one.
 """
 
 from __future__ import annotations
@@ -28,69 +28,69 @@ from airflow_sqlqueue.session import Session
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Look = Callable[[Session], T | None]
-"""Looks once, through the session that it is given, on the poller's thread; None: there is nothing yet."""
+Poll = Callable[[Session], T | None]
+"""Function that polls once, through the given session, on the poller's thread; it returns None for no result yet."""
 
 LONGEST_PAUSE = 60.0
-"""Seconds between two looks at a server that is away, and at the Airflow connection that leads there."""
+"""Largest number of seconds between two tries of a lost server, and two lookups of its Airflow connection."""
 
 _REFUSALS = 8
-"""Refused logins in a row that a server may answer with that has taken the login before: one that starts does."""
+"""Refused logins in a row to tolerate after a login succeeded, because a starting server refuses logins."""
 
 REFUSED_SECONDS = 600.0
-"""Seconds until a login is tried again that was refused: each try with a wrong password could lock it."""
+"""Seconds until a refused login is tried again: each try with a wrong password could lock the login."""
 
 STATEMENT_TIMEOUT = 60
-"""Seconds after which a look is given up: the others wait for their turn meanwhile."""
+"""Seconds until a poll times out, because the other watches wait for their turn."""
 
 _mutex = threading.Lock()
 _pollers: dict[tuple[Any, ...], _Poller] = {}
 
 
 def random_pause(failures: int) -> float:
-    """Seconds to wait after so many failures in a row: 1 to 60, growing, and random, so that not all come at once."""
+    """Seconds to wait after a number of failures in a row: 1 to 60, growing, and random to spread the load."""
     return max(1.0, pause_after(failures, first=1.0, longest=LONGEST_PAUSE) * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
 
 
 @dataclass(frozen=True)
 class Source(Generic[T]):
-    """The source of a client and of a look; asked again while the server is away.
+    """Source of a client and of a poll function; it is asked again while the server is away.
 
-    ``name`` is the same for all whose Airflow connection and arguments are the same: they are asked together.
+    Sources with the same Airflow connection and arguments have the same ``name`` and share one lookup.
 
     :param client: makes the client; on a thread of its own, because looking up a connection waits for an answer.
-    :param looker: makes what looks, for a client.
-    :param patient: whether to wait also for a server that refuses the login at the first connection.
+    :param make_poll: makes the poll function for a client.
+    :param patient: whether to keep waiting for a server that refuses the login at the first connection.
     """
 
     name: Hashable
     client: Callable[[], QueueClient]
-    looker: Callable[[QueueClient], Look[T]]
+    make_poll: Callable[[QueueClient], Poll[T]]
     patient: bool = False
 
 
 class _Away(NamedTuple):
-    """The server is away: why, and the seconds until it is looked at again."""
+    """Outcome of a poll of a lost server: the error, and the seconds until the next try."""
 
     error: SqlQueueError
     pause: float
 
 
 class Watch(Generic[T]):
-    """One thing that somebody waits for on a server, from one event loop. Close it, in any case.
+    """Watch of one trigger on a server, from one event loop. The caller must always close it.
 
-    As long as there is a watch, the connection that it shares with the others stays open. While the server is away or
-    refuses, the source is asked again, and the watch moves to where it leads then.
+    The connection stays open while any watch uses it. While the server is away or refuses the login, the watch asks its
+    source again, and moves to another server or login if the connection was changed.
 
-    :param interval: seconds between two looks.
+    :param interval: seconds between two polls.
     """
 
-    look: Look[T]
+    poll: Poll[T]
     _poller: _Poller
 
     @classmethod
     async def open(cls, source: Source[T], interval: float) -> Watch[T]:
-        """Begin to watch what the source says."""
+        """Open a watch on a source."""
         return cls(source, interval, await _ask(source))
 
     def __init__(self, source: Source[T], interval: float, client: QueueClient) -> None:
@@ -98,12 +98,12 @@ class Watch(Generic[T]):
         self._loop = asyncio.get_running_loop()
         self._future: asyncio.Future[T | _Away] | None = None
         self._closed, self.turn = False, -1
-        # Of the one who waits, so that what is logged for it goes where its own lines go.
+        # The context of the waiting trigger, so that log lines about it go to its own log.
         self._context = contextvars.copy_context()
         self._poller = self._join(client)
 
     def _join(self, client: QueueClient) -> _Poller:
-        self.client, self.look, self.is_new = client, self.source.looker(client), True
+        self.client, self.poll, self.is_new = client, self.source.make_poll(client), True
         key = (client.settings.odbc_connection_string(), client.settings.login)
         with _mutex:
             joined = _pollers.get(key) or _Poller(key, client)
@@ -116,9 +116,9 @@ class Watch(Generic[T]):
             poller.changed.notify()
 
     async def found(self, after: float = 0.0) -> T:
-        """Look, first after so many seconds, until there is something, and return it.
+        """Poll until there is a result, and return it; ``after`` is the number of seconds before the first poll.
 
-        A server that is lost is waited for. Raises what looking raises else, and what connecting does.
+        A lost server is waited for. Raises any other error of polling or connecting.
         """
         while True:
             self._future = self._loop.create_future()
@@ -132,8 +132,8 @@ class Watch(Generic[T]):
             after = await self._wait(outcome)
 
     async def _wait(self, away: _Away) -> float:
-        """Ask the source again, at once and each minute of the pause; return the seconds until the next look."""
-        log.warning("Looking again in %.0f s: %s", away.pause, away.error)
+        """Ask the source again, at once and each minute of the pause; return the seconds until the next poll."""
+        log.warning("Trying again in %.0f s: %s", away.pause, away.error)
         until = self._loop.time() + away.pause
         while True:
             if await self._moved():
@@ -144,55 +144,55 @@ class Watch(Generic[T]):
             await asyncio.sleep(LONGEST_PAUSE)
 
     async def _moved(self) -> bool:
-        """Whether the source leads to another server or login by now, to which the watch has gone over then."""
+        """Whether the Airflow connection has changed; the watch then moves to the new server or login."""
         try:
             client = await _ask(self.source)
         except Exception as error:
-            # Somebody may be at work on it. What was known before is tried on.
+            # A user may be editing the connection. Keep trying the known one.
             known = isinstance(error, SqlQueueError)
             log.warning("The connection cannot be looked up again: %s", error if known else type(error).__name__)
             return False
-        if self._closed or _said(client) == _said(self.client):
+        if self._closed or _settings(client) == _settings(self.client):
             return False
-        log.info("The connection was changed: looking at %s", client.settings.server)
+        log.info("The connection was changed: watching %s", client.settings.server)
         before, self._poller = self._poller, self._join(client)
         if before is not self._poller:
             self._leave(before)
         return True
 
     def close(self) -> None:
-        """Wait no more; may be called twice. The connection is closed with the last watch."""
+        """End the watch; may be called twice. The last watch closes the connection."""
         self._closed = True
         self._leave(self._poller)
 
-    # What follows is called on the poller's thread.
+    # The poller calls these methods on its thread.
 
     def answer(self, found: T) -> None:
-        self._tell(lambda future: future.set_result(found))
+        self._call(lambda future: future.set_result(found))
 
     def fail(self, error: BaseException) -> None:
-        self._tell(lambda future: future.set_exception(error))
+        self._call(lambda future: future.set_exception(error))
 
     def send_away(self, error: SqlQueueError, pause: float) -> None:
-        """Have the one who waits ask its source again, and come back after so many seconds."""
-        self._tell(lambda future: future.set_result(_Away(error, pause)))
+        """Make the waiting trigger ask its source again, and poll again after the pause."""
+        self._call(lambda future: future.set_result(_Away(error, pause)))
 
     def report(self, error: SqlQueueError, pause: float) -> None:
-        """Say in the log of the one who waits why it takes longer."""
-        self._tell(lambda _: log.warning("Looking again in %.0f s: %s", pause, error))
+        """Log the reason for a longer wait in the waiting trigger's log."""
+        self._call(lambda _: log.warning("Trying again in %.0f s: %s", pause, error))
 
-    def _tell(self, what: Callable[[asyncio.Future[T | _Away]], Any]) -> None:
-        def tell() -> None:
+    def _call(self, action: Callable[[asyncio.Future[T | _Away]], Any]) -> None:
+        def call() -> None:
             if self._future is not None and not self._future.done():
-                what(self._future)
+                action(self._future)
 
-        # A loop that is closed has nobody who waits.
+        # A closed loop raises RuntimeError; no trigger waits there any more.
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(tell, context=self._context)
+            self._loop.call_soon_threadsafe(call, context=self._context)
 
 
-def _said(client: QueueClient) -> tuple[Any, ...]:
-    """The settings of a client, as a connection has them."""
+def _settings(client: QueueClient) -> tuple[Any, ...]:
+    """Settings of a client that come from its connection."""
     return client.settings, client.resolver, client.ledger_schema, client.lock_timeout
 
 
@@ -200,7 +200,7 @@ _asked: dict[tuple[Any, ...], asyncio.Task[QueueClient]] = {}
 
 
 async def _ask(source: Source[Any]) -> QueueClient:
-    """The client of a source, looked up once for all who ask at the same time."""
+    """The client of a source; simultaneous calls share one lookup."""
     key = (asyncio.get_running_loop(), source.name)
     if key not in _asked:
         _asked[key] = asyncio.create_task(asyncio.to_thread(source.client))
@@ -209,7 +209,7 @@ async def _ask(source: Source[Any]) -> QueueClient:
 
 
 class _Poller:
-    """The looks at one server with one login, on a thread of its own, which lives as long as somebody waits."""
+    """Thread that polls one server with one login; it ends with the last watch."""
 
     def __init__(self, key: tuple[Any, ...], client: QueueClient) -> None:
         self.watches: set[Watch[Any]] = set()
@@ -226,7 +226,7 @@ class _Poller:
         threading.Thread(target=self._run, name="sqlqueue-poller", daemon=True).start()
 
     def schedule(self, watch: Watch[Any], after: float) -> None:
-        """Look for somebody in so many seconds; one that is new does not wait for what others have met."""
+        """Schedule a poll in ``after`` seconds; a new watch does not wait for the pause of a lost server."""
         with _mutex:
             now, watch.turn = time.monotonic(), next(self._numbers)
             if self._refusal is not None and watch.source.patient and now < self._until:
@@ -239,7 +239,7 @@ class _Poller:
     def _run(self) -> None:
         try:
             while (watch := self._next()) is not None:
-                self._look(watch)
+                self._poll(watch)
         except BaseException as error:
             self._give_up(error)
             raise
@@ -247,7 +247,7 @@ class _Poller:
             self._close()
 
     def _next(self) -> Watch[Any] | None:
-        """Whose turn it is, when it has come; None when nobody waits any more."""
+        """Wait for the next watch that is due; None when no watch is left."""
         with _mutex:
             while self.watches:
                 now = time.monotonic()
@@ -256,14 +256,14 @@ class _Poller:
                     if watch in self.watches and turn == watch.turn:
                         return watch
                 self.changed.wait(self._due[0][0] - now if self._due else None)
-            # Under the mutex: who comes now finds no poller, and makes one.
+            # Under the mutex: a new watch now finds no poller, and makes one.
             _pollers.pop(self._key, None)
             return None
 
-    def _look(self, watch: Watch[Any]) -> None:
+    def _poll(self, watch: Watch[Any]) -> None:
         watch.is_new = False
         try:
-            found = watch.look(self._connect())
+            found = watch.poll(self._connect())
         except Exception as error:
             if may_have_lost(error):
                 self._close()
@@ -279,7 +279,7 @@ class _Poller:
         if isinstance(error, SERVER_ERRORS):
             self._lost(error)
         elif isinstance(error, TransientError):
-            # A statement that ran into its timeout may have done so because nobody is there any more.
+            # A statement may time out because the server is gone.
             watch.report(error, watch.interval)
             self.schedule(watch, watch.interval)
         else:
@@ -295,7 +295,7 @@ class _Poller:
         return self._session
 
     def _lost(self, error: SqlQueueError) -> None:
-        """Wait, for all of them: the server is the same. Those whose first connection fails for good wait no more."""
+        """Pause all watches of the lost server; fail those that the error ends at the first connection."""
         self._failures += 1
         known, pause = self._was_connected, random_pause(self._failures)
         if isinstance(error, LoginFailedError):
@@ -311,17 +311,13 @@ class _Poller:
                 else:
                     each.fail(error)
 
-    def _fail_all(self, error: BaseException) -> None:
+    def _give_up(self, error: BaseException) -> None:
+        """End after an unexpected error: all watches fail, and the next watch gets a new poller."""
         with _mutex:
+            _pollers.pop(self._key, None)
             for each in self.watches:
                 each.fail(error)
             self._due.clear()
-
-    def _give_up(self, error: BaseException) -> None:
-        """After a fault of the poller's own: nobody is left waiting, and who comes next gets another poller."""
-        with _mutex:
-            _pollers.pop(self._key, None)
-        self._fail_all(error)
 
     def _close(self) -> None:
         if self._session is not None:

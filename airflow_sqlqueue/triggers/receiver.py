@@ -1,4 +1,4 @@
-"""The receiver behind the triggers on one queue's messages: Airflow's shared stream, with its word on each message."""
+"""Receiver for the message triggers of one queue: Airflow's shared stream, with Airflow's answer to each message."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class _Round:
-    """The messages that are held at one time, and what is known of each by now."""
+    """Messages held at one time, with Airflow's answers so far."""
 
     def __init__(self, heads: Sequence[MessageHead]) -> None:
         self.delete = [head.row_version for head in heads if head.expired]
@@ -37,9 +37,9 @@ class _Round:
         self._pending = len(self.alive)
 
     def note(self, row_version: int, outcome: AdvanceOutcome) -> bool:
-        """What became of a message; returns whether all are known now.
+        """Note Airflow's answer for a message; return whether all answers are there.
 
-        One that nobody looked at, or whose event was perhaps not stored, stays in the queue.
+        A message without an answer, or whose event may not be stored, stays in the queue.
         """
         self._pending -= 1
         if not outcome.failed and outcome.acked:
@@ -47,32 +47,34 @@ class _Round:
         elif not outcome.failed and outcome.rejected:
             self.reject.append(row_version)
         else:
-            self.failure = TransientError("Airflow stored not every event in time; those messages come again.")
+            self.failure = TransientError(
+                "Airflow did not store every event in time; the trigger receives those messages again."
+            )
         return not self._pending
 
 
 class MessageReceiver(SharedStreamProducer):
-    """Holds messages of the queue, gives out their heads, and deletes each when Airflow has its events.
+    """Stream of message heads from a queue; it holds the messages, and deletes each when Airflow has its events.
 
-    Airflow waits for its own database after each round, and the round's transaction is open as long.
+    Airflow writes to its database after each round, and the round's transaction stays open until then.
     """
 
     def __init__(self, trigger: SqlQueueMessageEventTrigger) -> None:
         self._trigger = trigger
-        # A connection is for one thread, and nothing may block the event loop.
+        # A connection belongs to one thread, and must not block the event loop.
         self._thread = ThreadPoolExecutor(1, "sqlqueue-receiver")
         self._held: LockedMessages | None = None
         self._client: QueueClient | None = None
         self._round: _Round | None = None
 
     async def open_stream(self) -> AsyncGenerator[tuple[MessageHead, Any], None]:
-        """Each message's head, with what :meth:`advance` has to know it by; without end."""
+        """Yield each message's head, with its key for :meth:`advance`; without end."""
         trigger = self._trigger
         attempts = Attempts(trigger.queue_name, trigger.log)
         while True:
             try:
                 watch = await trigger.open_watch()
-                # Triggers that begin together join the stream one after the other: who comes late accepts nothing.
+                # Triggers that start together join the stream one by one, and a late one would miss messages.
                 pause = trigger.poll_interval
                 while True:
                     await watch.found(after=pause)
@@ -95,14 +97,14 @@ class MessageReceiver(SharedStreamProducer):
                 await attempts.failed(error)
 
     async def advance(self, batch: Sequence[AdvanceItem]) -> None:
-        """Airflow's database has the events of these messages, or they were rejected or have failed."""
+        """Note that Airflow's database has the events of these messages, or that they were rejected or failed."""
         current = self._round
         for (noted, row_version), outcome in batch:
             if current is not None and noted is current and noted.note(row_version, outcome):
                 await self._settle(noted)
 
     async def aclose(self) -> None:
-        """Settle what is known, and let go of the rest."""
+        """Settle the messages with an answer, and release the others."""
         self._trigger.close_watch()
         try:
             if self._round is not None:
@@ -112,7 +114,7 @@ class MessageReceiver(SharedStreamProducer):
             self._thread.shutdown(wait=False)
 
     async def _settle(self, settled: _Round) -> None:
-        """Never raises: Airflow would end the stream, and begin it again without a pause."""
+        """Delete and reject the messages of a round. Never raises: Airflow would restart the stream without a pause."""
         self._round = None
         held = self._held
         assert held is not None
@@ -127,10 +129,10 @@ class MessageReceiver(SharedStreamProducer):
         settled.is_settled.set()
 
     async def _holding(self, client: QueueClient) -> LockedMessages:
-        """The holder of messages, where the watch has found some: its connection may have been changed meanwhile."""
+        """The holder of messages, made anew after the Airflow connection was changed."""
         if self._held is None or self._client is not client:
             await self._close()
-            self._held, self._client = self._trigger.held_messages(client), client
+            self._held, self._client = self._trigger.locked_messages(client), client
         return self._held
 
     async def _close(self) -> None:

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 class SqlQueueReplyTrigger(OneEventTrigger, QueueTrigger):
-    """Wait until the reply to a request is in its queue, for a task that has deferred itself; fires once.
+    """Wait until the reply to a request is in its queue, for a deferred task; fires once.
 
     The reply stays in the queue. The event has its ``row_version``.
 
-    :param queue_name: the queue that replies come to, ``table@[schema]@[catalog]``.
+    :param queue_name: the queue that receives replies, ``table@[schema]@[catalog]``.
     :param correlation_id: the request's correlation id.
     """
 
@@ -24,7 +24,7 @@ class SqlQueueReplyTrigger(OneEventTrigger, QueueTrigger):
         super().__init__(poll_interval=poll_interval, **kwargs)
         self.correlation_id = correlation_id
 
-    def look(self, queue: Queue, table: QueueTable) -> dict[str, Any] | None:
+    def poll(self, queue: Queue, table: QueueTable) -> dict[str, Any] | None:
         found = queue.find_reply(self.correlation_id, table=table)
         return None if found is None else {"row_version": found}
 

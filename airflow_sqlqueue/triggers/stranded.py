@@ -12,20 +12,20 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.client import QueueClient
     from airflow_sqlqueue.drain.batches import BatchInfo
     from airflow_sqlqueue.session import Session
-    from airflow_sqlqueue.triggers.poller import Look
+    from airflow_sqlqueue.triggers.poller import Poll
 
 LISTED = 100
-"""Batches that XCom names at the most; it counts all."""
+"""Largest number of batches that XCom lists; its count has all."""
 
 _NAMES = ("batch_id", "state", "queue", "origin", "messages", "age_seconds")
 
 
 class SqlQueueStrandedBatchTrigger(OneEventTrigger):
-    """Wait until there is a batch that nobody works on, for a task that has deferred itself; fires once.
+    """Wait for a stranded batch, without a running drain or job, for a deferred task; fires once.
 
     :param queue_name: a queue's address; None: all batches of the ledger in the connection's database.
-    :param states: which batches to look for: ``open``, ``sealed``, or both.
-    :param older_than: seconds that they have been in their state at least.
+    :param states: states of the batches: ``open``, ``sealed``, or both.
+    :param older_than: least number of seconds in that state.
     """
 
     def __init__(
@@ -42,14 +42,14 @@ class SqlQueueStrandedBatchTrigger(OneEventTrigger):
         self.states = list(states)
         self.older_than = float(older_than)
 
-    def looker(self, client: QueueClient) -> Look[dict[str, Any]]:
+    def make_poll(self, client: QueueClient) -> Poll[dict[str, Any]]:
         older_than = timedelta(seconds=self.older_than)
 
-        def look(session: Session) -> dict[str, Any] | None:
+        def poll(session: Session) -> dict[str, Any] | None:
             found = client.batches.stranded(self.queue_name, states=self.states, older_than=older_than, session=session)
             return summary(found) if found else None
 
-        return look
+        return poll
 
     def arguments(self) -> dict[str, Any]:
         own = {"queue_name": self.queue_name, "states": self.states, "older_than": self.older_than}
@@ -57,7 +57,7 @@ class SqlQueueStrandedBatchTrigger(OneEventTrigger):
 
 
 def summary(found: Sequence[BatchInfo]) -> dict[str, Any]:
-    """What XCom and an event have of batches: how many, their messages, and the first of them."""
+    """Summary of batches for XCom and events: their number, their messages, and a list of the first ones."""
     listed = [info.to_dict() for info in found[:LISTED]]
     return {
         "count": len(found),

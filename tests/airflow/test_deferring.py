@@ -63,7 +63,7 @@ def test_an_error_of_the_trigger_is_that_of_a_poke(context: Any) -> None:
         waiting("q").execute_complete(context(), failed(LoginFailedError("No.")).payload)
     with pytest.raises(AirflowException, match="The conn_id `x` isn't defined"):
         waiting("q").execute_complete(context(), failed(AirflowException("The conn_id `x` isn't defined")).payload)
-    with pytest.raises(AirflowException, match="no event that this task knows"):
+    with pytest.raises(AirflowException, match="an event that this task does not know"):
         waiting("q").execute_complete(context(), {"status": "running"})
 
 

@@ -54,7 +54,7 @@ def test_a_task_that_is_told_to_end_takes_no_further_part(
     operator = make(workers=workers)
     with monkeypatch.context() as patch:
         patch.setattr(DrainLog, "progress", lambda self, done: operator.on_kill())
-        with pytest.raises(AirflowException, match="was told to end"):
+        with pytest.raises(AirflowException, match="Airflow ended the task"):
             operator.execute(context())
     left = the_batch(hook, queue_name)
     assert left.state == "open"
@@ -70,6 +70,6 @@ def test_a_task_that_is_told_to_end_begins_no_job(
     hook.send(queue_name, [Message({}, b"x")] * 5)
     operator = make()
     monkeypatch.setattr(DrainLog, "end", lambda self, result: operator.on_kill())
-    with pytest.raises(AirflowException, match="was told to end"):
+    with pytest.raises(AirflowException, match="Airflow ended the task"):
         operator.execute(context())
     assert (the_batch(hook, queue_name).state, jobs) == ("sealed", [])

@@ -107,7 +107,7 @@ def test_a_task_that_is_told_to_end_ends_after_the_message_at_hand(
     hook.send(queue_name, [Message(body=b"%d" % n) for n in range(3)])
     killing = threading.Event()
     operator = make(lambda message: (operator.on_kill(), killing.set()), max_handlers=1, until_empty=False)
-    with pytest.raises(AirflowException, match="told to end"):
+    with pytest.raises(AirflowException, match="Airflow ended the task"):
         operator.execute(context())
     assert killing.is_set()
     assert bodies(hook, queue_name) == [b"1", b"2"]
@@ -119,7 +119,7 @@ def test_one_that_was_told_before_it_began_receives_nothing(
     hook.send(queue_name, [Message(body=b"1")])
     operator = make(print)
     operator.on_kill()
-    with pytest.raises(AirflowException, match="told to end"):
+    with pytest.raises(AirflowException, match="Airflow ended the task"):
         operator.execute(context())
     assert bodies(hook, queue_name) == [b"1"]
 

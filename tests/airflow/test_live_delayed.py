@@ -96,7 +96,7 @@ def test_the_mover_returns_counts_and_logs_problems(
     assert "secret body" not in json.dumps(moved)
     assert datetime.fromisoformat(moved["next_due"]) <= datetime.now(timezone.utc)
     printed = capfd.readouterr().out
-    assert "Nothing could be forwarded to 'test.nowhere'" in printed
+    assert "No message could be forwarded to 'test.nowhere'" in printed
     assert "secret body" not in printed
     error = f"{queue_name}.error"
     hook.create_queue(error)

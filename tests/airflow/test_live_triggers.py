@@ -150,7 +150,7 @@ def test_a_server_that_is_lost_is_waited_for(
     client.tables.create(queue_name)
 
     def attempts() -> int:
-        return sum("Looking again in" in record.getMessage() for record in caplog.records)
+        return sum("Trying again in" in record.getMessage() for record in caplog.records)
 
     async def story() -> None:
         waiting = asyncio.create_task(first_of(SqlQueueDepthTrigger(queue_name=queue_name, **FAST)))

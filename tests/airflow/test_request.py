@@ -166,7 +166,7 @@ def test_no_reply_in_time_fails_the_try(ask: Ask, replies: str, context: Any) ->
     [{"key": "mine"}, {"correlation_id": "mine"}, {"headers": {HeaderNames.MESSAGE_ID: "mine"}}],
 )
 def test_ids_of_ones_own_are_refused(ask: Ask, message: Any, context: Any) -> None:
-    with pytest.raises(AirflowFailException, match="brings ids of its own"):
+    with pytest.raises(AirflowFailException, match="has its own ids"):
         ask(message=message).execute(context())
 
 

@@ -70,7 +70,7 @@ def test_a_retry_goes_on_with_its_batch_without_a_wait(
 
 def test_a_wait_that_takes_too_long_fails_the_try(queue_name: str, tmp_path: Path, context: Any) -> None:
     operator = drain(queue_name, tmp_path, wait_for={}, wait_timeout=0.1, deferrable=False)
-    with pytest.raises(ConditionNotMetError, match=f"The queue {queue_name} did not come to"):
+    with pytest.raises(ConditionNotMetError, match=f"The queue {queue_name} did not meet the condition"):
         operator.execute(context())
     with pytest.raises(ConditionNotMetError):
         operator.resume_execution("__fail__", {"error": "Trigger timeout"}, context())

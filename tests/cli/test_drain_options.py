@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.cli.batches import _limits
-from airflow_sqlqueue.cli.drain_options import drain_options
+from airflow_sqlqueue.cli.drain_options import changed_limits, drain_options
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.errors import ConfigurationError
 
@@ -39,9 +38,9 @@ def test_what_cannot_be_is_refused_by_the_drain() -> None:
 
 def test_a_resumed_drain_keeps_every_limit_that_was_given() -> None:
     given = {"workers": 4, "bytes_per_part": "1MiB", "settle_seconds": 1.5, "keep_expired": True, "max_messages": 7}
-    kept = _limits(drain_options(**given))
+    kept = changed_limits(drain_options(**given))
     assert kept == {**given, "bytes_per_part": 2**20}
     assert drain_options(
         **{name: str(kept[name]) if "bytes" in name else kept[name] for name in kept}
     ) == drain_options(**given)
-    assert _limits(drain_options()) == {}
+    assert changed_limits(drain_options()) == {}

@@ -72,7 +72,7 @@ def test_errors_in_groups(url: str, error: str) -> None:
     shown = sqlqueue("errors", error, "--limit", "3", url=url)
     assert shown.returncode == 0
     assert "System.Timeout" in shown.stdout
-    assert "only the first 3 were looked at" in shown.stdout
+    assert "only the first 3 were read" in shown.stdout
     assert "4711" not in shown.stdout
 
 
@@ -121,10 +121,10 @@ def test_a_return_says_what_stays_and_how_it_can_go(url: str, source: QueueTable
     _, *lines = done.stdout.splitlines()
     assert (done.returncode, lines[0].split(maxsplit=1)) == (0, ["returned", "nothing"])
     assert lines[1].split(maxsplit=1) == ["left", "1: the failed queue does not exist"]
-    assert lines[-1] == "Send what has no queue to go to elsewhere: add --redirect-to QUEUE."
+    assert lines[-1] == "To send messages without a destination elsewhere, add --redirect-to QUEUE."
     assert "complete" not in done.stdout
     some = sqlqueue("return", error, "--exception-type", "System.Timeout", "--max-messages", "1", url=url)
-    assert "A limit ended it" in some.stdout
+    assert "A limit ended the return" in some.stdout
     elsewhere = ("--exception-type", "System.Lost", "--redirect-to", source.address.canonical)
     done = sqlqueue("return", error, *elsewhere, url=url)
     assert f"1 to {source.address.canonical}" in done.stdout
@@ -183,7 +183,7 @@ def test_return_one_edited(url: str, source: QueueTable, error: str, tmp_path: P
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["return"], "Say which messages are meant"),
+        (["return"], "Select the messages by a filter"),
         (["return", "--all", "--endpoint", "Sales"], "one of the two"),
         (["return", "--all", "--malformed"], "--redirect-to"),
         (["return", "--all", "--rate", "0"], "rate must be"),

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.cli.plain import duration, lines_of
+from airflow_sqlqueue.cli.output import duration, lines_of
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver

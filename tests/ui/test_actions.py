@@ -177,7 +177,7 @@ def test_a_sweep_is_offered_once_above_the_batches(ada: Screen, client: QueueCli
     expect(page.locator("tbody").get_by_role("button", name="Sweep")).to_have_count(0)
     button.click()
     dialog = page.get_by_role("dialog")
-    expect(dialog).to_contain_text("and what dead runs have left there")
+    expect(dialog).to_contain_text("and orphaned files of dead runs")
     expect(dialog.get_by_role("button", name="Sweep")).to_be_visible()
     dialog.get_by_role("button", name="Cancel").click()
     assert ada.violations() == []
@@ -209,7 +209,7 @@ def test_viewer_sees_no_button(browser: Browser, airflow: GuardedAirflow, client
         page.get_by_role("heading", name="Headers").wait_for()
         expect(page.get_by_role("button", name="Return")).to_have_count(0)
         expect(page.get_by_role("button", name="Show the body")).to_have_count(0)
-        expect(page.locator("main")).to_contain_text("To see bodies takes the right to read 'SQL Queue Bodies'")
+        expect(page.locator("main")).to_contain_text("Seeing bodies needs the right to read 'SQL Queue Bodies'")
         # What was said of the view before is not said of this one.
         expect(page.locator("#live")).to_have_text("")
 

@@ -146,7 +146,7 @@ def test_search(ada: Screen) -> None:
     assert first not in page.url
     page.get_by_label("Message id").fill("no such id")
     page.get_by_role("button", name="Search").click()
-    expect(page.locator("main").get_by_text("No message is like this.")).to_be_visible()
+    expect(page.locator("main").get_by_text("No message matches.")).to_be_visible()
 
 
 def test_keyboard(ada: Screen) -> None:

@@ -1,4 +1,4 @@
-// What changes something: a dry run first, then a confirmation that tells the count, then a DAG run that does it.
+// Actions: a dry run first, then a confirmation with the count, then a DAG run that acts.
 
 import { path, post, Problem } from "./api.js";
 import { h, foreign, say } from "./dom.js";
@@ -9,9 +9,9 @@ import { to } from "./routes.js";
 /**
  * A button for an action.
  *
- * @param action `{ label, verb(count), request, form, danger }`: what the button says, what the confirmation's says, the
- *   body of the dry run, and, where something is to be filled in, `{ nodes, read() }`, whose result joins the request.
- *   With `{ at, then }` it is done in the request itself, at that path, and not by a run; then `then` is called.
+ * @param action `{ label, verb(count), request, form, danger }`: the label of the button, that of the confirmation, the
+ *   body of the dry run, and, for an action with a form, `{ nodes, read() }`, whose result joins the request. With
+ *   `{ at, then }` the request at that path acts by itself, without a DAG run, and then `then` is called.
  */
 export function actionButton(page, conn, action) {
   const open = () => offer(page, conn, action);
@@ -98,7 +98,7 @@ function offer(page, conn, action) {
   if (!filled) first.click();
 }
 
-// Airflow's own menu leads to the front of this page, not to a run: so the runs that were started here are kept.
+// Airflow's menu leads to the first view of this page, not to a run, so the browser stores the runs started here.
 const KEPT = 10;
 const storeKey = (user) => `sqlqueue.actions.${user}`;
 
@@ -115,11 +115,11 @@ function remember(user, action) {
   try {
     localStorage.setItem(storeKey(user), JSON.stringify([action, ...remembered(user)].slice(0, KEPT)));
   } catch {
-    // A full or forbidden store only means that the run is not in the list.
+    // Without storage the run is only missing in the list.
   }
 }
 
-/** What this person has started on this connection lately, as links to its progress. */
+/** Recent actions of this user on this connection, as links to their progress. */
 export function recentActions(page, conn) {
   const mine = remembered(page.session.user)
     .filter((action) => action.conn === conn)

@@ -1,8 +1,8 @@
-// The server's side of this page, relative to it, so that it works below any path.
+// Requests to the page's API, by relative URLs, so that they work below any path.
 
 const BASE = new URL("api/", document.baseURI);
 
-/** An answer that says what is wrong in one sentence. */
+/** An error with one sentence for the user. */
 export class Problem extends Error {
   constructor(status, sentence) {
     super(sentence);
@@ -10,12 +10,12 @@ export class Problem extends Error {
   }
 }
 
-/** `path("connections", id, "queues")`: every part is one segment, whatever stands in it. */
+/** `path("connections", id, "queues")`: every part is escaped and becomes one segment. */
 export const path = (...parts) => parts.map(encodeURIComponent).join("/");
 
 export const get = (where, signal) => call(where, { signal });
 
-/** A question or an order with a body. The header is what no form of another site can send. */
+/** A request with a body. A form of another site cannot send its header. */
 export const post = (where, body, signal) =>
   call(where, {
     method: "POST",
@@ -43,5 +43,5 @@ function sentence(status, detail) {
   if (typeof detail === "string" && detail) return detail;
   if (status === 401) return "You are not signed in any more: sign in again.";
   if (status === 403) return "You have no right to this.";
-  return `Airflow's API server answered ${status}, and did not say why; its log does.`;
+  return `Airflow's API server answered ${status} without a reason: see its log.`;
 }

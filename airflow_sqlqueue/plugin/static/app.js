@@ -1,4 +1,4 @@
-// The shell: which view an address means, and what all views share.
+// The shell: it chooses the view by the address, and has the parts that all views share.
 
 import { get, Problem } from "./api.js";
 import { h, foreign, say } from "./dom.js";
@@ -30,7 +30,7 @@ const main = document.getElementById("main");
 let current = null;
 let signedOut = false;
 
-/** What a view has of the shell. It ends when people go elsewhere. */
+/** Interface of the shell for a view; it ends when the user leaves the view. */
 class Page {
   #control = new AbortController();
 
@@ -48,7 +48,7 @@ class Page {
     return this.signal.aborted;
   }
 
-  /** Where this is: a title, and what stands between the root and it as `[text, address]`. */
+  /** Set the title, and the breadcrumbs between the root and this view as `[text, address]`. */
   place(title, ...between) {
     const atRoot = title === ROOT;
     document.title = atRoot ? ROOT : `${title} – ${ROOT}`;
@@ -58,7 +58,7 @@ class Page {
     document.getElementById("crumbs").replaceChildren(...(atRoot ? [] : [h("ol", {}, links, here)]));
   }
 
-  /** Put this in place of what was shown. Where that had the focus, the title has it now. */
+  /** Replace the content. If the old content had the focus, the title gets it. */
   show(...children) {
     if (this.ended) return;
     main.replaceChildren(...children.flat(Infinity).filter(Boolean));
@@ -68,7 +68,7 @@ class Page {
     title?.focus({ preventScroll: true });
   }
 
-  /** Look, tell what went wrong where it did, and give the answer otherwise (else undefined). */
+  /** Return the answer; show an error at its place and return undefined. */
   async ask(look, where = null) {
     try {
       const answer = await look;
@@ -83,7 +83,7 @@ class Page {
     }
   }
 
-  /** Do it again and again, while the page is to be seen and somebody is signed in. */
+  /** Repeat a function while the page is visible and the user is signed in. */
   async every(milliseconds, look) {
     while (!this.ended && !signedOut) {
       await new Promise((resolve) => setTimeout(resolve, milliseconds ?? REFRESH));
@@ -112,12 +112,12 @@ async function navigate(session) {
   current = page;
   const found = find(parts(location.hash || "#/") ?? [""]);
   tellAddressBar();
-  // What was said is of the view before.
+  // The last announcement belongs to the view before.
   say("");
   if (!found) {
     page.place("Nothing here");
     const back = h("a", { href: to.connections() }, "See the connections");
-    page.show(h("h1", {}, "Nothing here"), h("p", {}, "This address means no page. ", back));
+    page.show(h("h1", {}, "Nothing here"), h("p", {}, "This address has no page. ", back));
     return;
   }
   const [view, which] = found;
@@ -135,9 +135,9 @@ function signInAgain() {
   say("You are not signed in any more.");
 }
 
-/** A mistake of this page's own is better told than hidden behind "Looking…". */
+/** Show an unexpected error instead of a note that stays for ever. */
 function fail() {
-  const sentence = "This page made a mistake: reload it, and please report what you did.";
+  const sentence = "This page failed: reload it, and please report what you did.";
   document.getElementById("alerts").replaceChildren(h("p", { class: "problem" }, sentence));
 }
 
@@ -147,7 +147,7 @@ function leaveByReload(event) {
   (parent === window ? window : parent).location.reload();
 }
 
-/** Airflow loses what stands after `#` on some ways, so an address may come as `?view=` too. */
+/** Airflow sometimes drops the part after `#`, so an address may come as `?view=` too. */
 function takeView() {
   const view = new URLSearchParams(location.search).get("view");
   if (view === null) return;

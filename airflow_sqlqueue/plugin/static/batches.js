@@ -1,4 +1,4 @@
-// Batches: what drains took out of queues, and what can be done with what nobody reads.
+// Batches of drains, and the actions on them.
 
 import { get, path } from "./api.js";
 import { h, copyButton, foreign } from "./dom.js";
@@ -78,7 +78,7 @@ function columns(page, conn, rights) {
   return all;
 }
 
-/** A sweep is of a whole ledger, so its button stands above the batches: one for each database that has some to sweep. */
+/** A sweep concerns a whole ledger, so its button is above the batches: one for each database with finished batches. */
 function sweeps(page, conn, ledgers) {
   if (!ledgers.length) return null;
   const all = ledgers.map(({ database, queue }) => {

@@ -1,4 +1,4 @@
-// Small drawings as SVG. Each has its figures as a label, since nobody hears a line.
+// Small charts as SVG. Each has its figures as a label, for screen readers.
 
 import { svg } from "./dom.js";
 import { exact, number, plural, span } from "./format.js";
@@ -22,7 +22,7 @@ export function sparkline(history, width = 112, height = 26) {
   );
 }
 
-/** How deep a queue is beside the deepest. The number stands beside it, so it is a decoration. */
+/** Bar of a queue's depth against the deepest queue. It has no label, because the number is beside it. */
 export function bar(value, most) {
   const length = most > 0 ? Math.max(value > 0 ? 1.5 : 0, (value / most) * 64) : 0;
   return svg(
@@ -33,7 +33,7 @@ export function bar(value, most) {
   );
 }
 
-/** How many at which time: `[[ISO time, messages], …]`, where times without any may be left out. */
+/** Messages over time: `[[ISO time, messages], …]`; times without messages may be missing. */
 export function histogram(bins, { width = 150, height = 28 } = {}) {
   if (!bins.length) return null;
   const times = bins.map(([time]) => Date.parse(time));

@@ -1,4 +1,4 @@
-// The first view: a card for each connection, whether its server answers or not.
+// The first view: a card for each connection, also for those whose server does not answer.
 
 import { get, path, Problem } from "./api.js";
 import { h, foreign } from "./dom.js";
@@ -19,7 +19,7 @@ export async function connections(page) {
     page.show(
       h("h1", {}, "SQL queues"),
       note(
-        "There is no connection to show that you may read: an administrator names those of Airflow's database in " +
+        "There is no connection that you may read: an administrator can name those of Airflow's database in " +
           "[sqlqueue] page_connections of Airflow's configuration, * for all.",
       ),
     );

@@ -1,8 +1,8 @@
-// Elements. What people wrote goes in as text nodes alone: there is no innerHTML in these files.
+// Elements. Texts of users become text nodes only: these files never use innerHTML.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-// What would not be seen, or would turn the text around it: controls, format characters, lone surrogates. Tab and
+// Characters that are invisible or change the direction of text: controls, format characters, lone surrogates. Tab and
 // line feed stay.
 const HIDDEN = /[\0-\x08\x0b-\x1f\x7f-\x9f]|\p{Cf}|\p{Zl}|\p{Zp}|\p{Cs}/gu;
 
@@ -28,11 +28,11 @@ function fill(element, attributes, children) {
   return element;
 }
 
-/** A text that others wrote, apart from the direction of what stands around it, with its hidden characters as escapes. */
+/** A text from outside, isolated from the direction of the text around it, with hidden characters as escapes. */
 export function foreign(text, attributes = {}) {
   const parts = [];
   let from = 0;
-  // CRLF is a line's end, not a hidden character.
+  // CRLF ends a line; it is no hidden character.
   const lines = String(text).replaceAll("\r\n", "\n");
   for (const found of lines.matchAll(HIDDEN)) {
     parts.push(lines.slice(from, found.index), h("span", { class: "escape" }, escaped(found[0])));
@@ -46,7 +46,7 @@ const escaped = (character) => {
   return code.length > 4 ? `\\u{${code}}` : `\\u${code.padStart(4, "0")}`;
 };
 
-/** As `foreign`, but only the beginning of a long text until somebody asks for all of it. */
+/** As `foreign`, but only the beginning of a long text, with a button for all of it. */
 export function clipped(text, limit = 400) {
   const whole = String(text);
   if (whole.length <= limit + 40) return foreign(whole);
@@ -80,11 +80,11 @@ async function copy(text) {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    // Without https there is no clipboard but by the old command.
+    // Without https only the old command reaches the clipboard.
     const area = h("textarea", { class: "unseen", readonly: true, "aria-hidden": "true" });
     area.value = text;
     const before = document.activeElement;
-    // Beside an open dialog nothing takes the focus.
+    // Elements outside an open dialog cannot take the focus.
     (document.querySelector("dialog[open]") ?? document.body).append(area);
     area.select();
     const done = document.execCommand("copy");

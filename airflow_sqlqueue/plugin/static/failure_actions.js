@@ -1,4 +1,4 @@
-// The ways back for what failed.
+// Actions on failed messages: return, redirect, edit and return.
 
 import { path } from "./api.js";
 import { h } from "./dom.js";
@@ -9,7 +9,7 @@ import { to } from "./routes.js";
 
 const messages = (count) => plural(count, "message");
 
-/** @param what the body of the dry run, without the action: `{ queue, row_versions }` or `{ queue, group_by, group }`. */
+/** @param what body of the dry run, without the action: `{ queue, row_versions }` or `{ queue, group_by, group }`. */
 export function returnToSource(page, conn, what, label = "Return to source") {
   return actionButton(page, conn, {
     label,
@@ -36,7 +36,7 @@ export function redirect(page, conn, what, label = "Redirect") {
   });
 }
 
-/** Only what is changed goes out, so that nobody needs to see a body to mend a header. */
+/** Edit and return: the request has only changed parts, so a user can change a header without seeing the body. */
 export function editAndReturn(page, conn, queue, one, maySeeBodies) {
   return actionButton(page, conn, {
     label: "Edit and return…",

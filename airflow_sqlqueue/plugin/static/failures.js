@@ -1,4 +1,4 @@
-// What failed: groups with how many and when; one group with its messages; and the ways back.
+// Failures: groups with counts and times, one group with its messages, and the actions on them.
 
 import { get, path, post } from "./api.js";
 import { h, clipped, foreign } from "./dom.js";
@@ -11,14 +11,14 @@ import { tellAddressBar, to } from "./routes.js";
 import { Table } from "./table.js";
 
 const BY = [
-  ["exception", "Exception"],
+  ["exception_type", "Exception"],
   ["message_type", "Message type"],
   ["endpoint", "Endpoint"],
   ["hour", "Hour"],
 ];
 const LIMIT = 50;
 
-export async function failures(page, conn, queue = null, by = "exception") {
+export async function failures(page, conn, queue = null, by = "exception_type") {
   page.place("Failures", [conn, to.queues(conn)]);
   const state = h("div", {}, note("Looking for error queues…"));
   const tools = h("div", { class: "tools" });
@@ -36,7 +36,7 @@ export async function failures(page, conn, queue = null, by = "exception") {
   let [chosen, how, looks] = [queue ?? errors[0], by, 0];
   const look = async () => {
     const mine = (looks += 1);
-    // In place, not by a new address: who goes through the choices by keyboard stays at them.
+    // Replace the address instead of opening it, so that the keyboard focus stays on the choices.
     history.replaceState(null, "", to.failures(conn, chosen, how));
     tellAddressBar();
     state.replaceChildren(note("Reading the headers of what failed…"));
@@ -63,7 +63,7 @@ export async function failures(page, conn, queue = null, by = "exception") {
 const groupsOf = (page, conn, queue, by) =>
   post(path("connections", conn, "failures"), { queue, group_by: by, limit: LIMIT }, page.signal);
 
-// What has no such header, or none that can be read, is a group as well.
+// Messages without this header, or with an unreadable one, are a group too.
 const labelOf = (group) => group.label ?? "(none named)";
 const moment = (iso) => (iso ? Date.parse(iso) : null);
 
@@ -90,7 +90,7 @@ function groupList(conn, queue, by, answer) {
   });
   table.update(answer.groups);
   const seen = `${plural(answer.messages, "message")} in ${plural(answer.groups.length, "group")}`;
-  const sentence = answer.is_complete ? `${seen}.` : `${seen}: only the first of a longer queue were looked at.`;
+  const sentence = answer.is_complete ? `${seen}.` : `${seen}: the queue has more, which were not read.`;
   return [answer.problem && problem(answer.problem), note(sentence), table.element].filter(Boolean);
 }
 
@@ -102,7 +102,7 @@ function chart(bins) {
   return h("figure", { class: "wide-chart" }, histogram(bins, { width: 720, height: 64 }), caption);
 }
 
-// The label is a link, so all of it cannot be asked for here; the group's page has it.
+// The label is a link and cannot hold a button for all of it; the group's page shows all.
 const clippedLabel = (label) => foreign(label.length > 160 ? `${label.slice(0, 160)}…` : label);
 
 export async function failureGroup(page, conn, queue, by, id) {
@@ -117,7 +117,7 @@ export async function failureGroup(page, conn, queue, by, id) {
   const [answer, rights] = found;
   const group = answer.groups.find((one) => one.group === id);
   if (!group) {
-    const back = h("a", { href: to.failures(conn, queue, by) }, "See what is there");
+    const back = h("a", { href: to.failures(conn, queue, by) }, "See the groups");
     const sentence = answer.problem
       ? problem(answer.problem)
       : note("No message of this group is in the error queue any more. ", back);

@@ -1,4 +1,4 @@
-// Numbers, sizes and times as people read them.
+// Numbers, sizes and times for people.
 
 import { h } from "./dom.js";
 
@@ -60,5 +60,5 @@ export function when(iso) {
 /** `2026-01-31 12:00:05 UTC` */
 export const exact = (moment) => `${moment.toISOString().slice(0, 19).replace("T", " ")} UTC`;
 
-/** The last part of a .NET type's name, which is what people call it. */
+/** The last part of a .NET type's name. */
 export const shortType = (name) => (name ? name.split(",")[0].split(/[.+]/).at(-1) : null);

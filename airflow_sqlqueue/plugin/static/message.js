@@ -1,4 +1,4 @@
-// One message in full: its facts, its headers, and its body where somebody who may asks for it.
+// One message: its facts, its headers, and its body on request of a user with that right.
 
 import { get, path } from "./api.js";
 import { h, clipped, copyButton, foreign } from "./dom.js";
@@ -49,7 +49,7 @@ function headers(one) {
       {},
       title,
       note(
-        one.problem ? foreign(one.problem) : "These headers are not what the transport writes.",
+        one.problem ? foreign(one.problem) : "These headers are not in the format of the transport.",
         " This is their text.",
       ),
       h("pre", { class: "text", tabindex: "0" }, clipped(raw, 4000)),

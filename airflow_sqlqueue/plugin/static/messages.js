@@ -1,4 +1,4 @@
-// The messages of a queue from its head on, and a search in them. Looking removes and locks nothing.
+// The messages of a queue from its head, and a search in them. The view removes and locks nothing.
 
 import { path, post } from "./api.js";
 import { h, clipped, foreign, say } from "./dom.js";
@@ -25,12 +25,12 @@ export async function messages(page, conn, queue) {
 /**
  * Pages of messages of a queue.
  *
- * @param wanted what is searched for, of the body of the request.
+ * @param wanted conditions of the search, as in the body of the request.
  * @param chosen a Set of row versions, where people choose messages.
  */
 export function messagePager(page, conn, queue, wanted, { chosen = null, onselect = () => {} } = {}) {
   const table = new Table({
-    caption: `Messages of ${queue}, from its head on`,
+    caption: `Messages of ${queue}, from its head`,
     columns: columns(conn, queue),
     key: (message) => message.row_version,
     label: (message) => `the message in row ${message.row_version}`,
@@ -79,7 +79,7 @@ function told(answer, after, wanted) {
   }
   if (found) return null;
   if (after !== null) return "No more messages.";
-  return isSearch ? "No message is like this." : "No messages here.";
+  return isSearch ? "No message matches." : "No messages here.";
 }
 
 function columns(conn, queue) {

@@ -1,9 +1,9 @@
-// Parts that several views have.
+// Parts that several views share.
 
 import { h, foreign } from "./dom.js";
 import { airflow, leave, runPath, to } from "./routes.js";
 
-/** The three sides of a connection, with the one that is shown. */
+/** Tabs of a connection: its three views. */
 export function tabs(conn, active) {
   const sides = [
     ["Queues", to.queues(conn)],
@@ -13,7 +13,7 @@ export function tabs(conn, active) {
   const links = sides.map(([text, address]) =>
     h("a", { href: address, "aria-current": text === active ? "page" : null }, text),
   );
-  return h("nav", { class: "tabs", "aria-label": "Sides of this connection" }, links);
+  return h("nav", { class: "tabs", "aria-label": "Views of this connection" }, links);
 }
 
 export const badge = (text, kind = "plain") => h("span", { class: `badge ${kind}` }, text);
@@ -31,7 +31,7 @@ export function runLink(dag, run, task = null) {
 
 export const address = (text) => foreign(text, { class: "address" });
 
-/** Choices of which one is on, as radio buttons that look like one bar. */
+/** Radio buttons that look like one bar. */
 export function choice(legend, options, chosen, onchange) {
   const name = `choice${(choices += 1)}`;
   const buttons = options.map(([value, text]) => {
@@ -43,7 +43,7 @@ export function choice(legend, options, chosen, onchange) {
 }
 let choices = 0;
 
-/** What a dictionary of facts looks like. Nothing is shown of what is not known. */
+/** List of facts, without unknown ones. */
 export function facts(pairs) {
   const known = pairs.filter(([, value]) => value !== null && value !== undefined && value !== false);
   return h(
@@ -53,7 +53,7 @@ export function facts(pairs) {
   );
 }
 
-/** Who may do something here, as a connection of the list; what is not in the list may do nothing. */
+/** Rights of the user on a connection, from the list of connections; none for a connection outside the list. */
 export async function rightsOf(page, get, conn) {
   const answer = await get("connections", page.signal);
   const mine = answer.connections.find(({ id }) => id === conn);

@@ -1,4 +1,4 @@
-// How far an action is. Its run is in the address, so leaving and coming back loses nothing.
+// Progress of an action. The address names its run, so the user can leave and come back.
 
 import { get, path } from "./api.js";
 import { h, foreign, say } from "./dom.js";
@@ -21,12 +21,12 @@ export async function progress(page, conn, run) {
   const { dag_id: dag } = page.session.actions;
   const state = h("div", {}, note("Looking for the run…"));
   page.show(h("h1", {}, "Action"), tabs(conn, null), h("p", {}, "DAG run ", runLink(dag, run)), state);
-  const bar = h("progress", { "aria-label": "How far it is" });
+  const bar = h("progress", { "aria-label": "Progress" });
   let [last, misses] = [null, 0];
 
   const look = async () => {
     const answer = await page.ask(get(path("connections", conn, "actions", run), page.signal), state);
-    // A server that is busy for a moment is asked again; a run that is not there, not for ever.
+    // Ask a busy server again; stop after some tries for a run that does not exist.
     if (!answer) return (misses += 1) < PATIENCE;
     misses = 0;
     const { state: name, done, of, sentence } = answer;
@@ -42,7 +42,7 @@ export async function progress(page, conn, run) {
         h("p", {}, badge(...(STATES[name] ?? [name, "plain"])), of ? ` ${number(done)} of ${number(of)}` : null),
         ended && !of ? null : bar,
         sentence ? h("p", { class: name === "failed" ? "problem" : "preview" }, foreign(sentence)) : null,
-        ended ? null : note("It goes on in Airflow when you leave this page; its address stays."),
+        ended ? null : note("The run continues in Airflow when you leave this page; this address stays valid."),
       ].filter(Boolean),
     );
     if (name !== last || ended) say(`${STATES[name]?.[0] ?? name}${of ? `, ${number(done)} of ${number(of)}` : ""}`);

@@ -1,4 +1,4 @@
-// The queues of a connection, looked at again every ten seconds.
+// The queues of a connection, refreshed every ten seconds.
 
 import { get, path } from "./api.js";
 import { h, copyButton, foreign, say } from "./dom.js";
@@ -123,7 +123,7 @@ const estimate = (queue) =>
     count(queue.messages, queue.is_estimate),
   );
 
-/** Where a queue is, stands there only where not all are in the same place. */
+/** Schema and database of a queue, shown only if the queues have different ones. */
 function name(conn, queue, withPlace) {
   const kind = KINDS[queue.kind];
   return [

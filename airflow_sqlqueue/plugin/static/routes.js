@@ -1,4 +1,4 @@
-// What stands in the address after `#`: ids and addresses, nothing out of a message.
+// Addresses of views, after `#`: ids and queue addresses, no content of messages.
 
 const hash = (...parts) => `#/${parts.map(encodeURIComponent).join("/")}`;
 
@@ -13,7 +13,7 @@ export const to = {
   action: (conn, run) => hash("c", conn, "actions", run),
 };
 
-/** The parts of `#/c/a/q/b%20c`, or null where they are no address of this page. */
+/** The parts of `#/c/a/q/b%20c`, or null if they are no address of this page. */
 export function parts(text) {
   if (!text.startsWith("#/")) return null;
   try {
@@ -23,7 +23,7 @@ export function parts(text) {
   }
 }
 
-/** Airflow's own pages stand beside this one. */
+/** URL of a page of Airflow, relative to this one. */
 const AIRFLOW = new URL("../", document.baseURI);
 
 export const runPath = (dag, run, task = null) =>
@@ -57,7 +57,7 @@ export function leave(event) {
   around.dispatchEvent(new around.PopStateEvent("popstate"));
 }
 
-/** Airflow's address bar follows a frame only when that loads: say where we are, so that a reload comes back here. */
+/** Airflow's address bar follows a frame only at a load: report the view, so that a reload comes back to it. */
 export function tellAddressBar() {
   const around = frame();
   const route = around?.location.pathname.match(/^(.*\/plugin\/[^/]+)/)?.[1];

@@ -1,13 +1,13 @@
-// One table for all lists: sorted by a click on a head, filtered by its owner, updated in place.
+// Table of all lists: a click on a heading sorts it, its owner filters it, and it is updated in place.
 
 import { h } from "./dom.js";
 
 /**
- * @param caption what is in it, for those who do not see it.
+ * @param caption its content, for screen readers.
  * @param columns `{ id, label, cell(row), value(row)?, number?, wide? }`; with `value` people can sort by it.
- * @param key what names a row.
+ * @param key function that gives the name of a row.
  * @param sort `{ id, down }`, or null for the order of the rows.
- * @param selected a Set of keys, where people choose rows; `onselect` is told.
+ * @param selected a Set of keys if users can choose rows; `onselect` is called after a change.
  */
 export class Table {
   constructor({ caption, columns, key, sort = null, selected = null, onselect = () => {}, label = key }) {
@@ -27,7 +27,7 @@ export class Table {
     this.#mark();
   }
 
-  /** Show these rows; what has the focus keeps it. */
+  /** Show these rows and keep the focus. */
   update(rows) {
     this.rows = rows;
     const focused = this.body.contains(document.activeElement) ? document.activeElement : null;
@@ -46,7 +46,7 @@ export class Table {
       const attributes = { role: index ? "cell" : "rowheader", "data-label": column.label };
       attributes.class = [column.number && "number", column.wide && "wide"].filter(Boolean).join(" ") || null;
       const cell = h(index ? "td" : "th", { ...attributes, scope: index ? null : "row" }, column.cell(row));
-      // On a telephone what is not there takes no line.
+      // On a telephone an empty cell takes no line.
       if (!cell.children.length && ["", "–"].includes(cell.textContent)) cell.classList.add("empty");
       if (cell.firstElementChild?.classList.contains("nothing")) cell.classList.add("empty");
       for (const [place, part] of cell.querySelectorAll("a, button, summary").entries()) {
@@ -81,7 +81,7 @@ export class Table {
     return head;
   }
 
-  /** On a telephone there are no heads to click on. */
+  /** Choice of the sorting, for telephones, where the table has no headings. */
   #narrowSort() {
     const sortable = this.columns.filter((column) => column.value);
     if (!sortable.length) return null;
@@ -123,7 +123,7 @@ export class Table {
     if (!column) return this.rows;
     const sign = this.sort.down ? -1 : 1;
     const keyed = this.rows.map((row) => [column.value(row), row]);
-    // What is not known comes last, whichever way.
+    // Unknown values come last in both directions.
     keyed.sort(([a], [b]) => {
       if (a === null || b === null) return (a === null) - (b === null);
       return sign * (typeof a === "string" ? a.localeCompare(b) : a - b);

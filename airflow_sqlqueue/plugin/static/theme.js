@@ -1,11 +1,11 @@
-// Before the first paint: light or dark as Airflow shows itself around this page, else as the system asks for.
+// Before the first paint: light or dark as Airflow around this page, else as the system.
 (() => {
   const root = document.documentElement;
   let around = null;
   try {
     if (parent !== window) around = parent.document.documentElement;
   } catch {
-    // A frame of another origin tells nothing.
+    // A frame of another origin cannot be read.
   }
   const system = matchMedia("(prefers-color-scheme: dark)");
   const says = (theme) => Boolean(around?.classList.contains(theme));

@@ -65,7 +65,7 @@ def groups(post: Any, error_queue: str, by: str) -> dict[str | None, Any]:
 
 
 def test_failures_are_grouped_with_their_hours(post: Any, failures: str) -> None:
-    by_exception = groups(post, failures, "exception")
+    by_exception = groups(post, failures, "exception_type")
     assert {label: group["messages"] for label, group in by_exception.items()} == {"Lost": 3, "Broken": 3}
     lost = by_exception["Lost"]
     assert lost["first"] == "2026-01-01T12:30:00+00:00"
@@ -79,9 +79,9 @@ def test_failures_are_grouped_with_their_hours(post: Any, failures: str) -> None
 
 
 def test_the_members_of_a_group_are_listed(post: Any, failures: str) -> None:
-    group = groups(post, failures, "exception")["Lost"]
+    group = groups(post, failures, "exception_type")["Lost"]
     path = f"{CONNECTION}/queues/{failures}/messages"
-    wanted = {"group_by": "exception", "group": group["group"], "limit": 2}
+    wanted = {"group_by": "exception_type", "group": group["group"], "limit": 2}
     first = post(path, wanted)
     second = post(path, {**wanted, "after": first["next"]})
     found = [each["message_id"] for each in first["messages"] + second["messages"]]
@@ -96,8 +96,8 @@ def test_an_error_queue_that_is_not_there_is_a_sentence(post: Any, live: str) ->
 def test_a_group_is_counted_confirmed_and_returned(
     post: Any, get: Any, page: Any, failures: str, queue_name: str, hook: SqlQueueHook, dag: Any, logged: Any
 ) -> None:
-    group = groups(post, failures, "exception")["Broken"]
-    wanted = {"action": "return", "queue": failures, "group_by": "exception", "group": group["group"]}
+    group = groups(post, failures, "exception_type")["Broken"]
+    wanted = {"action": "return", "queue": failures, "group_by": "exception_type", "group": group["group"]}
     preview = post(f"{ACTIONS}/preview", wanted)
     assert preview["messages"] == 2
     assert "2 to " in preview["sentence"]
@@ -129,12 +129,12 @@ def test_a_group_is_counted_confirmed_and_returned(
 def test_an_order_does_not_live_for_ever(post: Any, failures: str, dag: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow.sdk.exceptions import AirflowFailException
 
-    from airflow_sqlqueue.plugin import actions_dag
+    from airflow_sqlqueue.plugin import action_tokens
 
     (first, *_) = post(f"{CONNECTION}/queues/{failures}/messages", {})["messages"]
     wanted = {"action": "return", "queue": failures, "row_versions": [first["row_version"]]}
     started = post(ACTIONS, {"token": post(f"{ACTIONS}/preview", wanted)["token"], "count": 1})
-    monkeypatch.setattr(actions_dag, "ORDER_SECONDS", -1)
+    monkeypatch.setitem(action_tokens.MAX_SECONDS, "order", -1)
     with pytest.raises(AirflowFailException, match="order is too old"):
         run(dag, started["run_id"])
 
@@ -155,7 +155,7 @@ def test_a_selection_is_redirected(
 def test_what_is_confirmed_is_what_was_previewed(
     post: Any, page: Any, failures: str, queue_name: str, hook: SqlQueueHook, dag: Any, monkeypatch: Any
 ) -> None:
-    from airflow_sqlqueue.plugin import actions
+    from airflow_sqlqueue.plugin import action_tokens
 
     (first, *_) = post(f"{CONNECTION}/queues/{failures}/messages", {})["messages"]
     wanted = {"action": "return", "queue": failures, "row_versions": [first["row_version"]]}
@@ -166,11 +166,11 @@ def test_what_is_confirmed_is_what_was_previewed(
         assert answer.status_code == 409, answer.text
         return str(answer.json()["detail"])
 
-    assert "somebody else" in refused(token, user="ulf")
+    assert "another user" in refused(token, user="ulf")
     assert "not signed" in refused(f"{token}x")
     assert "not signed" in refused("")
     with monkeypatch.context() as later:
-        later.setattr(actions, "PREVIEWED_SECONDS", -1)
+        later.setitem(action_tokens.MAX_SECONDS, "preview", -1)
         assert "too old" in refused(token)
     hook.queue(failures).take([first["row_version"]])
     assert "has changed" in refused(token)
@@ -219,8 +219,8 @@ def test_a_run_takes_no_order_but_the_pages(
 
 
 def test_nothing_of_a_message_lies_in_a_run_or_a_log(post: Any, failures: str, dag: Any, logged: Any) -> None:
-    group = groups(post, failures, "exception")["Lost"]
-    wanted = {"action": "return", "queue": failures, "group_by": "exception", "group": group["group"]}
+    group = groups(post, failures, "exception_type")["Lost"]
+    wanted = {"action": "return", "queue": failures, "group_by": "exception_type", "group": group["group"]}
     preview = post(f"{ACTIONS}/preview", wanted)
     started = post(ACTIONS, {"token": preview["token"], "count": 3})
     conf = json.dumps(conf_of(started["run_id"]))

@@ -234,7 +234,7 @@ def test_a_fault_of_the_page_tells_nothing_of_a_message(
     monkeypatch.setattr(messages, "_head", fail)
     answer = page("GET", f"{path}/1")
     assert answer.status_code == 500
-    assert answer.json() == {"detail": "The page has met a fault of its own: see the API server's log."}
+    assert answer.json() == {"detail": "The page failed unexpectedly: see the API server's log."}
     assert answer.headers["cache-control"] == "no-store"
     assert "RuntimeError" in caplog.text
     assert SECRET not in caplog.text
@@ -279,7 +279,7 @@ def test_a_zoo_of_hostile_rows_is_shown(
     assert all(len(one["raw_headers"]) == 100_000 for one in too_long)
     good = post(path, {"limit": 200, "header": {"name": "NServiceBus.CorrelationId", "value": "good"}})
     assert len(good["messages"]) == 100
-    for key in ("exception", "message_type", "endpoint", "hour"):
+    for key in ("exception_type", "message_type", "endpoint", "hour"):
         groups = post(path.replace(f"queues/{queue_name}/messages", "failures"), {"queue": queue_name, "group_by": key})
         assert groups["messages"] == sent + 100
         assert len(json.dumps(groups)) < 1_000_000

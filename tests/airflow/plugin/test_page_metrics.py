@@ -88,9 +88,9 @@ def test_a_look_sets_airflows_gauges_too(
     """Airflow has its statistics twice: for its servers, and for tasks, of which the tests have a listener."""
     from airflow.sdk.observability import stats
 
-    from airflow_sqlqueue.plugin import airflow_metrics
+    from airflow_sqlqueue.plugin import snapshots
 
-    monkeypatch.setattr(airflow_metrics, "stats", stats)
+    monkeypatch.setattr(snapshots, "stats", stats)
     hook.send(queue_name, [Message({"NServiceBus.TimeSent": "2026-01-01 12:00:00:000000 Z"})] * 2)
     for _ in range(2):
         get("api/connections/sqlqueue_default/queues")

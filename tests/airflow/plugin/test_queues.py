@@ -86,7 +86,7 @@ def test_queues_stay_as_they_were_while_the_catalog_is_locked(
             answer = get(QUEUES)
             assert one(answer, queue_name)["messages"] == 5
             assert "others hold the locks" in answer["problem"]
-            assert "are shown as they were seen last" in answer["problem"]
+            assert "from the last snapshot" in answer["problem"]
     hook.send(queue_name, [Message()])
     answer = get(QUEUES)
     assert (one(answer, queue_name)["messages"], answer["problem"]) == (6, None)
@@ -147,7 +147,7 @@ def test_too_many_at_once_are_told_so(page: Any, live: str, queue_name: str, mon
     with servers.SESSIONS.session(live, client), servers.SESSIONS.session(live, client):
         answer = page("GET", f"{QUEUES}/{queue_name}/messages/1")
         assert answer.status_code == 503
-        assert "answers others first" in answer.json()["detail"]
+        assert "is busy with other requests" in answer.json()["detail"]
     monkeypatch.setattr(servers, "MAX_SESSIONS", 1)
     with servers.SESSIONS.session("another", client):
         answer = page("GET", f"{QUEUES}/{queue_name}/messages/1")

@@ -121,7 +121,7 @@ def test_who_may_edit_the_connection_may_do_all_but_see_bodies(page: Any, get: A
     assert not {status for status in refusals(page, PAGE | READ | ACT, role).values() if status in REFUSED}
     assert refusals(page, BODIES, role) == all_of(BODIES, 403)
     (shown,) = get("api/connections", role=role)["connections"]
-    refusal = "Bodies are shown to nobody: [sqlqueue] page_show_bodies in Airflow's configuration is off."
+    refusal = "The page shows no bodies: [sqlqueue] page_show_bodies in Airflow's configuration is off."
     assert shown == {"id": live, "host": "127.0.0.1", "may_act": True, "bodies_refused": refusal}
 
 

@@ -277,10 +277,10 @@ def test_many_deferred_sensors_cost_one_connection_and_little_time(waiting: Wait
 
 def test_a_deferred_sensor_outlives_a_stop_of_the_server(waiting: Waiting) -> None:
     waiting.wait_for("stopped", "deferred")
-    until("the trigger looks", lambda: waiting.client.run_sql(OURS)[0][0] == 1)
+    until("the trigger tries", lambda: waiting.client.run_sql(OURS)[0][0] == 1)
     waiting.server.kill()
     stopped = time.monotonic()
-    until("two looks have failed", lambda: waiting.logs("stopped").count("Looking again in") >= 2)
+    until("two polls have failed", lambda: waiting.logs("stopped").count("Trying again in") >= 2)
     while LONG and time.monotonic() < stopped + 30:
         time.sleep(1)
     waiting.server.start()

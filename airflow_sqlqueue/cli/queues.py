@@ -1,0 +1,205 @@
+"""Commands on queues: send, depth, peek, forward, purge, purge-expired, generate."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict, replace
+from datetime import datetime, timezone
+from typing import Annotated, Any, Optional
+
+import typer
+
+from airflow_sqlqueue.cli.message_options import FilterOptions, MessageOptions
+from airflow_sqlqueue.cli.options import DryRun, MaxMessages, MaxSeconds, QueueOptions, age
+from airflow_sqlqueue.cli.output import counted, note, progress_bar
+from airflow_sqlqueue.envelope import Envelope
+from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError, TransientError
+from airflow_sqlqueue.message import HeaderNames, ReceivedMessage
+from airflow_sqlqueue.queue.browsing import MessageHead, browse
+from airflow_sqlqueue.queue.purge import CHUNK, PurgeOptions
+from airflow_sqlqueue.queue.table_access import FIRST
+
+
+def send(
+    target: QueueOptions,
+    message: MessageOptions,
+    expire_after: Annotated[Optional[float], typer.Option(help="Seconds until it expires.")] = None,
+) -> None:
+    """Send one message."""
+    sent = message.message(expire_after)
+    queue = target.connect_queue()
+    queue.send([sent])
+    target.show({"queue": queue.address.canonical, "message_id": sent.header(HeaderNames.MESSAGE_ID)})
+
+
+def depth(
+    target: QueueOptions,
+    kind: Annotated[str, typer.Option(help="exact; quick: from the index on RowVersion; catalog: no rows.")] = "exact",
+) -> None:
+    """Count messages and delayed messages, with the age of the oldest.
+
+    "Rows ever inserted" counts a message again each time that it comes back: requeued, returned or retried.
+    """
+    queue = target.connect_queue()
+    found = queue.backlog(kind=kind)
+    values = {
+        "queue": queue.address.canonical,
+        "kind": found.depth.kind,
+        "messages": found.depth.messages,
+        "expired": found.depth.expired,
+        "delayed": found.delayed,
+        "oldest_seconds": found.oldest_seconds,
+        "inserted": found.inserted,
+    }
+    target.show(values)
+
+
+def peek(
+    target: QueueOptions,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, max=2000, help="Number of messages.")] = 10,
+    after: Annotated[int, typer.Option(help="Begin after this RowVersion.")] = FIRST,
+    headers: Annotated[bool, typer.Option("--headers", help="Show all headers.")] = False,
+    body: Annotated[bool, typer.Option("--body", help="Show the bodies as text.")] = False,
+) -> None:
+    """Show the messages at the head of the queue; nothing is removed."""
+    with target.connect_queue().open() as table:
+        found = browse(table, count, after=after)
+        bodies = {message.row_version: message.body for message in table.peek(count, after=after)} if body else {}
+    records = [_summary(head, headers, bodies.get(head.row_version)) for head in found]
+    target.show(records, title=table.address.canonical)
+
+
+def _summary(head: MessageHead, with_headers: bool, body: bytes | None) -> dict[str, Any]:
+    envelope = Envelope.of(
+        ReceivedMessage(head.id, head.row_version, head.headers, body or b"", head.expires, head.expired)
+    )
+    time_sent = envelope.time.time_sent
+    summary: dict[str, Any] = {
+        "row_version": head.row_version,
+        "message_id": envelope.identity.message_id,
+        "type": envelope.content.message_type,
+        "time_sent": time_sent.isoformat() if time_sent else None,
+        "expires": head.expires.isoformat() if head.expires else None,
+        "body_bytes": head.body_bytes,
+        "problem": envelope.problem,
+    }
+    if with_headers:
+        summary["headers"] = head.headers if envelope.problem else dict(envelope.headers)
+    if body is not None:
+        text = envelope.text()
+        summary["body"] = body.decode("utf-8", "replace") if text is None else text
+    return summary
+
+
+def forward(
+    target: QueueOptions,
+    to_queue: Annotated[str, typer.Argument(help="The address of the queue that receives them.")],
+    max_messages: MaxMessages = None,
+    max_seconds: MaxSeconds = None,
+) -> None:
+    """Move the queue's messages to another queue of the server, unchanged."""
+    source = target.connect_queue()
+    moved = 0
+
+    def on_progress(messages: int) -> None:
+        nonlocal moved
+        moved = messages
+
+    try:
+        done = source.forward(to_queue, max_messages=max_messages, max_seconds=max_seconds, on_progress=on_progress)
+    except BaseException as error:
+        # An interrupted COMMIT may have taken effect.
+        refused = isinstance(error, SqlQueueError) and not isinstance(error, TransientError)
+        if moved or not refused:
+            note(f"At least {moved:,} messages were moved, all others are in {source.address}: run it again to go on.")
+        raise
+    values = {"queue": source.address.canonical, "to_queue": to_queue, **asdict(done)}
+    target.show({**values, "seconds": round(done.seconds, 3)})
+
+
+def purge(
+    target: QueueOptions,
+    selected: FilterOptions,
+    all_messages: Annotated[bool, typer.Option("--all", help="Every message, expired or not.")] = False,
+    older_than: Annotated[
+        Optional[str], typer.Option(help="Messages sent longer ago than this: 90s, 30m, 12h, 7d.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before messages are lost.")] = False,
+    dry_run: DryRun = False,
+    chunk: Annotated[int, typer.Option(min=1, max=2000, help="Rows of one transaction.")] = CHUNK,
+    pause: Annotated[float, typer.Option(min=0, help="Seconds between two transactions.")] = 0.0,
+    max_messages: MaxMessages = None,
+    max_seconds: MaxSeconds = None,
+) -> None:
+    """Delete expired messages, or with --all, --older-than or a filter others as well."""
+    least = None if older_than is None else age("--older-than", older_than)
+    where = selected.filter()
+    if all_messages and (least is not None or where is not None):
+        raise ConfigurationError("A purge takes --all, or --older-than and filters, not both: choose one.")
+    loses = all_messages or least is not None or where is not None
+    if not (yes or dry_run or target.as_json) and loses and sys.stdin.isatty():
+        yes = typer.confirm(f"Delete messages of {target.queue} that have not expired?", err=True, abort=True)
+    if loses and not (yes or dry_run):
+        raise ConfigurationError(
+            "This purge deletes messages that have not expired: give --yes to confirm that they may be lost, or "
+            "--dry-run to count them."
+        )
+    options = PurgeOptions(
+        all_messages=all_messages,
+        older_than=least,
+        where=where,
+        confirm=yes,
+        dry_run=dry_run,
+        chunk=chunk,
+        pause=pause,
+        max_messages=max_messages,
+        max_seconds=max_seconds,
+    )
+    _purge(target, options)
+
+
+def purge_expired(
+    target: QueueOptions, max_messages: MaxMessages = None, max_seconds: MaxSeconds = None, dry_run: DryRun = False
+) -> None:
+    """Delete the expired messages: those whose time to be received is over."""
+    _purge(target, PurgeOptions(max_messages=max_messages, max_seconds=max_seconds, dry_run=dry_run))
+
+
+def _purge(target: QueueOptions, options: PurgeOptions) -> None:
+    queue = target.connect_queue()
+    done = queue.purge(options)
+    values: dict[str, Any] = {"queue": queue.address.canonical, **asdict(done), "seconds": round(done.seconds, 3)}
+    if options.dry_run and not target.as_json:
+        del values["deleted"], values["complete"]
+        values = {"queue": values.pop("queue"), "would_delete": values.pop("remaining"), **values}
+    target.show(values)
+
+
+def generate(
+    target: QueueOptions,
+    count: Annotated[int, typer.Option(min=1, help="Number of messages.")],
+    seed: Annotated[int, typer.Option(help="The same seed gives the same messages.")] = 1,
+    failed: Annotated[
+        bool,
+        typer.Option("--failed", help="Failed messages of the last two days, for the commands errors and return."),
+    ] = False,
+) -> None:
+    """Send realistic traffic of a shop in March 2026: commands, events, replies, failures, a few malformed messages."""
+    from airflow_sqlqueue.traffic import FAILED_QUEUES, generate_failed
+    from airflow_sqlqueue.traffic import generate as shop
+
+    with target.connect_queue().open() as table, progress_bar("Sending", count) as update:
+        address = table.address
+        if failed:
+            now = datetime.now(timezone.utc)
+            messages = generate_failed(count, seed=seed, start=now, schema=address.schema, catalog=address.catalog)
+        else:
+            messages = shop(count, seed=seed)
+        sent = table.send(counted(messages, update))
+    values: dict[str, Any] = {"queue": address.canonical, "sent": sent, "seed": seed}
+    if failed:
+        values["failed_in"] = [replace(address, table=name).canonical for name in FAILED_QUEUES]
+    target.show(values)
+
+
+COMMANDS = (send, depth, peek, forward, purge, purge_expired, generate)
