@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
@@ -12,6 +13,7 @@ import pytest
 from spark_archive import quick_start
 from xdist.scheduler import LoadFileScheduling
 
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.server.settings import ConnectionSettings
@@ -131,6 +133,12 @@ def queue_name(connect: Connect, address_of: AddressResolver) -> Iterator[str]:
     with connect() as session:
         table = address_of.resolve(name).qualified_name
         session.run(Query("drop", "drop a test's queue", f"DROP TABLE IF EXISTS {table}"))
+
+
+@pytest.fixture
+def staging(tmp_path: Path) -> StagingFolder:
+    """An empty folder on the disk."""
+    return StagingFolder.of(tmp_path / "staging")
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import pytest
 from airflow_sqlqueue.errors import TransactionError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import Message
+from tests.drains import bodies
 
 
 class Interrupted(Exception):
@@ -24,10 +25,6 @@ def orders(hook: SqlQueueHook) -> Iterator[str]:
     hook.run(f"CREATE TABLE {name} (body varbinary(max) NOT NULL)", autocommit=True)
     yield name
     hook.run(f"DROP TABLE {name}", autocommit=True)
-
-
-def bodies(hook: SqlQueueHook, queue_name: str) -> list[bytes]:
-    return [message.body for message in hook.client.queue(queue_name).peek(100)]
 
 
 def handle(hook: SqlQueueHook, queue_name: str, orders: str, *, fail: bool) -> None:
@@ -48,10 +45,10 @@ def test_everything_commits_together_or_not_at_all(hook: SqlQueueHook, queue_nam
     hook.send(queue_name, [Message(body=b"order")])
     with pytest.raises(Interrupted):
         handle(hook, queue_name, orders, fail=True)
-    assert bodies(hook, queue_name) == [b"order"]
-    assert (bodies(hook, f"{queue_name}.out"), hook.get_records(f"SELECT * FROM {orders}")) == ([], [])
+    assert bodies(hook.client.queue(queue_name)) == [b"order"]
+    assert (bodies(hook.client.queue(f"{queue_name}.out")), hook.get_records(f"SELECT * FROM {orders}")) == ([], [])
     handle(hook, queue_name, orders, fail=False)
-    assert (bodies(hook, queue_name), bodies(hook, f"{queue_name}.out")) == ([], [b"done"])
+    assert (bodies(hook.client.queue(queue_name)), bodies(hook.client.queue(f"{queue_name}.out"))) == ([], [b"done"])
     assert sorted(hook.get_records(f"SELECT body FROM {orders}")) == [(b"order",), (b"order2",)]
 
 
@@ -65,7 +62,7 @@ def test_an_error_of_plain_sql_dooms_it(hook: SqlQueueHook, queue_name: str) -> 
 
     with pytest.raises(TransactionError, match="failed before"):
         go_on()
-    assert bodies(hook, queue_name) == []
+    assert bodies(hook.client.queue(queue_name)) == []
 
 
 def test_what_cannot_commit_with_a_transaction_is_refused_inside_it(
@@ -92,7 +89,7 @@ def test_what_is_sent_stays_sent_when_a_receive_only_transaction_fails(hook: Sql
 
     with pytest.raises(Interrupted):
         handle()
-    assert bodies(hook, queue_name) == [b"order", b"ghost"]
+    assert bodies(hook.client.queue(queue_name)) == [b"order", b"ghost"]
 
 
 def test_tables_are_made_in_it_as_well(hook: SqlQueueHook, queue_name: str) -> None:

@@ -22,6 +22,7 @@ from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import create_queue
 from tests.contract.conftest import run_sql
+from tests.drains import bodies
 
 SCHEMA = f"outgoing_{uuid.uuid4().hex[:10]}"
 """A ledger of this module's own: a sweep takes whatever is old enough."""
@@ -47,10 +48,6 @@ def outgoing(queue: QueueTable) -> OutgoingTable:
 def row(number: int, **values: Any) -> Row:
     whole = {"id": uuid.UUID(int=number), "headers": f'{{"n":"{number}"}}', "body": b"%d" % number}
     return Row(**{**dict.fromkeys(Row._fields), **whole, **values})  # type: ignore[arg-type]
-
-
-def bodies(queue: QueueTable) -> list[bytes]:
-    return [message.body for message in queue.peek(2_000)]
 
 
 def staged(queue: QueueTable) -> int:

@@ -71,7 +71,7 @@ def planning(settings: ConnectionSettings) -> Iterator[PlanSession]:
         yield session
 
 
-def fill(session: Session, table: ResolvedAddress) -> None:
+def fill_with_statistics(session: Session, table: ResolvedAddress) -> None:
     """Messages, and statistics that tell of them: how many there are decides about the plan."""
     QueueTable(session, table).send([Message(HEADERS, b"%d" % number) for number in range(ROWS)])
     run_sql(session, f"UPDATE STATISTICS {table.qualified_name}")
@@ -144,7 +144,7 @@ def test_the_head_is_found_by_the_index(
     create_queue(planning, table, layout=layout)
     if change:
         run_sql(planning, change.format(table=table.qualified_name, schema=table.schema, name=table.table))
-    fill(planning, table)
+    fill_with_statistics(planning, table)
     index = QueueTable(planning, table).layout.seek_index
     assert index is not None
     plans = use(planning, table)
@@ -175,7 +175,7 @@ def test_without_the_index_the_plans_tell(planning: PlanSession, table: Resolved
     """What the test above looks for is seen where it stands."""
     create_queue(planning, table)
     run_sql(planning, change.format(table=table.qualified_name))
-    fill(planning, table)
+    fill_with_statistics(planning, table)
     assert QueueTable(planning, table).layout.seek_index is None
     plans = use(planning, table)
     for name in (

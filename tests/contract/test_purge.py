@@ -15,6 +15,7 @@ from airflow_sqlqueue.queue.purge import PurgeOptions
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from tests.contract.conftest import Connect, run_sql
+from tests.drains import bodies
 
 LATE = timedelta(seconds=-5)
 EVERY = PurgeOptions(all_messages=True, confirm=True)
@@ -23,10 +24,6 @@ EVERY = PurgeOptions(all_messages=True, confirm=True)
 def sent(days_ago: float, body: bytes = b"") -> Message:
     moment = datetime.now(timezone.utc) - timedelta(days=days_ago)
     return Message({"NServiceBus.TimeSent": format_time(moment)}, body)
-
-
-def bodies(queue: QueueTable) -> list[bytes]:
-    return [message.body for message in queue.peek(2000)]
 
 
 def test_purge_of_expired(any_queue: QueueTable) -> None:

@@ -17,7 +17,6 @@ from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.stages.base import Stage
 from airflow_sqlqueue.drain.stages.files import FileStage
 from airflow_sqlqueue.drain.stages.table import TableStage
@@ -40,6 +39,7 @@ from airflow_sqlqueue.spark.source.options import BatchOptions, PeekOptions, Ser
 from airflow_sqlqueue.spark.source.peek import RowVersionRange, plan_ranges, read_range, split
 from airflow_sqlqueue.spark.source.staged import plan_shares, read_share
 from tests.contract.conftest import Connect, run_sql
+from tests.drains import drain
 
 Drained = Callable[[str], Batch]
 ALL = SelectedColumns.of(StructType.fromJson(spark_schema()))
@@ -249,7 +249,7 @@ def drained(connect: Connect, queue: QueueTable, tmp_path: Path) -> Drained:
         run_sql(queue.session, f"UPDATE {queue.address.qualified_name} SET [Body] = NULL WHERE DATALENGTH([Body]) = 1")
         stage: Stage = TableStage() if stage_name == "table" else FileStage(StagingFolder.of(tmp_path))
         options = DrainOptions(rows_per_statement=30, rows_per_part=100, inline_body_bytes=20_000, workers=1)
-        return Drain(connect, queue.address, stage, DrainRequest(options=options)).run().batch
+        return drain(connect, queue, stage, options).batch
 
     return run
 

@@ -23,19 +23,10 @@ from airflow_sqlqueue.errors import (
     StagingError,
     WrongBatchError,
 )
-from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.session import Session
 from tests.contract.conftest import Connect, run_sql
-
-
-@pytest.fixture
-def staging(tmp_path: Path) -> StagingFolder:
-    return StagingFolder.of(tmp_path / "staging")
-
-
-def fill(queue: QueueTable, count: int) -> None:
-    queue.send(Message({}, b"x") for _ in range(count))
+from tests.drains import fill
 
 
 def test_a_drain_until_empty_takes_what_comes_meanwhile(

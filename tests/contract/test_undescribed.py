@@ -20,10 +20,7 @@ from airflow_sqlqueue.sql import Query
 from fakemssql import FakeServer
 from tests.conftest import Server
 from tests.contract.conftest import run_sql
-
-
-def bodies(queue: QueueTable) -> list[bytes | None]:
-    return [message.body for message in queue.peek(10)]
+from tests.drains import bodies
 
 
 def test_a_part_without_a_file_shares_the_fate_of_its_rows(queue: QueueTable) -> None:

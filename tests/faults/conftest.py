@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import uuid
-from pathlib import Path
 
 import pytest
 
@@ -22,11 +21,6 @@ LONG = os.environ.get("SQLQUEUE_FAULTS") == "long"
 @pytest.fixture
 def batch_id() -> uuid.UUID:
     return uuid.uuid4()
-
-
-@pytest.fixture
-def staging(tmp_path: Path) -> StagingFolder:
-    return StagingFolder.of(tmp_path / "staging")
 
 
 @pytest.fixture(params=["files", "table"])

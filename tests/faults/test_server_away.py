@@ -36,10 +36,6 @@ MESSAGES = 3
 Work = Callable[[QueueClient, str, Path], Any]
 
 
-def drain(client: QueueClient, name: str, folder: Path) -> Any:
-    return client.queue(name).drain(folder)
-
-
 def consume(client: QueueClient, name: str, folder: Path) -> Any:
     options = ConsumeOptions(recoverability=RecoverabilityOptions(error_queue=f"{name}.to"))
     return client.queue(name).consume(lambda message: None, options)
@@ -55,7 +51,7 @@ def stream(client: QueueClient, name: str, folder: Path) -> Any:
 
 
 WORK: dict[str, tuple[Work, str]] = {
-    "drain": (drain, "Draining "),
+    "drain": (lambda client, name, folder: client.queue(name).drain(folder), "Draining "),
     "consume": (consume, "Consuming the queue "),
     "stream": (stream, "Reading "),
     "purge": (lambda client, name, folder: client.queue(name).purge(), "Purging the queue "),

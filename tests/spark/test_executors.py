@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from airflow_sqlqueue.budget import Budget
-from airflow_sqlqueue.drain.drain import Drain, DrainResult, Engine
+from airflow_sqlqueue.drain.drain import DrainResult, Engine
 from airflow_sqlqueue.drain.ledger import Ledger, Part
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.progress import Progress
-from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.stages.files import FileStage
 from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
@@ -35,8 +34,9 @@ from airflow_sqlqueue.spark.executor_tasks import ExecutorPlan, TaskWindow, drai
 from airflow_sqlqueue.spark.executors import SparkEngine
 from airflow_sqlqueue.sql import Query
 from tests.contract.conftest import Connect
+from tests.drains import drain as drain_queue
 from tests.faults.account import Account
-from tests.faults.conftest import account, batch_id, staging  # noqa: F401 - fixtures
+from tests.faults.conftest import account, batch_id  # noqa: F401 - fixtures
 from tests.faults.faulty import DEADLOCK, FAIL, HANG, KILL, FaultyStage
 
 if TYPE_CHECKING:
@@ -54,15 +54,9 @@ def drain(connect: Connect, queue: QueueTable, staging: StagingFolder, batch_id:
     """Drain the queue of the test into its batch."""
 
     def run(engine: Engine | None = None, *, stage: Any = staging, **options: Any) -> DrainResult:
-        on_progress = options.pop("on_progress", None)
-        return Drain(
-            connect,
-            queue.address,
-            stage,
-            DrainRequest(batch_id=batch_id, options=replace(SMALL, **options)),
-            engine=engine,
-            on_progress=on_progress,
-        ).run()
+        report = options.pop("on_progress", None)
+        chosen = replace(SMALL, **options)
+        return drain_queue(connect, queue, stage, chosen, engine=engine, on_progress=report, batch_id=batch_id)
 
     return run
 

@@ -40,7 +40,7 @@ def send(df: DataFrame, queue: QueueTable, mode: str = "append", **options: str)
     df.write.format("sqlqueue").options(queue=queue.address.canonical, **options).mode(mode).save()
 
 
-def bodies(queue: QueueTable) -> list[int]:
+def numbers_in(queue: QueueTable) -> list[int]:
     return sorted(int(message.body) for message in queue.peek(2_000))
 
 
@@ -87,7 +87,7 @@ def test_a_task_that_fails_in_the_middle_sends_nothing(
     finally:
         spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
     assert Path(mark).exists()
-    assert bodies(queue) == list(range(COUNT))
+    assert numbers_in(queue) == list(range(COUNT))
     assert staged(queue) > 0
 
 
@@ -112,10 +112,10 @@ def test_a_driver_that_dies_between_the_commit_and_its_answer(
     spark.dataSource.register(type("DyingSource", (source,), {"writer": writer}))
     with pytest.raises(Exception, match=r"(?i)writ|worker|crash|abort"):
         send(numbers, queue, sendId="nightly 7")
-    assert bodies(queue) == list(range(COUNT))
+    assert numbers_in(queue) == list(range(COUNT))
     register(spark, settings)
     send(numbers, queue, send_id="nightly 7")
-    assert bodies(queue) == list(range(COUNT))
+    assert numbers_in(queue) == list(range(COUNT))
     assert staged(queue) == 0
 
 
@@ -153,4 +153,4 @@ def test_what_is_refused(queue: QueueTable, numbers: DataFrame) -> None:
         send(numbers, queue, "overwrite")
     with pytest.raises(Exception, match="ConfigurationError: A message has no column 'colour'"):
         send(numbers.selectExpr("Body", "'kitten-9' AS colour"), queue)
-    assert bodies(queue) == []
+    assert numbers_in(queue) == []

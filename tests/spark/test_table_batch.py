@@ -11,11 +11,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.ledger import Ledger, Part
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.requeue import requeue
 from airflow_sqlqueue.drain.stages.base import Stage
 from airflow_sqlqueue.drain.stages.files import FileStage
@@ -32,6 +30,7 @@ from airflow_sqlqueue.spark.source.options import ServerAccess
 from airflow_sqlqueue.spark.source.staged import TASK_BYTES, BatchShare, read_share, share_out
 from airflow_sqlqueue.traffic import generate
 from tests.contract.conftest import Connect, run_sql
+from tests.drains import drain, fill
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,9 +43,9 @@ def drained(connect: Connect, queue: QueueTable) -> Drained:
     """Drain the queue in parts of 100 messages; into the table where no stage is given."""
 
     def run(stage: Stage | None = None, count: int = 0) -> Batch:
-        queue.send(Message({"n": f"{n}"}, b"body %d" % n) for n in range(count))
+        fill(queue, count)
         options = DrainOptions(rows_per_statement=30, rows_per_part=100, keep_expired=True)
-        return Drain(connect, queue.address, stage or TableStage(), DrainRequest(options=options)).run().batch
+        return drain(connect, queue, stage or TableStage(), options).batch
 
     return run
 

@@ -30,10 +30,6 @@ def numbered(count: int) -> list[Message]:
     return [Message({HeaderNames.MESSAGE_ID: f"id-{n}"}, b"%d" % n) for n in range(count)]
 
 
-def bodies(queue: Queue) -> list[bytes]:
-    return [message.body for message in queue.peek(1_000)]
-
-
 def headers(message: ReceivedMessage) -> dict[str, str | None]:
     return decode_headers(message.headers).values
 

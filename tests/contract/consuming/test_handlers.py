@@ -21,7 +21,8 @@ from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.transactions import MODES
 from tests.conftest import Connect
-from tests.contract.consuming.conftest import AT_ONCE, Consume, Seen, bodies, numbered, options
+from tests.contract.consuming.conftest import AT_ONCE, Consume, Seen, numbered, options
+from tests.drains import bodies
 
 WAIT = 60
 

@@ -14,7 +14,8 @@ from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.envelope import Envelope, reply
 from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError, TransactionError
 from airflow_sqlqueue.message import HeaderNames, Message
-from tests.contract.consuming.conftest import AT_ONCE, Consume, Seen, bodies, headers, numbered, options
+from tests.contract.consuming.conftest import AT_ONCE, Consume, Seen, headers, numbered, options
+from tests.drains import bodies
 
 MODES = ["sends_atomic_with_receive", "receive_only", "none"]
 

@@ -17,7 +17,8 @@ from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.envelope.times import format_time
 from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
 from airflow_sqlqueue.tables.create import delayed_address
-from tests.contract.consuming.conftest import AT_ONCE, ONCE, Consume, Seen, bodies, headers, numbered, options
+from tests.contract.consuming.conftest import AT_ONCE, ONCE, Consume, Seen, headers, numbered, options
+from tests.drains import bodies
 
 SECRET = "the customer's card 4711"
 

@@ -17,7 +17,8 @@ from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import create_queue
 from tests.contract.conftest import run_sql
-from tests.contract.return_to_source.conftest import HOUR, KEPT, Make, bodies, failed, headers_of
+from tests.contract.return_to_source.conftest import HOUR, KEPT, Make, failed, headers_of
+from tests.drains import bodies
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,8 @@ from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import create_queue
 from tests.contract.conftest import Connect, run_sql
-from tests.contract.return_to_source.conftest import Make, bodies, failed
+from tests.contract.return_to_source.conftest import Make, failed
+from tests.drains import bodies
 
 
 def test_what_cannot_go_back_stays_and_says_why(

@@ -20,7 +20,8 @@ from airflow_sqlqueue.errors import DeadlockError, SqlQueueError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
 from tests.contract.conftest import Connect, run_sql
-from tests.contract.return_to_source.conftest import Make, bodies, failed
+from tests.contract.return_to_source.conftest import Make, failed
+from tests.drains import bodies
 
 
 def test_what_is_taken_meanwhile_is_not_returned(
