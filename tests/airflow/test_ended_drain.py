@@ -47,7 +47,7 @@ def the_batch(hook: SqlQueueHook, queue_name: str) -> BatchInfo:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_task_that_is_told_to_end_takes_no_further_part(
+def test_a_killed_task_takes_no_further_part(
     hook: SqlQueueHook, queue_name: str, make: Make, jobs: list[int], context: Any, monkeypatch: Any, workers: int
 ) -> None:
     hook.send(queue_name, [Message({}, b"x")] * 300)
@@ -64,7 +64,7 @@ def test_a_task_that_is_told_to_end_takes_no_further_part(
     assert jobs == [300]
 
 
-def test_a_task_that_is_told_to_end_begins_no_job(
+def test_a_killed_task_starts_no_job(
     hook: SqlQueueHook, queue_name: str, make: Make, jobs: list[int], context: Any, monkeypatch: Any
 ) -> None:
     hook.send(queue_name, [Message({}, b"x")] * 5)

@@ -38,7 +38,7 @@ def make(queue_name: str, error_queue: str) -> Any:
     return make
 
 
-def test_the_function_gets_the_message_and_what_it_asks_for(
+def test_the_function_gets_the_message_and_its_arguments(
     hook: SqlQueueHook, queue_name: str, make: Any, context: Any
 ) -> None:
     hook.send(queue_name, [Message(body=b"1"), Message(body=b"2")])
@@ -55,7 +55,7 @@ def test_the_function_gets_the_message_and_what_it_asks_for(
     }  # fmt: skip
 
 
-def test_what_the_hook_sends_is_rolled_back_with_the_message(
+def test_messages_sent_by_the_hook_are_rolled_back_with_the_message(
     hook: SqlQueueHook, queue_name: str, error_queue: str, make: Any, context: Any
 ) -> None:
     hook.send(queue_name, [Message(body=b"1")])
@@ -98,7 +98,7 @@ def test_a_function_that_cannot_be_called_costs_no_message(
     assert bodies(hook.client.queue(queue_name)) == [b"1"]
 
 
-def test_a_task_that_is_told_to_end_ends_after_the_message_at_hand(
+def test_a_killed_task_ends_after_its_current_message(
     hook: SqlQueueHook, queue_name: str, make: Any, context: Any
 ) -> None:
     hook.send(queue_name, [Message(body=b"%d" % n) for n in range(3)])
@@ -110,7 +110,7 @@ def test_a_task_that_is_told_to_end_ends_after_the_message_at_hand(
     assert bodies(hook.client.queue(queue_name)) == [b"1", b"2"]
 
 
-def test_one_that_was_told_before_it_began_receives_nothing(
+def test_a_task_that_is_killed_before_it_starts_receives_nothing(
     hook: SqlQueueHook, queue_name: str, make: Any, context: Any
 ) -> None:
     hook.send(queue_name, [Message(body=b"1")])

@@ -207,7 +207,7 @@ def test_executors_drain_and_the_job_has_their_session(
     assert [done["result"]] == [{"application": name, "speculation": "false"} for name in drained_with]
 
 
-def test_an_engine_needs_what_it_runs_on(hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any) -> None:
+def test_an_engine_needs_its_runtime(hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any) -> None:
     with pytest.raises(AirflowFailException, match="'cluster' is not known: use threads or spark"):
         drain_task(queue_name, str(tmp_path), engine="cluster").execute(context())
     with pytest.raises(ConfigurationError, match="needs a session to drain with"):

@@ -71,7 +71,7 @@ def test_a_function_that_fails_gets_the_same_batch_again(
     assert hook.depth(queue_name).messages == 5
 
 
-def test_what_cannot_be_called_is_refused_before_the_drain(
+def test_uncallable_functions_are_refused_before_the_drain(
     hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any
 ) -> None:
     def generator(messages: Messages) -> Iterator[int]:

@@ -40,7 +40,7 @@ def handle(hook: SqlQueueHook, queue_name: str, orders: str, *, fail: bool) -> N
             raise Interrupted
 
 
-def test_everything_commits_together_or_not_at_all(hook: SqlQueueHook, queue_name: str, orders: str) -> None:
+def test_all_statements_commit_together_or_not_at_all(hook: SqlQueueHook, queue_name: str, orders: str) -> None:
     hook.create_queue(f"{queue_name}.out")
     hook.send(queue_name, [Message(body=b"order")])
     with pytest.raises(Interrupted):
@@ -65,7 +65,7 @@ def test_an_error_of_plain_sql_dooms_it(hook: SqlQueueHook, queue_name: str) -> 
     assert bodies(hook.client.queue(queue_name)) == []
 
 
-def test_what_cannot_commit_with_a_transaction_is_refused_inside_it(
+def test_calls_that_cannot_join_a_transaction_are_refused_inside_it(
     hook: SqlQueueHook, queue_name: str, connection: Any, tmp_path: Any
 ) -> None:
     elsewhere = SqlQueueHook(connection(conn_id="elsewhere", host="other.example.com"))
@@ -78,7 +78,7 @@ def test_what_cannot_commit_with_a_transaction_is_refused_inside_it(
             hook.run("SELECT 1", autocommit=True)
 
 
-def test_what_is_sent_stays_sent_when_a_receive_only_transaction_fails(hook: SqlQueueHook, queue_name: str) -> None:
+def test_sent_messages_stay_when_a_receive_only_transaction_fails(hook: SqlQueueHook, queue_name: str) -> None:
     hook.send(queue_name, [Message(body=b"order")])
 
     def handle() -> None:

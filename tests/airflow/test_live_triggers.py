@@ -92,7 +92,7 @@ def test_a_trigger_fires_when_the_condition_is_met(hook: Any, queue_name: str) -
     run_coroutine(story)
 
 
-def test_all_that_waits_for_a_server_shares_one_connection_which_is_closed_with_the_last(
+def test_triggers_of_a_server_share_one_connection_until_the_last_ends(
     hook: Any, queue_name: str, server_url: str
 ) -> None:
     client = QueueClient.from_url(server_url)
@@ -216,7 +216,7 @@ def test_an_event_trigger_signals_as_long_as_the_queue_is_not_empty(hook: Any, q
     run_coroutine(story)
 
 
-def test_an_event_trigger_neither_ends_nor_says_twice_what_is_wrong(
+def test_an_event_trigger_stays_and_logs_an_error_once(
     live: str, hook: Any, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses = []
@@ -265,7 +265,7 @@ def test_a_trigger_serializes_to_the_same_hash_each_time(trigger: Any) -> None:
     assert path == f"{type(trigger).__module__}.{type(trigger).__name__}"
 
 
-def test_the_order_of_what_a_dag_says_does_not_change_the_hash() -> None:
+def test_the_order_of_arguments_does_not_change_the_hash() -> None:
     turned = {**dict(reversed(HOOK_PARAMS.items())), "queue_schemas": {"a": "y", "b": "x"}}
     one, two = (SqlQueueDepthEventTrigger(queue_name="q", hook_params=params) for params in (HOOK_PARAMS, turned))
     assert json.dumps(one.serialize()) == json.dumps(two.serialize())

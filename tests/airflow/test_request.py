@@ -104,7 +104,7 @@ def test_a_retry_sends_no_second_request(
     assert hook.depth(queue_name).messages == 0
 
 
-def test_nothing_that_is_known_beforehand_tells_the_id_of_a_request(
+def test_the_id_of_a_request_cannot_be_known_beforehand(
     hook: SqlQueueHook, replies: str, ask: Ask, answer: Callable[[], None], context: Any
 ) -> None:
     """Or a reply could be put into the queue before the request, by a sender who sees nothing of it."""

@@ -79,7 +79,9 @@ def test_a_wait_that_takes_too_long_fails_the_try(queue_name: str, tmp_path: Pat
         operator.resume_execution("__fail__", {"error": "Trigger failure"}, context())
 
 
-def test_what_the_drain_cannot_wait_for_fails_it_without_a_retry(queue_name: str, tmp_path: Path, context: Any) -> None:
+def test_a_condition_that_cannot_be_met_fails_the_drain_without_a_retry(
+    queue_name: str, tmp_path: Path, context: Any
+) -> None:
     with pytest.raises(AirflowFailException, match="A condition is a mapping of"):
         waiting_drain(queue_name, tmp_path, wait_for={"messages": 1}).execute(context())
     with pytest.raises(AirflowFailException, match=r"test\.missing.* does not exist"):

@@ -38,7 +38,7 @@ def client(settings: ConnectionSettings) -> QueueClient:
     return QueueClient(settings)
 
 
-def test_a_consumer_that_nobody_resumes(client: QueueClient, reader: Reader, queue: QueueTable, name: str) -> None:
+def test_an_abandoned_consumer(client: QueueClient, reader: Reader, queue: QueueTable, name: str) -> None:
     """Its claims are seen, and go back once; what it has done does not."""
     queue.send(Message({}, b"%d" % n) for n in range(10))
     claims = reader()

@@ -111,7 +111,7 @@ def test_so_do_those_of_delayed_messages(
         run_sql(queue.session, f"DROP TABLE {address.qualified_name}")
 
 
-def test_a_look_at_the_quarantine_waits_for_no_part(connect: Connect, queue: QueueTable) -> None:
+def test_reading_the_quarantine_waits_for_no_part(connect: Connect, queue: QueueTable) -> None:
     Ledger(queue.session, queue.address.catalog, SCHEMA).create()
     queue.send([Message(), Message()])
     first, second = (message.row_version for message in queue.peek())

@@ -89,7 +89,7 @@ def test_two_tries_at_once_copy_each_message_once(connect: Connect, queue: Queue
     assert batch_bodies(connect, queue, done.batch) == expected
 
 
-def test_what_others_hold_for_a_while_is_copied(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
+def test_messages_held_for_a_while_are_copied(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
     expected = fill(queue, 50)
     with connect() as other:
         other.begin()
@@ -128,7 +128,7 @@ def test_a_deadlock_with_a_receiver_is_as_a_lock_that_lasts(
     assert (len(deadlocks), len(sessions)) == (times, 1), "no connection is opened anew"
 
 
-def test_what_others_hold_for_long_is_left_out_and_reported(
+def test_messages_held_for_long_are_left_out_and_reported(
     connect: Connect, queue: QueueTable, staging: StagingFolder
 ) -> None:
     expected = fill(queue, 50)
@@ -139,7 +139,7 @@ def test_what_others_hold_for_long_is_left_out_and_reported(
         assert batch_bodies(connect, queue, done.batch) == expected[1:]
 
 
-def test_receivers_pass_over_nothing(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
+def test_receivers_skip_no_message(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
     """Between two statements of a part, whose transaction is open, every message of it can be received."""
     expected, received = fill(queue, 60), []
 
@@ -171,7 +171,7 @@ def test_a_copy_is_not_put_back_and_is_swept(connect: Connect, queue: QueueTable
     assert [message.body for message in queue.peek(100)] == expected
 
 
-def test_what_no_file_can_keep_is_left_out_and_counted(
+def test_messages_that_no_file_can_keep_are_left_out_and_counted(
     connect: Connect, queue: QueueTable, staging: StagingFolder
 ) -> None:
     fill(queue, 3)
@@ -184,7 +184,9 @@ def test_what_no_file_can_keep_is_left_out_and_counted(
     assert queue.depth().messages == 3
 
 
-def test_what_does_not_go_together_is_refused(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
+def test_options_that_do_not_fit_a_copy_are_refused(
+    connect: Connect, queue: QueueTable, staging: StagingFolder
+) -> None:
     fill(queue, 1)
     with pytest.raises(ConfigurationError, match="leave out the filter"):
         drain(connect, queue, staging, keep=True, where=MessageFilter(endpoint="Sales"))

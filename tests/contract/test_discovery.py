@@ -66,7 +66,7 @@ def find(session: Session, resolver: AddressResolver, text: str, machines: tuple
     return find_queue(session, resolver, text, machines)
 
 
-def test_a_machine_name_is_told_from_a_schema(
+def test_a_machine_name_is_distinguished_from_a_schema(
     session: Session, resolver: AddressResolver, schema: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     bare = resolver.resolve("Sales")

@@ -54,7 +54,9 @@ def drain_matching(
     return drain(connect, queue, stage, options, where=where, **further)
 
 
-def test_only_what_matches_leaves_the_queue(connect: Connect, queue: QueueTable, staging: StagingFolder | None) -> None:
+def test_only_matching_messages_leave_the_queue(
+    connect: Connect, queue: QueueTable, staging: StagingFolder | None
+) -> None:
     expected = send_some_matching(queue, 300)
     queue.send([replace(message(0), time_to_be_received=timedelta(seconds=-5))])
     done = drain_matching(connect, queue, staging)
@@ -72,7 +74,7 @@ def test_large_bodies_that_match(connect: Connect, queue: QueueTable, staging: S
     assert queue.depth().messages == 20
 
 
-def test_limits_count_what_matches(connect: Connect, queue: QueueTable, staging: StagingFolder | None) -> None:
+def test_limits_count_matching_messages(connect: Connect, queue: QueueTable, staging: StagingFolder | None) -> None:
     expected, batch_id = send_some_matching(queue, 200), uuid.uuid4()
     done = drain_matching(connect, queue, staging, options=replace(SMALL_PARTS, max_messages=31), batch_id=batch_id)
     assert batch_bodies(connect, queue, done.batch) == expected[:31]
@@ -89,7 +91,9 @@ def test_a_part_that_is_full_of_bytes_leaves_the_rest_to_the_next(
     assert done.batch.parts > 4
 
 
-def test_what_others_hold_is_waited_for(connect: Connect, queue: QueueTable, staging: StagingFolder | None) -> None:
+def test_a_filtered_drain_waits_for_held_messages(
+    connect: Connect, queue: QueueTable, staging: StagingFolder | None
+) -> None:
     """They roll back at different times, the last one's messages when the drain is through with the queue."""
     expected = send_some_matching(queue, 90)
     rolled_back = threading.Event()
@@ -133,7 +137,7 @@ def test_a_deadlock_with_a_receiver_is_as_a_lock_that_lasts(connect: Connect, qu
     assert len(search.passed) == len(deadlocks) >= 1, "what was passed over is looked at again"
 
 
-def test_what_others_hold_to_the_end_is_reported(
+def test_messages_held_to_the_end_are_reported(
     connect: Connect, queue: QueueTable, staging: StagingFolder | None
 ) -> None:
     expected = send_some_matching(queue, 30)
@@ -145,7 +149,7 @@ def test_what_others_hold_to_the_end_is_reported(
 
 
 @pytest.mark.parametrize("received", [True, False])
-def test_what_others_take_between_a_look_and_the_delete(
+def test_messages_received_between_the_search_and_the_delete(
     connect: Connect, queue: QueueTable, staging: StagingFolder | None, received: bool
 ) -> None:
     """A message that was found may be received meanwhile, for good or not."""
@@ -227,7 +231,7 @@ def test_an_engine_is_refused(connect: Connect, queue: QueueTable) -> None:
         drain_matching(connect, queue, None, engine=object())
 
 
-def test_what_no_file_can_keep_goes_to_quarantine(
+def test_messages_that_no_file_can_keep_go_to_quarantine(
     connect: Connect, queue: QueueTable, staging: StagingFolder | None
 ) -> None:
     queue.send([message(1), message(2), message(3)])

@@ -64,7 +64,7 @@ MATCHING = {
 
 
 @pytest.mark.parametrize("where", MATCHING.values(), ids=MATCHING)
-def test_what_matches_is_found_however_it_is_written(any_queue: QueueTable, where: MessageFilter) -> None:
+def test_a_filter_finds_every_way_of_writing_a_header(any_queue: QueueTable, where: MessageFilter) -> None:
     values = headers(**{ODD: ODD, "none": None, "long": "ä" * 600})
     is_unicode = any_queue.layout.types["Headers"] == "nvarchar"
     texts = [write(values) for name, write in WRITERS.items() if is_unicode or name not in {"raw", "slashes"}]
@@ -90,7 +90,7 @@ NEAR = {
 
 
 @pytest.mark.parametrize(("where", "other"), NEAR.values(), ids=NEAR)
-def test_what_is_near_does_not_match(queue: QueueTable, where: MessageFilter, other: dict[str, Any]) -> None:
+def test_similar_values_do_not_match(queue: QueueTable, where: MessageFilter, other: dict[str, Any]) -> None:
     queue.send([Message(other)])
     assert queue.find(where) == []
 
@@ -110,7 +110,7 @@ def test_malformed_headers_match_no_filter(queue: QueueTable, text: str) -> None
     assert (purged.deleted, purged.complete) == (0, True)
 
 
-def test_the_server_leaves_out_what_cannot_match(queue: QueueTable) -> None:
+def test_the_server_leaves_out_rows_that_cannot_match(queue: QueueTable) -> None:
     """The headers of the others do not come to the client."""
     queue.send(
         Message(headers(**{HeaderNames.ORIGINATING_ENDPOINT: "Sales" if n == 7 else "Billing"})) for n in range(20)
@@ -190,7 +190,7 @@ def test_filters_that_mean_the_same_have_one_text() -> None:
     assert MessageFilter.of(one.to_dict()).canonical == one.canonical
 
 
-def test_a_condition_counts_what_matches(queue: QueueTable) -> None:
+def test_a_condition_counts_matching_messages(queue: QueueTable) -> None:
     late = timedelta(seconds=-5)
     for number in range(30):
         endpoint = "Sales" if number % 3 == 0 else "Billing"

@@ -142,7 +142,7 @@ def test_7_a_count_of_a_large_queue_does_not_wait_for_a_receiver(queue: QueueTab
             assert queue.depth().messages == MANY - 10
 
 
-def test_8_nothing_is_left_behind(queue: QueueTable, ledger: Ledger, connect: Connect) -> None:
+def test_8_no_row_or_table_is_left(queue: QueueTable, ledger: Ledger, connect: Connect) -> None:
     """No transaction, and no application lock: another connection opens the same batch at once."""
     batch_id = uuid.uuid4()
     ledger.open(batch_id, queue.address.canonical, LAST)

@@ -165,7 +165,7 @@ def test_a_text_that_only_a_newer_server_knows_fails_for_the_older() -> None:
     assert problem.startswith("SQL Server 2016:")
 
 
-def test_what_a_session_sends_is_recorded(session: Session, sent_texts: Recorder) -> None:
+def test_the_recorder_has_every_statement_of_a_session(session: Session, sent_texts: Recorder) -> None:
     with pytest.raises(StatementError):
         run_sql(session, "SELECT * FORM [nothing] x")
     assert len(problems(sent_texts.take())) == 2

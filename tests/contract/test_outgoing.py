@@ -101,7 +101,7 @@ def test_a_row_is_sent_as_it_was_staged(
     assert [first[4:], second[4:]] == ([["c", "r@[dbo]", True], [None, None, True]] if legacy else [[], []])
 
 
-def test_what_was_swept_is_not_sent_in_part(queue: QueueTable, outgoing: OutgoingTable) -> None:
+def test_a_swept_attempt_is_not_sent_in_part(queue: QueueTable, outgoing: OutgoingTable) -> None:
     attempts = [outgoing.stage([row(1), row(2)]), outgoing.stage([row(3), row(4)])]
     run_sql(queue.session, f"DELETE FROM [{SCHEMA}].[Outgoing] WHERE [Body] = CAST('4' AS varbinary(max))")
     send_id = uuid.uuid4()
@@ -112,7 +112,7 @@ def test_what_was_swept_is_not_sent_in_part(queue: QueueTable, outgoing: Outgoin
     outgoing.remove(attempts)
 
 
-def test_a_sweep_removes_what_is_old(queue: QueueTable, outgoing: OutgoingTable) -> None:
+def test_a_sweep_removes_old_rows(queue: QueueTable, outgoing: OutgoingTable) -> None:
     ledger = Ledger(queue.session, queue.address.catalog, SCHEMA)
     ledger.create()
     outgoing.stage(row(number) for number in range(5))

@@ -51,7 +51,7 @@ def round_trips(session: Session, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return texts
 
 
-def test_a_queue_is_shown_with_what_stands_beside_it(
+def test_a_queue_is_shown_with_its_neighbouring_tables(
     session: Session, resolver: AddressResolver, schema: str, look: Look
 ) -> None:
     audit = resolver.resolve("audit")
@@ -77,7 +77,7 @@ def test_a_queue_is_shown_with_what_stands_beside_it(
     assert found["audit.Delayed"].kind == "delayed"
 
 
-def test_a_look_is_one_round_trip_whatever_there_is(
+def test_an_overview_takes_one_round_trip(
     session: Session, resolver: AddressResolver, look: Look, round_trips: list[str]
 ) -> None:
     for number in range(3):
@@ -124,7 +124,7 @@ def test_findings_are_those_of_an_inspection(
     assert {finding.code for finding in found["deaf"].findings} == {"delayed-needs-legacy-columns"}
 
 
-def test_a_table_that_goes_is_gone_and_spoils_nothing(
+def test_a_table_dropped_during_an_overview_is_left_out(
     session: Session, resolver: AddressResolver, schema: str, look: Look
 ) -> None:
     for name in ("kept", "gone"):
@@ -170,7 +170,7 @@ def test_a_table_that_is_locked_is_shown_as_such_and_spoils_no_other(
         assert (look()["locked"].oldest, look()["locked"].findings) == (SENT, ())
 
 
-def test_what_is_expired_is_counted_up_to_a_number(
+def test_expired_messages_are_counted_up_to_a_limit(
     session: Session, resolver: AddressResolver, look: Look, schema: str
 ) -> None:
     audit = resolver.resolve("audit")

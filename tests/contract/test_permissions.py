@@ -123,7 +123,7 @@ def test_the_installer_role_creates_mends_and_drops(
         assert drop_queue(installer, table) == 0
 
 
-def test_what_the_runtime_role_may_not(session: Session, table: ResolvedAddress, login_in: LoginIn) -> None:
+def test_the_runtime_role_lacks_permissions(session: Session, table: ResolvedAddress, login_in: LoginIn) -> None:
     create_queue(session, table, layout="v1")
     with login_in("sqlqueue_runtime")() as runtime:
         other = replace(table, table=f"{table.table}.other")
@@ -138,7 +138,7 @@ def test_what_the_runtime_role_may_not(session: Session, table: ResolvedAddress,
     assert exists(session, table)
 
 
-def test_a_reader_may_look_and_no_more(session: Session, table: ResolvedAddress, login_in: LoginIn) -> None:
+def test_a_reader_may_only_read(session: Session, table: ResolvedAddress, login_in: LoginIn) -> None:
     create_queue(session, table)
     QueueTable(session, table).send([Message()])
     with login_in("db_datareader")() as reader:
@@ -163,7 +163,7 @@ def test_a_login_without_any_permission(session: Session, table: ResolvedAddress
         assert table not in [found.table for found in list_tables(nobody, table.catalog)]
 
 
-def test_who_else_consumes_takes_a_permission_of_its_own(
+def test_listing_consumers_needs_a_permission_of_its_own(
     session: Session, address_of: AddressResolver, login_in: LoginIn
 ) -> None:
     audit = address_of.resolve(f"test{uuid.uuid4().hex[:10]}.audit")

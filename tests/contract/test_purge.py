@@ -69,7 +69,7 @@ def test_purge_by_age_goes_through_the_whole_queue(queue: QueueTable) -> None:
 
 
 @pytest.mark.parametrize("options", [EVERY, PurgeOptions(older_than=timedelta(days=7), confirm=True)])
-def test_a_locked_message_stays_and_is_told(connect: Connect, queue: QueueTable, options: PurgeOptions) -> None:
+def test_a_locked_message_stays_and_is_reported(connect: Connect, queue: QueueTable, options: PurgeOptions) -> None:
     queue.send(sent(9, b"%d" % n) for n in range(5))
     first = queue.browse(1)[0].row_version
     with connect() as other, other.transaction():
@@ -84,7 +84,7 @@ def test_a_locked_message_stays_and_is_told(connect: Connect, queue: QueueTable,
     assert bodies(queue) == [b"0"]
 
 
-def test_a_purge_of_all_ends_at_what_was_there(connect: Connect, queue: QueueTable) -> None:
+def test_a_purge_of_all_ends_at_the_last_message_of_its_start(connect: Connect, queue: QueueTable) -> None:
     """What is sent while it runs stays, so that the purge of a busy queue ends."""
     queue.send([Message(body=b"old")] * 6)
 

@@ -152,7 +152,7 @@ def test_row_versions_of_a_table_with_a_trigger(queue: QueueTable) -> None:
     assert [message.row_version for message in queue.receive(5)] == numbers
 
 
-def test_what_messages_do_not_fill_takes_no_parameters(queue: QueueTable) -> None:
+def test_empty_columns_take_no_parameters(queue: QueueTable) -> None:
     lives = timedelta(hours=1)
     identity = uuid.uuid4()
     for sent in (
@@ -241,7 +241,7 @@ def test_rolled_back_messages_are_visible_again(queue: QueueTable) -> None:
     assert receive_bodies(queue) == [b"kept"]
 
 
-def test_purge_takes_only_what_expired(connect: Connect, queue: QueueTable) -> None:
+def test_purge_removes_only_expired_messages(connect: Connect, queue: QueueTable) -> None:
     queue.send(Message(time_to_be_received=timedelta(seconds=-5)) for _ in range(25))
     queue.send([Message(body=b"alive"), Message(body=b"later", time_to_be_received=timedelta(hours=1))])
     assert queue.purge_expired(dry_run=True).remaining == 25

@@ -90,7 +90,7 @@ def versions_of(rows: list[dict[str, Any]]) -> list[int]:
     return [row["RowVersion"] for row in rows]
 
 
-def test_a_look_takes_nothing(queue: QueueTable, look: Callable[..., Any]) -> None:
+def test_a_peek_removes_no_message(queue: QueueTable, look: Callable[..., Any]) -> None:
     queue.send(Message({"n": f"{n} ☃ 😀"}, bytes([n])) for n in range(30))
     run_sql(
         queue.session,
@@ -183,7 +183,9 @@ def test_locked_messages_are_passed_over(queue: QueueTable, connect: Connect, lo
     assert len(look()) == 5
 
 
-def test_what_spark_cannot_hold_is_told_and_not_quoted(queue: QueueTable, look: Callable[..., Any]) -> None:
+def test_a_message_that_spark_cannot_hold_is_reported_and_not_quoted(
+    queue: QueueTable, look: Callable[..., Any]
+) -> None:
     queue.send([Message("secret", b"")])
     run_sql(queue.session, f"UPDATE {queue.address.qualified_name} SET [Headers] = N'secret ' + NCHAR(0xD83D)")
     (head,) = queue.browse()
@@ -203,22 +205,22 @@ def test_what_spark_cannot_hold_is_told_and_not_quoted(queue: QueueTable, look: 
         ({"queue": " "}, "The option 'queue' is missing"),
     ],
 )
-def test_what_cannot_be_used_is_told_in_a_sentence(
-    look: Callable[..., Any], options: dict[str, str], said: str
-) -> None:
+def test_invalid_options_raise_a_sentence(look: Callable[..., Any], options: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigurationError, match=said) as raised:
         look(**options)
     assert "kitten" not in str(raised.value)
 
 
-def test_columns_that_there_are_not() -> None:
+def test_unknown_columns() -> None:
     with pytest.raises(ConfigurationError, match="has no column 'Colour': choose from Id, CorrelationId"):
         columns("Colour string")
     with pytest.raises(ConfigurationError, match="The column RowVersion is of type bigint"):
         columns("RowVersion integer")
 
 
-def test_where_the_server_is(monkeypatch: pytest.MonkeyPatch, settings: ConnectionSettings) -> None:
+def test_the_server_comes_from_options_or_the_environment(
+    monkeypatch: pytest.MonkeyPatch, settings: ConnectionSettings
+) -> None:
     monkeypatch.delenv("SQLQUEUE_URL", raising=False)
     with pytest.raises(ConfigurationError, match="No server is named"):
         ServerAccess.of(SourceOptions({}), None)
@@ -321,7 +323,7 @@ def test_files_that_no_drain_wrote_are_refused(access: ServerAccess, queue: Queu
         batch_rows(access, batch)
 
 
-def test_a_batch_that_there_is_not(access: ServerAccess, connect: Connect, queue: QueueTable) -> None:
+def test_an_unknown_batch(access: ServerAccess, connect: Connect, queue: QueueTable) -> None:
     empty = Drain(connect, queue.address, TableStage()).run().batch
     assert batch_rows(access, empty) == []
     with pytest.raises(BatchNotFoundError, match="does not know batch"):

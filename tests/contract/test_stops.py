@@ -160,7 +160,7 @@ def test_progress_ends_at_the_mark(connect: Connect, queue: QueueTable, staging:
     assert [done.messages for done in told] == [10, 20, 30, 40]
 
 
-def test_a_resumed_drain_says_so_and_counts_what_was_there(
+def test_a_resumed_drain_logs_the_parts_that_were_there(
     connect: Connect, queue: QueueTable, staging: StagingFolder, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)

@@ -144,7 +144,7 @@ def test_a_part_that_comes_after_the_seal_is_undone(connect: Connect, queue: Que
 POISON = "N'secret ' + NCHAR(0xD83D)"
 
 
-def test_what_spark_cannot_read_goes_into_quarantine(connect: Connect, queue: QueueTable) -> None:
+def test_messages_that_spark_cannot_read_go_to_quarantine(connect: Connect, queue: QueueTable) -> None:
     """Among texts that look like it: the server tells which may be poison, and only those rows are looked at."""
     queue.send([Message({}, b"ascii"), Message('{"a":"😀 é\t"}', b"other")])
     for headers in (POISON, "NCHAR(0xDE00) + NCHAR(0xD83D)", "N''"):

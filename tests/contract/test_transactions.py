@@ -261,7 +261,7 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize("left", SETTINGS)
-def test_what_a_statement_set_is_as_it_was_in_the_next_transaction(
+def test_the_next_transaction_resets_options_that_a_statement_set(
     queue: QueueTable, connect: Connect, left: str
 ) -> None:
     session = queue.session
@@ -332,7 +332,7 @@ def test_receive_only_sends_at_once(queue: QueueTable, connect: Connect, setting
     assert waiting(queue) == [b"in", b"ghost"]
 
 
-def test_without_a_transaction_a_failure_loses_what_was_received(
+def test_without_a_transaction_a_failure_loses_received_messages(
     queue: QueueTable, connect: Connect, settings: ConnectionSettings
 ) -> None:
     queue.send([Message(body=b"in")])

@@ -129,19 +129,19 @@ def consume(estate: Estate, rows: Sequence[str], fails: bool) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("fails", [False, True], ids=["handled", "failing"])
-def test_consuming_handles_what_stands_behind_the_zoo(estate: MakeEstate, version: str | None, fails: bool) -> None:
+def test_consuming_handles_messages_behind_the_zoo(estate: MakeEstate, version: str | None, fails: bool) -> None:
     consume(estate(version), rows_for(version), fails)
 
 
 @given(rows=zoo.random_rows())
 @FEW
-def test_consuming_handles_what_stands_behind_any_rows(estate: MakeEstate, rows: list[str]) -> None:
+def test_consuming_handles_messages_behind_any_rows(estate: MakeEstate, rows: list[str]) -> None:
     consume(estate(None), rows, fails=True)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("has_error_queue", [False, True], ids=["without an error queue", "with an error queue"])
-def test_the_mover_moves_what_stands_behind_the_zoo(
+def test_the_mover_moves_messages_behind_the_zoo(
     estate: MakeEstate, version: str | None, has_error_queue: bool
 ) -> None:
     move(estate(version), rows_for(version), has_error_queue)
@@ -149,7 +149,7 @@ def test_the_mover_moves_what_stands_behind_the_zoo(
 
 @given(rows=zoo.random_rows())
 @FEW
-def test_the_mover_moves_what_stands_behind_any_rows(estate: MakeEstate, rows: list[str]) -> None:
+def test_the_mover_moves_messages_behind_any_rows(estate: MakeEstate, rows: list[str]) -> None:
     move(estate(None), rows, has_error_queue=True)
 
 
@@ -175,13 +175,13 @@ def _now() -> datetime:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("redirected", [False, True], ids=["to their queues", "redirected"])
-def test_a_return_returns_what_stands_behind_the_zoo(estate: MakeEstate, version: str | None, redirected: bool) -> None:
+def test_a_return_moves_messages_behind_the_zoo(estate: MakeEstate, version: str | None, redirected: bool) -> None:
     give_back(estate(version), rows_for(version), redirected)
 
 
 @given(rows=zoo.random_rows())
 @FEW
-def test_a_return_returns_what_stands_behind_any_rows(estate: MakeEstate, rows: list[str]) -> None:
+def test_a_return_moves_messages_behind_any_rows(estate: MakeEstate, rows: list[str]) -> None:
     give_back(estate(None), rows, redirected=False)
 
 
@@ -214,7 +214,7 @@ def test_errors_are_counted_shown_and_filtered_past_the_zoo(estate: MakeEstate, 
         assert errors.show(mine.error_name, row_version=head.row_version, with_body=True).body == b"zoo"
 
 
-def test_a_forward_moves_what_stands_behind_the_zoo(estate: MakeEstate) -> None:
+def test_a_forward_moves_messages_behind_the_zoo(estate: MakeEstate) -> None:
     mine = estate(None)
     sent = mine.put("orders", zoo.ROWS)
     mine.queue("orders").send(mine.good())
@@ -242,7 +242,7 @@ def test_a_drain_and_its_requeue_leave_nothing_of_the_zoo_behind(
     assert mine.left("orders") == sent
 
 
-def test_a_stream_reads_what_stands_behind_the_zoo(estate: MakeEstate) -> None:
+def test_a_stream_reads_messages_behind_the_zoo(estate: MakeEstate) -> None:
     mine = estate(None)
     sent = mine.put("orders", zoo.ROWS)
     mine.queue("orders").send(mine.good())
@@ -263,9 +263,7 @@ def test_a_stream_reads_what_stands_behind_the_zoo(estate: MakeEstate) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_searches_conditions_and_replies_see_what_stands_behind_the_zoo(
-    estate: MakeEstate, version: str | None
-) -> None:
+def test_searches_conditions_and_replies_see_messages_behind_the_zoo(estate: MakeEstate, version: str | None) -> None:
     mine = estate(version)
     sent = mine.put("orders", rows_for(version))
     mine.queue("orders").send(mine.good(**{HeaderNames.CORRELATION_ID: "mine"}))

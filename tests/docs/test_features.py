@@ -18,7 +18,7 @@ def rows() -> list[list[str]]:
 
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: row[0])
-def test_what_is_here_is_shown_by_a_test_that_exists(row: list[str]) -> None:
+def test_each_feature_names_a_test_that_exists(row: list[str]) -> None:
     assert len(row) == 8
     here, test = row[1], row[-1]
     if here.split(",")[0] == "no":

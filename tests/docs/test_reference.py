@@ -25,7 +25,7 @@ def test_every_public_name_is_in_the_reference() -> None:
     assert set(airflow_sqlqueue.__all__) - shown - by_module == {"__version__"}
 
 
-def test_what_the_reference_names_exists() -> None:
+def test_names_in_the_reference_exist() -> None:
     pages = "".join(page.read_text("utf-8") for page in API.glob("*.rst"))
     for path in re.findall(r"auto(?:class|function):: ([\w.]+)$", pages, re.MULTILINE):
         module, _, name = path.rpartition(".")

@@ -174,7 +174,7 @@ def test_a_reader_that_dies_at_every_statement(
     assert queue.depth().messages == 0
 
 
-def test_one_query_for_each_consumer(claims: Any, queue: QueueTable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_consumer_has_one_query(claims: Any, queue: QueueTable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_LOCK_SECONDS", 0.0)
     first, second = claims(), claims()
     first.begin()
@@ -185,7 +185,7 @@ def test_one_query_for_each_consumer(claims: Any, queue: QueueTable, monkeypatch
     second.close()
 
 
-def test_what_is_sent_later_is_left(claims: Any, columns: SelectedColumns, queue: QueueTable) -> None:
+def test_messages_sent_later_are_left(claims: Any, columns: SelectedColumns, queue: QueueTable) -> None:
     reader = claims()
     queue.send(Message({}, b"%d" % n) for n in range(3))
     reader.stop_at_the_end()

@@ -72,7 +72,7 @@ def drain_twice(proxy: Proxy, queue: QueueTable, stage: Stage, batch_id: uuid.UU
         if LONG or round_trip == "commit" or moment == DURING
     ],
 )
-def test_one_cut_loses_and_doubles_nothing(
+def test_a_cut_connection_loses_and_doubles_nothing(
     proxy: Proxy,
     queue: QueueTable,
     stage: Stage,

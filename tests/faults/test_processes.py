@@ -81,7 +81,7 @@ def test_two_tasks_with_the_same_batch_id_share_the_batch(
 
 
 @pytest.mark.parametrize("seed", range(ROUNDS))
-def test_a_process_that_stands_still_while_another_seals_adds_nothing(
+def test_a_process_paused_while_another_seals_adds_nothing(
     start: Start, account: Account, batch_id: uuid.UUID, stage: Stage, tmp_path: Path, seed: int
 ) -> None:
     """A zombie, as a virtual machine that was frozen is one: what it commits afterwards is undone or was listed."""

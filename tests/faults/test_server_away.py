@@ -121,7 +121,7 @@ def unknown(settings: ConnectionSettings) -> ConnectionSettings:
     ("change", "error"),
     [(wrong_password, LoginFailedError), (untrusted, UntrustedServerError), (unknown, UnknownHostError)],
 )
-def test_what_no_waiting_helps_is_raised_at_once(
+def test_errors_that_waiting_cannot_fix_are_raised_at_once(
     settings: ConnectionSettings,
     tmp_path: Path,
     kind: str,

@@ -78,7 +78,7 @@ def parts(connect: Connect, queue: QueueTable, batch_id: uuid.UUID) -> Callable[
     return listed
 
 
-def test_executors_drain_what_is_there(
+def test_executors_drain_all_messages(
     engine: SparkEngine,
     drain: DrainWith,
     account: Account,
@@ -236,7 +236,7 @@ def die(_: Progress) -> None:
     raise Died
 
 
-def test_threads_resume_what_spark_began(
+def test_threads_resume_a_batch_of_spark(
     engine: SparkEngine, drain: DrainWith, account: Account, batch_id: uuid.UUID
 ) -> None:
     account.send(60)
@@ -249,7 +249,7 @@ def test_threads_resume_what_spark_began(
     account.check(batch_id)
 
 
-def test_spark_resumes_what_threads_began(
+def test_spark_resumes_a_batch_of_threads(
     engine: SparkEngine, drain: DrainWith, account: Account, batch_id: uuid.UUID, parts: Callable[[], list[Part]]
 ) -> None:
     account.send(60)
@@ -309,7 +309,7 @@ def test_a_job_that_fails_is_one_error(
     assert account.queued() == 10
 
 
-def test_executors_without_this_package_are_told_of(spark: SparkSession) -> None:
+def test_executors_without_this_package_are_reported(spark: SparkSession) -> None:
     def fail() -> None:
         raise RuntimeError("ModuleNotFoundError: No module named 'airflow_sqlqueue'")
 
@@ -331,7 +331,7 @@ def test_a_folder_that_executors_do_not_share_is_refused_before_anything_is_take
     assert account.queued() == 30
 
 
-def test_what_cannot_be_pickled_is_refused(
+def test_a_stage_that_cannot_be_pickled_is_refused(
     engine: SparkEngine, drain: DrainWith, account: Account, staging: StagingFolder
 ) -> None:
     account.send(10)

@@ -60,7 +60,7 @@ def test_a_batch_of_no_messages(spark: SparkSession, make_batch: MakeBatch, tmp_
     assert write_partitions(read_batch(spark, batch), str(tmp_path / "lake"), batch) == 0
 
 
-def test_what_else_writes_the_partition_is_noticed(
+def test_another_writer_of_the_partition_is_noticed(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write = partitions._write
@@ -110,7 +110,7 @@ def test_a_session_without_delta(spark: SparkSession, tmp_path: Path) -> None:
             write_delta(rows(spark, 1), str(tmp_path / "table"), FIRST, merge_on=merge_on)
 
 
-def test_what_cannot_be_a_sink(spark: SparkSession, make_batch: MakeBatch, tmp_path: Path) -> None:
+def test_invalid_sinks(spark: SparkSession, make_batch: MakeBatch, tmp_path: Path) -> None:
     some, lake = rows(spark, 1), str(tmp_path)
     with pytest.raises(ConfigurationError, match="no column missing"):
         write_partitions(some, lake, FIRST, partition_by=["missing"])

@@ -51,7 +51,7 @@ def test_a_replay_sends_each_message_once_and_without_its_failure(
     assert {message.expires for message in found} == {None}
 
 
-def test_the_program_replays_what_a_condition_chooses(
+def test_the_program_replays_rows_that_match_a_condition(
     spark: SparkSession,
     make_batch: MakeBatch,
     tmp_path: Path,

@@ -27,7 +27,7 @@ def reader(spark: SparkSession, settings: ConnectionSettings, queue: QueueTable)
     return spark.read.format("sqlqueue").option("queue", queue.address.canonical)
 
 
-def test_a_look_at_a_queue_and_a_batch_of_it(
+def test_a_peek_at_a_queue_and_at_a_batch(
     spark: SparkSession, settings: ConnectionSettings, connect: Connect, queue: QueueTable, reader: DataFrameReader
 ) -> None:
     queue.send(Message({"n": f"{n} ☃"}, b"%d" % n) for n in range(30))

@@ -119,7 +119,7 @@ def test_a_driver_that_dies_between_the_commit_and_its_answer(
     assert staged(queue) == 0
 
 
-def test_what_is_read_can_be_sent(
+def test_rows_that_were_read_can_be_sent(
     spark: SparkSession, settings: ConnectionSettings, connect: Connect, queue: QueueTable, server_url: str
 ) -> None:
     """A batch is sent back as it was, and its columns can be changed on the way. The login shows nowhere."""
@@ -148,7 +148,7 @@ def test_what_is_read_can_be_sent(
     assert settings.password not in event_log(spark)
 
 
-def test_what_is_refused(queue: QueueTable, numbers: DataFrame) -> None:
+def test_a_write_that_cannot_be_done_is_refused(queue: QueueTable, numbers: DataFrame) -> None:
     with pytest.raises(Exception, match="ConfigurationError: The mode overwrite would delete the messages"):
         send(numbers, queue, "overwrite")
     with pytest.raises(Exception, match="ConfigurationError: A message has no column 'colour'"):

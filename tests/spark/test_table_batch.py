@@ -50,7 +50,7 @@ def drained(connect: Connect, queue: QueueTable) -> Drained:
     return run
 
 
-def test_it_reads_what_files_would_have(
+def test_a_batch_in_a_table_reads_like_one_in_files(
     spark: SparkSession,
     queue: QueueTable,
     drained: Drained,
@@ -107,7 +107,7 @@ def test_the_login_is_in_no_plan_and_no_event_log(
         assert "ConnectionSettings" not in text
 
 
-def test_what_is_missing_is_noticed(
+def test_missing_messages_are_noticed(
     spark: SparkSession,
     queue: QueueTable,
     drained: Drained,
@@ -122,7 +122,7 @@ def test_what_is_missing_is_noticed(
         verify_count(df, batch)
 
 
-def test_a_message_that_was_changed_to_poison_is_told_and_not_quoted(
+def test_a_message_changed_to_poison_is_reported_and_not_quoted(
     connect: Connect,
     queue: QueueTable,
     drained: Drained,

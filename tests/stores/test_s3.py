@@ -296,7 +296,7 @@ def test_a_batch_goes_back(
     assert [message.body for message in queue.receive(10)] == sent
 
 
-def test_a_sweep_takes_what_is_old_and_says_what_it_may_not(
+def test_a_sweep_removes_old_files_and_lists_those_it_may_not(
     connect: Connect, queue: QueueTable, s3: S3Server, staging: StagingFolder, bucket: Bucket
 ) -> None:
     send_random(queue, SMALL)

@@ -95,13 +95,13 @@ def test_a_question_that_is_lost_is_asked_again(host: str) -> None:
         b"\x05\x02\x00\xff\xff",
     ],
 )
-def test_an_answer_that_is_none(host: str, answer: bytes) -> None:
+def test_an_invalid_answer(host: str, answer: bytes) -> None:
     with answering(host, lambda _: answer), pytest.raises(ServerUnreachableError, match="does not tell the port"):
         port_of(host, "SQLEXPRESS")
 
 
 @linux
-def test_nobody_answers(host: str) -> None:
+def test_no_answer(host: str) -> None:
     with pytest.raises(ServerUnreachableError, match="UDP port 1434 is open, or give the instance's own port"):
         port_of(host, "SQLEXPRESS")
 

@@ -30,7 +30,7 @@ def test_hints(name: str, hints: set[str], text: str) -> None:
     assert not (hints & {"HOLDLOCK", "SERIALIZABLE"} and not hints & {"TABLOCK", "TABLOCKX"}), "locks gaps"
 
 
-def test_there_are_hints_to_look_at() -> None:
+def test_the_hints_are_found() -> None:
     assert len(HINTS) > 30
 
 
@@ -45,7 +45,7 @@ def test_a_search_reads_fewer_rows_than_would_lock_the_table() -> None:
     assert 2 * browsing.STRETCH < 5_000
 
 
-def test_what_is_counted_up_to_a_limit_is_looked_up_nowhere() -> None:
+def test_counts_up_to_a_limit_need_no_key_lookup() -> None:
     """Where an index on Expires is filtered: a look-up that is fetched ahead keeps the keys locked."""
     text = _queries()["queue.depth_up_to_by_indexes"].text
     for read in re.findall(r"SELECT TOP \(\?\).*?FROM \{queue\}.*?ORDER BY \S+", text, re.DOTALL):
@@ -81,7 +81,7 @@ def test_a_seek_has_a_condition_on_row_version_and_its_order(before: str, after:
         assert re.search(r"ORDER BY \[RowVersion\]( DESC)?$", after)
 
 
-def test_every_seek_is_looked_at() -> None:
+def test_every_seek_is_checked() -> None:
     assert len(SOUGHT) == sum(query.text.count("{seek}") for query in _queries().values()) > 20
 
 

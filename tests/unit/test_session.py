@@ -119,13 +119,13 @@ SOCKETS = {233, 10053, 10054, 10060}
 
 
 @pytest.mark.parametrize("number", numbers_of_the_manual())
-def test_what_passes_is_retried(number: int) -> None:
+def test_passing_errors_are_retried(number: int) -> None:
     error = translate(driver_error("42000", number), "look")
     assert isinstance(error, TransientError)
     assert passes(error, known=False)
 
 
-def test_a_broken_connection_is_known_by_what_the_driver_says_where_it_cannot_restore_an_idle_one() -> None:
+def test_the_drivers_text_for_an_unrecoverable_connection_is_recognised() -> None:
     """As pyodbc packs it, with number 0."""
     text = (
         "[IMC06] [Microsoft][ODBC Driver 18 for SQL Server]The connection is broken and recovery is not possible. The "

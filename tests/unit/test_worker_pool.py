@@ -111,7 +111,7 @@ def test_workers_work_side_by_side() -> None:
     assert rows(parts) == [(n, n + 9) for n in range(0, 100, 10)]
 
 
-def test_an_idle_queue_costs_one_look() -> None:
+def test_an_idle_queue_is_read_once() -> None:
     queue = Queue([])
     pool, parts = pool_of(queue, lambda _: None)
     pool.run()
@@ -160,7 +160,7 @@ def test_a_limit_is_shared(workers: int) -> None:
     assert rows(parts) == [(0, 9), (10, 19), (20, 29), (30, 34)]
 
 
-def test_what_may_have_been_committed_counts_against_the_limit() -> None:
+def test_messages_possibly_committed_count_against_the_limit() -> None:
     errors = [ConnectionLostError("08S01")]
 
     def lose_once(_: threading.Event) -> None:

@@ -82,7 +82,7 @@ def test_names_of_queues_are_written_as_openmetrics_has_them() -> None:
     assert text.splitlines()[2] == 'sqlqueue_messages{queue="a\\"b\\\\c\\nd"} 1.500'
 
 
-def test_a_look_sets_airflows_gauges_too(
+def test_a_snapshot_sets_airflows_gauges_too(
     get: Any, hook: SqlQueueHook, queue_name: str, statsd: Any, monkeypatch: Any
 ) -> None:
     """Airflow has its statistics twice: for its servers, and for tasks, of which the tests have a listener."""

@@ -123,7 +123,7 @@ def test_a_database_that_is_missing_leaves_the_others(get: Any, live: str, monke
     assert one(answer, queue_name)["messages"] == 0
 
 
-def test_who_asks_while_another_looks_gets_the_last_look(
+def test_requests_during_a_snapshot_get_the_previous_one(
     get: Any, page: Any, hook: SqlQueueHook, queue_name: str, statements: list[str], monkeypatch: Any
 ) -> None:
     from airflow_sqlqueue.plugin import snapshots
@@ -139,7 +139,7 @@ def test_who_asks_while_another_looks_gets_the_last_look(
     assert statements.count("overview") == looks_before
 
 
-def test_too_many_at_once_are_told_so(page: Any, live: str, queue_name: str, monkeypatch: Any) -> None:
+def test_too_many_requests_at_once_get_503(page: Any, live: str, queue_name: str, monkeypatch: Any) -> None:
     from airflow_sqlqueue.plugin import servers
 
     monkeypatch.setattr(servers, "WAIT_SECONDS", 0.05)
@@ -155,7 +155,7 @@ def test_too_many_at_once_are_told_so(page: Any, live: str, queue_name: str, mon
     assert page("GET", f"{QUEUES}/{queue_name}/messages/1").status_code == 404
 
 
-def test_who_waits_for_the_first_look_holds_no_thread_of_all(page: Any, live: str) -> None:
+def test_waiting_for_the_first_snapshot_does_not_hold_all_threads(page: Any, live: str) -> None:
     from airflow_sqlqueue.plugin import servers, snapshots
 
     watched = snapshots.SNAPSHOTS._watch(live, servers.client_of(live))

@@ -84,7 +84,7 @@ def test_no_route_is_forgotten_here(page: Any) -> None:
     assert routes(the_app()) == PAGE | READ | ACT | BODIES | BY_TOKEN
 
 
-def test_nobody_gets_anything(page: Any, unasked: Any, logged: Any) -> None:
+def test_a_request_without_a_login_gets_401(page: Any, unasked: Any, logged: Any) -> None:
     before = len(logged())
     paths = PAGE | READ | ACT | BODIES | BY_TOKEN
     assert refusals(page, paths, None) == all_of(paths, 401)
@@ -92,7 +92,7 @@ def test_nobody_gets_anything(page: Any, unasked: Any, logged: Any) -> None:
 
 
 @pytest.mark.parametrize("role", ["USER", "VIEWER"])
-def test_who_may_not_read_the_connection_gets_nothing_of_it(page: Any, unasked: Any, logged: Any, role: str) -> None:
+def test_the_connections_routes_need_the_right_to_read_it(page: Any, unasked: Any, logged: Any, role: str) -> None:
     before = len(logged())
     paths = READ | ACT | BODIES
     assert refusals(page, paths, role) == all_of(paths, 403)
@@ -117,7 +117,7 @@ def test_an_open_connection_is_read_by_all_and_acted_on_by_few(
 
 
 @pytest.mark.parametrize("role", ["ADMIN", "OP"])
-def test_who_may_edit_the_connection_may_do_all_but_see_bodies(page: Any, get: Any, live: str, role: str) -> None:
+def test_the_right_to_edit_the_connection_allows_all_but_bodies(page: Any, get: Any, live: str, role: str) -> None:
     assert not {status for status in refusals(page, PAGE | READ | ACT, role).values() if status in REFUSED}
     assert refusals(page, BODIES, role) == all_of(BODIES, 403)
     (shown,) = get("api/connections", role=role)["connections"]
@@ -184,7 +184,7 @@ def test_a_request_that_another_site_could_send_is_refused(page: Any, live: str)
     assert "what it says" not in answer.text
 
 
-def test_every_answer_says_what_a_browser_may_do_with_it(page: Any, live: str) -> None:
+def test_every_response_has_security_headers(page: Any, live: str) -> None:
     for path, cache in (
         ("page", "no-store"),
         ("api/session", "no-store"),

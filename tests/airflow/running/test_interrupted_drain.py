@@ -164,7 +164,7 @@ def restarts(stories: dict[str, Future[None]], drains: dict[str, InterruptedDrai
 
 
 @pytest.mark.skipif(not LONG, reason="make faults runs it; the scheduler is killed here")
-def test_the_scheduler_is_stopped_and_waits_for_what_runs(restarts: list[InterruptedDrain]) -> None:
+def test_the_scheduler_is_stopped_and_waits_for_running_tasks(restarts: list[InterruptedDrain]) -> None:
     drain = restarts[0]
     with drain.interrupted():
         drain.airflow.stop_scheduler(signal.SIGTERM)

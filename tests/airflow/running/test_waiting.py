@@ -176,7 +176,7 @@ def test_a_deferred_sensor_finds_a_batch_that_was_left(waiting: Waiting, tmp_pat
     assert (waiting.xcom("left")["count"], waiting.xcom("left")["messages"]) == (1, 2)
 
 
-def test_each_message_is_an_event_and_what_is_not_accepted_goes_to_the_error_queue(waiting: Waiting) -> None:
+def test_each_message_is_an_event_and_unaccepted_ones_go_to_the_error_queue(waiting: Waiting) -> None:
     def command(number: int) -> Message:
         return Message({TYPES: "Shop.Reprice, Shop", "Shop.List": str(number)}, b"secret body")
 
@@ -290,7 +290,7 @@ def test_a_deferred_sensor_outlives_a_stop_of_the_server(waiting: Waiting) -> No
     assert waiting.xcom("stopped") == {"messages": 1, "expired": 0}
 
 
-def test_nothing_of_a_message_and_no_secret_is_in_any_log(waiting: Waiting) -> None:
+def test_no_log_holds_a_secret_or_text_of_a_message(waiting: Waiting) -> None:
     written = "\n".join(file.read_text("utf-8", "replace") for file in waiting.airflow.home.rglob("*.log*"))
     assert "Trigger fired event" in written
     assert "secret body" not in written

@@ -25,7 +25,7 @@ def send_some_matching(orders: Queue, count: int) -> tuple[list[bytes], list[byt
     return numbers[2::3], [number for number in numbers if number not in numbers[2::3]]
 
 
-def test_only_what_matches_is_handled(consume: Consume, orders: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_matching_messages_are_handled(consume: Consume, orders: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(browsing, "PAGE", 4)
     matching, others = send_some_matching(orders, 60)
     seen = Seen()
@@ -47,7 +47,7 @@ def test_a_message_that_fails_is_tried_again_at_once(consume: Consume, orders: Q
     assert (bodies(error), bodies(orders)) == ([matching[0]], others)
 
 
-def test_several_handlers_share_what_matches(orders: Queue) -> None:
+def test_several_handlers_share_the_matching_messages(orders: Queue) -> None:
     matching, others = send_some_matching(orders, 60)
     together = threading.Barrier(3)
     seen = Seen(lambda message: together.wait(WAIT) if len(seen.bodies) <= 3 else None)
@@ -56,7 +56,7 @@ def test_several_handlers_share_what_matches(orders: Queue) -> None:
     assert (sorted(seen.bodies, key=int), bodies(orders)) == (matching, others)
 
 
-def test_what_comes_back_behind_the_search_is_found(orders: Queue) -> None:
+def test_messages_that_roll_back_behind_the_search_are_found(orders: Queue) -> None:
     """Another receiver has the first message, and rolls it back when the search is past it."""
     matching, others = send_some_matching(orders, 12)
     with orders.open() as table:

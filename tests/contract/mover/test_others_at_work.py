@@ -25,7 +25,7 @@ from tests.contract.conftest import Connect, run_sql
 from tests.contract.mover.conftest import NOW, Endpoint
 
 
-def test_a_message_that_somebody_holds_is_passed_over(connect: Connect, endpoint: Endpoint) -> None:
+def test_a_locked_message_is_passed_over(connect: Connect, endpoint: Endpoint) -> None:
     endpoint.delayed.store([Message(body=b"held"), Message(body=b"free")], delay=NOW)
     first = endpoint.delayed.peek()[0]
     with connect() as session, session.transaction():

@@ -23,7 +23,7 @@ from tests.contract.return_to_source.conftest import Make, failed
 from tests.drains import bodies
 
 
-def test_what_cannot_go_back_stays_and_says_why(
+def test_messages_that_cannot_go_back_stay_with_the_reason(
     session: Session, error: QueueTable, sales: QueueTable, give_back: Any, schema: str
 ) -> None:
     run_sql(session, f"CREATE TABLE [{schema}].[Table] ([Id] int NOT NULL)")
@@ -105,7 +105,7 @@ def test_an_endpoint_may_be_called_retries(make: Make, error: QueueTable, give_b
     assert give_back(error).messages == 1
 
 
-def test_what_others_hold_stays(connect: Connect, error: QueueTable, sales: QueueTable, give_back: Any) -> None:
+def test_messages_that_others_hold_stay(connect: Connect, error: QueueTable, sales: QueueTable, give_back: Any) -> None:
     error.send(failed("Sales", b"%d" % n) for n in range(4))
     rows = [message.row_version for message in error.peek()]
     with connect() as other, other.transaction():
@@ -124,7 +124,7 @@ def test_what_others_hold_stays(connect: Connect, error: QueueTable, sales: Queu
     }
 
 
-def test_one_message_that_the_server_refuses_stops_no_other(
+def test_a_message_that_the_server_refuses_stops_no_other(
     session: Session, error: QueueTable, sales: QueueTable, give_back: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     run_sql(session, f"ALTER TABLE {sales.address.qualified_name} ADD CHECK (DATALENGTH([Body]) < 3)")
@@ -140,7 +140,7 @@ def test_one_message_that_the_server_refuses_stops_no_other(
     assert bodies(sales) == [b"%d" % n for n in range(10) if n != 5] + [b"z"]
 
 
-def test_a_queue_that_takes_nothing_does_not_stop_the_others(
+def test_a_queue_that_refuses_inserts_does_not_stop_the_others(
     session: Session, make: Make, error: QueueTable, sales: QueueTable, give_back: Any
 ) -> None:
     closed, odd = make("Closed"), make("Odd")

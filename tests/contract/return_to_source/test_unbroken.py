@@ -24,7 +24,7 @@ from tests.contract.return_to_source.conftest import Make, failed
 from tests.drains import bodies
 
 
-def test_what_is_taken_meanwhile_is_not_returned(
+def test_messages_received_meanwhile_are_not_returned(
     connect: Connect, make: Make, error: QueueTable, sales: QueueTable, give_back: Any
 ) -> None:
     make("Billing")
