@@ -19,16 +19,16 @@ from airflow_sqlqueue.envelope.times import format_time, parse_time
 from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.message_types import first_type
-from airflow_sqlqueue.spark import read_batch
-from airflow_sqlqueue.spark.jobs import audit as audit_program
-from airflow_sqlqueue.spark.jobs import (
+from airflow_sqlqueue.spark import (
     audit_table,
     caused_messages,
     conversation_graph,
     failure_groups,
     message_flow,
     processing_times,
+    read_batch,
 )
+from airflow_sqlqueue.spark.jobs import audit as audit_program
 from airflow_sqlqueue.spark.jobs import causes as causes_program
 from airflow_sqlqueue.spark.jobs import failures as failures_program
 from airflow_sqlqueue.spark.jobs import processing as processing_program

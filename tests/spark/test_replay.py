@@ -13,7 +13,7 @@ from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.spark.jobs import audit_table, replay_messages
+from airflow_sqlqueue.spark import audit_table, replay_messages
 from airflow_sqlqueue.spark.jobs import replay as replay_program
 from airflow_sqlqueue.traffic import generate_failed
 from tests.spark.conftest import MakeBatch

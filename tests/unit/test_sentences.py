@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from support.sentences import faults_of_code, faults_of_names, faults_of_page
 
 ROOT = Path(__file__).resolve().parents[2]
