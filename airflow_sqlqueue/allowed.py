@@ -3,7 +3,7 @@ ID, connections that give one, masters and settings of Spark.
 
 Connections are edited by more people than DAGs. Those who edit them must neither load code nor write files, nor get at
 a secret or an identity that is not in the connection itself. Drivers and Spark learn new words with each version, so
-each list names what is allowed, and everything else is refused (docs/security.md, "Those who edit connections").
+each list names what is allowed, and everything else is refused (docs/security.md, "People who edit connections").
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Who works on a batch: application locks on the server, which the living hold and the dead lose.
 
-Source: docs/design.md, "The living hold a lock".
+Source: docs/design.md, "Locks of batches at work".
 """
 
 from __future__ import annotations
