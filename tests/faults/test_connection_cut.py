@@ -132,7 +132,7 @@ def test_a_commit_that_arrives_after_the_seal_is_undone(
     proxy.set_trap(ROUND_TRIPS["commit"], BEFORE, hold_back)
     impatient = replace(OPTIONS, settle_seconds=0)
     with ThreadPoolExecutor(1) as pool:
-        zombie = pool.submit(drain, proxy, queue, stage, batch_id)
+        zombie = pool.submit(drain_twice, proxy, queue, stage, batch_id)
         try:
             assert proxy.sprung.wait(30)
             result = Drain(connect, queue.address, stage, DrainRequest(batch_id=batch_id, options=impatient)).run()

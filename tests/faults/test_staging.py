@@ -206,7 +206,7 @@ def hanging(
     pool: ThreadPoolExecutor, connect: Connect, queue: QueueTable, store: HangingStore, batch_id: uuid.UUID
 ) -> Future[DrainResult]:
     """A drain whose first file hangs."""
-    draining = pool.submit(drain, connect, queue, store.staging, batch_id)
+    draining = pool.submit(drain, connect, queue, store.staging, SMALL_PARTS, batch_id=batch_id)
     assert store.hangs.wait(30)
     return draining
 
@@ -259,7 +259,7 @@ def test_rows_are_free_before_a_store_is_asked_to_cancel(
     store = DeafStore()
     account = Account(connect, queue.address, store.staging)
     account.send(20)
-    draining = pool.submit(drain, connect, queue, store.staging, batch_id)
+    draining = pool.submit(drain, connect, queue, store.staging, SMALL_PARTS, batch_id=batch_id)
     try:
         assert store.hangs.wait(30)
         assert not draining.done()
