@@ -1,4 +1,4 @@
-"""What a table of the transport looks like (docs/transport/queue-tables.md, "What differs from table to table")."""
+"""What a table of the transport looks like (docs/transport/queue-tables.md, "Properties of a table")."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "concepts" / "features.md"
+PAGE = ROOT / "tests" / "features.md"
 
 
 def rows() -> list[list[str]]:
