@@ -1,6 +1,6 @@
 """The DAG that does what the page's buttons say: the work outlives the page, and the API server does none of it.
 
-A file with two lines in the DAG folder switches the buttons on (docs/guides/page.md, "Switching on actions")::
+A file with two lines in the DAG folder switches the buttons on (docs/guides/page.md, "Enable actions")::
 
     from airflow_sqlqueue.plugin.actions_dag import actions_dag
     dag = actions_dag()
