@@ -44,12 +44,12 @@ class ByFileScheduling(LoadFileScheduling):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """What ``--dist loadfile`` means here."""
+    """Scheduler for ``--dist loadfile``."""
     return ByFileScheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 class Server(Protocol):
-    """What tests may use of a server. Its database ``sqlqueue``, or the one of the URL, exists."""
+    """Server of the tests. Its database ``sqlqueue``, or the one of the URL, exists."""
 
     @property
     def host(self) -> str: ...
@@ -96,7 +96,7 @@ class RemoteServer:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
-    """One server for all tests of a session; a test makes its own names and leaves others' alone."""
+    """Server shared by all tests of a session; a test uses names of its own."""
     url = os.environ.get("SQLQUEUE_TEST_SERVER")
     if url:
         yield RemoteServer(url)

@@ -82,7 +82,7 @@ NAMES = (
     "\ud800",
     "",
 )
-"""Headers that somebody reads, and two that nobody does."""
+"""Headers that the package reads, and two that it does not."""
 
 TEXTS = (
     "",

@@ -1,4 +1,4 @@
-"""What a drain does that Airflow tells to end while it runs: a SIGTERM to the task calls ``on_kill``, and no more."""
+"""A drain that Airflow signals to end while it runs: a SIGTERM to the task calls ``on_kill``, and no more."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Make = Callable[..., SqlQueueDrainToSparkOperator]
 
 @pytest.fixture
 def jobs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many messages each job got."""
+    """Number of messages of each job."""
     got: list[int] = []
     monkeypatch.setattr(SparkJob, "run", lambda self, batch, spark=None: got.append(batch.messages))
     return got

@@ -99,7 +99,7 @@ def test_a_batch_in_a_table_needs_no_folder(hook: SqlQueueHook, queue_name: str,
 def test_the_hook_reads_with_its_own_login(
     hook: SqlQueueHook, queue_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the tasks do with it, the tests of Spark show."""
+    """The tests of Spark cover the tasks' use of it."""
     batch = hook.drain(queue_name, stage="table").batch
     given: list[Any] = []
     monkeypatch.setattr("airflow_sqlqueue.spark.read_batch", lambda *args, **kwargs: given.append((args, kwargs)))

@@ -162,7 +162,7 @@ def test_an_event_of_no_type_fails_without_retry(
 
 
 def answer(hook: SqlQueueHook, queue_name: str) -> None:
-    """What an endpoint does, once there is something to answer."""
+    """Act as an endpoint: reply once a request is there."""
     while not (asked := hook.receive(queue_name)):
         pass
     values = decode_headers(asked[0].headers).values

@@ -1,4 +1,4 @@
-"""The drain's operators on a server, over ODBC: what ``execute`` does, without a metadata database."""
+"""The drain's operators on a server, over ODBC: ``execute`` without a metadata database."""
 
 from __future__ import annotations
 

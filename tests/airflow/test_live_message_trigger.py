@@ -1,4 +1,4 @@
-"""The trigger on messages, in Airflow's own shared stream, without a triggerer: what is committed, and when."""
+"""The trigger on messages, in Airflow's own shared stream, without a triggerer: its commits."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ async def triggerer(*triggers: Any) -> AsyncIterator[Triggerer]:
 
 
 def left(hook: Any, queue_name: str) -> int:
-    """The messages of the queue that nobody holds."""
+    """Messages of the queue that are not locked."""
     with hook.client.queue(queue_name).open() as queue:
         queue.session.begin()
         found = len(queue.receive(100))

@@ -1,4 +1,4 @@
-"""Batches for a Python function, and filters of operators, on a server: what ``execute`` does."""
+"""Batches for a Python function, and filters of operators, on a server: ``execute``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sensor on a server, over ODBC: what a poke finds, without a metadata database."""
+"""The sensor on a server, over ODBC: its pokes, without a metadata database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``hook.transaction()``: what calls of a hook, and of SQL of one's own, do together."""
+"""``hook.transaction()``: calls of a hook and of a caller's own SQL in one transaction."""
 
 from __future__ import annotations
 

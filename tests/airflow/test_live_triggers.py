@@ -1,4 +1,4 @@
-"""The triggers on a server, in an event loop, without a triggerer: what they share, survive and give up."""
+"""The triggers on a server, in an event loop, without a triggerer: shared connections, retries and errors."""
 
 from __future__ import annotations
 

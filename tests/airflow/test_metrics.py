@@ -1,4 +1,4 @@
-"""What reaches a statsd server by Airflow's own backend: each count once, bounded tags; nothing where it is off."""
+"""Metrics that reach a statsd server by Airflow's own backend: each count once, bounded tags, none if they are off."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operators without a server: what they refuse, and what they template."""
+"""The operators without a server: refused arguments, and templates."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_a_soft_failing_sensor_that_cannot_read_is_not_skipped(connection: Any, 
 
 
 class Interrupted(BaseException):
-    """What Airflow raises in a task whose time is over is no Exception either."""
+    """Airflow's exception for a task whose time is over is not an ``Exception`` either."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What a drain leaves in the task's log and in Airflow's metrics."""
+"""Progress of a drain in the task's log and in Airflow's metrics."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ async def event(trigger: Any) -> Any:
 
 
 class Connection:
-    """What Airflow knows as ``sqlqueue_default``, and how often triggers have asked for it and tried to log in."""
+    """The connection ``sqlqueue_default``, with counts of its lookups and logins by triggers."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._environment = monkeypatch
@@ -212,7 +212,7 @@ def test_a_task_whose_login_is_refused_at_first_waits_no_more(connection_now: Co
 
 
 def test_a_session_is_replaced_after_an_error_that_may_mean_that_it_is_broken(live: str, server_url: str) -> None:
-    """One whose look fails so ends its wait; the others go on with a session that works."""
+    """A trigger whose check fails so ends its wait; the others continue with a working session."""
     client = QueueClient.from_url(server_url)
     sessions: list[Session] = []
 

@@ -46,7 +46,7 @@ def ask(queue_name: str, replies: str) -> Ask:
 
 @pytest.fixture
 def answer(hook: SqlQueueHook, queue_name: str) -> Callable[[], None]:
-    """What the endpoint does: it takes one request and answers to the address that it names."""
+    """Act as the endpoint: receive one request and reply to its reply address."""
 
     def once() -> None:
         (request,) = hook.receive(queue_name, 2)

@@ -1,4 +1,4 @@
-"""What becomes of a task after each class of our errors, and that every operator and sensor goes by it."""
+"""The end of a task after each class of our errors, for every operator and sensor."""
 
 from __future__ import annotations
 

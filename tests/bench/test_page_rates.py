@@ -1,4 +1,4 @@
-"""What ``scripts/bench_page.py`` measures is done, in short."""
+"""Short run of ``scripts/bench_page.py``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the bench prints: everything that it measured, and whether it keeps its bounds."""
+"""Report of the bench: all figures, and whether they keep their bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a drain is measured against does what it says: the do-it-yourself way, and the filling of queues."""
+"""Baselines of the bench: the hand-written drain, and the filling of queues."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def row_of(url: str, error: str, *filters: str) -> str:
 
 
 def test_a_return_lists_messages_that_stay_with_their_remedy(url: str, source: QueueTable, error: str) -> None:
-    """Nothing calls it complete, which a reader would take for "all went back"."""
+    """The output never says complete, which a reader would take for "all went back"."""
     with Session(ConnectionSettings.from_url(url)) as session:
         QueueTable(session, AddressResolver(None, "sqlqueue").resolve(error)).send([failed("no.such.queue", "Lost")])
     done = sqlqueue("return", error, "--exception-type", "System.Lost", url=url)

@@ -39,7 +39,7 @@ def settings(fake: FakeServer) -> ConnectionSettings:
 
 @pytest.fixture
 def identities(monkeypatch: pytest.MonkeyPatch, fake: FakeServer) -> Iterator[list[Any]]:
-    """What azure-identity is asked for; it gives tokens of the server's."""
+    """Requests to azure-identity, which returns tokens of the server."""
     asked: list[Any] = []
 
     def credential(*arguments: Any, **named: Any) -> Any:

@@ -1,4 +1,4 @@
-"""One look at a queue: what is met, and how much of the queue that takes, on any server."""
+"""Checks of conditions: their results, and the rows that they read, on any server."""
 
 from __future__ import annotations
 

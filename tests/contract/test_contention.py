@@ -1,4 +1,4 @@
-"""Statements beside others' locks: what waits for whom, what steps over whom, and what is run again.
+"""Statements beside others' locks: waits, skipped rows, and repetitions.
 
 Source: docs/transport/transactions.md, "Isolation and READPAST", "Transient errors" and "Purges beside receivers".
 """
@@ -58,7 +58,7 @@ READS: dict[str, Callable[[QueueTable], Any]] = {
     "a reply": lambda queue: wait_for_reply(queue, "c", Polling(timeout=5)),
     "an error": lambda queue: show_error(queue, message_id="m", with_body=True),
 }
-"""What reads a queue and never waits for a receiver."""
+"""Reads of a queue that never wait for a receiver."""
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ DIRTY: dict[str, Callable[[QueueTable], Any]] = {
     "what a purge leaves": lambda queue: queue.purge(PurgeOptions(dry_run=True)).remaining,
     "a purge": lambda queue: queue.purge(PurgeOptions(all_messages=True, confirm=True)).deleted,
 }
-"""What reads a queue under NOLOCK, and gives a number above 0."""
+"""Reads of a queue under NOLOCK, each with a result above 0."""
 
 
 @pytest.mark.parametrize("read", DIRTY.values(), ids=DIRTY)

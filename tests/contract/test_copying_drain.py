@@ -1,4 +1,4 @@
-"""A drain that copies: what was there throughout is in the batch once, and in the queue still."""
+"""A drain that copies: messages that stay in the queue are in the batch once."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_retry_goes_on_where_the_last_part_ended(connect: Connect, queue: Queu
 
 
 def test_two_tries_at_once_copy_each_message_once(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
-    """As where a try that was thought dead goes on: whoever comes to the end first seals the batch."""
+    """A try that was believed dead continues: the first one at the end seals the batch."""
     expected, batch_id = fill(queue, 300), uuid.uuid4()
     refused: list[BatchError] = []
 

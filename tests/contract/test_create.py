@@ -165,7 +165,7 @@ with Session(settings) as session:
 def test_twenty_processes_create_one_queue(
     server_url: str, session: Session, address_of: AddressResolver, queue_name: str
 ) -> None:
-    """Schema and all: one makes it, nineteen find it, nobody fails."""
+    """Schema included: one process creates it, nineteen find it, and all succeed."""
     schema = f"s{uuid.uuid4().hex[:8]}"
     table = address_of.resolve(f"{queue_name}@[{schema}]")
     command = [sys.executable, "-c", _CREATE_WHEN_TOLD, server_url, str(table)]

@@ -153,7 +153,7 @@ def test_a_limit_is_kept_over_tries(connect: Connect, queue: QueueTable, staging
 def test_a_part_that_comes_after_the_seal_is_undone(
     connect: Connect, queue: QueueTable, staging: StagingFolder
 ) -> None:
-    """A zombie that wakes up after the seal must not commit a part that nobody will read."""
+    """A zombie that wakes up after the seal must not commit a part that no reader would open."""
     fill(queue, 30)
     batch_id = uuid.uuid4()
     with connect() as session, connect() as driver_session:
@@ -356,7 +356,7 @@ def test_a_limit_is_kept_by_workers_together(
 def test_gaps_in_row_versions_cost_nothing(
     connect: Connect, queue: QueueTable, staging: StagingFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One ancient row, and the identity has moved on: as many looks for a window as there are rows for windows."""
+    """With one old row before a gap in the identity, the number of searches for a window stays that of the windows."""
     window_end, looks = QueueTable.window_end, []
 
     def noted(queue: QueueTable, rows: int, after: int, up_to: int) -> int | None:

@@ -1,4 +1,4 @@
-"""What stands in an error queue: groups, filters, and one message in full, on any server."""
+"""Content of an error queue: groups, filters, and one message in full, on any server."""
 
 from __future__ import annotations
 

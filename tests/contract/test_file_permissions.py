@@ -1,4 +1,4 @@
-"""Who may read what a drain stages on a disk."""
+"""File permissions of a drain's files on a disk."""
 
 from __future__ import annotations
 

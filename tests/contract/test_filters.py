@@ -1,4 +1,4 @@
-"""Filters: what the server leaves out, and who gets what matches, on any server."""
+"""Filters: rows that the server leaves out, and receivers of matching messages, on any server."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ WRITERS = {
     "escaped": escaped,
     "twice": lambda values: '{"NServiceBus.TimeSent":"2020-01-01 00:00:00:000000 Z",' + json.dumps(values)[1:],
 }
-"""How headers may be written. The last one has a name twice, of which the last counts."""
+"""Ways of writing headers. The last one has a name twice, and its last value counts."""
 
 ODD = "50% [of] a_b \"c\" 'd' <e>/\\ + é ☃ 😀"
 MATCHING = {

@@ -1,4 +1,4 @@
-"""What all else stands on, statement by statement, in the order in which a server is best met for the first time.
+"""First contact with a server: basic statements, one by one, from the simplest on.
 
 The tests of other files say more of each. These say at once where a server differs from what its documentation says.
 """
@@ -78,7 +78,7 @@ def test_3_a_part_without_a_file_is_committed_with_its_rows(queue: QueueTable, l
 
 
 def test_4_a_none_that_cannot_be_described_loses_no_transaction_in_silence(queue: QueueTable) -> None:
-    """Whether the server keeps the transaction or not: what follows is never committed by itself."""
+    """Whether the server keeps the transaction or not, later statements never commit by themselves."""
     queue.send([Message(body=b"a")])
     session, kept = queue.session, True
     try:

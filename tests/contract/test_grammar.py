@@ -55,7 +55,7 @@ STAND_INS = {
     "suspect": "[x] = 1",
     "where": "[x] = 1",
 }
-"""What goes into a named query where its place takes no name."""
+"""Texts for places of a named query that take no name."""
 
 
 def filled_in(query: Query) -> str:
@@ -68,7 +68,7 @@ def filled_in(query: Query) -> str:
 
 
 def test_every_named_query_parses() -> None:
-    """Those as well that no test of this folder sends."""
+    """Every named query parses, even if no test of this folder sends it."""
     texts = [filled_in(query) for query in sql._queries().values()]
     assert len(texts) > 100
     assert problems(texts) == []

@@ -1,4 +1,4 @@
-"""What an inspection finds, and that its statements fix it, on any server."""
+"""Findings of an inspection, and the statements that fix them, on any server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every operation on every layout that stands in the field, on any server."""
+"""Every operation on every layout that is in use, on any server."""
 
 from __future__ import annotations
 
@@ -355,7 +355,7 @@ def test_another_error_is_not_taken_for_a_change(session: Session, table: Resolv
 def test_a_queue_in_another_catalog_serves_every_call(
     session: Session, table: ResolvedAddress, other_catalog: str, exercise: Exercise
 ) -> None:
-    """Queue and ledger stand in a database that is not the connection's."""
+    """Queue and ledger are in another database than the connection's."""
     there = replace(table, catalog=other_catalog)
     assert create_queue(session, there, layout="v3.0").made
     assert read_layout(session, there).shape == SHAPES["v3.0"]

@@ -1,4 +1,4 @@
-"""All queues of a database at one look, on any server."""
+"""Overview of all queues of a database, on any server."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_an_overview_takes_one_round_trip(
 def test_only_seeks_and_the_catalog_are_asked(
     session: Session, resolver: AddressResolver, schema: str, look: Look, round_trips: list[str]
 ) -> None:
-    """No statement names a queue but those that seek its first row, and those that stop after so many expired ones."""
+    """Only two kinds of statements name a queue: seeks of its first row, and counts of expired rows with a limit."""
     create_queue(session, resolver.resolve("audit"))
     look()
     round_trips.clear()

@@ -72,7 +72,7 @@ def test_the_runtime_role_does_everything_at_run_time(
 def test_without_the_right_to_definitions_a_filtered_index_counts_as_one(
     session: Session, table: ResolvedAddress, login_in: LoginIn
 ) -> None:
-    """Who may read and write a table sees that an index has a filter, and not which ("sys.indexes (Transact-SQL)")."""
+    """A login that may read and write sees that an index has a filter, not its text ("sys.indexes (Transact-SQL)")."""
     create_queue(session, table)
     QueueTable(session, table).send([Message()] * 3)
     number = f"[RowVersion.{uuid.uuid4().hex[:8]}]"

@@ -1,4 +1,4 @@
-"""How the head of a queue is found: by the index on RowVersion, with no sort, in every layout that has the index.
+"""Query plans: the index on RowVersion finds the head of a queue, without a sort, in every layout that has it.
 
 Only a real server plans as a real server does, so these tests run where one is named.
 """
@@ -46,10 +46,10 @@ SEEKING = {name for name, query in sql._queries().items() if "{seek}" in query.t
 """The statements that ask for the index."""
 
 NAMED = {name for name in SEEKING if "TOP" not in sql._queries()[name].text}
-"""Those of them that find rows by their RowVersions."""
+"""Queries that find rows by their RowVersions."""
 
 UNASKED = {"errors.end"}
-"""Those that find an end of the queue by it without being told."""
+"""Queries that find an end of the queue by the index without a hint."""
 
 TRIGGER = "EXEC('CREATE TRIGGER [{schema}].[{name}.trigger] ON [{schema}].[{name}] AFTER DELETE AS SELECT 1')"
 PRIMARY_KEY = (
@@ -72,7 +72,7 @@ def planning(settings: ConnectionSettings) -> Iterator[PlanSession]:
 
 
 def fill_with_statistics(session: Session, table: ResolvedAddress) -> None:
-    """Messages, and statistics that tell of them: how many there are decides about the plan."""
+    """Messages, and statistics about them: their number decides about the plan."""
     QueueTable(session, table).send([Message(HEADERS, b"%d" % number) for number in range(ROWS)])
     run_sql(session, f"UPDATE STATISTICS {table.qualified_name}")
 
@@ -172,7 +172,7 @@ def test_the_head_is_found_by_the_index(
     ],
 )
 def test_without_the_index_the_plans_tell(planning: PlanSession, table: ResolvedAddress, change: str) -> None:
-    """What the test above looks for is seen where it stands."""
+    """The check of the test above finds a plan that breaks it."""
     create_queue(planning, table)
     run_sql(planning, change.format(table=table.qualified_name))
     fill_with_statistics(planning, table)

@@ -1,4 +1,4 @@
-"""Which server it is: too old a one, or a warehouse, is refused in words."""
+"""Kinds of servers: the package refuses an old server and a warehouse with a sentence."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def test_a_locked_message_stays_and_is_reported(connect: Connect, queue: QueueTa
 
 
 def test_a_purge_of_all_ends_at_the_last_message_of_its_start(connect: Connect, queue: QueueTable) -> None:
-    """What is sent while it runs stays, so that the purge of a busy queue ends."""
+    """Messages sent during a purge stay, so that the purge of a busy queue ends."""
     queue.send([Message(body=b"old")] * 6)
 
     class Busy(QueueTable):

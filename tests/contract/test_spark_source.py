@@ -1,4 +1,4 @@
-"""What the tasks of the format ``sqlqueue`` do, without Spark: looks at a queue, and parts of a batch."""
+"""Tasks of the data source ``sqlqueue``, without Spark: peeks at a queue, and parts of a batch."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_peek_removes_no_message(queue: QueueTable, look: Callable[..., Any]) 
 def test_every_range_and_every_page_once(
     queue: QueueTable, look: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With gaps in the RowVersions, and bodies of which few fill a page."""
+    """With gaps in the RowVersions, and bodies so large that few fill a page."""
     queue.send(Message({}, b"x" * 3_000 if n % 5 == 0 else b"") for n in range(40))
     queue.take([head.row_version for head in queue.browse(100)][10:15])
     expected = [head.row_version for head in queue.browse(100)]

@@ -1,4 +1,4 @@
-"""Where a drain stops, and what the next try of the same task makes of it."""
+"""Ends of a drain, and the next try of the same task."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ def test_a_batch_is_of_one_stage(connect: Connect, queue: QueueTable, tmp_path: 
 
 
 def test_tables_beside_the_ledger_are_no_queues(connect: Connect, queue: QueueTable) -> None:
-    """They have a queue's columns, and whoever drained them would find what was put there by the drain."""
+    """They have a queue's columns, so a drain of them would find the rows of another drain."""
     Ledger(queue.session, queue.address.catalog).create()
     own = {"BatchMessage", "Quarantine"}
     assert not own & {found.table.table for found in list_tables(queue.session, queue.address.catalog)}

@@ -1,4 +1,4 @@
-"""No row's error ends a run: a zoo of hostile rows stands in front of 100 good ones, which all are handled.
+"""No row's error ends a run: a zoo of hostile rows comes before 100 good ones, which are all handled.
 
 Nothing of the zoo is lost: each of its rows is handled, in the error queue, in quarantine or where it was.
 """
@@ -46,13 +46,13 @@ _numbers = itertools.count()
 
 
 def rows_for(version: str | None) -> Sequence[str]:
-    """The rows of the zoo; those that are too long to be read take a second each, and stand in front of one version."""
+    """Rows of the zoo; those that are too long to be read take a second each, and are in one version only."""
     return zoo.ROWS if version is None else zoo.SHORT
 
 
 @pytest.fixture(autouse=True)
 def log_of_one_line_each(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """What a row holds comes into the log in quotes, on one line, and cut."""
+    """The log has values of a row in quotes, on one line, and cut."""
     caplog.set_level(logging.DEBUG, "airflow_sqlqueue")
     yield
     for when in ("setup", "call"):
@@ -201,7 +201,7 @@ def give_back(estate: Estate, rows: Sequence[str], redirected: bool) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_errors_are_counted_shown_and_filtered_past_the_zoo(estate: MakeEstate, version: str | None) -> None:
-    """Nothing of a text that cannot be read makes triage, filters or views fail."""
+    """Unreadable texts do not make triage, filters or views fail."""
     mine = estate(version)
     sent = mine.put("error", rows_for(version))
     mine.queue("error").send(mine.good(**{HeaderNames.FAILED_Q: "orders"}))

@@ -1,4 +1,4 @@
-"""What the code says of the manual is there: every page that is cited, and every heading."""
+"""Citations of the manual in the code: every page and every heading exists."""
 
 from __future__ import annotations
 

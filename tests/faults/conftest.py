@@ -25,7 +25,7 @@ def batch_id() -> uuid.UUID:
 
 @pytest.fixture(params=["files", "table"])
 def stage(request: pytest.FixtureRequest, staging: StagingFolder) -> Stage:
-    """Where a drain puts what it takes."""
+    """Stage of a drain: files or a table."""
     return FileStage(staging) if request.param == "files" else TableStage()
 
 

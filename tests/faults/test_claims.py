@@ -1,4 +1,4 @@
-"""A stream's claims, of which the reader dies at every statement: the sink has each message once."""
+"""A stream's claims with a reader that dies at every statement: the sink has each message once."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Mortal:
         raise Killed
 
     def born(self, statements: int | None, *, after: bool = False) -> None:
-        """A process that lives for so many statements."""
+        """A process that lives for this number of statements."""
         self._left, self._after, self._dead, self._sessions = statements, after, False, []
 
 
@@ -116,7 +116,7 @@ class MicroBatches:
         return self._offset(len(list(self._folder.glob("commit-*"))) - 1)
 
     def sink(self) -> list[str]:
-        """What the sink has."""
+        """Messages in the sink."""
         return [row for path in self._folder.glob("sink-*") for row in json.loads(path.read_text())]
 
 
@@ -200,7 +200,7 @@ def test_messages_sent_later_are_left(claims: Any, columns: SelectedColumns, que
 
 
 def test_a_claim_has_about_as_many_bytes_as_the_limit(claims: Any, columns: SelectedColumns, queue: QueueTable) -> None:
-    """A message that is larger than the limit is a claim as well. What is left after a crash counts what was taken."""
+    """A message that is larger than the limit is a claim too. After a crash, taken messages count against the limit."""
     reader = claims()
     bodies = [100, 900, 100, 100, 5000, 100, 100]
     queue.send(Message({}, b"x" * size) for size in bodies)

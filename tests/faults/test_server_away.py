@@ -1,4 +1,4 @@
-"""A server that is away when work begins is waited for; what no waiting helps ends the work at once."""
+"""Work waits for a server that is away at its start; errors that waiting cannot fix end it at once."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_errors_that_waiting_cannot_fix_are_raised_at_once(
     error: type[SqlQueueError],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Without a word of another try; how long one takes is the network's affair."""
+    """No log line announces another try; the duration of one depends on the network."""
     with pytest.raises(error):
         WORK[kind][0](QueueClient(change(settings)), "orders", tmp_path)
     assert not [record for record in caplog.records if "is tried again" in record.getMessage()]

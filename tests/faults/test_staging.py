@@ -48,7 +48,7 @@ def files_of(staging: StagingFolder) -> list[str]:
 
 @pytest.mark.parametrize("room", [0, 3, 100, 50_000, 100_000])
 def test_a_full_store_loses_nothing(connect: Connect, queue: QueueTable, batch_id: uuid.UUID, room: int) -> None:
-    """What was taken for the part that did not fit is in the queue again, and a later try goes on from there."""
+    """Messages of the part that did not fit are in the queue again, and a later try continues from there."""
     store = Store(room)
     account = Account(connect, queue.address, store.staging)
     account.send(60)
@@ -64,7 +64,7 @@ def test_a_full_store_loses_nothing(connect: Connect, queue: QueueTable, batch_i
 
 @contextmanager
 def no_file_longer_than(size: int) -> Iterator[None]:
-    """What a disk that is full does to this process, without privileges: writes beyond ``size`` fail (EFBIG)."""
+    """Simulate a full disk for this process, without privileges: writes beyond ``size`` fail (EFBIG)."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -214,7 +214,7 @@ def hanging(
 def test_a_store_that_hangs_past_the_lock_timeout_of_others_loses_nothing(
     connect: Connect, queue: QueueTable, store: HangingStore, pool: ThreadPoolExecutor, batch_id: uuid.UUID
 ) -> None:
-    """Whoever passes over locked rows goes on meanwhile, whoever waits for them gives up, and the part commits."""
+    """Meanwhile readers that skip locked rows continue, readers that wait for them give up, and the part commits."""
     account = Account(connect, queue.address, store.staging)
     account.send(60)
     draining = hanging(pool, connect, queue, store, batch_id)
@@ -272,7 +272,7 @@ def test_rows_are_free_before_a_store_is_asked_to_cancel(
 
 
 def test_an_abandoned_file_is_let_go_in_silence(staging: StagingFolder, batch_id: uuid.UUID) -> None:
-    """An exception of a finalizer would stand in the task's log without a reason; pytest makes an error of it."""
+    """An exception of a finalizer would appear in the task's log without a reason; pytest makes it an error."""
     for folder in (staging, Store().staging):
         file = PartFile(folder, batch_id, uuid.uuid4())
         file.write([(uuid.uuid4(), None, None, True, None, "{}", b"x", 1, False)])

@@ -66,7 +66,7 @@ def rows(spark: SparkSession) -> DataFrame:
 
 
 def test_a_batch_is_in_a_delta_table_once(spark: SparkSession, rows: DataFrame, tmp_path: Path) -> None:
-    """On a disk and in the catalog; micro-batches, and steps of one job, are told apart."""
+    """On a disk and in the catalog; micro-batches, and steps of one job, are distinguished."""
     path, first = str(tmp_path / "table"), uuid.uuid4()
     for batch in (first, uuid.uuid4(), str(first), MicroBatch("one", 0), MicroBatch("one", 1), MicroBatch("one", 0)):
         write_delta(rows, path, batch)

@@ -90,7 +90,7 @@ def job() -> Iterator[Any]:
 
 @dataclass(frozen=True)
 class Run:
-    """One run of the job and what it left."""
+    """Run of the job, and its output."""
 
     messages: list[Message]
     batch: Batch

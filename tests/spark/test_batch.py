@@ -76,7 +76,7 @@ def test_spark_and_python_agree_on_headers(spark: SparkSession, make_batch: Make
 
 
 def repeated(keys: int) -> str:
-    """Headers with one name that comes twice, and of which the last value counts."""
+    """Headers with a repeated name, whose last value counts."""
     return "{" + ",".join(f'"k{number}":"v"' for number in range(keys)) + ',"k0":"last"}'
 
 

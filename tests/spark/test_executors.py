@@ -69,7 +69,7 @@ def engine(spark: SparkSession, settings: ConnectionSettings) -> SparkEngine:
 
 @pytest.fixture
 def parts(connect: Connect, queue: QueueTable, batch_id: uuid.UUID) -> Callable[[], list[Part]]:
-    """What the ledger lists of the test's batch."""
+    """Parts of the test's batch in the ledger."""
 
     def listed() -> list[Part]:
         with connect() as session:
@@ -166,14 +166,14 @@ def plan(
 
 
 def errors(plan: ExecutorPlan) -> list[str | None]:
-    """Drain as an executor does; what it reports."""
+    """Drain like an executor, and return its reports."""
     return [report.error for report in drain_tasks(plan, [0])]
 
 
 def test_a_repeated_task_does_not_drain_its_share_twice(
     plan: ExecutorPlan, account: Account, batch_id: uuid.UUID, parts: Callable[[], list[Part]]
 ) -> None:
-    """More rows than its share stand in its window: they came after it was cut. While it runs, another one waits."""
+    """Its window holds more rows than its share: they came after it was cut. While it runs, another one waits."""
     plan = replace(plan, windows=(TaskWindow(Window(), limit=15),))
     first = drain_tasks(plan, [0])
     next(first)
@@ -286,7 +286,7 @@ def test_a_caller_that_gives_up_cancels_the_job(
     tmp_path: Path,
     spark: SparkSession,
 ) -> None:
-    """One executor hangs for good, so the job would never end."""
+    """An executor hangs for good, so the job would never end."""
     account.send(60)
     with pytest.raises(Died):
         drain(engine, stage=FaultyStage(FileStage(staging), tmp_path / "hangs", HANG), on_progress=die)

@@ -1,4 +1,4 @@
-"""The gallery of jobs, on a shop's traffic and on messages that nobody should send."""
+"""The gallery of jobs, on a shop's traffic and on malformed messages."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 @dataclass(frozen=True)
 class Lake:
-    """What was sent and is no poison, and the table that the audit job made of it."""
+    """Readable messages that were sent, and the table of the audit job."""
 
     messages: list[Message]
     batch: Batch

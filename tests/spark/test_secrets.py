@@ -1,4 +1,4 @@
-"""What tasks get to know and a plan does not show."""
+"""Secrets that tasks get and that plans do not show."""
 
 from __future__ import annotations
 

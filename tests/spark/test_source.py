@@ -1,4 +1,4 @@
-"""``spark.read.format("sqlqueue")``, end to end; what its tasks do is in ``tests/contract/test_spark_source.py``."""
+"""``spark.read.format("sqlqueue")``, end to end; ``tests/contract/test_spark_source.py`` tests its tasks."""
 
 from __future__ import annotations
 

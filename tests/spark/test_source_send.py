@@ -50,7 +50,7 @@ def staged(queue: QueueTable) -> int:
 
 @pytest.fixture
 def clean(queue: QueueTable) -> None:
-    """Nothing is staged before; the database is shared."""
+    """Remove staged rows before a test; the database is shared."""
     OutgoingTable(queue.session, queue.address.catalog).create()
     run_sql(queue.session, "DELETE FROM [sqlqueue].[Outgoing]")
 
@@ -63,7 +63,7 @@ def test_a_task_that_fails_in_the_middle_sends_nothing(
     numbers: DataFrame,
     tmp_path: Path,
 ) -> None:
-    """Its rows are staged under an attempt that nobody names."""
+    """Its rows are staged under an attempt that no commit names."""
     mark = str(tmp_path / "failed")
 
     def fail_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""Staging on a store that speaks S3: what the ledger names is there, what is undone is not."""
+"""Staging on a store that speaks S3: listed files exist, and undone ones do not."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def in_bucket(bucket: Bucket, paths: list[str] | tuple[str, ...]) -> list[bytes]
 
 def by_path(server: S3Server, bucket: Bucket) -> StagingFolder:
     class PathOnStore:
-        """What of a path of ``universal_pathlib`` counts here."""
+        """Attributes of a path of ``universal_pathlib`` that the package uses."""
 
         fs, path = server.filesystem(), f"{bucket.name}/staging/"
 
@@ -178,7 +178,7 @@ REFUSALS = {
 
 
 def secrets_in(error: BaseException) -> list[str]:
-    """Those that a log with the whole traceback would show."""
+    """Texts that a log with the whole traceback would show."""
     text = "".join(traceback.format_exception(error))
     return [secret for secret in (KEY, SECRET) if secret in text]
 

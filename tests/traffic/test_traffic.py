@@ -42,7 +42,7 @@ def test_the_same_arguments_give_the_same_messages(messages: list[Message]) -> N
 
 
 def test_messages_are_the_same_in_every_version_of_the_generator() -> None:
-    """A recorded run stays repeatable: whoever changes the traffic on purpose changes this digest and says so."""
+    """A recorded run stays repeatable: an intended change of the traffic changes this digest too."""
     assert digest(list(generate(2_000, seed=42))) == "8d71eebd480667ca573a7d8d0ce4d9f108fdf8bc998a0cfac992b78f9ebd7314"
 
 

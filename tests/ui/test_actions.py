@@ -1,4 +1,4 @@
-"""What people do in the page: dry run, confirmation, progress, and who may not."""
+"""Actions in the page: dry run, confirmation, progress, and refusals."""
 
 from __future__ import annotations
 

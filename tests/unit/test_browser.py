@@ -1,4 +1,4 @@
-"""The port of a named instance: what is asked, and which answers count."""
+"""The port of a named instance: requests and accepted answers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> str:
 
 @contextmanager
 def answering(host: str, answer: Callable[[bytes], bytes]) -> Iterator[list[bytes]]:
-    """One who answers every question until the block ends; the questions."""
+    """Answer every request until the block ends; yield the requests."""
     questions: list[bytes] = []
     with socket.socket(type=socket.SOCK_DGRAM) as served:
         served.bind((host, browser.PORT))

@@ -1,4 +1,4 @@
-"""The report of ``make contract``: what passed, what differs, and nothing that is not for others to read."""
+"""The report of ``make contract``: passed tests and differences, without private values."""
 
 from __future__ import annotations
 

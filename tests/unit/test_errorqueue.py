@@ -1,4 +1,4 @@
-"""What failed messages tell, which are meant, and at what pace they go: no server."""
+"""Failed messages without a server: their headers, filters and rates."""
 
 from __future__ import annotations
 

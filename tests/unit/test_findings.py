@@ -30,7 +30,7 @@ INDEXES = [
 
 
 class Nothing:
-    """Nothing stands beside the table, and nobody receives."""
+    """Surroundings of a table without neighbours and receivers."""
 
     def exists(self, table: ResolvedAddress) -> bool:
         return False

@@ -1,4 +1,4 @@
-"""The hints of the statements: what READPAST and NOLOCK want beside them, and where an index is named.
+"""Hints of the statements: companions of READPAST and NOLOCK, and forced indexes.
 
 Source: docs/transport/transactions.md, "Isolation and READPAST" and "Purges beside receivers".
 """
@@ -46,7 +46,7 @@ def test_a_search_reads_fewer_rows_than_would_lock_the_table() -> None:
 
 
 def test_counts_up_to_a_limit_need_no_key_lookup() -> None:
-    """Where an index on Expires is filtered: a look-up that is fetched ahead keeps the keys locked."""
+    """For a filtered index on Expires: a prefetched lookup keeps the keys locked."""
     text = _queries()["queue.depth_up_to_by_indexes"].text
     for read in re.findall(r"SELECT TOP \(\?\).*?FROM \{queue\}.*?ORDER BY \S+", text, re.DOTALL):
         assert set(re.findall(r"\[\w+\]", read)) in ({"[RowVersion]"}, {"[RowVersion]", "[Expires]"})
@@ -54,7 +54,7 @@ def test_counts_up_to_a_limit_need_no_key_lookup() -> None:
 
 
 def seeks(text: str) -> Iterator[tuple[str, str]]:
-    """What stands before each seek in the index on RowVersion, from SELECT on, and behind it, to its query's end."""
+    """Text before each seek in the index on RowVersion, from SELECT on, and text after it, to the query's end."""
     for found in re.finditer(r"\{seek\}\)", text):
         depth, end = 0, found.end()
         while end < len(text) and text[end] != ";" and depth >= 0:

@@ -1,4 +1,4 @@
-"""What SQL Server says of a missing permission, in its own words (sys.messages), as one sentence of ours."""
+"""SQL Server's texts for missing permissions (sys.messages), translated to one sentence of ours."""
 
 from __future__ import annotations
 

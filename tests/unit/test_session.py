@@ -110,7 +110,7 @@ def test_the_servers_text_is_kept_where_it_helps() -> None:
 
 
 def numbers_of_the_manual() -> list[int]:
-    """Those of the page on transactions that the server itself gives; the others are of sockets."""
+    """Error numbers of the page on transactions that come from the server; the others come from sockets."""
     text = Path("docs/transport/transactions.md").read_text().split("## Transient errors\n\n")[1].split("\n\n")[0]
     return [int(number) for number in re.findall(r"\b\d{3,5}\b", text) if int(number) not in SOCKETS]
 

@@ -26,12 +26,12 @@ from airflow_sqlqueue.errors import ConfigurationError, StagingError
 
 
 def hadoop(*arguments: Any, **options: Any) -> Any:
-    """What ``fsspec``'s HadoopFileSystem remembers of how it was made. The real one wants Hadoop's libraries."""
+    """Attributes of ``fsspec``'s HadoopFileSystem about its creation. The real one needs Hadoop's libraries."""
     return SimpleNamespace(storage_args=arguments, storage_options=options)
 
 
 def azure(account_name: str | None = None, **more: str) -> Any:
-    """What ``adlfs.AzureBlobFileSystem`` tells of its account."""
+    """Attributes of ``adlfs.AzureBlobFileSystem`` about its account."""
     return SimpleNamespace(account_name=account_name, **more)
 
 
@@ -297,7 +297,7 @@ def test_a_stream_that_cannot_be_discarded_is_closed() -> None:
 
 
 class Blocks(AbstractBufferedFile):
-    """A file as adlfs has it: what was not sent is sent when it is closed, and ``discard`` does nothing."""
+    """A file like that of adlfs: closing it sends unsent bytes, and ``discard`` has no effect."""
 
     def _upload_chunk(self, final: bool = False) -> bool:
         self.fs.sent.append((self.buffer.getvalue(), final))

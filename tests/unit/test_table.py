@@ -1,4 +1,4 @@
-"""What is repeated, and what never is, when a statement of a queue fails."""
+"""Repetitions after a failed statement of a queue."""
 
 from __future__ import annotations
 

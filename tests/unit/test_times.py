@@ -1,4 +1,4 @@
-"""Times and intervals as they stand in headers."""
+"""Times and intervals of headers."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def _name(node: ast.AST) -> str:
 
 
 def leaks(source: str) -> list[str]:
-    """Where a module hands a value of a row to a log, an event or XCom as it is."""
+    """Places where a module passes a value of a row unchanged to a log, an event or XCom."""
     found = []
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Call):

@@ -201,7 +201,7 @@ def test_a_request_that_is_no_action_is_refused(page: Any, live: str, wanted: di
 def test_a_run_takes_no_order_but_the_pages(
     post: Any, failures: str, queue_name: str, hook: SqlQueueHook, dag: Any
 ) -> None:
-    """Who may run DAGs cannot act on queues by that, nor use an order again."""
+    """The right to run DAGs does not allow actions on queues, or a second use of an order."""
     from airflow.sdk.exceptions import AirflowFailException
 
     (first, *_) = post(f"{CONNECTION}/queues/{failures}/messages", {})["messages"]

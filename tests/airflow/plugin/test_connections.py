@@ -1,4 +1,4 @@
-"""Which connections the page shows: the API server logs in with no other."""
+"""Connections that the page shows: the API server logs in with no other."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ QUEUES = "api/connections/sqlqueue_default/queues"
 
 @pytest.fixture
 def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What sessions send, one entry for each round trip."""
+    """Statements of sessions, one entry for each round trip."""
     texts: list[str] = []
     results = Session.results
 
@@ -215,7 +215,7 @@ def test_a_statement_that_takes_too_long_is_given_up(page: Any, hook: SqlQueueHo
 
 @pytest.fixture
 def crowd(connection: Any, hook: SqlQueueHook) -> Iterator[int]:
-    """The connection is to a database of its own with 200 queues; how many messages they have, by the catalog."""
+    """The connection leads to a database of its own with 200 queues, with counts by the catalog."""
     with crowded(hook.client) as client:
         extra = {"encrypt": "yes", "trust_server_certificate": True}
         connection(**connection_fields(client.settings), extra=extra)

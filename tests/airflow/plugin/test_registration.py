@@ -20,7 +20,7 @@ def test_the_package_registers_it() -> None:
 
 
 def test_airflow_takes_its_description(airflow_app: Any) -> None:
-    """One bad entry, and Airflow shows none of the plugin's pages."""
+    """A bad entry would hide all of the plugin's pages in Airflow."""
     from airflow import plugins_manager
     from airflow.api_fastapi.core_api.datamodels.plugins import PluginResponse
 

@@ -1,4 +1,4 @@
-"""Who may do what on the page: every route, every role, and nobody; before anything else of a request is looked at."""
+"""Rights on the page: every route with every role and without a login, checked before any other part of a request."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ REFUSED = (401, 403)
 
 
 def routes(app: Any) -> set[tuple[str, str]]:
-    """Every route of the app, however deep it was included; static files are nobody's secret."""
+    """Every route of the app, at any depth; static files are public."""
     found = set()
     for route in app.routes:
         if getattr(route, "name", None) == "static":
@@ -52,7 +52,7 @@ def routes(app: Any) -> set[tuple[str, str]]:
 
 @pytest.fixture
 def unasked(connection: Any) -> Iterator[Any]:
-    """A connection to a server that nobody may ask; it answers nothing."""
+    """A connection to a server that no request may reach; it never answers."""
     with closing(socket.socket()) as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
@@ -64,7 +64,7 @@ def unasked(connection: Any) -> Iterator[Any]:
 
 
 def refusals(page: Any, paths: set[tuple[str, str]], role: str | None) -> dict[str, Any]:
-    """What a role is answered to requests that are wrong in every other way as well."""
+    """Responses to a role's requests that are invalid in every other way too."""
     found = {}
     for method, path in paths:
         options = {"content": b"{"} if method == "POST" else {}

@@ -72,7 +72,7 @@ class Waiting:
         return self.airflow.get(f"dags/{name}/dagRuns/run/taskInstances/wait/xcomEntries/return_value")["value"]
 
     def logs(self, name: str) -> str:
-        """What a person reads of a DAG's tasks."""
+        """Logs of a DAG's tasks, as a person reads them."""
         return "\n".join(self.attempts(name).values())
 
     def attempts(self, name: str) -> dict[str, str]:
@@ -84,7 +84,7 @@ class Waiting:
         return texts
 
     def payloads(self, asset: str) -> list[dict[str, Any]]:
-        """What the events of an asset hold, in the order in which they were stored."""
+        """Contents of an asset's events, in the order in which they were stored."""
         events = self.airflow.get("assets/events", name_pattern=asset, limit=100)["asset_events"]
         return [event["extra"]["payload"] for event in sorted(events, key=lambda event: event["id"])]
 
@@ -105,7 +105,7 @@ def received(tmp_path_factory: Any) -> Path:
 
 @pytest.fixture(scope="module")
 def waiting(running_airflow: RunningAirflow, received: Path) -> Iterator[Waiting]:
-    """Everything that waits for something, waiting, on a server that can be stopped."""
+    """Waiting sensors, drains and triggers, on a server that can be stopped."""
     many = [f"many.{number}" for number in range(SENSORS)]
     patient = {"deferrable": True, "timeout": 3600}
     sensors = {

@@ -47,7 +47,7 @@ def ledger_schema(settings: ConnectionSettings) -> Iterator[None]:
 def stage(
     request: pytest.FixtureRequest, queue_name: str, settings: ConnectionSettings, staging: StagingFolder
 ) -> Iterator[Stage]:
-    """Each of the stages; what is done with in the table goes afterwards, as no folder keeps it from other sweeps."""
+    """Each of the stages; the fixture sweeps finished rows of the table, which other sweeps would see."""
     yield FileStage(staging) if request.param == "files" else TableStage(SCHEMA)
     with Session(settings) as session:
         sweep(Ledger(session, settings.database, SCHEMA), None, NOW)
@@ -62,7 +62,7 @@ def ledger(queue: QueueTable) -> Ledger:
 
 @pytest.fixture
 def drain(connect: Connect, queue: QueueTable, staging: StagingFolder) -> DrainIt:
-    """Send so many messages, each with its number for a body, and drain them."""
+    """Send this number of messages and drain them."""
 
     def run(count: int = 0, *, staging: StagingFolder | Stage = staging, batch_id: uuid.UUID | None = None) -> Batch:
         fill(queue, count)
@@ -77,7 +77,7 @@ def worker_of(queue: QueueTable, batch_id: uuid.UUID, staging: StagingFolder | S
 
 
 def open_batch(queue: QueueTable, ledger: Ledger, staging: StagingFolder | Stage, parts: int) -> uuid.UUID:
-    """A batch that was interrupted after so many parts."""
+    """A batch that was interrupted after this number of parts."""
     batch_id = uuid.uuid4()
     name = "files" if isinstance(staging, StagingFolder) else staging.name
     ledger.open(batch_id, queue.address.canonical, queue.ends()[1], name, DrainRequest(origin="test"))

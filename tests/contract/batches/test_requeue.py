@@ -39,7 +39,7 @@ from tests.contract.conftest import Connect, run_sql
 
 
 def rows(queue: QueueTable) -> list[tuple[object, ...]]:
-    """What stands in the queue, in its order, without the RowVersion."""
+    """Rows of the queue, in its order, without the RowVersion."""
     columns = row_columns(queue.layout.types)
     found = run_sql(queue.session, f"SELECT {columns} FROM {queue.address.qualified_name} ORDER BY [RowVersion]")
     return [(*row[:7],) for row in found]
@@ -283,7 +283,7 @@ def test_a_requeue_killed_in_the_middle_loses_and_doubles_nothing(
 def test_a_batch_whose_rows_differ_from_the_ledger_stays_sealed(
     queue: QueueTable, ledger: Ledger, drain: DrainIt
 ) -> None:
-    """The part at the head of the queue loses its first row: which part was committed first does not matter."""
+    """The part at the head of the queue loses its first row; the order of the commits does not matter."""
     batch = drain(30, staging=TableStage(SCHEMA))
     head, _ = ledger.parts(uuid.UUID(batch.batch_id))
     first = f"[PartId] = '{head.id}' AND [RowVersion] = {head.min_row_version}"

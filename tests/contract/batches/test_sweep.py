@@ -1,4 +1,4 @@
-"""What a sweep takes from stages and ledger, and what it leaves, on any server."""
+"""Sweeps of stages and ledger, on any server."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_the_next_sweep_completes_one_that_died_between_files_and_ledger(
 def test_files_of_unknown_batches_stay_unless_unknown_is_given(
     queue: QueueTable, drain: DrainIt, any_staging: StagingFolder
 ) -> None:
-    """Two databases may stage in one folder: what the one does not know, the other may have sealed."""
+    """Two databases may stage in one folder: a batch unknown to one may be a sealed batch of the other."""
     batch = drain(30, staging=any_staging)
     other = Ledger(queue.session, queue.address.catalog, "no ledger here")
     assert sweep(other, any_staging, NOW) == SweepResult(unknown=2)

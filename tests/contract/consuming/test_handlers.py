@@ -1,4 +1,4 @@
-"""How many handlers there are, and when they end."""
+"""Number of handlers, and their end."""
 
 from __future__ import annotations
 

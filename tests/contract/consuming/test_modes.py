@@ -1,4 +1,4 @@
-"""What a handler sends and runs, in each transaction mode, when it goes well and when it does not."""
+"""Sends and SQL of a handler in each transaction mode, after success and after failure."""
 
 from __future__ import annotations
 

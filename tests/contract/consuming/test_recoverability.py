@@ -1,4 +1,4 @@
-"""What becomes of messages that cannot be handled, on the server."""
+"""Recoverability: messages that cannot be handled, on the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The mover: what is due for another queue is forwarded, or goes to the error queue, on any server."""
+"""The mover: due messages for another queue are forwarded, or go to the error queue, on any server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The mover: every message is moved once, whoever else moves and whatever dies, on any server."""
+"""The mover: every message is moved once, beside other movers and after crashes, on any server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way back from an error queue, on any server: what arrives, and where."""
+"""Returns from an error queue, on any server: arriving messages and their queues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way back from an error queue, on any server: what stays, and why."""
+"""Returns from an error queue, on any server: messages that stay, and the reasons."""
 
 from __future__ import annotations
 

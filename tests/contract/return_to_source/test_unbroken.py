@@ -1,4 +1,4 @@
-"""The way back from an error queue, on any server: whatever dies or works beside it, nothing is lost or doubled."""
+"""Returns from an error queue, on any server: crashes and other programs lose or double no message."""
 
 from __future__ import annotations
 
