@@ -8,8 +8,8 @@ import airflow_sqlqueue
 from support.structure import Code
 
 CODE = Code(Path(airflow_sqlqueue.__file__).parent)
-READ_BY_NAME = {"__init__.py", "spark/jobs/__init__.py", "triggers/events.py"}
-"""The packages' lazy names, and the class of an error that a trigger has named."""
+READ_BY_NAME = {"exports.py", "triggers/events.py"}
+"""The lazy names of packages, and the class of an error that a trigger has named."""
 
 
 def test_no_class_name_has_two_meanings() -> None:
