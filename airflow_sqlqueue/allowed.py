@@ -3,7 +3,7 @@ connections that give one, masters and settings of Spark.
 
 More people edit connections than DAGs. An editor of a connection must not load code, write files, or reach a secret or
 an identity that is not in the connection itself. Drivers and Spark get new settings with each version, so each list
-names the allowed values and everything else is refused (docs/security.md, "Those who edit connections").
+names the allowed values and everything else is refused (docs/security.md, "People who edit connections").
 """
 
 from __future__ import annotations

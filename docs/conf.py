@@ -1,4 +1,4 @@
-"""The manual, built by Sphinx from Markdown (MyST) and the docstrings: ``make docs``."""
+"""Configuration of Sphinx, which builds the manual from Markdown (MyST) and the docstrings: ``make docs``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
 HERE = Path(__file__).parent
-# Airflow makes a home when it is imported: not in the home of whoever builds the manual.
+# Airflow creates its home when it is imported: not in the home folder of the user who builds the manual.
 os.environ.setdefault("AIRFLOW_HOME", str(HERE / "_build" / "airflow"))
 sys.path.insert(0, str(HERE / "_ext"))
 sys.path.insert(0, str(HERE.parent))
@@ -48,7 +48,7 @@ highlight_language = "none"
 def resolve_by_name(
     app: Sphinx, env: BuildEnvironment, node: pending_xref, contnode: nodes.TextElement
 ) -> nodes.Element | None:
-    """A docstring names a class by the module that defines it; the manual has it under its public name."""
+    """Resolve a class that a docstring names by its module to its public name in the manual."""
     if node.get("refdomain") != "py":
         return None
     domain = env.domains["py"]

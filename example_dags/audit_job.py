@@ -15,9 +15,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from airflow_sqlqueue.drain.manifest import Batch
-from airflow_sqlqueue.spark.jobs import audit_table
-from airflow_sqlqueue.spark.jobs.program import Program
+from airflow_sqlqueue import Batch
+from airflow_sqlqueue.spark import Program, audit_table
 
 if __package__:
     from .audit_report import Figures, write_report

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue import Batch
 
 if __package__:
     from . import audit_charts as charts

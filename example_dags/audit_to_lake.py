@@ -28,7 +28,7 @@ from airflow_sqlqueue.sensors import SqlQueueDepthSensor
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from airflow_sqlqueue.drain.manifest import Batch
+    from airflow_sqlqueue import Batch
 
 FOLDER = os.environ.get("SQLQUEUE_FOLDER", "/tmp/sqlqueue")  # noqa: S108 - an example's default
 QUEUE = "{{ params.queue_name }}"

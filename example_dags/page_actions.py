@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from airflow_sqlqueue.plugin.actions_dag import actions_dag
+from airflow_sqlqueue import actions_dag
 
 dag = actions_dag(tags=["sqlqueue", "example"])

@@ -19,7 +19,7 @@ from airflow_sqlqueue.operators import SqlQueueDrainToSparkOperator
 @task
 def queues(params: dict[str, str]) -> list[str]:
     """The endpoint's own queue first, then the others, as canonical addresses."""
-    from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
+    from airflow_sqlqueue import SqlQueueHook
 
     return SqlQueueHook().client.tables.with_secondary_queues(params["endpoint"])
 

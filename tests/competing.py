@@ -40,7 +40,7 @@ def send(url: str, name: str, start: int, count: int, accounts: Any) -> None:
 
 
 def receive(url: str, name: str, seed: int, done: Event, accounts: Any) -> None:
-    """Receive batches of any size until told to stop; one of eight is rolled back."""
+    """Receive batches of any size until the stop signal; roll back one of eight."""
     chance = random.Random(seed)
     taken: Counter[int] = Counter()
     with Session(ConnectionSettings.from_url(url)) as session:

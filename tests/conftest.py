@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
@@ -12,6 +13,7 @@ import pytest
 from spark_archive import quick_start
 from xdist.scheduler import LoadFileScheduling
 
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.server.settings import ConnectionSettings
@@ -42,12 +44,12 @@ class ByFileScheduling(LoadFileScheduling):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """What ``--dist loadfile`` means here."""
+    """Scheduler for ``--dist loadfile``."""
     return ByFileScheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 class Server(Protocol):
-    """What tests may use of a server. Its database ``sqlqueue``, or the one of the URL, exists."""
+    """Server of the tests. Its database ``sqlqueue``, or the one of the URL, exists."""
 
     @property
     def host(self) -> str: ...
@@ -94,7 +96,7 @@ class RemoteServer:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
-    """One server for all tests of a session; a test makes its own names and leaves others' alone."""
+    """Server shared by all tests of a session; a test uses names of its own."""
     url = os.environ.get("SQLQUEUE_TEST_SERVER")
     if url:
         yield RemoteServer(url)
@@ -131,6 +133,12 @@ def queue_name(connect: Connect, address_of: AddressResolver) -> Iterator[str]:
     with connect() as session:
         table = address_of.resolve(name).qualified_name
         session.run(Query("drop", "drop a test's queue", f"DROP TABLE IF EXISTS {table}"))
+
+
+@pytest.fixture
+def staging(tmp_path: Path) -> StagingFolder:
+    """An empty folder on the disk."""
+    return StagingFolder.of(tmp_path / "staging")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""An endpoint as the tests meet it: the statements of the transport, on a driver's connection, and none of our code.
+"""Endpoint for tests: the statements of the transport, on a driver's connection, without our code.
 
 What each statement does is described in ``docs/transport/queue-tables.md``; the words here are the tests' own.
 """

@@ -37,7 +37,7 @@ def with_parameters(text: str) -> str:
 
 
 def problems(texts: Iterable[str], versions: Iterable[str] = VERSIONS) -> list[str]:
-    """What the grammar says of the texts that it does not parse."""
+    """Messages of the grammar for texts that it does not parse."""
     given = list(texts)
     told = [with_parameters(text) for text in given]
     return [

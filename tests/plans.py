@@ -1,4 +1,4 @@
-"""Reading the plans of statements: a session that asks for them, and what stands in a ShowPlanXML document.
+"""Query plans of statements: a session that requests them, and readers of a ShowPlanXML document.
 
 SQL Server hands out a plan as one more result set after each statement ("SET STATISTICS XML (Transact-SQL)"), also for
 statements with parameters.
@@ -74,7 +74,7 @@ def _operator(element: ElementTree.Element) -> Operator:
 
 
 def heads(plans: Sequence[Operator]) -> list[Operator]:
-    """What stands below TOP: the part of a plan that finds the first rows. Whatever stands above it has few rows."""
+    """Operators below TOP: the part of a plan that finds the first rows. Operators above it have few rows."""
     return [below for plan in plans for top in plan if top.physical == "Top" for below in top.inputs]
 
 

@@ -82,7 +82,7 @@ NAMES = (
     "\ud800",
     "",
 )
-"""Headers that somebody reads, and two that nobody does."""
+"""Headers that the package reads, and two that it does not."""
 
 TEXTS = (
     "",
@@ -170,7 +170,7 @@ def count(session: Session, table: ResolvedAddress, body: str = "0x7A6F6F") -> i
     return int(session.value(Query("zoo", "count rows of the zoo", text)))
 
 
-def bodies(session: Session, table: ResolvedAddress) -> list[bytes]:
+def other_bodies(session: Session, table: ResolvedAddress) -> list[bytes]:
     """The bodies of the other rows, in their order."""
     text = f"SELECT [Body] FROM {identifier(table)} WHERE [Body] <> 0x7A6F6F ORDER BY [RowVersion]"
     return [bytes(row[0]) for row in session.run(Query("zoo", "read the others", text))]

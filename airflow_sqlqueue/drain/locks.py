@@ -1,6 +1,6 @@
 """Locks on batches: application locks on the server, held by live tasks and lost by dead ones.
 
-Source: docs/design.md, "The living hold a lock".
+Source: docs/design.md, "Locks of batches at work".
 """
 
 from __future__ import annotations

@@ -1,21 +1,21 @@
-"""Airflow connections turned into what the package works with: the server's and Spark's.
-
-Importing this package imports neither; the hook is loaded when it is first asked for.
-"""
+"""The Airflow hook, and the retry policy of its tasks."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from airflow_sqlqueue.exports import lazy_exports
 
 if TYPE_CHECKING:
+    from airflow_sqlqueue.hooks.retry_policy import TransientRetryPolicy
     from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 
-__all__ = ["SqlQueueHook"]
+__all__ = ["SqlQueueHook", "TransientRetryPolicy"]
 
-
-def __getattr__(name: str) -> Any:
-    if name != "SqlQueueHook":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-
-    return SqlQueueHook
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "retry_policy": "TransientRetryPolicy",
+        "sqlqueue": "SqlQueueHook",
+    },
+)

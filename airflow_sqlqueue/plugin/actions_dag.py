@@ -1,6 +1,6 @@
 """DAG that runs the page's actions: the work outlives the page, and does not load the API server.
 
-A file with two lines in the DAG folder switches the buttons on (docs/guides/page.md, "Switching on actions")::
+A file with two lines in the DAG folder switches the buttons on (docs/guides/page.md, "Enable actions")::
 
     from airflow_sqlqueue.plugin.actions_dag import actions_dag
     dag = actions_dag()

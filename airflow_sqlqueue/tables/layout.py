@@ -1,7 +1,7 @@
 """Layouts of the transport's tables: the shapes that each version makes, and the layout of an existing table.
 
 Upgrades never migrate a table, so any mix of shapes exists in production (docs/transport/queue-tables.md, "Layouts by
-version", "Columns" and "What differs from table to table").
+version", "Columns" and "Properties of a table").
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The directive ``command-line``: a section for each command of ``sqlqueue``, with what ``--help`` prints of it."""
+"""Directive ``command-line``: a section for each command of ``sqlqueue``, with the text of ``--help``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WIDTH = 100
 
 
 def help_texts() -> Iterator[tuple[str, str]]:
-    """Each command's name and help, in the order in which ``sqlqueue --help`` lists them."""
+    """Yield each command's name and help, in the order of ``sqlqueue --help``."""
     from typer.testing import CliRunner
 
     from airflow_sqlqueue.cli.app import app
@@ -29,12 +29,12 @@ def help_texts() -> Iterator[tuple[str, str]]:
 
 
 def section(name: str, text: str) -> list[str]:
-    """One command in reStructuredText."""
+    """Section of a command in reStructuredText."""
     return [name, "-" * len(name), "", "::", "", *(f"    {line}".rstrip() for line in text.strip().splitlines()), ""]
 
 
 class CommandLine(SphinxDirective):
-    """``.. command-line::`` at the place where the sections shall stand."""
+    """Sections of all commands, at the place of ``.. command-line::``."""
 
     def run(self) -> list[nodes.Node]:
         lines = [line for name, text in help_texts() for line in section(name, text)]

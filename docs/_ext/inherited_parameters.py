@@ -1,4 +1,4 @@
-"""Parameters that a class hands on to its bases, in the manual: in its signature, and with the texts of the bases."""
+"""Signatures and docstrings in the manual, with the parameters that a class passes to its bases."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FIELD = ":param "
 
 
 def bases_of(cls: type) -> list[type]:
-    """Bases of this package whose constructors the class's own hands arguments on to, the nearest first."""
+    """Bases of this package whose constructors get arguments of the class's own, the nearest first."""
     ours = [base for base in cls.__mro__ if base.__module__.startswith(PACKAGE)]
     constructors = [base for base in ours if "__init__" in vars(base)]
     takes_more = any(
@@ -26,7 +26,7 @@ def bases_of(cls: type) -> list[type]:
 
 
 def whole_signature(cls: type) -> Signature:
-    """The constructor's parameters and then those of the bases that it does not name itself, required ones first."""
+    """Parameters of the constructor, and those of its bases that it does not name, required ones first."""
     found: dict[str, Parameter] = {}
     more: list[Parameter] = []
     for base in (cls, *bases_of(cls)):
@@ -38,7 +38,7 @@ def whole_signature(cls: type) -> Signature:
 
 
 def fields_of(lines: list[str]) -> dict[str, list[str]]:
-    """The lines of each ``:param``, by its name."""
+    """Lines of each ``:param``, by its name."""
     fields: dict[str, list[str]] = {}
     name = None
     for line in lines:
@@ -53,7 +53,7 @@ def fields_of(lines: list[str]) -> dict[str, list[str]]:
 
 
 def whole_docstring(cls: type, lines: list[str]) -> list[str]:
-    """The lines of a class's docstring, then the parameters that it leaves to its bases."""
+    """Lines of a class's docstring, then the parameters that it leaves to its bases."""
     own = fields_of(lines)
     inherited: dict[str, list[str]] = {}
     for base in bases_of(cls):

@@ -112,7 +112,7 @@ def run_id() -> str:
 
 @pytest.fixture
 def context(run_id: str) -> Callable[..., dict[str, Any]]:
-    """What an operator's execute gets, as far as these operators read it."""
+    """Context of an operator's ``execute``, with the keys that these operators read."""
 
     def make(run_id: str = run_id, task_id: str = "task", dag_id: str = "dag", map_index: int = -1) -> dict[str, Any]:
         return {"ti": TaskInstance(dag_id, run_id, task_id, map_index)}

@@ -9,7 +9,7 @@ from airflow.sdk import DAG
 
 
 def run_in_full(dag: DAG) -> Any:
-    """Run a DAG that stands in no file of Airflow's folder of DAGs."""
+    """Run a DAG that has no file in Airflow's folder of DAGs."""
     from airflow.dag_processing.bundles.manager import DagBundlesManager
     from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
 

@@ -15,7 +15,7 @@ from airflow.sdk.observability import stats
 
 
 class Listener:
-    """What was sent so far: ``counters`` add up, ``gauges`` and ``timers`` have the last value.
+    """Metrics sent so far: ``counters`` add up, ``gauges`` and ``timers`` have the last value.
 
     A name has its tags behind it, as InfluxDB takes them: ``sqlqueue.send.messages,conn_id=c,queue=q``.
     """
@@ -28,7 +28,7 @@ class Listener:
         self.timers: dict[str, float] = {}
 
     def read(self) -> Listener:
-        """Take in what is there: who sends to this machine has delivered when the call returns."""
+        """Read all received datagrams: a send on this machine is delivered when the call returns."""
         while True:
             try:
                 line = self._received.recv(65_536).decode()
@@ -50,7 +50,7 @@ class Listener:
 
 
 class _Client:
-    """What the package ``statsd`` does for that backend: statsd's text, in a datagram each."""
+    """Client like that of the package ``statsd``: statsd's text, in a datagram each."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._address = address

@@ -82,7 +82,7 @@ def test_the_forms_choice_is_the_drivers_keyword(connection: Any) -> None:
 
 
 @pytest.mark.parametrize("extra", [{}, {"tenantId": "tenant"}, {"sqlqueue_access_token": "false"}])
-def test_a_connection_that_is_for_something_else_gives_no_token(
+def test_a_connection_of_another_kind_gives_no_token(
     hook: SqlQueueHook, connection: Any, extra: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its password would go to whatever server the first connection names."""

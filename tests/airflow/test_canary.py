@@ -1,4 +1,4 @@
-"""What goes with a message, and what a login needs, shows nowhere: a DAG is run, and all that it left is searched.
+"""Canary values in messages and logins appear nowhere: a DAG is run, and all its traces are searched.
 
 Beside the secrets goes a word that is told on purpose: a place where it is not found was not searched.
 """

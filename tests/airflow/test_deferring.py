@@ -42,13 +42,13 @@ def test_the_sensor_pokes_once_before_it_defers(hook: SqlQueueHook, queue_name: 
     assert sensor.execute(context()) == {"messages": 2, "expired": 0, "oldest_seconds": None}
 
 
-def test_a_server_that_does_not_answer_the_first_look_is_waited_for(connection: Any, context: Any) -> None:
+def test_a_server_that_does_not_answer_the_first_read_is_waited_for(connection: Any, context: Any) -> None:
     connection(host="127.0.0.1", port=1)
     with pytest.raises(TaskDeferred):
         waiting("q").execute(context())
 
 
-def test_what_the_trigger_found_is_what_a_poke_would_have_found(context: Any) -> None:
+def test_the_trigger_finds_the_same_as_a_poke(context: Any) -> None:
     event = {"status": "met", "found": {"messages": 3, "expired": 0}}
     assert waiting("q").execute_complete(context(), event) == {"messages": 3, "expired": 0}
 

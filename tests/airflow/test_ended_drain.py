@@ -1,4 +1,4 @@
-"""What a drain does that Airflow tells to end while it runs: a SIGTERM to the task calls ``on_kill``, and no more."""
+"""A drain that Airflow signals to end while it runs: a SIGTERM to the task calls ``on_kill``, and no more."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Make = Callable[..., SqlQueueDrainToSparkOperator]
 
 @pytest.fixture
 def jobs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many messages each job got."""
+    """Number of messages of each job."""
     got: list[int] = []
     monkeypatch.setattr(SparkJob, "run", lambda self, batch, spark=None: got.append(batch.messages))
     return got
@@ -47,7 +47,7 @@ def the_batch(hook: SqlQueueHook, queue_name: str) -> BatchInfo:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_task_that_is_told_to_end_takes_no_further_part(
+def test_a_killed_task_takes_no_further_part(
     hook: SqlQueueHook, queue_name: str, make: Make, jobs: list[int], context: Any, monkeypatch: Any, workers: int
 ) -> None:
     hook.send(queue_name, [Message({}, b"x")] * 300)
@@ -64,7 +64,7 @@ def test_a_task_that_is_told_to_end_takes_no_further_part(
     assert jobs == [300]
 
 
-def test_a_task_that_is_told_to_end_begins_no_job(
+def test_a_killed_task_starts_no_job(
     hook: SqlQueueHook, queue_name: str, make: Make, jobs: list[int], context: Any, monkeypatch: Any
 ) -> None:
     hook.send(queue_name, [Message({}, b"x")] * 5)

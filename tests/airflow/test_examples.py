@@ -133,7 +133,7 @@ def test_secondary_queues_are_drained_with_their_primary(load: Load, live: str, 
 
 
 @pytest.mark.airflow
-def test_the_event_driven_drain_takes_what_is_there(
+def test_the_event_driven_drain_takes_all_messages(
     load: Load, live: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = f"test.{uuid.uuid4().hex[:12]}"

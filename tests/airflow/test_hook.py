@@ -1,4 +1,4 @@
-"""The hook without a server: what it is to Airflow."""
+"""The hook without a server: its registration with Airflow."""
 
 from __future__ import annotations
 

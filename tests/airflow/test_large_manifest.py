@@ -1,4 +1,4 @@
-"""Batches of many parts, through the operators: what XCom carries of them, and what comes of a change there."""
+"""Batches of many parts, through the operators: their XCom, and changes of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What OpenLineage is told of tasks that ran, as its provider asks for it, and of SQL of one's own."""
+"""Lineage of finished tasks, as OpenLineage's provider requests it, and of a DAG's own SQL."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FAILED = {"NServiceBus.FailedQ": "", "NServiceBus.MessageId": "1"}
 
 
 class Told:
-    """The lineage of a task that is run: what went in and out, as (dataset, rows, bytes, files)."""
+    """The lineage of a task that is run: its inputs and outputs, as (dataset, rows, bytes, files)."""
 
     def __init__(self, hook: SqlQueueHook, context: Any) -> None:
         self._context = context

@@ -50,7 +50,7 @@ def test_the_hook_requeues_within_a_transaction(hook: SqlQueueHook, queue_name: 
     assert [message.body for message in hook.receive(queue_name, 20)] == [b"%d" % n for n in range(10)]
 
 
-def test_the_operator_requeues_what_a_drain_returned_once(
+def test_the_operator_requeues_the_batch_of_a_drain_once(
     hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any
 ) -> None:
     hook.send(queue_name, [Message(body=b"x")] * 5)
@@ -67,7 +67,7 @@ def test_the_operator_requeues_what_a_drain_returned_once(
     assert drain.execute(context())["batch"]["messages"] == 5
 
 
-def test_the_operator_sweeps_what_was_consumed(
+def test_the_operator_sweeps_consumed_batches(
     hook: SqlQueueHook, queue_name: str, batch: Batch, tmp_path: Path, context: Any
 ) -> None:
     hook.client.batches.mark_consumed(batch)
@@ -99,7 +99,7 @@ def test_a_batch_in_a_table_needs_no_folder(hook: SqlQueueHook, queue_name: str,
 def test_the_hook_reads_with_its_own_login(
     hook: SqlQueueHook, queue_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the tasks do with it, the tests of Spark show."""
+    """The tests of Spark cover the tasks' use of it."""
     batch = hook.drain(queue_name, stage="table").batch
     given: list[Any] = []
     monkeypatch.setattr("airflow_sqlqueue.spark.read_batch", lambda *args, **kwargs: given.append((args, kwargs)))

@@ -16,6 +16,7 @@ from airflow_sqlqueue.errors import AddressError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
 from airflow_sqlqueue.operators import SqlQueueConsumeOperator
+from tests.drains import bodies
 
 
 @pytest.fixture
@@ -37,11 +38,7 @@ def make(queue_name: str, error_queue: str) -> Any:
     return make
 
 
-def bodies(hook: SqlQueueHook, queue_name: str) -> list[bytes]:
-    return [message.body for message in hook.client.queue(queue_name).peek(100)]
-
-
-def test_the_function_gets_the_message_and_what_it_asks_for(
+def test_the_function_gets_the_message_and_its_arguments(
     hook: SqlQueueHook, queue_name: str, make: Any, context: Any
 ) -> None:
     hook.send(queue_name, [Message(body=b"1"), Message(body=b"2")])
@@ -58,7 +55,7 @@ def test_the_function_gets_the_message_and_what_it_asks_for(
     }  # fmt: skip
 
 
-def test_what_the_hook_sends_is_rolled_back_with_the_message(
+def test_messages_sent_by_the_hook_are_rolled_back_with_the_message(
     hook: SqlQueueHook, queue_name: str, error_queue: str, make: Any, context: Any
 ) -> None:
     hook.send(queue_name, [Message(body=b"1")])
@@ -68,7 +65,7 @@ def test_what_the_hook_sends_is_rolled_back_with_the_message(
         raise ValueError
 
     assert make(handle, max_messages=1).execute(context())["failed"] == 1
-    assert (bodies(hook, queue_name), bodies(hook, error_queue)) == ([], [b"1"])
+    assert (bodies(hook.client.queue(queue_name)), bodies(hook.client.queue(error_queue))) == ([], [b"1"])
 
 
 def test_metrics_and_log(
@@ -98,10 +95,10 @@ def test_a_function_that_cannot_be_called_costs_no_message(
     handle = arguments.pop("python_callable", lambda message: None)
     with pytest.raises(AirflowFailException, match="cannot be called with a message"):
         make(handle, **arguments).execute(context())
-    assert bodies(hook, queue_name) == [b"1"]
+    assert bodies(hook.client.queue(queue_name)) == [b"1"]
 
 
-def test_a_task_that_is_told_to_end_ends_after_the_message_at_hand(
+def test_a_killed_task_ends_after_its_current_message(
     hook: SqlQueueHook, queue_name: str, make: Any, context: Any
 ) -> None:
     hook.send(queue_name, [Message(body=b"%d" % n) for n in range(3)])
@@ -110,10 +107,10 @@ def test_a_task_that_is_told_to_end_ends_after_the_message_at_hand(
     with pytest.raises(AirflowException, match="Airflow ended the task"):
         operator.execute(context())
     assert killing.is_set()
-    assert bodies(hook, queue_name) == [b"1", b"2"]
+    assert bodies(hook.client.queue(queue_name)) == [b"1", b"2"]
 
 
-def test_one_that_was_told_before_it_began_receives_nothing(
+def test_a_task_that_is_killed_before_it_starts_receives_nothing(
     hook: SqlQueueHook, queue_name: str, make: Any, context: Any
 ) -> None:
     hook.send(queue_name, [Message(body=b"1")])
@@ -121,7 +118,7 @@ def test_one_that_was_told_before_it_began_receives_nothing(
     operator.on_kill()
     with pytest.raises(AirflowException, match="Airflow ended the task"):
         operator.execute(context())
-    assert bodies(hook, queue_name) == [b"1"]
+    assert bodies(hook.client.queue(queue_name)) == [b"1"]
 
 
 def test_a_missing_queue_fails_without_retry(make: Any, context: Any) -> None:

@@ -137,7 +137,7 @@ def test_subscribe_and_publish(hook: SqlQueueHook, queue_name: str, table: str, 
     assert hook.client.subscriptions_in(table).unsubscribe("Other", [PLACED, "Shop.IEvent"]) == 1
 
 
-def test_events_are_published_with_what_the_transaction_receives(
+def test_events_are_published_in_the_transaction_of_the_receive(
     hook: SqlQueueHook, queue_name: str, table: str
 ) -> None:
     hook.client.subscriptions_in(table).subscribe(queue_name, [PLACED])
@@ -162,7 +162,7 @@ def test_an_event_of_no_type_fails_without_retry(
 
 
 def answer(hook: SqlQueueHook, queue_name: str) -> None:
-    """What an endpoint does, once there is something to answer."""
+    """Act as an endpoint: reply once a request is there."""
     while not (asked := hook.receive(queue_name)):
         pass
     values = decode_headers(asked[0].headers).values
@@ -184,7 +184,7 @@ def test_a_request_gets_its_reply(hook: SqlQueueHook, queue_name: str, shared: b
         hook.client.tables.drop(reply_queue)
 
 
-def test_a_request_that_nobody_answers(hook: SqlQueueHook, queue_name: str) -> None:
+def test_a_request_without_a_reply(hook: SqlQueueHook, queue_name: str) -> None:
     with pytest.raises(NoReplyError, match="within 0 seconds"):
         hook.queue(queue_name).request(Message(), timeout=0)
     address = decode_headers(hook.receive(queue_name)[0].headers).values[HeaderNames.REPLY_TO_ADDRESS]

@@ -1,4 +1,4 @@
-"""The drain's operators on a server, over ODBC: what ``execute`` does, without a metadata database."""
+"""The drain's operators on a server, over ODBC: ``execute`` without a metadata database."""
 
 from __future__ import annotations
 
@@ -20,16 +20,12 @@ from airflow_sqlqueue.errors import ConfigurationError, SparkJobError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.operators import (
-    SqlQueueDrainToSparkOperator,
     SqlQueueMarkConsumedOperator,
     SqlQueueSendOperator,
 )
 from airflow_sqlqueue.sensors import SqlQueueDepthSensor
 from airflow_sqlqueue.traffic import generate
-
-
-def drain(queue_name: str, staging: Any, **arguments: Any) -> SqlQueueDrainToSparkOperator:
-    return SqlQueueDrainToSparkOperator(task_id="task", queue_name=queue_name, staging=staging, **arguments)
+from tests.airflow.tasks import drain_task
 
 
 def test_a_drain_without_a_job_leaves_the_batch_to_others(
@@ -37,14 +33,14 @@ def test_a_drain_without_a_job_leaves_the_batch_to_others(
 ) -> None:
     hook.send(queue_name, generate(300, seed=1))
     expired = hook.depth(queue_name).expired
-    done = drain(queue_name, str(tmp_path)).execute(context())
+    done = drain_task(queue_name, str(tmp_path)).execute(context())
     assert json.loads(json.dumps(done)) == done
     batch = Batch.from_dict(done["batch"])
     assert (batch.state, batch.messages, batch.expired, done["locked"]) == ("sealed", 300 - expired, expired, 0)
     assert batch.batch_id == str(batch_id_for("dag", run_id, "task"))
     for given in (done, done["batch"]):
         SqlQueueMarkConsumedOperator(task_id="mark", batch=given).execute(context())
-    again = drain(queue_name, str(tmp_path), python_callable=not_again).execute(context())
+    again = drain_task(queue_name, str(tmp_path), python_callable=not_again).execute(context())
     assert again["batch"] == {**done["batch"], "state": "consumed"}
 
 
@@ -80,7 +76,7 @@ def test_a_retry_resumes_an_open_batch(
             on_progress=kill,
         )
     assert hook.depth(queue_name).messages + hook.depth(queue_name).expired == 70
-    done = drain(queue_name, str(tmp_path), drain_options={"rows_per_part": 40}).execute(context(map_index=3))
+    done = drain_task(queue_name, str(tmp_path), drain_options={"rows_per_part": 40}).execute(context(map_index=3))
     assert done["batch"]["messages"] == 100 - expired
     assert done["batch"]["parts"] == 3
     assert hook.depth(queue_name).messages == 0
@@ -88,12 +84,12 @@ def test_a_retry_resumes_an_open_batch(
 
 def test_another_run_and_another_map_index_drain_another_batch(queue_name: str, tmp_path: Path, context: Any) -> None:
     contexts = [context(), context(run_id="other"), context(map_index=0)]
-    ids = {drain(queue_name, str(tmp_path)).execute(each)["batch"]["batch_id"] for each in contexts}
+    ids = {drain_task(queue_name, str(tmp_path)).execute(each)["batch"]["batch_id"] for each in contexts}
     assert len(ids) == 3
 
 
 def test_an_empty_batch_runs_no_job_and_is_consumed(queue_name: str, tmp_path: Path, context: Any) -> None:
-    done = drain(queue_name, str(tmp_path), python_callable=not_again).execute(context())
+    done = drain_task(queue_name, str(tmp_path), python_callable=not_again).execute(context())
     assert (done["batch"]["state"], done["batch"]["messages"], done["result"]) == ("consumed", 0, None)
 
 
@@ -101,7 +97,7 @@ def test_staging_may_be_an_object_storage_path(
     hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any
 ) -> None:
     hook.send(queue_name, [Message({}, b"x")])
-    done = drain(queue_name, ObjectStoragePath(f"file://{tmp_path}")).execute(context())
+    done = drain_task(queue_name, ObjectStoragePath(f"file://{tmp_path}")).execute(context())
     assert done["batch"]["paths"][0].startswith(f"file://{tmp_path}/")
 
 
@@ -112,7 +108,7 @@ def test_no_body_and_no_header_reaches_a_log_or_xcom(
     message = {"headers": {"Secret": "hush-header"}, "body": "hush-body"}
     sent = SqlQueueSendOperator(task_id="send", queue_name=queue_name, messages=[message]).execute(context())
     SqlQueueDepthSensor(task_id="wait", queue_name=queue_name).execute(context())
-    done = drain(queue_name, str(tmp_path)).execute(context())
+    done = drain_task(queue_name, str(tmp_path)).execute(context())
     assert sent == done["batch"]["messages"] == 1
     log = caplog.text + capsys.readouterr().out
     assert "Sent 1 messages" in log
@@ -137,17 +133,17 @@ def test_a_failed_job_keeps_its_batch_for_the_next_try(
     hook.send(queue_name, [Message({}, b"x")] * 20)
     arguments: dict[str, Any] = {"python_callable": job, "spark_conf": {"spark.sql.shuffle.partitions": "1"}}
     with pytest.raises(RuntimeError, match="the job failed"):
-        drain(queue_name, str(tmp_path), op_kwargs={"fail": True}, **arguments).execute(context())
+        drain_task(queue_name, str(tmp_path), op_kwargs={"fail": True}, **arguments).execute(context())
     batch = hook.client.batches.get(batch_id_for("dag", run_id, "task"))
     assert (batch.state, batch.messages) == ("sealed", 20)
 
     hook.send(queue_name, [Message({}, b"later")])
-    done = drain(queue_name, str(tmp_path), op_kwargs={"fail": False}, **arguments).execute(context())
+    done = drain_task(queue_name, str(tmp_path), op_kwargs={"fail": False}, **arguments).execute(context())
     assert done["result"] == {"rows": 20}
     assert done["batch"] == {**batch.to_dict(), "state": "consumed"}
     assert seen == [batch.batch_id] * 2
 
-    again = drain(queue_name, str(tmp_path), op_kwargs={"fail": False}, **arguments).execute(context())
+    again = drain_task(queue_name, str(tmp_path), op_kwargs={"fail": False}, **arguments).execute(context())
     assert again["result"] is None
     assert len(seen) == 2
     assert hook.depth(queue_name).messages == 1
@@ -171,7 +167,7 @@ def test_an_application_gets_the_manifest(
 
     def run(code: int) -> dict[str, Any]:
         arguments = [str(answer), str(code)]
-        operator = drain(queue_name, str(tmp_path), application=str(application), application_args=arguments)
+        operator = drain_task(queue_name, str(tmp_path), application=str(application), application_args=arguments)
         return operator.execute(context())
 
     with pytest.raises(SparkJobError, match="exit code 3"):
@@ -206,13 +202,13 @@ def test_executors_drain_and_the_job_has_their_session(
 
     monkeypatch.setattr(executors, "drained_reports", note)
     hook.send(queue_name, [Message({}, b"x")] * 20)
-    done = drain(queue_name, str(tmp_path), python_callable=job, engine="spark").execute(context())
+    done = drain_task(queue_name, str(tmp_path), python_callable=job, engine="spark").execute(context())
     assert done["batch"]["messages"] == 20
     assert [done["result"]] == [{"application": name, "speculation": "false"} for name in drained_with]
 
 
-def test_an_engine_needs_what_it_runs_on(hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any) -> None:
+def test_an_engine_needs_its_runtime(hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any) -> None:
     with pytest.raises(AirflowFailException, match="'cluster' is not known: use threads or spark"):
-        drain(queue_name, str(tmp_path), engine="cluster").execute(context())
+        drain_task(queue_name, str(tmp_path), engine="cluster").execute(context())
     with pytest.raises(ConfigurationError, match="needs a session to drain with"):
         hook.drain(queue_name, tmp_path, engine="spark")

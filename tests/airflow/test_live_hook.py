@@ -60,7 +60,7 @@ def test_parameters_of_plain_sql_are_in_no_lineage_and_no_log(live: str, capfd: 
     assert "s3cret" not in logged
 
 
-def test_a_connection_of_the_hooks_commits_when_told(hook: SqlQueueHook, queue_name: str) -> None:
+def test_the_hooks_connection_commits_by_its_autocommit_setting(hook: SqlQueueHook, queue_name: str) -> None:
     table = hook.client.resolve(queue_name).qualified_name
     insert = f"INSERT INTO {table} ([Id], [Recoverable], [Headers], [Body]) VALUES (?, 1, '', ?)"
     connection = hook.get_conn()
@@ -104,7 +104,7 @@ def test_an_old_queue_is_mended(hook: SqlQueueHook) -> None:
     assert [finding.code for finding in hook.client.tables.inspect(name).findings] == codes[:1]
 
 
-def test_messages_are_looked_for_and_taken_one_by_one(hook: SqlQueueHook, queue_name: str) -> None:
+def test_messages_are_searched_and_received_one_by_one(hook: SqlQueueHook, queue_name: str) -> None:
     numbers = hook.client.queue(queue_name).send_numbered([Message({"n": f"{n}"}, b"%d" % n) for n in range(5)])
     assert [head.row_version for head in hook.client.queue(queue_name).browse(2, after=numbers[0])] == numbers[1:3]
     assert [message.body for message in hook.client.queue(queue_name).peek(1, after=numbers[3])] == [b"4"]
@@ -127,7 +127,7 @@ def test_the_backlog_finds_the_table_of_delayed_messages(hook: SqlQueueHook) -> 
     hook.client.tables.drop(name, force=True)
 
 
-def test_secondary_queues_are_told_by_name(hook: SqlQueueHook, queue_name: str) -> None:
+def test_secondary_queues_are_found_by_name(hook: SqlQueueHook, queue_name: str) -> None:
     hook.create_queue(f"{queue_name}.WEB01")
     addresses = [hook.client.resolve(name).canonical for name in (queue_name, f"{queue_name}.WEB01")]
     assert hook.client.tables.with_secondary_queues(queue_name) == addresses

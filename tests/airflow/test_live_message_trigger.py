@@ -1,4 +1,4 @@
-"""The trigger on messages, in Airflow's own shared stream, without a triggerer: what is committed, and when."""
+"""The trigger on messages, in Airflow's own shared stream, without a triggerer: its commits."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.triggers import SqlQueueMessageEventTrigger, poller
 from fakemssql import FakeServer
 from tests import zoo
+from tests.airflow.tasks import run_coroutine
 
-SECONDS = 120
 TYPES = HeaderNames.ENCLOSED_MESSAGE_TYPES
 SECRET = b"secret body"
 PLACED, CHANGED = "Shop.OrderPlaced", "Shop.OrderChanged"
@@ -44,13 +44,6 @@ def make(queue_name: str, error_queue: str) -> Callable[..., SqlQueueMessageEven
         )
 
     return trigger
-
-
-def run(story: Callable[[], Any]) -> Any:
-    async def within() -> Any:
-        return await asyncio.wait_for(story(), SECONDS)
-
-    return asyncio.run(within())
 
 
 def order(message_type: str = PLACED, **headers: str) -> Message:
@@ -111,7 +104,7 @@ async def triggerer(*triggers: Any) -> AsyncIterator[Triggerer]:
 
 
 def left(hook: Any, queue_name: str) -> int:
-    """The messages of the queue that nobody holds."""
+    """Messages of the queue that are not locked."""
     with hook.client.queue(queue_name).open() as queue:
         queue.session.begin()
         found = len(queue.receive(100))
@@ -142,11 +135,11 @@ def test_a_message_leaves_the_queue_when_its_event_is_stored_and_not_before(
             hook.send(queue_name, [order()])
             await running.events(4)
 
-    run(story)
+    run_coroutine(story)
     assert poller._pollers == {}
 
 
-def test_what_was_not_stored_is_in_the_queue_when_the_triggerer_ends(hook: Any, queue_name: str, make: Any) -> None:
+def test_unstored_events_are_back_in_the_queue_when_the_triggerer_ends(hook: Any, queue_name: str, make: Any) -> None:
     """Of one round, some events are stored and some are not: none is lost, and one that is stored may come again."""
     hook.send(queue_name, [order()] * 3)
 
@@ -161,10 +154,10 @@ def test_what_was_not_stored_is_in_the_queue_when_the_triggerer_ends(hook: Any, 
             running.confirm()
             await until(lambda: hook.depth(queue_name).messages == 0)
 
-    run(story)
+    run_coroutine(story)
 
 
-def test_what_is_not_accepted_or_cannot_be_read_goes_to_the_error_queue(
+def test_unaccepted_and_unreadable_messages_go_to_the_error_queue(
     hook: Any, queue_name: str, error_queue: str, make: Any
 ) -> None:
     hook.send(queue_name, [order(CHANGED), order(), order("Shop.Other"), order()])
@@ -179,7 +172,7 @@ def test_what_is_not_accepted_or_cannot_be_read_goes_to_the_error_queue(
             await until(lambda: hook.depth(error_queue).messages == 2)
             assert sorted(event["message_type"] for event in events) == [CHANGED, PLACED]
 
-    run(story)
+    run_coroutine(story)
     assert hook.client.errors.triage(error_queue).matched == 2
     failed, unreadable = hook.receive(error_queue, 2)
     headers = Envelope.of(failed)
@@ -205,7 +198,7 @@ def test_a_zoo_of_hostile_rows_ends_no_triggerer(hook: Any, queue_name: str, err
                 running.confirm()
             return [payload for _, payload in running.stored]
 
-    events = run(story)
+    events = run_coroutine(story)
     assert len([event for event in events if event["correlation_id"] == "good"]) == 100
     for event in events:
         _new_encoder().encode(event)
@@ -227,10 +220,10 @@ def test_expired_messages_go_without_an_event(hook: Any, queue_name: str, make: 
             running.confirm()
             await until(lambda: hook.depth(queue_name).messages == 0)
 
-    run(story)
+    run_coroutine(story)
 
 
-def test_triggers_of_one_queue_share_a_receiver_and_those_of_another_error_queue_do_not(make: Any) -> None:
+def test_triggers_of_one_queue_and_error_queue_share_a_receiver(make: Any) -> None:
     one, two = make(message_types=[PLACED]), make(message_types=[CHANGED], headers=["x"])
     assert one.shared_stream_key() == two.shared_stream_key()
     assert one.shared_stream_key() != make(error_queue="other").shared_stream_key()
@@ -253,7 +246,7 @@ def test_a_receiver_goes_on_without_its_error_queue_only_when_it_is_there(
             hook.create_queue(missing)
             await running.events(1)
 
-    run(story)
+    run_coroutine(story)
     assert "".join(capfd.readouterr()).count("is not watched") == 1
     hook.client.tables.drop(missing, force=True)
 
@@ -291,4 +284,4 @@ def test_a_server_that_dies_between_receive_and_commit_loses_no_message(
                 running.confirm()
                 await until(lambda: hook.depth("orders").messages == 0)
 
-        run(story)
+        run_coroutine(story)

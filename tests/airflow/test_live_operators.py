@@ -126,7 +126,7 @@ def test_a_message_that_cannot_be_sent_fails_without_retry_and_sends_nothing(
     assert hook.depth(queue_name).messages == 0
 
 
-def test_purge_deletes_what_expired(hook: SqlQueueHook, queue_name: str, context: Any) -> None:
+def test_purge_deletes_expired_messages(hook: SqlQueueHook, queue_name: str, context: Any) -> None:
     hook.send(queue_name, [Message({}, b"", timedelta(seconds=-1)), Message({}, b"stays")])
     count = SqlQueuePurgeExpiredOperator(task_id="count", queue_name=queue_name, only_count=True).execute(context())
     assert (count["deleted"], count["remaining"]) == (0, 1)

@@ -1,4 +1,4 @@
-"""Batches for a Python function, and filters of operators, on a server: what ``execute`` does."""
+"""Batches for a Python function, and filters of operators, on a server: ``execute``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from airflow_sqlqueue.triggers import SqlQueueDepthTrigger
 Messages = Iterator[ReceivedMessage]
 
 
-def drain(queue_name: str, staging: Any, **arguments: Any) -> SqlQueueDrainOperator:
+def python_drain(queue_name: str, staging: Any, **arguments: Any) -> SqlQueueDrainOperator:
     return SqlQueueDrainOperator(task_id="task", queue_name=queue_name, staging=staging, **arguments)
 
 
@@ -41,7 +41,9 @@ def test_a_function_gets_the_messages_in_order(
         return [sum(seen) * factor, batch.batch_id, hook.client.batches.list(queue_name)[0].state, ti.run_id]
 
     staging = str(tmp_path) if stage == "files" else None
-    done = drain(queue_name, staging, stage=stage, python_callable=total, op_kwargs={"factor": 2}).execute(context())
+    done = python_drain(queue_name, staging, stage=stage, python_callable=total, op_kwargs={"factor": 2}).execute(
+        context()
+    )
     assert done["result"] == [2450, done["batch"]["batch_id"], "sealed", run_id]
     assert done["batch"]["state"] == "consumed"
 
@@ -57,7 +59,7 @@ def test_a_function_that_fails_gets_the_same_batch_again(
         if len(got) == 1:
             raise ValueError("the sink is away")
 
-    task = drain(queue_name, str(tmp_path), python_callable=fails_at_first)
+    task = python_drain(queue_name, str(tmp_path), python_callable=fails_at_first)
     with pytest.raises(ValueError, match="the sink is away"):
         task.execute(context())
     assert hook.client.batches.list(queue_name)[0].state == "sealed"
@@ -69,7 +71,7 @@ def test_a_function_that_fails_gets_the_same_batch_again(
     assert hook.depth(queue_name).messages == 5
 
 
-def test_what_cannot_be_called_is_refused_before_the_drain(
+def test_uncallable_functions_are_refused_before_the_drain(
     hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any
 ) -> None:
     def generator(messages: Messages) -> Iterator[int]:
@@ -84,18 +86,18 @@ def test_what_cannot_be_called_is_refused_before_the_drain(
     numbers(hook, queue_name, 2)
     for function, sentence in ((generator, "generator"), (coroutine, "asynchronous"), (too_much, "something")):
         with pytest.raises(AirflowFailException, match=sentence):
-            drain(queue_name, str(tmp_path), python_callable=function).execute(context())
+            python_drain(queue_name, str(tmp_path), python_callable=function).execute(context())
     assert hook.depth(queue_name).messages == 2
 
 
 def test_operators_take_filters(hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any) -> None:
     numbers(hook, queue_name, 40)
-    done = drain(queue_name, str(tmp_path), filters={"endpoint": "Sales"}).execute(context())
+    done = python_drain(queue_name, str(tmp_path), filters={"endpoint": "Sales"}).execute(context())
     assert done["batch"]["messages"] == 20
     with pytest.raises(AirflowFailException, match="another filter"):
-        drain(queue_name, str(tmp_path), filters={"endpoint": "Billing"}).execute(context())
+        python_drain(queue_name, str(tmp_path), filters={"endpoint": "Billing"}).execute(context())
     with pytest.raises(AirflowFailException, match="There is no filter 'type'"):
-        drain(queue_name, str(tmp_path), filters={"type": "Billing"}).execute(context())
+        python_drain(queue_name, str(tmp_path), filters={"type": "Billing"}).execute(context())
     sensor = SqlQueueDepthSensor(
         task_id="s", queue_name=queue_name, wait_for={"min_messages": 20, "filters": {"endpoint": "Billing"}}
     )

@@ -1,4 +1,4 @@
-"""The sensor on a server, over ODBC: what a poke finds, without a metadata database."""
+"""The sensor on a server, over ODBC: its pokes, without a metadata database."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_sensor_gives_its_slot_back_between_pokes(hook: SqlQueueHook, queue_
     assert sensor.execute(context()) == {"messages": 1, "expired": 0}
 
 
-def test_expired_messages_do_not_count_however_many_stand_in_front(
+def test_expired_messages_at_the_head_do_not_count(
     hook: SqlQueueHook, queue_name: str, context: Any, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr(condition, "EXPIRED_ALLOWANCE", 2)

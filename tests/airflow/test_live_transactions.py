@@ -1,4 +1,4 @@
-"""``hook.transaction()``: what calls of a hook, and of SQL of one's own, do together."""
+"""``hook.transaction()``: calls of a hook and of a caller's own SQL in one transaction."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from airflow_sqlqueue.errors import TransactionError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import Message
+from tests.drains import bodies
 
 
 class Interrupted(Exception):
@@ -26,10 +27,6 @@ def orders(hook: SqlQueueHook) -> Iterator[str]:
     hook.run(f"DROP TABLE {name}", autocommit=True)
 
 
-def bodies(hook: SqlQueueHook, queue_name: str) -> list[bytes]:
-    return [message.body for message in hook.client.queue(queue_name).peek(100)]
-
-
 def handle(hook: SqlQueueHook, queue_name: str, orders: str, *, fail: bool) -> None:
     """Receive, write with SQL of one's own in three ways, send to another queue, fail or not."""
     with hook.transaction():
@@ -43,15 +40,15 @@ def handle(hook: SqlQueueHook, queue_name: str, orders: str, *, fail: bool) -> N
             raise Interrupted
 
 
-def test_everything_commits_together_or_not_at_all(hook: SqlQueueHook, queue_name: str, orders: str) -> None:
+def test_all_statements_commit_together_or_not_at_all(hook: SqlQueueHook, queue_name: str, orders: str) -> None:
     hook.create_queue(f"{queue_name}.out")
     hook.send(queue_name, [Message(body=b"order")])
     with pytest.raises(Interrupted):
         handle(hook, queue_name, orders, fail=True)
-    assert bodies(hook, queue_name) == [b"order"]
-    assert (bodies(hook, f"{queue_name}.out"), hook.get_records(f"SELECT * FROM {orders}")) == ([], [])
+    assert bodies(hook.client.queue(queue_name)) == [b"order"]
+    assert (bodies(hook.client.queue(f"{queue_name}.out")), hook.get_records(f"SELECT * FROM {orders}")) == ([], [])
     handle(hook, queue_name, orders, fail=False)
-    assert (bodies(hook, queue_name), bodies(hook, f"{queue_name}.out")) == ([], [b"done"])
+    assert (bodies(hook.client.queue(queue_name)), bodies(hook.client.queue(f"{queue_name}.out"))) == ([], [b"done"])
     assert sorted(hook.get_records(f"SELECT body FROM {orders}")) == [(b"order",), (b"order2",)]
 
 
@@ -65,10 +62,10 @@ def test_an_error_of_plain_sql_dooms_it(hook: SqlQueueHook, queue_name: str) -> 
 
     with pytest.raises(TransactionError, match="failed before"):
         go_on()
-    assert bodies(hook, queue_name) == []
+    assert bodies(hook.client.queue(queue_name)) == []
 
 
-def test_what_cannot_commit_with_a_transaction_is_refused_inside_it(
+def test_calls_that_cannot_join_a_transaction_are_refused_inside_it(
     hook: SqlQueueHook, queue_name: str, connection: Any, tmp_path: Any
 ) -> None:
     elsewhere = SqlQueueHook(connection(conn_id="elsewhere", host="other.example.com"))
@@ -81,7 +78,7 @@ def test_what_cannot_commit_with_a_transaction_is_refused_inside_it(
             hook.run("SELECT 1", autocommit=True)
 
 
-def test_what_is_sent_stays_sent_when_a_receive_only_transaction_fails(hook: SqlQueueHook, queue_name: str) -> None:
+def test_sent_messages_stay_when_a_receive_only_transaction_fails(hook: SqlQueueHook, queue_name: str) -> None:
     hook.send(queue_name, [Message(body=b"order")])
 
     def handle() -> None:
@@ -92,7 +89,7 @@ def test_what_is_sent_stays_sent_when_a_receive_only_transaction_fails(hook: Sql
 
     with pytest.raises(Interrupted):
         handle()
-    assert bodies(hook, queue_name) == [b"order", b"ghost"]
+    assert bodies(hook.client.queue(queue_name)) == [b"order", b"ghost"]
 
 
 def test_tables_are_made_in_it_as_well(hook: SqlQueueHook, queue_name: str) -> None:

@@ -1,4 +1,4 @@
-"""The triggers on a server, in an event loop, without a triggerer: what they share, survive and give up."""
+"""The triggers on a server, in an event loop, without a triggerer: shared connections, retries and errors."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from airflow_sqlqueue.triggers import (
 )
 from airflow_sqlqueue.triggers.events import found_in
 from fakemssql import FakeServer
+from tests.airflow.tasks import run_coroutine
 
-SECONDS = 120
 """Within which everything happens, on a machine that has other things to do as well."""
 FAST = {"poll_interval": 0.05}
 APP = "waits"
@@ -57,13 +57,6 @@ def own_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServer]:
         values |= {"port": server.port, "login": server.user, "password": server.password}
         monkeypatch.setenv("AIRFLOW_CONN_SQLQUEUE_DEFAULT", json.dumps(values))
         yield server
-
-
-def run(story: Callable[[], Any]) -> Any:
-    async def within() -> Any:
-        return await asyncio.wait_for(story(), SECONDS)
-
-    return asyncio.run(within())
 
 
 async def first_of(trigger: Any) -> Any:
@@ -97,10 +90,10 @@ def test_a_trigger_fires_when_the_condition_is_met(hook: Any, queue_name: str) -
         hook.send(queue_name, [Message()])
         assert found_in(await waiting) == {"messages": 2, "expired": 0}
 
-    run(story)
+    run_coroutine(story)
 
 
-def test_all_that_waits_for_a_server_shares_one_connection_which_is_closed_with_the_last(
+def test_triggers_of_a_server_share_one_connection_until_the_last_ends(
     hook: Any, queue_name: str, server_url: str
 ) -> None:
     client = QueueClient.from_url(server_url)
@@ -118,12 +111,12 @@ def test_all_that_waits_for_a_server_shares_one_connection_which_is_closed_with_
         await asyncio.wait(tasks)
         await until(lambda: client.run_sql(OURS)[0][0] == 0)
 
-    run(story)
+    run_coroutine(story)
     assert poller._pollers == {}
 
 
 def test_a_queue_that_is_missing_ends_the_wait_with_its_sentence(live: str) -> None:
-    event = run(lambda: first_of(SqlQueueDepthTrigger(queue_name="test.missing", **FAST)))
+    event = run_coroutine(lambda: first_of(SqlQueueDepthTrigger(queue_name="test.missing", **FAST)))
     with pytest.raises(QueueNotFoundError, match=r"test\.missing.* does not exist"):
         found_in(event)
 
@@ -136,7 +129,7 @@ def test_a_connection_that_cannot_be_used_ends_the_wait(
 ) -> None:
     values = json.loads(os.environ["AIRFLOW_CONN_SQLQUEUE_DEFAULT"]) | change
     monkeypatch.setenv("AIRFLOW_CONN_SQLQUEUE_DEFAULT", json.dumps(values))
-    event = run(lambda: first_of(SqlQueueDepthTrigger(queue_name="q", **FAST)))
+    event = run_coroutine(lambda: first_of(SqlQueueDepthTrigger(queue_name="q", **FAST)))
     with pytest.raises(error):
         found_in(event)
     assert "wrong" not in json.dumps(event)
@@ -162,7 +155,7 @@ def test_a_server_that_is_lost_is_waited_for(
         assert found_in(await waiting) == {"messages": 1, "expired": 0}
 
     with caplog.at_level(logging.WARNING):
-        run(story)
+        run_coroutine(story)
 
 
 @own
@@ -203,7 +196,7 @@ def test_a_server_that_refuses_the_login_for_a_while_is_waited_for(
             watch.close()
 
     with caplog.at_level(logging.WARNING):
-        run(story)
+        run_coroutine(story)
 
 
 def test_an_event_trigger_signals_as_long_as_the_queue_is_not_empty(hook: Any, queue_name: str) -> None:
@@ -221,10 +214,10 @@ def test_an_event_trigger_signals_as_long_as_the_queue_is_not_empty(hook: Any, q
             hook.send(queue_name, [Message()])
             assert (await following).payload["messages"] == 1
 
-    run(story)
+    run_coroutine(story)
 
 
-def test_an_event_trigger_neither_ends_nor_says_twice_what_is_wrong(
+def test_an_event_trigger_stays_and_logs_an_error_once(
     live: str, hook: Any, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses = []
@@ -245,7 +238,7 @@ def test_an_event_trigger_neither_ends_nor_says_twice_what_is_wrong(
             hook.send(name, [Message()])
             assert (await following).payload["queue_name"] == name
 
-    run(story)
+    run_coroutine(story)
     assert pauses[:3] == [1, 2, 3]
     assert "".join(capfd.readouterr()).count("is not watched") == 1
     hook.client.tables.drop(name, force=True)
@@ -273,7 +266,7 @@ def test_a_trigger_serializes_to_the_same_hash_each_time(trigger: Any) -> None:
     assert path == f"{type(trigger).__module__}.{type(trigger).__name__}"
 
 
-def test_the_order_of_what_a_dag_says_does_not_change_the_hash() -> None:
+def test_the_order_of_arguments_does_not_change_the_hash() -> None:
     turned = {**dict(reversed(HOOK_PARAMS.items())), "queue_schemas": {"a": "y", "b": "x"}}
     one, two = (SqlQueueDepthEventTrigger(queue_name="q", hook_params=params) for params in (HOOK_PARAMS, turned))
     assert json.dumps(one.serialize()) == json.dumps(two.serialize())

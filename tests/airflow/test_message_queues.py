@@ -1,4 +1,4 @@
-"""The provider of common-messaging: what ``MessageQueueTrigger`` makes of it, and what finding it costs."""
+"""The provider of common-messaging: triggers of ``MessageQueueTrigger``, and the cost of discovery."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reaches a statsd server by Airflow's own backend: each count once, bounded tags; nothing where it is off."""
+"""Metrics that reach a statsd server by Airflow's own backend: each count once, bounded tags, none if they are off."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def more(hook: SqlQueueHook) -> Any:
         hook.client.tables.drop(name, force=True)
 
 
-def test_what_is_sent_forwarded_and_purged_is_counted(
+def test_sent_forwarded_and_purged_messages_are_counted(
     hook: SqlQueueHook, queue_name: str, tags: str, more: Callable[[], str], context: Any, statsd: Any
 ) -> None:
     send = SqlQueueSendOperator(task_id="t", queue_name=queue_name, messages=[{"body": n} for n in range(5)])
@@ -71,7 +71,7 @@ def test_a_send_that_is_repeated_is_counted_once(queue_name: str, tags: str, con
     assert statsd.named("send.messages") == {tags: 1}
 
 
-def test_what_is_returned_and_put_back_is_counted(
+def test_returned_and_requeued_messages_are_counted(
     hook: SqlQueueHook, queue_name: str, tags: str, more: Callable[[], str], context: Any, statsd: Any, tmp_path: Path
 ) -> None:
     errors = more()
@@ -86,7 +86,7 @@ def test_what_is_returned_and_put_back_is_counted(
     assert statsd.named("requeue.messages") == {tags: 3}
 
 
-def test_where_metrics_are_off_nothing_is_read_for_them(
+def test_metrics_that_are_off_read_nothing(
     queue_name: str, context: Any, statsd: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW__METRICS__STATSD_ON", "False")
@@ -105,7 +105,7 @@ def test_a_queue_that_is_gone_fails_no_task_for_its_metrics(live: str, statsd: A
     assert statsd.read().lines == []
 
 
-def test_names_and_values_are_what_every_backend_takes(live: str, statsd: Any) -> None:
+def test_names_and_values_fit_every_backend(live: str, statsd: Any) -> None:
     for name in metrics.COUNTERS | metrics.GAUGES | metrics.TIMERS:
         assert re.fullmatch(r"[a-z_.]+", name)
     odd = SqlQueueDepthSensor(task_id="t", queue_name=f"a,b=c:{'d' * 100}@[my schema]")

@@ -22,7 +22,7 @@ def instance(state: str = "failed") -> Any:
     return SimpleNamespace(dag_id="shop", run_id="r1", task_id="load", map_index=-1, try_number=2, state=state)
 
 
-def test_it_says_what_became_of_a_task(hook: SqlQueueHook, queue_name: str) -> None:
+def test_the_notifier_reports_the_state_of_a_task(hook: SqlQueueHook, queue_name: str) -> None:
     notifier = SqlQueueNotifier(queue_name=queue_name, message_type="Ops.TaskEnded")
     for state in ("failed", "failed", "success"):
         notifier.notify({"ti": instance(state)})  # type: ignore[typeddict-item]
@@ -37,7 +37,7 @@ def test_it_says_what_became_of_a_task(hook: SqlQueueHook, queue_name: str) -> N
     assert values[HeaderNames.ORIGINATING_ENDPOINT] == "airflow.shop"
 
 
-def test_it_says_what_became_of_a_run(hook: SqlQueueHook, queue_name: str) -> None:
+def test_the_notifier_reports_the_state_of_a_run(hook: SqlQueueHook, queue_name: str) -> None:
     run = SimpleNamespace(dag_id="shop", run_id="r1", state="success")
     SqlQueueNotifier(queue_name=queue_name, message_type="Ops.RunEnded").notify({"dag_run": run})  # type: ignore[typeddict-item]
     (message,) = hook.receive(queue_name)

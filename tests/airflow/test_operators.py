@@ -1,4 +1,4 @@
-"""The operators without a server: what they refuse, and what they template."""
+"""The operators without a server: refused arguments, and templates."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_a_drain_that_cannot_work_fails_without_retry(arguments: Any, says: str,
         (SqlQueuePurgeOperator(task_id="t", queue_name="q", chunk=5_000), "locks never escalate"),
     ],
 )
-def test_what_no_retry_mends_fails_without_one(operator: Any, says: str, connection: Any, context: Any) -> None:
+def test_errors_that_no_retry_fixes_fail_without_one(operator: Any, says: str, connection: Any, context: Any) -> None:
     connection(host="127.0.0.1", port=1)
     with pytest.raises(AirflowFailException, match=says):
         operator.execute(context())
@@ -182,7 +182,7 @@ def test_a_purge_of_expired_messages_takes_no_others() -> None:
         SqlQueuePurgeExpiredOperator(task_id="t", queue_name="q", all_messages=True)
 
 
-def test_a_soft_failing_sensor_that_cannot_look_is_not_skipped(connection: Any, context: Any) -> None:
+def test_a_soft_failing_sensor_that_cannot_read_is_not_skipped(connection: Any, context: Any) -> None:
     connection(schema="")
     sensor = SqlQueueDepthSensor(task_id="t", queue_name="q", soft_fail=True)
     with pytest.raises(ConfigurationError, match="names no database"):
@@ -190,7 +190,7 @@ def test_a_soft_failing_sensor_that_cannot_look_is_not_skipped(connection: Any, 
 
 
 class Interrupted(BaseException):
-    """What Airflow raises in a task whose time is over is no Exception either."""
+    """Airflow's exception for a task whose time is over is not an ``Exception`` either."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What a drain leaves in the task's log and in Airflow's metrics."""
+"""Progress of a drain in the task's log and in Airflow's metrics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_sqlqueue.operators import SqlQueueDrainToSparkOperator
 from airflow_sqlqueue.operators.metrics import DrainLog, Metrics
 
 
-def test_metrics_add_up_to_what_the_ledger_says(
+def test_metrics_add_up_to_the_ledger(
     queue_name: str, tmp_path: Path, context: Any, live: str, statsd: Any, capsys: Any, caplog: Any
 ) -> None:
     lifetimes = {n: timedelta(seconds=-1) for n in range(0, 50, 5)}
@@ -39,7 +39,7 @@ def test_metrics_add_up_to_what_the_ledger_says(
     assert f"is sealed: 40 messages, {batch['bytes']} bytes in 3 parts, 10 expired" in log
 
 
-def test_a_retry_counts_in_its_log_what_is_there_and_in_the_metrics_what_it_adds(
+def test_a_retry_logs_the_whole_batch_and_counts_its_own_part_in_metrics(
     live: str, queue_name: str, statsd: Any
 ) -> None:
     lines: list[str] = []

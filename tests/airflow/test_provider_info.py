@@ -22,7 +22,7 @@ def schema(name: str) -> Any:
     return json.loads(files("airflow").joinpath(name).read_text("utf-8"))
 
 
-def test_the_info_is_what_airflow_expects() -> None:
+def test_the_provider_info_fits_airflows_schema() -> None:
     jsonschema.validate(INFO, schema("provider_info.schema.json"))
 
 
@@ -68,7 +68,7 @@ def test_the_form_has_every_field_that_the_hook_reads() -> None:
     assert INFO["connection-types"][0]["conn-fields"].keys() == _KNOWN
 
 
-def test_the_form_shows_first_what_a_newcomer_needs() -> None:
+def test_the_form_shows_the_usual_fields_first() -> None:
     (kind,) = INFO["connection-types"]
     behaviour = kind["ui-field-behaviour"]
     assert behaviour["hidden-fields"] == []
@@ -81,7 +81,7 @@ def test_the_form_shows_first_what_a_newcomer_needs() -> None:
     assert sections == sorted(sections, key=groups.index)
 
 
-def test_the_form_asks_for_nothing_and_sends_nothing_unasked() -> None:
+def test_the_form_requires_no_field_and_sends_only_filled_ones() -> None:
     for field in INFO["connection-types"][0]["conn-fields"].values():
         assert "null" in field["schema"]["type"]
         assert "default" not in field["schema"]

@@ -57,7 +57,7 @@ async def event(trigger: Any) -> Any:
 
 
 class Connection:
-    """What Airflow knows as ``sqlqueue_default``, and how often triggers have asked for it and tried to log in."""
+    """The connection ``sqlqueue_default``, with counts of its lookups and logins by triggers."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._environment = monkeypatch
@@ -135,7 +135,7 @@ def test_a_trigger_sees_that_the_server_has_moved(
 
 
 @pytest.mark.parametrize("kind", EVENTS)
-def test_an_event_trigger_sees_that_a_password_was_repaired_and_tries_the_wrong_one_once(
+def test_an_event_trigger_tries_a_wrong_password_once_and_sees_its_repair(
     connection_now: Connection, queue: str, kind: str
 ) -> None:
     """Each further try could lock the login."""
@@ -212,7 +212,7 @@ def test_a_task_whose_login_is_refused_at_first_waits_no_more(connection_now: Co
 
 
 def test_a_session_is_replaced_after_an_error_that_may_mean_that_it_is_broken(live: str, server_url: str) -> None:
-    """One whose look fails so ends its wait; the others go on with a session that works."""
+    """A trigger whose check fails so ends its wait; the others continue with a working session."""
     client = QueueClient.from_url(server_url)
     sessions: list[Session] = []
 
@@ -240,7 +240,7 @@ def test_a_session_is_replaced_after_an_error_that_may_mean_that_it_is_broken(li
     assert first is not second
 
 
-def test_who_cannot_look_the_connection_up_again_goes_on_with_what_was_known(
+def test_a_trigger_keeps_its_connection_while_airflow_does_not_find_it(
     connection_now: Connection, queue: str, dead_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody is at work on it: it is away, then it is there again."""

@@ -46,7 +46,7 @@ def ask(queue_name: str, replies: str) -> Ask:
 
 @pytest.fixture
 def answer(hook: SqlQueueHook, queue_name: str) -> Callable[[], None]:
-    """What the endpoint does: it takes one request and answers to the address that it names."""
+    """Act as the endpoint: receive one request and reply to its reply address."""
 
     def once() -> None:
         (request,) = hook.receive(queue_name, 2)
@@ -104,7 +104,7 @@ def test_a_retry_sends_no_second_request(
     assert hook.depth(queue_name).messages == 0
 
 
-def test_nothing_that_is_known_beforehand_tells_the_id_of_a_request(
+def test_the_id_of_a_request_cannot_be_known_beforehand(
     hook: SqlQueueHook, replies: str, ask: Ask, answer: Callable[[], None], context: Any
 ) -> None:
     """Or a reply could be put into the queue before the request, by a sender who sees nothing of it."""

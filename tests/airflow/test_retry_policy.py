@@ -1,4 +1,4 @@
-"""What becomes of a task after each class of our errors, and that every operator and sensor goes by it."""
+"""The end of a task after each class of our errors, for every operator and sensor."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_no_class_of_the_tree_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize("cls", EXPECTED, ids=lambda cls: cls.__name__)
-def test_what_becomes_of_a_task_after_an_error(cls: type[errors.SqlQueueError]) -> None:
+def test_each_error_retries_or_fails_the_task(cls: type[errors.SqlQueueError]) -> None:
     error, expected = cls("secret sentence"), EXPECTED[cls]
     decision = TransientRetryPolicy().evaluate(error, 1, 3)
     assert decision.action is expected
@@ -96,7 +96,7 @@ def test_errors_of_your_own_code_are_left_to_airflow() -> None:
 
 
 @pytest.mark.parametrize(("first", "longest"), [(0, 1), (-1, 5), (10, 5)])
-def test_pauses_that_are_none_are_refused(first: float, longest: float) -> None:
+def test_invalid_pauses_are_refused(first: float, longest: float) -> None:
     with pytest.raises(errors.ConfigurationError, match="numbers of seconds above 0"):
         TransientRetryPolicy(first, longest)
 

@@ -44,7 +44,7 @@ def give_back(error: str, **arguments: Any) -> SqlQueueReturnToSourceOperator:
     return SqlQueueReturnToSourceOperator(task_id="return", queue_name=error, **arguments)
 
 
-def test_the_operator_returns_what_matches_and_counts(
+def test_the_operator_returns_matching_messages_and_counts_them(
     hook: SqlQueueHook, queue_name: str, error: str, context: Any
 ) -> None:
     operator = give_back(error, filters={"endpoint": "{{ endpoint }}", "exception_type": "System.TimeoutException"})
@@ -59,7 +59,7 @@ def test_the_operator_returns_what_matches_and_counts(
     assert (headers[HeaderNames.MESSAGE_ID], HeaderNames.FAILED_Q in headers) == ("m-Sales", False)
 
 
-def test_nothing_of_a_message_reaches_xcom_or_the_log(
+def test_xcom_and_log_hold_no_text_of_a_message(
     error: str, context: Any, caplog: pytest.LogCaptureFixture, capfd: Any
 ) -> None:
     with caplog.at_level(logging.DEBUG):
@@ -93,7 +93,7 @@ def test_the_operator_can_count_redirect_and_stop(
         ({"all_messages": True, "rate": 0}, "rate must be"),
     ],
 )
-def test_what_no_retry_mends_fails_without_one(arguments: Any, says: str, connection: Any, context: Any) -> None:
+def test_errors_that_no_retry_fixes_fail_without_one(arguments: Any, says: str, connection: Any, context: Any) -> None:
     connection(host="127.0.0.1", port=1)
     with pytest.raises(AirflowFailException, match=says):
         give_back("error", **arguments).execute(context())

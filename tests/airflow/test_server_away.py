@@ -18,9 +18,10 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_sqlqueue.errors import LoginFailedError, UntrustedServerError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import Message
-from airflow_sqlqueue.operators import SqlQueueConsumeOperator, SqlQueueDrainToSparkOperator
+from airflow_sqlqueue.operators import SqlQueueConsumeOperator
 from airflow_sqlqueue.sensors import SqlQueueDepthSensor
 from airflow_sqlqueue.server.settings import ConnectionSettings
+from tests.airflow.tasks import drain_task
 from tests.faults.proxy import Proxy
 
 VARIABLE = "AIRFLOW_CONN_SQLQUEUE_DEFAULT"
@@ -55,10 +56,6 @@ def warned(logger: str) -> Iterator[threading.Event]:
         logging.getLogger(logger).removeHandler(handler)
 
 
-def drain(queue_name: str, folder: Path, **options: Any) -> SqlQueueDrainToSparkOperator:
-    return SqlQueueDrainToSparkOperator(task_id="task", queue_name=queue_name, staging=str(folder), **options)
-
-
 @pytest.mark.parametrize("renew", [False, True])
 def test_a_drain_waits_for_a_server_that_comes_some_seconds_later(
     hook: SqlQueueHook, server: Any, queue_name: str, tmp_path: Path, context: Any, edit: Any, renew: bool
@@ -71,7 +68,7 @@ def test_a_drain_waits_for_a_server_that_comes_some_seconds_later(
         warned("airflow_sqlqueue.reconnecting") as waits,
     ):
         edit(host="127.0.0.1", port=proxy.settings.port, extra={"encrypt": "no"})
-        draining = pool.submit(drain(queue_name, tmp_path, renew=renew).execute, context())
+        draining = pool.submit(drain_task(queue_name, str(tmp_path), renew=renew).execute, context())
         assert waits.wait(30)
         proxy.listen()
         assert draining.result(60)["batch"]["messages"] == 3
@@ -81,7 +78,7 @@ def test_a_task_that_waits_in_its_process_sees_that_its_connection_was_repaired(
     hook: SqlQueueHook, server: Any, queue_name: str, tmp_path: Path, context: Any, edit: Any
 ) -> None:
     """The server has moved after the task had reached it."""
-    operator = drain(queue_name, tmp_path, wait_for={"min_messages": 1}, poll_interval=0.05, deferrable=False)
+    operator = drain_task(queue_name, str(tmp_path), wait_for={"min_messages": 1}, poll_interval=0.05, deferrable=False)
     looked = threading.Event()
     with Proxy(ConnectionSettings.from_url(server.url("sqlqueue"))) as proxy, ThreadPoolExecutor(1) as pool:
         proxy.set_trap("RowVersion", "before", lambda link: looked.set())
@@ -95,7 +92,7 @@ def test_a_task_that_waits_in_its_process_sees_that_its_connection_was_repaired(
 
 
 TASKS = {
-    "drain": lambda name, folder: drain(name, folder),
+    "drain": lambda name, folder: drain_task(name, str(folder)),
     "consume": lambda name, folder: SqlQueueConsumeOperator(task_id="task", queue_name=name, python_callable=print),
     "sensor": lambda name, folder: SqlQueueDepthSensor(task_id="task", queue_name=name, deferrable=True),
 }
@@ -128,4 +125,4 @@ def test_a_connection_that_is_not_there_is_named(
 ) -> None:
     monkeypatch.delenv(VARIABLE)
     with pytest.raises(AirflowFailException, match="Airflow has no connection 'sqlqueue_default': create it"):
-        drain(queue_name, tmp_path).execute(context())
+        drain_task(queue_name, str(tmp_path)).execute(context())

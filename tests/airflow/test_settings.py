@@ -74,7 +74,7 @@ def test_the_extra_of_an_odbc_connection_is_odbc_keywords(connection: Any) -> No
 
 
 @pytest.mark.parametrize("key", ["PWD", "server", "DSN", "Key;Driver", "Port"])
-def test_no_keyword_replaces_what_the_connection_says(connection: Any, key: str) -> None:
+def test_no_keyword_replaces_a_field_of_the_connection(connection: Any, key: str) -> None:
     with pytest.raises(ConfigurationError, match="cannot be set"):
         odbc(connection("odbc", {key: "x"}))
 
@@ -175,7 +175,7 @@ def test_a_connection_string_of_net_is_enough(connection: Any, kind: str) -> Non
     assert hook.client.resolve("audit").canonical == "audit@[sales]@[nsb]"
 
 
-def test_what_the_connection_says_itself_wins_over_a_connection_string(connection: Any) -> None:
+def test_the_connections_fields_win_over_a_connection_string(connection: Any) -> None:
     extra = {"connection_string": ENDPOINT, "encrypt": "strict", "login_timeout": 9, "default_schema": "mine"}
     conn_id = connection(extra=extra, host="new", port=1, schema="shop", login="me", password="mine")
     found = odbc(conn_id)
@@ -210,13 +210,13 @@ def test_a_login_wins_over_integrated_security(connection: Any) -> None:
         ({"schema": ""}, "names no database"),
     ],
 )
-def test_what_cannot_be_used_is_refused_with_the_connections_id(connection: Any, fields: Any, says: str) -> None:
+def test_invalid_fields_are_refused_with_the_connections_id(connection: Any, fields: Any, says: str) -> None:
     with pytest.raises(ConfigurationError, match=f"'sqlqueue_default': .*{says}"):
         _ = SqlQueueHook(connection(**fields)).queue_connection
 
 
 @pytest.mark.parametrize("value", [["shop", "ops"], '["shop", "ops"]', "shop, ops"])
-def test_what_headers_may_name_comes_from_the_extra_and_arguments_win(connection: Any, value: Any) -> None:
+def test_allowed_catalogs_come_from_the_extra_unless_arguments_give_them(connection: Any, value: Any) -> None:
     conn_id = connection(extra={"allowed_catalogs": value})
     assert SqlQueueHook(conn_id).client.resolver.allowed_catalogs == ("shop", "ops")
     assert SqlQueueHook(conn_id).client.resolver.allowed_schemas is None

@@ -40,7 +40,7 @@ def test_expired_messages_of_several_queues_are_purged(load: Load, hook: SqlQueu
     assert [hook.depth(name).total for name in queues] == [1, 1]
 
 
-def test_what_failed_with_an_exception_goes_back(load: Load, hook: SqlQueueHook, own: str) -> None:
+def test_messages_that_failed_with_an_exception_go_back(load: Load, hook: SqlQueueHook, own: str) -> None:
     from airflow_sqlqueue.traffic import FAILED_QUEUES
 
     hook.create_queue(own)

@@ -184,7 +184,7 @@ print('lines:', lines)
 
 
 @pytest.mark.spark
-def test_what_spark_prints_when_it_starts_is_no_error_of_the_tasks() -> None:
+def test_output_of_starting_spark_is_not_logged_as_an_error() -> None:
     """Airflow takes for an error what a task prints on standard error."""
     done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""Airflow's own SQL operators on a queue table, through its hook for SQL Server: what they send is theirs."""
+"""Airflow's own SQL operators on a queue table, through its hook for SQL Server."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def mssql(connection: Any, server: Any) -> str:
 
 @pytest.fixture
 def table(hook: SqlQueueHook, queue_name: str) -> Iterator[str]:
-    """A queue with three messages of which one has no body."""
+    """A queue with three messages, one of them without a body."""
     hook.send(queue_name, [Message({"Kind": "Order"}, b"x" if each != IDS[1] else b"", id=each) for each in IDS])
     return hook.client.resolve(queue_name).qualified_name
 

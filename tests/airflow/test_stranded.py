@@ -135,7 +135,7 @@ operator.execute({"ti": SimpleNamespace(dag_id=dag_id, run_id="one", task_id="ta
 """
 
 
-def test_a_process_that_lives_keeps_its_batch_and_one_that_was_killed_leaves_it_to_the_next_run(
+def test_a_living_process_keeps_its_batch_and_a_killed_one_leaves_it_to_the_next_run(
     hook: SqlQueueHook, drain: Any, queue_name: str, tmp_path: Path, jobs: Jobs, context: Any, dag_id: str
 ) -> None:
     """A task that is marked failed is ended by SIGTERM and SIGKILL: it says nothing to anybody."""
@@ -280,7 +280,7 @@ def test_a_failed_job_on_an_adopted_batch_keeps_it(
     assert jobs.ids == [left, left, uuid.UUID(done["batch"]["batch_id"])]
 
 
-def test_what_a_renewed_batch_left_is_its_own(
+def test_a_renewed_drain_resumes_its_own_batch(
     hook: SqlQueueHook, drain: Any, queue_name: str, jobs: Jobs, context: Any, dag_id: str
 ) -> None:
     drain(renew=True, run_on_empty=True).execute(context(dag_id=dag_id))
@@ -306,7 +306,7 @@ def test_what_a_renewed_batch_left_is_its_own(
         ({"rerun": "job", "renew": True}, "Both rerun and renew"),
     ],
 )
-def test_options_that_there_are_not_are_refused(drain: Any, live: str, context: Any, arguments: Any, says: str) -> None:
+def test_unknown_options_are_refused(drain: Any, live: str, context: Any, arguments: Any, says: str) -> None:
     with pytest.raises(AirflowFailException, match=says):
         drain(**arguments).execute(context())
 

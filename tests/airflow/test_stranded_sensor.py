@@ -21,7 +21,7 @@ from airflow_sqlqueue.triggers import SqlQueueStrandedBatchTrigger
 OLD = timedelta(0)
 
 
-def test_the_sensor_finds_old_batches_that_nobody_works_on(
+def test_the_sensor_finds_old_batches_without_a_worker(
     hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any, statsd: Any
 ) -> None:
     sensor = SqlQueueStrandedBatchSensor(task_id="t", queue_name=queue_name, older_than=OLD)

@@ -15,18 +15,19 @@ from airflow_sqlqueue.errors import ConditionNotMetError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.operators import SqlQueueDrainToSparkOperator
+from tests.airflow.tasks import drain_task
 
 MET = {"status": "met", "found": {"messages": 2, "expired": 0}}
 
 
-def drain(queue_name: str, folder: Path, **options: Any) -> SqlQueueDrainToSparkOperator:
-    return SqlQueueDrainToSparkOperator(
-        task_id="task", queue_name=queue_name, staging=str(folder), poll_interval=0.05, **options
-    )
+def waiting_drain(queue_name: str, folder: Path, **options: Any) -> SqlQueueDrainToSparkOperator:
+    return drain_task(queue_name, str(folder), poll_interval=0.05, **options)
 
 
 def test_the_drain_waits_in_its_process(hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any) -> None:
-    operator = drain(queue_name, tmp_path, wait_for={"min_messages": "2", "oldest_seconds": 3600}, deferrable=False)
+    operator = waiting_drain(
+        queue_name, tmp_path, wait_for={"min_messages": "2", "oldest_seconds": 3600}, deferrable=False
+    )
     hook.send(queue_name, [Message()])
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(operator.execute, context())
@@ -37,7 +38,7 @@ def test_the_drain_waits_in_its_process(hook: SqlQueueHook, queue_name: str, tmp
 def test_the_drain_waits_deferred_and_goes_on(
     hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any
 ) -> None:
-    operator = drain(queue_name, tmp_path, wait_for={"min_messages": 2}, wait_timeout=90, deferrable=True)
+    operator = waiting_drain(queue_name, tmp_path, wait_for={"min_messages": 2}, wait_timeout=90, deferrable=True)
     with pytest.raises(TaskDeferred) as deferred:
         operator.execute(context())
     path, arguments = deferred.value.trigger.serialize()
@@ -53,7 +54,7 @@ def test_a_queue_that_is_deep_enough_is_drained_at_once(
     hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any
 ) -> None:
     hook.send(queue_name, [Message()] * 2)
-    operator = drain(queue_name, tmp_path, wait_for={"min_messages": 2}, deferrable=True)
+    operator = waiting_drain(queue_name, tmp_path, wait_for={"min_messages": 2}, deferrable=True)
     assert operator.execute(context())["batch"]["messages"] == 2
 
 
@@ -64,12 +65,12 @@ def test_a_retry_goes_on_with_its_batch_without_a_wait(
     hook.send(queue_name, [Message()] * 5)
     first = DrainOptions(max_messages=3, rows_per_statement=3)
     hook.drain(queue_name, tmp_path, DrainRequest(batch_id=batch_id_for("dag", run_id, "task"), options=first))
-    operator = drain(queue_name, tmp_path, wait_for={"min_messages": 100}, deferrable=True, renew=renew)
+    operator = waiting_drain(queue_name, tmp_path, wait_for={"min_messages": 100}, deferrable=True, renew=renew)
     assert operator.execute(context())["batch"]["messages"] == 3
 
 
 def test_a_wait_that_takes_too_long_fails_the_try(queue_name: str, tmp_path: Path, context: Any) -> None:
-    operator = drain(queue_name, tmp_path, wait_for={}, wait_timeout=0.1, deferrable=False)
+    operator = waiting_drain(queue_name, tmp_path, wait_for={}, wait_timeout=0.1, deferrable=False)
     with pytest.raises(ConditionNotMetError, match=f"The queue {queue_name} did not meet the condition"):
         operator.execute(context())
     with pytest.raises(ConditionNotMetError):
@@ -78,8 +79,10 @@ def test_a_wait_that_takes_too_long_fails_the_try(queue_name: str, tmp_path: Pat
         operator.resume_execution("__fail__", {"error": "Trigger failure"}, context())
 
 
-def test_what_the_drain_cannot_wait_for_fails_it_without_a_retry(queue_name: str, tmp_path: Path, context: Any) -> None:
+def test_a_condition_that_cannot_be_met_fails_the_drain_without_a_retry(
+    queue_name: str, tmp_path: Path, context: Any
+) -> None:
     with pytest.raises(AirflowFailException, match="A condition is a mapping of"):
-        drain(queue_name, tmp_path, wait_for={"messages": 1}).execute(context())
+        waiting_drain(queue_name, tmp_path, wait_for={"messages": 1}).execute(context())
     with pytest.raises(AirflowFailException, match=r"test\.missing.* does not exist"):
-        drain("test.missing", tmp_path, wait_for={}).execute(context())
+        waiting_drain("test.missing", tmp_path, wait_for={}).execute(context())

@@ -1,4 +1,4 @@
-"""What ``scripts/bench_drain.py`` and ``bench_growth.py`` measure is done, in short.
+"""Short runs of ``scripts/bench_drain.py`` and ``bench_growth.py``.
 
 The rates themselves are for ``make bench``: of a short drain, most is what a drain costs by itself.
 """

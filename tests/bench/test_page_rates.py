@@ -1,4 +1,4 @@
-"""What ``scripts/bench_page.py`` measures is done, in short."""
+"""Short run of ``scripts/bench_page.py``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ with a_queue(sys.stdin.read()) as queue:
 
 
 @pytest.mark.airflow
-def test_the_page_is_measured_against_its_bound_and_the_bare_look(server: Any) -> None:
+def test_the_page_is_measured_against_its_bound_and_the_bare_query(server: Any) -> None:
     """In a process of its own: it starts an Airflow with a home of its own."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", PROGRAM],

@@ -1,4 +1,4 @@
-"""What the bench prints: everything that it measured, and whether it keeps its bounds."""
+"""Report of the bench: all figures, and whether they keep their bounds."""
 
 from __future__ import annotations
 
@@ -45,9 +45,7 @@ def test_json_has_every_figure_and_the_exit_code_tells_of_bounds(
     }
 
 
-def test_a_part_that_there_is_not_is_refused(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_part_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["bench", "speed"])
     with pytest.raises(SystemExit, match="2"):
         report("Measure.", {"one": lambda queue: [], "other": lambda queue: []})

@@ -1,4 +1,4 @@
-"""What ``scripts/bench_shop.py`` measures is done, in short: of few messages, most is what the start costs."""
+"""Short run of ``scripts/bench_shop.py``: with few messages, most of the time is the start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``scripts/bench_spark.py`` measures is done, in short; the ratios themselves are for ``make bench``."""
+"""Short run of ``scripts/bench_spark.py``; ``make bench`` checks the ratios."""
 
 from __future__ import annotations
 

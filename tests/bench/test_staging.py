@@ -1,4 +1,4 @@
-"""What a drain is measured against does what it says: the do-it-yourself way, and the filling of queues."""
+"""Baselines of the bench: the hand-written drain, and the filling of queues."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bench_setting import fill, messages
 from bench_staging import staged_move
 
 
-def test_doing_it_oneself_brings_what_the_queue_held_and_leaves_both_tables_empty(queue: Any, tmp_path: Path) -> None:
+def test_the_hand_written_drain_moves_all_messages_and_empties_both_tables(queue: Any, tmp_path: Path) -> None:
     queue.send(messages(9_000))
     with staged_move(queue) as move:
         assert move.run(tmp_path / "first.parquet") == 9_000

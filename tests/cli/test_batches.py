@@ -103,7 +103,7 @@ def test_a_staging_folder_is_swept(url: str, drained: tuple[str, Any], tmp_path:
     assert "--retain takes a number and a unit" in wrong.stderr
 
 
-def test_what_no_file_keeps_is_listed_and_put_back(url: str, drained: tuple[str, Any], tmp_path: Path) -> None:
+def test_quarantined_messages_are_listed_and_put_back(url: str, drained: tuple[str, Any], tmp_path: Path) -> None:
     name, _ = drained
     with Session(ConnectionSettings.from_url(url)) as session:
         text = f"INSERT INTO [{name}] ([Id], [Recoverable], [Headers], [Body]) VALUES (NEWID(), 1, NCHAR(0xD83D), 0x01)"
@@ -181,7 +181,7 @@ def test_an_empty_drain_to_a_store_that_cannot_be_reached_is_no_success(url: str
     assert answer("batches", "--queue", name, url=url) == []
 
 
-def test_a_list_of_batches_has_no_column_that_says_nothing(url: str, drained: tuple[str, Any]) -> None:
+def test_a_list_of_batches_has_no_empty_column(url: str, drained: tuple[str, Any]) -> None:
     name, batch = drained
     with Session(ConnectionSettings.from_url(url)) as session:
         text = "UPDATE [sqlqueue].[Batch] SET [Origin] = 'dag run task -1' WHERE [BatchId] = ?"

@@ -179,7 +179,7 @@ def test_peek_goes_on_after_a_row_version(url: str, name: str) -> None:
     assert (rest["row_version"], rest["body"]) == (second["row_version"], "bc")
 
 
-def test_a_move_that_is_refused_says_why_and_nothing_else(url: str, name: str) -> None:
+def test_a_refused_move_gives_the_reason_alone(url: str, name: str) -> None:
     answer("create", name, url=url)
     for source, target in ((f"{name}.no", name), (name, f"{name}.no")):
         says = one_sentence(sqlqueue("forward", source, target, url=url), 1)

@@ -1,4 +1,4 @@
-"""How a command finds its server: a connection of Airflow's database, a password that is not in the URL."""
+"""Server of a command: a connection of Airflow's database, a password outside of the URL."""
 
 from __future__ import annotations
 

@@ -106,9 +106,7 @@ def test_subscribe_and_publish(url: str, name: str) -> None:
     assert row not in answer("subscriptions", url=url)
 
 
-def test_an_event_without_a_subscribers_queue_names_the_commands_that_end_the_subscriptions(
-    url: str, name: str
-) -> None:
+def test_publishing_to_a_missing_queue_names_the_unsubscribe_commands(url: str, name: str) -> None:
     answer("create", f"{name}.other", "--subscriptions", url=url)
     event, generic = f"Shop.{name}", "Shop.Of`1[[Shop.A, Shop]]"
     for endpoint, topic in ((name, event), (name, generic), (name, "Shop.Another"), (f"{name}.other", event)):

@@ -11,7 +11,7 @@ from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.errors import ConfigurationError
 
 
-def test_what_is_not_given_has_its_default() -> None:
+def test_options_have_defaults() -> None:
     assert drain_options() == drain_options(rows_per_part=None, bytes_per_part=None) == DrainOptions()
 
 
@@ -25,12 +25,12 @@ def test_sizes_have_units(text: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "MiB", "1.5MiB", "-1", "2MB"])
-def test_what_is_no_size_is_refused(text: str) -> None:
+def test_an_invalid_size_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match="--bytes-per-statement takes bytes"):
         drain_options(bytes_per_statement=text)
 
 
-def test_what_cannot_be_is_refused_by_the_drain() -> None:
+def test_the_drain_refuses_options_out_of_range() -> None:
     wrong: dict[str, Any] = {"rows_per_statement": 5_000}
     with pytest.raises(ConfigurationError, match="locks would escalate"):
         drain_options(**wrong)

@@ -76,7 +76,7 @@ def test_errors_in_groups(url: str, error: str) -> None:
     assert "4711" not in shown.stdout
 
 
-def test_one_error_in_full(url: str, error: str) -> None:
+def test_show_prints_an_error_in_full(url: str, error: str) -> None:
     shown = answer("errors", error, "--show", "m-Argument-3", url=url)
     assert (shown["exception_type"], shown["headers"][HeaderNames.EXCEPTION_MESSAGE]) == (
         "System.Argument",
@@ -113,8 +113,8 @@ def row_of(url: str, error: str, *filters: str) -> str:
     return str(answer("errors", error, *filters, url=url)["groups"][0]["example"])
 
 
-def test_a_return_says_what_stays_and_how_it_can_go(url: str, source: QueueTable, error: str) -> None:
-    """Nothing calls it complete, which a reader would take for "all went back"."""
+def test_a_return_lists_messages_that_stay_with_their_remedy(url: str, source: QueueTable, error: str) -> None:
+    """The output never says complete, which a reader would take for "all went back"."""
     with Session(ConnectionSettings.from_url(url)) as session:
         QueueTable(session, AddressResolver(None, "sqlqueue").resolve(error)).send([failed("no.such.queue", "Lost")])
     done = sqlqueue("return", error, "--exception-type", "System.Lost", url=url)
@@ -131,7 +131,7 @@ def test_a_return_says_what_stays_and_how_it_can_go(url: str, source: QueueTable
     assert "add --" not in done.stdout
 
 
-def test_a_dry_run_of_a_return_says_what_would_be(url: str, source: QueueTable, error: str) -> None:
+def test_a_dry_run_of_a_return_reports_the_counts(url: str, source: QueueTable, error: str) -> None:
     shown = sqlqueue("return", error, "--all", "--dry-run", url=url).stdout
     assert [line.partition("  ")[0] for line in shown.splitlines()[1:3]] == ["would return", "would stay"]
     assert not any(line.startswith("returned") for line in shown.splitlines())

@@ -38,7 +38,7 @@ def test_brackets_of_addresses_are_shown() -> None:
     assert "table, table@[schema] or table@[schema]@[catalog]" in " ".join(shown.split())
 
 
-def test_commands_stand_under_headings() -> None:
+def test_commands_have_headings() -> None:
     lines = sqlqueue("--help", COLUMNS="80").stdout.splitlines()
     assert all(len(line) <= 80 for line in lines)
     for heading, commands in COMMANDS.items():
@@ -78,7 +78,7 @@ def test_errors_name_the_option_that_helps(url: str, refusing: str, arguments: l
     assert says in one_sentence(sqlqueue(*(word.format(refusing) for word in arguments), url=url), code)
 
 
-def test_a_dry_run_says_what_it_would_do(url: str, name: str) -> None:
+def test_a_dry_run_reports_its_effect(url: str, name: str) -> None:
     answer("send", name, "--type", "T", url=url)
     shown = sqlqueue("purge", name, "--all", "--dry-run", url=url).stdout
     assert "would delete  1" in shown
@@ -90,7 +90,7 @@ def test_an_empty_quarantine_of_a_queue_that_is_there_is_no_error(url: str, name
     assert answer("quarantine", name, url=url) == []
 
 
-def test_an_edit_says_of_a_missing_database_what_a_return_says(url: str, name: str) -> None:
+def test_an_edit_and_a_return_report_a_missing_database_alike(url: str, name: str) -> None:
     answer("send", name, "--type", "T", "--header", "NServiceBus.FailedQ=Sales@[dbo]@[nowhere]", url=url)
     reason = "outside of the allowed databases and schemas"
     assert answer("return", name, "--all", url=url)["left"] == {reason: 1}

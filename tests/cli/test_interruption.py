@@ -84,7 +84,7 @@ def test_an_interrupted_drain_names_its_batch_and_the_command_that_resumes_it(
     assert (resumed["batch_id"], resumed["messages"]) == (str(info.batch_id), 50)
 
 
-def test_a_batch_that_somebody_works_on_is_left_alone(url: str, name: str, tmp_path: Path) -> None:
+def test_a_batch_with_a_worker_is_left_alone(url: str, name: str, tmp_path: Path) -> None:
     batches, batch_id = QueueClient.from_url(url).batches, str(uuid.uuid4())
     with batches.locks() as locks:
         assert locks.take(uuid.UUID(batch_id))
@@ -97,7 +97,7 @@ def test_a_batch_that_somebody_works_on_is_left_alone(url: str, name: str, tmp_p
     assert batches.list(name) == []
 
 
-def test_an_unknown_batch_is_begun_only_on_request(url: str, name: str, tmp_path: Path) -> None:
+def test_an_unknown_batch_is_opened_only_on_request(url: str, name: str, tmp_path: Path) -> None:
     unknown = str(uuid.uuid4())
     arguments = ["drain", name, "--staging", str(tmp_path / "staging"), "--batch-id", unknown]
     refused = sqlqueue(*arguments, url=url)

@@ -1,4 +1,4 @@
-"""What a person sees: nothing that may be copied is cut or broken, however narrow the terminal is."""
+"""Output on a terminal: values that a person may copy are never cut or broken, even on a narrow one."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def error(url: str) -> str:
 
 
 def on_a_terminal(columns: int, *arguments: str, url: str) -> str:
-    """What a terminal of so many columns is sent, without its colours."""
+    """Output for a terminal of this width, without its colours."""
     leader, follower = pty.openpty()
     ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     variables = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")}

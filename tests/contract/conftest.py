@@ -46,7 +46,7 @@ def recorder() -> Iterator[Recorder]:
 
 @pytest.fixture(autouse=True)
 def sent_texts(recorder: Recorder) -> Iterator[Recorder]:
-    """What a test sends for the first time parses with Microsoft's grammar, and None is in none of our statements.
+    """Check that new texts of a test parse with Microsoft's grammar, and that our statements have no None.
 
     A test that sends something broken on purpose takes it: ``sent_texts.take()``.
     """
@@ -61,7 +61,7 @@ def sent_texts(recorder: Recorder) -> Iterator[Recorder]:
 def any_queue(
     request: pytest.FixtureRequest, connect: Connect, address_of: AddressResolver, queue_name: str
 ) -> Iterator[QueueTable]:
-    """An empty queue in each of the layouts that stand in the field."""
+    """An empty queue in each of the layouts that are in use."""
     with connect() as session:
         create_queue(session, address_of.resolve(queue_name), layout=request.param)
         yield QueueTable(session, address_of.resolve(queue_name))
@@ -83,7 +83,7 @@ def session(connect: Connect) -> Iterator[Session]:
 
 @pytest.fixture
 def table(address_of: AddressResolver, queue_name: str) -> ResolvedAddress:
-    """Where the test's queue is to stand; nothing stands there yet."""
+    """Address of the test's queue; no table exists there yet."""
     return address_of.resolve(queue_name)
 
 
@@ -178,5 +178,5 @@ def staged_rows(connect: Connect, queue: ResolvedAddress, batch: Batch) -> list[
 
 
 def run_sql(session: Session, text: str) -> list[Any]:
-    """A statement of a test's own; what stands in it, the test answers for."""
+    """Run a statement of a test's own; the test is responsible for its text."""
     return session.run(Query("test", "run a test's statement", text))

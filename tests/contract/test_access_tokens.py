@@ -39,7 +39,7 @@ def settings(fake: FakeServer) -> ConnectionSettings:
 
 @pytest.fixture
 def identities(monkeypatch: pytest.MonkeyPatch, fake: FakeServer) -> Iterator[list[Any]]:
-    """What azure-identity is asked for; it gives tokens of the server's."""
+    """Requests to azure-identity, which returns tokens of the server."""
     asked: list[Any] = []
 
     def credential(*arguments: Any, **named: Any) -> Any:
@@ -113,7 +113,7 @@ def test_settings_with_a_token_of_ones_own_are_in_no_pickle_and_no_text(settings
         broadcast(session, settings)
 
 
-def test_what_is_no_token_never_comes_to_the_driver(settings: ConnectionSettings) -> None:
+def test_an_invalid_token_never_reaches_the_driver(settings: ConnectionSettings) -> None:
     for text in ("", "too short", "x" * 40 + "\n", "\N{SNOWMAN}" * 40):
         with pytest.raises(ConfigurationError, match="The text given as access token is not a token"):
             Session(replace(settings, access_token=lambda text=text: text)).__enter__()  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""The client by itself: what the hook and the command line do, without Airflow, on any server."""
+"""The client by itself: operations of the hook and the command line, without Airflow, on any server."""
 
 from __future__ import annotations
 

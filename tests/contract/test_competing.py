@@ -21,7 +21,7 @@ Account = tuple[str, "Counter[int]", int]
 
 
 def next_account(accounts: Any, processes: list[Any]) -> Account:
-    """What the next process hands over; a process that failed ends the wait."""
+    """Next result of a process; a failed process ends the wait."""
     while True:
         try:
             account: Account = accounts.get(timeout=1)

@@ -1,4 +1,4 @@
-"""One look at a queue: what is met, and how much of the queue that takes, on any server."""
+"""Checks of conditions: their results, and the rows that they read, on any server."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_each_condition_is_met_at_its_bound_and_not_before(any_queue: QueueTable
 
 
 @pytest.mark.parametrize("kind", ["quick", "catalog"])
-def test_a_look_may_read_no_rows(queue: QueueTable, kind: str) -> None:
+def test_a_quick_condition_reads_no_rows(queue: QueueTable, kind: str) -> None:
     queue.send([Message(), Message(time_to_be_received=LATE)])
     assert check_condition(queue, QueueCondition(min_messages=2, kind=kind)) == ConditionResult(True, 2)
     assert not is_met(queue, max_messages=1, kind=kind)
@@ -63,7 +63,7 @@ def test_messages_that_others_have_locked_do_not_count(queue: QueueTable, connec
         assert not is_met(queue, min_messages=2)
 
 
-def test_a_look_reads_the_head_alone_and_says_so(queue: QueueTable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_condition_reads_the_head_alone_and_reports_it(queue: QueueTable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(condition, "EXPIRED_ALLOWANCE", 2)
     queue.send([Message()] * 10)
     found = check_condition(queue, QueueCondition(min_messages=2))

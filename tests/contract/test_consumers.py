@@ -1,4 +1,4 @@
-"""Streaming consumers are listed, and released when nobody resumes their stream."""
+"""Streaming consumers are listed, and released if no query resumes their stream."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def client(settings: ConnectionSettings) -> QueueClient:
     return QueueClient(settings)
 
 
-def test_a_consumer_that_nobody_resumes(client: QueueClient, reader: Reader, queue: QueueTable, name: str) -> None:
-    """Its claims are seen, and go back once; what it has done does not."""
+def test_an_abandoned_consumer(client: QueueClient, reader: Reader, queue: QueueTable, name: str) -> None:
+    """Its claims are listed, and go back once; finished ones do not."""
     queue.send(Message({}, b"%d" % n) for n in range(10))
     claims = reader()
     first = claims.claim(claims.begin(), 4)

@@ -1,4 +1,4 @@
-"""Statements beside others' locks: what waits for whom, what steps over whom, and what is run again.
+"""Statements beside others' locks: waits, skipped rows, and repetitions.
 
 Source: docs/transport/transactions.md, "Isolation and READPAST", "Transient errors" and "Purges beside receivers".
 """
@@ -60,7 +60,7 @@ READS: dict[str, Callable[[QueueTable], Any]] = {
     "a reply": lambda queue: wait_for_reply(queue, "c", Polling(timeout=5)),
     "an error": lambda queue: show_error(queue, message_id="m", with_body=True),
 }
-"""What reads a queue and never waits for a receiver."""
+"""Reads of a queue that never wait for a receiver."""
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_so_do_those_of_delayed_messages(
         run_sql(queue.session, f"DROP TABLE {address.qualified_name}")
 
 
-def test_a_look_at_the_quarantine_waits_for_no_part(connect: Connect, queue: QueueTable) -> None:
+def test_reading_the_quarantine_waits_for_no_part(connect: Connect, queue: QueueTable) -> None:
     Ledger(queue.session, queue.address.catalog, SCHEMA).create()
     queue.send([Message(), Message()])
     first, second = (message.row_version for message in queue.peek())
@@ -133,7 +133,7 @@ DIRTY: dict[str, Callable[[QueueTable], Any]] = {
     "what a purge leaves": lambda queue: purge(queue, PurgeOptions(dry_run=True)).remaining,
     "a purge": lambda queue: purge(queue, PurgeOptions(all_messages=True, confirm=True)).deleted,
 }
-"""What reads a queue under NOLOCK, and gives a number above 0."""
+"""Reads of a queue under NOLOCK, each with a result above 0."""
 
 
 @pytest.mark.parametrize("read", DIRTY.values(), ids=DIRTY)

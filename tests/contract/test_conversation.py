@@ -105,7 +105,7 @@ def test_round_trip_with_a_private_queue(
         assert not exists(session, private)
 
 
-def test_a_request_has_what_a_reply_needs(
+def test_a_request_has_the_headers_that_a_reply_needs(
     session: Session, responder: Responder, replies: QueueTable, clock: Time
 ) -> None:
     destination = QueueTable(session, responder.queue.address)
@@ -132,7 +132,7 @@ def test_a_callbacks_result_is_a_number(
 
 
 @pytest.mark.parametrize("text", ["", "five"])
-def test_an_error_code_that_is_no_number_is_none(replies: QueueTable, clock: Time, text: str) -> None:
+def test_an_error_code_that_is_not_a_number_is_dropped(replies: QueueTable, clock: Time, text: str) -> None:
     replies.send([Message({HeaderNames.CORRELATION_ID: "c", HeaderNames.ERROR_CODE: text})])
     assert wait_for_reply(replies, "c", clock.polling()).error_code is None
 
@@ -164,7 +164,7 @@ def test_a_reply_is_found_by_its_header_where_the_column_is_missing(replies: Que
     assert wait_for_reply(replies, "c-1", clock.polling()).headers == {HeaderNames.CORRELATION_ID: "c-1"}
 
 
-def test_a_reply_that_somebody_holds_is_waited_for(connect: Connect, replies: QueueTable, clock: Time) -> None:
+def test_a_locked_reply_is_waited_for(connect: Connect, replies: QueueTable, clock: Time) -> None:
     replies.send([Message({HeaderNames.CORRELATION_ID: "c-1"})])
     with connect() as other:
         other.begin()

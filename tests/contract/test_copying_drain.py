@@ -1,4 +1,4 @@
-"""A drain that copies: what was there throughout is in the batch once, and in the queue still."""
+"""A drain that copies: messages that stay in the queue are in the batch once."""
 
 from __future__ import annotations
 
@@ -6,18 +6,15 @@ import threading
 import uuid
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.drain.batch_reader import batch_rows
 from airflow_sqlqueue.drain.batches import batches
-from airflow_sqlqueue.drain.drain import Drain, DrainResult
+from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.locks import BatchLocks
 from airflow_sqlqueue.drain.manifest import Batch
-from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.progress import Progress
 from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.requeue import abandon, requeue
@@ -33,39 +30,15 @@ from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
 from tests.contract.conftest import Connect, run_sql
-
-SMALL_PARTS = DrainOptions(rows_per_statement=7, rows_per_part=20, settle_seconds=0)
-
-
-@pytest.fixture
-def staging(tmp_path: Path) -> StagingFolder:
-    return StagingFolder.of(tmp_path / "staging")
-
-
-def fill(queue: QueueTable, count: int) -> list[bytes]:
-    bodies = [b"%d" % n for n in range(count)]
-    queue.send(Message({"n": "1"}, body) for body in bodies)
-    return bodies
-
-
-def copy(connect: Connect, queue: QueueTable, staging: Any, **further: Any) -> DrainResult:
-    given = {name: further.pop(name) for name in ("on_progress", "engine") if name in further}
-    request = DrainRequest(**{"options": SMALL_PARTS, "keep": True, **further})
-    return Drain(connect, queue.address, staging, request, **given).run()
-
-
-def read(connect: Connect, queue: QueueTable, done: DrainResult) -> list[bytes]:
-    with connect() as session:
-        ledger = Ledger(session, queue.address.catalog)
-        return [bytes(row.body or b"") for row in batch_rows(ledger, uuid.UUID(done.batch.batch_id), "files")]
+from tests.drains import SMALL_PARTS, batch_bodies, drain, fill
 
 
 def test_the_messages_stay(connect: Connect, any_queue: QueueTable, staging: StagingFolder) -> None:
     expected = fill(any_queue, 105)
     any_queue.send([Message(body=b"late", time_to_be_received=timedelta(seconds=-5))])
-    done = copy(connect, any_queue, staging)
+    done = drain(connect, any_queue, staging, keep=True)
     assert (done.batch.kept, done.batch.state, done.batch.parts, done.batch.expired) == (True, "sealed", 6, 1)
-    assert read(connect, any_queue, done) == expected
+    assert batch_bodies(connect, any_queue, done.batch) == expected
     assert Batch.from_dict(done.batch.to_dict()) == done.batch
     assert (depth(any_queue).messages, depth(any_queue).expired) == (105, 1)
 
@@ -73,8 +46,8 @@ def test_the_messages_stay(connect: Connect, any_queue: QueueTable, staging: Sta
 def test_large_bodies_are_copied_in_their_place(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
     bodies = [b"%d" % n * (1_000 if n % 4 == 1 else 1) for n in range(20)]
     queue.send(Message(body=body) for body in bodies)
-    done = copy(connect, queue, staging, options=replace(SMALL_PARTS, inline_body_bytes=500))
-    assert read(connect, queue, done) == bodies
+    done = drain(connect, queue, staging, keep=True, options=replace(SMALL_PARTS, inline_body_bytes=500))
+    assert batch_bodies(connect, queue, done.batch) == bodies
     assert depth(queue).messages == 20
 
 
@@ -86,24 +59,24 @@ def test_a_retry_goes_on_where_the_last_part_ended(connect: Connect, queue: Queu
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        copy(connect, queue, staging, batch_id=batch_id, on_progress=stop)
+        drain(connect, queue, staging, keep=True, batch_id=batch_id, on_progress=stop)
     fill(queue, 10)
     with pytest.raises(WrongBatchError, match="give keep=True"):
         Drain(connect, queue.address, staging, DrainRequest(batch_id=batch_id)).run()
-    done = copy(connect, queue, staging, batch_id=batch_id)
+    done = drain(connect, queue, staging, keep=True, batch_id=batch_id)
     assert done.resumed
-    assert read(connect, queue, done) == expected, "what came after the mark is not in it"
+    assert batch_bodies(connect, queue, done.batch) == expected, "what came after the mark is not in it"
     assert depth(queue).messages == 110
 
 
 def test_two_tries_at_once_copy_each_message_once(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
-    """As where a try that was thought dead goes on: whoever comes to the end first seals the batch."""
+    """A try that was believed dead continues: the first one at the end seals the batch."""
     expected, batch_id = fill(queue, 300), uuid.uuid4()
     refused: list[BatchError] = []
 
     def another() -> None:
         try:
-            copy(connect, queue, staging, batch_id=batch_id)
+            drain(connect, queue, staging, keep=True, batch_id=batch_id)
         except BatchError as error:
             refused.append(error)
 
@@ -113,21 +86,21 @@ def test_two_tries_at_once_copy_each_message_once(connect: Connect, queue: Queue
     for thread in threads:
         thread.join()
     assert len(refused) < 3
-    done = copy(connect, queue, staging, batch_id=batch_id)
-    assert read(connect, queue, done) == expected
+    done = drain(connect, queue, staging, keep=True, batch_id=batch_id)
+    assert batch_bodies(connect, queue, done.batch) == expected
 
 
-def test_what_others_hold_for_a_while_is_copied(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
+def test_messages_held_for_a_while_are_copied(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
     expected = fill(queue, 50)
     with connect() as other:
         other.begin()
         assert len(QueueTable(other, queue.address).receive(1)) == 1
         timer = threading.Timer(0.5, other.roll_back)
         timer.start()
-        done = copy(connect, queue, staging, options=replace(SMALL_PARTS, settle_seconds=30))
+        done = drain(connect, queue, staging, keep=True, options=replace(SMALL_PARTS, settle_seconds=30))
         timer.join()
     assert done.locked == 0
-    assert read(connect, queue, done) == expected
+    assert batch_bodies(connect, queue, done.batch) == expected
 
 
 @pytest.mark.parametrize("times", [1, 20])
@@ -151,37 +124,37 @@ def test_a_deadlock_with_a_receiver_is_as_a_lock_that_lasts(
         sessions.append(Deadlocked(queue.session.settings))
         return sessions[-1]
 
-    done = copy(session, queue, staging, options=replace(SMALL_PARTS, settle_seconds=30))
-    assert read(connect, queue, done) == expected
+    done = drain(session, queue, staging, keep=True, options=replace(SMALL_PARTS, settle_seconds=30))
+    assert batch_bodies(connect, queue, done.batch) == expected
     assert (len(deadlocks), len(sessions)) == (times, 1), "no connection is opened anew"
 
 
-def test_what_others_hold_for_long_is_left_out_and_reported(
+def test_messages_held_for_long_are_left_out_and_reported(
     connect: Connect, queue: QueueTable, staging: StagingFolder
 ) -> None:
     expected = fill(queue, 50)
     with connect() as other, other.transaction():
         assert len(QueueTable(other, queue.address).receive(1)) == 1
-        done = copy(connect, queue, staging)
+        done = drain(connect, queue, staging, keep=True)
         assert done.locked >= 1
-        assert read(connect, queue, done) == expected[1:]
+        assert batch_bodies(connect, queue, done.batch) == expected[1:]
 
 
-def test_receivers_pass_over_nothing(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
+def test_receivers_skip_no_message(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
     """Between two statements of a part, whose transaction is open, every message of it can be received."""
     expected, received = fill(queue, 60), []
 
     def on_progress(done: Progress) -> None:
         received.extend(message.body for message in queue.receive(10))
 
-    done = copy(connect, queue, staging, on_progress=on_progress)
+    done = drain(connect, queue, staging, keep=True, on_progress=on_progress)
     assert received == expected[:30]
-    assert read(connect, queue, done) == expected
+    assert batch_bodies(connect, queue, done.batch) == expected
 
 
 def test_a_copy_is_not_put_back_and_is_swept(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
     expected = fill(queue, 10)
-    batch = copy(connect, queue, staging).batch
+    batch = drain(connect, queue, staging, keep=True).batch
     batch_id = uuid.UUID(batch.batch_id)
     with connect() as session, BatchLocks(connect, queue.address.catalog, LEDGER_SCHEMA) as locks:
         ledger = Ledger(session, queue.address.catalog)
@@ -199,7 +172,7 @@ def test_a_copy_is_not_put_back_and_is_swept(connect: Connect, queue: QueueTable
     assert [message.body for message in queue.peek(100)] == expected
 
 
-def test_what_no_file_can_keep_is_left_out_and_counted(
+def test_messages_that_no_file_can_keep_are_left_out_and_counted(
     connect: Connect, queue: QueueTable, staging: StagingFolder
 ) -> None:
     fill(queue, 3)
@@ -207,16 +180,18 @@ def test_what_no_file_can_keep_is_left_out_and_counted(
     text = "REPLACE([Headers], N'}', N',\"a\":\"' + NCHAR(55357) + N'\"}')"
     table = queue.address.qualified_name
     run_sql(queue.session, f"UPDATE {table} SET [Headers] = {text} WHERE [RowVersion] = {first}")
-    done = copy(connect, queue, staging)
+    done = drain(connect, queue, staging, keep=True)
     assert (done.batch.messages, done.batch.quarantined) == (2, 1)
     assert depth(queue).messages == 3
 
 
-def test_what_does_not_go_together_is_refused(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
+def test_options_that_do_not_fit_a_copy_are_refused(
+    connect: Connect, queue: QueueTable, staging: StagingFolder
+) -> None:
     fill(queue, 1)
     with pytest.raises(ConfigurationError, match="leave out the filter"):
-        copy(connect, queue, staging, where=MessageFilter(endpoint="Sales"))
+        drain(connect, queue, staging, keep=True, where=MessageFilter(endpoint="Sales"))
     with pytest.raises(ConfigurationError, match="one worker"):
-        copy(connect, queue, staging, engine=object())
+        drain(connect, queue, staging, keep=True, engine=object())
     with pytest.raises(ConfigurationError, match="A copy goes to files"):
-        copy(connect, queue, TableStage())
+        drain(connect, queue, TableStage(), keep=True)

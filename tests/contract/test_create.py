@@ -40,7 +40,7 @@ from tests.contract.conftest import Connect, run_sql
 
 @pytest.mark.parametrize("layout", SHAPES)
 @pytest.mark.parametrize("body_string", [False, True], ids=["plain", "body_string"])
-def test_inspect_gives_back_what_create_made(
+def test_inspect_finds_the_layout_that_create_made(
     session: Session, table: ResolvedAddress, layout: str, body_string: bool
 ) -> None:
     assert create_queue(session, table, layout=layout, body_string=body_string).made
@@ -116,7 +116,7 @@ def test_an_endpoints_tables(session: Session, address_of: AddressResolver, tabl
 
 
 @pytest.mark.parametrize("schema", ["dbo", "no such schema"])
-def test_nothing_is_made_where_one_of_the_tables_cannot_be(
+def test_no_table_is_created_when_one_of_them_cannot_be(
     session: Session, address_of: AddressResolver, table: ResolvedAddress, schema: str
 ) -> None:
     resolver = replace(address_of, queue_schemas={f"{table.table}.Delayed": schema})
@@ -166,7 +166,7 @@ with Session(settings) as session:
 def test_twenty_processes_create_one_queue(
     server_url: str, session: Session, address_of: AddressResolver, queue_name: str
 ) -> None:
-    """Schema and all: one makes it, nineteen find it, nobody fails."""
+    """Schema included: one process creates it, nineteen find it, and all succeed."""
     schema = f"s{uuid.uuid4().hex[:8]}"
     table = address_of.resolve(f"{queue_name}@[{schema}]")
     command = [sys.executable, "-c", _CREATE_WHEN_TOLD, server_url, str(table)]
@@ -205,7 +205,7 @@ def test_drop_refuses_a_queue_with_messages(session: Session, table: ResolvedAdd
     assert drop_queue(session, table, force=True) == 2
 
 
-def test_drop_waits_for_who_holds_a_message(connect: Connect, table: ResolvedAddress) -> None:
+def test_drop_waits_for_a_transaction_that_holds_a_message(connect: Connect, table: ResolvedAddress) -> None:
     with connect() as session, connect() as other:
         create_queue(session, table)
         QueueTable(session, table).send([Message()])
@@ -216,7 +216,9 @@ def test_drop_waits_for_who_holds_a_message(connect: Connect, table: ResolvedAdd
         assert drop_queue(session, table) == 0
 
 
-def test_drop_refuses_what_is_no_queue(session: Session, settings: ConnectionSettings, table: ResolvedAddress) -> None:
+def test_drop_refuses_a_table_that_is_no_queue(
+    session: Session, settings: ConnectionSettings, table: ResolvedAddress
+) -> None:
     run_sql(session, f"CREATE TABLE {table.qualified_name} (Id int NOT NULL)")
     with pytest.raises(NotAQueueError, match="is not a queue table"):
         drop_queue(session, table, force=True)

@@ -133,7 +133,7 @@ def test_cancel_by_message_id_reads_headers_as_json(delayed: DelayedTable) -> No
     assert delayed.count().messages == 4
 
 
-def test_a_message_that_somebody_holds_is_neither_shown_nor_cancelled(connect: Connect, delayed: DelayedTable) -> None:
+def test_a_locked_message_is_neither_shown_nor_cancelled(connect: Connect, delayed: DelayedTable) -> None:
     delayed.store([Message(), Message()], delay=timedelta(days=1))
     first, second = delayed.peek()
     with connect() as session, session.transaction():

@@ -28,7 +28,7 @@ def sent(seconds_ago: float, lives: timedelta | None = None) -> Message:
     return Message({"NServiceBus.TimeSent": format_time(moment)}, b"x", lives)
 
 
-def test_the_three_kinds_of_depth_agree_on_what_they_count(any_queue: QueueTable) -> None:
+def test_the_three_kinds_of_depth_agree(any_queue: QueueTable) -> None:
     assert [depth(any_queue, kind).messages for kind in ("exact", "quick", "catalog")] == [0, 0, 0]
     any_queue.send([Message(), Message(time_to_be_received=LATE), Message(), Message()])
     assert depth(any_queue) == Depth(3, 1)
@@ -89,7 +89,7 @@ def test_the_head_is_counted_up_to_a_limit(session: Session, table: ResolvedAddr
     assert depth(queue, limit=11) == depth(queue)
 
 
-def test_what_each_kind_gets_wrong(connect: Connect, any_queue: QueueTable) -> None:
+def test_each_kind_of_depth_has_its_error(connect: Connect, any_queue: QueueTable) -> None:
     numbers = any_queue.send_numbered([Message()] * 5)
     any_queue.take(numbers[1:4])
     assert depth(any_queue).messages == 2
@@ -122,7 +122,7 @@ def test_the_age_of_the_oldest_by_the_servers_clock(any_queue: QueueTable) -> No
 @pytest.mark.parametrize(
     "message", [Message(), Message("{broken"), Message({"NServiceBus.TimeSent": "x"}), Message({"a": None})]
 )
-def test_an_unknown_age_of_the_head_is_none(queue: QueueTable, message: Message) -> None:
+def test_a_head_without_a_sending_time_has_no_age(queue: QueueTable, message: Message) -> None:
     queue.send([message, sent(100)])
     assert backlog(queue).oldest_seconds is None
 
@@ -132,7 +132,7 @@ def test_a_sender_whose_clock_is_ahead(queue: QueueTable) -> None:
     assert backlog(queue).oldest_seconds == 0.0
 
 
-def test_how_many_rows_were_ever_inserted(any_queue: QueueTable) -> None:
+def test_the_backlog_counts_all_rows_ever_inserted(any_queue: QueueTable) -> None:
     assert backlog(any_queue).inserted == 0
     any_queue.send([Message()])
     assert backlog(any_queue).inserted == 1
@@ -179,7 +179,7 @@ def test_delayed_messages_are_counted_apart(queue: QueueTable, delayed: Resolved
     assert (found.depth.messages, found.delayed) == (2, 3)
 
 
-def test_without_a_table_of_delayed_messages_their_count_is_none(session: Session, queue: QueueTable) -> None:
+def test_a_backlog_without_a_delayed_table_has_no_delayed_count(session: Session, queue: QueueTable) -> None:
     nowhere = replace(queue.address, table=f"{queue.address.table}.nowhere")
     assert backlog(queue, delayed=nowhere).delayed is None
     assert backlog(queue, delayed=queue.address).delayed is None

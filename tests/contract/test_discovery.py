@@ -21,7 +21,7 @@ from tests.contract.conftest import run_sql
 def test_the_transports_tables_are_listed_by_kind(
     session: Session, resolver: AddressResolver, schema: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One whose name holds an @ has no address."""
+    """A table whose name holds an @ has no address."""
     audit, old = resolver.resolve("audit"), resolver.resolve("old")
     create_queue(session, audit, legacy_columns=False, body_string=True)
     create_queue(session, old, layout="v1")
@@ -67,7 +67,7 @@ def find(session: Session, resolver: AddressResolver, text: str, machines: tuple
     return find_queue(session, resolver, text, machines)
 
 
-def test_a_machine_name_is_told_from_a_schema(
+def test_a_machine_name_is_distinguished_from_a_schema(
     session: Session, resolver: AddressResolver, schema: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     bare = resolver.resolve("Sales")

@@ -14,11 +14,9 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from airflow_sqlqueue.drain.drain import Drain, DrainResult
+from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions, batch_id_for
@@ -35,40 +33,7 @@ from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.row import drained_row_schema
 from airflow_sqlqueue.sql import Query, query
 from tests.contract.conftest import Connect
-
-SMALL_PARTS = DrainOptions(rows_per_statement=7, rows_per_part=20, settle_seconds=0)
-
-
-def fill(queue: QueueTable, count: int, start: int = 0) -> None:
-    queue.send(Message({"n": f"{n}"}, b"body %d" % n) for n in range(start, start + count))
-
-
-def read(batch: Batch) -> pa.Table:
-    tables = [pq.read_table(path.removeprefix("file://")) for path in batch.paths]
-    return pa.concat_tables(tables) if tables else drained_row_schema().empty_table()
-
-
-def bodies(batch: Batch) -> Counter[bytes]:
-    return Counter(read(batch)["Body"].to_pylist())
-
-
-def expected(count: int, start: int = 0) -> Counter[bytes]:
-    return Counter(b"body %d" % n for n in range(start, start + count))
-
-
-@pytest.fixture
-def staging(tmp_path: Path) -> StagingFolder:
-    return StagingFolder.of(tmp_path / "staging")
-
-
-def drain(
-    connect: Connect,
-    queue: QueueTable,
-    staging: StagingFolder,
-    batch_id: uuid.UUID | None = None,
-    options: DrainOptions = SMALL_PARTS,
-) -> DrainResult:
-    return Drain(connect, queue.address, staging, DrainRequest(batch_id=batch_id, origin="test", options=options)).run()
+from tests.drains import SMALL_PARTS, drain, file_bodies, fill, numbered_bodies, read_files
 
 
 def test_every_row_is_in_the_files_once(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
@@ -77,7 +42,7 @@ def test_every_row_is_in_the_files_once(connect: Connect, queue: QueueTable, sta
     assert result.batch.state == "sealed"
     assert (result.batch.messages, result.batch.expired, result.locked) == (105, 0, 0)
     assert result.batch.parts == 6
-    assert bodies(result.batch) == expected(105)
+    assert file_bodies(result.batch) == Counter(numbered_bodies(105))
     assert queue.count_left(2**62) == 0
 
 
@@ -90,7 +55,7 @@ def test_files_have_the_schema_and_the_raw_row(connect: Connect, queue: QueueTab
             Message("not json é", b""),
         ]
     )
-    table = read(drain(connect, queue, staging).batch)
+    table = read_files(drain(connect, queue, staging).batch)
     assert table.schema.equals(drained_row_schema())
     first, second = table.to_pylist()
     assert first["Id"] == str(identity)
@@ -104,7 +69,7 @@ def test_the_default_options_make_one_part(connect: Connect, queue: QueueTable, 
     fill(queue, 3000)
     result = drain(connect, queue, staging, options=DrainOptions())
     assert result.batch.parts == 1
-    assert bodies(result.batch) == expected(3000)
+    assert file_bodies(result.batch) == Counter(numbered_bodies(3000))
 
 
 def test_an_empty_queue_is_an_empty_batch(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
@@ -117,14 +82,14 @@ def test_expired_messages_are_dropped_and_counted(connect: Connect, queue: Queue
     queue.send(Message(body=b"late", time_to_be_received=timedelta(seconds=-1)) for _ in range(25))
     batch = drain(connect, queue, staging).batch
     assert (batch.messages, batch.expired) == (30, 25)
-    assert bodies(batch) == expected(30)
+    assert file_bodies(batch) == Counter(numbered_bodies(30))
     assert batch.parts < 4, "a part of which all has expired has no file"
 
 
 def test_expired_messages_are_kept_on_request(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
     queue.send([Message(body=b"late", time_to_be_received=timedelta(seconds=-1)), Message(body=b"fine")])
     batch = drain(connect, queue, staging, options=DrainOptions(keep_expired=True)).batch
-    assert {row["Body"]: row["Expired"] for row in read(batch).to_pylist()} == {b"late": True, b"fine": False}
+    assert {row["Body"]: row["Expired"] for row in read_files(batch).to_pylist()} == {b"late": True, b"fine": False}
     assert (batch.messages, batch.expired) == (2, 0)
 
 
@@ -132,9 +97,9 @@ def test_the_same_id_returns_the_sealed_batch(connect: Connect, queue: QueueTabl
     batch_id = batch_id_for("dag", "run", "task")
     batch_id = uuid.uuid5(batch_id, queue.address.table)
     fill(queue, 10)
-    first = drain(connect, queue, staging, batch_id)
+    first = drain(connect, queue, staging, batch_id=batch_id)
     fill(queue, 10, start=10)
-    again = drain(connect, queue, staging, batch_id)
+    again = drain(connect, queue, staging, batch_id=batch_id)
     assert again.batch == first.batch
     assert again.resumed
     assert depth(queue).messages == 10
@@ -161,9 +126,11 @@ def test_an_interrupted_batch_is_resumed(connect: Connect, queue: QueueTable, st
             connect, queue.address, staging, DrainRequest(batch_id=batch_id, options=SMALL_PARTS), on_progress=interrupt
         ).run()
     fill(queue, 5, start=100)
-    result = drain(connect, queue, staging, batch_id)
+    result = drain(connect, queue, staging, batch_id=batch_id)
     assert result.resumed
-    assert bodies(result.batch) == expected(100), "the batch ends at the mark taken when it was opened"
+    assert file_bodies(result.batch) == Counter(numbered_bodies(100)), (
+        "the batch ends at the mark taken when it was opened"
+    )
     assert depth(queue).messages == 5
 
 
@@ -179,15 +146,15 @@ def test_a_limit_is_kept_over_tries(connect: Connect, queue: QueueTable, staging
         Drain(
             connect, queue.address, staging, DrainRequest(batch_id=batch_id, options=options), on_progress=interrupt
         ).run()
-    batch = drain(connect, queue, staging, batch_id, options).batch
-    assert bodies(batch) == expected(50)
+    batch = drain(connect, queue, staging, options, batch_id=batch_id).batch
+    assert file_bodies(batch) == Counter(numbered_bodies(50))
     assert depth(queue).messages == 50
 
 
 def test_a_part_that_comes_after_the_seal_is_undone(
     connect: Connect, queue: QueueTable, staging: StagingFolder
 ) -> None:
-    """A zombie that wakes up after the seal must not commit a part that nobody will read."""
+    """A zombie that wakes up after the seal must not commit a part that no reader would open."""
     fill(queue, 30)
     batch_id = uuid.uuid4()
     with connect() as session, connect() as driver_session:
@@ -202,7 +169,7 @@ def test_a_part_that_comes_after_the_seal_is_undone(
     assert sealed.messages == 20
     assert depth(queue).messages == 10
     assert len(list(Path(staging.root).rglob("*.parquet"))) == 2, "the undone part's file is an orphan"
-    assert bodies(sealed) + Counter(message.body for message in queue.receive(100)) == expected(30)
+    assert file_bodies(sealed) + Counter(message.body for message in queue.receive(100)) == Counter(numbered_bodies(30))
 
 
 def test_messages_that_others_hold_are_reported(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
@@ -210,7 +177,7 @@ def test_messages_that_others_hold_are_reported(connect: Connect, queue: QueueTa
     with connect() as session, session.transaction():
         held = QueueTable(session, queue.address).receive(3)
         result = drain(connect, queue, staging)
-        assert bodies(result.batch) == expected(17, start=3)
+        assert file_bodies(result.batch) == Counter(numbered_bodies(17, start=3))
         assert result.locked >= 1
         session.roll_back()
         session.begin()
@@ -317,9 +284,9 @@ def test_sigkill_loses_and_doubles_nothing(
         assert child.stdout.readline() == "here\n"
         os.kill(child.pid, signal.SIGKILL)
     patient = DrainOptions(rows_per_statement=7, rows_per_part=20, settle_seconds=20)
-    result = drain(connect, queue, staging, batch_id, patient)
+    result = drain(connect, queue, staging, patient, batch_id=batch_id)
     assert result.locked == 0
-    assert bodies(result.batch) == expected(50)
+    assert file_bodies(result.batch) == Counter(numbered_bodies(50))
 
 
 def test_bad_staging_locations(tmp_path: Path) -> None:
@@ -370,7 +337,7 @@ def test_workers_side_by_side_take_every_row_once(connect: Connect, queue: Queue
         drained.set()
         other.join(60)
     left = Counter(message.body for message in queue.receive(2000))
-    assert bodies(done.batch) + received + left == expected(count)
+    assert file_bodies(done.batch) + received + left == Counter(numbered_bodies(count))
     assert sum(left.values()) <= done.locked
     assert done.batch.parts * SIDE_BY_SIDE.rows_per_part >= done.batch.messages
 
@@ -383,14 +350,14 @@ def test_a_limit_is_kept_by_workers_together(
     batch_id = uuid.uuid4()
     options = replace(SIDE_BY_SIDE, max_messages=limit)
     for _ in range(2):
-        assert drain(connect, queue, staging, batch_id, options).batch.messages == limit
+        assert drain(connect, queue, staging, options, batch_id=batch_id).batch.messages == limit
     assert depth(queue).messages == 1_000 - limit
 
 
 def test_gaps_in_row_versions_cost_nothing(
     connect: Connect, queue: QueueTable, staging: StagingFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One ancient row, and the identity has moved on: as many looks for a window as there are rows for windows."""
+    """With one old row before a gap in the identity, the number of searches for a window stays that of the windows."""
     window_end, looks = QueueTable.window_end, []
 
     def noted(queue: QueueTable, rows: int, after: int, up_to: int) -> int | None:
@@ -403,5 +370,5 @@ def test_gaps_in_row_versions_cost_nothing(
     queue.session.run(Query("test", "move the identity", moved))
     fill(queue, 300, start=1)
     done = drain(connect, queue, staging, options=SIDE_BY_SIDE)
-    assert bodies(done.batch) == expected(301)
+    assert file_bodies(done.batch) == Counter(numbered_bodies(301))
     assert 1 <= len(looks) <= 301 // SIDE_BY_SIDE.rows_per_part + 2

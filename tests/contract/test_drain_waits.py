@@ -1,4 +1,4 @@
-"""How long a drain waits for what others have locked, and how soon it could be interrupted meanwhile."""
+"""Waits of a drain for locked messages, and interruptions during them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands in an error queue: groups, filters, and one message in full, on any server."""
+"""Content of an error queue: groups, filters, and one message in full, on any server."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_filter_and_a_limit(filled: QueueTable) -> None:
     assert (some.scanned, some.matched) == (6, 2)
 
 
-def test_pages_leave_nothing_out(queue: QueueTable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_cover_all_messages(queue: QueueTable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scan, "FAILED_PAGE", 10)
     queue.send(generate(100, seed=3))
     queue.take([message.row_version for message in queue.peek(100)][15:38])
@@ -110,7 +110,7 @@ def test_an_empty_queue_has_no_groups(queue: QueueTable) -> None:
     assert (found.groups, found.scanned, found.complete) == ((), 0, True)
 
 
-def test_what_others_hold_is_passed_over(connect: Connect, filled: QueueTable) -> None:
+def test_messages_that_others_hold_are_passed_over(connect: Connect, filled: QueueTable) -> None:
     with connect() as other, other.transaction():
         QueueTable(other, filled.address).receive(2)
         assert triage.triage(filled).scanned == 5

@@ -1,4 +1,4 @@
-"""Who may read what a drain stages on a disk."""
+"""File permissions of a drain's files on a disk."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def staged(connect: Connect, queue: QueueTable, folder: Path, readable_by: str |
     ("readable_by", "file_mode", "folder_mode"),
     [(None, 0o600, 0o700), ("owner", 0o600, 0o700), ("group", 0o640, 0o750), ("all", 0o644, 0o755)],
 )
-def test_staged_files_are_the_owners_alone_unless_told_otherwise(
+def test_staged_files_are_the_owners_alone_by_default(
     connect: Connect, queue: QueueTable, tmp_path: Path, readable_by: str | None, file_mode: int, folder_mode: int
 ) -> None:
     assert staged(connect, queue, tmp_path / "a" / "staging", readable_by) == ({file_mode}, {folder_mode})
@@ -74,6 +74,6 @@ def test_files_have_the_group_that_the_staging_folder_gives_them(
     assert {(file.stat().st_gid, mode(file)) for file in folder.rglob("*.*")} == {(group, 0o640)}
 
 
-def test_who_may_read_is_one_of_three() -> None:
+def test_readable_by_has_three_values() -> None:
     with pytest.raises(ConfigurationError, match="readable_by must be one of owner, group, all"):
         DrainOptions(readable_by="0644")

@@ -11,11 +11,9 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.drain.drain import Drain, DrainResult
-from airflow_sqlqueue.drain.ledger import Ledger
+from airflow_sqlqueue.drain.drain import DrainResult
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.progress import Progress
-from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.stages.factory import stage_of
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import ConfigurationError, DeadlockError, WrongBatchError
@@ -26,8 +24,8 @@ from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query
 from tests.contract.conftest import Connect, run_sql
+from tests.drains import SMALL_PARTS, batch_bodies, drain
 
-SMALL_PARTS = DrainOptions(rows_per_statement=7, rows_per_part=20, settle_seconds=0)
 SALES = MessageFilter(endpoint="Sales")
 
 
@@ -40,13 +38,13 @@ def message(number: int, endpoint: str = "Sales", size: int = 0) -> Message:
     return Message({HeaderNames.ORIGINATING_ENDPOINT: endpoint}, b"%d" % number + b"." * size)
 
 
-def fill(queue: QueueTable, count: int, every: int = 3) -> list[bytes]:
-    """Messages of which each so-manieth matches; the bodies of those."""
+def send_some_matching(queue: QueueTable, count: int, every: int = 3) -> list[bytes]:
+    """Send messages of which every third, or ``every``-th, matches; return the bodies of those."""
     queue.send(message(n, "Sales" if n % every == 0 else "Billing") for n in range(count))
     return [b"%d" % n for n in range(0, count, every)]
 
 
-def drain(
+def drain_matching(
     connect: Any,
     queue: QueueTable,
     staging: StagingFolder | None,
@@ -55,24 +53,17 @@ def drain(
     **further: Any,
 ) -> DrainResult:
     stage = stage_of("table" if staging is None else "files", staging)
-    given = {name: further.pop(name) for name in ("on_progress", "engine") if name in further}
-    return Drain(connect, queue.address, stage, DrainRequest(where=where, options=options, **further), **given).run()
+    return drain(connect, queue, stage, options, where=where, **further)
 
 
-def read(connect: Connect, queue: QueueTable, done: DrainResult) -> list[bytes]:
-    from airflow_sqlqueue.drain.batch_reader import batch_rows
-
-    with connect() as session:
-        ledger = Ledger(session, queue.address.catalog)
-        return [bytes(row.body or b"") for row in batch_rows(ledger, uuid.UUID(done.batch.batch_id), done.batch.stage)]
-
-
-def test_only_what_matches_leaves_the_queue(connect: Connect, queue: QueueTable, staging: StagingFolder | None) -> None:
-    expected = fill(queue, 300)
+def test_only_matching_messages_leave_the_queue(
+    connect: Connect, queue: QueueTable, staging: StagingFolder | None
+) -> None:
+    expected = send_some_matching(queue, 300)
     queue.send([replace(message(0), time_to_be_received=timedelta(seconds=-5))])
-    done = drain(connect, queue, staging)
+    done = drain_matching(connect, queue, staging)
     assert (done.batch.messages, done.batch.expired, done.locked, done.batch.parts) == (100, 1, 0, 5)
-    assert read(connect, queue, done) == expected
+    assert batch_bodies(connect, queue, done.batch) == expected
     assert depth(queue).messages == 200
     assert find(queue, SALES) == []
 
@@ -80,15 +71,15 @@ def test_only_what_matches_leaves_the_queue(connect: Connect, queue: QueueTable,
 def test_large_bodies_that_match(connect: Connect, queue: QueueTable, staging: StagingFolder | None) -> None:
     queue.send(message(n, "Sales" if n % 2 else "Billing", 2_000 if n % 3 == 0 else 10) for n in range(40))
     options = replace(SMALL_PARTS, inline_body_bytes=1_000)
-    done = drain(connect, queue, staging, options=options)
-    assert sorted(int(body.rstrip(b".")) for body in read(connect, queue, done)) == list(range(1, 40, 2))
+    done = drain_matching(connect, queue, staging, options=options)
+    assert sorted(int(body.rstrip(b".")) for body in batch_bodies(connect, queue, done.batch)) == list(range(1, 40, 2))
     assert depth(queue).messages == 20
 
 
-def test_limits_count_what_matches(connect: Connect, queue: QueueTable, staging: StagingFolder | None) -> None:
-    expected, batch_id = fill(queue, 200), uuid.uuid4()
-    done = drain(connect, queue, staging, options=replace(SMALL_PARTS, max_messages=31), batch_id=batch_id)
-    assert read(connect, queue, done) == expected[:31]
+def test_limits_count_matching_messages(connect: Connect, queue: QueueTable, staging: StagingFolder | None) -> None:
+    expected, batch_id = send_some_matching(queue, 200), uuid.uuid4()
+    done = drain_matching(connect, queue, staging, options=replace(SMALL_PARTS, max_messages=31), batch_id=batch_id)
+    assert batch_bodies(connect, queue, done.batch) == expected[:31]
     assert len(find(queue, SALES, 1_000)) == 67 - 31
 
 
@@ -97,14 +88,16 @@ def test_a_part_that_is_full_of_bytes_leaves_the_rest_to_the_next(
 ) -> None:
     queue.send(message(n, "Sales" if n % 2 else "Billing", 1_000) for n in range(60))
     options = DrainOptions(bytes_per_part=5_000, bytes_per_statement=2_500)
-    done = drain(connect, queue, staging, options=options)
+    done = drain_matching(connect, queue, staging, options=options)
     assert (done.batch.messages, depth(queue).messages) == (30, 30)
     assert done.batch.parts > 4
 
 
-def test_what_others_hold_is_waited_for(connect: Connect, queue: QueueTable, staging: StagingFolder | None) -> None:
+def test_a_filtered_drain_waits_for_held_messages(
+    connect: Connect, queue: QueueTable, staging: StagingFolder | None
+) -> None:
     """They roll back at different times, the last one's messages when the drain is through with the queue."""
-    expected = fill(queue, 90)
+    expected = send_some_matching(queue, 90)
     rolled_back = threading.Event()
 
     def on_progress(done: Progress) -> None:
@@ -119,14 +112,14 @@ def test_what_others_hold_is_waited_for(connect: Connect, queue: QueueTable, sta
             holder.begin()
             assert len(QueueTable(holder, queue.address).receive(count)) == count
         options = replace(SMALL_PARTS, settle_seconds=30)
-        done = drain(connect, queue, staging, options=options, on_progress=on_progress)
+        done = drain_matching(connect, queue, staging, options=options, on_progress=on_progress)
         assert (done.locked, rolled_back.is_set()) == (0, True)
-    assert read(connect, queue, done) == expected
+    assert batch_bodies(connect, queue, done.batch) == expected
 
 
 def test_a_deadlock_with_a_receiver_is_as_a_lock_that_lasts(connect: Connect, queue: QueueTable) -> None:
     """A reader keeps the key of a row that it waits for, and the receiver that has the row waits for the key."""
-    expected, deadlocks = fill(queue, 60), list[str]()
+    expected, deadlocks = send_some_matching(queue, 60), list[str]()
 
     class Deadlocked(Session):
         def results(self, statement: Query, *values: Any, **options: Any) -> Any:
@@ -146,23 +139,23 @@ def test_a_deadlock_with_a_receiver_is_as_a_lock_that_lasts(connect: Connect, qu
     assert len(search.passed) == len(deadlocks) >= 1, "what was passed over is looked at again"
 
 
-def test_what_others_hold_to_the_end_is_reported(
+def test_messages_held_to_the_end_are_reported(
     connect: Connect, queue: QueueTable, staging: StagingFolder | None
 ) -> None:
-    expected = fill(queue, 30)
+    expected = send_some_matching(queue, 30)
     with connect() as other, other.transaction():
         assert len(QueueTable(other, queue.address).receive(1)) == 1
-        done = drain(connect, queue, staging)
+        done = drain_matching(connect, queue, staging)
         assert done.locked >= 1
-        assert read(connect, queue, done) == expected[1:]
+        assert batch_bodies(connect, queue, done.batch) == expected[1:]
 
 
 @pytest.mark.parametrize("received", [True, False])
-def test_what_others_take_between_a_look_and_the_delete(
+def test_messages_received_between_the_search_and_the_delete(
     connect: Connect, queue: QueueTable, staging: StagingFolder | None, received: bool
 ) -> None:
     """A message that was found may be received meanwhile, for good or not."""
-    expected = fill(queue, 60)
+    expected = send_some_matching(queue, 60)
     with connect() as other:
         holder = QueueTable(other, queue.address)
 
@@ -185,31 +178,31 @@ def test_what_others_take_between_a_look_and_the_delete(
         def raced() -> Session:
             return Raced(queue.session.settings, lock_timeout=10)
 
-        done = drain(raced, queue, staging, options=replace(SMALL_PARTS, settle_seconds=30))
+        done = drain_matching(raced, queue, staging, options=replace(SMALL_PARTS, settle_seconds=30))
     assert done.locked == 0
-    assert read(connect, queue, done) == (expected[1:] if received else expected)
+    assert batch_bodies(connect, queue, done.batch) == (expected[1:] if received else expected)
 
 
 def test_a_retry_goes_on_with_the_same_filter(
     connect: Connect, queue: QueueTable, staging: StagingFolder | None
 ) -> None:
-    expected, batch_id = fill(queue, 300), uuid.uuid4()
+    expected, batch_id = send_some_matching(queue, 300), uuid.uuid4()
 
     def stop(done: Progress) -> None:
         if done.messages >= 40:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        drain(connect, queue, staging, batch_id=batch_id, on_progress=stop)
-    fill(queue, 30)
+        drain_matching(connect, queue, staging, batch_id=batch_id, on_progress=stop)
+    send_some_matching(queue, 30)
     for other in (None, MessageFilter(endpoint="Billing")):
         with pytest.raises(WrongBatchError, match="another filter"):
-            drain(connect, queue, staging, other, batch_id=batch_id)
-    done = drain(connect, queue, staging, batch_id=batch_id)
+            drain_matching(connect, queue, staging, other, batch_id=batch_id)
+    done = drain_matching(connect, queue, staging, batch_id=batch_id)
     assert done.resumed
-    assert read(connect, queue, done) == expected
+    assert batch_bodies(connect, queue, done.batch) == expected
     assert len(find(queue, SALES)) == 10, "what came after the mark stays"
-    assert drain(connect, queue, staging, batch_id=batch_id).batch == done.batch
+    assert drain_matching(connect, queue, staging, batch_id=batch_id).batch == done.batch
 
 
 def test_the_work_is_linear(
@@ -217,7 +210,7 @@ def test_the_work_is_linear(
 ) -> None:
     """Few messages match, and each part begins where the last one ended: no stretch is read twice."""
     monkeypatch.setattr(browsing, "STRETCH", 10)
-    expected = fill(queue, 400, every=25)
+    expected = send_some_matching(queue, 400, every=25)
     read_to: list[int] = []
 
     class Watched(Session):
@@ -226,8 +219,10 @@ def test_the_work_is_linear(
                 read_to.append(values[2])
             return super().run(statement, *values, **options)
 
-    done = drain(lambda: Watched(queue.session.settings), queue, staging, options=replace(SMALL_PARTS, rows_per_part=2))
-    assert read(connect, queue, done) == expected
+    done = drain_matching(
+        lambda: Watched(queue.session.settings), queue, staging, options=replace(SMALL_PARTS, rows_per_part=2)
+    )
+    assert batch_bodies(connect, queue, done.batch) == expected
     assert done.batch.parts == 8
     assert read_to == sorted(set(read_to)), "a stretch was read again"
     assert len(read_to) <= 400 / 10 + 1
@@ -235,10 +230,10 @@ def test_the_work_is_linear(
 
 def test_an_engine_is_refused(connect: Connect, queue: QueueTable) -> None:
     with pytest.raises(ConfigurationError, match="one worker"):
-        drain(connect, queue, None, engine=object())
+        drain_matching(connect, queue, None, engine=object())
 
 
-def test_what_no_file_can_keep_goes_to_quarantine(
+def test_messages_that_no_file_can_keep_go_to_quarantine(
     connect: Connect, queue: QueueTable, staging: StagingFolder | None
 ) -> None:
     queue.send([message(1), message(2), message(3)])
@@ -246,5 +241,5 @@ def test_what_no_file_can_keep_goes_to_quarantine(
     text = "REPLACE([Headers], N'}', N',\"a\":\"' + NCHAR(55357) + N'\"}')"
     table = queue.address.qualified_name
     run_sql(queue.session, f"UPDATE {table} SET [Headers] = {text} WHERE [RowVersion] = {first.row_version}")
-    done = drain(connect, queue, staging)
+    done = drain_matching(connect, queue, staging)
     assert (done.batch.messages, done.batch.quarantined, done.locked) == (2, 1, 0)

@@ -1,4 +1,4 @@
-"""Filters: what the server leaves out, and who gets what matches, on any server."""
+"""Filters: rows that the server leaves out, and receivers of matching messages, on any server."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ WRITERS = {
     "escaped": escaped,
     "twice": lambda values: '{"NServiceBus.TimeSent":"2020-01-01 00:00:00:000000 Z",' + json.dumps(values)[1:],
 }
-"""How headers may be written. The last one has a name twice, of which the last counts."""
+"""Ways of writing headers. The last one has a name twice, and its last value counts."""
 
 ODD = "50% [of] a_b \"c\" 'd' <e>/\\ + é ☃ 😀"
 MATCHING = {
@@ -66,7 +66,7 @@ MATCHING = {
 
 
 @pytest.mark.parametrize("where", MATCHING.values(), ids=MATCHING)
-def test_what_matches_is_found_however_it_is_written(any_queue: QueueTable, where: MessageFilter) -> None:
+def test_a_filter_finds_every_way_of_writing_a_header(any_queue: QueueTable, where: MessageFilter) -> None:
     values = headers(**{ODD: ODD, "none": None, "long": "ä" * 600})
     is_unicode = any_queue.layout.types["Headers"] == "nvarchar"
     texts = [write(values) for name, write in WRITERS.items() if is_unicode or name not in {"raw", "slashes"}]
@@ -92,7 +92,7 @@ NEAR = {
 
 
 @pytest.mark.parametrize(("where", "other"), NEAR.values(), ids=NEAR)
-def test_what_is_near_does_not_match(queue: QueueTable, where: MessageFilter, other: dict[str, Any]) -> None:
+def test_similar_values_do_not_match(queue: QueueTable, where: MessageFilter, other: dict[str, Any]) -> None:
     queue.send([Message(other)])
     assert find(queue, where) == []
 
@@ -112,7 +112,7 @@ def test_malformed_headers_match_no_filter(queue: QueueTable, text: str) -> None
     assert (purged.deleted, purged.complete) == (0, True)
 
 
-def test_the_server_leaves_out_what_cannot_match(queue: QueueTable) -> None:
+def test_the_server_leaves_out_rows_that_cannot_match(queue: QueueTable) -> None:
     """The headers of the others do not come to the client."""
     queue.send(
         Message(headers(**{HeaderNames.ORIGINATING_ENDPOINT: "Sales" if n == 7 else "Billing"})) for n in range(20)
@@ -192,7 +192,7 @@ def test_filters_that_mean_the_same_have_one_text() -> None:
     assert MessageFilter.of(one.to_dict()).canonical == one.canonical
 
 
-def test_a_condition_counts_what_matches(queue: QueueTable) -> None:
+def test_a_condition_counts_matching_messages(queue: QueueTable) -> None:
     late = timedelta(seconds=-5)
     for number in range(30):
         endpoint = "Sales" if number % 3 == 0 else "Billing"

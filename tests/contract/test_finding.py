@@ -40,7 +40,7 @@ def order(number: int) -> Message:
         (MessageFilter(message_id="M-7"), []),
     ],
 )
-def test_receive_what_matches(any_queue: QueueTable, where: MessageFilter, expected: list[int]) -> None:
+def test_receive_matching_messages(any_queue: QueueTable, where: MessageFilter, expected: list[int]) -> None:
     any_queue.send(order(number) for number in range(10))
     assert [head.decoded.values["NServiceBus.MessageId"] for head in find(any_queue, where)] == [
         f"m-{number}" for number in expected
@@ -49,7 +49,7 @@ def test_receive_what_matches(any_queue: QueueTable, where: MessageFilter, expec
     assert [int(message.body) for message in any_queue.receive(100)] == [n for n in range(10) if n not in expected]
 
 
-def test_at_most_so_many_are_received(queue: QueueTable) -> None:
+def test_receive_stops_at_its_limit(queue: QueueTable) -> None:
     queue.send(order(number) for number in range(10))
     where = MessageFilter(message_type="Shop.PlaceOrder")
     assert [int(message.body) for message in queue.receive(2, where=where)] == [1, 3]

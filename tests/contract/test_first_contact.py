@@ -1,4 +1,4 @@
-"""What all else stands on, statement by statement, in the order in which a server is best met for the first time.
+"""First contact with a server: basic statements, one by one, from the simplest on.
 
 The tests of other files say more of each. These say at once where a server differs from what its documentation says.
 """
@@ -79,7 +79,7 @@ def test_3_a_part_without_a_file_is_committed_with_its_rows(queue: QueueTable, l
 
 
 def test_4_a_none_that_cannot_be_described_loses_no_transaction_in_silence(queue: QueueTable) -> None:
-    """Whether the server keeps the transaction or not: what follows is never committed by itself."""
+    """Whether the server keeps the transaction or not, later statements never commit by themselves."""
     queue.send([Message(body=b"a")])
     session, kept = queue.session, True
     try:
@@ -143,7 +143,7 @@ def test_7_a_count_of_a_large_queue_does_not_wait_for_a_receiver(queue: QueueTab
             assert depth(queue).messages == MANY - 10
 
 
-def test_8_nothing_is_left_behind(queue: QueueTable, ledger: Ledger, connect: Connect) -> None:
+def test_8_no_row_or_table_is_left(queue: QueueTable, ledger: Ledger, connect: Connect) -> None:
     """No transaction, and no application lock: another connection opens the same batch at once."""
     batch_id = uuid.uuid4()
     ledger.open(batch_id, queue.address.canonical, LAST)

@@ -49,7 +49,7 @@ def test_messages_are_moved_as_they_are(any_queue: QueueTable, connect: Connect,
     assert {message.recoverable for message in after} == {True}
 
 
-def test_what_others_have_locked_stays(queue: QueueTable, connect: Connect, target: QueueTable) -> None:
+def test_locked_messages_stay(queue: QueueTable, connect: Connect, target: QueueTable) -> None:
     queue.send([Message({}, b"%d" % n) for n in range(4)])
     with connect() as other, other.transaction():
         locked = QueueTable(other, queue.address).receive(1)
@@ -70,7 +70,7 @@ def test_a_message_that_the_other_queue_refuses_stays_and_stops_no_other(
     assert [message.body for message in queue.peek()] == [b"0", b"3"]
 
 
-def test_a_queue_that_takes_nothing_ends_it_soon(
+def test_a_queue_that_refuses_inserts_ends_the_return_soon(
     queue: QueueTable, target: QueueTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(forwarding, "REFUSALS", 3)
@@ -81,7 +81,7 @@ def test_a_queue_that_takes_nothing_ends_it_soon(
     assert depth(queue).messages == 50
 
 
-def test_triggers_stand_on_both(queue: QueueTable, target: QueueTable) -> None:
+def test_tables_with_triggers(queue: QueueTable, target: QueueTable) -> None:
     for table, event in ((queue, "DELETE"), (target, "INSERT")):
         schema, name = table.address.schema, table.address.table
         run_sql(
@@ -92,7 +92,7 @@ def test_triggers_stand_on_both(queue: QueueTable, target: QueueTable) -> None:
     assert forward(queue, QueueTable(queue.session, target.address)).messages == 1
 
 
-def test_what_cannot_be_forwarded(queue: QueueTable, session: Session, address_of: AddressResolver) -> None:
+def test_refused_destinations(queue: QueueTable, session: Session, address_of: AddressResolver) -> None:
     with pytest.raises(ConfigurationError, match="cannot be forwarded to itself"):
         forward(queue, QueueTable(queue.session, queue.address))
     with queue.session.transaction(), pytest.raises(TransactionError, match="transactions of their own"):

@@ -53,7 +53,7 @@ STAND_INS = {
     "suspect": "[x] = 1",
     "where": "[x] = 1",
 }
-"""What goes into a named query where its place takes no name."""
+"""Texts for places of a named query that take no name."""
 
 
 def filled_in(query: Query) -> str:
@@ -66,7 +66,7 @@ def filled_in(query: Query) -> str:
 
 
 def test_every_named_query_parses() -> None:
-    """Those as well that no test of this folder sends."""
+    """Every named query parses, even if no test of this folder sends it."""
     texts = [filled_in(query) for query in sql._queries().values()]
     assert len(texts) > 100
     assert problems(texts) == []
@@ -163,7 +163,7 @@ def test_a_text_that_only_a_newer_server_knows_fails_for_the_older() -> None:
     assert problem.startswith("SQL Server 2016:")
 
 
-def test_what_a_session_sends_is_recorded(session: Session, sent_texts: Recorder) -> None:
+def test_the_recorder_has_every_statement_of_a_session(session: Session, sent_texts: Recorder) -> None:
     with pytest.raises(StatementError):
         run_sql(session, "SELECT * FORM [nothing] x")
     assert len(problems(sent_texts.take())) == 2

@@ -11,9 +11,7 @@ from airflow_sqlqueue.sql import query
 from tests.conftest import Connect
 
 
-def test_what_is_held_nobody_else_receives_and_what_is_not_deleted_comes_back(
-    any_queue: QueueTable, connect: Connect
-) -> None:
+def test_held_messages_are_hidden_and_come_back_unless_deleted(any_queue: QueueTable, connect: Connect) -> None:
     headers = {HeaderNames.ENCLOSED_MESSAGE_TYPES: "Shop.T"}
     any_queue.send([Message(headers, b"secret"), Message({}, b"x", timedelta(seconds=-1)), Message(), Message()])
     session = any_queue.session
@@ -33,7 +31,7 @@ def test_what_is_held_nobody_else_receives_and_what_is_not_deleted_comes_back(
     assert again.row_version == third.row_version
 
 
-def test_what_is_held_is_in_the_queue_again_when_the_connection_breaks(queue: QueueTable, connect: Connect) -> None:
+def test_held_messages_come_back_when_the_connection_breaks(queue: QueueTable, connect: Connect) -> None:
     queue.send([Message(), Message()])
     holder = connect()
     held = QueueTable(holder, queue.address)

@@ -1,4 +1,4 @@
-"""What an inspection finds, and that its statements fix it, on any server."""
+"""Findings of an inspection, and the statements that fix them, on any server."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_column_that_must_be_filled_is_found_and_left_to_its_owner(session: Se
         fix(session, table, "unfilled-Tenant")
 
 
-def test_commits_that_a_crash_undoes_are_told(session: Session, other_catalog: str) -> None:
+def test_delayed_durability_is_reported(session: Session, other_catalog: str) -> None:
     table = ResolvedAddress("audit", "dbo", other_catalog)
     create_queue(session, table)
     run_sql(session, f"ALTER DATABASE [{other_catalog}] SET DELAYED_DURABILITY = ALLOWED")
@@ -155,7 +155,7 @@ def test_empty_pages_of_a_heap_are_found_and_given_back(session: Session, table:
     fixes(session, table, "heap-bloat")
 
 
-def test_somebody_else_consumes_the_audit_queue(
+def test_another_program_consumes_the_audit_queue(
     session: Session, settings: ConnectionSettings, address_of: AddressResolver
 ) -> None:
     audit = address_of.resolve(f"test{uuid.uuid4().hex[:10]}.audit")

@@ -44,7 +44,7 @@ def guarded(work: Callable[[], None], failed: list[BaseException]) -> None:
 
 
 @pytest.mark.parametrize(("layout", "version"), VERSIONS)
-def test_what_an_endpoint_sends_we_receive(
+def test_messages_of_an_endpoint_are_received(
     session: Session, table: ResolvedAddress, endpoint: OpenEndpoint, layout: str, version: str
 ) -> None:
     create_queue(session, table, layout=layout)
@@ -63,7 +63,7 @@ def test_what_an_endpoint_sends_we_receive(
 
 
 @pytest.mark.parametrize(("layout", "version"), VERSIONS)
-def test_what_we_send_an_endpoint_receives(
+def test_an_endpoint_receives_our_messages(
     session: Session, table: ResolvedAddress, endpoint: OpenEndpoint, layout: str, version: str
 ) -> None:
     create_queue(session, table, layout=layout)
@@ -98,7 +98,7 @@ def test_locks_are_respected_in_both_directions(
         assert [message.body for message in queue.peek()] == [b"0", b"2", b"3"]
 
 
-def test_both_purge_what_expired(session: Session, table: ResolvedAddress, endpoint: OpenEndpoint) -> None:
+def test_both_sides_purge_expired_messages(session: Session, table: ResolvedAddress, endpoint: OpenEndpoint) -> None:
     create_queue(session, table)
     queue = QueueTable(session, table)
     with endpoint() as other:
@@ -167,7 +167,7 @@ def subscriptions(session: Session, table: ResolvedAddress) -> Iterator[Resolved
 
 
 @pytest.mark.parametrize("layout", ["v1", "v3.0", "v4", "modern"])
-def test_either_side_moves_what_the_other_has_delayed(
+def test_either_side_moves_delayed_messages_of_the_other(
     session: Session,
     table: ResolvedAddress,
     delayed: ResolvedAddress,
@@ -195,7 +195,7 @@ def test_either_side_moves_what_the_other_has_delayed(
         assert ours.count() == DelayedCount(messages=2, due=0)
 
 
-def test_two_kinds_of_movers_share_what_is_due(
+def test_two_kinds_of_movers_share_the_due_messages(
     connect: Connect,
     session: Session,
     table: ResolvedAddress,
@@ -256,7 +256,7 @@ def test_subscriptions_are_shared(
         assert other.subscribers(name, "Shop.OrderPlaced", "Shop.IEvent") == []
 
 
-def test_an_endpoint_peeks_at_what_we_sent(session: Session, table: ResolvedAddress, endpoint: OpenEndpoint) -> None:
+def test_an_endpoint_peeks_at_our_messages(session: Session, table: ResolvedAddress, endpoint: OpenEndpoint) -> None:
     create_queue(session, table)
     queue = QueueTable(session, table)
     with endpoint() as other:

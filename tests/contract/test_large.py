@@ -23,6 +23,7 @@ from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable, large_messages
 from airflow_sqlqueue.queue.depth import depth
 from tests.contract.conftest import Connect
+from tests.drains import drain
 
 LIMIT = 100
 SMALL = DrainOptions(inline_body_bytes=LIMIT, rows_per_statement=4, rows_per_part=10)
@@ -33,20 +34,11 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(large_messages, "PIECE", 64)
 
 
-@pytest.fixture
-def staging(tmp_path: Path) -> StagingFolder:
-    return StagingFolder.of(tmp_path / "staging")
-
-
-def drain(connect: Connect, queue: QueueTable, staging: StagingFolder, options: DrainOptions = SMALL) -> Batch:
-    return Drain(connect, queue.address, staging, DrainRequest(options=options)).run().batch
-
-
 def content(uri: str) -> bytes:
     return Path(uri.removeprefix("file://")).read_bytes()
 
 
-def bodies(batch: Batch) -> dict[str, tuple[bytes | None, str | None]]:
+def body_by_headers(batch: Batch) -> dict[str, tuple[bytes | None, str | None]]:
     """Body and the file's, by the message's headers."""
     return {
         row["Headers"]: (row["Body"], row["BodyFile"])
@@ -63,8 +55,8 @@ def test_every_body_is_whole_wherever_it_is(
     sizes = [LIMIT, LIMIT + 1, 0, 1, 63, 64, 65, 127, 128, 129, 192, 5000, *(chance.randrange(300) for _ in range(60))]
     sent = {f'{{"n":"{n}"}}': chance.randbytes(size) for n, size in enumerate(sizes)}
     queue.send(Message(headers, body) for headers, body in sent.items())
-    batch = drain(connect, queue, staging, DrainOptions(**{**vars(SMALL), "workers": workers}))
-    found = bodies(batch)
+    batch = drain(connect, queue, staging, DrainOptions(**{**vars(SMALL), "workers": workers})).batch
+    found = body_by_headers(batch)
     assert {headers: content(file) if file else body for headers, (body, file) in found.items()} == sent
     assert {headers for headers, (_, file) in found.items() if file} == {
         headers for headers, body in sent.items() if len(body) > LIMIT
@@ -81,10 +73,10 @@ def test_an_expired_large_message_is_dropped_or_kept(
         queue.send([Message({}, b"x" * 500, timedelta(seconds=-1)), Message({}, b"y" * 500)])
 
     send()
-    batch = drain(connect, queue, staging)
+    batch = drain(connect, queue, staging, SMALL).batch
     assert (batch.messages, batch.expired) == (1, 1)
     send()
-    kept = drain(connect, queue, staging, DrainOptions(inline_body_bytes=LIMIT, keep_expired=True))
+    kept = drain(connect, queue, staging, DrainOptions(inline_body_bytes=LIMIT, keep_expired=True)).batch
     assert (kept.messages, kept.expired) == (2, 0)
 
 
@@ -100,7 +92,7 @@ def test_a_held_large_message_is_left_and_counted(connect: Connect, queue: Queue
 def test_a_batch_with_large_bodies_goes_back_whole(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
     sent = [bytes([n]) * (500 if n % 3 == 1 else 10) for n in range(20)]
     queue.send(Message({}, body) for body in sent)
-    batch = drain(connect, queue, staging)
+    batch = drain(connect, queue, staging, SMALL).batch
     with connect() as session:
         requeue(Ledger(session, queue.address.catalog), uuid.UUID(batch.batch_id))
     assert [message.body for message in queue.peek(100)] == sent
@@ -108,8 +100,8 @@ def test_a_batch_with_large_bodies_goes_back_whole(connect: Connect, queue: Queu
 
 def test_a_missing_body_stops_the_requeue(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
     queue.send([Message({}, b"x" * 500)])
-    batch = drain(connect, queue, staging)
-    ((_, file),) = bodies(batch).values()
+    batch = drain(connect, queue, staging, SMALL).batch
+    ((_, file),) = body_by_headers(batch).values()
     Path(str(file).removeprefix("file://")).unlink()
     with connect() as session, pytest.raises(StagingError, match=r"body-.*cannot be read"):
         requeue(Ledger(session, queue.address.catalog), uuid.UUID(batch.batch_id))
@@ -120,8 +112,8 @@ def test_bodies_are_swept_with_their_part_and_not_before(
     connect: Connect, queue: QueueTable, staging: StagingFolder
 ) -> None:
     queue.send([Message({}, b"x" * 500)])
-    batch = drain(connect, queue, staging)
-    ((_, file),) = bodies(batch).values()
+    batch = drain(connect, queue, staging, SMALL).batch
+    ((_, file),) = body_by_headers(batch).values()
     orphan = Path(staging.root, batch.batch_id, f"body-{uuid.uuid4()}-000001.bin")
     orphan.write_bytes(b"of a part that was undone")
     now = SweepOptions(retain=timedelta(0), grace=timedelta(0))

@@ -1,4 +1,4 @@
-"""Every operation on every layout that stands in the field, on any server."""
+"""Every operation on every layout that is in use, on any server."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_every_layout_serves_every_call(
     [("x" * 255, True), ("x" * 256, False), ("x" * 5_000, False), ("Grüße", False), ("a😀", False), ("", False)],
 )
 @pytest.mark.parametrize("layout", ["v1", "modern"])
-def test_a_header_that_a_legacy_column_cannot_hold_stands_in_the_headers_alone(
+def test_a_header_too_long_for_a_legacy_column_is_in_the_headers_alone(
     session: Session, table: ResolvedAddress, layout: str, value: str, kept: bool
 ) -> None:
     """The column is varchar(255): nothing is cut, no character becomes another, and the send does not fail."""
@@ -140,7 +140,7 @@ def test_a_disabled_trigger_is_no_obstacle(session: Session, table: ResolvedAddr
     exercise(table)
 
 
-def test_a_trigger_that_stands_in_for_deletes_is_refused(session: Session, table: ResolvedAddress) -> None:
+def test_an_instead_of_delete_trigger_is_refused(session: Session, table: ResolvedAddress) -> None:
     create_queue(session, table)
     add_trigger(session, table, "INSTEAD OF DELETE")
     with pytest.raises(NotAQueueError, match="replaces every DELETE: disable it"):
@@ -356,7 +356,7 @@ def test_another_error_is_not_taken_for_a_change(session: Session, table: Resolv
 def test_a_queue_in_another_catalog_serves_every_call(
     session: Session, table: ResolvedAddress, other_catalog: str, exercise: Exercise
 ) -> None:
-    """Queue and ledger stand in a database that is not the connection's."""
+    """Queue and ledger are in another database than the connection's."""
     there = replace(table, catalog=other_catalog)
     assert create_queue(session, there, layout="v3.0").made
     assert read_layout(session, there).shape == SHAPES["v3.0"]
@@ -364,7 +364,7 @@ def test_a_queue_in_another_catalog_serves_every_call(
     assert [found.table for found in list_tables(session, other_catalog)] == [there]
 
 
-def test_one_transaction_spans_catalogs(session: Session, table: ResolvedAddress, other_catalog: str) -> None:
+def test_a_transaction_spans_catalogs(session: Session, table: ResolvedAddress, other_catalog: str) -> None:
     here, there = QueueTable(session, table), QueueTable(session, replace(table, catalog=other_catalog))
     create_queue(session, here.address)
     create_queue(session, there.address)

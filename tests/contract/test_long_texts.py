@@ -1,4 +1,4 @@
-"""Texts among parameters that are too long for ``nvarchar(4000)``: each is ``nvarchar(max)``, whoever sends it."""
+"""Text parameters that are too long for ``nvarchar(4000)``: each is ``nvarchar(max)``, from every sender."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_long_text_in_a_statement_of_the_callers_own(connect: Connect) -> None
 
 @pytest.mark.parametrize("headers", [2, 18])
 def test_a_drain_with_a_long_filter(connect: Connect, queue: QueueTable, headers: int) -> None:
-    """Its text stands in the ledger, by which a later try knows it again."""
+    """The ledger has its text, by which a later try recognises it."""
     wanted = {f"{'h' * 100}{number}": "v" * 100 for number in range(headers)}
     where, batch_id = MessageFilter(headers=wanted), uuid.uuid4()
     queue.send([Message(wanted, b"wanted"), Message({}, b"other")])

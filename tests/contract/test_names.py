@@ -119,7 +119,7 @@ def test_catalog_names(session: Session, name: str) -> None:
 @executed
 @given(nasty)
 def test_addresses_with_every_part(session: Session, address_of: AddressResolver, text: str) -> None:
-    """A whole address, parsed leniently: whatever comes of it names one table, or nothing that exists."""
+    """A whole address, parsed leniently: the result names one table, or a missing one."""
     before = names_on_the_server(session)
     try:
         table = address_of.resolve(text)

@@ -22,6 +22,7 @@ from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import create_queue
 from tests.contract.conftest import run_sql
+from tests.drains import bodies
 
 SCHEMA = f"outgoing_{uuid.uuid4().hex[:10]}"
 """A ledger of this module's own: a sweep takes whatever is old enough."""
@@ -47,10 +48,6 @@ def outgoing(queue: QueueTable) -> OutgoingTable:
 def row(number: int, **values: Any) -> Row:
     whole = {"id": uuid.UUID(int=number), "headers": f'{{"n":"{number}"}}', "body": b"%d" % number}
     return Row(**{**dict.fromkeys(Row._fields), **whole, **values})  # type: ignore[arg-type]
-
-
-def bodies(queue: QueueTable) -> list[bytes]:
-    return [message.body for message in queue.peek(2_000)]
 
 
 def staged(queue: QueueTable) -> int:
@@ -104,7 +101,7 @@ def test_a_row_is_sent_as_it_was_staged(
     assert [first[4:], second[4:]] == ([["c", "r@[dbo]", True], [None, None, True]] if legacy else [[], []])
 
 
-def test_what_was_swept_is_not_sent_in_part(queue: QueueTable, outgoing: OutgoingTable) -> None:
+def test_a_swept_attempt_is_not_sent_in_part(queue: QueueTable, outgoing: OutgoingTable) -> None:
     attempts = [outgoing.stage([row(1), row(2)]), outgoing.stage([row(3), row(4)])]
     run_sql(queue.session, f"DELETE FROM [{SCHEMA}].[Outgoing] WHERE [Body] = CAST('4' AS varbinary(max))")
     send_id = uuid.uuid4()
@@ -115,7 +112,7 @@ def test_what_was_swept_is_not_sent_in_part(queue: QueueTable, outgoing: Outgoin
     outgoing.remove(attempts)
 
 
-def test_a_sweep_removes_what_is_old(queue: QueueTable, outgoing: OutgoingTable) -> None:
+def test_a_sweep_removes_old_rows(queue: QueueTable, outgoing: OutgoingTable) -> None:
     ledger = Ledger(queue.session, queue.address.catalog, SCHEMA)
     ledger.create()
     outgoing.stage(row(number) for number in range(5))

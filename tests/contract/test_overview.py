@@ -1,4 +1,4 @@
-"""All queues of a database at one look, on any server."""
+"""Overview of all queues of a database, on any server."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def round_trips(session: Session, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return texts
 
 
-def test_a_queue_is_shown_with_what_stands_beside_it(
+def test_a_queue_is_shown_with_its_neighbouring_tables(
     session: Session, resolver: AddressResolver, schema: str, look: Look
 ) -> None:
     audit = resolver.resolve("audit")
@@ -78,7 +78,7 @@ def test_a_queue_is_shown_with_what_stands_beside_it(
     assert found["audit.Delayed"].kind == "delayed"
 
 
-def test_a_look_is_one_round_trip_whatever_there_is(
+def test_an_overview_takes_one_round_trip(
     session: Session, resolver: AddressResolver, look: Look, round_trips: list[str]
 ) -> None:
     for number in range(3):
@@ -97,7 +97,7 @@ def test_a_look_is_one_round_trip_whatever_there_is(
 def test_only_seeks_and_the_catalog_are_asked(
     session: Session, resolver: AddressResolver, schema: str, look: Look, round_trips: list[str]
 ) -> None:
-    """No statement names a queue but those that seek its first row, and those that stop after so many expired ones."""
+    """Only two kinds of statements name a queue: seeks of its first row, and counts of expired rows with a limit."""
     create_queue(session, resolver.resolve("audit"))
     look()
     round_trips.clear()
@@ -125,7 +125,7 @@ def test_findings_are_those_of_an_inspection(
     assert {finding.code for finding in found["deaf"].findings} == {"delayed-needs-legacy-columns"}
 
 
-def test_a_table_that_goes_is_gone_and_spoils_nothing(
+def test_a_table_dropped_during_an_overview_is_left_out(
     session: Session, resolver: AddressResolver, schema: str, look: Look
 ) -> None:
     for name in ("kept", "gone"):
@@ -171,7 +171,7 @@ def test_a_table_that_is_locked_is_shown_as_such_and_spoils_no_other(
         assert (look()["locked"].oldest, look()["locked"].findings) == (SENT, ())
 
 
-def test_what_is_expired_is_counted_up_to_a_number(
+def test_expired_messages_are_counted_up_to_a_limit(
     session: Session, resolver: AddressResolver, look: Look, schema: str
 ) -> None:
     audit = resolver.resolve("audit")

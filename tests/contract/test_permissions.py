@@ -73,7 +73,7 @@ def test_the_runtime_role_does_everything_at_run_time(
 def test_without_the_right_to_definitions_a_filtered_index_counts_as_one(
     session: Session, table: ResolvedAddress, login_in: LoginIn
 ) -> None:
-    """Who may read and write a table sees that an index has a filter, and not which ("sys.indexes (Transact-SQL)")."""
+    """A login that may read and write sees that an index has a filter, not its text ("sys.indexes (Transact-SQL)")."""
     create_queue(session, table)
     QueueTable(session, table).send([Message()] * 3)
     number = f"[RowVersion.{uuid.uuid4().hex[:8]}]"
@@ -124,7 +124,7 @@ def test_the_installer_role_creates_mends_and_drops(
         assert drop_queue(installer, table) == 0
 
 
-def test_what_the_runtime_role_may_not(session: Session, table: ResolvedAddress, login_in: LoginIn) -> None:
+def test_the_runtime_role_lacks_permissions(session: Session, table: ResolvedAddress, login_in: LoginIn) -> None:
     create_queue(session, table, layout="v1")
     with login_in("sqlqueue_runtime")() as runtime:
         other = replace(table, table=f"{table.table}.other")
@@ -139,7 +139,7 @@ def test_what_the_runtime_role_may_not(session: Session, table: ResolvedAddress,
     assert exists(session, table)
 
 
-def test_a_reader_may_look_and_no_more(session: Session, table: ResolvedAddress, login_in: LoginIn) -> None:
+def test_a_reader_may_only_read(session: Session, table: ResolvedAddress, login_in: LoginIn) -> None:
     create_queue(session, table)
     QueueTable(session, table).send([Message()])
     with login_in("db_datareader")() as reader:
@@ -164,7 +164,7 @@ def test_a_login_without_any_permission(session: Session, table: ResolvedAddress
         assert table not in [found.table for found in list_tables(nobody, table.catalog)]
 
 
-def test_who_else_consumes_takes_a_permission_of_its_own(
+def test_listing_consumers_needs_a_permission_of_its_own(
     session: Session, address_of: AddressResolver, login_in: LoginIn
 ) -> None:
     audit = address_of.resolve(f"test{uuid.uuid4().hex[:10]}.audit")

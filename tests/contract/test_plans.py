@@ -1,4 +1,4 @@
-"""How the head of a queue is found: by the index on RowVersion, with no sort, in every layout that has the index.
+"""Query plans: the index on RowVersion finds the head of a queue, without a sort, in every layout that has it.
 
 Only a real server plans as a real server does, so these tests run where one is named.
 """
@@ -48,10 +48,10 @@ SEEKING = {name for name, query in sql._queries().items() if "{seek}" in query.t
 """The statements that ask for the index."""
 
 NAMED = {name for name in SEEKING if "TOP" not in sql._queries()[name].text}
-"""Those of them that find rows by their RowVersions."""
+"""Queries that find rows by their RowVersions."""
 
 UNASKED = {"errors.end"}
-"""Those that find an end of the queue by it without being told."""
+"""Queries that find an end of the queue by the index without a hint."""
 
 TRIGGER = "EXEC('CREATE TRIGGER [{schema}].[{name}.trigger] ON [{schema}].[{name}] AFTER DELETE AS SELECT 1')"
 PRIMARY_KEY = (
@@ -73,8 +73,8 @@ def planning(settings: ConnectionSettings) -> Iterator[PlanSession]:
         yield session
 
 
-def fill(session: Session, table: ResolvedAddress) -> None:
-    """Messages, and statistics that tell of them: how many there are decides about the plan."""
+def fill_with_statistics(session: Session, table: ResolvedAddress) -> None:
+    """Messages, and statistics about them: their number decides about the plan."""
     QueueTable(session, table).send([Message(HEADERS, b"%d" % number) for number in range(ROWS)])
     run_sql(session, f"UPDATE STATISTICS {table.qualified_name}")
 
@@ -146,7 +146,7 @@ def test_the_head_is_found_by_the_index(
     create_queue(planning, table, layout=layout)
     if change:
         run_sql(planning, change.format(table=table.qualified_name, schema=table.schema, name=table.table))
-    fill(planning, table)
+    fill_with_statistics(planning, table)
     index = QueueTable(planning, table).layout.seek_index
     assert index is not None
     plans = use(planning, table)
@@ -174,10 +174,10 @@ def test_the_head_is_found_by_the_index(
     ],
 )
 def test_without_the_index_the_plans_tell(planning: PlanSession, table: ResolvedAddress, change: str) -> None:
-    """What the test above looks for is seen where it stands."""
+    """The check of the test above finds a plan that breaks it."""
     create_queue(planning, table)
     run_sql(planning, change.format(table=table.qualified_name))
-    fill(planning, table)
+    fill_with_statistics(planning, table)
     assert QueueTable(planning, table).layout.seek_index is None
     plans = use(planning, table)
     for name in (

@@ -1,4 +1,4 @@
-"""Which server it is: too old a one, or a warehouse, is refused in words."""
+"""Kinds of servers: the package refuses an old server and a warehouse with a sentence."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_session_knows_the_edition(connect: Connect) -> None:
         (12, AZURE),
     ],
 )
-def test_sql_server_and_what_azure_makes_of_it(fake: FakeServer, connect: Connect, edition: int, version: str) -> None:
+def test_products_of_sql_server_and_azure(fake: FakeServer, connect: Connect, edition: int, version: str) -> None:
     with fake.switched(properties={"EngineEdition": edition, "ProductVersion": version}), connect() as session:
         assert session.engine_edition == edition
 

@@ -17,6 +17,7 @@ from airflow_sqlqueue.queue.purge import PurgeOptions, purge
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from tests.contract.conftest import Connect, run_sql
+from tests.drains import bodies
 
 LATE = timedelta(seconds=-5)
 EVERY = PurgeOptions(all_messages=True, confirm=True)
@@ -25,10 +26,6 @@ EVERY = PurgeOptions(all_messages=True, confirm=True)
 def sent(days_ago: float, body: bytes = b"") -> Message:
     moment = datetime.now(timezone.utc) - timedelta(days=days_ago)
     return Message({"NServiceBus.TimeSent": format_time(moment)}, body)
-
-
-def bodies(queue: QueueTable) -> list[bytes]:
-    return [message.body for message in queue.peek(2000)]
 
 
 def test_purge_of_expired(any_queue: QueueTable) -> None:
@@ -74,7 +71,7 @@ def test_purge_by_age_goes_through_the_whole_queue(queue: QueueTable) -> None:
 
 
 @pytest.mark.parametrize("options", [EVERY, PurgeOptions(older_than=timedelta(days=7), confirm=True)])
-def test_a_locked_message_stays_and_is_told(connect: Connect, queue: QueueTable, options: PurgeOptions) -> None:
+def test_a_locked_message_stays_and_is_reported(connect: Connect, queue: QueueTable, options: PurgeOptions) -> None:
     queue.send(sent(9, b"%d" % n) for n in range(5))
     first = browse(queue, 1)[0].row_version
     with connect() as other, other.transaction():
@@ -89,8 +86,8 @@ def test_a_locked_message_stays_and_is_told(connect: Connect, queue: QueueTable,
     assert bodies(queue) == [b"0"]
 
 
-def test_a_purge_of_all_ends_at_what_was_there(connect: Connect, queue: QueueTable) -> None:
-    """What is sent while it runs stays, so that the purge of a busy queue ends."""
+def test_a_purge_of_all_ends_at_the_last_message_of_its_start(connect: Connect, queue: QueueTable) -> None:
+    """Messages sent during a purge stay, so that the purge of a busy queue ends."""
     queue.send([Message(body=b"old")] * 6)
 
     class Busy(QueueTable):

@@ -27,7 +27,7 @@ def quarantine(session: Session, table: ResolvedAddress) -> Quarantine:
 def test_a_message_goes_back_into_a_table_that_has_got_the_legacy_columns_since(
     session: Session, table: ResolvedAddress, quarantine: Quarantine, legacy: bool
 ) -> None:
-    """``Recoverable`` takes no NULL (error 515): it gets the 1 that every sender writes. What it had, it has again."""
+    """``Recoverable`` takes no NULL (error 515): it gets the 1 that every sender writes. A value is restored."""
     create_queue(session, table, legacy_columns=legacy)
     queue = QueueTable(session, table)
     queue.send([Message({"NServiceBus.CorrelationId": "c"}, b"a")])

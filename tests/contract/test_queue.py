@@ -30,7 +30,7 @@ from tests.contract.conftest import Connect
 from tests.contract.test_layouts import add_trigger
 
 
-def bodies(queue: QueueTable, count: int = 2000) -> list[bytes]:
+def receive_bodies(queue: QueueTable, count: int = 2000) -> list[bytes]:
     return [message.body for message in queue.receive(count)]
 
 
@@ -42,7 +42,7 @@ def test_send_then_receive_in_order(queue: QueueTable) -> None:
     assert decode_headers(first.headers).values == headers
     assert first.correlation_id == headers["NServiceBus.CorrelationId"]
     assert first.recoverable is True
-    assert bodies(queue) == [f"{n}".encode() for n in range(1, 300)]
+    assert receive_bodies(queue) == [f"{n}".encode() for n in range(1, 300)]
     assert queue.receive(1) == []
 
 
@@ -55,7 +55,7 @@ def test_peek_removes_nothing(queue: QueueTable) -> None:
 def test_bodies_of_all_sizes_come_back(queue: QueueTable) -> None:
     sent = [b"", b"\0", bytes(range(256)), b"x" * 8001, b"y" * 5_000_000]
     queue.send(Message(body=body) for body in sent)
-    assert bodies(queue) == sent
+    assert receive_bodies(queue) == sent
 
 
 def test_ids_are_kept(queue: QueueTable) -> None:
@@ -100,10 +100,10 @@ def test_a_locked_message_is_passed_over(connect: Connect, queue: QueueTable) ->
     with connect() as other_session:
         other = QueueTable(other_session, queue.address)
         with other_session.transaction():
-            assert bodies(other, 1) == [b"first"]
+            assert receive_bodies(other, 1) == [b"first"]
             assert depth(queue).messages == 1
             assert [message.body for message in queue.peek()] == [b"second"]
-            assert bodies(queue, 1) == [b"second"]
+            assert receive_bodies(queue, 1) == [b"second"]
             assert queue.receive() == []
             assert queue.count_left(2**62) >= 1
     assert queue.count_left(2**62) == 0
@@ -117,14 +117,14 @@ def test_messages_are_taken_by_their_row_versions(queue: QueueTable, count: int)
     assert [message.row_version for message in taken] == wanted
     assert queue.take(wanted) == []
     assert queue.take([]) == []
-    assert bodies(queue) == [b"0"]
+    assert receive_bodies(queue) == [b"0"]
 
 
 def test_a_locked_message_is_not_taken(connect: Connect, queue: QueueTable) -> None:
     queue.send([Message(body=b"first"), Message(body=b"second")])
     wanted = [message.row_version for message in queue.peek()]
     with connect() as other_session, other_session.transaction():
-        assert bodies(QueueTable(other_session, queue.address), 1) == [b"first"]
+        assert receive_bodies(QueueTable(other_session, queue.address), 1) == [b"first"]
         assert [message.body for message in queue.take(wanted)] == [b"second"]
 
 
@@ -136,7 +136,7 @@ def test_messages_are_taken_by_their_ids(any_queue: QueueTable) -> None:
     assert any_queue.take(ids=[twice]) == []
     (head,) = browse(any_queue, 1)
     assert [message.body for message in any_queue.take([head.row_version], ids=[one])] == [b"1"]
-    assert bodies(any_queue) == [b"3"]
+    assert receive_bodies(any_queue) == [b"3"]
 
 
 def test_row_versions_come_back_in_the_order_of_the_messages(any_queue: QueueTable) -> None:
@@ -155,7 +155,7 @@ def test_row_versions_of_a_table_with_a_trigger(queue: QueueTable) -> None:
     assert [message.row_version for message in queue.receive(5)] == numbers
 
 
-def test_what_messages_do_not_fill_takes_no_parameters(queue: QueueTable) -> None:
+def test_empty_columns_take_no_parameters(queue: QueueTable) -> None:
     lives = timedelta(hours=1)
     identity = uuid.uuid4()
     for sent in (
@@ -181,8 +181,8 @@ def test_what_messages_do_not_fill_takes_no_parameters(queue: QueueTable) -> Non
 def test_expired_messages_on_the_way_are_dropped(any_queue: QueueTable) -> None:
     late = [Message(body=b"late", time_to_be_received=timedelta(seconds=-1))] * 40
     any_queue.send([*late, Message(body=b"1"), *late, Message(body=b"2"), Message(body=b"3")])
-    assert bodies(any_queue, 1) == [b"1"]
-    assert bodies(any_queue, 5) == [b"2", b"3"]
+    assert receive_bodies(any_queue, 1) == [b"1"]
+    assert receive_bodies(any_queue, 5) == [b"2", b"3"]
     assert depth(any_queue).total == 0
 
 
@@ -191,7 +191,7 @@ def test_dropped_messages_come_back_with_a_rollback(queue: QueueTable) -> None:
 
     def receive_and_fail() -> None:
         with queue.session.transaction():
-            assert bodies(queue, 2) == [b"1"]
+            assert receive_bodies(queue, 2) == [b"1"]
             raise InterruptedError
 
     with pytest.raises(InterruptedError):
@@ -236,15 +236,15 @@ def test_rolled_back_messages_are_visible_again(queue: QueueTable) -> None:
 
     def receive_and_fail() -> None:
         with queue.session.transaction():
-            assert bodies(queue) == [b"kept"]
+            assert receive_bodies(queue) == [b"kept"]
             raise InterruptedError
 
     with pytest.raises(InterruptedError):
         receive_and_fail()
-    assert bodies(queue) == [b"kept"]
+    assert receive_bodies(queue) == [b"kept"]
 
 
-def test_purge_takes_only_what_expired(connect: Connect, queue: QueueTable) -> None:
+def test_purge_removes_only_expired_messages(connect: Connect, queue: QueueTable) -> None:
     queue.send(Message(time_to_be_received=timedelta(seconds=-5)) for _ in range(25))
     queue.send([Message(body=b"alive"), Message(body=b"later", time_to_be_received=timedelta(hours=1))])
     assert purge(queue, PurgeOptions(dry_run=True)).remaining == 25
@@ -252,7 +252,7 @@ def test_purge_takes_only_what_expired(connect: Connect, queue: QueueTable) -> N
     assert (limited.deleted, limited.remaining, limited.complete) == (10, 15, False)
     rest = purge(queue, PurgeOptions(chunk=4))
     assert (rest.deleted, rest.remaining, rest.complete) == (15, 0, True)
-    assert bodies(queue) == [b"alive", b"later"]
+    assert receive_bodies(queue) == [b"alive", b"later"]
 
 
 def test_purge_passes_over_locked_messages(connect: Connect, queue: QueueTable) -> None:
@@ -300,7 +300,7 @@ def test_names_with_quotes_and_brackets_serve(
         assert create_queue(session, address).made is False
         queue = QueueTable(session, address)
         queue.send([Message(body=b"x")])
-        assert bodies(queue) == [b"x"]
+        assert receive_bodies(queue) == [b"x"]
         session.run(Query("drop", "drop a table", f"DROP TABLE {address.qualified_name}"))
 
 

@@ -67,7 +67,7 @@ def test_another_receiver_is_seen_whatever_the_database_is_called(
     run_sql(session, f"DROP DATABASE [{catalog}]")
 
 
-def test_a_drain_warns_neither_of_its_own_workers_nor_of_who_sends_or_looks(
+def test_a_drain_does_not_warn_of_its_workers_senders_or_readers(
     connect: Connect, settings: ConnectionSettings, queue: QueueTable, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     queue.send([Message({}, b"x")] * 60)

@@ -72,7 +72,7 @@ def test_a_sweep_passes_over_a_send_under_way(queue: QueueTable, ledger: SendLed
 
 
 @pytest.mark.parametrize("age", [timedelta(days=366 * 69), timedelta.max])
-def test_nothing_is_as_old_as_dateadd_cannot_say(queue: QueueTable, ledger: SendLedger, age: timedelta) -> None:
+def test_ages_beyond_dateadds_range_match_no_row(queue: QueueTable, ledger: SendLedger, age: timedelta) -> None:
     """It takes an int of seconds before SQL Server 2025, some 68 years (error 8115)."""
     ledger.send(queue, uuid.uuid4(), MESSAGES[:1])
     outgoing = OutgoingTable(queue.session, queue.address.catalog)

@@ -1,4 +1,4 @@
-"""What the tasks of the format ``sqlqueue`` do, without Spark: looks at a queue, and parts of a batch."""
+"""Tasks of the data source ``sqlqueue``, without Spark: peeks at a queue, and parts of a batch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.stages.base import Stage
 from airflow_sqlqueue.drain.stages.files import FileStage
 from airflow_sqlqueue.drain.stages.table import TableStage
@@ -40,6 +39,7 @@ from airflow_sqlqueue.spark.source.options import BatchOptions, PeekOptions, Ser
 from airflow_sqlqueue.spark.source.peek import RowVersionRange, plan_ranges, read_range, split
 from airflow_sqlqueue.spark.source.staged import plan_shares, read_share
 from tests.contract.conftest import Connect, run_sql
+from tests.drains import drain
 
 Drained = Callable[[str], Batch]
 ALL = SelectedColumns.of(StructType.fromJson(spark_schema()))
@@ -90,7 +90,7 @@ def versions_of(rows: list[dict[str, Any]]) -> list[int]:
     return [row["RowVersion"] for row in rows]
 
 
-def test_a_look_takes_nothing(queue: QueueTable, look: Callable[..., Any]) -> None:
+def test_a_peek_removes_no_message(queue: QueueTable, look: Callable[..., Any]) -> None:
     queue.send(Message({"n": f"{n} ☃ 😀"}, bytes([n])) for n in range(30))
     run_sql(
         queue.session,
@@ -112,7 +112,7 @@ def test_a_look_takes_nothing(queue: QueueTable, look: Callable[..., Any]) -> No
 def test_every_range_and_every_page_once(
     queue: QueueTable, look: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With gaps in the RowVersions, and bodies of which few fill a page."""
+    """With gaps in the RowVersions, and bodies so large that few fill a page."""
     queue.send(Message({}, b"x" * 3_000 if n % 5 == 0 else b"") for n in range(40))
     queue.take([head.row_version for head in browse(queue, 100)][10:15])
     expected = [head.row_version for head in browse(queue, 100)]
@@ -183,7 +183,9 @@ def test_locked_messages_are_passed_over(queue: QueueTable, connect: Connect, lo
     assert len(look()) == 5
 
 
-def test_what_spark_cannot_hold_is_told_and_not_quoted(queue: QueueTable, look: Callable[..., Any]) -> None:
+def test_a_message_that_spark_cannot_hold_is_reported_and_not_quoted(
+    queue: QueueTable, look: Callable[..., Any]
+) -> None:
     queue.send([Message("secret", b"")])
     run_sql(queue.session, f"UPDATE {queue.address.qualified_name} SET [Headers] = N'secret ' + NCHAR(0xD83D)")
     (head,) = browse(queue)
@@ -203,22 +205,22 @@ def test_what_spark_cannot_hold_is_told_and_not_quoted(queue: QueueTable, look: 
         ({"queue": " "}, "The option 'queue' is missing"),
     ],
 )
-def test_what_cannot_be_used_is_told_in_a_sentence(
-    look: Callable[..., Any], options: dict[str, str], said: str
-) -> None:
+def test_invalid_options_raise_a_sentence(look: Callable[..., Any], options: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigurationError, match=said) as raised:
         look(**options)
     assert "kitten" not in str(raised.value)
 
 
-def test_columns_that_there_are_not() -> None:
+def test_unknown_columns() -> None:
     with pytest.raises(ConfigurationError, match="has no column 'Colour': choose from Id, CorrelationId"):
         columns("Colour string")
     with pytest.raises(ConfigurationError, match="The column RowVersion is of type bigint"):
         columns("RowVersion integer")
 
 
-def test_where_the_server_is(monkeypatch: pytest.MonkeyPatch, settings: ConnectionSettings) -> None:
+def test_the_server_comes_from_options_or_the_environment(
+    monkeypatch: pytest.MonkeyPatch, settings: ConnectionSettings
+) -> None:
     monkeypatch.delenv("SQLQUEUE_URL", raising=False)
     with pytest.raises(ConfigurationError, match="No server is named"):
         ServerAccess.of(SourceOptions({}), None)
@@ -249,7 +251,7 @@ def drained(connect: Connect, queue: QueueTable, tmp_path: Path) -> Drained:
         run_sql(queue.session, f"UPDATE {queue.address.qualified_name} SET [Body] = NULL WHERE DATALENGTH([Body]) = 1")
         stage: Stage = TableStage() if stage_name == "table" else FileStage(StagingFolder.of(tmp_path))
         options = DrainOptions(rows_per_statement=30, rows_per_part=100, inline_body_bytes=20_000, workers=1)
-        return Drain(connect, queue.address, stage, DrainRequest(options=options)).run().batch
+        return drain(connect, queue, stage, options).batch
 
     return run
 
@@ -321,7 +323,7 @@ def test_files_that_no_drain_wrote_are_refused(access: ServerAccess, queue: Queu
         batch_rows(access, batch)
 
 
-def test_a_batch_that_there_is_not(access: ServerAccess, connect: Connect, queue: QueueTable) -> None:
+def test_an_unknown_batch(access: ServerAccess, connect: Connect, queue: QueueTable) -> None:
     empty = Drain(connect, queue.address, TableStage()).run().batch
     assert batch_rows(access, empty) == []
     with pytest.raises(BatchNotFoundError, match="does not know batch"):

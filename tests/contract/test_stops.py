@@ -1,4 +1,4 @@
-"""Where a drain stops, and what the next try of the same task makes of it."""
+"""Ends of a drain, and the next try of the same task."""
 
 from __future__ import annotations
 
@@ -23,20 +23,11 @@ from airflow_sqlqueue.errors import (
     StagingError,
     WrongBatchError,
 )
-from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.session import Session
 from tests.contract.conftest import Connect, run_sql
-
-
-@pytest.fixture
-def staging(tmp_path: Path) -> StagingFolder:
-    return StagingFolder.of(tmp_path / "staging")
-
-
-def fill(queue: QueueTable, count: int) -> None:
-    queue.send(Message({}, b"x") for _ in range(count))
+from tests.drains import fill
 
 
 def test_a_drain_until_empty_takes_what_comes_meanwhile(
@@ -170,7 +161,7 @@ def test_progress_ends_at_the_mark(connect: Connect, queue: QueueTable, staging:
     assert [done.messages for done in told] == [10, 20, 30, 40]
 
 
-def test_a_resumed_drain_says_so_and_counts_what_was_there(
+def test_a_resumed_drain_logs_the_parts_that_were_there(
     connect: Connect, queue: QueueTable, staging: StagingFolder, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)

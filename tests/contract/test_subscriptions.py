@@ -60,7 +60,7 @@ def test_a_topic_is_the_full_name_without_the_assembly(type_name: str, topic: st
 
 
 @pytest.mark.parametrize("type_name", ["", " ", ", Shop", "Shop.A;Shop.B"])
-def test_what_is_not_one_type(type_name: str) -> None:
+def test_names_that_are_not_one_type(type_name: str) -> None:
     with pytest.raises(MessageError, match="is not the name of one type"):
         topic_of(type_name)
 
@@ -89,7 +89,7 @@ def test_subscribe_move_and_unsubscribe(subscriptions: SubscriptionTable) -> Non
         (PLACED, " ", "q", "endpoint of a subscription is blank"),
     ],
 )
-def test_what_the_columns_cannot_hold_is_refused(
+def test_values_too_long_for_their_columns_are_refused(
     subscriptions: SubscriptionTable, type_name: str, endpoint: str, queue: str, says: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=says):
@@ -97,7 +97,7 @@ def test_what_the_columns_cannot_hold_is_refused(
     assert subscriptions.subscriptions() == []
 
 
-def test_what_the_columns_just_hold_is_kept_whole(subscriptions: SubscriptionTable) -> None:
+def test_values_as_long_as_their_columns_are_kept_whole(subscriptions: SubscriptionTable) -> None:
     queue = ResolvedAddress("q" * 128, "s" * 62, "nsb")
     assert len(queue.canonical) == 199
     assert subscriptions.subscribe("T" * 200, "😀" * 100, queue)
@@ -143,7 +143,7 @@ def test_events_arrive_whole_in_every_layout(
     }
 
 
-def test_one_copy_for_each_queue(
+def test_each_queue_gets_one_copy(
     subscriptions: SubscriptionTable, make_queue: Callable[..., QueueTable], address_of: AddressResolver
 ) -> None:
     a, b, c = map(make_queue, "abc")
@@ -165,7 +165,7 @@ def test_an_event_without_subscribers_goes_nowhere(
     assert (published.messages, published.queues, published.copies) == (1, (), 0)
 
 
-def test_a_missing_queue_is_named_and_nothing_is_sent(
+def test_a_missing_queue_is_named_before_any_send(
     subscriptions: SubscriptionTable, make_queue: Callable[..., QueueTable], address_of: AddressResolver
 ) -> None:
     a = make_queue("a")
@@ -192,7 +192,7 @@ def test_an_endpoint_that_is_no_plain_name_is_in_no_command(
     assert str(raised.value).endswith("with 'sqlqueue unsubscribe <endpoint> <type>'.")
 
 
-def test_a_queue_that_takes_nothing_undoes_the_rest(
+def test_a_queue_that_refuses_inserts_undoes_the_rest(
     subscriptions: SubscriptionTable, make_queue: Callable[..., QueueTable], address_of: AddressResolver
 ) -> None:
     a, b = make_queue("a"), make_queue("b")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.drain.drain import Drain, DrainResult
+from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
@@ -29,38 +29,21 @@ from airflow_sqlqueue.queue.quarantine import Quarantine
 from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.tables.discovery import list_tables
 from tests.contract.conftest import Connect, run_sql, staged_rows
-
-SMALL_PARTS = DrainOptions(rows_per_statement=7, rows_per_part=20, settle_seconds=0)
-
-
-def drain(
-    connect: Connect, queue: QueueTable, batch_id: uuid.UUID | None = None, options: DrainOptions = SMALL_PARTS
-) -> DrainResult:
-    return Drain(
-        connect, queue.address, TableStage(), DrainRequest(batch_id=batch_id, origin="test", options=options)
-    ).run()
+from tests.drains import SMALL_PARTS, drain, fill, numbered_bodies
 
 
-def fill(queue: QueueTable, count: int, start: int = 0) -> None:
-    queue.send(Message({"n": f"{n}"}, b"body %d" % n) for n in range(start, start + count))
-
-
-def bodies(connect: Connect, queue: QueueTable, batch: Batch) -> list[bytes]:
+def staged_bodies(connect: Connect, queue: QueueTable, batch: Batch) -> list[bytes]:
     return [row["Body"] for row in staged_rows(connect, queue.address, batch)]
-
-
-def expected(count: int) -> list[bytes]:
-    return [b"body %d" % n for n in range(count)]
 
 
 def test_every_row_is_in_the_table_once(connect: Connect, queue: QueueTable) -> None:
     fill(queue, 105)
-    result = drain(connect, queue)
+    result = drain(connect, queue, TableStage())
     batch = result.batch
     assert (batch.state, batch.stage, batch.paths) == ("sealed", "table", ())
     assert (batch.messages, batch.expired, batch.parts, result.locked) == (105, 0, 6, 0)
     rows = staged_rows(connect, queue.address, batch)
-    assert [row["Body"] for row in rows] == expected(105)
+    assert [row["Body"] for row in rows] == numbered_bodies(105)
     assert batch.bytes == sum(2 * len(row["Headers"]) + len(row["Body"]) for row in rows)
     assert queue.count_left(2**62) == 0
 
@@ -68,20 +51,20 @@ def test_every_row_is_in_the_table_once(connect: Connect, queue: QueueTable) -> 
 def test_several_workers_take_every_row_once(connect: Connect, queue: QueueTable) -> None:
     fill(queue, 2_000)
     options = DrainOptions(workers=4, rows_per_statement=50, rows_per_part=100)
-    batch = drain(connect, queue, options=options).batch
-    assert Counter(bodies(connect, queue, batch)) == Counter(expected(2_000))
+    batch = drain(connect, queue, TableStage(), options=options).batch
+    assert Counter(staged_bodies(connect, queue, batch)) == Counter(numbered_bodies(2_000))
     assert Batch.from_dict(batch.to_dict()) == batch
 
 
 def test_expired_messages_are_dropped_or_kept(connect: Connect, queue: QueueTable) -> None:
     late = [Message(body=b"late", time_to_be_received=timedelta(seconds=-1))]
     queue.send([*late * 25, Message(body=b"fine"), *late])
-    batch = drain(connect, queue).batch
+    batch = drain(connect, queue, TableStage()).batch
     assert (batch.messages, batch.expired, batch.parts, batch.bytes) == (1, 26, 1, len(b"fine") + 4)
-    assert bodies(connect, queue, batch) == [b"fine"]
+    assert staged_bodies(connect, queue, batch) == [b"fine"]
     run_sql(queue.session, f"DELETE FROM {queue.address.qualified_name}")
     queue.send([*late, Message(body=b"fine")])
-    batch = drain(connect, queue, options=DrainOptions(keep_expired=True)).batch
+    batch = drain(connect, queue, TableStage(), options=DrainOptions(keep_expired=True)).batch
     assert (batch.messages, batch.expired) == (2, 0)
     kept = staged_rows(connect, queue.address, batch)
     assert [(row["Body"], row["Expired"]) for row in kept] == [(b"late", True), (b"fine", False)]
@@ -106,7 +89,7 @@ def test_a_statement_is_bounded_by_bytes(queue: QueueTable) -> None:
 
 def test_a_page_is_bounded_and_parts_no_equal_row_versions(connect: Connect, queue: QueueTable) -> None:
     fill(queue, 15)
-    batch_id = uuid.UUID(drain(connect, queue).batch.batch_id)
+    batch_id = uuid.UUID(drain(connect, queue, TableStage()).batch.batch_id)
     with connect() as session:
         table = MessageTable(session, queue.address.catalog)
         (part,) = Ledger(session, queue.address.catalog).parts(batch_id)
@@ -116,7 +99,7 @@ def test_a_page_is_bounded_and_parts_no_equal_row_versions(connect: Connect, que
         pages = list(table.pages(batch_id, part.id, page_bytes=50))
     size = 2 * len('{"n":"1"}') + len(b"body 1")
     assert [len(page) for page in pages[:2]] == [50 // size + 1, 5]
-    assert Counter(bytes(row[6]) for page in pages for row in page) == Counter(expected(15))
+    assert Counter(bytes(row[6]) for page in pages for row in page) == Counter(numbered_bodies(15))
 
 
 def test_an_interrupted_batch_is_resumed(connect: Connect, queue: QueueTable) -> None:
@@ -136,10 +119,10 @@ def test_an_interrupted_batch_is_resumed(connect: Connect, queue: QueueTable) ->
     with pytest.raises(InterruptedError):
         first.run()
     assert depth(queue).messages < 100
-    result = drain(connect, queue, batch_id)
+    result = drain(connect, queue, TableStage(), batch_id=batch_id)
     assert result.resumed
-    assert sorted(bodies(connect, queue, result.batch)) == sorted(expected(100))
-    assert drain(connect, queue, batch_id).batch == result.batch
+    assert sorted(staged_bodies(connect, queue, result.batch)) == sorted(numbered_bodies(100))
+    assert drain(connect, queue, TableStage(), batch_id=batch_id).batch == result.batch
 
 
 def test_a_part_that_comes_after_the_seal_is_undone(connect: Connect, queue: QueueTable) -> None:
@@ -162,7 +145,7 @@ def test_a_part_that_comes_after_the_seal_is_undone(connect: Connect, queue: Que
 POISON = "N'secret ' + NCHAR(0xD83D)"
 
 
-def test_what_spark_cannot_read_goes_into_quarantine(connect: Connect, queue: QueueTable) -> None:
+def test_messages_that_spark_cannot_read_go_to_quarantine(connect: Connect, queue: QueueTable) -> None:
     """Among texts that look like it: the server tells which may be poison, and only those rows are looked at."""
     queue.send([Message({}, b"ascii"), Message('{"a":"😀 é\t"}', b"other")])
     for headers in (POISON, "NCHAR(0xDE00) + NCHAR(0xD83D)", "N''"):
@@ -171,9 +154,9 @@ def test_what_spark_cannot_read_goes_into_quarantine(connect: Connect, queue: Qu
             f"INSERT INTO {queue.address.qualified_name} ([Id], [Recoverable], [Headers], [Body]) "
             f"VALUES (NEWID(), 1, {headers}, 0xFF)",
         )
-    batch = drain(connect, queue).batch
+    batch = drain(connect, queue, TableStage()).batch
     assert (batch.messages, batch.quarantined) == (3, 2)
-    assert bodies(connect, queue, batch) == [b"ascii", b"other", b"\xff"]
+    assert staged_bodies(connect, queue, batch) == [b"ascii", b"other", b"\xff"]
     assert batch.bytes == len('{}{"a":"😀 é\t"}'.encode("utf-16-le")) + len(b"asciiother\xff")
     with connect() as session:
         aside = Quarantine(session, queue.address.catalog).messages(queue.address)
@@ -198,18 +181,18 @@ def test_a_trigger_on_the_queue_runs(connect: Connect, queue: QueueTable) -> Non
     table = queue.address.qualified_name
     run_sql(queue.session, f"CREATE TRIGGER [{queue.address.table}_t] ON {table} AFTER DELETE AS SELECT 1 AS [x]")
     fill(queue, 30)
-    assert bodies(connect, queue, drain(connect, queue).batch) == expected(30)
+    assert staged_bodies(connect, queue, drain(connect, queue, TableStage()).batch) == numbered_bodies(30)
 
 
 def test_a_batch_is_of_one_stage(connect: Connect, queue: QueueTable, tmp_path: Any) -> None:
     batch_id = uuid.uuid4()
-    drain(connect, queue, batch_id)
+    drain(connect, queue, TableStage(), batch_id=batch_id)
     with pytest.raises(BatchError, match="is staged as table, not as files"):
         Drain(connect, queue.address, StagingFolder.of(tmp_path), DrainRequest(batch_id=batch_id)).run()
 
 
 def test_tables_beside_the_ledger_are_no_queues(connect: Connect, queue: QueueTable) -> None:
-    """They have a queue's columns, and whoever drained them would find what was put there by the drain."""
+    """They have a queue's columns, so a drain of them would find the rows of another drain."""
     Ledger(queue.session, queue.address.catalog).create()
     own = {"BatchMessage", "Quarantine"}
     assert not own & {found.table.table for found in list_tables(queue.session, queue.address.catalog)}

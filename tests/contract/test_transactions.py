@@ -75,7 +75,7 @@ def test_a_failed_inner_transaction_takes_the_outer_one_with_it(queue: QueueTabl
     "wrong", ["SELECT 1/0", "INSERT INTO [no such table] VALUES (1)", "SELEC", "THROW 50001, N'x', 1"]
 )
 def test_after_an_error_nothing_is_committed_on_its_own(queue: QueueTable, wrong: str) -> None:
-    """Whoever catches a statement's error inside a transaction must not send outside of one without knowing."""
+    """A program that catches a statement's error inside a transaction must not send outside of one unnoticed."""
     session = queue.session
 
     def swallow_and_go_on() -> None:
@@ -93,7 +93,7 @@ def test_after_an_error_nothing_is_committed_on_its_own(queue: QueueTable, wrong
 
 
 def test_a_session_serves_on_while_its_error_is_looked_at(queue: QueueTable) -> None:
-    """The exception keeps the driver's cursor alive, results that nobody read included."""
+    """The exception keeps the driver's cursor alive, unread results included."""
     queue.send([Message(body=b"kept")])
     wrong = f"SELECT * FROM {queue.address.qualified_name}; SELECT 1/0"
     with suppress(SqlQueueError), queue.session.transaction():
@@ -165,7 +165,7 @@ def test_a_lent_connection_dooms_the_transaction(queue: QueueTable, how: str) ->
 
 @pytest.mark.parametrize("fail", [False, True])
 def test_a_lent_connection_is_in_the_transaction_from_its_first_statement(queue: QueueTable, fail: bool) -> None:
-    """One that was lent in an earlier transaction as well."""
+    """A connection that was lent in an earlier transaction too."""
     session, table = queue.session, queue.address.qualified_name
     insert = f"INSERT INTO {table} (Id, Recoverable, Headers, Body) VALUES (NEWID(), 1, N'', 0x61)"
     with session.transaction():
@@ -235,7 +235,7 @@ def test_a_transaction_that_a_statement_left_open_is_not_taken_for_committed(
 
 
 def test_neither_is_that_of_a_part(queue: QueueTable) -> None:
-    """Where a trigger of the queue leaves it open."""
+    """A trigger of the queue leaves a transaction open."""
     session, batch_id = queue.session, uuid.uuid4()
     queue.send([Message(body=b"a")])
     ledger = Ledger(session, queue.address.catalog)
@@ -257,11 +257,11 @@ SETTINGS = {
     "SET IMPLICIT_TRANSACTIONS ON": "SELECT 2 - (@@OPTIONS & 2)",
     **dict.fromkeys([f"SET TRANSACTION ISOLATION LEVEL {level}" for level in ("READ UNCOMMITTED", "SERIALIZABLE")], ""),
 }
-"""What a statement may leave behind, and the question that 0 is the wrong answer to in the next transaction."""
+"""Settings that a statement may change, and queries that must not return 0 in the next transaction."""
 
 
 @pytest.mark.parametrize("left", SETTINGS)
-def test_what_a_statement_set_is_as_it_was_in_the_next_transaction(
+def test_the_next_transaction_resets_options_that_a_statement_set(
     queue: QueueTable, connect: Connect, left: str
 ) -> None:
     session = queue.session
@@ -280,7 +280,7 @@ def test_what_a_statement_set_is_as_it_was_in_the_next_transaction(
 
 @pytest.mark.parametrize("level", ["SERIALIZABLE", "READ UNCOMMITTED"])
 def test_a_connection_begins_at_read_committed(queue: QueueTable, monkeypatch: pytest.MonkeyPatch, level: str) -> None:
-    """Whatever it was before, as one from a pool ("SET TRANSACTION ISOLATION LEVEL", Remarks)."""
+    """A pooled connection may bring another isolation level ("SET TRANSACTION ISOLATION LEVEL", Remarks)."""
     queue.send([Message(body=b"a")])
 
     def used(settings: ConnectionSettings) -> pyodbc.Connection:
@@ -332,7 +332,7 @@ def test_receive_only_sends_at_once(queue: QueueTable, connect: Connect, setting
     assert waiting(queue) == [b"in", b"ghost"]
 
 
-def test_without_a_transaction_a_failure_loses_what_was_received(
+def test_without_a_transaction_a_failure_loses_received_messages(
     queue: QueueTable, connect: Connect, settings: ConnectionSettings
 ) -> None:
     queue.send([Message(body=b"in")])

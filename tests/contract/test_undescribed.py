@@ -20,14 +20,11 @@ from airflow_sqlqueue.sql import Query
 from fakemssql import FakeServer
 from tests.conftest import Server
 from tests.contract.conftest import run_sql
-
-
-def bodies(queue: QueueTable) -> list[bytes | None]:
-    return [message.body for message in queue.peek(10)]
+from tests.drains import bodies
 
 
 def test_a_part_without_a_file_shares_the_fate_of_its_rows(queue: QueueTable) -> None:
-    """As every part of the stage ``table`` is, and one of files of which nothing was left to write."""
+    """Such parts are all of the stage ``table``, and parts of files without a row to write."""
     session = queue.session
     queue.send([Message(body=b"a"), Message(body=b"b")])
     ledger, batch_id = Ledger(session, queue.address.catalog), uuid.uuid4()
@@ -78,7 +75,7 @@ def described(handle: Callable[[], None]) -> bool:
 def test_a_statement_that_loses_the_transaction_is_not_committed_on_its_own(
     server: Server, queue: QueueTable, insert: Callable[[Session, str], None]
 ) -> None:
-    """Where a failed description takes the transaction along, as the documentation lets one think; else all is done."""
+    """A failed description ends the transaction, as the documentation suggests, or all statements are done."""
     session, table = queue.session, f"[n_{uuid.uuid4().hex[:12]}]"
     run_sql(session, f"CREATE TABLE {table} (n int NULL)")
     queue.send([Message(body=b"a")])

@@ -1,4 +1,4 @@
-"""No row's error ends a run: a zoo of hostile rows stands in front of 100 good ones, which all are handled.
+"""No row's error ends a run: a zoo of hostile rows comes before 100 good ones, which are all handled.
 
 Nothing of the zoo is lost: each of its rows is handled, in the error queue, in quarantine or where it was.
 """
@@ -46,13 +46,13 @@ _numbers = itertools.count()
 
 
 def rows_for(version: str | None) -> Sequence[str]:
-    """The rows of the zoo; those that are too long to be read take a second each, and stand in front of one version."""
+    """Rows of the zoo; those that are too long to be read take a second each, and are in one version only."""
     return zoo.ROWS if version is None else zoo.SHORT
 
 
 @pytest.fixture(autouse=True)
 def log_of_one_line_each(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """What a row holds comes into the log in quotes, on one line, and cut."""
+    """The log has values of a row in quotes, on one line, and cut."""
     caplog.set_level(logging.DEBUG, "airflow_sqlqueue")
     yield
     for when in ("setup", "call"):
@@ -129,19 +129,19 @@ def consume(estate: Estate, rows: Sequence[str], fails: bool) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("fails", [False, True], ids=["handled", "failing"])
-def test_consuming_handles_what_stands_behind_the_zoo(estate: MakeEstate, version: str | None, fails: bool) -> None:
+def test_consuming_handles_messages_behind_the_zoo(estate: MakeEstate, version: str | None, fails: bool) -> None:
     consume(estate(version), rows_for(version), fails)
 
 
 @given(rows=zoo.random_rows())
 @FEW
-def test_consuming_handles_what_stands_behind_any_rows(estate: MakeEstate, rows: list[str]) -> None:
+def test_consuming_handles_messages_behind_any_rows(estate: MakeEstate, rows: list[str]) -> None:
     consume(estate(None), rows, fails=True)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("has_error_queue", [False, True], ids=["without an error queue", "with an error queue"])
-def test_the_mover_moves_what_stands_behind_the_zoo(
+def test_the_mover_moves_messages_behind_the_zoo(
     estate: MakeEstate, version: str | None, has_error_queue: bool
 ) -> None:
     move(estate(version), rows_for(version), has_error_queue)
@@ -149,7 +149,7 @@ def test_the_mover_moves_what_stands_behind_the_zoo(
 
 @given(rows=zoo.random_rows())
 @FEW
-def test_the_mover_moves_what_stands_behind_any_rows(estate: MakeEstate, rows: list[str]) -> None:
+def test_the_mover_moves_messages_behind_any_rows(estate: MakeEstate, rows: list[str]) -> None:
     move(estate(None), rows, has_error_queue=True)
 
 
@@ -163,7 +163,7 @@ def move(estate: Estate, rows: Sequence[str], has_error_queue: bool) -> None:
     moved = manager.move(error_queue=estate.error_name if has_error_queue else None)
     assert moved.complete
     with estate.session() as session:
-        assert sorted(zoo.bodies(session, orders)) == sorted(GOOD)
+        assert sorted(zoo.other_bodies(session, orders)) == sorted(GOOD)
         found = [zoo.count(session, table) for table in (orders, delayed, estate.table("error"))]
     assert sum(found) == sent
     assert not (has_error_queue and found[1])
@@ -175,13 +175,13 @@ def _now() -> datetime:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("redirected", [False, True], ids=["to their queues", "redirected"])
-def test_a_return_returns_what_stands_behind_the_zoo(estate: MakeEstate, version: str | None, redirected: bool) -> None:
+def test_a_return_moves_messages_behind_the_zoo(estate: MakeEstate, version: str | None, redirected: bool) -> None:
     give_back(estate(version), rows_for(version), redirected)
 
 
 @given(rows=zoo.random_rows())
 @FEW
-def test_a_return_returns_what_stands_behind_any_rows(estate: MakeEstate, rows: list[str]) -> None:
+def test_a_return_moves_messages_behind_any_rows(estate: MakeEstate, rows: list[str]) -> None:
     give_back(estate(None), rows, redirected=False)
 
 
@@ -192,7 +192,7 @@ def give_back(estate: Estate, rows: Sequence[str], redirected: bool) -> None:
     done = estate.client.errors.return_to_source(estate.error_name, all_messages=True, options=options)
     assert done.complete
     with estate.session() as session:
-        assert zoo.bodies(session, estate.table("orders")) == GOOD
+        assert zoo.other_bodies(session, estate.table("orders")) == GOOD
     assert estate.left("orders", "error") == sent
     if redirected:
         # Those with half a pair in JSON, which no header may have, stay.
@@ -201,7 +201,7 @@ def give_back(estate: Estate, rows: Sequence[str], redirected: bool) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_errors_are_counted_shown_and_filtered_past_the_zoo(estate: MakeEstate, version: str | None) -> None:
-    """Nothing of a text that cannot be read makes triage, filters or views fail."""
+    """Unreadable texts do not make triage, filters or views fail."""
     mine = estate(version)
     sent = mine.put("error", rows_for(version))
     mine.queue("error").send(mine.good(**{HeaderNames.FAILED_Q: "orders"}))
@@ -214,14 +214,14 @@ def test_errors_are_counted_shown_and_filtered_past_the_zoo(estate: MakeEstate, 
         assert errors.show(mine.error_name, row_version=head.row_version, with_body=True).body == b"zoo"
 
 
-def test_a_forward_moves_what_stands_behind_the_zoo(estate: MakeEstate) -> None:
+def test_a_forward_moves_messages_behind_the_zoo(estate: MakeEstate) -> None:
     mine = estate(None)
     sent = mine.put("orders", zoo.ROWS)
     mine.queue("orders").send(mine.good())
     forwarded = mine.queue("orders").forward(mine.table("billing").table)
     assert (forwarded.messages, forwarded.refused) == (sent + len(GOOD), 0)
     with mine.session() as session:
-        assert zoo.bodies(session, mine.table("billing")) == GOOD
+        assert zoo.other_bodies(session, mine.table("billing")) == GOOD
 
 
 @pytest.mark.parametrize("stage", ["files", "table"])
@@ -238,11 +238,11 @@ def test_a_drain_and_its_requeue_leave_nothing_of_the_zoo_behind(
     assert batch.messages + batch.quarantined == sent + len(GOOD)
     mine.client.batches.requeue(batch_id, mine.table("orders").table)
     with mine.session() as session:
-        assert zoo.bodies(session, mine.table("orders")) == GOOD
+        assert zoo.other_bodies(session, mine.table("orders")) == GOOD
     assert mine.left("orders") == sent
 
 
-def test_a_stream_reads_what_stands_behind_the_zoo(estate: MakeEstate) -> None:
+def test_a_stream_reads_messages_behind_the_zoo(estate: MakeEstate) -> None:
     mine = estate(None)
     sent = mine.put("orders", zoo.ROWS)
     mine.queue("orders").send(mine.good())
@@ -263,9 +263,7 @@ def test_a_stream_reads_what_stands_behind_the_zoo(estate: MakeEstate) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_searches_conditions_and_replies_see_what_stands_behind_the_zoo(
-    estate: MakeEstate, version: str | None
-) -> None:
+def test_searches_conditions_and_replies_see_messages_behind_the_zoo(estate: MakeEstate, version: str | None) -> None:
     mine = estate(version)
     sent = mine.put("orders", rows_for(version))
     mine.queue("orders").send(mine.good(**{HeaderNames.CORRELATION_ID: "mine"}))

@@ -35,7 +35,7 @@ class Block:
 
 
 def blocks(page: Path) -> Iterator[Block]:
-    """The code blocks of a page in order. Those of Sphinx's own directives (``{toctree}``) are none."""
+    """Code blocks of a page in order, without those of Sphinx's own directives (``{toctree}``)."""
     text = page.read_text("utf-8")
     for found in _BLOCK.finditer(text):
         if not found["language"].startswith("{"):

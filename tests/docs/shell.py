@@ -41,14 +41,14 @@ _ROOT = Path(__file__).parents[2]
 
 
 class Shell:
-    """One page's shell: variables, and a folder that relative paths begin at, which has to be the current one."""
+    """Shell of a page: its variables, and its folder for relative paths, which has to be the current one."""
 
     def __init__(self, variables: MutableMapping[str, str]) -> None:
         self._variables = variables
         self._databases: set[str] = set()
 
     def run(self, text: str) -> None:
-        """Run a block. Raises where a command fails, or where a line is none of those that a block may hold."""
+        """Run a block. Raises if a command fails, or if a line is not one that a block may hold."""
         subprocess.run(["bash", "-n"], input=text, text=True, check=True)
         for line in _lines(text):
             self._line(line)
@@ -124,7 +124,7 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def _at(value: Any, path: str) -> Any:
-    """What ``jq`` has at a path such as ``.[0].batch_id``."""
+    """Value of ``jq`` at a path such as ``.[0].batch_id``."""
     for key, index in re.findall(r"\.?(\w+)|\.?\[(\d+)\]", path):
         value = value[int(index)] if index else value[key]
     return value

@@ -37,7 +37,7 @@ def an_abandoned_stream() -> None:
 
 
 PRESENT = {"spark": an_abandoned_stream}
-"""What is there before the blocks of a page run, where they mend what something that ended has left."""
+"""Preparations of pages whose blocks repair the traces of a dead process."""
 
 
 @pytest.mark.parametrize("page", WITH_BLOCKS, ids=lambda page: str(page.relative_to(ROOT)))
@@ -75,7 +75,7 @@ def run(block: Block, shell: Shell, names: dict[str, Any]) -> None:
 
 
 def run_sql(text: str) -> None:
-    """What is in a transaction of its own is undone: a login is the whole server's."""
+    """Undo statements that run outside of the database: a login belongs to the whole server."""
     from airflow_sqlqueue import QueueClient
 
     client = QueueClient.from_url(os.environ["SQLQUEUE_URL"])

@@ -1,4 +1,4 @@
-"""What the code says of the manual is there: every page that is cited, and every heading."""
+"""Citations of the manual in the code: every page and every heading exists."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def unbroken(text: str) -> str:
     return re.sub(r"\s*\n\s*(?:--|#)?\s*", " ", text)
 
 
-def test_what_the_code_cites_is_there() -> None:
+def test_cited_pages_and_headings_exist() -> None:
     missing = []
     for path in files():
         for page, quoted in _CITATION.findall(unbroken(path.read_text("utf-8"))):
@@ -40,7 +40,7 @@ def test_what_the_code_cites_is_there() -> None:
     assert not missing
 
 
-def test_nothing_outside_of_the_repository_is_cited() -> None:
+def test_files_outside_of_the_repository_are_not_cited() -> None:
     pattern = re.compile(r"(?<!docs/)reference/\w+\.md|\bDESIGN\b")
     found = [f"{path.relative_to(ROOT)}: {hit}" for path in files() for hit in pattern.findall(path.read_text("utf-8"))]
     assert not found

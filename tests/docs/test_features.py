@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "concepts" / "features.md"
+PAGE = ROOT / "tests" / "features.md"
 
 
 def rows() -> list[list[str]]:
@@ -18,7 +18,7 @@ def rows() -> list[list[str]]:
 
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: row[0])
-def test_what_is_here_is_shown_by_a_test_that_exists(row: list[str]) -> None:
+def test_each_feature_names_a_test_that_exists(row: list[str]) -> None:
     assert len(row) == 8
     here, test = row[1], row[-1]
     if here.split(",")[0] == "no":

@@ -1,35 +1,90 @@
-"""The reference, which the manual's build takes from the code, has all that is public."""
+"""The reference has every public name, and docs and examples import no other."""
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import re
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-import airflow_sqlqueue
-from airflow_sqlqueue import errors, operators, sensors, spark, triggers
+from airflow_sqlqueue import operators, sensors, triggers
 from tests.airflow.parameters import PARAM, documented_by, parameters_of
-from tests.docs.markdown import ROOT
+from tests.docs.markdown import PAGES, ROOT, blocks
+from tests.unit.test_face import NAMESPACES
 
 API = ROOT / "docs" / "api"
 
 
-def test_every_public_name_is_in_the_reference() -> None:
-    pages = "".join(page.read_text("utf-8") for page in API.glob("*.rst"))
-    shown = set(re.findall(r":: airflow_sqlqueue\.(\w+)$", pages, re.MULTILINE))
-    by_module = {name for name in vars(errors) if isinstance(vars(errors)[name], type)} | set(spark.__all__)
-    assert set(airflow_sqlqueue.__all__) - shown - by_module == {"__version__"}
+def pages() -> str:
+    return "".join(page.read_text("utf-8") for page in API.glob("*.rst"))
 
 
-def test_what_the_reference_names_exists() -> None:
-    pages = "".join(page.read_text("utf-8") for page in API.glob("*.rst"))
-    for path in re.findall(r"auto(?:class|function):: ([\w.]+)$", pages, re.MULTILINE):
-        module, _, name = path.rpartition(".")
-        assert hasattr(importlib.import_module(module), name), path
+@pytest.mark.parametrize("namespace", NAMESPACES)
+def test_every_public_name_is_in_the_reference(namespace: str) -> None:
+    names = set(importlib.import_module(namespace).__all__)
+    if re.search(rf"automodule:: {re.escape(namespace)}\n   :members:", pages()):
+        return
+    elsewhere = {"__version__"} if namespace == "airflow_sqlqueue" else set()
+    for other in {*NAMESPACES} - {namespace}:
+        shown = re.findall(rf":: {re.escape(other)}\.(\w+)$", pages(), re.MULTILINE)
+        elsewhere |= {name for name in shown if name in importlib.import_module(other).__all__}
+    shown = set(re.findall(rf":: {re.escape(namespace)}\.(\w+)$", pages(), re.MULTILINE))
+    assert names - shown - elsewhere == set()
+
+
+def test_names_in_the_reference_are_public() -> None:
+    for path in re.findall(r"auto(?:class|function|exception):: ([\w.]+)$", pages(), re.MULTILINE):
+        namespace, _, name = path.rpartition(".")
+        assert namespace in NAMESPACES, path
+        assert name in importlib.import_module(namespace).__all__, path
+
+
+def imports_of(text: str) -> list[tuple[str, str]]:
+    """Modules of the package that a text of Python imports, each with the name that is taken from it, or with none."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and node.level == 0:
+            found += [(node.module or "", alias.name) for alias in node.names]
+        elif isinstance(node, ast.Import):
+            found += [(alias.name, "") for alias in node.names]
+    return [each for each in found if each[0].partition(".")[0] == "airflow_sqlqueue"]
+
+
+def python_texts() -> Iterator[tuple[str, str]]:
+    for page in (*PAGES, ROOT / "CONTRIBUTING.md"):
+        for block in blocks(page):
+            if block.language == "python":
+                yield str(block), block.text
+    for path in sorted((ROOT / "example_dags").rglob("*.py")):
+        yield path.name, path.read_text("utf-8")
+
+
+def test_docs_and_examples_import_public_names_alone() -> None:
+    found = [(place, *each) for place, text in python_texts() for each in imports_of(text)]
+    assert len(found) > 50
+    assert [
+        (place, module, name)
+        for place, module, name in found
+        if module not in NAMESPACES or name not in ("", *importlib.import_module(module).__all__)
+    ] == []
+
+
+PROGRAMS = r"airflow_sqlqueue\.spark\.jobs\.\w+"
+"""Internal modules that pages may name, because people start them: ``python -m`` and ``spark-submit``."""
+
+
+def test_pages_name_no_internal_module() -> None:
+    names = {name for page in PAGES for name in re.findall(r"airflow_sqlqueue(?:\.\w+)+", page.read_text("utf-8"))}
+    assert names
+    for name in names:
+        namespace, _, last = name.rpartition(".")
+        public = name in NAMESPACES or (namespace in NAMESPACES and last in importlib.import_module(namespace).__all__)
+        assert public or re.fullmatch(PROGRAMS, name), name
 
 
 def extension(monkeypatch: pytest.MonkeyPatch, name: str) -> Any:

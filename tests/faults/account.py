@@ -1,4 +1,4 @@
-"""What was sent, and where it is after a fault: every message exactly once, byte for byte."""
+"""Account of messages after a fault: every sent message exists exactly once, byte for byte."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Account:
         assert sum(row.id in self._expired for row in queued) + dropped == len(self._expired), "expired and not counted"
 
     def queued(self) -> int:
-        """How many messages are in the queue, expired ones included."""
+        """Number of messages in the queue, expired ones included."""
         with self._connect() as session:
             return len(list(self._queued(session)))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import uuid
-from pathlib import Path
 
 import pytest
 
@@ -24,14 +23,9 @@ def batch_id() -> uuid.UUID:
     return uuid.uuid4()
 
 
-@pytest.fixture
-def staging(tmp_path: Path) -> StagingFolder:
-    return StagingFolder.of(tmp_path / "staging")
-
-
 @pytest.fixture(params=["files", "table"])
 def stage(request: pytest.FixtureRequest, staging: StagingFolder) -> Stage:
-    """Where a drain puts what it takes."""
+    """Stage of a drain: files or a table."""
     return FileStage(staging) if request.param == "files" else TableStage()
 
 

@@ -1,4 +1,4 @@
-"""A stage of which something goes wrong in the middle of a part, at a moment that is the same on any machine."""
+"""Stage that fails in the middle of a part, at a moment that is the same on any machine."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Trap:
 
 
 class Link:
-    """One connection through the proxy."""
+    """Connection through the proxy."""
 
     def __init__(self, proxy: Proxy, client: socket.socket, server: socket.socket) -> None:
         self._proxy, self._client, self._server = proxy, client, server
@@ -44,7 +44,7 @@ class Link:
             pump.start()
 
     def cut(self) -> None:
-        """Cut both ends, as a network that fails does it; what has been passed on stays passed on."""
+        """Cut both ends, like a failing network; bytes that were passed on stay so."""
         for end in (self._client, self._server):
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
@@ -90,7 +90,7 @@ class Link:
 
 
 def _ends(data: bytes) -> bool:
-    """Whether the packets, the first of which begins here, end a message (MS-TDS 2.2.3.1: the status bit 0x01)."""
+    """Whether the packets that begin here end a message (MS-TDS 2.2.3.1: the status bit 0x01)."""
     position, last = 0, False
     while position + 8 <= len(data):
         last = bool(data[position + 1] & 1)
@@ -150,7 +150,7 @@ class Proxy:
 
     @property
     def left(self) -> int:
-        """How many times the trap is still to spring."""
+        """Number of further times that the trap will spring."""
         return self._trap.times if self._trap else 0
 
     def sprung_by(self, request: bytes) -> Trap | None:

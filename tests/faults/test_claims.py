@@ -1,4 +1,4 @@
-"""A stream's claims, of which the reader dies at every statement: the sink has each message once."""
+"""A stream's claims with a reader that dies at every statement: the sink has each message once."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Mortal:
         raise Killed
 
     def born(self, statements: int | None, *, after: bool = False) -> None:
-        """A process that lives for so many statements."""
+        """A process that lives for this number of statements."""
         self._left, self._after, self._dead, self._sessions = statements, after, False, []
 
 
@@ -117,7 +117,7 @@ class MicroBatches:
         return self._offset(len(list(self._folder.glob("commit-*"))) - 1)
 
     def sink(self) -> list[str]:
-        """What the sink has."""
+        """Messages in the sink."""
         return [row for path in self._folder.glob("sink-*") for row in json.loads(path.read_text())]
 
 
@@ -175,7 +175,7 @@ def test_a_reader_that_dies_at_every_statement(
     assert depth(queue).messages == 0
 
 
-def test_one_query_for_each_consumer(claims: Any, queue: QueueTable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_consumer_has_one_query(claims: Any, queue: QueueTable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_LOCK_SECONDS", 0.0)
     first, second = claims(), claims()
     first.begin()
@@ -186,7 +186,7 @@ def test_one_query_for_each_consumer(claims: Any, queue: QueueTable, monkeypatch
     second.close()
 
 
-def test_what_is_sent_later_is_left(claims: Any, columns: SelectedColumns, queue: QueueTable) -> None:
+def test_messages_sent_later_are_left(claims: Any, columns: SelectedColumns, queue: QueueTable) -> None:
     reader = claims()
     queue.send(Message({}, b"%d" % n) for n in range(3))
     reader.stop_at_the_end()
@@ -201,7 +201,7 @@ def test_what_is_sent_later_is_left(claims: Any, columns: SelectedColumns, queue
 
 
 def test_a_claim_has_about_as_many_bytes_as_the_limit(claims: Any, columns: SelectedColumns, queue: QueueTable) -> None:
-    """A message that is larger than the limit is a claim as well. What is left after a crash counts what was taken."""
+    """A message that is larger than the limit is a claim too. After a crash, taken messages count against the limit."""
     reader = claims()
     bodies = [100, 900, 100, 100, 5000, 100, 100]
     queue.send(Message({}, b"x" * size) for size in bodies)

@@ -24,6 +24,7 @@ from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from tests.contract.conftest import Connect
+from tests.drains import drain
 from tests.faults.account import Account
 from tests.faults.conftest import LONG
 from tests.faults.proxy import BEFORE, DURING, MOMENTS, Link, Proxy
@@ -47,16 +48,14 @@ def proxy(settings: ConnectionSettings) -> Iterator[Proxy]:
         yield proxy
 
 
-def drain(proxy: Proxy, queue: QueueTable, stage: Stage, batch_id: uuid.UUID) -> DrainResult:
+def drain_twice(proxy: Proxy, queue: QueueTable, stage: Stage, batch_id: uuid.UUID) -> DrainResult:
     """As Airflow does it: a try that fails for a reason that passes is followed by another with the same batch id."""
 
     def connect() -> Session:
         return Session(proxy.settings, lock_timeout=10)
 
     def attempt() -> DrainResult:
-        return Drain(
-            connect, queue.address, stage, DrainRequest(batch_id=batch_id, origin="test", options=OPTIONS)
-        ).run()
+        return drain(connect, queue, stage, OPTIONS, batch_id=batch_id)
 
     try:
         return attempt()
@@ -73,7 +72,7 @@ def drain(proxy: Proxy, queue: QueueTable, stage: Stage, batch_id: uuid.UUID) ->
         if LONG or round_trip == "commit" or moment == DURING
     ],
 )
-def test_one_cut_loses_and_doubles_nothing(
+def test_a_cut_connection_loses_and_doubles_nothing(
     proxy: Proxy,
     queue: QueueTable,
     stage: Stage,
@@ -84,7 +83,7 @@ def test_one_cut_loses_and_doubles_nothing(
 ) -> None:
     account.send(50)
     proxy.set_trap(ROUND_TRIPS[round_trip], moment)
-    result = drain(proxy, queue, stage, batch_id)
+    result = drain_twice(proxy, queue, stage, batch_id)
     assert proxy.left == 0, "the connection was cut"
     assert (result.batch.state, result.locked) == ("sealed", 0)
     account.check(batch_id)
@@ -98,7 +97,7 @@ def test_the_files_of_a_part_that_lost_its_server_before_the_commit_are_removed(
     """The body was durable when the connection was cut at the DELETE of its row; the next part writes another file."""
     queue.send([Message({}, bytes([n]) * 9_000_000) for n in range(2)])
     proxy.set_trap("[RowVersion] = @P1 AND [Id] = @P2", moment)
-    batch = drain(proxy, queue, FileStage(staging), batch_id).batch
+    batch = drain_twice(proxy, queue, FileStage(staging), batch_id).batch
     assert proxy.left == 0, "the connection was cut"
     assert batch.messages == 2
     files = [path.name for path in Path(staging.root).rglob("*") if path.is_file()]
@@ -113,7 +112,7 @@ def test_cut_after_cut_loses_and_doubles_nothing(
     cuts = 6 if LONG else 2
     account.send(20 * cuts)
     proxy.set_trap(ROUND_TRIPS["commit"], moment, times=cuts)
-    result = drain(proxy, queue, stage, batch_id)
+    result = drain_twice(proxy, queue, stage, batch_id)
     assert proxy.left == 0
     assert (result.batch.state, result.locked) == ("sealed", 0)
     account.check(batch_id)
@@ -133,7 +132,7 @@ def test_a_commit_that_arrives_after_the_seal_is_undone(
     proxy.set_trap(ROUND_TRIPS["commit"], BEFORE, hold_back)
     impatient = replace(OPTIONS, settle_seconds=0)
     with ThreadPoolExecutor(1) as pool:
-        zombie = pool.submit(drain, proxy, queue, stage, batch_id)
+        zombie = pool.submit(drain_twice, proxy, queue, stage, batch_id)
         try:
             assert proxy.sprung.wait(30)
             result = Drain(connect, queue.address, stage, DrainRequest(batch_id=batch_id, options=impatient)).run()

@@ -1,4 +1,4 @@
-"""A drain with a filter whose process is killed: what matches is in the batch once, all else in the queue."""
+"""A filtered drain whose process is killed: matching messages are in the batch once, all others in the queue."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ MESSAGES = 40
 OPTIONS = DrainOptions(rows_per_statement=7, rows_per_part=20, settle_seconds=20, workers=1)
 WORKER = f":{os.getpid()}:"
 ROUND_TRIPS = {"idle": WORKER, "in a transaction": "DELETE FROM head"}
-"""What the session has done last when it is killed: a COMMIT, or the first statement of a transaction."""
+"""Last round trip of a session before it is killed: a COMMIT, or the first statement of a transaction."""
 
 
 class Killer:
@@ -76,7 +76,7 @@ class Killer:
 
     @contextlib.contextmanager
     def table_lock(self, table: str) -> Iterator[Callable[[], None]]:
-        """Lock a table as a whole; what is yielded kills the session that waits for it, once there is one."""
+        """Lock a table as a whole; yield a function that kills the session that waits for it, once there is one."""
         with self.client.session() as holder, holder.transaction():
             own = int(holder.value(_sql("SELECT @@SPID")))
             holder.run(_sql(f"SELECT TOP (1) [RowVersion] FROM {table} WITH (TABLOCKX, HOLDLOCK)"))
@@ -253,7 +253,7 @@ def test_a_stream_goes_on_whose_session_is_killed(
 
 
 def test_a_session_that_is_used_on_says_each_time_that_it_is_lost(proxy: Proxy, killer: Killer, server: Any) -> None:
-    """What the driver says of a connection that it could not restore is another state each time."""
+    """The driver reports each connection that it could not restore with a different state."""
     if not isinstance(server, FakeServer):
         pytest.skip("a real server restores what it can")
     with server.switched(refuse_recovery=True), Session(proxy.settings) as session:

@@ -1,4 +1,4 @@
-"""The protocol of a drain as a state space, of which every interleaving is visited (docs/design.md, "A part is one
+"""The protocol of a drain as a state space; the test visits every interleaving (docs/design.md, "A part is one
 transaction", "The seal" and "The batch is what the ledger lists").
 
 Two tries of one task share a batch. Each has a worker, which may stall at any step for as long as it likes, or die, and
@@ -25,7 +25,7 @@ WORKING, SEALED, LISTED = "working", "sealed", "listed"
 
 @dataclass(frozen=True)
 class Worker:
-    """A worker and its transaction. What it holds is deleted, and not yet committed."""
+    """A worker and its transaction. Its rows are deleted, and the delete is not yet committed."""
 
     step: str = IDLE
     holds: frozenset[int] = frozenset()
@@ -53,7 +53,7 @@ class State:
 
     @property
     def free(self) -> list[int]:
-        """What READPAST sees, in order."""
+        """Rows that READPAST returns, in order."""
         return sorted(self.queue.difference(*(worker.holds for worker in self.workers)))
 
     def with_worker(self, n: int, worker: Worker) -> State:
@@ -109,7 +109,7 @@ def _worker_steps(state: State, n: int, worker: Worker, protocol: Protocol) -> I
 
 
 def _at_the_server(state: State, n: int, worker: Worker, undone: Worker, protocol: Protocol) -> Iterator[State]:
-    """The last round trip: it takes effect or not, and whoever sent it hears of it or does not live to."""
+    """The last round trip: it takes effect or not, and its sender gets the answer or dies before."""
     ends = (undone, Worker(DEAD))
     yield from (state.with_worker(n, end) for end in ends)
     if protocol.lock and not state.is_open:

@@ -71,7 +71,7 @@ def test_sigkill_at_random_moments_loses_and_doubles_nothing(
 def test_two_tasks_with_the_same_batch_id_share_the_batch(
     start: Start, account: Account, batch_id: uuid.UUID, seed: int
 ) -> None:
-    """They share the batch. Whoever comes to its end first seals it; a part of the other one is undone."""
+    """They share the batch. The first one at its end seals it; a part of the other one is undone."""
     account.send(150, seed=seed)
     tasks = [start(batch_id), start(batch_id)]
     outcomes = [task.outcome() for task in tasks]
@@ -81,10 +81,10 @@ def test_two_tasks_with_the_same_batch_id_share_the_batch(
 
 
 @pytest.mark.parametrize("seed", range(ROUNDS))
-def test_a_process_that_stands_still_while_another_seals_adds_nothing(
+def test_a_process_paused_while_another_seals_adds_nothing(
     start: Start, account: Account, batch_id: uuid.UUID, stage: Stage, tmp_path: Path, seed: int
 ) -> None:
-    """A zombie, as a virtual machine that was frozen is one: what it commits afterwards is undone or was listed."""
+    """A zombie, like a frozen virtual machine: its later commits are undone or were listed."""
     account.send(150, seed=seed)
     zombie = start(batch_id, stage=FaultyStage(stage, tmp_path / "stood still", FREEZE, nth=1 + seed))
     with zombie.standing_still():

@@ -1,4 +1,4 @@
-"""A server that is away when work begins is waited for; what no waiting helps ends the work at once."""
+"""Work waits for a server that is away at its start; errors that waiting cannot fix end it at once."""
 
 from __future__ import annotations
 
@@ -36,10 +36,6 @@ MESSAGES = 3
 Work = Callable[[QueueClient, str, Path], Any]
 
 
-def drain(client: QueueClient, name: str, folder: Path) -> Any:
-    return client.queue(name).drain(folder)
-
-
 def consume(client: QueueClient, name: str, folder: Path) -> Any:
     options = ConsumeOptions(recoverability=RecoverabilityOptions(error_queue=f"{name}.to"))
     return client.queue(name).consume(lambda message: None, options)
@@ -55,7 +51,7 @@ def stream(client: QueueClient, name: str, folder: Path) -> Any:
 
 
 WORK: dict[str, tuple[Work, str]] = {
-    "drain": (drain, "Draining "),
+    "drain": (lambda client, name, folder: client.queue(name).drain(folder), "Draining "),
     "consume": (consume, "Consuming the queue "),
     "stream": (stream, "Reading "),
     "purge": (lambda client, name, folder: client.queue(name).purge(), "Purging the queue "),
@@ -125,7 +121,7 @@ def unknown(settings: ConnectionSettings) -> ConnectionSettings:
     ("change", "error"),
     [(wrong_password, LoginFailedError), (untrusted, UntrustedServerError), (unknown, UnknownHostError)],
 )
-def test_what_no_waiting_helps_is_raised_at_once(
+def test_errors_that_waiting_cannot_fix_are_raised_at_once(
     settings: ConnectionSettings,
     tmp_path: Path,
     kind: str,
@@ -133,7 +129,7 @@ def test_what_no_waiting_helps_is_raised_at_once(
     error: type[SqlQueueError],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Without a word of another try; how long one takes is the network's affair."""
+    """No log line announces another try; the duration of one depends on the network."""
     with pytest.raises(error):
         WORK[kind][0](QueueClient(change(settings)), "orders", tmp_path)
     assert not [record for record in caplog.records if "is tried again" in record.getMessage()]

@@ -11,11 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from airflow_sqlqueue.drain.drain import Drain, DrainResult
 from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.stages.base import Stage
-from airflow_sqlqueue.drain.stages.files import FileStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import ServerUnreachableError
 from airflow_sqlqueue.queue import QueueTable
@@ -23,6 +20,7 @@ from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from fakemssql import FakeServer
 from tests.contract.conftest import Connect
+from tests.drains import drain
 from tests.faults.account import Account
 from tests.faults.conftest import LONG
 from tests.faults.proxy import DURING, MOMENTS, Link, Proxy
@@ -47,13 +45,8 @@ def settings(own_server: FakeServer) -> ConnectionSettings:
     return ConnectionSettings.from_url(own_server.url())
 
 
-def drain(settings: ConnectionSettings, queue: QueueTable, stage: Stage, batch_id: uuid.UUID) -> DrainResult:
-    return Drain(
-        lambda: Session(settings, lock_timeout=10),
-        queue.address,
-        stage,
-        DrainRequest(batch_id=batch_id, options=SMALL_PARTS),
-    ).run()
+def sessions(settings: ConnectionSettings) -> Connect:
+    return lambda: Session(settings, lock_timeout=10)
 
 
 @pytest.mark.parametrize("moment", MOMENTS if LONG else [DURING])
@@ -78,7 +71,7 @@ def test_a_server_killed_around_commit_loses_and_doubles_nothing(
     with Proxy(settings) as proxy, ThreadPoolExecutor(1) as pool:
         # The name of the worker, in the round trip that holds the ledger row and COMMIT.
         proxy.set_trap(f":{os.getpid()}:", moment, kill)
-        draining = pool.submit(drain, proxy.settings, queue, stage, batch_id)
+        draining = pool.submit(drain, sessions(proxy.settings), queue, stage, SMALL_PARTS, batch_id=batch_id)
         assert killed.wait(60)
         own_server.restart()
         result = draining.result(120)
@@ -108,10 +101,10 @@ def test_a_server_that_stays_away_ends_the_try_and_not_the_batch(
     with Proxy(settings) as proxy:
         proxy.set_trap(f":{os.getpid()}:", DURING, kill)
         with pytest.raises(ServerUnreachableError):
-            drain(proxy.settings, queue, FileStage(staging), batch_id)
+            drain(sessions(proxy.settings), queue, staging, SMALL_PARTS, batch_id=batch_id)
     own_server.restart()
     account.check(batch_id)
-    result = drain(settings, queue, FileStage(staging), batch_id)
+    result = drain(sessions(settings), queue, staging, SMALL_PARTS, batch_id=batch_id)
     assert (result.batch.state, result.locked) == ("sealed", 0)
     account.check(batch_id)
     assert account.queued() == 0
@@ -132,7 +125,7 @@ def test_a_server_killed_at_random_moments_loses_and_doubles_nothing(
         account.send(150, seed=turn)
         killing = threading.Timer(chance.uniform(0, 0.5), kill)
         killing.start()
-        result = drain(settings, queue, FileStage(staging), batch_id)
+        result = drain(sessions(settings), queue, staging, SMALL_PARTS, batch_id=batch_id)
         killing.join()
         assert (result.batch.state, result.locked) == ("sealed", 0)
         account.check(batch_id)

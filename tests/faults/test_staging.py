@@ -19,7 +19,6 @@ from airflow_sqlqueue.drain.drain import Drain, DrainResult
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.request import DrainRequest
-from airflow_sqlqueue.drain.stages.base import Stage
 from airflow_sqlqueue.drain.stages.files import FileStage
 from airflow_sqlqueue.drain.stages.part_file import PartFile
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
@@ -28,19 +27,13 @@ from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.depth import depth
 from tests.contract.conftest import Connect, run_sql
+from tests.drains import drain
 from tests.faults.account import Account
 from tests.faults.faulty import FaultyStage
 from tests.faults.filesystems import DeafStore, HangingStore, Store
 
 SMALL_PARTS = DrainOptions(rows_per_statement=7, inline_body_bytes=8000, rows_per_part=20, settle_seconds=10)
 STAYS = "; the messages of this part stay in the queue"
-
-
-def drain(
-    connect: Connect, queue: QueueTable, staging: StagingFolder | Stage, batch_id: uuid.UUID, *, keep: bool = False
-) -> DrainResult:
-    request = DrainRequest(batch_id=batch_id, origin="test", options=SMALL_PARTS, keep=keep)
-    return Drain(connect, queue.address, staging, request).run()
 
 
 def unlisted(connect: Connect, queue: QueueTable, names: list[str], batch_id: uuid.UUID) -> list[str]:
@@ -56,23 +49,23 @@ def files_of(staging: StagingFolder) -> list[str]:
 
 @pytest.mark.parametrize("room", [0, 3, 100, 50_000, 100_000])
 def test_a_full_store_loses_nothing(connect: Connect, queue: QueueTable, batch_id: uuid.UUID, room: int) -> None:
-    """What was taken for the part that did not fit is in the queue again, and a later try goes on from there."""
+    """Messages of the part that did not fit are in the queue again, and a later try continues from there."""
     store = Store(room)
     account = Account(connect, queue.address, store.staging)
     account.send(60)
     with pytest.raises(StagingError, match=f"No space left on device{STAYS}"):
-        drain(connect, queue, store.staging, batch_id)
+        drain(connect, queue, store.staging, SMALL_PARTS, batch_id=batch_id)
     account.check(batch_id)
     assert unlisted(connect, queue, list(store.files), batch_id) == []
     store.room = 2**62
-    assert drain(connect, queue, store.staging, batch_id).batch.state == "sealed"
+    assert drain(connect, queue, store.staging, SMALL_PARTS, batch_id=batch_id).batch.state == "sealed"
     account.check(batch_id)
     assert account.queued() == 0
 
 
 @contextmanager
 def no_file_longer_than(size: int) -> Iterator[None]:
-    """What a disk that is full does to this process, without privileges: writes beyond ``size`` fail (EFBIG)."""
+    """Simulate a full disk for this process, without privileges: writes beyond ``size`` fail (EFBIG)."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -87,10 +80,10 @@ def test_a_full_disk_loses_nothing(
 ) -> None:
     account.send(60)
     with no_file_longer_than(size), pytest.raises(StagingError, match=f"File too large{STAYS}"):
-        drain(connect, queue, staging, batch_id)
+        drain(connect, queue, staging, SMALL_PARTS, batch_id=batch_id)
     account.check(batch_id)
     assert unlisted(connect, queue, files_of(staging), batch_id) == []
-    assert drain(connect, queue, staging, batch_id).batch.state == "sealed"
+    assert drain(connect, queue, staging, SMALL_PARTS, batch_id=batch_id).batch.state == "sealed"
     account.check(batch_id)
     assert account.queued() == 0
 
@@ -126,14 +119,14 @@ def test_a_disk_that_a_drain_has_filled_has_its_room_again(
     queue.send([Message({}, body) for body in bodies])
     for _ in range(3):
         with pytest.raises(StagingError, match=f"No space left on device{STAYS}"):
-            drain(connect, queue, staging, batch_id, keep=keep)
+            drain(connect, queue, staging, SMALL_PARTS, batch_id=batch_id, keep=keep)
         assert unlisted(connect, queue, files_of(staging), batch_id) == []
     with connect() as session:
         used = sum(part.bytes for part in Ledger(session, queue.address.catalog).parts(batch_id))
     assert room(small_disk) > 2**20 - used - 100_000
     (small_disk / "of others").write_bytes(bytes(room(small_disk) // 2))
     subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
-    batch = drain(connect, queue, staging, batch_id, keep=keep).batch
+    batch = drain(connect, queue, staging, SMALL_PARTS, batch_id=batch_id, keep=keep).batch
     assert (batch.state, batch.messages) == ("sealed", len(bodies))
     assert depth(queue).messages == (len(bodies) if keep else 0)
 
@@ -172,8 +165,8 @@ def test_the_files_of_a_part_that_fails_before_its_commit_are_removed(
     faulty = FaultyStage(FileStage(staging), tmp_path / "mark", fail)
     if fault is interrupt:
         with pytest.raises(Interrupted):
-            drain(connect, queue, faulty, batch_id)
-    batch = drain(connect, queue, faulty, batch_id).batch
+            drain(connect, queue, faulty, SMALL_PARTS, batch_id=batch_id)
+    batch = drain(connect, queue, faulty, SMALL_PARTS, batch_id=batch_id).batch
     assert seen[0] > 0, "the part had files when it failed"
     assert unlisted(connect, queue, files_of(staging), batch_id) == []
     assert batch.messages == 60
@@ -214,7 +207,7 @@ def hanging(
     pool: ThreadPoolExecutor, connect: Connect, queue: QueueTable, store: HangingStore, batch_id: uuid.UUID
 ) -> Future[DrainResult]:
     """A drain whose first file hangs."""
-    draining = pool.submit(drain, connect, queue, store.staging, batch_id)
+    draining = pool.submit(drain, connect, queue, store.staging, SMALL_PARTS, batch_id=batch_id)
     assert store.hangs.wait(30)
     return draining
 
@@ -222,7 +215,7 @@ def hanging(
 def test_a_store_that_hangs_past_the_lock_timeout_of_others_loses_nothing(
     connect: Connect, queue: QueueTable, store: HangingStore, pool: ThreadPoolExecutor, batch_id: uuid.UUID
 ) -> None:
-    """Whoever passes over locked rows goes on meanwhile, whoever waits for them gives up, and the part commits."""
+    """Meanwhile readers that skip locked rows continue, readers that wait for them give up, and the part commits."""
     account = Account(connect, queue.address, store.staging)
     account.send(60)
     draining = hanging(pool, connect, queue, store, batch_id)
@@ -267,7 +260,7 @@ def test_rows_are_free_before_a_store_is_asked_to_cancel(
     store = DeafStore()
     account = Account(connect, queue.address, store.staging)
     account.send(20)
-    draining = pool.submit(drain, connect, queue, store.staging, batch_id)
+    draining = pool.submit(drain, connect, queue, store.staging, SMALL_PARTS, batch_id=batch_id)
     try:
         assert store.hangs.wait(30)
         assert not draining.done()
@@ -280,7 +273,7 @@ def test_rows_are_free_before_a_store_is_asked_to_cancel(
 
 
 def test_an_abandoned_file_is_let_go_in_silence(staging: StagingFolder, batch_id: uuid.UUID) -> None:
-    """An exception of a finalizer would stand in the task's log without a reason; pytest makes an error of it."""
+    """An exception of a finalizer would appear in the task's log without a reason; pytest makes it an error."""
     for folder in (staging, Store().staging):
         file = PartFile(folder, batch_id, uuid.uuid4())
         file.write([(uuid.uuid4(), None, None, True, None, "{}", b"x", 1, False)])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from unittest.mock import patch
 
@@ -19,9 +19,7 @@ from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.client.queues import Queue
 from airflow_sqlqueue.consuming.options import ConsumeOptions
 from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
-from airflow_sqlqueue.drain.drain import Drain, DrainResult
 from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.stages.base import Stage
 from airflow_sqlqueue.errors import StatementError
 from airflow_sqlqueue.message import Message
@@ -31,6 +29,7 @@ from airflow_sqlqueue.session import Session
 from fakemssql import FakeServer
 from tests.conftest import Server
 from tests.contract.conftest import Connect
+from tests.drains import drain
 from tests.faults.account import Account
 from tests.faults.conftest import LONG
 from tests.faults.processes import SEALED, Draining
@@ -68,10 +67,6 @@ class Losing:
                 return self._connect()
 
 
-def drain(connect: Callable[[], Session], queue: QueueTable, stage: Stage, batch_id: uuid.UUID) -> DrainResult:
-    return Drain(connect, queue.address, stage, DrainRequest(batch_id=batch_id, origin="test", options=OPTIONS)).run()
-
-
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_a_drain_loses_and_doubles_nothing(
     fake: FakeServer,
@@ -84,7 +79,7 @@ def test_a_drain_loses_and_doubles_nothing(
 ) -> None:
     account.send(60)
     losing = Losing(fake, connect, statement)
-    result = drain(losing, queue, stage, batch_id)
+    result = drain(losing, queue, stage, OPTIONS, batch_id=batch_id)
     # The second one may lose its transaction just before a ROLLBACK, where nobody misses it.
     assert losing.opened > 1, "the first connection was given up"
     assert (result.batch.state, result.locked) == ("sealed", 0)
@@ -158,7 +153,7 @@ def test_without_the_guard_the_account_does_not_balance(
     account.send(60)
     # What ends the drain comes too late: a COMMIT that finds no transaction.
     with patch.object(Session, "guarded", lambda _, text: text), pytest.raises(StatementError, match="3902"):
-        drain(Losing(fake, connect, statement), queue, stage, batch_id)
+        drain(Losing(fake, connect, statement), queue, stage, OPTIONS, batch_id=batch_id)
     # A DELETE was committed on its own, or a part is in the ledger whose messages are in the queue again.
     with pytest.raises((AssertionError, FileNotFoundError)):
         account.check(batch_id)

@@ -31,7 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def config(s3: S3Server) -> dict[str, str]:
-    """What a session with Delta and the S3 server needs, for tables of a few rows."""
+    """Settings of a session with Delta and the S3 server, for tables of a few rows."""
     return {
         "spark.jars": ",".join(JARS or ()),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",

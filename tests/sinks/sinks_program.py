@@ -32,7 +32,7 @@ SINKS = ("delta", "merged", "lake", "streamed")
 def sinks(
     spark: SparkSession, plan: dict[str, Any], on_stream: Callable[[], object] = lambda: None
 ) -> dict[str, Callable[[], object]]:
-    """What writes the batch of the plan to tables below its root, and the queue's messages to another: by name."""
+    """Sinks by name: each writes the batch of the plan below its root, and one writes the queue's messages."""
     batch = load_batch(spark, plan["batch"])
     rows = read_batch(spark, batch).select("message_id", "Body")
     root = plan["root"]

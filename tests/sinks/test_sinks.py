@@ -17,16 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.spark import MicroBatch, read_batch, write_delta, write_partitions
 from tests.contract.conftest import Connect
+from tests.drains import drain
 from tests.faults.conftest import LONG
 from tests.sinks.sinks_program import SINKS, sinks
 from tests.stores.conftest import Bucket
@@ -45,13 +44,9 @@ def send(queue: QueueTable) -> dict[str, bytes]:
     return {str(message.id): message.body for message in sent}
 
 
-def drained(connect: Connect, queue: QueueTable, staging: StagingFolder) -> Batch:
+def drain_in_two_parts(connect: Connect, queue: QueueTable, staging: StagingFolder) -> Batch:
     options = DrainOptions(workers=1, rows_per_statement=6, rows_per_part=6)
-    batch = (
-        Drain(connect, queue.address, staging, DrainRequest(batch_id=uuid.uuid4(), origin="test", options=options))
-        .run()
-        .batch
-    )
+    batch = drain(connect, queue, staging, options, batch_id=uuid.uuid4()).batch
     assert (batch.messages, batch.parts) == (MESSAGES, 2)
     return batch
 
@@ -72,7 +67,7 @@ def rows(spark: SparkSession) -> DataFrame:
 
 
 def test_a_batch_is_in_a_delta_table_once(spark: SparkSession, rows: DataFrame, tmp_path: Path) -> None:
-    """On a disk and in the catalog; micro-batches, and steps of one job, are told apart."""
+    """On a disk and in the catalog; micro-batches, and steps of one job, are distinguished."""
     path, first = str(tmp_path / "table"), uuid.uuid4()
     for batch in (first, uuid.uuid4(), str(first), MicroBatch("one", 0), MicroBatch("one", 1), MicroBatch("one", 0)):
         write_delta(rows, path, batch)
@@ -157,7 +152,7 @@ def test_killed_and_run_again(
     The folder is killed when its first file was moved to where an earlier run's files were.
     """
     in_batch = send(queue)
-    batch = drained(connect, queue, staging)
+    batch = drain_in_two_parts(connect, queue, staging)
     in_queue = send(queue)
     plan = {
         "config": config,
@@ -212,7 +207,7 @@ def test_read_from_s3_and_written_there(
 ) -> None:
     """All columns that ``read_batch`` gives, from the drain's files to both kinds of table."""
     sent = send(queue)
-    batch = drained(connect, queue, staging)
+    batch = drain_in_two_parts(connect, queue, staging)
     read, root = read_batch(spark, batch), f"s3a://{bucket.name}/sinks"
     for _ in range(2):
         write_delta(read, f"{root}/delta", batch)

@@ -1,4 +1,4 @@
-"""One Spark session for all tests here, and batches made of generated traffic."""
+"""Spark session shared by all tests here, and batches of generated traffic."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 def event_log(spark: SparkSession) -> str:
-    """What the session's event log says so far."""
+    """Text of the session's event log so far."""
     folder = Path(urlsplit(str(spark.sparkContext.getConf().get("spark.eventLog.dir"))).path)
     return "".join(path.read_text("utf-8", "replace") for path in folder.rglob("*") if path.is_file())
 

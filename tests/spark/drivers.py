@@ -48,7 +48,7 @@ _context = multiprocessing.get_context("spawn")
 
 @dataclass(frozen=True)
 class Scene:
-    """What a driver works on: queues by the name of the work, the batches that it drains, and one that it reads."""
+    """Work of a driver: queues by the name of the work, the batches that it drains, and one that it reads."""
 
     settings: ConnectionSettings
     queues: dict[str, str]
@@ -59,7 +59,7 @@ class Scene:
 
     @property
     def sink(self) -> Path:
-        """Where the stream's sink writes files."""
+        """Folder of the stream's sink."""
         return self.folder / "sink"
 
 
@@ -79,14 +79,14 @@ class Driver:
         self._pipe.send((work, arguments))
 
     def result(self) -> Any:
-        """What the function returned."""
+        """Return value of the function."""
         answer = self._answer()
         if isinstance(answer, str):
             raise AssertionError(answer)
         return answer[0]
 
     def was_killed(self) -> bool:
-        """Wait for the end of the process. Raises what its work ended with where nobody has killed it."""
+        """Wait for the end of the process. Raises the error of its work, unless it was killed."""
         if self._pipe in wait([self._process.sentinel, self._pipe], _SECONDS):
             with suppress(EOFError, ConnectionResetError):
                 raise AssertionError(f"the driver was not killed: {self._pipe.recv()}")
@@ -138,7 +138,7 @@ def _end_with_parent() -> None:
 def work_at_once(
     spark: SparkSession, scene: Scene, works: tuple[str, ...], barrier: KillBarrier | None
 ) -> dict[str, list[int]]:
-    """Do works, with a barrier in the middle of each; what they have read or drained.
+    """Do works, with a barrier in the middle of each; return their read or drained messages.
 
     Each begins when the one before waits in its middle: a machine that starts all at once is too slow for Spark.
     """

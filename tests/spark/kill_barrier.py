@@ -35,7 +35,7 @@ class KillBarrier:
     driver: int
 
     def of(self, work: str) -> Callable[[], None]:
-        """What a task of the work calls in the middle."""
+        """Barrier that a task calls in the middle of its work."""
         return partial(self.wait, work)
 
     @property

@@ -89,7 +89,7 @@ def job() -> Iterator[Any]:
 
 @dataclass(frozen=True)
 class Run:
-    """One run of the job and what it left."""
+    """Run of the job, and its output."""
 
     messages: list[Message]
     batch: Batch
@@ -131,7 +131,7 @@ def type_of(message: Message) -> str:
     return (message.header(HeaderNames.ENCLOSED_MESSAGE_TYPES) or "(no message type)").split(",")[0]
 
 
-def test_the_report_shows_what_python_counts(run: Run) -> None:
+def test_the_report_shows_the_counts_of_python(run: Run) -> None:
     kept, counts = live(run.messages), run.counts
     failed = [m for m in kept if m.header(HeaderNames.FAILED_Q)]
     malformed = sum(isinstance(m.headers, str) for m in kept)
@@ -175,7 +175,7 @@ def test_the_report_shows_what_python_counts(run: Run) -> None:
     assert {hour: count for hour, count in shown_hours.items() if count} == hours
 
 
-def test_a_page_needs_nothing_but_itself(run: Run) -> None:
+def test_a_page_loads_no_other_file(run: Run) -> None:
     text = run.text
     page = Page(text)
     assert not {"script", "link", "img", "iframe", "object"} & set(page.tags)
@@ -211,9 +211,7 @@ NASTY = [
 ]  # fmt: skip
 
 
-def test_nothing_that_a_message_says_is_markup(
-    spark: SparkSession, make_batch: MakeBatch, tmp_path: Path, job: Any
-) -> None:
+def test_text_of_messages_is_escaped(spark: SparkSession, make_batch: MakeBatch, tmp_path: Path, job: Any) -> None:
     moment = format_time(DEFAULT_START)
     messages = [
         Message(
@@ -280,7 +278,7 @@ def test_a_report_goes_to_any_url_that_fsspec_knows(
         assert file.read().startswith("<!doctype html>")
 
 
-def test_sizes_and_durations_are_told_in_the_unit_that_reads_best(job: Any) -> None:
+def test_sizes_and_durations_have_readable_units(job: Any) -> None:
     import audit_charts  # type: ignore[import-not-found]
 
     assert [audit_charts.duration(value) for value in (0.25, 12.34, 999.4, 999.6, 2_500, 90_000, None)] == [

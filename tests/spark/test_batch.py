@@ -75,11 +75,11 @@ def test_spark_and_python_agree_on_headers(spark: SparkSession, make_batch: Make
 
 
 def repeated(keys: int) -> str:
-    """Headers with one name that comes twice, and of which the last value counts."""
+    """Headers with a repeated name, whose last value counts."""
     return "{" + ",".join(f'"k{number}":"v"' for number in range(keys)) + ',"k0":"last"}'
 
 
-def test_one_repeated_header_does_not_stall_a_batch(spark: SparkSession, make_batch: MakeBatch) -> None:
+def test_repeated_headers_take_linear_time(spark: SparkSession, make_batch: MakeBatch) -> None:
     """Twice as many headers may take twice as long, and not four times: of both, the fastest of some tries."""
     seconds = {}
     for keys in (4_500, 9_000):
@@ -303,7 +303,7 @@ def test_a_batch_whose_files_do_not_count_is_refused(spark: SparkSession, make_b
     ],
     ids=["the package", "a drain into a table", "the plan of a read"],
 )
-def test_importing_brings_nothing_that_is_not_needed(module: str, names: tuple[str, ...]) -> None:
+def test_importing_loads_only_needed_modules(module: str, names: tuple[str, ...]) -> None:
     code = f"import sys, json, airflow_sqlqueue.{module}\nprint(json.dumps([n for n in {names} if n in sys.modules]))"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded: list[Any] = json.loads(answer.stdout)

@@ -57,7 +57,7 @@ def test_without_large_bodies_nothing_is_read(spark: SparkSession, batch: Batch)
     assert read_bodies(read, batch) is read
 
 
-def test_a_missing_body_is_told(spark: SparkSession, batch: Batch) -> None:
+def test_a_missing_body_is_reported(spark: SparkSession, batch: Batch) -> None:
     next(Path(batch.paths[0].removeprefix("file://")).parent.glob("body-*")).unlink()
     with pytest.raises(BatchMismatchError, match="is missing"):
         read_bodies(read_batch(spark, batch), batch).collect()

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from airflow_sqlqueue.budget import Budget
-from airflow_sqlqueue.drain.drain import Drain, DrainResult, Engine
+from airflow_sqlqueue.drain.drain import DrainResult, Engine
 from airflow_sqlqueue.drain.ledger import Ledger, Part
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.progress import Progress
-from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.stages.files import FileStage
 from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
@@ -35,8 +34,9 @@ from airflow_sqlqueue.spark.executor_tasks import ExecutorPlan, TaskWindow, drai
 from airflow_sqlqueue.spark.executors import SparkEngine
 from airflow_sqlqueue.sql import Query
 from tests.contract.conftest import Connect
+from tests.drains import drain as drain_queue
 from tests.faults.account import Account
-from tests.faults.conftest import account, batch_id, staging  # noqa: F401 - fixtures
+from tests.faults.conftest import account, batch_id  # noqa: F401 - fixtures
 from tests.faults.faulty import DEADLOCK, FAIL, HANG, KILL, FaultyStage
 
 if TYPE_CHECKING:
@@ -54,15 +54,9 @@ def drain(connect: Connect, queue: QueueTable, staging: StagingFolder, batch_id:
     """Drain the queue of the test into its batch."""
 
     def run(engine: Engine | None = None, *, stage: Any = staging, **options: Any) -> DrainResult:
-        on_progress = options.pop("on_progress", None)
-        return Drain(
-            connect,
-            queue.address,
-            stage,
-            DrainRequest(batch_id=batch_id, options=replace(SMALL, **options)),
-            engine=engine,
-            on_progress=on_progress,
-        ).run()
+        report = options.pop("on_progress", None)
+        chosen = replace(SMALL, **options)
+        return drain_queue(connect, queue, stage, chosen, engine=engine, on_progress=report, batch_id=batch_id)
 
     return run
 
@@ -75,7 +69,7 @@ def engine(spark: SparkSession, settings: ConnectionSettings) -> SparkEngine:
 
 @pytest.fixture
 def parts(connect: Connect, queue: QueueTable, batch_id: uuid.UUID) -> Callable[[], list[Part]]:
-    """What the ledger lists of the test's batch."""
+    """Parts of the test's batch in the ledger."""
 
     def listed() -> list[Part]:
         with connect() as session:
@@ -84,7 +78,7 @@ def parts(connect: Connect, queue: QueueTable, batch_id: uuid.UUID) -> Callable[
     return listed
 
 
-def test_executors_drain_what_is_there(
+def test_executors_drain_all_messages(
     engine: SparkEngine,
     drain: DrainWith,
     account: Account,
@@ -172,14 +166,14 @@ def plan(
 
 
 def errors(plan: ExecutorPlan) -> list[str | None]:
-    """Drain as an executor does; what it reports."""
+    """Drain like an executor, and return its reports."""
     return [report.error for report in drain_tasks(plan, [0])]
 
 
 def test_a_repeated_task_does_not_drain_its_share_twice(
     plan: ExecutorPlan, account: Account, batch_id: uuid.UUID, parts: Callable[[], list[Part]]
 ) -> None:
-    """More rows than its share stand in its window: they came after it was cut. While it runs, another one waits."""
+    """Its window holds more rows than its share: they came after it was cut. While it runs, another one waits."""
     plan = replace(plan, windows=(TaskWindow(Window(), limit=15),))
     first = drain_tasks(plan, [0])
     next(first)
@@ -242,7 +236,7 @@ def die(_: Progress) -> None:
     raise Died
 
 
-def test_threads_resume_what_spark_began(
+def test_threads_resume_a_batch_of_spark(
     engine: SparkEngine, drain: DrainWith, account: Account, batch_id: uuid.UUID
 ) -> None:
     account.send(60)
@@ -255,7 +249,7 @@ def test_threads_resume_what_spark_began(
     account.check(batch_id)
 
 
-def test_spark_resumes_what_threads_began(
+def test_spark_resumes_a_batch_of_threads(
     engine: SparkEngine, drain: DrainWith, account: Account, batch_id: uuid.UUID, parts: Callable[[], list[Part]]
 ) -> None:
     account.send(60)
@@ -292,7 +286,7 @@ def test_a_caller_that_gives_up_cancels_the_job(
     tmp_path: Path,
     spark: SparkSession,
 ) -> None:
-    """One executor hangs for good, so the job would never end."""
+    """An executor hangs for good, so the job would never end."""
     account.send(60)
     with pytest.raises(Died):
         drain(engine, stage=FaultyStage(FileStage(staging), tmp_path / "hangs", HANG), on_progress=die)
@@ -315,7 +309,7 @@ def test_a_job_that_fails_is_one_error(
     assert account.queued() == 10
 
 
-def test_executors_without_this_package_are_told_of(spark: SparkSession) -> None:
+def test_executors_without_this_package_are_reported(spark: SparkSession) -> None:
     def fail() -> None:
         raise RuntimeError("ModuleNotFoundError: No module named 'airflow_sqlqueue'")
 
@@ -337,7 +331,7 @@ def test_a_folder_that_executors_do_not_share_is_refused_before_anything_is_take
     assert account.queued() == 30
 
 
-def test_what_cannot_be_pickled_is_refused(
+def test_a_stage_that_cannot_be_pickled_is_refused(
     engine: SparkEngine, drain: DrainWith, account: Account, staging: StagingFolder
 ) -> None:
     account.send(10)

@@ -1,4 +1,4 @@
-"""The gallery of jobs, on a shop's traffic and on messages that nobody should send."""
+"""The gallery of jobs, on a shop's traffic and on malformed messages."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.envelope.times import format_time, parse_time
 from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError
 from airflow_sqlqueue.message import HeaderNames, Message, first_type
-from airflow_sqlqueue.spark import read_batch
-from airflow_sqlqueue.spark.jobs import audit as audit_program
-from airflow_sqlqueue.spark.jobs import (
+from airflow_sqlqueue.spark import (
     audit_table,
     caused_messages,
     conversation_graph,
     failure_groups,
     message_flow,
     processing_times,
+    read_batch,
 )
+from airflow_sqlqueue.spark.jobs import audit as audit_program
 from airflow_sqlqueue.spark.jobs import causes as causes_program
 from airflow_sqlqueue.spark.jobs import failures as failures_program
 from airflow_sqlqueue.spark.jobs import processing as processing_program
@@ -43,7 +43,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 @dataclass(frozen=True)
 class Lake:
-    """What was sent and is no poison, and the table that the audit job made of it."""
+    """Readable messages that were sent, and the table of the audit job."""
 
     messages: list[Message]
     batch: Batch
@@ -136,7 +136,7 @@ def test_failures_are_grouped_in_time(lake: Lake) -> None:
     assert sum(row["new"] for row in rows) == len(groups) < len(rows)
 
 
-def test_the_flow_is_what_the_headers_say(lake: Lake) -> None:
+def test_the_flow_follows_the_headers(lake: Lake) -> None:
     types = {m.header(HeaderNames.MESSAGE_ID): type_of(m) for m in lake.messages}
     causes = {m.header(HeaderNames.MESSAGE_ID): m.header(HeaderNames.RELATED_TO) for m in lake.messages}
     expected: Counter[tuple[str | None, ...]] = Counter()
@@ -159,7 +159,7 @@ def test_the_picture_of_a_shop_is_the_same_whatever_the_order_of_its_rows(lake: 
     assert not [text for text in texts if "not drawn" in (text or "")]
 
 
-def test_one_conversation_is_drawn_message_by_message(lake: Lake) -> None:
+def test_a_conversation_is_drawn_message_by_message(lake: Lake) -> None:
     sizes = Counter(m.header(HeaderNames.CONVERSATION_ID) for m in lake.messages)
     conversation_id, _ = sizes.most_common(1)[0]
     own = {
@@ -249,7 +249,7 @@ def test_a_picture_has_no_end_of_types(spark: SparkSession) -> None:
         assert " of them not drawn" in picture
 
 
-def test_rows_of_something_else_are_refused(spark: SparkSession, lake: Lake) -> None:
+def test_rows_of_another_table_are_refused(spark: SparkSession, lake: Lake) -> None:
     numbers = spark.range(3)
     for job in (processing_times, failure_groups, caused_messages, conversation_graph):
         with pytest.raises(ConfigurationError, match="The rows have no column '"):
@@ -294,7 +294,7 @@ def test_the_programs_print_numbers_only(
     ]  # fmt: skip
 
 
-def test_a_program_says_in_a_sentence_what_is_wrong(
+def test_a_program_reports_an_error_in_one_sentence(
     programs: None, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lake, out = str(tmp_path / "lake"), ["--out", str(tmp_path / "out")]

@@ -1,4 +1,4 @@
-"""What a session tells while executors drain: of the login and of the staging folder's key, nothing, anywhere."""
+"""Output of a session while executors drain: it never holds the login or the key of the staging folder."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PAGES = ("environment", "jobs", "stages?details=true", "allexecutors", "storage/
 
 @dataclass(frozen=True)
 class Told:
-    """Everything that a session told, by where."""
+    """All output of a session, by its place."""
 
     spark: SparkSession
     log: Path
@@ -82,7 +82,7 @@ def test_no_secret_shows_anywhere(
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Beside them go canaries, which are told on purpose: whatever is looked at has to tell of those."""
+    """Canaries beside them are printed on purpose: every searched place has to show those."""
     caplog.set_level(logging.DEBUG)
     key, canary = f"hush-{uuid.uuid4().hex}", f"canary-{uuid.uuid4().hex}"
     drains = _kept(monkeypatch)

@@ -92,7 +92,9 @@ def test_a_manifest_that_was_changed_is_noticed(
             load_batch(spark, other)
 
 
-def test_what_names_no_batch_is_refused(spark: SparkSession, queue: QueueTable, settings: ConnectionSettings) -> None:
+def test_values_that_name_no_batch_are_refused(
+    spark: SparkSession, queue: QueueTable, settings: ConnectionSettings
+) -> None:
     for given, says in (
         (str(uuid.uuid4()), "give the connection"),
         (5, "not int"),

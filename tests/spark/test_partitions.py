@@ -30,7 +30,7 @@ def found(spark: SparkSession, path: str) -> list[tuple[str, int, int]]:
 
 
 def test_a_second_run_replaces_its_own(spark: SparkSession, tmp_path: Path) -> None:
-    """Whatever partitions it has now, and none where it has no rows; other batches stay."""
+    """A write replaces all partitions of its batch, even without rows; other batches stay."""
     lake = str(tmp_path)
     assert write_partitions(rows(spark, 1, 2, 3), lake, FIRST, partition_by=["half"]) == 3
     assert write_partitions(rows(spark, 7, 8), f"{lake}/", SECOND, partition_by=["half"]) == 2
@@ -60,7 +60,7 @@ def test_a_batch_of_no_messages(spark: SparkSession, make_batch: MakeBatch, tmp_
     assert write_partitions(read_batch(spark, batch), str(tmp_path / "lake"), batch) == 0
 
 
-def test_what_else_writes_the_partition_is_noticed(
+def test_another_writer_of_the_partition_is_noticed(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write = partitions._write
@@ -76,7 +76,7 @@ def test_what_else_writes_the_partition_is_noticed(
 
 
 def test_a_micro_batch_that_comes_again(spark: SparkSession, tmp_path: Path) -> None:
-    """Where Spark has not noted that it was written; the next ones are beside it."""
+    """Spark has not noted the write; the next ones are beside it."""
     source, lake, checkpoint = tmp_path / "source", str(tmp_path / "lake"), tmp_path / "checkpoint"
 
     def run(**options: str) -> str:
@@ -110,7 +110,7 @@ def test_a_session_without_delta(spark: SparkSession, tmp_path: Path) -> None:
             write_delta(rows(spark, 1), str(tmp_path / "table"), FIRST, merge_on=merge_on)
 
 
-def test_what_cannot_be_a_sink(spark: SparkSession, make_batch: MakeBatch, tmp_path: Path) -> None:
+def test_invalid_sinks(spark: SparkSession, make_batch: MakeBatch, tmp_path: Path) -> None:
     some, lake = rows(spark, 1), str(tmp_path)
     with pytest.raises(ConfigurationError, match="no column missing"):
         write_partitions(some, lake, FIRST, partition_by=["missing"])

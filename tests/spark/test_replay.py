@@ -13,7 +13,7 @@ from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.spark.jobs import audit_table, replay_messages
+from airflow_sqlqueue.spark import audit_table, replay_messages
 from airflow_sqlqueue.spark.jobs import replay as replay_program
 from airflow_sqlqueue.traffic import generate_failed
 from tests.spark.conftest import MakeBatch
@@ -51,7 +51,7 @@ def test_a_replay_sends_each_message_once_and_without_its_failure(
     assert {message.expires for message in found} == {None}
 
 
-def test_the_program_replays_what_a_condition_chooses(
+def test_the_program_replays_rows_that_match_a_condition(
     spark: SparkSession,
     make_batch: MakeBatch,
     tmp_path: Path,

@@ -1,4 +1,4 @@
-"""What tasks get to know and a plan does not show."""
+"""Secrets that tasks get and that plans do not show."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SETTINGS = ConnectionSettings("host", "database", password="kitten-7", keywords={"Encrypt": "yes"})
 
 
-def test_a_task_gets_what_was_shipped(spark: SparkSession) -> None:
+def test_a_task_gets_the_shipped_plan(spark: SparkSession) -> None:
     handle = broadcast(spark, SETTINGS)
 
     def is_right(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

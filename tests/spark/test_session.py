@@ -66,7 +66,7 @@ def test_the_session_is_private_and_strict(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.files.ignoreMissingFiles") == "false"
 
 
-def test_what_is_sorted_is_held_beside_the_heap(spark: SparkSession) -> None:
+def test_sorting_uses_memory_outside_the_heap(spark: SparkSession) -> None:
     memory = spark.sparkContext._jsc.sc().env().memoryManager()  # type: ignore[attr-defined]
     assert memory.tungstenMemoryMode().toString() == "OFF_HEAP"
     assert memory.maxOffHeapStorageMemory() == 512 * 1024**2

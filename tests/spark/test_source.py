@@ -1,4 +1,4 @@
-"""``spark.read.format("sqlqueue")``, end to end; what its tasks do is in ``tests/contract/test_spark_source.py``."""
+"""``spark.read.format("sqlqueue")``, end to end; ``tests/contract/test_spark_source.py`` tests its tasks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def reader(spark: SparkSession, settings: ConnectionSettings, queue: QueueTable)
     return spark.read.format("sqlqueue").option("queue", queue.address.canonical)
 
 
-def test_a_look_at_a_queue_and_a_batch_of_it(
+def test_a_peek_at_a_queue_and_at_a_batch(
     spark: SparkSession, settings: ConnectionSettings, connect: Connect, queue: QueueTable, reader: DataFrameReader
 ) -> None:
     queue.send(Message({"n": f"{n} ☃"}, b"%d" % n) for n in range(30))

@@ -40,7 +40,7 @@ def send(df: DataFrame, queue: QueueTable, mode: str = "append", **options: str)
     df.write.format("sqlqueue").options(queue=queue.address.canonical, **options).mode(mode).save()
 
 
-def bodies(queue: QueueTable) -> list[int]:
+def numbers_in(queue: QueueTable) -> list[int]:
     return sorted(int(message.body) for message in queue.peek(2_000))
 
 
@@ -50,7 +50,7 @@ def staged(queue: QueueTable) -> int:
 
 @pytest.fixture
 def clean(queue: QueueTable) -> None:
-    """Nothing is staged before; the database is shared."""
+    """Remove staged rows before a test; the database is shared."""
     OutgoingTable(queue.session, queue.address.catalog).create()
     run_sql(queue.session, "DELETE FROM [sqlqueue].[Outgoing]")
 
@@ -63,7 +63,7 @@ def test_a_task_that_fails_in_the_middle_sends_nothing(
     numbers: DataFrame,
     tmp_path: Path,
 ) -> None:
-    """Its rows are staged under an attempt that nobody names."""
+    """Its rows are staged under an attempt that no commit names."""
     mark = str(tmp_path / "failed")
 
     def fail_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -87,7 +87,7 @@ def test_a_task_that_fails_in_the_middle_sends_nothing(
     finally:
         spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
     assert Path(mark).exists()
-    assert bodies(queue) == list(range(COUNT))
+    assert numbers_in(queue) == list(range(COUNT))
     assert staged(queue) > 0
 
 
@@ -112,14 +112,14 @@ def test_a_driver_that_dies_between_the_commit_and_its_answer(
     spark.dataSource.register(type("DyingSource", (source,), {"writer": writer}))
     with pytest.raises(Exception, match=r"(?i)writ|worker|crash|abort"):
         send(numbers, queue, sendId="nightly 7")
-    assert bodies(queue) == list(range(COUNT))
+    assert numbers_in(queue) == list(range(COUNT))
     register(spark, settings)
     send(numbers, queue, send_id="nightly 7")
-    assert bodies(queue) == list(range(COUNT))
+    assert numbers_in(queue) == list(range(COUNT))
     assert staged(queue) == 0
 
 
-def test_what_is_read_can_be_sent(
+def test_rows_that_were_read_can_be_sent(
     spark: SparkSession, settings: ConnectionSettings, connect: Connect, queue: QueueTable, server_url: str
 ) -> None:
     """A batch is sent back as it was, and its columns can be changed on the way. The login shows nowhere."""
@@ -148,9 +148,9 @@ def test_what_is_read_can_be_sent(
     assert settings.password not in event_log(spark)
 
 
-def test_what_is_refused(queue: QueueTable, numbers: DataFrame) -> None:
+def test_a_write_that_cannot_be_done_is_refused(queue: QueueTable, numbers: DataFrame) -> None:
     with pytest.raises(Exception, match="ConfigurationError: The mode overwrite would delete the messages"):
         send(numbers, queue, "overwrite")
     with pytest.raises(Exception, match="ConfigurationError: A message has no column 'colour'"):
         send(numbers.selectExpr("Body", "'kitten-9' AS colour"), queue)
-    assert bodies(queue) == []
+    assert numbers_in(queue) == []

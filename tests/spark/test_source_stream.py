@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 
 FAULTS = ("claim", "claimed", "partitions", "read", "commit")
-"""Where the reader's process is killed: before and after a claim, once its offset is noted, in a task, which Spark
-repeats, and before a commit."""
+"""Moments of a kill of the reader's process: before and after a claim, after its offset is written, in a task (Spark
+repeats it), and before a commit."""
 
 
 def dying(settings: ConnectionSettings, faults: str) -> type:
@@ -82,7 +82,7 @@ def dying(settings: ConnectionSettings, faults: str) -> type:
 def test_a_sink_has_each_message_once(
     spark: SparkSession, settings: ConnectionSettings, server_url: str, queue: QueueTable, tmp_path: Path
 ) -> None:
-    """Whatever dies; then a checkpoint of yesterday is refused. The login is in no plan and no event log."""
+    """Whichever process dies; then an old checkpoint is refused. The login is in no plan and no event log."""
     faults, checkpoint, sink = tmp_path / "faults", tmp_path / "checkpoint", str(tmp_path / "sink")
     faults.mkdir()
     spark.dataSource.register(dying(settings, str(faults)))

@@ -11,11 +11,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.ledger import Ledger, Part
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.requeue import requeue
 from airflow_sqlqueue.drain.stages.base import Stage
 from airflow_sqlqueue.drain.stages.files import FileStage
@@ -32,6 +30,7 @@ from airflow_sqlqueue.spark.source.options import ServerAccess
 from airflow_sqlqueue.spark.source.staged import TASK_BYTES, BatchShare, read_share, share_out
 from airflow_sqlqueue.traffic import generate
 from tests.contract.conftest import Connect, run_sql
+from tests.drains import drain, fill
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,14 +43,14 @@ def drained(connect: Connect, queue: QueueTable) -> Drained:
     """Drain the queue in parts of 100 messages; into the table where no stage is given."""
 
     def run(stage: Stage | None = None, count: int = 0) -> Batch:
-        queue.send(Message({"n": f"{n}"}, b"body %d" % n) for n in range(count))
+        fill(queue, count)
         options = DrainOptions(rows_per_statement=30, rows_per_part=100, keep_expired=True)
-        return Drain(connect, queue.address, stage or TableStage(), DrainRequest(options=options)).run().batch
+        return drain(connect, queue, stage or TableStage(), options).batch
 
     return run
 
 
-def test_it_reads_what_files_would_have(
+def test_a_batch_in_a_table_reads_like_one_in_files(
     spark: SparkSession,
     queue: QueueTable,
     drained: Drained,
@@ -108,7 +107,7 @@ def test_the_login_is_in_no_plan_and_no_event_log(
         assert "ConnectionSettings" not in text
 
 
-def test_what_is_missing_is_noticed(
+def test_missing_messages_are_noticed(
     spark: SparkSession,
     queue: QueueTable,
     drained: Drained,
@@ -123,7 +122,7 @@ def test_what_is_missing_is_noticed(
         verify_count(df, batch)
 
 
-def test_a_message_that_was_changed_to_poison_is_told_and_not_quoted(
+def test_a_message_changed_to_poison_is_reported_and_not_quoted(
     connect: Connect,
     queue: QueueTable,
     drained: Drained,

@@ -19,7 +19,7 @@ def s3() -> Iterator[S3Server]:
 
 
 class Bucket:
-    """What a bucket holds, finished and unfinished."""
+    """Contents of a bucket, finished and unfinished."""
 
     def __init__(self, server: S3Server) -> None:
         self.name = f"b-{uuid.uuid4().hex[:12]}"

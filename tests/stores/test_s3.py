@@ -1,4 +1,4 @@
-"""Staging on a store that speaks S3: what the ledger names is there, what is undone is not."""
+"""Staging on a store that speaks S3: listed files exist, and undone ones do not."""
 
 from __future__ import annotations
 
@@ -20,11 +20,9 @@ import pytest
 from airflow.sdk import ObjectStoragePath
 from airflow.sdk.io import attach
 
-from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.ledger import Ledger, Part
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.requeue import requeue
 from airflow_sqlqueue.drain.storage.durable_file import DurableFile
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
@@ -35,28 +33,25 @@ from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.depth import depth
 from tests.contract.conftest import Connect
+from tests.drains import drain
 from tests.stores.conftest import Bucket
 from tests.stores.server import KEY, PART_SIZE, SECRET, Door, S3Server
 
 SMALL, LARGE = 100, PART_SIZE // 2 + 1000
 
 
-def fill(queue: QueueTable, size: int, count: int = 5) -> list[bytes]:
+def send_random(queue: QueueTable, size: int, count: int = 5) -> list[bytes]:
     """Send messages with bodies of this size, which no compression makes smaller."""
     bodies = [random.Random(n).randbytes(size) for n in range(count)]
     queue.send(Message({}, body) for body in bodies)
     return bodies
 
 
-def drain(
+def drain_by_two(
     connect: Connect, queue: QueueTable, staging: StagingFolder, batch_id: uuid.UUID | None = None, rows: int = 1000
 ) -> Batch:
     options = DrainOptions(rows_per_statement=2, rows_per_part=rows, workers=1)
-    return (
-        Drain(connect, queue.address, staging, DrainRequest(batch_id=batch_id, origin="test", options=options))
-        .run()
-        .batch
-    )
+    return drain(connect, queue, staging, options, batch_id=batch_id).batch
 
 
 def key_of(path: str) -> str:
@@ -71,7 +66,7 @@ def in_bucket(bucket: Bucket, paths: list[str] | tuple[str, ...]) -> list[bytes]
 
 def by_path(server: S3Server, bucket: Bucket) -> StagingFolder:
     class PathOnStore:
-        """What of a path of ``universal_pathlib`` counts here."""
+        """Attributes of a path of ``universal_pathlib`` that the package uses."""
 
         fs, path = server.filesystem(), f"{bucket.name}/staging/"
 
@@ -105,8 +100,8 @@ def test_a_file_is_whole_before_the_ledger_names_it(
         commit(self, batch_id, part, worker)
 
     monkeypatch.setattr(Ledger, "commit_part", looking_first)
-    sent = fill(queue, size)
-    batch = drain(connect, queue, folder(s3, bucket), rows=3)
+    sent = send_random(queue, size)
+    batch = drain_by_two(connect, queue, folder(s3, bucket), rows=3)
     assert len(batch.paths) == 2
     assert [path for path in batch.paths if not path.startswith(f"s3a://{bucket.name}/staging/{batch.batch_id}/")] == []
     assert seen == sent == in_bucket(bucket, batch.paths)
@@ -127,7 +122,7 @@ def test_a_part_that_is_undone_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch,
     size: int,
 ) -> None:
-    fill(queue, size)
+    send_random(queue, size)
     take, takes = QueueTable.take_head, []
 
     def failing(self: QueueTable, *arguments: Any, **options: Any) -> Any:
@@ -138,7 +133,7 @@ def test_a_part_that_is_undone_leaves_nothing(
 
     monkeypatch.setattr(QueueTable, "take_head", failing)
     with pytest.raises(RuntimeError, match="cut"):
-        drain(connect, queue, staging)
+        drain_by_two(connect, queue, staging)
     assert len(takes[2]) == (1 if size == LARGE else 0)
     # A file that its finalizer closes would be uploaded after all.
     gc.collect()
@@ -184,7 +179,7 @@ REFUSALS = {
 
 
 def secrets_in(error: BaseException) -> list[str]:
-    """Those that a log with the whole traceback would show."""
+    """Texts that a log with the whole traceback would show."""
     text = "".join(traceback.format_exception(error))
     return [secret for secret in (KEY, SECRET) if secret in text]
 
@@ -214,27 +209,27 @@ def test_a_drain_whose_upload_is_refused_loses_nothing(
     connect: Connect, queue: QueueTable, s3: S3Server, staging: StagingFolder, bucket: Bucket, refusal: str
 ) -> None:
     size, door = REFUSALS[refusal]
-    sent, batch_id = fill(queue, size), uuid.uuid4()
+    sent, batch_id = send_random(queue, size), uuid.uuid4()
     with s3.behind(door), pytest.raises(StagingError, match=r"^The file .* cannot be .*says the server"):
-        drain(connect, queue, staging, batch_id)
+        drain_by_two(connect, queue, staging, batch_id)
     assert depth(queue).messages == len(sent)
     assert bucket.keys() == bucket.unfinished() == []
     with connect() as session:
         assert Ledger(session, queue.address.catalog).parts(batch_id) == []
-    assert in_bucket(bucket, drain(connect, queue, staging, batch_id).paths) == sent
+    assert in_bucket(bucket, drain_by_two(connect, queue, staging, batch_id).paths) == sent
 
 
 def test_a_store_that_is_gone_loses_nothing(connect: Connect, queue: QueueTable) -> None:
     server = S3Server()
     server.stop()
-    sent = fill(queue, SMALL)
+    sent = send_random(queue, SMALL)
     with socket.socket() as silent:
         # Held, so that nobody else gets the port, and nobody listens there.
         silent.bind(("127.0.0.1", 0))
         server.url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         staging = StagingFolder(server.filesystem(), "bucket/staging", "s3a://bucket/staging")
         with pytest.raises(StagingError, match="Could not connect to the endpoint URL") as failure:
-            drain(connect, queue, staging)
+            drain_by_two(connect, queue, staging)
     assert secrets_in(failure.value) == []
     assert depth(queue).messages == len(sent)
 
@@ -248,10 +243,10 @@ def test_a_server_that_hangs_does_not_hold_the_rows_for_ever(
         if request.startswith("PUT") and "part-" in request:
             released.wait(60)
 
-    fill(queue, SMALL)
+    send_random(queue, SMALL)
     try:
         with s3.behind(door), pytest.raises(StagingError, match=r"did not answer for 0\.5 seconds"):
-            drain(connect, queue, replace(staging, timeout=0.5))
+            drain_by_two(connect, queue, replace(staging, timeout=0.5))
         assert len(queue.receive(10)) == 5
     finally:
         released.set()
@@ -266,10 +261,10 @@ def test_missing_credentials_lose_nothing(
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
     from s3fs import S3FileSystem
 
-    fill(queue, SMALL)
+    send_random(queue, SMALL)
     filesystem = S3FileSystem(endpoint_url=s3.url, skip_instance_cache=True)
     with pytest.raises(StagingError, match="credentials"):
-        drain(connect, queue, StagingFolder(filesystem, "bucket/staging", "s3a://bucket/staging"))
+        drain_by_two(connect, queue, StagingFolder(filesystem, "bucket/staging", "s3a://bucket/staging"))
     assert depth(queue).messages == 5
 
 
@@ -280,11 +275,11 @@ def test_a_batch_goes_back(
     connect: Connect, queue: QueueTable, s3: S3Server, staging: StagingFolder, bucket: Bucket
 ) -> None:
     """Also where the client that reads it looked into the folder before the files were there."""
-    sent, batch_id = fill(queue, SMALL), uuid.uuid4()
+    sent, batch_id = send_random(queue, SMALL), uuid.uuid4()
     bucket.put(f"staging/{batch_id}/note", b"")
     reader = StagingFolder(s3.filesystem(), staging.root, staging.uri)
     reader.filesystem.ls(f"{staging.root}/{batch_id}")
-    batch = drain(connect, queue, staging, batch_id, rows=3)
+    batch = drain_by_two(connect, queue, staging, batch_id, rows=3)
     assert depth(queue).messages == 0
     with connect() as session:
         ledger = Ledger(session, queue.address.catalog)
@@ -302,11 +297,11 @@ def test_a_batch_goes_back(
     assert [message.body for message in queue.receive(10)] == sent
 
 
-def test_a_sweep_takes_what_is_old_and_says_what_it_may_not(
+def test_a_sweep_removes_old_files_and_lists_those_it_may_not(
     connect: Connect, queue: QueueTable, s3: S3Server, staging: StagingFolder, bucket: Bucket
 ) -> None:
-    fill(queue, SMALL)
-    batch = drain(connect, queue, staging)
+    send_random(queue, SMALL)
+    batch = drain_by_two(connect, queue, staging)
     sweeper = StagingFolder(s3.filesystem(), staging.root, staging.uri)
     assert len(sweeper.filesystem.find(staging.root)) == 1
     orphan = f"staging/{batch.batch_id}/part-{uuid.uuid4()}.parquet"

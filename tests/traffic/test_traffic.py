@@ -42,7 +42,7 @@ def test_the_same_arguments_give_the_same_messages(messages: list[Message]) -> N
 
 
 def test_messages_are_the_same_in_every_version_of_the_generator() -> None:
-    """A recorded run stays repeatable: whoever changes the traffic on purpose changes this digest and says so."""
+    """A recorded run stays repeatable: an intended change of the traffic changes this digest too."""
     assert digest(list(generate(2_000, seed=42))) == "8d71eebd480667ca573a7d8d0ce4d9f108fdf8bc998a0cfac992b78f9ebd7314"
 
 
@@ -104,7 +104,7 @@ def test_two_percent_have_a_time_to_be_received_and_some_of_them_are_expired(mes
             assert message.header(HeaderNames.TIME_TO_BE_RECEIVED)
 
 
-def test_one_in_a_thousand_has_headers_that_no_endpoint_can_read(messages: list[Message]) -> None:
+def test_unreadable_headers_in_each_thousandth_message(messages: list[Message]) -> None:
     texts = [message.headers for message in messages if isinstance(message.headers, str)]
     assert len(texts) == COUNT // 1_000
     problems = Counter(decode_headers(text).problem for text in texts)
@@ -124,7 +124,7 @@ def test_bodies_are_heavy_tailed_between_200_bytes_and_200_kb(messages: list[Mes
     assert sizes[-len(sizes) // 1_000] > 20_000
 
 
-def test_bodies_are_what_their_content_type_says(messages: list[Message]) -> None:
+def test_bodies_are_decoded_by_their_content_type(messages: list[Message]) -> None:
     seen: Counter[str] = Counter()
     for message in messages[:3_000]:
         if isinstance(message.headers, str) or not message.body:

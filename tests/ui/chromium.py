@@ -31,7 +31,7 @@ ARGUMENTS = [
 
 
 def chromium_path() -> str | None:
-    """Where the browser is, or None; ``CHROMIUM`` names one elsewhere."""
+    """Path of the browser, or None; ``CHROMIUM`` names another one."""
     return os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 
 
@@ -65,7 +65,7 @@ def route(*parts: str | int) -> str:
 
 
 class Screen:
-    """One person's page, alone in its window or in Airflow's frame; keeps what went wrong in it.
+    """Page of a user, alone in its window or in Airflow's frame; records its errors.
 
     :param page: a window that is signed in.
     :param base: the address of Airflow.
@@ -95,7 +95,7 @@ class Screen:
 
     @property
     def frame(self) -> FrameLocator:
-        """The page as it stands in Airflow's frame."""
+        """The page in Airflow's frame."""
         return self.page.frame_locator("iframe")
 
     def open(self, *parts: str | int) -> Page:
@@ -112,7 +112,7 @@ class Screen:
         self.page.locator(busy).first.wait_for(state="detached")
 
     def violations(self) -> list[str]:
-        """What axe finds serious or critical."""
+        """Serious and critical findings of axe."""
         self.page.evaluate(axe_source())
         found: Any = self.page.evaluate("() => axe.run()")
         return [

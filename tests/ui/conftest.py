@@ -1,4 +1,4 @@
-"""One Airflow, one server and one browser for all tests of the page; without chromium they are skipped."""
+"""Airflow, a server and a browser shared by all tests of the page; without chromium these are skipped."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class GuardedAirflow(RunningAirflow):
 
 
 def hostile_headers() -> dict[str, Any]:
-    """What a page would run, follow, turn around or break on, if it took it for anything but text."""
+    """Headers that a page would run, follow, turn around or break on if it did not treat them as text."""
     return {
         HeaderNames.MESSAGE_ID: "<script>document.title = 'taken'</script>",
         HeaderNames.ENCLOSED_MESSAGE_TYPES: "<img src=x onerror=\"document.title='taken'\">",

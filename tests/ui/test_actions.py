@@ -1,4 +1,4 @@
-"""What people do in the page: dry run, confirmation, progress, and who may not."""
+"""Actions in the page: dry run, confirmation, progress, and refusals."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_a_sweep_is_offered_once_above_the_batches(ada: Screen, client: QueueCli
     assert ada.violations() == []
 
 
-def test_a_dry_run_that_comes_to_nothing_says_so_and_is_closed(ada: Screen, client: QueueClient) -> None:
+def test_a_dry_run_without_messages_says_so_and_is_closed(ada: Screen, client: QueueClient) -> None:
     client.queue("error").send([Message({HeaderNames.FAILED_Q: "no.such.queue"}, b"")])
     last = client.queue("error").find(MessageFilter(headers={HeaderNames.FAILED_Q: "no.such.queue"}))[0]
     page = ada.open("c", CONNECTION, "q", ERROR, "m", str(last.row_version))

@@ -1,4 +1,4 @@
-"""Each view of the page: what is in it, whether everybody can use it, and that what others wrote is text."""
+"""Each view of the page: its content, its accessibility, and foreign values as plain text."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_queues_in_airflow(browser: Browser, airflow: GuardedAirflow, client: Qu
 
 
 def test_first_view_is_small(browser: Browser, airflow: GuardedAirflow, client: QueueClient) -> None:
-    """What the page itself brings, without Airflow around it, stays below 300 kB."""
+    """The files of the page itself, without Airflow, stay below 300 kB."""
     with signed_in(browser, airflow, "ada", airflow.root) as screen:
         screen.responses.clear()
         screen.open()

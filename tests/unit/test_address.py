@@ -45,7 +45,7 @@ def test_vector_as_older_versions_read_it(vector: dict[str, str]) -> None:
 
 
 @given(address_text)
-def test_older_peers_read_back_what_they_are_given(text: str) -> None:
+def test_older_peers_read_back_their_values(text: str) -> None:
     try:
         address = QueueAddress.parse(text)
         for_3_0 = address.text_for("3.0")
@@ -135,7 +135,7 @@ def test_an_address_that_may_name_a_machine(text: str, bare: str | None) -> None
         ("[].[]", None),
     ],
 )
-def test_what_an_address_would_mean_in_sql(text: str, address: QueueAddress | None) -> None:
+def test_an_address_read_as_a_sql_name(text: str, address: QueueAddress | None) -> None:
     assert as_sql_name(text) == address
 
 

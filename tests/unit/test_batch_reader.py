@@ -55,7 +55,7 @@ def test_parts_that_overlap_are_merged() -> None:
     assert files.merged() == list(range(1, 12))
 
 
-def test_a_part_whose_first_rows_had_expired_begins_early_and_an_empty_one_gives_nothing() -> None:
+def test_parts_with_expired_rows_and_empty_parts() -> None:
     assert Files([8, 9], [5, 6], [], lowest=1).merged() == [5, 6, 8, 9]
     assert Files().merged() == Files([], []).merged() == []
 

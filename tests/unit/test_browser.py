@@ -1,4 +1,4 @@
-"""The port of a named instance: what is asked, and which answers count."""
+"""The port of a named instance: requests and accepted answers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> str:
 
 @contextmanager
 def answering(host: str, answer: Callable[[bytes], bytes]) -> Iterator[list[bytes]]:
-    """One who answers every question until the block ends; the questions."""
+    """Answer every request until the block ends; yield the requests."""
     questions: list[bytes] = []
     with socket.socket(type=socket.SOCK_DGRAM) as served:
         served.bind((host, browser.PORT))
@@ -95,13 +95,13 @@ def test_a_question_that_is_lost_is_asked_again(host: str) -> None:
         b"\x05\x02\x00\xff\xff",
     ],
 )
-def test_an_answer_that_is_none(host: str, answer: bytes) -> None:
+def test_an_invalid_answer(host: str, answer: bytes) -> None:
     with answering(host, lambda _: answer), pytest.raises(ServerUnreachableError, match="does not give the port"):
         port_of(host, "SQLEXPRESS")
 
 
 @linux
-def test_nobody_answers(host: str) -> None:
+def test_no_answer(host: str) -> None:
     with pytest.raises(ServerUnreachableError, match="UDP port 1434 is open, or give the instance's own port"):
         port_of(host, "SQLEXPRESS")
 

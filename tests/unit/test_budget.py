@@ -37,7 +37,7 @@ def test_messages_that_were_not_needed_can_be_reserved_again() -> None:
     assert (budget.used, budget.messages_left, budget.reserve(7)) == (False, 2, 2)
 
 
-def test_nothing_is_granted_once_the_time_is_over() -> None:
+def test_a_budget_grants_no_message_once_its_time_is_over() -> None:
     clock = Clock()
     budget = Budget(10, 5.0, clock=clock)
     clock.now += 4.5

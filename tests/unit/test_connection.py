@@ -49,7 +49,7 @@ def test_freetds_which_checks_no_certificate_is_refused_unless_any_is_trusted(ke
 
 
 @pytest.mark.parametrize("driver", MICROSOFT_DRIVERS)
-def test_microsofts_drivers_encrypt_and_check_the_certificate_unless_told_otherwise(driver: str) -> None:
+def test_microsofts_drivers_encrypt_and_check_the_certificate_by_default(driver: str) -> None:
     assert "Encrypt={yes};" in ConnectionSettings("h", "d", driver=driver).odbc_connection_string()
     text = ConnectionSettings("h", "d", driver=driver, keywords={"encrypt": "no"}).odbc_connection_string()
     assert text.lower().count("encrypt=") == 1

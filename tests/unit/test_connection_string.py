@@ -34,7 +34,7 @@ BLANKS = st.text(" \t\r\n;", max_size=3)
 
 
 @given(st.lists(st.tuples(KEYS, VALUES)), BLANKS)
-def test_what_the_builder_writes_is_read_back(given_pairs: list[tuple[str, str]], blanks: str) -> None:
+def test_strings_of_the_builder_are_read_back(given_pairs: list[tuple[str, str]], blanks: str) -> None:
     text = blanks.join(written(key, value) + ";" for key, value in given_pairs)
     assert list(pairs(blanks + text + blanks)) == given_pairs
 
@@ -150,7 +150,7 @@ def test_servers_that_cannot_be_reached_so(source: str, says: str) -> None:
         ("Network Library=DBMSSOCN;User Instance=False;Context Connection=false;AttachDBFilename=", {}),
     ],
 )
-def test_keys_become_what_the_odbc_driver_calls_them(pair: str, keywords: dict[str, str]) -> None:
+def test_keys_become_the_odbc_drivers_keywords(pair: str, keywords: dict[str, str]) -> None:
     assert parse(pair).keywords == keywords
 
 
@@ -186,18 +186,18 @@ def test_the_login_timeout(key: str) -> None:
         ("Password=s3cret\x01", "is not of the form"),
     ],
 )
-def test_what_cannot_be_read_is_refused_without_its_value(text: str, says: str) -> None:
+def test_an_unreadable_string_is_refused_without_its_value(text: str, says: str) -> None:
     with pytest.raises(ConfigurationError, match=says) as raised:
         parse(text)
     assert "s3c" not in "".join(traceback.format_exception(raised.value))
 
 
-def test_nothing_shows_the_password() -> None:
+def test_the_password_is_never_shown() -> None:
     read = parse("Server=h;Database=d;User ID=u;Password=s3cret;Application Name=s3cret")
     assert "s3cret" not in repr(read) + repr(read.settings())
 
 
-def test_a_connection_string_is_told_from_a_url() -> None:
+def test_a_connection_string_is_distinguished_from_a_url() -> None:
     assert is_connection_string(" ;Server=h;Database=d")
     assert is_connection_string("Trusted_Connection=yes")
     assert not is_connection_string("mssql://u:p=1@h/d?Encrypt=no")

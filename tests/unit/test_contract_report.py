@@ -1,4 +1,4 @@
-"""The report of ``make contract``: what passed, what differs, and nothing that is not for others to read."""
+"""The report of ``make contract``: passed tests and differences, without private values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REPORT = """<testsuite tests="4" time="12.5">
 </testsuite>"""
 
 
-def test_what_differs_is_listed_with_the_first_line_of_its_error() -> None:
+def test_differences_are_listed_with_the_first_line_of_the_error() -> None:
     outcome = outcome_of(ElementTree.fromstring(REPORT))
     differs = [("test_queue::test_receive", "StatementError: error 650"), ("test_drain::test_setup", "no server")]
     assert outcome == Outcome(passed=1, skipped=1, seconds=12.5, differs=differs)

@@ -44,7 +44,7 @@ def test_a_token_goes_to_the_driver_as_utf_16_with_its_length() -> None:
         (None, "u", None, "UID={u};PWD={};"),
     ],
 )
-def test_what_the_driver_is_told(authentication: Any, user: Any, password: Any, written: str) -> None:
+def test_the_drivers_connection_string(authentication: Any, user: Any, password: Any, written: str) -> None:
     text = settings(authentication, user=user, password=password).odbc_connection_string()
     assert (
         text
@@ -68,7 +68,7 @@ def test_what_the_driver_is_told(authentication: Any, user: Any, password: Any, 
         ({"access_token": lambda: TOKEN, "authentication": "ActiveDirectoryMsi"}, "enough for a login"),
     ],
 )
-def test_what_does_not_go_together_is_refused(fields: dict[str, Any], sentence: str) -> None:
+def test_contradicting_settings_are_refused(fields: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigurationError, match=sentence) as raised:
         settings(**fields)
     assert "hush" not in str(raised.value)

@@ -198,7 +198,7 @@ def test_every_known_header_is_tried() -> None:
 @pytest.mark.parametrize(
     "source", [FULL, encode_headers(FULL), Message(FULL), Message(encode_headers(FULL)), received(encode_headers(FULL))]
 )
-def test_headers_are_taken_from_wherever_they_stand(source: Any) -> None:
+def test_headers_are_found_at_any_position(source: Any) -> None:
     envelope = Envelope.of(source)
     assert dict(envelope.headers) == FULL
     assert envelope.problem is None
@@ -212,7 +212,7 @@ def test_no_value_raises(headers: dict[str, str | None]) -> None:
     envelope.text()
 
 
-def test_one_bad_value_does_not_hide_the_others() -> None:
+def test_a_bad_value_does_not_hide_the_others() -> None:
     bad = {
         HeaderNames.TIME_SENT: "yesterday",
         HeaderNames.TIME_TO_BE_RECEIVED: "soon",
@@ -228,7 +228,7 @@ def test_one_bad_value_does_not_hide_the_others() -> None:
     assert envelope.routing.intent is envelope.recoverability.delayed_retries is envelope.saga.is_timeout is None
 
 
-def test_a_poison_message_is_told_and_does_not_raise() -> None:
+def test_a_poison_message_is_reported_and_does_not_raise() -> None:
     envelope = Envelope.of(received('{"NServiceBus.RelatedTo": "r", "a": 1}'))
     assert (envelope.problem_code, envelope.problem) == ("value-not-text", "a header's value is not text")
     assert envelope.identity.related_to == "r"
@@ -265,7 +265,7 @@ def test_headers_cannot_be_changed() -> None:
         envelope.headers["a"] = "c"  # type: ignore[index]
 
 
-def test_no_repr_shows_what_may_be_secret() -> None:
+def test_no_repr_shows_a_secret() -> None:
     envelope = Envelope.of(Message(FULL, b"s3cret"))
     shown = repr(envelope) + "".join(repr(getattr(envelope, name)) for name in EXPECTED)
     assert "System.TimeoutException" in shown

@@ -1,4 +1,4 @@
-"""What failed messages tell, which are meant, and at what pace they go: no server."""
+"""Failed messages without a server: their headers, filters and rates."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_every_row_is_of_some_kind(headers: str, kind: str) -> None:
     assert message.message_id == str(ID)
 
 
-def test_nothing_that_traffic_makes_raises() -> None:
+def test_generated_messages_can_all_be_classified() -> None:
     for row, message in enumerate(generate(3_000, seed=5)):
         text = message.headers if isinstance(message.headers, str) else json.dumps(message.headers)
         assert (classify(row, ID, decode_headers(text), 0).kind == MALFORMED) == isinstance(message.headers, str)
@@ -126,7 +126,7 @@ def test_filters(values: dict[str, Any], matches: bool) -> None:
     assert ErrorFilter.of(values).matches(failed()) is matches
 
 
-def test_a_filter_for_what_is_not_there() -> None:
+def test_a_filter_without_a_match() -> None:
     assert ErrorFilter(exception_type="").matches(failed("{}"))
     assert not ErrorFilter.of({"since": "2026-01-01"}).matches(failed("{}"))
 
@@ -144,12 +144,12 @@ def test_a_filter_for_what_is_not_there() -> None:
         ({"endpoint": ["Sales"]}, "endpoint takes text"),
     ],
 )
-def test_filters_that_mean_nothing(values: dict[str, Any], says: str) -> None:
+def test_filters_without_a_condition(values: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigurationError, match=says):
         ErrorFilter.of(values)
 
 
-def test_everything_is_asked_for_in_so_many_words() -> None:
+def test_returning_all_messages_needs_an_explicit_argument() -> None:
     assert ErrorFilter.chosen(None, all_messages=True).is_empty
     assert ErrorFilter.chosen({"row_versions": []}, all_messages=False).row_versions == frozenset()
     for filters, all_messages in (
@@ -162,7 +162,7 @@ def test_everything_is_asked_for_in_so_many_words() -> None:
             ErrorFilter.chosen(filters, all_messages=all_messages)
 
 
-def test_only_what_the_failure_left_is_removed() -> None:
+def test_only_rows_left_by_the_failure_are_removed() -> None:
     message = without_failure(received(HEADERS))
     assert message.headers == {
         name: HEADERS[name]
@@ -180,7 +180,7 @@ def test_only_what_the_failure_left_is_removed() -> None:
     assert (message.id, message.body, message.time_to_be_received) == (ID, b"body", None)
 
 
-def test_what_old_versions_keep_in_columns_becomes_headers() -> None:
+def test_columns_of_old_versions_become_headers() -> None:
     old = without_failure(received({"a": "b"}, correlation_id="c-9", reply_to_address="Sales@WEB-01"))
     assert old.headers == {"a": "b", HeaderNames.CORRELATION_ID: "c-9", HeaderNames.REPLY_TO_ADDRESS: "Sales@WEB-01"}
     both = without_failure(received({HeaderNames.CORRELATION_ID: "c-1"}, correlation_id="c-9"))

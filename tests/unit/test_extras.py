@@ -1,4 +1,4 @@
-"""Packages that are missing: whatever takes one says which, and the command that installs it."""
+"""Missing packages: each error names the package and the command that installs it."""
 
 from __future__ import annotations
 

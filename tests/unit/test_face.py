@@ -1,16 +1,23 @@
-"""The public face: what ``airflow_sqlqueue`` exports, and how little it costs to import it."""
+"""Public names of ``airflow_sqlqueue`` and of its five namespaces, and the cost of importing them."""
 
 from __future__ import annotations
 
 import ast
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import airflow_sqlqueue
+from airflow_sqlqueue import errors
 
+NAMESPACES = (
+    "airflow_sqlqueue",
+    *(f"airflow_sqlqueue.{n}" for n in ("hooks", "operators", "sensors", "spark", "triggers")),
+)
 ROOT = Path(__file__).parent.parent.parent
 SECONDS = 0.05
 PROBE = """
@@ -24,28 +31,54 @@ print([name for name in sorted(sys.modules) if name.startswith("airflow_sqlqueue
 """
 
 
-@pytest.mark.parametrize("name", airflow_sqlqueue.__all__)
-def test_each_exported_name_is_there(name: str) -> None:
-    assert getattr(airflow_sqlqueue, name) is not None
-    assert name in dir(airflow_sqlqueue)
+def source(package: ModuleType) -> str:
+    return Path(str(package.__file__)).read_text("utf-8")
 
 
-def test_the_list_is_sorted_and_has_no_other_names() -> None:
-    assert airflow_sqlqueue.__all__ == sorted(airflow_sqlqueue.__all__)
-    assert {"__version__", *airflow_sqlqueue._HOMES} == set(airflow_sqlqueue.__all__)
+def homes(package: ModuleType) -> dict[str, str]:
+    """The module of each exported name, as the package hands them to ``lazy_exports``."""
+    (call,) = [node for node in ast.parse(source(package)).body if isinstance(node, ast.Assign) and is_lazy(node.value)]
+    assert isinstance(call.value, ast.Call)
+    modules: dict[str, str] = ast.literal_eval(call.value.args[1])
+    return {name: module for module, names in modules.items() for name in names.split()}
+
+
+def is_lazy(value: ast.expr) -> bool:
+    return isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "lazy_exports"
+
+
+@pytest.mark.parametrize("namespace", NAMESPACES)
+def test_each_exported_name_is_there(namespace: str) -> None:
+    package = import_module(namespace)
+    for name in package.__all__:
+        assert getattr(package, name) is not None
+        assert name in dir(package)
+
+
+@pytest.mark.parametrize("namespace", NAMESPACES)
+def test_the_list_is_sorted_and_has_no_other_names(namespace: str) -> None:
+    package = import_module(namespace)
+    assert package.__all__ == sorted(package.__all__)
+    assert {*homes(package), *(["__version__"] if package is airflow_sqlqueue else [])} == set(package.__all__)
     with pytest.raises(AttributeError, match="has no attribute 'Quue'"):
-        airflow_sqlqueue.Quue  # noqa: B018 - the access is what is tested
+        package.Quue  # noqa: B018 - the access is what is tested
 
 
-def test_type_checkers_see_the_same_names() -> None:
-    tree = ast.parse(Path(airflow_sqlqueue.__file__).read_text("utf-8"))
+@pytest.mark.parametrize("namespace", NAMESPACES)
+def test_type_checkers_see_the_same_names(namespace: str) -> None:
+    tree = ast.parse(source(import_module(namespace)))
     imported = {
-        alias.name: node.module
+        alias.name: (node.module or "").removeprefix(f"{namespace}.")
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("airflow_sqlqueue.")
         for alias in node.names
+        if alias.name != "lazy_exports"
     }
-    assert imported == {name: f"airflow_sqlqueue.{home}" for name, home in airflow_sqlqueue._HOMES.items()}
+    assert imported == homes(import_module(namespace))
+
+
+def test_every_exception_is_exported() -> None:
+    assert {name for name, value in vars(errors).items() if isinstance(value, type)} <= set(airflow_sqlqueue.__all__)
 
 
 def test_importing_the_package_is_quick_and_loads_nothing_else() -> None:
@@ -55,5 +88,5 @@ def test_importing_the_package_is_quick_and_loads_nothing_else() -> None:
         for _ in range(5)
     ]
     _, heavy, own = answers[0].splitlines()
-    assert (heavy, own) == ("[]", "['airflow_sqlqueue']")
+    assert (heavy, own) == ("[]", "['airflow_sqlqueue', 'airflow_sqlqueue.exports']")
     assert min(float(answer.splitlines()[0]) for answer in answers) < SECONDS

@@ -30,7 +30,7 @@ INDEXES = [
 
 
 class Nothing:
-    """Nothing stands beside the table, and nobody receives."""
+    """Surroundings of a table without neighbours and receivers."""
 
     def exists(self, table: ResolvedAddress) -> bool:
         return False
@@ -65,7 +65,7 @@ def test_a_column_that_is_always_encrypted_is_named(name: str, kind: int) -> Non
     assert f"The column {name} is always encrypted" in finding.text
 
 
-def test_a_system_versioned_table_is_named_with_what_ends_it() -> None:
+def test_a_system_versioned_table_is_named_with_its_remedy() -> None:
     """temporal_type 2 of ``sys.tables``; a history table, which has 1, cannot be switched off."""
     (finding,) = findings(temporal=2)
     assert (finding.code, finding.severity) == ("system-versioned", "warning")

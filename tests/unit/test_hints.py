@@ -1,4 +1,4 @@
-"""The hints of the statements: what READPAST and NOLOCK want beside them, and where an index is named.
+"""Hints of the statements: companions of READPAST and NOLOCK, and forced indexes.
 
 Source: docs/transport/transactions.md, "Isolation and READPAST" and "Purges beside receivers".
 """
@@ -30,7 +30,7 @@ def test_hints(name: str, hints: set[str], text: str) -> None:
     assert not (hints & {"HOLDLOCK", "SERIALIZABLE"} and not hints & {"TABLOCK", "TABLOCKX"}), "locks gaps"
 
 
-def test_there_are_hints_to_look_at() -> None:
+def test_the_hints_are_found() -> None:
     assert len(HINTS) > 30
 
 
@@ -45,8 +45,8 @@ def test_a_search_reads_fewer_rows_than_would_lock_the_table() -> None:
     assert 2 * browsing.STRETCH < 5_000
 
 
-def test_what_is_counted_up_to_a_limit_is_looked_up_nowhere() -> None:
-    """Where an index on Expires is filtered: a look-up that is fetched ahead keeps the keys locked."""
+def test_counts_up_to_a_limit_need_no_key_lookup() -> None:
+    """For a filtered index on Expires: a prefetched lookup keeps the keys locked."""
     text = _queries()["queue.depth_up_to_by_indexes"].text
     for read in re.findall(r"SELECT TOP \(\?\).*?FROM \{queue\}.*?ORDER BY \S+", text, re.DOTALL):
         assert set(re.findall(r"\[\w+\]", read)) in ({"[RowVersion]"}, {"[RowVersion]", "[Expires]"})
@@ -54,7 +54,7 @@ def test_what_is_counted_up_to_a_limit_is_looked_up_nowhere() -> None:
 
 
 def seeks(text: str) -> Iterator[tuple[str, str]]:
-    """What stands before each seek in the index on RowVersion, from SELECT on, and behind it, to its query's end."""
+    """Text before each seek in the index on RowVersion, from SELECT on, and text after it, to the query's end."""
     for found in re.finditer(r"\{seek\}\)", text):
         depth, end = 0, found.end()
         while end < len(text) and text[end] != ";" and depth >= 0:
@@ -81,7 +81,7 @@ def test_a_seek_has_a_condition_on_row_version_and_its_order(before: str, after:
         assert re.search(r"ORDER BY \[RowVersion\]( DESC)?$", after)
 
 
-def test_every_seek_is_looked_at() -> None:
+def test_every_seek_is_checked() -> None:
     assert len(SOUGHT) == sum(query.text.count("{seek}") for query in _queries().values()) > 20
 
 

@@ -1,4 +1,4 @@
-"""What ``make jars`` fetches: by Ivy, from a repository in a folder."""
+"""Downloads of ``make jars``: by Ivy, from a repository in a folder."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def test_a_line_has_its_own_level(line: str, level: int) -> None:
     assert level_of(line) == level
 
 
-def test_what_a_process_prints_goes_to_the_log_after_the_block_too(capfd: Any) -> None:
+def test_output_after_the_block_is_logged_too(capfd: Any) -> None:
     lines: queue.Queue[tuple[int, str]] = queue.Queue()
     late = "26/11/22 02:20:18 ERROR Executor: late"
     script = f"import sys; print('Picked up options', file=sys.stderr, flush=True); input(); sys.exit('{late}')"

@@ -57,7 +57,7 @@ def test_the_modern_layout_goes_by_its_names() -> None:
         ({"Extra": "xml"}, "queue"),
     ],
 )
-def test_kinds_are_told_by_columns_and_types(change: dict[str, str], kind: str) -> None:
+def test_kinds_are_recognised_by_columns_and_types(change: dict[str, str], kind: str) -> None:
     assert kind_of({**MODERN.types, **change}) == kind
 
 

@@ -86,7 +86,7 @@ MANY: dict[str, Any] = {
 }
 
 
-def test_a_batch_of_few_files_names_them_in_xcom_and_one_of_many_names_its_manifest_file() -> None:
+def test_xcom_has_the_paths_of_few_files_or_the_manifest_file_of_many() -> None:
     few, many = Batch(**VALUES), Batch(**MANY)
     assert few.to_reference() == few.to_dict()
     given = many.to_reference()

@@ -114,12 +114,12 @@ def test_decoding_never_raises(raw: str) -> None:
         pytest.param('{"a": ' + "9" * 10_000 + "}", {}, "value-not-text", id="more digits than Python makes an int of"),
     ],
 )
-def test_what_endpoints_may_have_written(raw: str | None, values: dict[str, str | None], code: str | None) -> None:
+def test_headers_of_every_writer_are_decoded(raw: str | None, values: dict[str, str | None], code: str | None) -> None:
     decoded = decode_headers(raw)
     assert (decoded.values, decoded.problem_code) == (values, code)
 
 
-def test_a_poison_message_is_told_in_words_without_what_stands_in_it() -> None:
+def test_the_problem_of_a_poison_message_does_not_quote_it() -> None:
     decoded = decode_headers('{"a": 1, "secret": "s3cret"}')
     assert decoded.problem == "a header's value is not text"
     assert "s3cret" not in repr(decoded)

@@ -207,7 +207,7 @@ def test_a_time_to_be_received_is_a_row_value_and_a_header(name: str, value: Any
         {"reply_to": "@[dbo]"},
     ],
 )
-def test_what_cannot_be_sent_is_refused_by_its_position(written: Any) -> None:
+def test_a_message_that_cannot_be_sent_is_named_by_its_position(written: Any) -> None:
     with pytest.raises(MessageError, match="Message 1 cannot be sent"):
         send({}, written)
 

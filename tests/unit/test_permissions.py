@@ -1,4 +1,4 @@
-"""What SQL Server says of a missing permission, in its own words (sys.messages), as one sentence of ours."""
+"""SQL Server's texts for missing permissions (sys.messages), translated to one sentence of ours."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ ENGLISH = [
 
 
 @pytest.mark.parametrize(("number", "text", "permission", "says"), ENGLISH)
-def test_the_permission_and_what_it_is_missing_on_are_named(
+def test_the_missing_permission_and_its_object_are_named(
     number: int, text: str, permission: str | None, says: str
 ) -> None:
     error = permission_denied("drain the queue q", number, PREFIX + text)
@@ -95,7 +95,7 @@ def test_the_permission_and_what_it_is_missing_on_are_named(
 
 
 @pytest.mark.parametrize("number", sorted({number for number, *_ in ENGLISH}))
-def test_of_a_text_in_another_language_the_number_is_understood(number: int) -> None:
+def test_an_error_in_another_language_is_recognised_by_its_number(number: int) -> None:
     error = permission_denied(
         "send", number, PREFIX + "Die SELECT-Berechtigung wurde für das 'audit'-Objekt verweigert."
     )

@@ -11,7 +11,9 @@ from airflow_sqlqueue.sql import _queries
 
 QUERIES = frozenset(_queries())
 NAME = re.compile(rf"({'|'.join({name.partition('.')[0] for name in QUERIES})})\.[a-z_]*")
-TREES = [ast.parse(path.read_text("utf-8")) for path in Path(airflow_sqlqueue.__file__).parent.rglob("*.py")]
+FACE = Path(airflow_sqlqueue.__file__)
+"""It calls no query, and its list of public names has modules with names like those of queries (``queue.purge``)."""
+TREES = [ast.parse(path.read_text("utf-8")) for path in FACE.parent.rglob("*.py") if path != FACE]
 NODES = [node for tree in TREES for node in ast.walk(tree)]
 PIECES = {id(piece) for node in NODES if isinstance(node, ast.JoinedStr) for piece in node.values}
 TEXTS = [node for node in NODES if isinstance(node, ast.Constant) and isinstance(node.value, str)]

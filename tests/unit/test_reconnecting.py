@@ -63,7 +63,7 @@ def failing(*errors: Exception) -> Any:
     return work
 
 
-def test_one_connection_serves_all_work_until_it_fails() -> None:
+def test_a_connection_serves_all_work_until_it_fails() -> None:
     server = Server()
     connection = server.connection()
     assert [connection.run(failing()), connection.run(failing())] == [0, 0]
@@ -97,9 +97,7 @@ def test_a_server_that_is_restarted_is_waited_for() -> None:
         (ValueError, False, False),
     ],
 )
-def test_what_passes_by_itself_at_the_first_connection_and_once_there_was_one(
-    error: type[Exception], at_first: bool, later: bool
-) -> None:
+def test_passing_errors_at_the_first_connection_and_later(error: type[Exception], at_first: bool, later: bool) -> None:
     assert passes(error("x"), known=False) is at_first
     assert passes(error("x"), known=True) is later
 
@@ -126,7 +124,7 @@ def test_a_login_that_was_taken_before_is_tried_again_a_few_times(refusals: int)
             connection.run(work)
 
 
-def test_what_is_waited_for_is_logged_in_the_words_of_what_was_asked_for(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_retry_is_logged_with_its_purpose(caplog: pytest.LogCaptureFixture) -> None:
     Server(refusals=1).connection().run(failing())
     assert [record.getMessage() for record in caplog.records] == ["The work is tried again in 0.4 s: down"]
 
@@ -141,7 +139,7 @@ def test_what_is_waited_for_is_logged_in_the_words_of_what_was_asked_for(caplog:
         (PermissionDeniedError("x"), False),
     ],
 )
-def test_a_session_is_dropped_after_what_may_have_broken_it(error: Exception, lost: bool) -> None:
+def test_a_session_is_dropped_after_an_error_that_may_have_broken_it(error: Exception, lost: bool) -> None:
     assert may_have_lost(error) is lost
     server = Server()
     connection = server.connection()
@@ -211,7 +209,7 @@ def test_progress_resets_the_count_of_failures() -> None:
     assert server.pauses == [pause_after(1)] * MAX_FAILURES * 3
 
 
-def test_a_stream_goes_on_after_a_failure_and_counts_what_it_yields_as_progress() -> None:
+def test_a_stream_continues_after_a_failure_and_counts_its_rows_as_progress() -> None:
     server, left = Server(), list(range(MAX_FAILURES * 2))
 
     def work(session: Session) -> Iterator[int]:

@@ -1,4 +1,4 @@
-"""What becomes of a failed message, and how many failures are remembered: without a server."""
+"""Recoverability without a server: decisions about failed messages, and the number of remembered failures."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def test_a_reply_is_tied_to_its_request() -> None:
     assert envelope.time.time_sent
 
 
-def test_a_request_with_nothing_but_an_address() -> None:
+def test_a_request_with_only_an_address() -> None:
     address, message = answer({HeaderNames.REPLY_TO_ADDRESS: "Sales@WEB01"})
     identity = Envelope.of(message).identity
     assert address == "Sales@WEB01"
@@ -59,7 +59,7 @@ def test_a_request_with_nothing_but_an_address() -> None:
     assert message.header(HeaderNames.SAGA_ID) is None
 
 
-def test_columns_of_version_1_stand_in_for_headers() -> None:
+def test_columns_of_version_1_replace_missing_headers() -> None:
     received = request({HeaderNames.MESSAGE_ID: "m-1"}, correlation_id="c-0", reply_to_address="Sales@WEB01")
     address, message = reply(received, endpoint="e")
     assert address == "Sales@WEB01"
@@ -101,6 +101,6 @@ def test_a_callbacks_result_is_a_number_in_a_control_message() -> None:
         ("{", "not JSON"),
     ],
 )
-def test_what_cannot_be_replied_to_is_refused(headers: dict[str, Any] | str, says: str) -> None:
+def test_a_message_that_cannot_be_replied_to_is_refused(headers: dict[str, Any] | str, says: str) -> None:
     with pytest.raises(MessageError, match=rf"Message {ROW} cannot be replied to: .*{says}"):
         answer(headers)

@@ -25,5 +25,5 @@ def test_statements_return_the_columns_in_the_order_of_a_row() -> None:
         assert [re.findall(r"\[(\w+)\]$", column) for column in columns] == [[name] for name in NAMES]
 
 
-def test_what_names_a_row_is_never_null() -> None:
+def test_columns_that_identify_a_row_are_never_null() -> None:
     assert {column.name for column in COLUMNS if not column.nullable} == {"Id", "Headers", "RowVersion", "Expired"}

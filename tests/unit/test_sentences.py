@@ -16,7 +16,7 @@ PAGES = ("docs", "fakemssql/README.md", "README.md", "CONTRIBUTING.md")
 
 
 def faults(rule: Callable[[str], list[str]], places: tuple[str, ...], pattern: str) -> list[str]:
-    """What breaks the rule, with its file, in the files of these places."""
+    """Faults of the rule in the files of these places, each with its file."""
     paths = [path for place in places for path in _files(ROOT / place, pattern)]
     assert paths
     return [f"{path.relative_to(ROOT)}:{fault}" for path in paths for fault in rule(path.read_text(encoding="utf-8"))]

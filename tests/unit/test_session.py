@@ -110,7 +110,7 @@ def test_the_servers_text_is_kept_where_it_helps() -> None:
 
 
 def numbers_of_the_manual() -> list[int]:
-    """Those of the page on transactions that the server itself gives; the others are of sockets."""
+    """Error numbers of the page on transactions that come from the server; the others come from sockets."""
     text = Path("docs/transport/transactions.md").read_text().split("## Transient errors\n\n")[1].split("\n\n")[0]
     return [int(number) for number in re.findall(r"\b\d{3,5}\b", text) if int(number) not in SOCKETS]
 
@@ -119,13 +119,13 @@ SOCKETS = {233, 10053, 10054, 10060}
 
 
 @pytest.mark.parametrize("number", numbers_of_the_manual())
-def test_what_passes_is_retried(number: int) -> None:
+def test_passing_errors_are_retried(number: int) -> None:
     error = translate(driver_error("42000", number), "look")
     assert isinstance(error, TransientError)
     assert passes(error, known=False)
 
 
-def test_a_broken_connection_is_known_by_what_the_driver_says_where_it_cannot_restore_an_idle_one() -> None:
+def test_the_drivers_text_for_an_unrecoverable_connection_is_recognised() -> None:
     """As pyodbc packs it, with number 0."""
     text = (
         "[IMC06] [Microsoft][ODBC Driver 18 for SQL Server]The connection is broken and recovery is not possible. The "

@@ -79,7 +79,7 @@ def test_a_column_that_says_the_same_leaves_the_header() -> None:
     }
 
 
-def test_the_text_of_headers_stays_where_nothing_is_to_change() -> None:
+def test_unchanged_headers_keep_their_text() -> None:
     raw = f'{{ "{HeaderNames.CORRELATION_ID}" : "c", "ü": "1" }}'
     assert message_row({"headers_raw": raw}).headers == raw.replace("ü", "\\u00fc")
     assert message_row({"headers_raw": raw, "correlation_id": "c"}).headers == raw.replace("ü", "\\u00fc")
@@ -116,7 +116,7 @@ def test_the_row() -> None:
         ({"BodyFile": "file:///kitten"}, "send what read_bodies returns"),
     ],
 )
-def test_what_no_message_can_be(values: dict[str, Any], said: str) -> None:
+def test_rows_that_cannot_be_messages(values: dict[str, Any], said: str) -> None:
     with pytest.raises(MessageError, match=said) as raised:
         message_row(values)
     assert "kitten" not in str(raised.value)

@@ -26,12 +26,12 @@ from airflow_sqlqueue.errors import ConfigurationError, StagingError
 
 
 def hadoop(*arguments: Any, **options: Any) -> Any:
-    """What ``fsspec``'s HadoopFileSystem remembers of how it was made. The real one wants Hadoop's libraries."""
+    """Attributes of ``fsspec``'s HadoopFileSystem about its creation. The real one needs Hadoop's libraries."""
     return SimpleNamespace(storage_args=arguments, storage_options=options)
 
 
 def azure(account_name: str | None = None, **more: str) -> Any:
-    """What ``adlfs.AzureBlobFileSystem`` tells of its account."""
+    """Attributes of ``adlfs.AzureBlobFileSystem`` about its account."""
     return SimpleNamespace(account_name=account_name, **more)
 
 
@@ -59,7 +59,7 @@ def azure(account_name: str | None = None, **more: str) -> Any:
         ("oss", None, "bucket/folder", "oss://bucket/folder"),
     ],
 )
-def test_where_spark_finds_a_folder(protocol: str, filesystem: Any, root: str, uri: str) -> None:
+def test_the_uri_of_a_folder_for_spark(protocol: str, filesystem: Any, root: str, uri: str) -> None:
     assert spark_uri(protocol, filesystem, root) == uri
 
 
@@ -70,7 +70,7 @@ def test_a_name_that_the_ledger_cannot_keep_is_refused_before_there_is_a_batch()
         StagingFolder.of(folder.uri + "x").check()
 
 
-def test_where_spark_finds_a_folder_by_url(tmp_path: Path) -> None:
+def test_the_uri_of_a_folder_given_by_url(tmp_path: Path) -> None:
     secret = "webhdfs://user:pa55word@name-node:9870/data/staging/"
     assert StagingFolder.of(secret).uri == "webhdfs://name-node:9870/data/staging"
     assert StagingFolder.of("memory://bucket/folder/").uri == "memory://bucket/folder"
@@ -106,7 +106,7 @@ def test_an_azure_folder_without_its_account() -> None:
         spark_uri("abfs", azure(), "box/folder")
 
 
-def test_what_airflow_cannot_reach() -> None:
+def test_a_folder_that_airflow_cannot_reach() -> None:
     class Unreachable:
         path = "bucket/folder"
 
@@ -158,7 +158,7 @@ QUOTES = [
 
 
 @pytest.mark.parametrize("quote", QUOTES)
-def test_what_a_store_says_is_told_without_secrets(quote: str) -> None:
+def test_a_stores_error_is_quoted_without_secrets(quote: str) -> None:
     for error in (RuntimeError(quote), OSError(5, quote)):
         with pytest.raises(StagingError, match=r"^It failed: ") as failure:
             raise_staging_error("It failed", error)
@@ -191,7 +191,7 @@ def test_a_secret_in_the_cause_of_a_cause_is_not_shown() -> None:
     assert failure.value.__cause__ is None
 
 
-def test_what_a_store_says_is_kept_as_far_as_it_can_be() -> None:
+def test_a_stores_error_is_quoted_as_far_as_possible() -> None:
     found = {
         PermissionError("Access Denied."): "Access Denied.",
         OSError(28, "No space left on device"): "No space left on device.",
@@ -297,7 +297,7 @@ def test_a_stream_that_cannot_be_discarded_is_closed() -> None:
 
 
 class Blocks(AbstractBufferedFile):
-    """A file as adlfs has it: what was not sent is sent when it is closed, and ``discard`` does nothing."""
+    """A file like that of adlfs: closing it sends unsent bytes, and ``discard`` has no effect."""
 
     def _upload_chunk(self, final: bool = False) -> bool:
         self.fs.sent.append((self.buffer.getvalue(), final))
@@ -330,7 +330,7 @@ def test_a_store_that_does_not_answer_is_given_up(call: str) -> None:
         answer.set()
 
 
-def test_a_time_limit_of_the_store_is_told_as_its_own() -> None:
+def test_a_stores_own_time_limit_is_reported() -> None:
     def late(*arguments: Any, **options: Any) -> None:
         raise TimeoutError("read timed out")
 
@@ -364,7 +364,7 @@ class Listed:
         ({"bucket/a": TimeoutError("read timed out")}, "read timed out"),
     ],
 )
-def test_a_store_is_found_out_to_be_out_of_reach_by_one_look(errors: dict[str, Exception], says: str | None) -> None:
+def test_an_unreachable_store_is_found_by_one_request(errors: dict[str, Exception], says: str | None) -> None:
     """A folder that the first file makes, and one that may be written and not listed, are not out of reach."""
     store = Listed(errors)
     staging = StagingFolder(store, "bucket/a", "s3a://bucket/a")
@@ -376,5 +376,5 @@ def test_a_store_is_found_out_to_be_out_of_reach_by_one_look(errors: dict[str, E
     assert store.asked[0] == "bucket/a"
 
 
-def test_a_folder_on_a_disk_is_not_looked_at_again(tmp_path: Path) -> None:
+def test_a_folder_on_a_disk_is_checked_once(tmp_path: Path) -> None:
     StagingFolder.of(tmp_path / "nowhere").check_reachable()

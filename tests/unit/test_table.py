@@ -1,4 +1,4 @@
-"""What is repeated, and what never is, when a statement of a queue fails."""
+"""Repetitions after a failed statement of a queue."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_it_is_not_repeated_for_ever(failing: Any) -> None:
 
 
 @pytest.mark.parametrize("error", [DeadlockError("1205"), LockTimeoutError("1222"), ServerBusyError("40501")])
-def test_nothing_is_repeated_inside_a_transaction(failing: Any, error: Exception) -> None:
+def test_statements_are_not_repeated_inside_a_transaction(failing: Any, error: Exception) -> None:
     run, runs = failing(True, error)
     with pytest.raises(type(error)):
         run()

@@ -1,4 +1,4 @@
-"""Times and intervals as they stand in headers."""
+"""Times and intervals of headers."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_day_and_a_minute_are_times_too() -> None:
         "٢٠٢٦-01-31 08:05:09:012345 Z",
     ],
 )
-def test_what_is_no_time_is_none(written: str | None) -> None:
+def test_invalid_times(written: str | None) -> None:
     assert parse_time(written) is None
 
 
@@ -123,7 +123,7 @@ def test_intervals_as_net_reads_them(written: str, interval: timedelta) -> None:
 
 
 @pytest.mark.parametrize("written", [None, "", "24:00:00", "00:60:00", "00:00:00.", "1.", "PT30S", "--00:00:01"])
-def test_what_is_no_interval_is_none(written: str | None) -> None:
+def test_invalid_intervals(written: str | None) -> None:
     assert parse_interval(written) is None
 
 

@@ -84,7 +84,7 @@ def test_headers_for_another_row_stay_the_same_json(headers: dict[str, str | Non
 
 
 @given(TEXTS)
-def test_what_is_not_json_does_not_become_it(text: str) -> None:
+def test_repairing_text_never_makes_it_json(text: str) -> None:
     assert decode_headers(untrusted.row_text(text)) == decode_headers(text)
 
 
@@ -129,7 +129,7 @@ def _name(node: ast.AST) -> str:
 
 
 def leaks(source: str) -> list[str]:
-    """Where a module hands a value of a row to a log, an event or XCom as it is."""
+    """Places where a module passes a value of a row unchanged to a log, an event or XCom."""
     found = []
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Call):

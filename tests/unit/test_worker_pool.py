@@ -1,4 +1,4 @@
-"""Workers side by side, with parts that are made up: who gets which window, who stops when."""
+"""Workers side by side, with invented parts: their windows and their ends."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Take = Callable[[int, int, int], "CommittedPart | None"]
 
 
 class Worker:
-    """Takes parts of made-up rows; what it does before is the test's."""
+    """Worker that takes parts of invented rows, after an action of the test."""
 
     def __init__(self, queue: Queue, before: Callable[[], None]) -> None:
         self.queue, self.before, self.rows_per_part, self.most_rows = queue, before, 10, 10
@@ -111,7 +111,7 @@ def test_workers_work_side_by_side() -> None:
     assert rows(parts) == [(n, n + 9) for n in range(0, 100, 10)]
 
 
-def test_an_idle_queue_costs_one_look() -> None:
+def test_an_idle_queue_is_read_once() -> None:
     queue = Queue([])
     pool, parts = pool_of(queue, lambda _: None)
     pool.run()
@@ -119,7 +119,7 @@ def test_an_idle_queue_costs_one_look() -> None:
 
 
 def test_an_error_ends_everybody() -> None:
-    """One fails while another is in the middle of a part: that one sees that it is to stop."""
+    """A worker fails while another one is in the middle of a part: that one sees the stop signal."""
     waiting, seen = threading.Event(), threading.Event()
     failed = threading.Lock()
 
@@ -154,13 +154,13 @@ def test_a_transient_error_is_one_workers_own() -> None:
 
 @pytest.mark.parametrize("workers", [1, 4])
 def test_a_limit_is_shared(workers: int) -> None:
-    """And what it leaves to take is what stands at the head of the queue."""
+    """It leaves the messages at the head of the queue."""
     pool, parts = pool_of(Queue(list(range(100))), lambda _: None, left=35, workers=workers)
     pool.run()
     assert rows(parts) == [(0, 9), (10, 19), (20, 29), (30, 34)]
 
 
-def test_what_may_have_been_committed_counts_against_the_limit() -> None:
+def test_messages_possibly_committed_count_against_the_limit() -> None:
     errors = [ConnectionLostError("08S01")]
 
     def lose_once(_: threading.Event) -> None:

@@ -1,6 +1,6 @@
 """A folder of Parquet files that has each batch once.
 
-Source: docs/design.md, "Sinks that have a batch once".
+Source: docs/design.md, "Exactly-once sinks".
 """
 
 from __future__ import annotations

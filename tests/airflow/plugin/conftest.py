@@ -33,7 +33,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def page(airflow_app: Any, fresh: None) -> Iterator[Callable[..., Any]]:
-    """Sends a request to the page, as a user of a role, or as nobody, and returns the answer."""
+    """Send a request to the page, as a user of a role or without a login, and return the response."""
     from airflow.api_fastapi.app import get_auth_manager
     from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
     from starlette.testclient import TestClient

@@ -152,7 +152,7 @@ def test_a_selection_is_redirected(
     assert hook.depth(queue_name).messages == 2
 
 
-def test_what_is_confirmed_is_what_was_previewed(
+def test_a_token_confirms_only_the_action_that_was_previewed(
     post: Any, page: Any, failures: str, queue_name: str, hook: SqlQueueHook, dag: Any, monkeypatch: Any
 ) -> None:
     from airflow_sqlqueue.plugin import action_tokens
@@ -193,7 +193,7 @@ def test_what_is_confirmed_is_what_was_previewed(
         {"action": "requeue", "batch_id": "1"},
     ],
 )
-def test_what_makes_no_action_is_refused(page: Any, live: str, wanted: dict[str, Any]) -> None:
+def test_a_request_that_is_no_action_is_refused(page: Any, live: str, wanted: dict[str, Any]) -> None:
     answer = page("POST", f"{ACTIONS}/preview", json=wanted)
     assert answer.status_code == 400, answer.text
 
@@ -201,7 +201,7 @@ def test_what_makes_no_action_is_refused(page: Any, live: str, wanted: dict[str,
 def test_a_run_takes_no_order_but_the_pages(
     post: Any, failures: str, queue_name: str, hook: SqlQueueHook, dag: Any
 ) -> None:
-    """Who may run DAGs cannot act on queues by that, nor use an order again."""
+    """The right to run DAGs does not allow actions on queues, or a second use of an order."""
     from airflow.sdk.exceptions import AirflowFailException
 
     (first, *_) = post(f"{CONNECTION}/queues/{failures}/messages", {})["messages"]
@@ -218,7 +218,7 @@ def test_a_run_takes_no_order_but_the_pages(
     assert hook.depth(queue_name).messages == 1
 
 
-def test_nothing_of_a_message_lies_in_a_run_or_a_log(post: Any, failures: str, dag: Any, logged: Any) -> None:
+def test_runs_and_logs_hold_no_text_of_a_message(post: Any, failures: str, dag: Any, logged: Any) -> None:
     group = groups(post, failures, "exception_type")["Lost"]
     wanted = {"action": "return", "queue": failures, "group_by": "exception_type", "group": group["group"]}
     preview = post(f"{ACTIONS}/preview", wanted)

@@ -35,7 +35,7 @@ def drained(hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any, r
     return operator, found["batch"]
 
 
-def test_a_batch_is_shown_with_who_drained_it(get: Any, page: Any, drained: Any, run_id: str, queue_name: str) -> None:
+def test_a_batch_is_shown_with_its_origin(get: Any, page: Any, drained: Any, run_id: str, queue_name: str) -> None:
     _, batch = drained
     (shown,) = [each for each in get(BATCHES)["batches"] if each["batch_id"] == batch["batch_id"]]
     assert (shown["state"], shown["messages"], shown["parts"], shown["stage"]) == ("sealed", 3, 1, "files")
@@ -163,7 +163,7 @@ def test_airflow_knows_the_link_of_a_drain() -> None:
     assert "_link_BatchLink" in json.dumps(DagSerialization.to_dict(dag))
 
 
-def test_only_what_can_be_done_with_a_batch_is_offered() -> None:
+def test_only_possible_actions_on_a_batch_are_offered() -> None:
     from airflow_sqlqueue.drain.batches import BatchInfo
     from airflow_sqlqueue.plugin.batches import actions_for
 

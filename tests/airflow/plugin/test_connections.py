@@ -1,4 +1,4 @@
-"""Which connections the page shows: the API server logs in with no other."""
+"""Connections that the page shows: the API server logs in with no other."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_the_page_says_how_a_connection_is_shown(page: Any) -> None:
     assert "[sqlqueue] page_connections" in page("GET", "static/connections.js", role=None).text
 
 
-def test_nothing_is_shown_of_another_database_behind_a_synonym(
+def test_synonyms_for_another_database_are_not_followed(
     page: Any, hook: SqlQueueHook, queue_name: str, other_database: str
 ) -> None:
     run = hook.client.run_sql

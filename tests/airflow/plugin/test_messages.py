@@ -48,7 +48,7 @@ def test_a_queue_is_paged_through_from_its_head(post: Any, hook: SqlQueueHook, q
     assert hook.depth(queue_name).messages == 5
 
 
-def test_a_page_holds_so_many_bytes_of_headers(
+def test_a_page_ends_at_a_limit_of_header_bytes(
     post: Any, hook: SqlQueueHook, queue_name: str, path: str, monkeypatch: Any
 ) -> None:
     from airflow_sqlqueue.plugin import messages
@@ -197,7 +197,7 @@ def test_a_large_body_is_cut_and_read_in_part(
     assert shown["text"] == ("x" + text)[:200_000]
 
 
-def test_who_saw_a_body_is_in_the_audit_log_and_what_it_was_is_not(
+def test_the_audit_log_names_the_user_who_saw_a_body_and_not_the_body(
     get: Any, post: Any, hook: SqlQueueHook, queue_name: str, path: str, bodies: None, logged: Any
 ) -> None:
     hook.send(queue_name, [Message(HOSTILE, b"the body's secret")])
@@ -223,7 +223,7 @@ def test_looking_removes_nothing_and_locks_nothing(
     assert len(hook.receive(queue_name, 5)) == 1
 
 
-def test_a_fault_of_the_page_tells_nothing_of_a_message(
+def test_an_internal_error_of_the_page_shows_no_text_of_a_message(
     page: Any, hook: SqlQueueHook, queue_name: str, path: str, monkeypatch: Any, caplog: Any
 ) -> None:
     from airflow_sqlqueue.plugin import messages

@@ -1,4 +1,4 @@
-"""What the page sees as metrics: in OpenMetrics for who has the token, and among Airflow's own."""
+"""Metrics of the page: in OpenMetrics for requests with the token, and among Airflow's own."""
 
 from __future__ import annotations
 
@@ -82,10 +82,10 @@ def test_names_of_queues_are_written_as_openmetrics_has_them() -> None:
     assert text.splitlines()[2] == 'sqlqueue_messages{queue="a\\"b\\\\c\\nd"} 1.500'
 
 
-def test_a_look_sets_airflows_gauges_too(
+def test_a_snapshot_sets_airflows_gauges_too(
     get: Any, hook: SqlQueueHook, queue_name: str, statsd: Any, monkeypatch: Any
 ) -> None:
-    """Airflow has its statistics twice: for its servers, and for tasks, of which the tests have a listener."""
+    """Airflow has two statistics clients: for its servers, and for tasks. The tests listen to the second one."""
     from airflow.sdk.observability import stats
 
     from airflow_sqlqueue.plugin import snapshots

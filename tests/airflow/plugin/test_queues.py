@@ -25,7 +25,7 @@ QUEUES = "api/connections/sqlqueue_default/queues"
 
 @pytest.fixture
 def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What sessions send, one entry for each round trip."""
+    """Statements of sessions, one entry for each round trip."""
     texts: list[str] = []
     results = Session.results
 
@@ -123,7 +123,7 @@ def test_a_database_that_is_missing_leaves_the_others(get: Any, live: str, monke
     assert one(answer, queue_name)["messages"] == 0
 
 
-def test_who_asks_while_another_looks_gets_the_last_look(
+def test_requests_during_a_snapshot_get_the_previous_one(
     get: Any, page: Any, hook: SqlQueueHook, queue_name: str, statements: list[str], monkeypatch: Any
 ) -> None:
     from airflow_sqlqueue.plugin import snapshots
@@ -139,7 +139,7 @@ def test_who_asks_while_another_looks_gets_the_last_look(
     assert statements.count("overview") == looks_before
 
 
-def test_too_many_at_once_are_told_so(page: Any, live: str, queue_name: str, monkeypatch: Any) -> None:
+def test_too_many_requests_at_once_get_503(page: Any, live: str, queue_name: str, monkeypatch: Any) -> None:
     from airflow_sqlqueue.plugin import servers
 
     monkeypatch.setattr(servers, "WAIT_SECONDS", 0.05)
@@ -155,7 +155,7 @@ def test_too_many_at_once_are_told_so(page: Any, live: str, queue_name: str, mon
     assert page("GET", f"{QUEUES}/{queue_name}/messages/1").status_code == 404
 
 
-def test_who_waits_for_the_first_look_holds_no_thread_of_all(page: Any, live: str) -> None:
+def test_waiting_for_the_first_snapshot_does_not_hold_all_threads(page: Any, live: str) -> None:
     from airflow_sqlqueue.plugin import servers, snapshots
 
     watched = snapshots.SNAPSHOTS._watch(live, servers.client_of(live))
@@ -215,7 +215,7 @@ def test_a_statement_that_takes_too_long_is_given_up(page: Any, hook: SqlQueueHo
 
 @pytest.fixture
 def crowd(connection: Any, hook: SqlQueueHook) -> Iterator[int]:
-    """The connection is to a database of its own with 200 queues; how many messages they have, by the catalog."""
+    """The connection leads to a database of its own with 200 queues, with counts by the catalog."""
     with crowded(hook.client) as client:
         extra = {"encrypt": "yes", "trust_server_certificate": True}
         connection(**connection_fields(client.settings), extra=extra)

@@ -20,7 +20,7 @@ def test_the_package_registers_it() -> None:
 
 
 def test_airflow_takes_its_description(airflow_app: Any) -> None:
-    """One bad entry, and Airflow shows none of the plugin's pages."""
+    """A bad entry would hide all of the plugin's pages in Airflow."""
     from airflow import plugins_manager
     from airflow.api_fastapi.core_api.datamodels.plugins import PluginResponse
 
@@ -66,7 +66,7 @@ def test_the_page_and_its_files_are_served(page: Any) -> None:
         assert page("GET", f"static/{name}", headers={"If-None-Match": file.headers["etag"]}).status_code == 304
 
 
-def test_it_works_under_a_path_of_airflow(metadata_db: None, airflow_app: Any, monkeypatch: Any) -> None:
+def test_the_page_works_under_a_path_of_airflow(metadata_db: None, airflow_app: Any, monkeypatch: Any) -> None:
     from airflow.api_fastapi import app
     from starlette.testclient import TestClient
 
@@ -76,7 +76,7 @@ def test_it_works_under_a_path_of_airflow(metadata_db: None, airflow_app: Any, m
     assert (answer.status_code, answer.json()) == (401, {"detail": "Not authenticated"})
 
 
-def test_who_looks_is_told(get: Any) -> None:
+def test_the_session_names_the_user(get: Any) -> None:
     shown = get("api/session", user="vera", role="VIEWER")
     assert shown["user"] == "vera"
     assert shown["actions"]["dag_id"] == "sqlqueue_actions"

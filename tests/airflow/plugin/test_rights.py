@@ -1,4 +1,4 @@
-"""Who may do what on the page: every route, every role, and nobody; before anything else of a request is looked at."""
+"""Rights on the page: every route with every role and without a login, checked before any other part of a request."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ REFUSED = (401, 403)
 
 
 def routes(app: Any) -> set[tuple[str, str]]:
-    """Every route of the app, however deep it was included; static files are nobody's secret."""
+    """Every route of the app, at any depth; static files are public."""
     found = set()
     for route in app.routes:
         if getattr(route, "name", None) == "static":
@@ -52,7 +52,7 @@ def routes(app: Any) -> set[tuple[str, str]]:
 
 @pytest.fixture
 def unasked(connection: Any) -> Iterator[Any]:
-    """A connection to a server that nobody may ask; it answers nothing."""
+    """A connection to a server that no request may reach; it never answers."""
     with closing(socket.socket()) as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
@@ -64,7 +64,7 @@ def unasked(connection: Any) -> Iterator[Any]:
 
 
 def refusals(page: Any, paths: set[tuple[str, str]], role: str | None) -> dict[str, Any]:
-    """What a role is answered to requests that are wrong in every other way as well."""
+    """Responses to a role's requests that are invalid in every other way too."""
     found = {}
     for method, path in paths:
         options = {"content": b"{"} if method == "POST" else {}
@@ -84,7 +84,7 @@ def test_no_route_is_forgotten_here(page: Any) -> None:
     assert routes(the_app()) == PAGE | READ | ACT | BODIES | BY_TOKEN
 
 
-def test_nobody_gets_anything(page: Any, unasked: Any, logged: Any) -> None:
+def test_a_request_without_a_login_gets_401(page: Any, unasked: Any, logged: Any) -> None:
     before = len(logged())
     paths = PAGE | READ | ACT | BODIES | BY_TOKEN
     assert refusals(page, paths, None) == all_of(paths, 401)
@@ -92,7 +92,7 @@ def test_nobody_gets_anything(page: Any, unasked: Any, logged: Any) -> None:
 
 
 @pytest.mark.parametrize("role", ["USER", "VIEWER"])
-def test_who_may_not_read_the_connection_gets_nothing_of_it(page: Any, unasked: Any, logged: Any, role: str) -> None:
+def test_the_connections_routes_need_the_right_to_read_it(page: Any, unasked: Any, logged: Any, role: str) -> None:
     before = len(logged())
     paths = READ | ACT | BODIES
     assert refusals(page, paths, role) == all_of(paths, 403)
@@ -117,7 +117,7 @@ def test_an_open_connection_is_read_by_all_and_acted_on_by_few(
 
 
 @pytest.mark.parametrize("role", ["ADMIN", "OP"])
-def test_who_may_edit_the_connection_may_do_all_but_see_bodies(page: Any, get: Any, live: str, role: str) -> None:
+def test_the_right_to_edit_the_connection_allows_all_but_bodies(page: Any, get: Any, live: str, role: str) -> None:
     assert not {status for status in refusals(page, PAGE | READ | ACT, role).values() if status in REFUSED}
     assert refusals(page, BODIES, role) == all_of(BODIES, 403)
     (shown,) = get("api/connections", role=role)["connections"]
@@ -184,7 +184,7 @@ def test_a_request_that_another_site_could_send_is_refused(page: Any, live: str)
     assert "what it says" not in answer.text
 
 
-def test_every_answer_says_what_a_browser_may_do_with_it(page: Any, live: str) -> None:
+def test_every_response_has_security_headers(page: Any, live: str) -> None:
     for path, cache in (
         ("page", "no-store"),
         ("api/session", "no-store"),

@@ -1,4 +1,4 @@
-"""One Airflow for all tests of this folder: ``tests/conftest.py`` has them run by one process."""
+"""Airflow, shared by all tests of this folder: ``tests/conftest.py`` runs them in one process."""
 
 from __future__ import annotations
 

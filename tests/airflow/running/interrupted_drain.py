@@ -1,4 +1,4 @@
-"""A DAG with a drain that is stopped half-way: what a person does to it, and the account of its messages afterwards."""
+"""A DAG with a drain that is stopped half-way: actions of a person, and the account of its messages afterwards."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from airflow_sqlqueue.sql import Query
 from tests.airflow.running.running_airflow import RunningAirflow, until
 
 DRAIN, IN_JOB = "drain", "job"
-"""Where a run is when it is interrupted: its batch is open, or sealed with a job at work on it."""
+"""State of a run when it is interrupted: its batch is open, or sealed with a job at work on it."""
 
 SMALL_PARTS = {"rows_per_part": 20, "rows_per_statement": 5, "workers": 2, "settle_seconds": 600}
 """Dozens of parts; a drain waits long for a message that somebody holds."""
@@ -55,7 +55,7 @@ def spark_home(folder: Path) -> Path:
 
 
 class InterruptedDrain:
-    """One DAG with one queue, whose first run is interrupted.
+    """DAG with one queue, whose first run is interrupted.
 
     :param name: the case, which no other DAG of this Airflow has.
     :param halt: where its first run stands still until it has been interrupted: ``drain`` or ``job``.
@@ -155,7 +155,7 @@ class InterruptedDrain:
     # What is seen of it
 
     def is_noticed(self) -> bool:
-        """Whether the first run's batch is shown as one that nobody works on."""
+        """Whether the first run's batch is shown as one without a worker."""
         found = self._client.batches.stranded(self._queue, older_than=timedelta(0))
         return [batch.state for batch in found] == ["open" if self.halt == DRAIN else "sealed"]
 

@@ -44,7 +44,7 @@ if "scheduler" in sys.argv:
     import airflow_sqlqueue.hooks.sqlqueue
     import airflow_sqlqueue.operators.drain_to_spark
 """
-"""What a task imports: its process is forked from a worker, and that from the scheduler, so it is loaded once."""
+"""Import the modules of a task: its process is forked from a worker, and that from the scheduler, so they load once."""
 
 SETTINGS = {
     "CORE__EXECUTOR": "LocalExecutor",
@@ -83,7 +83,7 @@ SETTINGS = {
 
 
 def free_port() -> int:
-    """A port that nobody else gets in the half minute until a server binds it, so none of those that systems give."""
+    """A port that no other program gets before a server binds it, outside of the range that systems assign."""
     for port in random.sample(range(20_000, 30_000), 100):
         with closing(socket.socket()) as free, suppress(OSError):
             free.bind(("127.0.0.1", port))
@@ -167,7 +167,7 @@ class RunningAirflow:
         self._data.cleanup()
 
     def start_scheduler(self) -> None:
-        """Start it, once one that was told to end has ended."""
+        """Start it after the end of the previous one."""
         self._start("scheduler", "scheduler", "--skip-serve-logs")
 
     def start_triggerer(self) -> None:

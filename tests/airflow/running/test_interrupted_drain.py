@@ -60,7 +60,7 @@ def timed_out(drain: InterruptedDrain) -> None:
 
 
 def paused(drain: InterruptedDrain) -> None:
-    """What runs goes on to its end."""
+    """Running work continues to its end."""
     with drain.interrupted():
         drain.pause()
     drain.wait_for("success")
@@ -133,7 +133,7 @@ def drains(server_url: str, running_airflow: RunningAirflow) -> Iterator[dict[st
 
 @pytest.fixture(scope="module")
 def stories(drains: dict[str, InterruptedDrain]) -> Iterator[dict[str, Future[None]]]:
-    """What happens to each DAG but those of the scheduler's restart, all at the same time."""
+    """Interrupt each DAG at the same time, except those of the scheduler's restart."""
     pool = ThreadPoolExecutor(AT_ONCE)
     yield {name: pool.submit(interrupt_and_run_again, name, drains[name]) for name in NAMES}
     # Where a test has been given up, its story ends with the Airflow that it needs.
@@ -164,7 +164,7 @@ def restarts(stories: dict[str, Future[None]], drains: dict[str, InterruptedDrai
 
 
 @pytest.mark.skipif(not LONG, reason="make faults runs it; the scheduler is killed here")
-def test_the_scheduler_is_stopped_and_waits_for_what_runs(restarts: list[InterruptedDrain]) -> None:
+def test_the_scheduler_is_stopped_and_waits_for_running_tasks(restarts: list[InterruptedDrain]) -> None:
     drain = restarts[0]
     with drain.interrupted():
         drain.airflow.stop_scheduler(signal.SIGTERM)

@@ -72,7 +72,7 @@ class Waiting:
         return self.airflow.get(f"dags/{name}/dagRuns/run/taskInstances/wait/xcomEntries/return_value")["value"]
 
     def logs(self, name: str) -> str:
-        """What a person reads of a DAG's tasks."""
+        """Logs of a DAG's tasks, as a person reads them."""
         return "\n".join(self.attempts(name).values())
 
     def attempts(self, name: str) -> dict[str, str]:
@@ -84,7 +84,7 @@ class Waiting:
         return texts
 
     def payloads(self, asset: str) -> list[dict[str, Any]]:
-        """What the events of an asset hold, in the order in which they were stored."""
+        """Contents of an asset's events, in the order in which they were stored."""
         events = self.airflow.get("assets/events", name_pattern=asset, limit=100)["asset_events"]
         return [event["extra"]["payload"] for event in sorted(events, key=lambda event: event["id"])]
 
@@ -105,7 +105,7 @@ def received(tmp_path_factory: Any) -> Path:
 
 @pytest.fixture(scope="module")
 def waiting(running_airflow: RunningAirflow, received: Path) -> Iterator[Waiting]:
-    """Everything that waits for something, waiting, on a server that can be stopped."""
+    """Waiting sensors, drains and triggers, on a server that can be stopped."""
     many = [f"many.{number}" for number in range(SENSORS)]
     patient = {"deferrable": True, "timeout": 3600}
     sensors = {
@@ -176,7 +176,7 @@ def test_a_deferred_sensor_finds_a_batch_that_was_left(waiting: Waiting, tmp_pat
     assert (waiting.xcom("left")["count"], waiting.xcom("left")["messages"]) == (1, 2)
 
 
-def test_each_message_is_an_event_and_what_is_not_accepted_goes_to_the_error_queue(waiting: Waiting) -> None:
+def test_each_message_is_an_event_and_unaccepted_ones_go_to_the_error_queue(waiting: Waiting) -> None:
     def command(number: int) -> Message:
         return Message({TYPES: "Shop.Reprice, Shop", "Shop.List": str(number)}, b"secret body")
 
@@ -290,7 +290,7 @@ def test_a_deferred_sensor_outlives_a_stop_of_the_server(waiting: Waiting) -> No
     assert waiting.xcom("stopped") == {"messages": 1, "expired": 0}
 
 
-def test_nothing_of_a_message_and_no_secret_is_in_any_log(waiting: Waiting) -> None:
+def test_no_log_holds_a_secret_or_text_of_a_message(waiting: Waiting) -> None:
     written = "\n".join(file.read_text("utf-8", "replace") for file in waiting.airflow.home.rglob("*.log*"))
     assert "Trigger fired event" in written
     assert "secret body" not in written

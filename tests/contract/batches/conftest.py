@@ -5,14 +5,11 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
-from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
-from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.stages.base import Stage
 from airflow_sqlqueue.drain.stages.files import FileStage
@@ -20,14 +17,13 @@ from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.sweep import SweepOptions, sweep
 from airflow_sqlqueue.drain.worker import Worker, WorkPlan
-from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from tests.contract.conftest import Connect, run_sql
-
-SMALL_PARTS = DrainOptions(rows_per_statement=7, rows_per_part=20, settle_seconds=0)
+from tests.drains import SMALL_PARTS, fill
+from tests.drains import drain as drain_queue
 
 SCHEMA = f"batches_{uuid.uuid4().hex[:10]}"
 """A ledger of this module's own: a sweep takes whatever is past its retention."""
@@ -47,16 +43,11 @@ def ledger_schema(settings: ConnectionSettings) -> Iterator[None]:
         run_sql(session, f"DROP SCHEMA IF EXISTS [{SCHEMA}]")
 
 
-@pytest.fixture
-def staging(tmp_path: Path) -> StagingFolder:
-    return StagingFolder.of(tmp_path / "staging")
-
-
 @pytest.fixture(params=["files", "table"])
 def stage(
     request: pytest.FixtureRequest, queue_name: str, settings: ConnectionSettings, staging: StagingFolder
 ) -> Iterator[Stage]:
-    """Each of the stages; what is done with in the table goes afterwards, as no folder keeps it from other sweeps."""
+    """Each of the stages; the fixture sweeps finished rows of the table, which other sweeps would see."""
     yield FileStage(staging) if request.param == "files" else TableStage(SCHEMA)
     with Session(settings) as session:
         sweep(Ledger(session, settings.database, SCHEMA), None, NOW)
@@ -71,21 +62,11 @@ def ledger(queue: QueueTable) -> Ledger:
 
 @pytest.fixture
 def drain(connect: Connect, queue: QueueTable, staging: StagingFolder) -> DrainIt:
-    """Send so many messages, each with its number for a body, and drain them."""
+    """Send this number of messages and drain them."""
 
     def run(count: int = 0, *, staging: StagingFolder | Stage = staging, batch_id: uuid.UUID | None = None) -> Batch:
-        queue.send(Message({"n": f"{n}"}, b"body %d" % n) for n in range(count))
-        return (
-            Drain(
-                connect,
-                queue.address,
-                staging,
-                DrainRequest(batch_id=batch_id, origin="test", options=SMALL_PARTS),
-                ledger_schema=SCHEMA,
-            )
-            .run()
-            .batch
-        )
+        fill(queue, count)
+        return drain_queue(connect, queue, staging, ledger_schema=SCHEMA, batch_id=batch_id).batch
 
     return run
 
@@ -96,7 +77,7 @@ def worker_of(queue: QueueTable, batch_id: uuid.UUID, staging: StagingFolder | S
 
 
 def open_batch(queue: QueueTable, ledger: Ledger, staging: StagingFolder | Stage, parts: int) -> uuid.UUID:
-    """A batch that was interrupted after so many parts."""
+    """A batch that was interrupted after this number of parts."""
     batch_id = uuid.uuid4()
     name = "files" if isinstance(staging, StagingFolder) else staging.name
     ledger.open(batch_id, queue.address.canonical, queue.ends()[1], name, DrainRequest(origin="test"))

@@ -44,7 +44,7 @@ def others(client: QueueClient) -> Iterator[BatchLocks]:
         yield locks
 
 
-def test_one_at_a_time_has_a_batch(client: QueueClient, others: BatchLocks) -> None:
+def test_a_batch_has_one_owner_at_a_time(client: QueueClient, others: BatchLocks) -> None:
     batch_id = uuid.uuid4()
     with client.batches.locks() as locks:
         assert locks.take(batch_id)
@@ -99,7 +99,7 @@ def opened_catalog(connect: Connect) -> str:
         return session.settings.database
 
 
-def test_who_could_not_have_a_lock_gets_it_when_the_other_one_is_gone(client: QueueClient, others: BatchLocks) -> None:
+def test_a_lock_is_taken_when_its_holder_is_gone(client: QueueClient, others: BatchLocks) -> None:
     batch_id = uuid.uuid4()
     with client.batches.locks() as zombie:
         assert zombie.take(batch_id)
@@ -126,7 +126,7 @@ def test_locks_are_held_on_time_by_themselves(client: QueueClient, monkeypatch: 
     assert not beaten.is_alive()
 
 
-def test_batches_that_somebody_works_on_are_not_stranded(
+def test_batches_with_a_worker_are_not_stranded(
     client: QueueClient, queue: QueueTable, ledger: Ledger, staging: StagingFolder, queue_name: str
 ) -> None:
     queue.send([Message({}, b"x")])

@@ -40,7 +40,9 @@ def content(staging: StagingFolder, batch: Batch) -> Any:
     return json.loads(staging.filesystem.cat_file(path))
 
 
-def test_it_stands_beside_the_parts_and_goes_with_them(ledger: Ledger, drain: DrainIt, staging: StagingFolder) -> None:
+def test_a_manifest_file_lies_beside_its_parts_and_is_swept_with_them(
+    ledger: Ledger, drain: DrainIt, staging: StagingFolder
+) -> None:
     batch, small = drain(300), drain(20)
     assert content(staging, batch) == batch.to_dict()
     parts = {path.rpartition("/")[2] for path in batch.paths}
@@ -57,7 +59,7 @@ def test_it_stands_beside_the_parts_and_goes_with_them(ledger: Ledger, drain: Dr
     assert names(staging, batch) == set()
 
 
-def test_a_retry_writes_what_an_earlier_try_did_not(
+def test_a_retry_writes_the_rest_of_an_earlier_try(
     ledger: Ledger, drain: DrainIt, staging: StagingFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batch_id, close = uuid.uuid4(), durable_file.DurableFile.close

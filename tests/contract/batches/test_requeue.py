@@ -41,7 +41,7 @@ from tests.contract.conftest import Connect, run_sql
 
 
 def rows(queue: QueueTable) -> list[tuple[object, ...]]:
-    """What stands in the queue, in its order, without the RowVersion."""
+    """Rows of the queue, in its order, without the RowVersion."""
     columns = row_columns(queue.layout.types)
     found = run_sql(queue.session, f"SELECT {columns} FROM {queue.address.qualified_name} ORDER BY [RowVersion]")
     return [(*row[:7],) for row in found]
@@ -73,7 +73,7 @@ def test_a_requeued_batch_is_in_the_queue_as_it_was(any_queue: QueueTable, conne
 
 
 @pytest.mark.parametrize("change", ["datetime2", "datetimeoffset", "without legacy columns", "with a trigger"])
-def test_a_queue_that_was_altered_meanwhile_gets_what_fits(
+def test_a_queue_altered_meanwhile_gets_the_columns_it_has(
     queue: QueueTable, ledger: Ledger, drain: DrainIt, change: str
 ) -> None:
     table = queue.address.qualified_name
@@ -152,7 +152,7 @@ def test_an_open_a_consumed_and_an_unknown_batch_are_refused(
     assert depth(queue).messages == 0
 
 
-def test_a_batch_whose_files_are_not_what_the_ledger_says_stays_sealed(
+def test_a_batch_whose_files_differ_from_the_ledger_stays_sealed(
     queue: QueueTable, ledger: Ledger, drain: DrainIt, staging: StagingFolder, tmp_path: Path
 ) -> None:
     batch = drain(30)
@@ -213,9 +213,7 @@ def test_a_batch_that_is_sealed_meanwhile_is_put_back(
     assert depth(queue).messages == 1
 
 
-def test_a_batch_that_cannot_be_marked_is_not_taken_for_one_that_is(
-    queue: QueueTable, ledger: Ledger, staging: StagingFolder
-) -> None:
+def test_a_batch_that_cannot_be_marked_raises(queue: QueueTable, ledger: Ledger, staging: StagingFolder) -> None:
     queue.send([Message(body=b"x")])
     batch_id = open_batch(queue, ledger, staging, 1)
 
@@ -284,10 +282,10 @@ def test_a_requeue_killed_in_the_middle_loses_and_doubles_nothing(
     assert [message.body for message in queue.receive(1000)] == [b"body %d" % n for n in range(400)]
 
 
-def test_a_batch_whose_rows_are_not_what_the_ledger_says_stays_sealed(
+def test_a_batch_whose_rows_differ_from_the_ledger_stays_sealed(
     queue: QueueTable, ledger: Ledger, drain: DrainIt
 ) -> None:
-    """The part at the head of the queue loses its first row: which part was committed first does not matter."""
+    """The part at the head of the queue loses its first row; the order of the commits does not matter."""
     batch = drain(30, staging=TableStage(SCHEMA))
     head, _ = ledger.parts(uuid.UUID(batch.batch_id))
     first = f"[PartId] = '{head.id}' AND [RowVersion] = {head.min_row_version}"

@@ -1,4 +1,4 @@
-"""What a sweep takes from stages and ledger, and what it leaves, on any server."""
+"""Sweeps of stages and ledger, on any server."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def put(staging: StagingFolder, batch_id: object, name: str = "") -> str:
     return staging.uri + path
 
 
-def test_orphans_go_and_what_is_listed_stays(
+def test_orphans_are_removed_and_listed_files_stay(
     queue: QueueTable, ledger: Ledger, drain: DrainIt, any_staging: StagingFolder
 ) -> None:
     sealed, consumed = drain(30, staging=any_staging), drain(30, staging=any_staging)
@@ -69,7 +69,7 @@ def test_orphans_go_and_what_is_listed_stays(
     assert ledger.manifest(uuid.UUID(sealed.batch_id)) == sealed
 
 
-def test_nothing_of_an_open_batch_is_touched(queue: QueueTable, ledger: Ledger, staging: StagingFolder) -> None:
+def test_files_of_an_open_batch_are_not_touched(queue: QueueTable, ledger: Ledger, staging: StagingFolder) -> None:
     """A worker that was stopped between its file and its COMMIT may wake up and commit: the file must be there."""
     queue.send(Message({}, b"%d" % n) for n in range(40))
     batch_id = open_batch(queue, ledger, staging, 1)
@@ -106,7 +106,7 @@ def test_a_zombies_file_is_an_orphan_once_the_batch_is_sealed(
     assert staged(staging) == set(batch.paths)
 
 
-def test_what_is_done_with_goes_after_its_retention_from_disk_and_ledger(
+def test_finished_batches_leave_disk_and_ledger_after_their_retention(
     queue: QueueTable, ledger: Ledger, drain: DrainIt, any_staging: StagingFolder
 ) -> None:
     consumed, requeued, empty = drain(30, staging=any_staging), drain(25, staging=any_staging), drain()
@@ -144,7 +144,7 @@ def test_a_batch_in_another_folder_stays_in_the_ledger(
         ledger.manifest(uuid.UUID(batch.batch_id))
 
 
-def test_a_sweep_that_died_between_files_and_ledger_is_made_good(
+def test_the_next_sweep_completes_one_that_died_between_files_and_ledger(
     ledger: Ledger, drain: DrainIt, staging: StagingFolder
 ) -> None:
     batch = drain(30)
@@ -155,10 +155,10 @@ def test_a_sweep_that_died_between_files_and_ledger_is_made_good(
     assert batches(ledger, batch_id=uuid.UUID(batch.batch_id)) == []
 
 
-def test_files_of_another_ledger_stay_unless_there_is_none(
+def test_files_of_unknown_batches_stay_unless_unknown_is_given(
     queue: QueueTable, drain: DrainIt, any_staging: StagingFolder
 ) -> None:
-    """Two databases may stage in one folder: what the one does not know, the other may have sealed."""
+    """Two databases may stage in one folder: a batch unknown to one may be a sealed batch of the other."""
     batch = drain(30, staging=any_staging)
     other = Ledger(queue.session, queue.address.catalog, "no ledger here")
     assert sweep(other, any_staging, NOW) == SweepResult(unknown=2)
@@ -226,7 +226,7 @@ def test_a_sweep_inside_a_transaction_or_with_a_negative_grace_is_refused(
         SweepOptions(grace=timedelta(seconds=-1))
 
 
-def test_a_sweep_of_what_is_no_folder_finds_nothing(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_sweep_of_a_path_that_is_no_folder_finds_nothing(ledger: Ledger, tmp_path: Path) -> None:
     assert sweep(ledger, StagingFolder.of(tmp_path / "missing")).files == 0
     (tmp_path / "file").write_text("no folder")
     assert sweep(ledger, StagingFolder.of(tmp_path / "file"), SweepOptions()).files == 0

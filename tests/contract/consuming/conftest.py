@@ -22,7 +22,7 @@ AT_ONCE = RecoverabilityOptions(immediate_retries=2, delayed_retries=0)
 
 
 def options(recoverability: RecoverabilityOptions = ONCE, **settings: Any) -> ConsumeOptions:
-    """One handler, unless the test wants more: then messages come in the order of the queue."""
+    """Options with one handler by default, so that messages come in the order of the queue."""
     return ConsumeOptions(**{"max_handlers": 1, "recoverability": recoverability, **settings})
 
 
@@ -30,16 +30,12 @@ def numbered(count: int) -> list[Message]:
     return [Message({HeaderNames.MESSAGE_ID: f"id-{n}"}, b"%d" % n) for n in range(count)]
 
 
-def bodies(queue: Queue) -> list[bytes]:
-    return [message.body for message in queue.peek(1_000)]
-
-
 def headers(message: ReceivedMessage) -> dict[str, str | None]:
     return decode_headers(message.headers).values
 
 
 class Seen:
-    """What a handler was called with; ``does`` is the rest of what it does."""
+    """Handler that records its messages and then calls ``does``."""
 
     def __init__(self, does: Callable[[Any], Any] = lambda message: None) -> None:
         self.bodies: list[bytes] = []

@@ -11,13 +11,14 @@ from airflow_sqlqueue.client.queues import Queue
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import MessageFilter, browsing
 from airflow_sqlqueue.queue.browsing import find
-from tests.contract.consuming.conftest import AT_ONCE, Consume, Seen, bodies, options
+from tests.contract.consuming.conftest import AT_ONCE, Consume, Seen, options
+from tests.drains import bodies
 
 SALES = MessageFilter(endpoint="Sales")
 WAIT = 60
 
 
-def fill(orders: Queue, count: int) -> tuple[list[bytes], list[bytes]]:
+def send_some_matching(orders: Queue, count: int) -> tuple[list[bytes], list[bytes]]:
     """Each third message matches; the bodies of those, and of the others."""
     numbers = [b"%d" % n for n in range(count)]
     endpoints = ["Sales" if n % 3 == 2 else "Billing" for n in range(count)]
@@ -25,16 +26,16 @@ def fill(orders: Queue, count: int) -> tuple[list[bytes], list[bytes]]:
     return numbers[2::3], [number for number in numbers if number not in numbers[2::3]]
 
 
-def test_only_what_matches_is_handled(consume: Consume, orders: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_matching_messages_are_handled(consume: Consume, orders: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(browsing, "PAGE", 4)
-    matching, others = fill(orders, 60)
+    matching, others = send_some_matching(orders, 60)
     seen = Seen()
     assert consume(seen, where=SALES).handled == 20
     assert (seen.bodies, bodies(orders)) == (matching, others)
 
 
 def test_a_message_that_fails_is_tried_again_at_once(consume: Consume, orders: Queue, error: Queue) -> None:
-    matching, others = fill(orders, 9)
+    matching, others = send_some_matching(orders, 9)
 
     def fails(message: Any) -> None:
         if message.body == matching[0]:
@@ -47,8 +48,8 @@ def test_a_message_that_fails_is_tried_again_at_once(consume: Consume, orders: Q
     assert (bodies(error), bodies(orders)) == ([matching[0]], others)
 
 
-def test_several_handlers_share_what_matches(orders: Queue) -> None:
-    matching, others = fill(orders, 60)
+def test_several_handlers_share_the_matching_messages(orders: Queue) -> None:
+    matching, others = send_some_matching(orders, 60)
     together = threading.Barrier(3)
     seen = Seen(lambda message: together.wait(WAIT) if len(seen.bodies) <= 3 else None)
     done = orders.consume(seen, options(max_handlers=3, where=SALES))
@@ -56,9 +57,9 @@ def test_several_handlers_share_what_matches(orders: Queue) -> None:
     assert (sorted(seen.bodies, key=int), bodies(orders)) == (matching, others)
 
 
-def test_what_comes_back_behind_the_search_is_found(orders: Queue) -> None:
+def test_messages_that_roll_back_behind_the_search_are_found(orders: Queue) -> None:
     """Another receiver has the first message, and rolls it back when the search is past it."""
-    matching, others = fill(orders, 12)
+    matching, others = send_some_matching(orders, 12)
     with orders.open() as table:
         table.session.begin()
         (first, *_) = find(table, SALES)

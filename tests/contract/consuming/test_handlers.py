@@ -1,4 +1,4 @@
-"""How many handlers there are, and when they end."""
+"""Number of handlers, and their end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.transactions import MODES
 from tests.conftest import Connect
-from tests.contract.consuming.conftest import AT_ONCE, Consume, Seen, bodies, numbered, options
+from tests.contract.consuming.conftest import AT_ONCE, Consume, Seen, numbered, options
+from tests.drains import bodies
 
 WAIT = 60
 
@@ -74,7 +75,7 @@ def send_in_a_thread(queue: Queue, count: int) -> None:
     sending.join()
 
 
-def test_it_ends_after_so_many_messages(orders: Queue) -> None:
+def test_a_consumer_ends_after_max_messages(orders: Queue) -> None:
     orders.send(numbered(10))
     done = orders.consume(Seen(), options(max_handlers=3, max_messages=4))
     assert done.messages == 4
@@ -102,7 +103,7 @@ def test_a_handler_at_work_is_not_cut_short_and_no_other_begins(
     assert bodies(orders) == [b"1"]
 
 
-def test_waiting_ends_in_time_where_nothing_comes(orders: Queue, consume: Consume) -> None:
+def test_waiting_ends_at_its_timeout(orders: Queue, consume: Consume) -> None:
     done = consume(Seen(), until_empty=False, max_seconds=0.5, poll_seconds=30)
     assert done.messages == 0
     assert done.seconds < 20
@@ -116,7 +117,7 @@ def test_a_stop_ends_it_after_the_message_under_way(orders: Queue) -> None:
     assert bodies(orders) == [b"1", b"2"]
 
 
-def test_handlers_see_what_the_caller_has_set_for_its_context(orders: Queue, consume: Consume) -> None:
+def test_handlers_see_the_callers_context_variables(orders: Queue, consume: Consume) -> None:
     name: ContextVar[str] = ContextVar("name")
     name.set("task")
     orders.send(numbered(1))
@@ -125,7 +126,7 @@ def test_handlers_see_what_the_caller_has_set_for_its_context(orders: Queue, con
     assert found == ["task"]
 
 
-def test_progress_is_told_after_each_message(orders: Queue) -> None:
+def test_progress_is_reported_after_each_message(orders: Queue) -> None:
     orders.send(numbered(3))
     told: list[int] = []
     orders.consume(Seen(), options(max_handlers=2), on_progress=lambda done: told.append(done.handled))

@@ -1,4 +1,4 @@
-"""What a handler sends and runs, in each transaction mode, when it goes well and when it does not."""
+"""Sends and SQL of a handler in each transaction mode, after success and after failure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.envelope import Envelope, reply
 from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError, TransactionError
 from airflow_sqlqueue.message import HeaderNames, Message
-from tests.contract.consuming.conftest import AT_ONCE, Consume, Seen, bodies, headers, numbered, options
+from tests.contract.consuming.conftest import AT_ONCE, Consume, Seen, headers, numbered, options
+from tests.drains import bodies
 
 MODES = ["sends_atomic_with_receive", "receive_only", "none"]
 
@@ -45,7 +46,7 @@ def test_the_handler_gets_an_envelope(orders: Queue, consume: Consume) -> None:
     ("mode", "attempts_sent", "failed"),
     [("sends_atomic_with_receive", 1, 0), ("receive_only", 2, 0), ("none", 1, 1)],
 )
-def test_a_failure_undoes_what_was_sent_where_the_mode_says_so(
+def test_a_failure_undoes_sends_by_the_mode(
     client: QueueClient, orders: Queue, billing: Queue, consume: Consume, mode: str, attempts_sent: int, failed: int
 ) -> None:
     orders.send(numbered(1))
@@ -63,7 +64,7 @@ def test_a_failure_undoes_what_was_sent_where_the_mode_says_so(
     assert len(bodies(client.queue("error"))) == failed
 
 
-def test_what_is_sent_is_not_seen_before_the_message_is_handled(
+def test_sent_messages_are_invisible_until_the_message_is_handled(
     client: QueueClient, orders: Queue, billing: Queue, consume: Consume
 ) -> None:
     orders.send(numbered(1))
@@ -168,12 +169,12 @@ def test_an_expired_message_is_dropped(orders: Queue, consume: Consume) -> None:
     assert seen.bodies == [b"0"]
 
 
-def test_it_is_no_part_of_another_transaction(client: QueueClient, orders: Queue) -> None:
+def test_a_request_is_no_part_of_another_transaction(client: QueueClient, orders: Queue) -> None:
     with client.transaction(), pytest.raises(TransactionError, match="outside the transaction"):
         orders.consume(print)
 
 
-def test_where_failed_messages_have_nowhere_to_go_nothing_is_received(client: QueueClient, orders: Queue) -> None:
+def test_a_consumer_without_an_error_queue_receives_nothing(client: QueueClient, orders: Queue) -> None:
     orders.send(numbered(1))
     for name, error in (("missing", QueueNotFoundError), ("orders", ConfigurationError)):
         with pytest.raises(error):

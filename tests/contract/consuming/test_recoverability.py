@@ -1,4 +1,4 @@
-"""What becomes of messages that cannot be handled, on the server."""
+"""Recoverability: messages that cannot be handled, on the server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.envelope.times import format_time
 from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
 from airflow_sqlqueue.tables.create import delayed_address
-from tests.contract.consuming.conftest import AT_ONCE, ONCE, Consume, Seen, bodies, headers, numbered, options
+from tests.contract.consuming.conftest import AT_ONCE, ONCE, Consume, Seen, headers, numbered, options
+from tests.drains import bodies
 
 SECRET = "the customer's card 4711"
 
@@ -71,7 +72,7 @@ def test_a_message_is_tried_at_once_and_then_given_up(
     assert (audit.processing_endpoint, audit.processing_machine) == ("orders", socket.gethostname())
 
 
-def test_our_own_error_commands_understand_it(
+def test_error_commands_understand_its_messages(
     client: QueueClient, orders: Queue, error: Queue, consume: Consume
 ) -> None:
     orders.send(numbered(3))
@@ -245,7 +246,7 @@ def test_a_handler_fails_a_message_without_retries(
     assert headers(error.receive()[0])[HeaderNames.FAILED_Q] == client.resolve("orders").canonical
 
 
-def test_where_the_error_queue_is_gone_the_message_stays(client: QueueClient, orders: Queue, consume: Consume) -> None:
+def test_a_message_stays_when_the_error_queue_is_gone(client: QueueClient, orders: Queue, consume: Consume) -> None:
     orders.send(numbered(1))
 
     def drop(message: Envelope) -> None:
@@ -259,7 +260,7 @@ def test_where_the_error_queue_is_gone_the_message_stays(client: QueueClient, or
     assert bodies(orders) == [b"0"]
 
 
-def test_old_layouts_keep_what_stands_in_columns(client: QueueClient, error: Queue) -> None:
+def test_old_layouts_keep_the_values_of_columns(client: QueueClient, error: Queue) -> None:
     """Versions 1 and 2 read the correlation id from its column; a table of delayed messages has none."""
     client.tables.create("old", layout="v1")
     client.tables.create("old", delayed=True)

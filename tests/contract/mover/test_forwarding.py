@@ -1,4 +1,4 @@
-"""The mover: what is due for another queue is forwarded, or goes to the error queue, on any server."""
+"""The mover: due messages for another queue are forwarded, or go to the error queue, on any server."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ MISSING = {"missing": "does not exist", "": "is blank|no table name", "q@[s]@[no
 
 
 @pytest.mark.parametrize("destination", MISSING)
-def test_what_cannot_be_forwarded_goes_to_the_error_queue(endpoint: Endpoint, destination: str) -> None:
+def test_messages_that_cannot_be_forwarded_go_to_the_error_queue(endpoint: Endpoint, destination: str) -> None:
     errors = endpoint.other("error")
     endpoint.delayed.store([Message({**HEADERS, HeaderNames.FORWARD_DESTINATION: destination}, b"lost")] * 3, delay=NOW)
     endpoint.delayed.store([Message(body=b"here")], delay=NOW)
@@ -61,7 +61,9 @@ def test_what_cannot_be_forwarded_goes_to_the_error_queue(endpoint: Endpoint, de
 
 
 @pytest.mark.parametrize("destination", MISSING)
-def test_without_an_error_queue_it_stays_and_holds_nothing_up(endpoint: Endpoint, destination: str) -> None:
+def test_without_an_error_queue_a_failed_message_stays_and_delays_no_other(
+    endpoint: Endpoint, destination: str
+) -> None:
     lost = Message({HeaderNames.FORWARD_DESTINATION: destination}, b"lost")
     here = Message(body=b"here")
     for _ in range(3):
@@ -73,7 +75,7 @@ def test_without_an_error_queue_it_stays_and_holds_nothing_up(endpoint: Endpoint
     assert endpoint.delayed.count().due == 9
 
 
-def test_a_destination_that_takes_nothing_holds_nobody_up(endpoint: Endpoint) -> None:
+def test_a_failing_destination_does_not_delay_other_messages(endpoint: Endpoint) -> None:
     """A trigger that throws: the transaction is gone, and what was to be moved with it is moved without it."""
     other, errors = endpoint.other("other"), endpoint.other("error")
     trigger = f"CREATE TRIGGER [{other.address.table}.trigger] ON [{other.address.table}] AFTER INSERT AS"
@@ -87,7 +89,7 @@ def test_a_destination_that_takes_nothing_holds_nobody_up(endpoint: Endpoint) ->
     assert endpoint.bodies() == [b"here"]
 
 
-def test_a_queue_that_takes_nothing_is_an_error(endpoint: Endpoint) -> None:
+def test_a_queue_that_refuses_inserts_is_an_error(endpoint: Endpoint) -> None:
     run_sql(endpoint.session, f"ALTER TABLE {endpoint.queue.address.qualified_name} ADD [Tenant] int NOT NULL")
     endpoint.delayed.store([Message()], delay=NOW)
     with pytest.raises(NotAQueueError, match="'Tenant' takes no NULL"):

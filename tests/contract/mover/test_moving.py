@@ -1,4 +1,4 @@
-"""The mover: what is due goes to the queue, on any server."""
+"""The mover: due messages go to the queue, on any server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The mover: every message is moved once, whoever else moves and whatever dies, on any server."""
+"""The mover: every message is moved once, beside other movers and after crashes, on any server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.contract.conftest import Connect, run_sql
 from tests.contract.mover.conftest import NOW, Endpoint
 
 
-def test_a_message_that_somebody_holds_is_passed_over(connect: Connect, endpoint: Endpoint) -> None:
+def test_a_locked_message_is_passed_over(connect: Connect, endpoint: Endpoint) -> None:
     endpoint.delayed.store([Message(body=b"held"), Message(body=b"free")], delay=NOW)
     first = endpoint.delayed.peek()[0]
     with connect() as session, session.transaction():

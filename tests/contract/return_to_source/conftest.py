@@ -92,7 +92,3 @@ def headers_of(message: ReceivedMessage) -> dict[str, str | None]:
     decoded = decode_headers(message.headers)
     assert decoded.problem is None
     return decoded.values
-
-
-def bodies(queue: QueueTable) -> list[bytes]:
-    return [message.body for message in queue.peek(2_000)]

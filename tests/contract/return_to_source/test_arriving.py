@@ -1,4 +1,4 @@
-"""The way back from an error queue, on any server: what arrives, and where."""
+"""Returns from an error queue, on any server: arriving messages and their queues."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import create_queue
 from tests.contract.conftest import run_sql
-from tests.contract.return_to_source.conftest import HOUR, KEPT, Make, bodies, failed, headers_of
+from tests.contract.return_to_source.conftest import HOUR, KEPT, Make, failed, headers_of
+from tests.drains import bodies
 
 
 @pytest.mark.parametrize(
@@ -49,7 +50,7 @@ def test_failed_messages_arrive_as_they_were_sent(make: Make, give_back: Any, of
 
 
 @pytest.mark.parametrize("of_errors", ["v1", "v3.0"])
-def test_what_an_old_endpoint_kept_in_columns_arrives(make: Make, give_back: Any, of_errors: str) -> None:
+def test_values_in_columns_of_an_old_endpoint_arrive(make: Make, give_back: Any, of_errors: str) -> None:
     error, source = make("error", of_errors), make("Sales")
     run_sql(
         error.session,
@@ -104,7 +105,7 @@ def test_a_failed_queue_in_another_database_is_reached(
     assert headers_of(message) == KEPT
 
 
-def test_only_what_matches_is_returned(error: QueueTable, sales: QueueTable, give_back: Any) -> None:
+def test_only_matching_messages_are_returned(error: QueueTable, sales: QueueTable, give_back: Any) -> None:
     error.send(failed("Sales", b"%d" % n, **{HeaderNames.MESSAGE_ID: f"m-{n % 4}"}) for n in range(8))
     rows = [message.row_version for message in error.peek(10)]
     assert give_back(error, ErrorFilter(row_versions=frozenset([rows[6]]))).messages == 1

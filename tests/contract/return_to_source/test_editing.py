@@ -12,7 +12,8 @@ from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.routing import AddressResolver
-from tests.contract.return_to_source.conftest import KEPT, Make, bodies, failed, headers_of
+from tests.contract.return_to_source.conftest import KEPT, Make, failed, headers_of
+from tests.drains import bodies
 
 
 def test_an_edited_message_takes_the_place_of_the_old(

@@ -1,4 +1,4 @@
-"""The way back from an error queue, on any server: how fast, how long, and rehearsed."""
+"""Returns from an error queue, on any server: rate, time limit and dry run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way back from an error queue, on any server: what stays, and why."""
+"""Returns from an error queue, on any server: messages that stay, and the reasons."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import create_queue
 from tests.contract.conftest import Connect, run_sql
-from tests.contract.return_to_source.conftest import Make, bodies, failed
+from tests.contract.return_to_source.conftest import Make, failed
+from tests.drains import bodies
 
 
-def test_what_cannot_go_back_stays_and_says_why(
+def test_messages_that_cannot_go_back_stay_with_the_reason(
     session: Session, error: QueueTable, sales: QueueTable, give_back: Any, schema: str
 ) -> None:
     run_sql(session, f"CREATE TABLE [{schema}].[Table] ([Id] int NOT NULL)")
@@ -104,7 +105,7 @@ def test_an_endpoint_may_be_called_retries(make: Make, error: QueueTable, give_b
     assert give_back(error).messages == 1
 
 
-def test_what_others_hold_stays(connect: Connect, error: QueueTable, sales: QueueTable, give_back: Any) -> None:
+def test_messages_that_others_hold_stay(connect: Connect, error: QueueTable, sales: QueueTable, give_back: Any) -> None:
     error.send(failed("Sales", b"%d" % n) for n in range(4))
     rows = [message.row_version for message in error.peek()]
     with connect() as other, other.transaction():
@@ -123,7 +124,7 @@ def test_what_others_hold_stays(connect: Connect, error: QueueTable, sales: Queu
     }
 
 
-def test_one_message_that_the_server_refuses_stops_no_other(
+def test_a_message_that_the_server_refuses_stops_no_other(
     session: Session, error: QueueTable, sales: QueueTable, give_back: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     run_sql(session, f"ALTER TABLE {sales.address.qualified_name} ADD CHECK (DATALENGTH([Body]) < 3)")
@@ -139,7 +140,7 @@ def test_one_message_that_the_server_refuses_stops_no_other(
     assert bodies(sales) == [b"%d" % n for n in range(10) if n != 5] + [b"z"]
 
 
-def test_a_queue_that_takes_nothing_does_not_stop_the_others(
+def test_a_queue_that_refuses_inserts_does_not_stop_the_others(
     session: Session, make: Make, error: QueueTable, sales: QueueTable, give_back: Any
 ) -> None:
     closed, odd = make("Closed"), make("Odd")

@@ -1,4 +1,4 @@
-"""The way back from an error queue, on any server: whatever dies or works beside it, nothing is lost or doubled."""
+"""Returns from an error queue, on any server: crashes and other programs lose or double no message."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from airflow_sqlqueue.errors import DeadlockError, SqlQueueError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
 from tests.contract.conftest import Connect, run_sql
-from tests.contract.return_to_source.conftest import Make, bodies, failed
+from tests.contract.return_to_source.conftest import Make, failed
+from tests.drains import bodies
 
 
-def test_what_is_taken_meanwhile_is_not_returned(
+def test_messages_received_meanwhile_are_not_returned(
     connect: Connect, make: Make, error: QueueTable, sales: QueueTable, give_back: Any
 ) -> None:
     make("Billing")

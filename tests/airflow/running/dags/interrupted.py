@@ -1,4 +1,4 @@
-"""One DAG for each case of ``test_interrupted_drain.py``, as the file beside it says."""
+"""DAGs, one for each case of ``test_interrupted_drain.py``, by the file beside it."""
 
 import json
 from datetime import datetime, timedelta, timezone

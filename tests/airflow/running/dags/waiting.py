@@ -66,7 +66,7 @@ with DAG("ask", schedule=None, start_date=START):
 
 @task
 def receive_all(queue_name: str, folder: str) -> int:
-    """What is there when the run begins; who comes later is for the next signal."""
+    """Receive the messages of the run's start; later ones belong to the next signal."""
     from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 
     hook = SqlQueueHook(CONNECTION)
