@@ -70,7 +70,9 @@ def test_url(own_server: FakeServer) -> None:
 
 
 def test_one_connection_that_crashes_leaves_the_others(own_server: FakeServer) -> None:
-    text = own_server.odbc_connection_string() + ";ConnectRetryCount=0"  # else Microsoft's driver may recover the session
+    text = (
+        own_server.odbc_connection_string() + ";ConnectRetryCount=0"
+    )  # else Microsoft's driver may recover the session
     with (
         contextlib.closing(pyodbc.connect(text, autocommit=True)) as first,
         contextlib.closing(pyodbc.connect(text, autocommit=True)) as second,
