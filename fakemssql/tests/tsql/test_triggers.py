@@ -61,7 +61,7 @@ def test_a_trigger_sees_columns_that_the_expression_does_not_show(client: Any, a
 
 def test_triggers_fire_triggers_but_not_themselves(client: Any, audited: str) -> None:
     client.ok(f"CREATE TRIGGER t2_{audited} ON log_{audited} FOR INSERT AS INSERT log_{audited} (act) VALUES ('2')")
-    client.ok(f"INSERT {audited} (x) EXEC ('SELECT 1 UNION ALL SELECT 2')")
+    client.ok(f"INSERT {audited} (x) SELECT 1 UNION ALL SELECT 2")
     assert client.value(f"SELECT COUNT(*) FROM log_{audited}") == 3
 
 

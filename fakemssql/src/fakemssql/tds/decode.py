@@ -93,9 +93,6 @@ def read_parameter_value(reader: Reader) -> tuple[SqlType, Any]:
             reader.take(2 * reader.short())
         plain = reader.plp()
         return SqlType("xml"), None if plain is None else _xml(plain)
-    if token == 0x62:
-        reader.long()
-        return _variant(reader)
     raise SqlError(8016, f"Data type 0x{token:02X} is not supported by fakemssql.")
 
 
@@ -121,29 +118,6 @@ def _long(reader: Reader, name: str) -> tuple[SqlType, Any]:
     length = reader.long()
     declared = {"image": "varbinary", "text": "varchar", "ntext": "nvarchar"}[name]
     return SqlType(declared, MAX), None if length == 0xFFFFFFFF else _DECODERS[declared](reader.take(length), 0)
-
-
-def _variant(reader: Reader) -> tuple[SqlType, Any]:
-    """SSVARIANT (2.2.5.5.4): the base type's properties, then its value without a length."""
-    total = reader.long()
-    if not total:
-        return SqlType("sql_variant"), None
-    token, properties = reader.byte(), reader.take(reader.byte())
-    data = reader.take(total - 2 - len(properties))
-    if token in _FIXED:
-        name = _FIXED[token][0]
-        return SqlType(name), _DECODERS[name](data, 0)
-    if token in _DECIMAL:
-        return SqlType(_DECIMAL[token], None, properties[0], properties[1]), _decimal(data, properties[1])
-    if token in _SCALED:
-        scale = properties[0]
-        return SqlType(_SCALED[token], scale=scale), _DECODERS[_SCALED[token]](data, scale)
-    names: dict[int, str] = {**_SHORT, 0x28: "date", 0x24: "uniqueidentifier"}
-    if token not in names:
-        raise SqlError(8016, f"Data type 0x{token:02X} in a sql_variant is not supported by fakemssql.")
-    name = names[token]
-    length = None if token in {0x28, 0x24} else max(1, len(data) // (2 if name.startswith("n") else 1))
-    return SqlType(name, length), _DECODERS[name](data, 0)
 
 
 def _utf16(data: Bytes, _: int) -> str:

@@ -171,17 +171,12 @@ def alter_index(d: Definer, node: nodes.AlterIndex) -> None:
             _rebuild(d, table, index, everything=node.name is None)
         if node.name is None or any(index.type == 1 for index in chosen):
             rewrite(d, table)
-    elif node.action in ("resume", "pause", "abort"):
-        raise SqlError(
-            10638,
-            f"ALTER INDEX {node.action.upper()} failed. There is no pending resumable index operation for the index"
-            f" '{node.name}' on '{table.name}'.",
-            state=2,
-        )
-    else:
+    elif node.action == "set":
         for index in chosen:
             if index.disabled and node.name is not None:
                 raise _on_disabled(table, index)
+    else:
+        raise SqlError(40517, f"ALTER INDEX {node.action.upper()} is not supported by fakemssql.")
     if node.options:
         fill = f", fill_factor = {int(node.options['FILLFACTOR'])}" if "FILLFACTOR" in node.options else ""
         d.run(

@@ -89,11 +89,8 @@ def _build(d: Definer, table: TableInfo, node: nodes.CreateTable, place: ObjectP
 
 def alter_table(d: Definer, node: nodes.AlterTable) -> None:
     table = d.target(node.name)
-    if table.local and (node.action == "add" or any(kind != "COLUMN" for kind, _, _ in node.names)):
-        if any(kind == "COLUMN" for kind, _, _ in node.names):
-            raise SqlError(40517, "Dropping columns and constraints of a temporary table at once is not supported.")
-        temporary.alter(d, node)
-        return
+    if table.local:
+        raise SqlError(40517, "ALTER TABLE of a temporary table is not supported by fakemssql.")
     place = d.place((table.database, table.schema, table.name))
     object_id = str(table.object_id)
     d.run(f"UPDATE mssql.objects SET modified = mssql.utcnow_dt() WHERE object_id = {object_id}")

@@ -28,16 +28,16 @@ def sp_getapplock(session: Session, arguments: Arguments, frame: Frame, outputs:
         "resource", "lockmode", "lockowner", "locktimeout", "dbprincipal"
     )
     owner = (owner or "Transaction").lower()
-    if resource is None:
-        raise SqlError(
-            201, "Procedure or function 'sp_getapplock' expects parameter '@Resource', which was not supplied.", state=4
-        )
-    if mode is None:
-        raise SqlError(
-            201, "Procedure or function 'sp_getapplock' expects parameter '@LockMode', which was not supplied.", state=4
-        )
-    modes = ("shared", "update", "exclusive", "intentexclusive", "intentshared")
-    if mode.lower() not in modes or owner not in ("transaction", "session"):
+    for name, value in (("@Resource", resource), ("@LockMode", mode)):
+        if value is None:
+            raise SqlError(
+                201,
+                f"Procedure or function 'sp_getapplock' expects parameter '{name}', which was not supplied.",
+                state=4,
+            )
+    if mode.lower() in ("update", "intentshared", "intentexclusive"):
+        raise SqlError(40517, f"The lock mode {mode} of sp_getapplock is not supported by fakemssql.")
+    if mode.lower() not in ("shared", "exclusive") or owner not in ("transaction", "session"):
         return -999
     if owner == "transaction" and not session.transaction_count:
         return _no_transaction(session, frame, "acquire")
@@ -46,7 +46,7 @@ def sp_getapplock(session: Session, arguments: Arguments, frame: Frame, outputs:
     if timeout is None:
         timeout = session.options.lock_timeout
     session.transactions.start()
-    return session.applocks.get(resource[:255], mode, owner, timeout)
+    return session.applocks.get(resource[:255], mode.lower() == "shared", owner, timeout)
 
 
 def sp_releaseapplock(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:

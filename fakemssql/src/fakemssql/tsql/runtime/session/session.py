@@ -48,7 +48,6 @@ class Session(SessionState):
         self.spid = backend.pid
         self.depth = 0  # how many procedures, texts and triggers run
         self.firing: list[Any] = []  # triggers that run, by object id
-        self.inserting = 0
         self.identity_insert: tuple[str, str] = ("", "")
         self.activity = Activity(backend)
         self.applocks = AppLocks(self)

@@ -1,5 +1,5 @@
 # ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
-"""Commands of administrators: DBCC CHECKIDENT, the DBCC commands that change nothing here, KILL."""
+"""Commands of administrators: DBCC CHECKIDENT and KILL."""
 
 from __future__ import annotations
 
@@ -18,23 +18,8 @@ from fakemssql.tsql.security.context import OBJECT
 
 
 def dbcc(session: Session, node: nodes.Dbcc, frame: Frame) -> None:
-    """DBCC CHECKIDENT, and the commands that change nothing here."""
-    _dbcc(session, node, frame)
-    quiet(session)
-
-
-def _dbcc(session: Session, node: nodes.Dbcc, frame: Frame) -> None:
-    if node.command in (
-        "FREEPROCCACHE",
-        "DROPCLEANBUFFERS",
-        "TRACEON",
-        "TRACEOFF",
-        "UPDATEUSAGE",
-        "CHECKDB",
-        "CHECKTABLE",
-    ):
-        return
-    if node.command == "USEROPTIONS" or node.command != "CHECKIDENT":
+    """DBCC CHECKIDENT."""
+    if node.command != "CHECKIDENT":
         raise SqlError(40517, f"DBCC {node.command} is not supported by fakemssql.")
 
     def text(expr: nodes.Expr) -> str:
@@ -63,6 +48,7 @@ def _dbcc(session: Session, node: nodes.Dbcc, frame: Frame) -> None:
         SqlError(7998, f"Checking identity information: current identity value '{current or 'NULL'}'.", severity=10)
     )
     if mode == "NORESEED":
+        quiet(session)
         return
     sequence = session.pg.query("SELECT pg_get_serial_sequence($1, $2)", table.pg, column.pg)[0][0]
     session.transactions.start()
@@ -74,6 +60,7 @@ def _dbcc(session: Session, node: nodes.Dbcc, frame: Frame) -> None:
         session.pg.query(
             f"SELECT setval($1::regclass, greatest((SELECT max({quoted(column.pg)}) FROM {table.pg}), 1))", sequence
         )
+    quiet(session)
 
 
 def kill(session: Session, node: nodes.Kill, frame: Frame) -> None:
