@@ -15,7 +15,7 @@ import pytest
 from fakemssql.connections import MAX_LOGGING_IN, MAX_SESSIONS, Connections
 from fakemssql.contract import SqlError
 from fakemssql.listener import MAX_IDLE
-from fakemssql.postgres_settings import SETTINGS
+from fakemssql.postgres import SETTINGS
 from support.small_server import SmallServer, small_server
 from support.tds_client import Client, Tokens, login7, read_tokens
 

@@ -165,7 +165,7 @@ def test_a_folder_with_something_else_in_it_is_refused_and_not_changed() -> None
         other.mkdir()
         (other / "letter.txt").write_text("mine")
         before = other.stat()
-        with pytest.raises(PostgresError, match=f"The folder {other} holds something else than PostgreSQL's data"):
+        with pytest.raises(PostgresError, match=f"The folder {other} holds other files than PostgreSQL's data"):
             Postgres(other).start()
         after = other.stat()
         assert (after.st_mode, after.st_uid, after.st_gid) == (before.st_mode, before.st_uid, before.st_gid)

@@ -1,7 +1,7 @@
-"""The connections of a server, counted over its processes: how many may be there, and which are logged in.
+"""Counts and limits of a server's connections, shared by its processes.
 
-The listener forks a process for each connection and shares one piece of memory with all of them. A process writes its
-own bytes of it; the listener, which has one thread, gives places away and takes them back.
+The listener forks a process for each connection and shares one piece of memory with all of them. Each process writes
+its own bytes of this memory; the listener, which has one thread, assigns places and takes them back.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from fakemssql.contract import SqlError
 
 MAX_SESSIONS = 180
-"""Connections that are logged in. Each has one to PostgreSQL, whose ``max_connections`` leaves some for the rest."""
+"""Limit of logged-in connections. Each uses one connection of PostgreSQL, whose ``max_connections`` is higher."""
 MAX_LOGGING_IN = 64
-"""Connections that are not logged in yet."""
+"""Limit of connections that are not logged in yet."""
 _ADDRESSES = 1024
-"""Remote addresses whose first login in clear is told of; those that come later share the last entry."""
+"""Number of remote addresses whose first login in clear is logged; all later addresses share the last entry."""
 
 _FREE, _LOGGING_IN, _SESSION = b"\0", b"\1", b"\2"
 
 
 class Connections:
-    """Places for the processes of connections. One that is beyond a limit gets none."""
+    """Places for the processes of connections; a connection beyond a limit gets no place."""
 
     def __init__(self, *, max_sessions: int = MAX_SESSIONS, max_logging_in: int = MAX_LOGGING_IN) -> None:
         self.max_sessions, self.max_logging_in = max_sessions, max_logging_in
@@ -31,7 +31,7 @@ class Connections:
         self._addresses: dict[str, int] = {}
 
     def take(self, address: str) -> Place | None:
-        """A place for a new connection, for the listener to take; None where too many are not logged in yet."""
+        """Assign a place to a new connection (for the listener); None if too many connections are not logged in yet."""
         if self._count(_LOGGING_IN) >= self.max_logging_in:
             return None
         index = self._states.find(_FREE, 0)
@@ -41,20 +41,20 @@ class Connections:
         return Place(self, index, self._number(address))
 
     def free(self, place: Place) -> None:
-        """The process of a connection has ended, in whatever way."""
+        """Take a place back from a connection whose process has ended or serves no client."""
         self._states[place.index : place.index + 1] = _FREE
 
     def enter(self, place: Place) -> bool:
-        """Make a connection a session, in its own process; False where there are as many as may be."""
+        """Make a connection a session (called in its process); False if the limit of sessions is reached."""
         self._states[place.index : place.index + 1] = _SESSION
-        # Counted after it is written: of two that take the last place at once both may be refused, never both let in.
+        # Write, then count: if two connections take the last place at once, both may be refused but never both admitted.
         if self._count(_SESSION) <= self.max_sessions:
             return True
         self._states[place.index : place.index + 1] = _LOGGING_IN
         return False
 
     def first_in_clear(self, place: Place) -> bool:
-        """Whether nobody from the same address has asked this before."""
+        """True for the first call from the place's remote address."""
         first = not self._in_clear[place.address]
         self._in_clear[place.address] = 1
         return first
@@ -72,14 +72,14 @@ class Connections:
 
 @dataclass(frozen=True)
 class Place:
-    """One connection's place; ``address`` numbers the remote address it comes from."""
+    """Place of one connection; ``address`` is the number of its remote address."""
 
     connections: Connections
     index: int
     address: int
 
     def enter(self) -> None:
-        """Become a session. Raises :class:`SqlError` 17809 where there are as many as may be."""
+        """Become a session. Raises :class:`SqlError` 17809 if the limit of sessions is reached."""
         if not self.connections.enter(self):
             raise SqlError(
                 17809,
@@ -89,5 +89,5 @@ class Place:
             )
 
     def first_in_clear(self) -> bool:
-        """Whether nobody from the same address has asked this before."""
+        """True for the first call from this remote address."""
         return self.connections.first_in_clear(self)

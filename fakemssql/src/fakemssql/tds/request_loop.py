@@ -7,7 +7,7 @@ import traceback
 
 from fakemssql.contract import Attention, ClientGone, Engine, SqlError
 from fakemssql.faults import fault
-from fakemssql.killing import Killed
+from fakemssql.killing import Killed, killed_error
 from fakemssql.tds import requests
 from fakemssql.tds.packets import RESET, RESET_KEEP_TRANSACTION, Message, PacketType
 from fakemssql.tds.procedures import Procedures
@@ -62,9 +62,7 @@ class RequestLoop:
         except Attention:
             response.cut_off()
         except Killed:
-            response.message(
-                SqlError(596, "Cannot continue the execution because the session is in the kill state.", severity=21)
-            )
+            response.message(killed_error())
             response.cut_off()
 
     def _dispatch(self, message: Message, response: Response) -> None:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import ColumnInfo, TableInfo, is_binary_collation
 from fakemssql.tsql.compiler.base_tables import table_scope
@@ -75,14 +77,7 @@ def column_info(definer: Definer, column: ColumnDefinition, number: int, columns
             " exceeds the maximum allowed for any data type (8000).",
             severity=15,
         )
-    if column.identity is not None and column.type.name not in (
-        "bigint",
-        "int",
-        "smallint",
-        "tinyint",
-        "decimal",
-        "numeric",
-    ):
+    if column.identity is not None and column.type.name not in (*_RANGES, "decimal", "numeric"):
         raise SqlError(
             2749,
             f"Identity column '{name}' must be of data type int, bigint,"
@@ -125,30 +120,52 @@ def column_sql(definer: Definer, definition: ColumnDefinition, info: ColumnInfo)
     return text
 
 
-def check_distinct(table: str, definitions: list[ColumnDefinition]) -> None:
-    """Error 2705 for two columns of a new table with one name."""
-    seen: set[str] = set()
+def new_columns(
+    d: Definer, table: TableInfo, node: nodes.CreateTable
+) -> tuple[list[tuple[ColumnInfo, ColumnDefinition]], str]:
+    """Columns of a new table, with the PostgreSQL text of the stored ones; errors 2705, 2744 and 8111.
+
+    The columns of its primary key become NOT NULL.
+    """
+    check_distinct(table.name, node.columns)
+    primary = {fold(key.name) for c in node.constraints if c.kind == "primary" for key in c.columns}
+    for definition in node.columns:
+        if fold(definition.name) in primary:
+            if definition.nullable:
+                raise nullable_key(table.name)
+            definition.nullable = False
+    table.columns = column_infos(d, table, node.columns)
+    if sum(column.identity for column in table.columns) > 1:
+        raise SqlError(
+            2744,
+            f"Multiple identity columns specified for table '{table.name}'."
+            " Only one identity column per table is allowed.",
+            state=2,
+        )
+    pairs = list(zip(table.columns, node.columns, strict=True))
+    stored = [column_sql(d, definition, info) for info, definition in pairs if definition.computed is None]
+    if not stored:
+        raise SqlError(40517, "A table without a stored column is not supported by fakemssql.")
+    return pairs, ", ".join(stored)
+
+
+def nullable_key(table: str) -> SqlError:
+    return SqlError(8111, f"Cannot define PRIMARY KEY constraint on nullable column in table '{table}'.")
+
+
+def check_distinct(table: str, definitions: list[ColumnDefinition], known: Iterable[str] = ()) -> None:
+    """Error 2705 for two columns with one name; ``known`` are folded names that the table has already."""
+    seen = set(known)
+    state = 4 if seen else 3
     for definition in definitions:
         if fold(definition.name) in seen:
             raise SqlError(
                 2705,
-                "Column names in each table must be unique. Column name"
-                f" '{definition.name}' in table '{table}' is specified more than once.",
-                state=3,
+                f"Column names in each table must be unique. Column name '{definition.name}' in table '{table}' is"
+                " specified more than once.",
+                state=state,
             )
         seen.add(fold(definition.name))
-
-
-def check_added(table: TableInfo, definitions: list[ColumnDefinition]) -> None:
-    """Error 2705 for a new column with the name of another one."""
-    for definition in definitions:
-        if table.column(definition.name) is not None:
-            raise SqlError(
-                2705,
-                "Column names in each table must be unique. Column name"
-                f" '{definition.name}' in table '{table.name}' is specified more than once.",
-                state=4,
-            )
 
 
 def add_column(d: Definer, table: TableInfo, definition: ColumnDefinition, info: ColumnInfo) -> None:

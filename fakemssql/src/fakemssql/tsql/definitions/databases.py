@@ -71,7 +71,7 @@ def define_schema(d: Definer, node: nodes.CreateSchema) -> None:
     entry = d.catalog.database(d.session.database)
     assert entry is not None
     if d.catalog.schema(d.session.database, node.name) is not None:
-        raise SqlError(2714, f"There is already an object named '{node.name}' in the database.", state=6)
+        raise errors.object_exists(node.name)
     owner = d.session.security.identity(d.session.database).user_id
     if node.owner is not None:
         owner = _schema_owner(d, entry[0], node.owner)
@@ -95,7 +95,7 @@ def _schema_owner(d: Definer, database_id: int, name: str) -> int:
 
 def define_database(d: Definer, node: nodes.CreateDatabase) -> None:
     if d.catalog.database(node.name) is not None:
-        raise SqlError(1801, f"Database '{node.name}' already exists. Choose a different database name.", state=3)
+        raise errors.database_exists(node.name)
     create_database(d.run, d.value, node.name)
     owner = d.session.security.account.login_id
     d.run(f"UPDATE mssql.databases SET owner_id = {owner} WHERE folded = {literal(fold(node.name))}")

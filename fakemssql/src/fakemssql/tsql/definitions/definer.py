@@ -60,7 +60,7 @@ class Definer:
         database, schema, table = self.catalog.split(name, self.session.database)
         entry = self.catalog.database(database)
         if entry is None:
-            raise SqlError(911, f"Database '{database}' does not exist. Make sure that the name is entered correctly.")
+            raise errors.no_database(database)
         found = self.catalog.schema(database, schema)
         if found is None:
             raise errors.no_schema(schema)
@@ -100,19 +100,14 @@ class Definer:
             raise errors.no_object(".".join(name), 1, 4902)
         return found
 
-    def check_new(self, place: ObjectPlace) -> None:
+    def check_new(self, place: ObjectPlace, name: str = "") -> None:
+        """Error 2714 if the schema of ``place`` has an object of its name, or of another ``name``."""
         found = self.value(
-            "SELECT count(*) FROM mssql.objects WHERE database_id ="
-            f" {place.database_id} AND schema_id = {place.schema_id}"
-            f" AND folded = {literal(fold(place.name))}"
+            f"SELECT count(*) FROM mssql.objects WHERE database_id = {place.database_id} AND schema_id ="
+            f" {place.schema_id} AND folded = {literal(fold(name or place.name))}"
         )
         if found != "0":
-            raise SqlError(2714, f"There is already an object named '{place.name}' in the database.", state=6)
-
-    def check_named(self, place: ObjectPlace, name: str) -> None:
-        self.check_new(
-            ObjectPlace(place.database_id, place.database, place.schema_id, place.schema, place.schema_pg, name)
-        )
+            raise errors.object_exists(name or place.name)
 
     def indexed(self, name: Name, state: int) -> TableInfo:
         """The table of an index statement; error 1088."""

@@ -7,9 +7,9 @@ import json
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import IndexInfo, TableInfo
+from fakemssql.tsql.definitions.catalog_text import catalog_text
 from fakemssql.tsql.definitions.definer import Definer, ObjectPlace
 from fakemssql.tsql.definitions.metadata import sql_value
-from fakemssql.tsql.definitions.shown import shown
 from fakemssql.tsql.definitions.texts import index_sql
 from fakemssql.tsql.names import fold, literal, pg_name, quoted
 from fakemssql.tsql.parser import nodes
@@ -103,7 +103,7 @@ def add_index(
         "(SELECT greatest(max(index_id), 1) + 1 FROM (SELECT index_id FROM"
         f" mssql.indexes WHERE object_id = {object_id} UNION ALL SELECT 1) s)"
     )
-    where = shown(index.where, index.where_text, filtered=True) if index.where is not None else None
+    where = catalog_text(index.where, index.where_text, filtered=True) if index.where is not None else None
     d.run(
         "INSERT INTO mssql.indexes (object_id, index_id, name, folded, type,"
         " is_unique, is_primary_key, is_unique_constraint, filter, pg_name, fill_factor, options)"

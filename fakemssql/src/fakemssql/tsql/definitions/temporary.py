@@ -7,7 +7,7 @@ import secrets
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import TableInfo
-from fakemssql.tsql.definitions.columns import check_distinct, column_infos, column_sql
+from fakemssql.tsql.definitions.columns import new_columns
 from fakemssql.tsql.definitions.constraints import bind_default
 from fakemssql.tsql.definitions.definer import Definer
 from fakemssql.tsql.definitions.indexes import add_local_index, local_name
@@ -25,7 +25,7 @@ def create(d: Definer, node: nodes.CreateTable) -> TableInfo:
     name = node.name[-1]
     local = name.startswith("#")
     if local and fold(name) in d.catalog.temporary:
-        raise SqlError(2714, f"There is already an object named '{name}' in the database.", state=6)
+        raise errors.object_exists(name)
     if name.startswith("##"):
         raise SqlError(40517, "A global temporary table is not supported by fakemssql.")
     serial = next(_serials)
@@ -40,15 +40,8 @@ def create(d: Definer, node: nodes.CreateTable) -> TableInfo:
         -serial,
         local=True,
     )
-    primary = {fold(key.name) for c in node.constraints if c.kind == "primary" for key in c.columns}
-    for definition in node.columns:
-        if fold(definition.name) in primary:
-            definition.nullable = False
-    check_distinct(name, node.columns)
-    table.columns = column_infos(d, table, node.columns)
-    pairs = zip(table.columns, node.columns, strict=True)
-    stored = [column_sql(d, definition, info) for info, definition in pairs if definition.computed is None]
-    d.pg.execute(f"CREATE TEMP TABLE {quoted(pg)} ({', '.join(stored)})")
+    _, stored = new_columns(d, table, node)
+    d.pg.execute(f"CREATE TEMP TABLE {quoted(pg)} ({stored})")
     d.pg.execute(f"COMMENT ON TABLE {table.pg} IS {literal(name)}")
     for constraint in node.constraints:
         _constraint(d, table, constraint)

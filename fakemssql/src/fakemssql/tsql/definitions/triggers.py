@@ -8,7 +8,7 @@ import json
 from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import TableInfo
 from fakemssql.tsql.definitions.definer import Definer
-from fakemssql.tsql.definitions.metadata import object_row
+from fakemssql.tsql.definitions.metadata import add_object
 from fakemssql.tsql.names import fold
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.security import errors
@@ -46,9 +46,7 @@ def create_module(d: Definer, node: nodes.CreateModule) -> None:
             extra["instead"] = True
     text = node.text.replace("ALTER", "CREATE", 1) if node.mode == "alter" else node.text
     if known is None:
-        d.value(
-            object_row((place.name,), code, parent, None, place.database_id, place.schema_id, definition=text, **extra)
-        )
+        add_object(d, place, code, parent=parent, definition=text, **extra)
     else:
         # Its number and its permissions stay; ALTER TRIGGER enables it.
         d.pg.query(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fakemssql.contract import Parameter, SqlError
 from fakemssql.tsql.runtime.frames import Frame, Raised
-from fakemssql.tsql.runtime.session.arguments import Arguments
-from fakemssql.tsql.runtime.session.session import Session
+from fakemssql.tsql.runtime.session.session import Arguments, Session
+from fakemssql.tsql.security import errors
 
 
 def _userlock(session: Session, frame: Frame, number: int, message: str) -> int:
@@ -30,11 +30,7 @@ def sp_getapplock(session: Session, arguments: Arguments, frame: Frame, outputs:
     owner = (owner or "Transaction").lower()
     for name, value in (("@Resource", resource), ("@LockMode", mode)):
         if value is None:
-            raise SqlError(
-                201,
-                f"Procedure or function 'sp_getapplock' expects parameter '{name}', which was not supplied.",
-                state=4,
-            )
+            raise errors.missing_argument("sp_getapplock", name)
     if mode.lower() in ("update", "intentshared", "intentexclusive"):
         raise SqlError(40517, f"The lock mode {mode} of sp_getapplock is not supported by fakemssql.")
     if mode.lower() not in ("shared", "exclusive") or owner not in ("transaction", "session"):

@@ -7,8 +7,7 @@ from fakemssql.contract import Parameter, SqlError
 from fakemssql.tsql.names import fold
 from fakemssql.tsql.procedures.result_sets import columns_of, send_query
 from fakemssql.tsql.runtime.frames import Frame
-from fakemssql.tsql.runtime.session.arguments import Arguments
-from fakemssql.tsql.runtime.session.session import Session
+from fakemssql.tsql.runtime.session.session import Arguments, Session
 from fakemssql.tsql.security.visibility import own_objects
 
 _ODBC_TYPE = """CASE c.type_name WHEN 'bit' THEN -7 WHEN 'tinyint' THEN -6 WHEN 'smallint' THEN 5 WHEN 'int' THEN 4

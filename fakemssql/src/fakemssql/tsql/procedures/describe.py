@@ -1,7 +1,7 @@
 """sp_describe_undeclared_parameters and sp_describe_first_result_set: what a statement needs and gives before it runs.
 
 Drivers ask for the first when a parameter is NULL and its type unknown (pyodbc's None, ``fast_executemany``). Where
-types cannot be deduced it fails (see ``guesses.py``), which drivers keep to themselves; under XACT_ABORT ON the
+types cannot be deduced it fails (see ``parameter_types.py``), which drivers keep to themselves; under XACT_ABORT ON the
 transaction has gone then all the same ("SET XACT_ABORT (Transact-SQL)").
 """
 
@@ -14,12 +14,11 @@ from fakemssql.tsql.compiler.compiler import compilation, compile_statement
 from fakemssql.tsql.datatypes.sqltypes import INT
 from fakemssql.tsql.parser import batches, nodes
 from fakemssql.tsql.procedures.execution import declarations
-from fakemssql.tsql.procedures.parameter_types import Guess
+from fakemssql.tsql.procedures.parameter_types import ParameterTypes
 from fakemssql.tsql.procedures.result_sets import columns_of, send_rows
 from fakemssql.tsql.runtime.execution.plans import environment
 from fakemssql.tsql.runtime.frames import Frame
-from fakemssql.tsql.runtime.session.arguments import Arguments
-from fakemssql.tsql.runtime.session.session import Session
+from fakemssql.tsql.runtime.session.session import Arguments, Session
 from fakemssql.types import SqlType
 
 _UNDECLARED = columns_of(
@@ -38,13 +37,13 @@ def sp_describe_undeclared_parameters(
     session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]
 ) -> int:
     text, params = (each or "" for each in arguments.take("tsql", "params"))
-    guess = Guess(session, frame, {item.name: item.type for item in declarations(params)})
-    guess.whole(batches.parse(text, session.options.quoted_identifier))
+    types = ParameterTypes(session, frame, {item.name: item.type for item in declarations(params)})
+    types.deduce(batches.parse(text, session.options.quoted_identifier))
     rows = []
-    for number, name in enumerate(sorted(guess.found, key=text.lower().find), 1):
+    for number, name in enumerate(sorted(types.found, key=text.lower().find), 1):
         position = text.lower().find(name)
         row = {"parameter_ordinal": number, "name": text[position : position + len(name)], "suggested_is_input": True}
-        rows.append(row | {f"suggested_{key}": value for key, value in _type_facts(session, guess.found[name]).items()})
+        rows.append(row | {f"suggested_{key}": value for key, value in _type_facts(session, types.found[name]).items()})
     send_rows(session, frame, _UNDECLARED, rows)
     return 0
 

@@ -63,7 +63,7 @@ _ALIKE = {"ISNULL", "COALESCE", "NULLIF", "IIF"}
 _FROM_SECOND = {"LEFT": INT, "RIGHT": INT, "SUBSTRING": INT}
 
 
-class Guess:
+class ParameterTypes:
     """Finds the types of undeclared variables by what stands beside them; raises :class:`SqlError` where none does."""
 
     def __init__(self, session: Session, frame: Frame, declared: dict[str, SqlType]) -> None:
@@ -71,7 +71,7 @@ class Guess:
         self.declared = declared
         self.found: dict[str, SqlType] = {}
 
-    def whole(self, statements: list[nodes.Statement]) -> None:
+    def deduce(self, statements: list[nodes.Statement]) -> None:
         """Visit a batch, whose own variables have types, wherever it declares them."""
         self._declare(statements)
         self.visit(statements, [])
@@ -242,13 +242,7 @@ class Guess:
         for position, value in enumerate(row):
             self.visit(value, columns, kinds[position] if position < len(kinds) else TEXT)
 
-    def _visit_update(self, node: nodes.Update, columns: list[Any], _: SqlType | None) -> None:
-        self._changing(node, columns)
-
-    def _visit_delete(self, node: nodes.Delete, columns: list[Any], _: SqlType | None) -> None:
-        self._changing(node, columns)
-
-    def _changing(self, node: nodes.Update | nodes.Delete, columns: list[Any]) -> None:
+    def _visit_change(self, node: nodes.Update | nodes.Delete, columns: list[Any], _: SqlType | None) -> None:
         inner = [*columns, *tables_in(self.session, [*node.sources, nodes.TableSource(node.target, "", [])])]
         for child in children(node):
             self.visit(child, inner)
@@ -293,28 +287,28 @@ class Guess:
             return TEXT
 
 
-_VISITS: dict[type, Callable[[Guess, Any, list[Any], SqlType | None], None]] = {
-    list: Guess._visit_list,
-    tuple: Guess._visit_list,
-    nodes.Binary: Guess._visit_binary,
-    nodes.IsDistinct: Guess._visit_isdistinct,
-    nodes.In: Guess._visit_in,
-    nodes.Between: Guess._visit_between,
-    nodes.Like: Guess._visit_like,
-    nodes.Cast: Guess._visit_cast,
-    nodes.Case: Guess._visit_case,
-    nodes.Function: Guess._visit_function,
-    nodes.Top: Guess._visit_top,
-    nodes.Query: Guess._visit_query,
-    nodes.Select: Guess._visit_select,
-    nodes.SelectItem: Guess._visit_selectitem,
-    nodes.Insert: Guess._visit_insert,
-    nodes.Update: Guess._visit_update,
-    nodes.Delete: Guess._visit_delete,
-    nodes.Assignment: Guess._visit_assignment,
-    nodes.Merge: Guess._visit_merge,
-    nodes.Declare: Guess._visit_declare,
-    nodes.SetVariable: Guess._visit_setvariable,
-    nodes.Argument: Guess._visit_argument,
+_VISITS: dict[type, Callable[[ParameterTypes, Any, list[Any], SqlType | None], None]] = {
+    list: ParameterTypes._visit_list,
+    tuple: ParameterTypes._visit_list,
+    nodes.Binary: ParameterTypes._visit_binary,
+    nodes.IsDistinct: ParameterTypes._visit_isdistinct,
+    nodes.In: ParameterTypes._visit_in,
+    nodes.Between: ParameterTypes._visit_between,
+    nodes.Like: ParameterTypes._visit_like,
+    nodes.Cast: ParameterTypes._visit_cast,
+    nodes.Case: ParameterTypes._visit_case,
+    nodes.Function: ParameterTypes._visit_function,
+    nodes.Top: ParameterTypes._visit_top,
+    nodes.Query: ParameterTypes._visit_query,
+    nodes.Select: ParameterTypes._visit_select,
+    nodes.SelectItem: ParameterTypes._visit_selectitem,
+    nodes.Insert: ParameterTypes._visit_insert,
+    nodes.Update: ParameterTypes._visit_change,
+    nodes.Delete: ParameterTypes._visit_change,
+    nodes.Assignment: ParameterTypes._visit_assignment,
+    nodes.Merge: ParameterTypes._visit_merge,
+    nodes.Declare: ParameterTypes._visit_declare,
+    nodes.SetVariable: ParameterTypes._visit_setvariable,
+    nodes.Argument: ParameterTypes._visit_argument,
 }
 """The nodes of which a part tells the type of another; any other is visited part by part."""

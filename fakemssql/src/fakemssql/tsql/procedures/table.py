@@ -6,8 +6,7 @@ from fakemssql.contract import Parameter, SqlError
 from fakemssql.tsql.definitions.renaming import rename
 from fakemssql.tsql.procedures import applocks, catalog, describe, execution
 from fakemssql.tsql.runtime.frames import Frame
-from fakemssql.tsql.runtime.session.arguments import Arguments, parse_name
-from fakemssql.tsql.runtime.session.session import Procedure, Session
+from fakemssql.tsql.runtime.session.session import Arguments, Procedure, Session, parse_name
 
 
 def sp_rename(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:

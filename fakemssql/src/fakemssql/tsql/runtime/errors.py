@@ -9,7 +9,9 @@ import re
 
 from fakemssql.contract import SqlError
 from fakemssql.faults import PLANNING, RUNNING, fault
+from fakemssql.killing import killed_error
 from fakemssql.tsql.pg import Pg, PgError
+from fakemssql.tsql.security.errors import database_exists, object_exists
 
 STALE = frozenset(["42P01", "42703", "42P07", "3F000", "0A000", "42883", "26000"])
 """SQLSTATEs that a plan compiled against an old catalog may meet."""
@@ -26,6 +28,20 @@ _BATCH = frozenset(
 
 _DOOM = frozenset([241, 242, 245, 248, 295, 3951, 8169])
 """Errors that roll the transaction back when nothing catches them, and make it uncommittable when something does."""
+
+
+_NOT_A_DATE = (241, "Conversion failed when converting date and/or time from character string.", 16, 1)
+_NEGATIVE = (127, "A TOP N or FETCH rowcount value may not be negative.", 15, 1)
+_NO_PLAN = "The query processor ran out of internal resources and could not produce a query plan."
+_PLAIN = {
+    "22012": (8134, "Divide by zero error encountered.", 16, 1),
+    "55P03": (1222, "Lock request time out period exceeded.", 16, 51),
+    **dict.fromkeys(("22007", "22008"), _NOT_A_DATE),
+    **dict.fromkeys(("2201W", "2201X"), _NEGATIVE),
+    "53100": (1105, "Could not allocate space: the disk is full.", 17, 2),
+    "54001": (8623, _NO_PLAN, 16, 1),
+}
+"""SQLSTATEs that always mean one error: its number, text, severity and state."""
 
 
 def is_compile(error: SqlError) -> bool:
@@ -89,12 +105,11 @@ def translate(pg: Pg, error: PgError, statement: str = "INSERT", lock_timeout: b
         return SqlError(int(error.hint or 50000), error.message, state=1)
     if state in ("23505", "23502", "23514", "23503"):
         return _constraint(pg, error, statement)
-    if state == "22012":
-        return SqlError(8134, "Divide by zero error encountered.")
+    if state in _PLAIN:
+        number, text, severity, message_state = _PLAIN[state]
+        return SqlError(number, text, severity=severity, state=message_state)
     if state == "22003":
         return _overflow(error)
-    if state == "55P03":
-        return SqlError(1222, "Lock request time out period exceeded.", state=51)
     if state in DEADLOCK and (state == "40P01" or "deadlock" in error.message):
         return _deadlock()
     if state == "40001":
@@ -107,8 +122,6 @@ def translate(pg: Pg, error: PgError, statement: str = "INSERT", lock_timeout: b
             " level for the update/delete statement.",
             state=2,
         )
-    if state in ("22007", "22008"):
-        return SqlError(241, "Conversion failed when converting date and/or time from character string.")
     if state == "22P02":
         return SqlError(8114, f"Error converting data type: {error.message}.", state=5)
     if state == "21000":
@@ -125,17 +138,11 @@ def translate(pg: Pg, error: PgError, statement: str = "INSERT", lock_timeout: b
             " when the subquery follows =, !=, <, <= , >, >= or when"
             " the subquery is used as an expression.",
         )
-    if state in ("2201W", "2201X"):
-        return SqlError(127, "A TOP N or FETCH rowcount value may not be negative.", severity=15)
     if state in ("57P01", "57P02", "57P03", "08006", "08003", "08000"):
-        return SqlError(596, "Cannot continue the execution because the session is in the kill state.", severity=21)
-    if state == "53100":
-        return SqlError(1105, "Could not allocate space: the disk is full.", severity=17, state=2)
+        return killed_error()
     if state == "42P07":
         name = re.search(r'"(.*)"', error.message)
-        return SqlError(2714, f"There is already an object named '{name[1] if name else ''}' in the database.", state=6)
-    if state == "54001":
-        return SqlError(8623, "The query processor ran out of internal resources and could not produce a query plan.")
+        return object_exists(name[1] if name else "")
     if state == "0A000":
         return SqlError(40517, f"The statement is not supported by fakemssql ({error.message}).")
     # PostgreSQL was given what it does not take, or says what it should never have to.
@@ -170,22 +177,11 @@ def _deadlock() -> SqlError:
 
 
 def _overflow(error: PgError) -> SqlError:
-    match = re.match(r"(smallint|integer|bigint) out of range", error.message)
-    names = {"integer": "int", "smallint": "smallint", "bigint": "bigint"}
-    if match:
-        return SqlError(
-            8115, f"Arithmetic overflow error converting expression to data type {names[match[1]]}.", state=2
-        )
-    match = re.search(r'value "(.*)" is out of range for type (\w+)', error.message)
-    if match:
-        return SqlError(
-            8115,
-            f"Arithmetic overflow error converting expression to data type {names.get(match[2], match[2])}.",
-            state=2,
-        )
     if "numeric field overflow" in error.message:
         return SqlError(8115, "Arithmetic overflow error converting numeric to data type numeric.", state=8)
-    return SqlError(8115, "Arithmetic overflow error converting expression to data type float.", state=2)
+    match = re.search(r"^(smallint|integer|bigint) out of range|is out of range for type (\w+)$", error.message)
+    name = (match[1] or match[2]).replace("integer", "int") if match else "float"
+    return SqlError(8115, f"Arithmetic overflow error converting expression to data type {name}.", state=2)
 
 
 def _key(detail: str) -> str:
@@ -226,15 +222,8 @@ def _constraint(pg: Pg, error: PgError, statement: str) -> SqlError:
             f"Cannot insert duplicate key row in object '{place}' with unique index '{where['index']}'.{value}",
             severity=14,
         )
-    if error.sqlstate == "23514":
-        return SqlError(
-            547,
-            f"The {statement} statement conflicted with the CHECK"
-            f' constraint "{where["index"]}". The conflict occurred in'
-            f' database "{where["database"]}", table "{place}".',
-            state=0,
-        )
     kind = "REFERENCE" if "still referenced" in error.detail or statement == "DELETE" else "FOREIGN KEY"
+    kind = "CHECK" if error.sqlstate == "23514" else kind
     return SqlError(
         547,
         f'The {statement} statement conflicted with the {kind} constraint "{where["index"]}". The conflict occurred in'
@@ -258,5 +247,5 @@ def _metadata(error: PgError) -> SqlError:
             f"The operation failed because an index or statistics with name '{value}' already exists on the table.",
         )
     if error.table == "databases":
-        return SqlError(1801, f"Database '{value}' already exists. Choose a different database name.", state=3)
-    return SqlError(2714, f"There is already an object named '{value}' in the database.", state=6)
+        return database_exists(value)
+    return object_exists(value)

@@ -11,8 +11,7 @@ from fakemssql.tsql.options import ISOLATION_BY_NUMBER, Options
 from fakemssql.tsql.runtime.connection.backend import Backend
 from fakemssql.tsql.runtime.execution.interpreter import report, run
 from fakemssql.tsql.runtime.frames import BatchEnd, Code, Frame
-from fakemssql.tsql.runtime.session.arguments import parse_name
-from fakemssql.tsql.runtime.session.session import Session, StatementTables, signature_of
+from fakemssql.tsql.runtime.session.session import Session, StatementTables, parse_name, signature_of
 from fakemssql.tsql.runtime.statements.execute import call
 from fakemssql.tsql.security.accounts import ServerPrincipal
 

@@ -7,7 +7,7 @@ for. Answers are kept until the catalog changes. Nothing is asked for a member o
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from fakemssql.contract import SqlError
@@ -60,21 +60,18 @@ class SecurityContext:
         """What a compiled statement depends on; None for a member of sysadmin."""
         return None if self.powerful else self.account
 
-    @contextmanager
-    def module(self, database: str, owner: int, schema: str) -> Iterator[None]:
-        """The text of a view, procedure or trigger: what has the same owner is not checked (ownership chaining)."""
-        saved = self._chain, self._schema
-        self._chain, self._schema = (fold(database), owner), schema
-        try:
-            yield
-        finally:
-            self._chain, self._schema = saved
+    def module(self, database: str, owner: int, schema: str) -> AbstractContextManager[None]:
+        """The text of a view, procedure or trigger: objects of its owner are not checked (ownership chaining)."""
+        return self._acting((fold(database), owner), schema)
+
+    def dynamic(self) -> AbstractContextManager[None]:
+        """A text that a module makes: no chain reaches into it."""
+        return self._acting(None, None)
 
     @contextmanager
-    def dynamic(self) -> Iterator[None]:
-        """A text that a module makes: no chain reaches into it."""
+    def _acting(self, chain: tuple[str, int] | None, schema: str | None) -> Iterator[None]:
         saved = self._chain, self._schema
-        self._chain = self._schema = None
+        self._chain, self._schema = chain, schema
         try:
             yield
         finally:

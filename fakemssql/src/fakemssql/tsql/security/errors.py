@@ -69,6 +69,28 @@ def missing(what: str, name: str, action: str = "find", severity: int = 16) -> S
     )
 
 
+def no_database(name: str) -> SqlError:
+    return SqlError(911, f"Database '{name}' does not exist. Make sure that the name is entered correctly.")
+
+
+def object_exists(name: str) -> SqlError:
+    return SqlError(2714, f"There is already an object named '{name}' in the database.", state=6)
+
+
+def database_exists(name: str) -> SqlError:
+    return SqlError(1801, f"Database '{name}' already exists. Choose a different database name.", state=3)
+
+
+def missing_argument(procedure: str, parameter: str) -> SqlError:
+    return SqlError(
+        201, f"Procedure or function '{procedure}' expects parameter '{parameter}', which was not supplied.", state=4
+    )
+
+
+def too_many_arguments(procedure: str) -> SqlError:
+    return SqlError(8144, f"Procedure or function {procedure} has too many arguments specified.", state=2)
+
+
 def no_schema(name: str) -> SqlError:
     return SqlError(
         2760, f'The specified schema name "{name}" either does not exist or you do not have permission to use it.'

@@ -115,20 +115,14 @@ def _may_alter_table(d: Definer, node: nodes.AlterTable) -> None:
     _may_reference(d, node.constraints)
 
 
-def _may_create_index(d: Definer, node: nodes.IndexDefinition) -> None:
-    _may_alter(d, node.table, 12)
+def _may_alter_named(
+    d: Definer, node: nodes.IndexDefinition | nodes.AlterIndex | nodes.UpdateStatistics | nodes.TriggerState
+) -> None:
+    """ALTER on the table that the statement names."""
+    _may_alter(d, node.table, _STATES[type(node)])
 
 
-def _may_alter_index(d: Definer, node: nodes.AlterIndex) -> None:
-    _may_alter(d, node.table, 9)
-
-
-def _may_update_statistics(d: Definer, node: nodes.UpdateStatistics) -> None:
-    _may_alter(d, node.table, 12)
-
-
-def _may_change_trigger_state(d: Definer, node: nodes.TriggerState) -> None:
-    _may_alter(d, node.table, 13)
+_STATES = {nodes.IndexDefinition: 12, nodes.AlterIndex: 9, nodes.UpdateStatistics: 12, nodes.TriggerState: 13}
 
 
 def _may_alter_database(d: Definer, node: nodes.AlterDatabase) -> None:
@@ -206,16 +200,13 @@ def may_rename(d: Definer, name: Name, kind: str) -> None:
 CHECKS: dict[type, Callable[[Definer, Any], None]] = {
     nodes.CreateTable: _may_create_table,
     nodes.AlterTable: _may_alter_table,
-    nodes.IndexDefinition: _may_create_index,
-    nodes.AlterIndex: _may_alter_index,
-    nodes.UpdateStatistics: _may_update_statistics,
     nodes.CreateView: _may_create_view,
     nodes.CreateSynonym: _may_create_synonym,
     nodes.CreateModule: _may_create_module,
-    nodes.TriggerState: _may_change_trigger_state,
     nodes.CreateSchema: _may_create_schema,
     nodes.CreateDatabase: _may_create_database,
     nodes.AlterDatabase: _may_alter_database,
     nodes.Drop: _may_drop,
+    **dict.fromkeys(_STATES, _may_alter_named),
 }
 """What the user must be allowed before a definition runs."""

@@ -19,30 +19,15 @@ _VERSION_TEXT = (
 )
 
 
-_WHO = frozenset(["@@user", "@@user_id", "@@login", "@@login_id", "@@original_login"])
-
-
-def _who(session: Session, name: str) -> str | int | None:
-    """What a function tells of the user or login as whom the session acts."""
-    security = session.security
-    if name == "@@original_login":
-        return security.account.name
-    if name == "@@login":
-        return security.account.name
-    if name == "@@login_id":
-        return security.account.login_id or None
-    identity = security.identity(session.database)
-    return identity.name if name == "@@user" else identity.user_id
-
-
 def system_value(session: Session, name: str, frame: Frame) -> Any:
     """The value of ``@@name`` or of what a session function asks for."""
-    options, transactions = session.options, session.transactions
+    options, account = session.options, session.security.account
     if name == "@@db_id":
         entry = session.catalog.database(session.database)
         return entry[0] if entry else 0
-    if name in _WHO:
-        return _who(session, name)
+    if name in ("@@user", "@@user_id"):
+        identity = session.security.identity(session.database)
+        return identity.name if name == "@@user" else identity.user_id
     if name in ("@@identity", "@@scope_identity"):
         return identity_value(session.pg, session.identity if name == "@@identity" else session.scope_identity)
     if name.startswith("@@error_"):
@@ -62,10 +47,13 @@ def system_value(session: Session, name: str, frame: Frame) -> Any:
             "@@error_procedure": error.procedure or None,
         }[name]
     simple = {
+        "@@login": account.name,
+        "@@original_login": account.name,
+        "@@login_id": account.login_id,
         "@@rowcount": session.rowcount,
         "@@error": session.error_number,
         "@@trancount": session.transaction_count,
-        "@@xact_state": transactions.state(),
+        "@@xact_state": session.transactions.state(),
         "@@spid": session.spid % 32768,
         "@@options": options.bits(),
         "@@lock_timeout": options.lock_timeout,

@@ -6,18 +6,47 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fakemssql.contract import Parameter, ResponseWriter
+from fakemssql.contract import Parameter, ResponseWriter, SqlError
 from fakemssql.switches import Switches
 from fakemssql.tsql.datatypes.codec import encode
 from fakemssql.tsql.definitions.definer import Definer
+from fakemssql.tsql.parser import batches, nodes
+from fakemssql.tsql.parser.lexer import tokenize
 from fakemssql.tsql.runtime.connection.activity import Activity
 from fakemssql.tsql.runtime.connection.backend import Backend
 from fakemssql.tsql.runtime.frames import Code, Frame
 from fakemssql.tsql.runtime.session.application_locks import AppLocks
-from fakemssql.tsql.runtime.session.arguments import Arguments
 from fakemssql.tsql.runtime.session.transactions import Transactions
+from fakemssql.tsql.security import errors
 from fakemssql.tsql.security.accounts import ServerPrincipal
 from fakemssql.tsql.state import SessionState
+
+
+class Arguments:
+    """The arguments of a call, by name or position as the procedure's parameter list tells."""
+
+    def __init__(self, name: str, parameters: list[Parameter]) -> None:
+        self.name, self.parameters = name, parameters
+
+    def take(self, *names: str) -> list[Any]:
+        """The values of the parameters ``names`` in order; None for what is missing. Error 8145 for unknown ones."""
+        values: dict[str, Any] = dict.fromkeys(names)
+        for position, parameter in enumerate(self.parameters):
+            key = parameter.name.lower().lstrip("@")
+            if not key:
+                if position >= len(names):
+                    raise errors.too_many_arguments(self.name)
+                key = names[position]
+            if key not in values:
+                raise SqlError(8145, f"@{key} is not a parameter for procedure {self.name}.")
+            values[key] = parameter.value
+        return [values[name] for name in names]
+
+
+def parse_name(text: str) -> nodes.Name:
+    """The parts of a procedure's name as a driver sends it."""
+    return batches.Batch(text, tokenize(text)).name()
+
 
 StatementFunction = Callable[["Session", Any, Frame], None]
 Procedure = Callable[["Session", Arguments, Frame, list[Parameter]], int]

@@ -14,6 +14,7 @@ from psycopg import pq
 from psycopg.pq.abc import PGresult
 
 from fakemssql.contract import Attention, ClientGone, ResponseWriter, SqlError
+from fakemssql.killing import killed_error
 from fakemssql.tsql.names import fold, quoted
 from fakemssql.tsql.pg import PgError, Request
 from fakemssql.tsql.runtime.connection.activity import Activity
@@ -100,7 +101,7 @@ class Transactions:
         """``cut_off``: PostgreSQL may have run the statement to its end, but not what would have kept it."""
         pg = self.session.pg
         if pg.conn.status != pq.ConnStatus.OK:
-            raise SqlError(596, "Cannot continue the execution because the session is in the kill state.", severity=21)
+            raise killed_error()
         if pg.conn.transaction_status not in (pq.TransactionStatus.INERROR, pq.TransactionStatus.INTRANS):
             return
         failed = cut_off or pg.conn.transaction_status == pq.TransactionStatus.INERROR

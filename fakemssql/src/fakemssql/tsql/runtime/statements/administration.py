@@ -12,8 +12,7 @@ from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.runtime.execution.interpreter import quiet
 from fakemssql.tsql.runtime.execution.plans import evaluate
 from fakemssql.tsql.runtime.frames import Frame
-from fakemssql.tsql.runtime.session.arguments import parse_name
-from fakemssql.tsql.runtime.session.session import Session
+from fakemssql.tsql.runtime.session.session import Session, parse_name
 from fakemssql.tsql.security.context import OBJECT
 
 

@@ -15,6 +15,7 @@ from fakemssql.tsql.runtime.execution.interpreter import quiet, report, run_all,
 from fakemssql.tsql.runtime.execution.plans import condition, evaluate
 from fakemssql.tsql.runtime.frames import BatchEnd, Break, Continue, Frame, Returned
 from fakemssql.tsql.runtime.session.session import Session
+from fakemssql.tsql.security import errors
 
 
 def block(session: Session, node: nodes.Block, frame: Frame) -> None:
@@ -95,7 +96,7 @@ def wait_for(session: Session, node: nodes.WaitFor, frame: Frame) -> None:
 def use(session: Session, node: nodes.Use, frame: Frame) -> None:
     entry = session.catalog.database(node.database)
     if entry is None:
-        raise SqlError(911, f"Database '{node.database}' does not exist. Make sure that the name is entered correctly.")
+        raise errors.no_database(node.database)
     session.security.identity(entry[1])
     old, session.database = session.database, entry[1]
     session.activity.update(session)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from fakemssql.contract import Parameter, SqlError
 from fakemssql.tsql.datatypes.codec import decode, encode
 from fakemssql.tsql.datatypes.sqltypes import INT
@@ -10,8 +12,8 @@ from fakemssql.tsql.parser import batches, nodes
 from fakemssql.tsql.runtime.execution.interpreter import run, text_of
 from fakemssql.tsql.runtime.execution.plans import converted, evaluate
 from fakemssql.tsql.runtime.frames import Code, Frame
-from fakemssql.tsql.runtime.session.arguments import Arguments, parse_name
-from fakemssql.tsql.runtime.session.session import Session
+from fakemssql.tsql.runtime.session.session import Arguments, Session, parse_name
+from fakemssql.tsql.security import errors
 from fakemssql.types import SqlType
 
 
@@ -27,9 +29,7 @@ def call(
         if len(name) == 3 and name[0]:
             entry = session.catalog.database(name[0])
             if entry is None:
-                raise SqlError(
-                    911, f"Database '{name[0]}' does not exist. Make sure that the name is entered correctly."
-                )
+                raise errors.no_database(name[0])
             session.security.identity(entry[1])
             session.database = entry[1]
         try:
@@ -55,7 +55,7 @@ def _user(
         key = parameter.name.lower()
         if not key:
             if position >= len(module.parameters):
-                raise SqlError(8144, f"Procedure or function {found.name} has too many arguments specified.", state=2)
+                raise errors.too_many_arguments(found.name)
             key = module.parameters[position].name
         elif key not in {p.name for p in module.parameters}:
             raise SqlError(8145, f"{key} is not a parameter for procedure {found.name}.")
@@ -68,11 +68,7 @@ def _user(
         elif declared.value is not None:
             inner.values[declared.name] = evaluate(session, declared.value, declared.type, inner)[1]
         else:
-            raise SqlError(
-                201,
-                f"Procedure or function '{found.name}' expects parameter '{declared.name}', which was not supplied.",
-                state=4,
-            )
+            raise errors.missing_argument(found.name, declared.name)
     database, nocount = session.database, session.options.nocount
     session.database = found.database
     try:
@@ -81,13 +77,29 @@ def _user(
     finally:
         session.database = database
         (session.options.on.add if nocount else session.options.on.discard)("NOCOUNT")
-    for declared in module.parameters:
-        passed = given.get(declared.name)
-        if passed is not None and passed.output and declared.output:
-            outputs.append(
-                Parameter(passed.name, declared.type, decode(declared.type, inner.values[declared.name]), True)
-            )
+    outputs += final_values(module.parameters, given, inner)
     return status
+
+
+def run_text(session: Session, text: str, parameters: Sequence[Parameter], frame: Frame) -> tuple[int, Frame]:
+    """Run a text that a statement made, with its own variables; its status and frame. A USE in it ends with it."""
+    database = session.database
+    inner = session.frame(text, parameters, frame.output, frame)
+    with session.security.dynamic():
+        status = run(session, inner)
+    if session.database != database:
+        old, session.database = session.database, database
+        frame.output.database(database, old)
+    return status, inner
+
+
+def final_values(declared: Sequence[nodes.Declare], given: Mapping[str, Parameter], frame: Frame) -> list[Parameter]:
+    """OUTPUT parameters of a call that has ended, by the names that the caller gave them."""
+    return [
+        Parameter(passed.name, item.type, decode(item.type, frame.values[item.name]), True)
+        for item in declared
+        if (passed := given.get(item.name)) is not None and passed.output and item.output
+    ]
 
 
 def _argument(session: Session, parameter: Parameter, kind: SqlType, frame: Frame) -> bytes | None:
@@ -104,14 +116,7 @@ def _argument(session: Session, parameter: Parameter, kind: SqlType, frame: Fram
 
 def execute(session: Session, node: nodes.Execute, frame: Frame) -> None:
     if node.text_expr is not None:
-        text = text_of(session, node.text_expr, frame, -1)
-        database = session.database
-        inner = session.frame(text, (), frame.output, frame)
-        with session.security.dynamic():
-            run(session, inner)
-        if session.database != database:
-            old, session.database = session.database, database
-            frame.output.database(database, old)
+        run_text(session, text_of(session, node.text_expr, frame, -1), (), frame)
         return
     procedure = node.procedure
     if node.variable is not None:

@@ -17,6 +17,8 @@ from fakemssql.tsql.security.context import OBJECT
 from fakemssql.types import SqlType
 
 _PRIORITIES = {"LOW": -5, "NORMAL": 0, "HIGH": 5}
+_SHOWPLAN = ("SHOWPLAN_TEXT", "SHOWPLAN_ALL", "SHOWPLAN_XML")
+_REFUSED = (*_SHOWPLAN, "NOEXEC", "PARSEONLY", "REMOTE_PROC_TRANSACTIONS", "OFFSETS")
 _NEEDED_ON = ("ANSI_WARNINGS", "ANSI_PADDING", "ANSI_NULLS", "CONCAT_NULL_YIELDS_NULL")
 
 
@@ -73,15 +75,7 @@ def _set_options(session: Session, node: nodes.SetOption, frame: Frame) -> None:
             raise SqlError(40517, "SET CONTEXT_INFO is not supported by fakemssql.")
         elif name == "FMTONLY":
             options.fmtonly = bool(value)
-        elif name in (
-            "NOEXEC",
-            "PARSEONLY",
-            "SHOWPLAN_TEXT",
-            "SHOWPLAN_ALL",
-            "SHOWPLAN_XML",
-            "REMOTE_PROC_TRANSACTIONS",
-            "OFFSETS",
-        ):
+        elif name in _REFUSED:
             if value is True:
                 raise SqlError(40517, f"SET {name} ON is not supported by fakemssql.")
         elif name in ("LANGUAGE", "DATEFORMAT", "DATEFIRST"):

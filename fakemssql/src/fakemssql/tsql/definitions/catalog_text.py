@@ -18,7 +18,7 @@ _LEVELS = {"or": 1, "and": 2, "+": 5, "-": 5, "&": 5, "|": 5, "^": 5, "*": 6, "/
 _NOT, _COMPARISON, _UNARY, _ATOM = 3, 4, 7, 9
 
 
-def shown(node: Expr, text: str, *, filtered: bool = False) -> str:
+def catalog_text(node: Expr, text: str, *, filtered: bool = False) -> str:
     """``node`` in SQL Server's form; ``text``, which it was parsed from, where it holds what that form is not known of.
 
     :param filtered: it is the filter of an index, where IN stays what it is.
