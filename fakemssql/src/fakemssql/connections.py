@@ -47,7 +47,7 @@ class Connections:
     def enter(self, place: Place) -> bool:
         """Make a connection a session (called in its process); False if the limit of sessions is reached."""
         self._states[place.index : place.index + 1] = _SESSION
-        # Write, then count: if two connections take the last place at once, both may be refused but never both admitted.
+        # Write, then count: of two connections that take the last place at once, at most one is admitted.
         if self._count(_SESSION) <= self.max_sessions:
             return True
         self._states[place.index : place.index + 1] = _LOGGING_IN

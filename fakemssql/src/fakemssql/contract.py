@@ -126,7 +126,7 @@ class Engine(Protocol):
         """Descriptor of the open transaction; 0 if no transaction is open."""
 
     def session_state(self) -> tuple[bytes, bool]:
-        """Settings of the session without its database, and whether these settings and the database are all its state."""
+        """Settings of the session without its database, and whether the session has no further state."""
 
     def restore(self, state: bytes) -> bool:
         """Take over the settings of a session whose connection was lost; False if the server refuses."""
@@ -172,5 +172,5 @@ or leaves first. The front gives it to the engine, which uses it for every wait 
 
 OpenEngine = Callable[[str, str, Wait, str | None], Engine]
 """``open_engine(database, login, wait, password)``; ``password`` is None for the administrator, whose password the
-front has checked, and ``database`` is empty for the login's default. Raises :class:`SqlError` 18456 or 18470 for a login
-that fails, 4060 or 4064 for a database that it cannot enter."""
+front has checked, and ``database`` is empty for the login's default. Raises :class:`SqlError` 18456 or 18470 for a
+login that fails, 4060 or 4064 for a database that it cannot enter."""

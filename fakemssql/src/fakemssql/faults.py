@@ -23,8 +23,8 @@ _TEXTS = {
 def fault(error: BaseException, number: int = RUNNING, what: str = "") -> SqlError:
     """Log an exception that no text of a user should cause, and return the internal error for the client.
 
-    The error's text has a reference. The log has, under this reference, the exception's class, ``what``, and the lines of
-    the program that it passed. The exception's own text may quote data and is left out.
+    The error's text has a reference. Under it the log has the exception's class, ``what``, and the lines of the program
+    that it passed. The exception's own text may quote data and is left out.
     """
     reference = secrets.token_hex(4)
     frames = traceback.extract_tb(error.__traceback__)

@@ -162,7 +162,7 @@ class Listener:
             self._idle.remove(worker)
 
     def _place(self, address: str) -> Place | None:
-        """Place for a new connection, or None, which closes it; only the first of several refusals in a row is logged."""
+        """Place for a new connection, or None, which closes it; only the first refusal in a row is logged."""
         place = self._connections.take(address)
         if place is None:
             # Free the places of processes that have ended since.

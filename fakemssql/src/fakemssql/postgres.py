@@ -215,7 +215,7 @@ class Postgres:
                 stdout=output,
                 stderr=output,
                 cwd=self.directory,
-                # A process group of its own: Ctrl-C in a terminal reaches this process, which then stops PostgreSQL in order.
+                # A process group of its own: Ctrl-C reaches only this process, which then stops PostgreSQL in order.
                 start_new_session=True,
                 preexec_fn=_end_with_parent,
                 **as_user(user),

@@ -244,7 +244,7 @@ class FakeServer:
         :param properties: values of SERVERPROPERTY by name, such as ``{"EngineEdition": 6}``.
         :param lose_transaction_at: each connection loses an open transaction once, without an error, just before the
             request of that number; only requests in a transaction count, from 1.
-        :param page_locks: statements without ROWLOCK lock pages, as SQL Server may, and READPAST waits for locked pages.
+        :param page_locks: statements without ROWLOCK lock pages, as SQL Server may; READPAST waits for locked pages.
         :param failing_dirty_reads: number of statements of each connection that fail with error 601 when they read a
             table under NOLOCK.
         :param refuse_recovery: restore no session whose connection broke while it was idle.

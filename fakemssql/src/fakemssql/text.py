@@ -1,8 +1,8 @@
 """Conversion of text between SQL Server (any UTF-16 code units) and PostgreSQL (UTF-8, no NUL or lone surrogates).
 
 Characters that PostgreSQL cannot hold are moved into the last 2,049 code points of Unicode, a private use area: U+0000
-becomes U+10F7FF and the lone surrogate U+D800+i becomes U+10F800+i. The way back reverses it. Only text that really uses
-those private code points comes back changed. ``varchar`` is Windows code page 1252: a byte without a character is the
+becomes U+10F7FF and the lone surrogate U+D800+i becomes U+10F800+i. The way back reverses it. Only text that uses those
+private code points comes back changed. ``varchar`` is Windows code page 1252: a byte without a character is the
 control character of the same number, and a character outside the page becomes ``?``, one for each UTF-16 unit.
 """
 

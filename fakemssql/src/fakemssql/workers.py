@@ -1,4 +1,4 @@
-"""Worker processes, each of which serves one connection at a time.
+"""Worker processes; each serves one connection at a time.
 
 The listener hands a client's socket over by a pair of Unix sockets. The process answers with one byte when it has
 served the client. Its end of the pair closes when it ends, and it ends when the listener's end closes.

@@ -1,4 +1,4 @@
-"""The declared parameters of sp_executesql and sp_prepare: ``@P1 nvarchar(40), @P2 decimal(18,4) OUTPUT``."""
+"""Declared parameters of sp_executesql and sp_prepare: ``@P1 nvarchar(40), @P2 decimal(18,4) OUTPUT``."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _DATETIMES = frozenset(("datetime", "smalldatetime", "datetime2"))
 
 @dataclass(frozen=True)
 class Declared:
-    """A declared parameter."""
+    """Parameter with its declared type."""
 
     name: str
     type: SqlType
@@ -47,9 +47,10 @@ class Declared:
 
 @lru_cache(maxsize=128)
 def parse(text: str) -> tuple[Declared, ...]:
-    """Raises :class:`SqlError` 102 on a text that is not a list of declarations.
+    """Parse a list of declarations. Raises :class:`SqlError` 102 for any other text.
 
-    Remembered, because Microsoft's driver prepares a statement anew each time, with hundreds of parameters in a bulk.
+    Results are cached: Microsoft's driver prepares a statement again each time, in a bulk insert with hundreds of
+    parameters.
     """
     found: list[Declared] = []
     position, end = 0, len(text.rstrip())
@@ -65,7 +66,7 @@ def parse(text: str) -> tuple[Declared, ...]:
 
 @lru_cache(maxsize=128)
 def without_values(text: str) -> tuple[Parameter, ...]:
-    """The parameters of a text that is only prepared, from their declarations. Raises as :func:`parse`."""
+    """Parameters without values, for a text that is only prepared. Raises as :func:`parse` does."""
     return tuple(Parameter(found.name, found.type, None, found.output) for found in parse(text))
 
 
@@ -86,7 +87,7 @@ def _type(name: str, first: str | None, second: str | None) -> SqlType:
 def bind(declared: Sequence[Declared], given: Sequence[Parameter], text: str) -> list[Parameter]:
     """Give each declared parameter its value, by name or by position.
 
-    Raises :class:`SqlError` 8178 for one without a value, 8144 for too many values.
+    Raises :class:`SqlError` 8178 for a parameter without a value, 8144 for too many values.
     """
     if len(given) > len(declared):
         raise SqlError(8144, "Procedure or function has too many arguments specified.", state=2)
@@ -114,7 +115,7 @@ def _bound(declared: Declared, given: Parameter) -> Parameter:
 
 
 def holds(declared: SqlType, value: Any) -> bool:
-    """Whether a value of another wire type can be taken as one of the declared type, without a conversion."""
+    """Whether a value of another wire type can be used as the declared type without a conversion."""
     name = declared.name
     if value is None:
         return True

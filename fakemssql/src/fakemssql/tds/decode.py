@@ -1,4 +1,4 @@
-"""Parameters of RPC requests: TYPE_INFO and a value, to Python (MS-TDS 2.2.5.4 to 2.2.5.6)."""
+"""Decoding of RPC parameters: TYPE_INFO and a value, to Python (MS-TDS 2.2.5.4 to 2.2.5.6)."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ _SCALED = {0x29: "time", 0x2A: "datetime2", 0x2B: "datetimeoffset"}
 _SHORT = {0xA5: "varbinary", 0xAD: "binary", 0xA7: "varchar", 0xAF: "char", 0xE7: "nvarchar", 0xEF: "nchar"}
 _UNBOUNDED = {name: SqlType(name, MAX) for name in _SHORT.values()}
 _of = lru_cache(maxsize=1024)(SqlType)
-"""The same few types come again and again: a bulk insert has thousands of parameters."""
+"""Makes each type once: a bulk insert has thousands of parameters, but few types."""
 _LEGACY = {0x25: "varbinary", 0x2D: "binary", 0x27: "varchar", 0x2F: "char"}
 _LONG = {0x22: "image", 0x23: "text", 0x63: "ntext"}
 
 
 def read_parameter_value(reader: Reader) -> tuple[SqlType, Any]:
-    """TYPE_INFO and the value after it. Raises :class:`SqlError` 8016 for a type that the server does not take."""
+    """Read TYPE_INFO and the value after it. Raises :class:`SqlError` 8016 for a type that the server does not take."""
     token = reader.byte()
     if token in _SHORT:
         return _short(reader, _SHORT[token])
@@ -148,7 +148,7 @@ def _money(data: Bytes, _: int) -> Decimal:
 
 def _datetime(data: Bytes, _: int) -> dt.datetime:
     days, ticks = struct.unpack("<iI", data)
-    # 1/300 s are shown, and taken, to the millisecond: .003, .007, .010.
+    # Units of 1/300 s are rounded to the millisecond: .003, .007, .010.
     return _YEAR_1900 + dt.timedelta(days=days, milliseconds=(ticks * 10 + 1) // 3)
 
 
@@ -158,7 +158,7 @@ def _smalldatetime(data: Bytes, _: int) -> dt.datetime:
 
 
 def _clock(data: Bytes, scale: int) -> dt.timedelta:
-    """Python has no 100 ns: the seventh digit is dropped."""
+    """Time of day. Python has no 100 ns, so the seventh digit is dropped."""
     units = int.from_bytes(data, "little")
     return dt.timedelta(microseconds=units * 10 ** (6 - scale) if scale <= 6 else units // 10)
 

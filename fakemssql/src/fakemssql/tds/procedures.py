@@ -1,4 +1,4 @@
-"""The procedures of the protocol itself: sp_executesql and the family around prepared handles."""
+"""Procedures of the protocol: sp_executesql, and those of prepared handles (sp_prepare, sp_execute ...)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SYSTEM = re.compile(r"(?:(?:\[?master\]?)?\.)?(?:\[?sys\]?\.)?\[?(?P<name>[sx]p
 
 @dataclass(frozen=True)
 class Prepared:
-    """A prepared text with its declared parameters, or (``procedure``) a prepared call of a procedure."""
+    """Prepared text with its declared parameters, or (``procedure``) a prepared call of a procedure."""
 
     text: str
     declared: tuple[Declared, ...] = ()
@@ -28,7 +28,7 @@ class Prepared:
 
 
 class Procedures:
-    """Runs procedure calls for one connection, whose prepared handles it keeps."""
+    """Runs the procedure calls of one connection and keeps its prepared handles."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -44,12 +44,12 @@ class Procedures:
         }
 
     def forget(self) -> None:
-        """Drop every handle, as a reset of the connection does."""
+        """Drop all handles, as a reset of the connection does."""
         self._prepared.clear()
 
     def run(self, call: Call, response: Response) -> int:
-        """Run a call; its return status. Raises :class:`SqlError` for what is wrong with the call itself."""
-        # Drivers write ``[sys].sp_datatype_info_100``; a procedure of the system is in every database.
+        """Run a call and return its status. Raises :class:`SqlError` for an invalid call."""
+        # Drivers write ``[sys].sp_datatype_info_100``; system procedures are in every database.
         system = _SYSTEM.fullmatch(call.procedure)
         procedure = system["name"] if system else call.procedure
         name = procedure.lower()
@@ -104,7 +104,7 @@ class Procedures:
 
     def _return_handle(self, asked: Parameter, prepared: Prepared, response: Response) -> None:
         if isinstance(asked.value, int):
-            # A client that prepares again names the handle that it no longer needs.
+            # A client that prepares again sends the handle that it no longer needs.
             self._prepared.pop(asked.value, None)
         handle, self._next = self._next, self._next + 1
         self._prepared[handle] = prepared

@@ -1,4 +1,4 @@
-"""What a client asks: batches, procedure calls and transaction requests, from the data of their messages."""
+"""Requests of a client, decoded from messages: batches, procedure calls and transaction requests."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _BEGIN_AFTER = 0x01
 
 
 def skip_headers(reader: Reader, version: Version) -> None:
-    """ALL_HEADERS (2.2.5.3): transaction descriptor, notifications, activity id. None of them matters here."""
+    """Skip ALL_HEADERS (2.2.5.3): the server uses no transaction descriptor, notification or activity id."""
     if not version.wide:
         return
     total = reader.long()
@@ -55,7 +55,7 @@ def batch_text(data: bytes, version: Version) -> str:
 
 @dataclass(frozen=True)
 class Call:
-    """One procedure call. Parameters that ask for their default are left out."""
+    """Procedure call. Parameters that take their default are left out."""
 
     procedure: str
     parameters: tuple[Parameter, ...]
@@ -63,7 +63,7 @@ class Call:
 
 
 def calls(data: bytes, version: Version) -> Iterator[Call]:
-    """The calls of an RPC message, each decoded when it is its turn."""
+    """Calls of an RPC message; each is decoded after the one before it has run."""
     reader = Reader(data)
     skip_headers(reader, version)
     last = False
@@ -76,7 +76,7 @@ def calls(data: bytes, version: Version) -> Iterator[Call]:
             procedure = str(reader.take(2 * length), "utf-16-le", "surrogatepass")
         reader.short()
         parameters = []
-        while reader.goes_on(_SEPARATORS):
+        while reader.has_next(_SEPARATORS):
             parameter = _parameter(reader)
             if parameter is not None:
                 parameters.append(parameter)
@@ -98,7 +98,7 @@ def _parameter(reader: Reader) -> Parameter | None:
 
 @dataclass(frozen=True)
 class TransactionRequest:
-    """A transaction manager request; ``then_begin`` is the isolation of the transaction to begin after it."""
+    """Transaction manager request; ``then_begin`` is the isolation level of a transaction that begins after it."""
 
     kind: str
     isolation: int = 0
@@ -107,7 +107,7 @@ class TransactionRequest:
 
 
 def transaction_request(data: bytes, version: Version) -> TransactionRequest:
-    """MS-TDS 2.2.6.9. Raises :class:`SqlError` for what concerns distributed transactions."""
+    """Decode a transaction manager request (MS-TDS 2.2.6.9). :class:`SqlError` for distributed transactions."""
     if not version.wide:
         raise Truncated
     reader = Reader(data)

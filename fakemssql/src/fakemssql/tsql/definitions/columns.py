@@ -1,5 +1,5 @@
 # ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
-"""Columns: what the catalog holds of them, and their PostgreSQL text."""
+"""Columns: their entries in the catalog, and their PostgreSQL text."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _RANGES = {
 def column_infos(
     definer: Definer, table: TableInfo, definitions: list[ColumnDefinition], *, after: int = 0
 ) -> list[ColumnInfo]:
-    """What the catalog holds of new columns, numbered from ``after`` on. Computed ones may use all the others."""
+    """Catalog entries of new columns, numbered from ``after`` on. Computed columns may use all others."""
     known = [column for column in table.columns if column.computed is None]
     pairs = list(enumerate(definitions, after + 1))
     plain = {
@@ -55,7 +55,7 @@ def column_infos(
 
 
 def column_info(definer: Definer, column: ColumnDefinition, number: int, columns: list[ColumnInfo]) -> ColumnInfo:
-    """What the catalog holds of a column definition. A computed column's type is that of its expression."""
+    """Catalog entry of a column definition. The type of a computed column is that of its expression."""
     name, pg = column.name, pg_name(column.name)
     if column.computed is not None:
         known = TableInfo("", "", "", "x", columns)
@@ -105,7 +105,7 @@ def column_info(definer: Definer, column: ColumnDefinition, number: int, columns
 
 
 def column_sql(definer: Definer, definition: ColumnDefinition, info: ColumnInfo) -> str:
-    """The column in PostgreSQL's CREATE TABLE (not for computed columns, which are expanded where they are read)."""
+    """Column in PostgreSQL's CREATE TABLE (not for computed columns, which queries expand)."""
     text = f"{quoted(info.pg)} {storage(info.type)}"
     if info.identity:
         low, high = _RANGES[info.type.name]
@@ -169,7 +169,7 @@ def check_distinct(table: str, definitions: list[ColumnDefinition], known: Itera
 
 
 def add_column(d: Definer, table: TableInfo, definition: ColumnDefinition, info: ColumnInfo) -> None:
-    """Add a column in PostgreSQL, if it is stored; error 4901."""
+    """Add a column in PostgreSQL unless it is computed; error 4901."""
     if definition.computed is not None:
         return
     bare = not info.nullable and definition.default is None and not info.identity
@@ -187,7 +187,7 @@ def add_column(d: Definer, table: TableInfo, definition: ColumnDefinition, info:
 
 
 def default_sql(definer: Definer, expression: nodes.Expr, info: ColumnInfo) -> str:
-    """A default in PostgreSQL's CREATE TABLE."""
+    """Default in PostgreSQL's CREATE TABLE."""
     compiler = compilation(definer.environment())
     value = compiler.scalar(expression, Names())
     if compiler.parameters:
@@ -196,7 +196,7 @@ def default_sql(definer: Definer, expression: nodes.Expr, info: ColumnInfo) -> s
 
 
 def collation_of(kind: SqlType, definition: ColumnDefinition) -> str | None:
-    """The collation that the catalog shows for a column; error 448."""
+    """Collation that the catalog shows for a column; error 448."""
     if not is_text(kind):
         return None
     name = definition.collation

@@ -1,5 +1,5 @@
 # ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
-"""Constraints: keys, checks, defaults, foreign keys."""
+"""Constraints: keys, checks, defaults and foreign keys."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ def _check(d: Definer, place: ObjectPlace, object_id: str, table: TableInfo, c: 
 
 
 def check_key(d: Definer, table: TableInfo, c: Constraint) -> None:
-    """Error 8111 for a primary key over a column that may be NULL."""
+    """Raise error 8111 for a primary key over a nullable column."""
     for key in c.columns:
         if d.known(table, key.name).nullable:
             raise nullable_key(table.name)
 
 
 def bind_default(d: Definer, table: TableInfo, c: Constraint) -> ColumnInfo:
-    """Give a column its default in PostgreSQL; errors 1752 and 1781."""
+    """Set the default of a column in PostgreSQL; errors 1752 and 1781."""
     assert c.expression is not None
     info = table.column(c.columns[0].name)
     if info is None:

@@ -1,4 +1,4 @@
-"""What depends on a column, and which of its changes that forbids.
+"""Dependents of a column (indexes, constraints, computed columns), and the changes that they forbid.
 
 Source: "ALTER TABLE (Transact-SQL)", ALTER COLUMN and DROP COLUMN.
 """
@@ -46,20 +46,20 @@ class Dependent:
 
     @property
     def word(self) -> str:
-        """What error 5074 calls it."""
+        """Word for the dependent in error 5074."""
         return _WORDS.get(self.kind, "object")
 
 
 def dependents(definer: Definer, table: TableInfo, column: ColumnInfo) -> list[Dependent]:
-    """Everything that uses ``column``."""
+    """Indexes, constraints and computed columns that use ``column``."""
     rows = definer.pg.query(_SQL, table.object_id, column.column_id, bracketed(column.name).lower())
     return [Dependent(str(kind), str(name)) for kind, name in rows]
 
 
 def in_the_way_of(column: ColumnInfo, kind: SqlType, nullable: bool, found: list[Dependent]) -> list[Dependent]:
-    """Those of ``found`` that forbid to change ``column`` to ``kind``.
+    """Dependents that forbid a change of ``column`` to ``kind``.
 
-    A text or binary column may grow under an index, a check or a UNIQUE constraint; a default only minds another type.
+    A text or binary column with an index, a check or a UNIQUE constraint may grow; a default only forbids another type.
     """
     same = kind.name == column.type.name
     old, new = (_MAX_LENGTH if each.length == MAX else each.length or 0 for each in (column.type, kind))

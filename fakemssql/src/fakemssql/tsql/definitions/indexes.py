@@ -1,5 +1,5 @@
 # ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
-"""Indexes: CREATE, ALTER, DROP."""
+"""Indexes: CREATE, ALTER, DROP, and UPDATE STATISTICS."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _KEPT = (
     "STATISTICS_NORECOMPUTE",
     "DATA_COMPRESSION",
 )
-"""The options of an index that the catalog shows; the others are about how it is built."""
+"""Options of an index that the catalog shows; the others only affect how it is built."""
 
 
 def create_index(d: Definer, node: IndexDefinition) -> None:
@@ -42,12 +42,12 @@ def create_index(d: Definer, node: IndexDefinition) -> None:
 
 
 def local_name(kind: str, table: TableInfo, name: str) -> str:
-    """The PostgreSQL name of an index (``ix``) or a check (``ck``) of a temporary table."""
+    """PostgreSQL name of an index (``ix``) or a check (``ck``) of a temporary table."""
     return pg_name(f"{kind}{-table.object_id}.{name}")
 
 
 def add_local_index(d: Definer, table: TableInfo, index: IndexDefinition, constraint: str = "") -> None:
-    """Make an index of a temporary table; its comment tells errors what it is, and its name."""
+    """Make an index of a temporary table; its comment has its kind and name for error texts."""
     pg = local_name("ix", table, index.name)
     d.run(index_sql(d, table, index, pg)[0])
     kind = {"primary": "PRIMARY KEY", "unique": "UNIQUE KEY"}.get(constraint, "")
@@ -55,7 +55,7 @@ def add_local_index(d: Definer, table: TableInfo, index: IndexDefinition, constr
 
 
 def _replaced(d: Definer, table: TableInfo, node: IndexDefinition) -> int | None:
-    """Drop the index that CREATE INDEX ... DROP_EXISTING = ON replaces; the number that it keeps."""
+    """Drop the index that CREATE INDEX ... DROP_EXISTING = ON replaces; returns its number if the new one keeps it."""
     old = next((index for index in table.indexes if fold(index.name) == fold(node.name)), None)
     if old is None:
         raise SqlError(7999, f"Could not find any index named '{node.name}' for table '{table.name}'.", state=9)
@@ -78,7 +78,7 @@ def add_index(
     constraint: str = "",
     number: int | None = None,
 ) -> None:
-    """Make an index, under its old ``number`` if it has one."""
+    """Make an index, with the ``number`` of the one that it replaces, if any."""
     folded = fold(index.name)
     known = d.pg.query("SELECT folded, type FROM mssql.indexes WHERE object_id = $1::int", object_id)
     if any(row[0] == folded for row in known):
@@ -135,7 +135,7 @@ def _index_columns(d: Definer, object_id: str, table: TableInfo, index: IndexDef
 
 
 def drop_index(d: Definer, table: TableInfo, name: str, constraint: bool) -> bool:
-    """Drop an index of a table, if it has one of that name; one of a constraint only with ``constraint``."""
+    """Drop an index by name, that of a constraint only with ``constraint``; False if there is no such index."""
     rows = d.pg.query(
         "DELETE FROM mssql.indexes WHERE object_id = $1::int AND folded ="
         " $2 RETURNING pg_name, is_primary_key + is_unique_constraint, name",
@@ -163,7 +163,7 @@ def alter_index(d: Definer, node: nodes.AlterIndex) -> None:
         raise SqlError(2727, f"Cannot find index '{node.name}'.", severity=11)
     if node.action == "disable":
         clustered = any(index.type == 1 for index in chosen)
-        # Without its clustered index a table cannot be read: its other indexes go with it.
+        # Without its clustered index a table cannot be read: its other indexes are disabled as well.
         for index in table.indexes if clustered else chosen:
             _disable(d, table, index)
     elif node.action == "rebuild":
@@ -192,9 +192,9 @@ def _disable(d: Definer, table: TableInfo, index: IndexInfo) -> None:
 
 
 def rewrite(d: Definer, table: TableInfo) -> None:
-    """Build a table and its indexes anew, without the room that deleted rows left.
+    """Rebuild a table and its indexes without the space of deleted rows.
 
-    PostgreSQL does so in a transaction only in the order of an index: one in which all rows are equal keeps theirs.
+    In a transaction PostgreSQL rebuilds only in the order of an index; an index with equal keys keeps the rows' order.
     """
     name = quoted(f"rebuild~{table.object_id}")
     d.run(f"CREATE INDEX {name} ON {table.pg} ((1))")
@@ -222,7 +222,7 @@ def _on_disabled(table: TableInfo, index: IndexInfo) -> SqlError:
 
 
 def _stored(d: Definer, table: TableInfo, index: IndexInfo) -> IndexDefinition:
-    """The definition of an index as the catalog holds it."""
+    """Definition of an index, from the catalog."""
     place = (table.object_id, index.index_id)
     facts = d.pg.query(
         "SELECT is_unique, filter FROM mssql.indexes WHERE object_id = $1::int AND index_id = $2::int", *place
@@ -253,7 +253,7 @@ def update_statistics(d: Definer, node: nodes.UpdateStatistics) -> None:
         if fold(name) not in {fold(index.name) for index in table.indexes}:
             raise SqlError(2767, f"Could not locate statistics '{name}' in the system catalogs.", severity=16, state=1)
     if node.row_count is not None:
-        # What comes and goes afterwards is counted on from it, as by the server itself.
+        # Later inserts and deletes change the count from here on, as on SQL Server.
         d.run(
             f"UPDATE mssql.objects SET extra = extra || jsonb_build_object('rows_more', {node.row_count}"
             f" - (SELECT count(*) FROM {table.pg})) WHERE object_id = {table.object_id}"

@@ -1,5 +1,5 @@
 # ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
-"""Rows of the metadata tables, from which the system views show what SQL Server shows."""
+"""Rows of the metadata tables, which the system views read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fakemssql.tsql.parser.nodes import ColumnDefinition
 
 
 def sql_value(value: object) -> str:
-    """A value as a PostgreSQL literal of a metadata INSERT."""
+    """PostgreSQL literal of a value for a metadata table."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):

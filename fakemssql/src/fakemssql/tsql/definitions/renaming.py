@@ -1,5 +1,5 @@
 # ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
-"""sp_rename. PostgreSQL's own names follow."""
+"""Renaming of tables, columns and indexes (sp_rename), in the metadata and in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fakemssql.tsql.parser.nodes import Name
 
 
 def rename(d: Definer, name: Name, new: str, kind: str) -> None:
-    """sp_rename of a table, column or index. PostgreSQL's own names follow."""
+    """Rename a table, column or index, also in PostgreSQL; error 15248."""
     may_rename(d, name, kind)
     if kind == "OBJECT":
         _rename_table(d, name, new)

@@ -89,7 +89,7 @@ DEFINITIONS: dict[type, Callable[[Definer, Any], None]] = {
 
 
 def define(d: Definer, node: nodes.Statement) -> None:
-    """Run one definition, if the user may."""
+    """Run a definition after the check of its permissions."""
     authorize(d, node)
     DEFINITIONS[type(node)](d, node)
     d.changed()

@@ -1,4 +1,4 @@
-"""Temporary tables (#t) and table variables: PostgreSQL temporary tables that only this connection knows."""
+"""Temporary tables (#t) and table variables: temporary tables of PostgreSQL, which only their connection sees."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.security import errors
 
 _serials = itertools.count(1)
-"""No two tables of a process have one name: a plan that was made for one is not taken for another."""
+"""Numbers for the names of tables: all differ in a process, so that no plan is used for another table."""
 
 
 def create(d: Definer, node: nodes.CreateTable) -> TableInfo:
-    """``CREATE TABLE #t`` or ``DECLARE @t TABLE``; only #t is kept by name."""
+    """Make a table for ``CREATE TABLE #t`` or ``DECLARE @t TABLE``; only #t is recorded by name."""
     name = node.name[-1]
     local = name.startswith("#")
     if local and fold(name) in d.catalog.temporary:

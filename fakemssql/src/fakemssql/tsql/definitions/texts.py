@@ -1,4 +1,4 @@
-"""The PostgreSQL text of keys, indexes and checks."""
+"""PostgreSQL text of keys, indexes and checks."""
 
 from __future__ import annotations
 
@@ -16,13 +16,11 @@ from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.parser.nodes import IndexDefinition
 
 MARK = "\x02"
-
-
-"""The alias of a table in expressions that PostgreSQL wants without one; it is taken out again."""
+"""Alias of a table in compiled expressions; it is removed, because PostgreSQL allows no alias there."""
 
 
 def key_sql(table: TableInfo, columns: list[nodes.KeyColumn], compiler: Compilation) -> str:
-    """The key of an index: text is indexed as the collation compares it; NULL sorts first, as in SQL Server."""
+    """Key of an index: text is folded as the collation compares it, and NULL sorts first, as on SQL Server."""
     parts = []
     scope = table_scope(compiler, table, "", MARK)
     for key in columns:
@@ -65,7 +63,7 @@ def index_sql(definer: Definer, table: TableInfo, index: IndexDefinition, pg: st
         info = table.column(name)
         if info is None:
             raise SqlError(1911, f"Column name '{name}' does not exist in the target table or view.")
-        # Wide columns do not fit a PostgreSQL index row; what INCLUDE is for, index-only reads, is a matter of speed.
+        # Wide columns do not fit into a PostgreSQL index row. INCLUDE only allows index-only reads, which is speed.
         if info.computed is None and storage(info.type) not in ("text", "bytea"):
             plain.append(quoted(info.pg))
     keys_plain = {quoted(c.pg) for c in (table.column(k.name) for k in index.columns) if c is not None}
@@ -79,7 +77,7 @@ def index_sql(definer: Definer, table: TableInfo, index: IndexDefinition, pg: st
 
 
 def check_sql(environment: Environment, table: TableInfo, condition: nodes.Expr) -> str:
-    """The condition of a CHECK over a row of ``table``."""
+    """Condition of a CHECK over a row of ``table``."""
     compiler = compilation(environment)
     text = compiler.predicate(condition, Names([table_scope(compiler, table, table.name, MARK)]))
     if compiler.parameters:

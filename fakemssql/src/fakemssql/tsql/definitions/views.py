@@ -12,7 +12,7 @@ from fakemssql.tsql.names import bracketed, literal
 from fakemssql.tsql.parser import nodes
 
 _OF_READER = {"@@user", "@@user_id", "@@login", "@@login_id", "@@original_login"}
-"""What a view may say of its reader, since it is compiled anew for each."""
+"""Values of the user that a view may use, because it is compiled for each user."""
 
 
 def create_synonym(d: Definer, node: nodes.CreateSynonym) -> None:
@@ -49,7 +49,7 @@ def create_view(d: Definer, node: nodes.CreateView) -> None:
     text = node.text if node.mode != "alter" else node.text.replace("ALTER", "CREATE", 1)
     object_id = known or add_object(d, place, "V", definition=text)
     if known:
-        # Its number and its permissions stay.
+        # The view keeps its id and permissions.
         d.run(f"DELETE FROM mssql.columns WHERE object_id = {known}")
         d.run(
             f"UPDATE mssql.objects SET definition = {literal(text)}, modified = mssql.utcnow_dt()"

@@ -1,4 +1,4 @@
-"""sp_getapplock and sp_releaseapplock."""
+"""Procedures sp_getapplock and sp_releaseapplock."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fakemssql.tsql.security import errors
 
 
 def _userlock(session: Session, frame: Frame, number: int, message: str) -> int:
-    """An error of the lock procedures: in a TRY it is caught, elsewhere the call returns -999."""
+    """Report an error of the lock procedures: a TRY catches it, elsewhere the call returns -999."""
     error = Raised(number, message, procedure="xp_userlock")
     if session.trying:
         raise error

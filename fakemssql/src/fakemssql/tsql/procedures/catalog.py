@@ -1,5 +1,5 @@
 # ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
-"""Catalog procedures that ODBC drivers call ("Catalog stored procedures")."""
+"""Catalog procedures of ODBC drivers: sp_tables, sp_columns, sp_pkeys, sp_datatype_info."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def sp_datatype_info(session: Session, arguments: Arguments, frame: Frame, outpu
         " 3::int2, 0::int2, (t.name LIKE '%money')::int::int2, 0::int2, t.name, 0::int2, t.num_scale::int2, "
         f"{code}, NULL::int2, 10, NULL::int2, 0::int2 FROM mssql.types t WHERE t.name <>"
         f" 'sysname' AND ($1 IS NULL OR $1 = '0' OR ({code})::text = $1)"
-        # The best type of a code comes first: pyodbc takes the precision of its datetime parameters from it.
+        # The best type of each code comes first: pyodbc reads the precision of its datetime parameters there.
         " ORDER BY 2, t.name <> 'datetime2', 1"
     )
     send_query(session, frame, columns, sql, wanted)

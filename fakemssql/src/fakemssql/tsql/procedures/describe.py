@@ -1,8 +1,8 @@
-"""sp_describe_undeclared_parameters and sp_describe_first_result_set: what a statement needs and gives before it runs.
+"""Procedures sp_describe_undeclared_parameters and sp_describe_first_result_set.
 
-Drivers ask for the first when a parameter is NULL and its type unknown (pyodbc's None, ``fast_executemany``). Where
-types cannot be deduced it fails (see ``parameter_types.py``), which drivers keep to themselves; under XACT_ABORT ON the
-transaction has gone then all the same ("SET XACT_ABORT (Transact-SQL)").
+Drivers call the first when a parameter is NULL and its type is unknown (pyodbc's None, ``fast_executemany``). It fails
+if types cannot be deduced (see ``parameter_types.py``). Drivers do not report this error; under XACT_ABORT ON it still
+rolls the transaction back ("SET XACT_ABORT (Transact-SQL)").
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""sp_executesql."""
+"""Procedure sp_executesql, and its list of parameters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fakemssql.tsql.runtime.statements.execute import final_values, run_text
 
 
 def declarations(text: str) -> list[nodes.Declare]:
-    """The parameter list of sp_executesql: ``@a int, @b nvarchar(10) = 'x' OUTPUT``."""
+    """Parse the list of parameters of sp_executesql: ``@a int, @b nvarchar(10) = 'x' OUTPUT``."""
     cursor = batches.Batch(text, tokenize(text))
     found: list[nodes.Declare] = []
     while cursor.token.kind == VARIABLE:

@@ -1,9 +1,9 @@
-"""The types of undeclared parameters, or the error where they cannot be deduced.
+"""Deduction of the types of undeclared parameters, with the errors if that is not possible.
 
 Source: "sp_describe_undeclared_parameters (Transact-SQL)", "Parameter Selection Algorithm". A parameter has the type of
-what it is compared with, assigned to, cast to or inserted into by VALUES. A parameter that is an item of a SELECT has
-none: any type would do as well as any other, which is error 11506. Numbers and texts: "Database Engine events and
-errors (11000 to 12999)".
+the value that it is compared with, the type of a cast, or the type of the column or variable that it is assigned to or
+inserted into by VALUES. A parameter that is an item of a SELECT could have any type: error 11506. Numbers and texts:
+"Database Engine events and errors (11000 to 12999)".
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from fakemssql.tsql.runtime.session.session import Session
 from fakemssql.types import SqlType
 
 TEXT = nvarchar(4000)
-"""For what the server deduces and fakemssql does not: the type of an expression over a derived table, say."""
+"""Type for cases that SQL Server deduces and fakemssql does not, such as expressions over a derived table."""
 
 
 def target_types(session: Session, name: nodes.Name, names: Sequence[str]) -> list[SqlType]:
-    """The types of the columns that VALUES fill."""
+    """Types of the columns that VALUES fill."""
     table = None if name[0].startswith("@") else session.catalog.find(name, session.database)
     if table is None:
         return []
@@ -58,13 +58,13 @@ def column_type(node: nodes.Column, columns: list[Any]) -> SqlType | None:
 
 
 _ALIKE = {"ISNULL", "COALESCE", "NULLIF", "IIF"}
-"""Functions whose arguments have one type in common."""
+"""Functions whose arguments have a common type."""
 
 _FROM_SECOND = {"LEFT": INT, "RIGHT": INT, "SUBSTRING": INT}
 
 
 class ParameterTypes:
-    """Finds the types of undeclared variables by what stands beside them; raises :class:`SqlError` where none does."""
+    """Types of undeclared variables from the expressions around them; :class:`SqlError` if they cannot be deduced."""
 
     def __init__(self, session: Session, frame: Frame, declared: dict[str, SqlType]) -> None:
         self.session, self.frame = session, frame
@@ -72,7 +72,7 @@ class ParameterTypes:
         self.found: dict[str, SqlType] = {}
 
     def deduce(self, statements: list[nodes.Statement]) -> None:
-        """Visit a batch, whose own variables have types, wherever it declares them."""
+        """Visit a batch. Variables that it declares anywhere have their declared types."""
         self._declare(statements)
         self.visit(statements, [])
 
@@ -83,7 +83,7 @@ class ParameterTypes:
             self._declare(child)
 
     def visit(self, node: Any, columns: list[Any], target: SqlType | None = None) -> None:
-        """Walk a tree. ``columns`` are the tables in sight, ``target`` is the type that the value is to have."""
+        """Visit a node. ``columns`` are the visible tables, ``target`` is the type that the context expects."""
         if isinstance(node, nodes.Variable):
             self._note(node, target)
             return
@@ -100,7 +100,7 @@ class ParameterTypes:
         return isinstance(node, nodes.Variable) and node.name not in self.declared and not node.name.startswith("@@")
 
     def _untyped(self, node: Any) -> nodes.Variable | None:
-        """The undeclared variable on which the type of an expression depends, None where it has a type."""
+        """Undeclared variable on which the type of an expression depends; None if the expression has a type."""
         if isinstance(node, nodes.Variable):
             return node if self._undeclared(node) else None
         own_type = isinstance(node, nodes.Cast | nodes.Subquery | nodes.Query)
@@ -125,7 +125,7 @@ class ParameterTypes:
         self.found[name] = target
 
     def _alone(self, values: Iterable[Any]) -> None:
-        """Error 11503 where more than one of an expression's values has no type."""
+        """Raise error 11503 if more than one value of an expression has no type."""
         names = [found.name for value in values if (found := self._untyped(value)) is not None]
         if len(names) > 1:
             raise SqlError(
@@ -135,7 +135,7 @@ class ParameterTypes:
             )
 
     def _beside(self, values: Sequence[Any], columns: list[Any], target: SqlType | None = None) -> None:
-        """Visit values of which each has the type of the others."""
+        """Visit values that have a common type."""
         self._alone(values)
         kinds = [self._type(value, columns) for value in values if value is not None and not self._untyped(value)]
         for value in values:
@@ -272,7 +272,7 @@ class ParameterTypes:
     # --- types -----------------------------------------------------------------------------------------------------
 
     def _type(self, node: Any, columns: list[Any]) -> SqlType:
-        """The type of an expression that has one."""
+        """Type of an expression that does not depend on an undeclared variable."""
         if isinstance(node, nodes.Column):
             return column_type(node, columns) or TEXT
         if isinstance(node, nodes.Variable):
@@ -311,4 +311,4 @@ _VISITS: dict[type, Callable[[ParameterTypes, Any, list[Any], SqlType | None], N
     nodes.SetVariable: ParameterTypes._visit_setvariable,
     nodes.Argument: ParameterTypes._visit_argument,
 }
-"""The nodes of which a part tells the type of another; any other is visited part by part."""
+"""Nodes with rules for the types of their parts; the parts of all other nodes are visited one by one."""

@@ -1,4 +1,4 @@
-"""Result sets of system procedures: of a PostgreSQL query, or of rows made here."""
+"""Result sets of system procedures, from a PostgreSQL query or from Python values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PostgreSQL's errors as SQL Server's: number, severity, text, and what they do to batch and transaction.
+"""Translation of PostgreSQL's errors to SQL Server's, and the effect of errors on batch and transaction.
 
 Source of numbers and texts: "Database Engine events and errors", sys.messages.
 """
@@ -14,20 +14,20 @@ from fakemssql.tsql.pg import Pg, PgError
 from fakemssql.tsql.security.errors import database_exists, object_exists
 
 STALE = frozenset(["42P01", "42703", "42P07", "3F000", "0A000", "42883", "26000"])
-"""SQLSTATEs that a plan compiled against an old catalog may meet."""
+"""SQLSTATEs that a plan may cause if it was compiled with an old catalog."""
 
 DEADLOCK = frozenset(["40P01", "40001"])
 
 _COMPILE = frozenset([102, 105, 107, 109, 110, 120, 121, 137, 141, 145, 156, 207, 208, 209, 213, 264, 4104, 4145, 1087])
-"""Errors of compiling a statement: they end the batch and no CATCH of the same batch sees them."""
+"""Errors of compilation: they end the batch, and a CATCH of the same batch does not catch them."""
 
 _BATCH = frozenset(
     [241, 3609, 242, 245, 248, 295, 1205, 3930, 3951, 3960, 3998, 8169, 650, 911, 40517, 535, PLANNING, RUNNING]
 )
-"""Errors of running a statement that end the batch."""
+"""Errors at run time that end the batch."""
 
 _DOOM = frozenset([241, 242, 245, 248, 295, 3951, 8169])
-"""Errors that roll the transaction back when nothing catches them, and make it uncommittable when something does."""
+"""Errors that roll the transaction back, or make it uncommittable if a CATCH catches them."""
 
 
 _NOT_A_DATE = (241, "Conversion failed when converting date and/or time from character string.", 16, 1)
@@ -57,7 +57,7 @@ def dooms(error: SqlError) -> bool:
 
 
 def _where(pg: Pg, error: PgError) -> dict[str, str]:
-    """Names as written of the table, schema, database and index or constraint an error speaks of."""
+    """Names, as written, of the table, schema, database and index or constraint of an error."""
     rows = pg.query(
         "SELECT o.name, s.name, d.name, COALESCE((SELECT i.name FROM mssql.indexes i WHERE i.object_id = o.object_id"
         " AND i.pg_name = $3), (SELECT c.name FROM mssql.objects c WHERE"
@@ -78,13 +78,13 @@ def _where(pg: Pg, error: PgError) -> dict[str, str]:
         rows = _local(pg, error)
     keys = ("table", "schema", "database", "index", "kind", "column")
     found = {key: value or "" for key, value in zip(keys, rows[0], strict=True)}
-    # A constraint that fails while it is made has no row yet, only the name it was to have in PostgreSQL.
+    # A constraint that fails while it is made has no row yet, only its name in PostgreSQL.
     found["index"] = re.sub(r"^(ck|fk|ix)\d+\.", "", found["index"])
     return found
 
 
 def _local(pg: Pg, error: PgError) -> list[list[str | None]]:
-    """The same of a temporary table or a table variable: the comments of table and index tell their names."""
+    """The same names for a temporary table or table variable, from the comments of table and index."""
     rows = pg.query(
         "SELECT obj_description(to_regclass(format('%I.%I', $1, $2)), 'pg_class'),"
         " obj_description(to_regclass(format('%I.%I', $1, $3)), 'pg_class')",
@@ -99,7 +99,7 @@ def _local(pg: Pg, error: PgError) -> list[list[str | None]]:
 
 
 def translate(pg: Pg, error: PgError, statement: str = "INSERT", lock_timeout: bool = True) -> SqlError:
-    """The :class:`SqlError` for an error that PostgreSQL reported."""
+    """Translate an error of PostgreSQL to a :class:`SqlError`."""
     state = error.sqlstate
     if state == "MS001":
         return SqlError(int(error.hint or 50000), error.message, state=1)
@@ -145,7 +145,7 @@ def translate(pg: Pg, error: PgError, statement: str = "INSERT", lock_timeout: b
         return object_exists(name[1] if name else "")
     if state == "0A000":
         return SqlError(40517, f"The statement is not supported by fakemssql ({error.message}).")
-    # PostgreSQL was given what it does not take, or says what it should never have to.
+    # The engine sent an invalid statement, or the error is unknown: a fault of fakemssql.
     return fault(error, PLANNING if state.startswith("42") else RUNNING, f"SQLSTATE {state}")
 
 
@@ -233,7 +233,7 @@ def _constraint(pg: Pg, error: PgError, statement: str) -> SqlError:
 
 
 def _metadata(error: PgError) -> SqlError:
-    """A duplicate in the metadata tables: two sessions created the same thing at the same time."""
+    """Error for a duplicate in the metadata tables: two sessions made the same object at the same time."""
     value = _key(error.detail).split(", ")[-1]
     if error.constraint == "columns_name":
         return SqlError(

@@ -1,4 +1,4 @@
-"""The engine of one connection: requests come in, statements run, results go to the output."""
+"""Engine of one connection: runs its requests and sends the results to the output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fakemssql.tsql.security.accounts import ServerPrincipal
 
 
 class SessionEngine:
-    """Implements :class:`contract.Engine`. ``let_go`` takes the backend in the end."""
+    """Implements :class:`contract.Engine`. ``let_go`` takes the backend when the session ends."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class SessionEngine:
 
     @property
     def database(self) -> str:
-        """The current database."""
+        """Name of the current database."""
         return self.session.database
 
     @property
@@ -42,13 +42,13 @@ class SessionEngine:
         return self.session.transaction_descriptor
 
     def session_state(self) -> tuple[bytes, bool]:
-        """The SET options; what else a session may have cannot be restored ("Connection resiliency")."""
+        """SET options, and whether the session has no state that cannot be restored ("Connection resiliency")."""
         session = self.session
         bound = session.transaction_count or session.applocks.held or session.catalog.temporary
         return session.options.to_bytes(), not bound and session.identity_insert == ("", "")
 
     def restore(self, state: bytes) -> bool:
-        """Take over the SET options of a session whose connection was lost."""
+        """Take over the SET options of a session whose connection was lost; False if the server refuses."""
         session = self.session
         if session.switches.refuse_recovery:
             return False
@@ -59,7 +59,7 @@ class SessionEngine:
         return True
 
     def introduce(self, client: Client) -> None:
-        """Who the client is; see :class:`contract.Engine`."""
+        """Record the client; see :class:`contract.Engine`."""
         self.session.activity.introduce(client)
         self.session.activity.update(self.session)
 
@@ -107,7 +107,7 @@ class SessionEngine:
     def _refresh(self) -> None:
         session = self.session
         if not session.security.powerful and not session.pg.in_transaction:
-            # An empty round trip: what was revoked before this request is known before it runs.
+            # An empty round trip brings notifications: permissions revoked before this request no longer count.
             session.pg.run([])
         session.backend.refresh()
         if not session.pg.in_transaction:
@@ -135,7 +135,7 @@ class SessionEngine:
             for parameter in outputs:
                 output.return_value(parameter)
         except SqlError as error:
-            # A procedure's error is one of a statement: under XACT_ABORT it takes the transaction along.
+            # A procedure's error is the error of a statement: under XACT_ABORT it rolls the transaction back.
             report(session, error, output, session.transactions.doom if session.options.xact_abort else None)
             status = -6 if error.number != 2812 else 0
         except BatchEnd:
@@ -146,12 +146,12 @@ class SessionEngine:
         return status
 
     def prepare(self, text: str, parameters: Sequence[Parameter]) -> None:
-        """Parse a text; compile its statements as far as their tables are known."""
+        """Parse a text, and cache it for its execution."""
         self._refresh()
         self.session.code(text, signature_of(parameters))
 
     def transaction_request(self, kind: str, isolation: int, name: str, output: ResponseWriter) -> None:
-        """A request of the TDS transaction manager."""
+        """Run a request of the TDS transaction manager."""
         session = self.session
         session.output = output
         try:
@@ -172,7 +172,7 @@ class SessionEngine:
             session.output = None
 
     def reset(self, keep_transaction: bool) -> None:
-        """Settings, temporary tables and session locks back to their start."""
+        """Reset settings, temporary tables and locks of the session to their initial state."""
         session = self.session
         if not keep_transaction and session.transaction_count:
             session.transactions.rollback_all(None)
@@ -189,6 +189,6 @@ class SessionEngine:
         session.activity.update(session)
 
     def close(self) -> None:
-        """Roll back what is open and let go of the connection to PostgreSQL."""
+        """Roll back an open transaction and return the connection to PostgreSQL."""
         self.session.activity.close()
         self._let_go(self._backend)

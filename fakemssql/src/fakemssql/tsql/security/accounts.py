@@ -1,4 +1,4 @@
-"""Logging in: the login that a name and a password stand for."""
+"""Logins: the check of a name and a password."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class ServerPrincipal:
 
 
 def administrator(name: str) -> ServerPrincipal:
-    """The login of the command line, whose password the front has checked."""
+    """Login of the command line, whose password the front has checked."""
     return ServerPrincipal(ADMINISTRATOR, name, powerful=True)
 
 
 def authenticate(pg: Pg, name: str, password: str) -> ServerPrincipal:
-    """The login of that name and password. Errors 18456 and, if it is disabled, 18470."""
+    """Check a name and a password and return the login. Errors 18456 and, for a disabled login, 18470."""
     rows = pg.query(
         "SELECT principal_id, name, default_database, disabled, password FROM mssql.logins"
         " WHERE folded = $1 AND kind = 'S'",

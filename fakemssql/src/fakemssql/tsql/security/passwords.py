@@ -1,4 +1,4 @@
-"""Passwords of logins: kept as salted hashes, checked without telling by time what was wrong."""
+"""Passwords of logins: stored as salted hashes; a check takes equally long for a wrong login and a wrong password."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ _GROUPS = (str.isupper, str.islower, str.isdigit, lambda c: not c.isalnum())
 
 
 def hashed(password: str, salt: bytes | None = None) -> str:
-    """The salt and hash of a password, as text."""
+    """Salt and hash of a password as text."""
     salt = os.urandom(16) if salt is None else salt
     digest = hashlib.scrypt(password.encode("utf-16-le", "surrogatepass"), salt=salt, n=_COST, r=8, p=1)
     return f"{salt.hex()}:{digest.hex()}"
 
 
 def matches(password: str, kept: str | None) -> bool:
-    """Whether ``password`` is the one that was kept. Takes as long where none was kept."""
+    """Whether ``password`` matches the stored hash ``kept``; takes equally long without a stored hash."""
     salt = bytes.fromhex(kept.partition(":")[0]) if kept else b""
     return hmac.compare_digest(hashed(password, salt), kept or "")
 
 
 def check_policy(login: str, password: str) -> None:
-    """Errors 15116 and 15118 for a password that CHECK_POLICY refuses ("Password Policy")."""
+    """Raise error 15116 or 15118 for a password that CHECK_POLICY refuses ("Password Policy")."""
     if len(password) < _LEAST:
         raise SqlError(
             15116,

@@ -1,5 +1,5 @@
 # ruff: noqa: S608 - values are parameters, or numbers of principals and databases
-"""GRANT, DENY and REVOKE."""
+"""Statements GRANT, DENY and REVOKE."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _ALL = {
     DATABASE: ("BACKUP DATABASE", "BACKUP LOG", "CREATE DEFAULT", "CREATE FUNCTION", "CREATE PROCEDURE", "CREATE RULE",
                "CREATE TABLE", "CREATE VIEW"),
 }  # fmt: skip
-"""What ALL stands for, here."""
+"""Permissions that ALL means, by class of securable."""
 
 _OTHERS = ("ALTER ", "CREATE ", "VIEW ", "CONNECT ", "BACKUP ", "EXECUTE ", "ADMINISTER ", "SHUTDOWN", "RECEIVE")
-"""How the permissions begin that SQL Server has besides."""
+"""First words of SQL Server's permissions that fakemssql does not have."""
 
 _OF_PROCEDURES = ("EXECUTE", "ALTER", "CONTROL", "VIEW DEFINITION", "TAKE OWNERSHIP")
 
 
 @dataclass(frozen=True)
 class Securable:
-    """What permissions are on: its class, number, owner and (an object's) type."""
+    """Securable: its class, id, owner and, for an object, its type."""
 
     kind: int
     number: int
@@ -49,7 +49,7 @@ def change_permissions(d: Definer, node: nodes.Permission) -> None:
             _change(d, node, securable, name, grantee)
 
 
-# --- what, which and to whom -----------------------------------------------------------------------------------------
+# --- securables, permissions and grantees ----------------------------------------------------------------------------
 
 
 def _securable(d: Definer, node: nodes.Permission) -> Securable:
@@ -85,7 +85,7 @@ def _securable(d: Definer, node: nodes.Permission) -> Securable:
 
 
 def _scope(d: Definer, node: nodes.Permission) -> Securable:
-    """The database, or the server where the permission is one of the server's alone."""
+    """Database as the securable, or the server if only the server has the permission."""
     known = d.pg.query(
         "SELECT DISTINCT class FROM mssql.permission_names WHERE name = $1 AND class IN (0, 100) ORDER BY class",
         node.permissions[0],
@@ -145,7 +145,7 @@ def _check_grantee(d: Definer, found: Principal, securable: Securable) -> None:
 
 
 def _check_grantor(d: Definer, securable: Securable) -> None:
-    """Error 15151 or 4613 for a user without CONTROL of the securable."""
+    """Raise error 15151 or 4613 for a user without CONTROL on the securable."""
     security = d.session.security
     if security.powerful:
         return

@@ -1,4 +1,4 @@
-"""CREATE, ALTER and DROP LOGIN."""
+"""Statements CREATE, ALTER and DROP LOGIN."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from fakemssql.tsql.security.passwords import check_policy, hashed
 
 
 def may(d: Definer, permission: str, kind: int = SERVER, major: int = 0) -> bool:
-    """Whether the user has a permission."""
+    """Whether the user has a permission on a securable."""
     return d.session.security.allowed(d.session.database, kind, major, permission)
 
 
 def find_login(d: Definer, name: str) -> tuple[int, str] | None:
-    """Number and name as written of a login (no role)."""
+    """Id and name, as written, of a login (not of a server role)."""
     rows = d.pg.query("SELECT principal_id, name FROM mssql.logins WHERE folded = $1 AND kind = 'S'", fold(name))
     return (int(rows[0][0] or 0), str(rows[0][1])) if rows else None
 
@@ -53,7 +53,7 @@ def _check_database(d: Definer, name: str) -> None:
 
 
 def alter_login(d: Definer, node: nodes.AlterLogin) -> None:
-    """ALTER LOGIN: the password, the default database, ENABLE and DISABLE."""
+    """Change the password or the default database of a login, or enable or disable it."""
     for word, value in (("NAME", node.new_name), ("OLD_PASSWORD", node.old_password), ("CHECK_POLICY", node.policy)):
         if value is not None:
             raise SqlError(40517, f"ALTER LOGIN with {word} is not supported by fakemssql.")

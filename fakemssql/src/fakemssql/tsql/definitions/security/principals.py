@@ -1,4 +1,4 @@
-"""CREATE, ALTER and DROP of users and roles, members of roles, owners."""
+"""Users and roles of a database: CREATE, DROP, owners and members."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fakemssql.tsql.security import errors
 from fakemssql.tsql.security.context import DATABASE, PRINCIPAL
 
 _SYSTEM = 4
-"""Up to this number are public, dbo, guest, INFORMATION_SCHEMA and sys."""
+"""Highest id of public, dbo, guest, INFORMATION_SCHEMA and sys."""
 
 _FIXED_ROLES = range(16384, 16400)
 _FIRST_FREE = 5
@@ -21,7 +21,7 @@ _FIRST_FREE = 5
 
 @dataclass(frozen=True)
 class Principal:
-    """A user or role of a database."""
+    """User or role of a database."""
 
     number: int
     name: str
@@ -46,7 +46,7 @@ def _may_change(d: Definer, found: Principal, permission: str) -> bool:
 
 
 def _owner(d: Definer, name: str | None) -> int:
-    """The number of an owner that is named, else of the current user."""
+    """Id of the named owner, else of the current user."""
     if name is None:
         return d.session.security.identity(d.session.database).user_id
     found = find_principal(d, name)
@@ -98,7 +98,7 @@ def create_user(d: Definer, node: nodes.CreateUser) -> None:
 
 
 def _unmapped_login(d: Definer, name: str, user: str) -> int:
-    """The number of a login that has no user in the database yet. Errors 15007 and 15063."""
+    """Id of a login that has no user in the database yet. Errors 15007 and 15063."""
     found = find_login(d, name)
     if found is None:
         raise SqlError(15007, f"'{name}' is not a valid login or you do not have permission.")
@@ -147,7 +147,7 @@ def alter_role(d: Definer, node: nodes.AlterRole) -> None:
 
 
 def _may_change_role(d: Definer, role: Principal) -> bool:
-    """Members of fixed roles are changed by db_owner alone ("ALTER ROLE", permissions)."""
+    """Whether the user may change the members of a role; for fixed roles only db_owner ("ALTER ROLE", permissions)."""
     if role.number in _FIXED_ROLES:
         return may(d, "CONTROL", DATABASE)
     return _may_change(d, role, "ALTER ANY ROLE")
@@ -193,7 +193,7 @@ def drop_principal(d: Definer, node: nodes.DropPrincipal) -> None:
 
 
 def _check_unused(d: Definer, found: Principal) -> None:
-    """Errors 15138 and 15144 for an owner and for a role with members."""
+    """Raise error 15138, 15144 or 15284 for an owner, a role with members, or a grantor."""
     key = (d.database_id, found.number)
     if d.pg.query("SELECT 1 FROM mssql.schemas WHERE database_id = $1::int AND principal_id = $2::int", *key):
         raise SqlError(15138, "The database principal owns a schema in the database, and cannot be dropped.")

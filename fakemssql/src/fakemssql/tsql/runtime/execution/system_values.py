@@ -1,4 +1,4 @@
-"""The values of @@variables and of what session functions ask for."""
+"""Values of @@variables and of functions of the session."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _VERSION_TEXT = (
 
 
 def system_value(session: Session, name: str, frame: Frame) -> Any:
-    """The value of ``@@name`` or of what a session function asks for."""
+    """Value of ``@@name``, or of a session function, which is compiled to such a name."""
     options, account = session.options, session.security.account
     if name == "@@db_id":
         entry = session.catalog.database(session.database)
@@ -90,7 +90,7 @@ def _depth(frame: Frame) -> int:
 
 
 def quick_value(node: nodes.Expr, kind: SqlType | None, frame: Frame) -> tuple[SqlType, bytes | None] | None:
-    """The value of a literal or variable that needs no conversion, without asking PostgreSQL."""
+    """Value of a literal or variable that needs neither conversion nor PostgreSQL; None for other expressions."""
     if isinstance(node, nodes.Variable):
         own = frame.types.get(node.name)
         if own is not None and (kind is None or kind == own):

@@ -1,4 +1,4 @@
-"""What the statements of one connection share: the context of every function that runs one."""
+"""Session: the state and parts that the statements of one connection share."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from fakemssql.tsql.state import SessionState
 
 
 class Arguments:
-    """The arguments of a call, by name or position as the procedure's parameter list tells."""
+    """Arguments of a call to a system procedure, by name or by position."""
 
     def __init__(self, name: str, parameters: list[Parameter]) -> None:
         self.name, self.parameters = name, parameters
 
     def take(self, *names: str) -> list[Any]:
-        """The values of the parameters ``names`` in order; None for what is missing. Error 8145 for unknown ones."""
+        """Values of the parameters ``names`` in order; None for a missing one. Error 8145 for an unknown name."""
         values: dict[str, Any] = dict.fromkeys(names)
         for position, parameter in enumerate(self.parameters):
             key = parameter.name.lower().lstrip("@")
@@ -44,7 +44,7 @@ class Arguments:
 
 
 def parse_name(text: str) -> nodes.Name:
-    """The parts of a procedure's name as a driver sends it."""
+    """Parts of a procedure's name as a driver sends it."""
     return batches.Batch(text, tokenize(text)).name()
 
 
@@ -54,19 +54,19 @@ Procedure = Callable[["Session", Arguments, Frame, list[Parameter]], int]
 
 @dataclass(frozen=True, slots=True)
 class StatementTables:
-    """Which function runs which statement, and which one a system procedure of that name."""
+    """Tables of functions: by type of statement, and by name of system procedure."""
 
     statements: Mapping[type, StatementFunction]
     procedures: Mapping[str, Procedure]
 
 
 def signature_of(parameters: Sequence[Parameter]) -> tuple[object, ...]:
-    """What of its parameters the meaning of a text depends on."""
+    """Names and types of parameters, on which the meaning of a text depends."""
     return tuple((p.name.lower(), p.type) for p in parameters)
 
 
 class Session(SessionState):
-    """The state of one connection, and the parts that keep more of it."""
+    """State of one connection, with its transactions, application locks and session data."""
 
     def __init__(
         self, backend: Backend, database: str, account: ServerPrincipal, switches: Switches, tables: StatementTables
@@ -75,8 +75,8 @@ class Session(SessionState):
         self.backend, self.codes, self.tables = backend, backend.codes, tables
         self.failing_dirty_reads = switches.failing_dirty_reads
         self.spid = backend.pid
-        self.depth = 0  # how many procedures, texts and triggers run
-        self.firing: list[Any] = []  # triggers that run, by object id
+        self.depth = 0  # number of procedures, texts and triggers that run
+        self.firing: list[Any] = []  # object ids of the triggers that run
         self.identity_insert: tuple[str, str] = ("", "")
         self.activity = Activity(backend)
         self.applocks = AppLocks(self)
@@ -84,13 +84,13 @@ class Session(SessionState):
         self.definer = Definer(self)
 
     def code(self, text: str, signature: tuple[object, ...] = ()) -> Code:
-        """The parsed batch for ``text``, kept for the next time."""
+        """Parsed batch for ``text``, from the cache if possible."""
         return self.codes.code(text, signature, self.options.quoted_identifier)
 
     def frame(
         self, text: str, parameters: Sequence[Parameter], output: ResponseWriter, parent: Frame | None = None
     ) -> Frame:
-        """A frame for running ``text`` with ``parameters`` as its variables."""
+        """Frame for running ``text`` with ``parameters`` as its variables."""
         signature = signature_of(parameters)
         frame = Frame(self.code(text, signature), output, signature=signature, parent=parent)
         for parameter in parameters:

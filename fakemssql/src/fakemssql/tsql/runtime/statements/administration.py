@@ -17,7 +17,7 @@ from fakemssql.tsql.security.context import OBJECT
 
 
 def dbcc(session: Session, node: nodes.Dbcc, frame: Frame) -> None:
-    """DBCC CHECKIDENT."""
+    """Run DBCC CHECKIDENT."""
     if node.command != "CHECKIDENT":
         raise SqlError(40517, f"DBCC {node.command} is not supported by fakemssql.")
 
@@ -63,7 +63,7 @@ def dbcc(session: Session, node: nodes.Dbcc, frame: Frame) -> None:
 
 
 def kill(session: Session, node: nodes.Kill, frame: Frame) -> None:
-    """KILL by the number of a session."""
+    """Run KILL with the number of a session."""
     if session.transaction_count:
         raise SqlError(6115, "KILL command cannot be used inside user transactions.")
     if not session.security.powerful:

@@ -1,4 +1,4 @@
-"""Running control of flow, transactions, variables and USE."""
+"""Statements for control of flow, transactions, variables and USE."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def wait_for(session: Session, node: nodes.WaitFor, frame: Frame) -> None:
         seconds = int(clock[0]) * 3600 + int(clock[1]) * 60 + (float(clock[2]) if len(clock) > 2 else 0.0)
     except (ValueError, IndexError):
         raise SqlError(148, f"Incorrect time syntax in time string '{value}' used with WAITFOR.", severity=15) from None
-    # PostgreSQL sleeps: so the wait ends at once when the client cancels.
+    # PostgreSQL sleeps, so that the wait ends at once when the client cancels.
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
         session.transactions.run([Request(f"SELECT pg_sleep({left})")])

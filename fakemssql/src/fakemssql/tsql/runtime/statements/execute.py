@@ -1,4 +1,4 @@
-"""EXECUTE, and calls of procedures: those of the system, and those of users, whose text is run."""
+"""EXECUTE, and calls of procedures: a function runs a system procedure, the interpreter a user's procedure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fakemssql.types import SqlType
 def call(
     session: Session, name: nodes.Name, parameters: list[Parameter], frame: Frame, outputs: list[Parameter]
 ) -> int:
-    """Run the procedure ``name``; output parameters are appended to ``outputs``. Returns the status."""
+    """Run the procedure ``name``, append its output parameters to ``outputs``, and return its status."""
     key = fold(name[-1])
     system = len(name) == 1 or fold(name[-2]) in ("sys", "dbo", "")
     function = session.tables.procedures.get(key) if system else None
@@ -103,7 +103,7 @@ def final_values(declared: Sequence[nodes.Declare], given: Mapping[str, Paramete
 
 
 def _argument(session: Session, parameter: Parameter, kind: SqlType, frame: Frame) -> bytes | None:
-    """An argument as the type of the procedure's parameter."""
+    """Convert an argument to the type of the procedure's parameter; error 8114."""
     try:
         return converted(session, parameter.type, encode(parameter.type, parameter.value), kind, frame)
     except SqlError as error:

@@ -1,4 +1,4 @@
-"""Running statements over rows: SELECT, SELECT INTO, INSERT and INSERT ... EXECUTE, UPDATE, DELETE, MERGE, TRUNCATE."""
+"""Statements over rows: SELECT, SELECT INTO, INSERT, UPDATE, DELETE, MERGE and TRUNCATE."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fakemssql.tsql.security import errors
 
 
 def rows(session: Session, node: nodes.Statement, frame: Frame) -> None:
-    """SELECT and the statements that change rows."""
+    """Run SELECT, or a statement that changes rows."""
     begin_implicitly(session, node, frame)
     if isinstance(node, nodes.SelectStatement) and _into(session, node, frame):
         return
@@ -47,7 +47,7 @@ def _shape(session: Session, node: nodes.Statement, frame: Frame) -> None:
 
 
 def _into(session: Session, node: nodes.SelectStatement, frame: Frame) -> bool:
-    """SELECT ... INTO: make the table of the query's columns, then insert."""
+    """Run SELECT ... INTO: make a table with the query's columns, then insert. False for another SELECT."""
     body = node.query.body
     while isinstance(body, nodes.SetOperation):
         body = body.left

@@ -1,4 +1,4 @@
-"""Running SET for options."""
+"""Statement SET for options."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _switch(options: Options, name: str, value: Any) -> None:
 
 
 def set_option(session: Session, node: nodes.SetOption, frame: Frame) -> None:
-    """SET for one or more options."""
+    """Run SET for one or more options."""
     try:
         _set_options(session, node, frame)
     finally:
