@@ -29,7 +29,7 @@ def asking(host: str) -> Iterator[socket.socket]:
         yield asking
 
 
-def test_one_instance(asking: socket.socket) -> None:
+def test_an_instance_by_name(asking: socket.socket) -> None:
     for name in (b"sqlexpress", b"SQLEXPRESS\0"):
         asking.send(b"\x04" + name)
         answer = asking.recv(2000)
@@ -43,7 +43,7 @@ def test_all_instances(asking: socket.socket) -> None:
     assert asking.recv(2000).count(b"InstanceName") == 2
 
 
-def test_what_is_not_asked_for_is_not_answered(asking: socket.socket) -> None:
+def test_an_unknown_request_gets_no_answer(asking: socket.socket) -> None:
     for question in (b"\x04nobody", b"\x04", b"\x09", b"\x04" + b"x" * 500):
         asking.send(question)
     asking.send(b"\x04Second")

@@ -75,7 +75,7 @@ def test_a_session_s_lock_outlives_transactions_and_ends_with_the_session(
     assert client.value(get(resource, timeout=10_000)) in (0, 1)
 
 
-def test_it_is_released_as_often_as_it_was_taken(connect: Connect, resource: str) -> None:
+def test_an_application_lock_is_released_as_often_as_it_was_taken(connect: Connect, resource: str) -> None:
     one, two = connect(), connect()
     for _ in range(2):
         assert one.value(get(resource)) == 0
@@ -86,7 +86,7 @@ def test_it_is_released_as_often_as_it_was_taken(connect: Connect, resource: str
     assert (found.errors, found.results) == ([1223], [[(-999,)]])
 
 
-def test_the_owners_hold_it_each_by_itself(connect: Connect, resource: str) -> None:
+def test_session_and_transaction_own_locks_separately(connect: Connect, resource: str) -> None:
     one, two = connect(), connect()
     one.ok("BEGIN TRAN; " + get(resource))
     assert one.value(get(resource, owner="Transaction")) == 0

@@ -145,7 +145,7 @@ def test_drop_index_in_both_spellings(client: Any, table: str) -> None:
     assert client.rows(_SHOWN.format(table))[0][:3] == (None, 0, "HEAP")
 
 
-def test_the_catalog_says_the_row_count_that_it_was_given(client: Any, table: str) -> None:
+def test_row_count_of_update_statistics_in_the_catalog(client: Any, table: str) -> None:
     """``UPDATE STATISTICS ... WITH ROWCOUNT`` fakes a large table; rows that come later are counted on from there."""
     client.ok(f"CREATE TABLE {table} (a int INDEX i); INSERT {table} VALUES (1), (2)")
     client.ok(f"UPDATE STATISTICS {table} WITH ROWCOUNT = 1000000, PAGECOUNT = 5000; INSERT {table} VALUES (3)")
@@ -184,7 +184,7 @@ def test_a_rebuilt_table_has_no_room_left_by_deleted_rows(client: Any, table: st
     assert client.rows(f"SELECT COUNT(*), MIN(a) FROM {table}") == [(11, 490)]
 
 
-def test_where_a_table_is_stored(client: Any, table: str) -> None:
+def test_filegroup_of_a_table(client: Any, table: str) -> None:
     client.ok(
         f"CREATE TABLE {table} (a int, b varchar(max), INDEX i (a) WHERE a > 1) ON [PRIMARY] TEXTIMAGE_ON [PRIMARY]"
         f" WITH (DATA_COMPRESSION = ROW); INSERT {table} VALUES (1, 'x'), (2, 'y')"

@@ -50,7 +50,7 @@ def test_defaults_and_checks_as_the_catalog_shows_them(client: Any, table: str) 
     )
 
 
-def test_what_stands_in_the_way_of_a_change(client: Any, table: str) -> None:
+def test_dependents_that_forbid_a_change(client: Any, table: str) -> None:
     client.ok(
         f"CREATE TABLE {table} (a int, b varchar(5), c AS (a + 1), d int CONSTRAINT df_{table} DEFAULT 1, e int)"
         f" CREATE INDEX i ON {table} (b) WHERE e IS NOT NULL"

@@ -66,7 +66,7 @@ def test_triggers_fire_triggers_but_not_themselves(client: Any, audited: str) ->
 
 
 @pytest.mark.parametrize(("value", "number"), [(666, 3609), (777, 50010)])
-def test_what_a_trigger_undoes(client: Any, audited: str, value: int, number: int) -> None:
+def test_a_rollback_in_a_trigger(client: Any, audited: str, value: int, number: int) -> None:
     found = client.run(f"BEGIN TRAN; INSERT {audited} (x) VALUES (1); INSERT {audited} (x) VALUES ({value}); SELECT 1")
     assert (found.errors, found.results) == ([number], [])
     assert client.run(f"INSERT {audited} (x) VALUES ({value}); SELECT 1").errors == [number]

@@ -76,7 +76,7 @@ def test_a_refusal_does_not_end_the_batch_and_is_caught(someone: Someone, things
         ("ALTER", "CREATE INDEX i ON {0} (word)", True),
     ],
 )  # fmt: skip
-def test_what_each_permission_allows(
+def test_statements_that_each_permission_allows(
     client: Any, someone: Someone, things: str, granted: str, text: str, allowed: bool
 ) -> None:
     client.ok(f"GRANT {granted} ON OBJECT::dbo.{things} TO {someone.name}")
@@ -243,7 +243,7 @@ def test_dynamic_management_views(client: Any, someone: Someone) -> None:
     assert mine.value("SELECT COUNT(*) FROM sys.dm_exec_sessions") > 1
 
 
-def test_a_rolled_back_grant_never_was(client: Any, someone: Someone, things: str) -> None:
+def test_a_rolled_back_grant_has_no_effect(client: Any, someone: Someone, things: str) -> None:
     client.ok(f"BEGIN TRANSACTION; GRANT SELECT ON {things} TO {someone.name}; ROLLBACK")
     assert someone.session().error(f"SELECT * FROM {things}").number == 229
 

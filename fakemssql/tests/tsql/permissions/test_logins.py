@@ -76,7 +76,7 @@ def test_databases_need_a_user(client: Any, connect: Callable[..., Any], someone
     client.ok(f"DROP USER {someone.name}; USE shop")
 
 
-def test_what_create_login_refuses(client: Any, someone: Someone) -> None:
+def test_refusals_of_create_login(client: Any, someone: Someone) -> None:
     create = "CREATE LOGIN {} WITH PASSWORD = {}"
     assert client.error(create.format(someone.name, "'Aa1-long enough'")).number == 15025
     assert client.error(create.format("fresh", "'Aa1-'")).number == 15116
@@ -95,7 +95,7 @@ def test_server_roles_are_refused(client: Any, someone: Someone) -> None:
     assert someone.session().value("SELECT IS_SRVROLEMEMBER('sysadmin')") == 0
 
 
-def test_who_makes_a_database_owns_it(client: Any, someone: Someone) -> None:
+def test_the_creator_of_a_database_owns_it(client: Any, someone: Someone) -> None:
     assert someone.session().error("CREATE DATABASE of_someone").message == (
         "CREATE DATABASE permission denied in database 'master'."
     )

@@ -61,7 +61,7 @@ def test_roles_and_their_members(client: Any, someone: Someone) -> None:
         ("GRANT SELECT TO {0} AS dbo", 40517),
     ],
 )
-def test_what_is_refused(client: Any, someone: Someone, text: str, number: int) -> None:
+def test_refusals(client: Any, someone: Someone, text: str, number: int) -> None:
     assert client.error(text.format(someone.name)).number == number
 
 
@@ -98,7 +98,7 @@ def test_users_are_seen_in_the_catalog(client: Any, someone: Someone, things: st
     assert client.value(count) == 2
 
 
-def test_what_a_user_sees_of_others(client: Any, people: Callable[..., Someone]) -> None:
+def test_visibility_of_other_users(client: Any, people: Callable[..., Someone]) -> None:
     one, other = people(), people()
     mine = one.session()
     names = f"SELECT name FROM sys.{{}} WHERE name IN ('{one.name}', '{other.name}', 'dbo', 'sa') ORDER BY name"
