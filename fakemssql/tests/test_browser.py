@@ -35,7 +35,7 @@ def test_an_instance_by_name(asking: socket.socket) -> None:
         answer = asking.recv(2000)
         assert answer[0] == 5
         assert int.from_bytes(answer[1:3], "little") == len(answer) - 3
-        assert answer.endswith(b";InstanceName;SQLEXPRESS;IsClustered;No;Version;16.0.1000.6;tcp;50001;;")
+        assert answer.endswith(b";InstanceName;SQLEXPRESS;IsClustered;No;Version;16.0.4135.4;tcp;50001;;")
 
 
 def test_all_instances(asking: socket.socket) -> None:

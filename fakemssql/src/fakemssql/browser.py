@@ -11,6 +11,8 @@ import socket
 import threading
 from collections.abc import Mapping
 
+from fakemssql.contract import SERVER_VERSION
+
 PORT = 1434
 """UDP port of the browser, fixed by the protocol."""
 
@@ -67,8 +69,9 @@ class Browser:
             found = [self._instances[name]] if name in self._instances else []
         else:
             found = []
+        version = ".".join(map(str, SERVER_VERSION))
         text = "".join(
-            f"ServerName;FAKEMSSQL;InstanceName;{name};IsClustered;No;Version;16.0.1000.6;tcp;{port};;"
+            f"ServerName;FAKEMSSQL;InstanceName;{name};IsClustered;No;Version;{version};tcp;{port};;"
             for name, port in found
         )
         data = text.encode("utf-8")

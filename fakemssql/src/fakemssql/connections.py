@@ -26,38 +26,23 @@ class Connections:
 
     def __init__(self, *, max_sessions: int = MAX_SESSIONS, max_logging_in: int = MAX_LOGGING_IN) -> None:
         self.max_sessions, self.max_logging_in = max_sessions, max_logging_in
-        self._states = mmap.mmap(-1, max_sessions + max_logging_in)
-        self._in_clear = mmap.mmap(-1, _ADDRESSES)
+        self.states = mmap.mmap(-1, max_sessions + max_logging_in)
+        self.in_clear = mmap.mmap(-1, _ADDRESSES)
         self._addresses: dict[str, int] = {}
 
     def take(self, address: str) -> Place | None:
         """Assign a place to a new connection (for the listener); None if too many connections are not logged in yet."""
-        if self._count(_LOGGING_IN) >= self.max_logging_in:
+        if self.count(_LOGGING_IN) >= self.max_logging_in:
             return None
-        index = self._states.find(_FREE, 0)
+        index = self.states.find(_FREE, 0)
         if index < 0:
             return None
-        self._states[index : index + 1] = _LOGGING_IN
+        self.states[index : index + 1] = _LOGGING_IN
         return Place(self, index, self._number(address))
 
     def free(self, place: Place) -> None:
         """Take a place back from a connection whose process has ended or serves no client."""
-        self._states[place.index : place.index + 1] = _FREE
-
-    def enter(self, place: Place) -> bool:
-        """Make a connection a session (called in its process); False if the limit of sessions is reached."""
-        self._states[place.index : place.index + 1] = _SESSION
-        # Write, then count: of two connections that take the last place at once, at most one is admitted.
-        if self._count(_SESSION) <= self.max_sessions:
-            return True
-        self._states[place.index : place.index + 1] = _LOGGING_IN
-        return False
-
-    def first_in_clear(self, place: Place) -> bool:
-        """True for the first call from the place's remote address."""
-        first = not self._in_clear[place.address]
-        self._in_clear[place.address] = 1
-        return first
+        self.states[place.index : place.index + 1] = _FREE
 
     def _number(self, address: str) -> int:
         number = self._addresses.get(address, len(self._addresses))
@@ -66,8 +51,8 @@ class Connections:
         self._addresses[address] = number
         return number
 
-    def _count(self, state: bytes) -> int:
-        return self._states[:].count(state)
+    def count(self, state: bytes) -> int:
+        return self.states[:].count(state)
 
 
 @dataclass(frozen=True)
@@ -79,15 +64,21 @@ class Place:
     address: int
 
     def enter(self) -> None:
-        """Become a session. Raises :class:`SqlError` 17809 if the limit of sessions is reached."""
-        if not self.connections.enter(self):
+        """Become a session (called in the connection's process). Raises :class:`SqlError` 17809 at the limit."""
+        shared = self.connections
+        shared.states[self.index : self.index + 1] = _SESSION
+        # Write, then count: of two connections that take the last place at once, at most one is admitted.
+        if shared.count(_SESSION) > shared.max_sessions:
+            shared.states[self.index : self.index + 1] = _LOGGING_IN
             raise SqlError(
                 17809,
-                f"Could not connect because the maximum number of '{self.connections.max_sessions}' user connections "
-                "has already been reached. The connection has been closed.",
+                f"Could not connect because the maximum number of '{shared.max_sessions}' user connections has already "
+                "been reached. The connection has been closed.",
                 severity=20,
             )
 
     def first_in_clear(self) -> bool:
         """True for the first call from this remote address."""
-        return self.connections.first_in_clear(self)
+        first = not self.connections.in_clear[self.address]
+        self.connections.in_clear[self.address] = 1
+        return first

@@ -13,6 +13,9 @@ from typing import Any, NamedTuple, Protocol
 
 from fakemssql.types import SqlType
 
+SERVER_VERSION = (16, 0, 4135, 4)
+"""Version of SQL Server 2022. Clients adapt to the major version."""
+
 
 class Parameter(NamedTuple):
     """A parameter of a request: its name with ``@`` (empty for a positional one), type, Python value, direction.

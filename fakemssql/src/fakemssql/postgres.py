@@ -189,7 +189,7 @@ class Postgres:
     def _initialise(self, user: SystemUser | None) -> None:
         # No sync, as with fsync later: data need not survive the machine. Small segments: initdb writes one in full.
         options = ["--auth=trust", "--no-sync", "--wal-segsize=4", "--encoding=utf8", "-U", USER]
-        command = [self._binaries / "initdb", *options, "-D", self.directory]
+        command = [str(self._binaries / "initdb"), *options, "-D", str(self.directory)]
         with open(self._log, "ab") as output:
             made = subprocess.run(
                 command,
@@ -207,7 +207,7 @@ class Postgres:
 
     def _try_start(self, user: SystemUser | None, deadline: float) -> bool:
         """Start the postmaster and wait until it takes connections; False if it ends before."""
-        command = [self._binaries / "postgres", "-D", self.directory, "-k", self._socket_directory]
+        command = [str(self._binaries / "postgres"), "-D", str(self.directory), "-k", str(self._socket_directory)]
         with open(self._log, "ab") as output:
             self._process = subprocess.Popen(
                 command,

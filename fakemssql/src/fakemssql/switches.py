@@ -17,17 +17,10 @@ FILE = "switches.json"
 
 @dataclass(frozen=True)
 class Switches:
-    """Switches of a server; by default all are off. ``properties`` are values of SERVERPROPERTY by name.
+    """Switches of a server; by default all are off. :meth:`fakemssql.FakeServer.switched` describes each.
 
-    ``lose_transaction_at``: each connection loses an open transaction once, without an error, just before the request
-    of that number; only requests in a transaction count, from 1.
-
-    ``page_locks``: statements without ROWLOCK lock pages, which READPAST does not skip ("Table hints (Transact-SQL)").
-    ``failing_dirty_reads``: this number of statements of each connection fail with error 601 when they read a table
-    under NOLOCK ("MSSQLSERVER_601").
-
-    ``refuse_recovery``: the server does not restore a session for a client whose connection broke while it was idle
-    ("Connection resiliency in the ODBC driver": IMC02 and what follows).
+    Sources: "Table hints (Transact-SQL)" for page locks, "MSSQLSERVER_601" for dirty reads, "Connection resiliency in
+    the ODBC driver" for refused recovery (IMC02 and later).
     """
 
     properties: Mapping[str, str | int | None] = field(default_factory=dict)

@@ -92,12 +92,19 @@ def test_a_disabled_index_stays_in_the_catalog(client: Any, table: str) -> None:
     assert client.value(f"SELECT COUNT(*) FROM sys.partitions WHERE object_id = OBJECT_ID('{table}')") == 1
     assert client.error(f"SELECT * FROM {table} WITH (INDEX(i))").number == 315
     assert client.error(f"ALTER INDEX i ON {table} SET (ALLOW_PAGE_LOCKS = ON)").number == 1973
-    # It is built anew from the catalog: under the names that its columns have by then.
-    client.ok(f"EXEC sp_rename '{table}.a', 'c', 'COLUMN'")
+    # A rebuild uses the definition in the catalog.
     assert client.error(f"ALTER INDEX i ON {table} REBUILD").number == 1505
     client.ok(f"DELETE TOP (1) FROM {table}; ALTER INDEX i ON {table} REBUILD WITH (ONLINE = ON)")
     assert client.error(f"INSERT {table} VALUES (1, NULL)").number == 2601
     assert client.rows(_SHOWN.format(table))[1][8] is False
+
+
+def test_an_index_is_renamed(client: Any, table: str) -> None:
+    client.ok(f"CREATE TABLE {table} (a int INDEX i); EXEC sp_rename '{table}.i', 'new name', 'INDEX'")
+    assert [row[0] for row in client.rows(_SHOWN.format(table))] == [None, "new name"]
+    assert client.error(f"EXEC sp_rename '{table}.i', 'j', 'INDEX'").number == 15248
+    for call in (f"'{table}', 'other'", f"'{table}.a', 'b', 'COLUMN'"):
+        assert client.error(f"EXEC sp_rename {call}").number == 40517
 
 
 def test_without_its_clustered_index_a_table_cannot_be_read(client: Any, table: str) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import struct
 from enum import IntEnum
 
+from fakemssql.contract import SERVER_VERSION
+
 VERSION, ENCRYPTION, INSTANCE, THREAD, MARS, _TRACE_ID, FEDAUTH_REQUIRED = range(7)
 TERMINATOR = 0xFF
-
-SERVER_VERSION = (16, 0, 1000)
-"""Clients adapt to the major version; 16 is SQL Server 2022."""
 
 
 class Encryption(IntEnum):
@@ -57,7 +56,7 @@ def negotiate(asked: int) -> Encryption:
 
 def response(asked: dict[int, bytes], encryption: Encryption) -> bytes:
     """PRELOGIN of the server: no instance check, no MARS, and access tokens if the client has one."""
-    major, minor, build_number = SERVER_VERSION
+    major, minor, build_number, _ = SERVER_VERSION
     options = {
         VERSION: struct.pack(">BBHH", major, minor, build_number, 0),
         ENCRYPTION: bytes((encryption,)),

@@ -6,8 +6,7 @@ import struct
 from collections.abc import Mapping
 from enum import IntEnum, IntFlag
 
-from fakemssql.contract import SqlError
-from fakemssql.tds import prelogin
+from fakemssql.contract import SERVER_VERSION, SqlError
 from fakemssql.tds.versions import Version
 
 SERVER_NAME = "fakemssql"
@@ -109,7 +108,7 @@ def transaction_change(event: str, descriptor: int) -> bytes:
 
 def login_ack(version: Version) -> bytes:
     """LOGINACK (2.2.7.14); the version has its most significant byte first."""
-    major, minor, build = prelogin.SERVER_VERSION
+    major, minor, build, _ = SERVER_VERSION
     body = b"\x01" + struct.pack(">I", version.acknowledged) + b_varchar("Microsoft SQL Server")
     body += struct.pack(">BBH", major, minor, build)
     return struct.pack("<BH", 0xAD, len(body)) + body

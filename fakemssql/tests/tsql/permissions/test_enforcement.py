@@ -157,7 +157,7 @@ def test_definitions_need_permissions(client: Any, someone: Someone, things: str
         ("DROP SCHEMA guest", 15151, f"Cannot drop the schema 'guest', {missing}."),
         (f"ALTER ROLE db_owner ADD MEMBER {someone.name}", 15151, f"Cannot alter the role 'db_owner', {missing}."),
         ("CREATE USER u1 WITHOUT LOGIN", 15247, "User does not have permission to perform this action."),
-        (f"EXEC sp_rename '{things}', 'other'", 15247, "User does not have permission to perform this action."),
+        (f"EXEC sp_rename '{things}.i', 'j', 'INDEX'", 15247, "User does not have permission to perform this action."),
         (f"CREATE TRIGGER tr ON {things} AFTER INSERT AS RETURN", 8197, f"The object '{things}' does not exist or is"
          " invalid for this operation."),
         ("ALTER DATABASE shop SET MULTI_USER", 5011, ""),

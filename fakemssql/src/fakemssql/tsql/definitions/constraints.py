@@ -124,7 +124,7 @@ def _foreign(d: Definer, place: ObjectPlace, object_id: str, table: TableInfo, c
         f"ALTER TABLE {table.pg} ADD CONSTRAINT {quoted(pg)} FOREIGN KEY ({', '.join(quoted(k.pg) for k in own)})"
         f" REFERENCES {other.pg} ({target}){actions}"
     )
-    add_object(d, place, "F", name, object_id, pg, system_named=not c.name, target=other.object_id)
+    add_object(d, place, "F", name, object_id, pg, system_named=not c.name, extra={"target": other.object_id})
 
 
 def drop_constraint(d: Definer, table: TableInfo, name: str, exists: bool) -> None:

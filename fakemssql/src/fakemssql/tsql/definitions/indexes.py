@@ -1,5 +1,5 @@
 # ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
-"""Indexes: CREATE, ALTER, DROP, and UPDATE STATISTICS."""
+"""Indexes: CREATE, ALTER, DROP, sp_rename, and UPDATE STATISTICS."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from fakemssql.tsql.catalog.tables import IndexInfo, TableInfo
 from fakemssql.tsql.definitions.catalog_text import catalog_text
 from fakemssql.tsql.definitions.definer import Definer, ObjectPlace
 from fakemssql.tsql.definitions.metadata import sql_value
+from fakemssql.tsql.definitions.security.authorization import may_rename
 from fakemssql.tsql.definitions.texts import index_sql
 from fakemssql.tsql.names import fold, literal, pg_name, quoted
 from fakemssql.tsql.parser import nodes
@@ -268,6 +269,30 @@ def drop_named_index(d: Definer, node: nodes.Drop, name: Name) -> None:
         if node.if_exists:
             return
         raise errors.not_dropped("index", ".".join((*node.table, name[-1])), state=7)
+
+
+def rename_index(d: Definer, name: Name, new: str, kind: str) -> None:
+    """Rename an index; errors 15248, and 40517 for other objects."""
+    if kind != "INDEX":
+        raise SqlError(40517, f"sp_rename of a {kind} is not supported by fakemssql.")
+    may_rename(d, name)
+    table = d.catalog.find(name[:-1], d.session.database) if len(name) > 1 else None
+    found = table.indexes if table is not None and table.type == "U" else ()
+    index = next((each for each in found if fold(each.name) == fold(name[-1])), None)
+    if table is None or index is None:
+        raise SqlError(15248, "Either the parameter @objname is ambiguous or the claimed @objtype (INDEX) is wrong.")
+    pg = pg_name(f"ix{table.object_id}.{new}")
+    if pg != index.pg:
+        d.run(f"ALTER INDEX IF EXISTS {_schema(table)}.{quoted(index.pg)} RENAME TO {quoted(pg)}")
+    d.run(
+        f"UPDATE mssql.indexes SET name = {literal(new)}, folded = {literal(fold(new))}, pg_name = {literal(pg)}"
+        f" WHERE object_id = {table.object_id} AND index_id = {index.index_id}"
+    )
+    d.run(
+        f"UPDATE mssql.objects SET name = {literal(new)}, folded = {literal(fold(new))}"
+        f" WHERE parent_object_id = {table.object_id} AND folded = {literal(fold(name[-1]))} AND type IN ('PK', 'UQ')"
+    )
+    d.changed()
 
 
 def _kept(options: dict[str, str]) -> str:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 from fakemssql.tsql.catalog.tables import ColumnInfo
 from fakemssql.tsql.definitions.catalog_text import catalog_text
@@ -54,7 +55,7 @@ def add_object(
     *,
     definition: str | None = None,
     system_named: bool = False,
-    **extra: object,
+    extra: Mapping[str, object] | None = None,
 ) -> str:
     """Insert a row into mssql.objects, under the name of ``place`` unless ``name`` is given; returns its id."""
     name = name or place.name
@@ -63,5 +64,5 @@ def add_object(
         " type, parent_object_id, pg_name, definition, system_named, extra)"
         f" VALUES ({place.database_id}, {place.schema_id}, {literal(name)}, {literal(fold(name))}, {literal(kind)},"
         f" {parent}, {sql_value(pg)}, {sql_value(definition)}, {sql_value(system_named)},"
-        f" {literal(json.dumps(extra))}::jsonb) RETURNING object_id"
+        f" {literal(json.dumps(extra or {}))}::jsonb) RETURNING object_id"
     )

@@ -34,7 +34,7 @@ def create_table(d: Definer, node: nodes.CreateTable) -> None:
     pg = pg_name(place.name)
     compression = node.options.get("DATA_COMPRESSION")
     kept = {"compression": compression} if compression else {}
-    object_id = add_object(d, place, "U", pg=pg, **kept)
+    object_id = add_object(d, place, "U", pg=pg, extra=kept)
     full = f"{quoted(place.schema_pg)}.{quoted(pg)}"
     table = TableInfo(place.name, place.schema, place.database, full, [], object_id=int(object_id))
     _build(d, table, node, place, object_id)

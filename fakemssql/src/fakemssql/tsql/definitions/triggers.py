@@ -46,7 +46,7 @@ def create_module(d: Definer, node: nodes.CreateModule) -> None:
             extra["instead"] = True
     text = node.text.replace("ALTER", "CREATE", 1) if node.mode == "alter" else node.text
     if known is None:
-        add_object(d, place, code, parent=parent, definition=text, **extra)
+        add_object(d, place, code, parent=parent, definition=text, extra=extra)
     else:
         # The object keeps its id and permissions; ALTER TRIGGER enables it.
         d.pg.query(

@@ -19,7 +19,7 @@ def create_synonym(d: Definer, node: nodes.CreateSynonym) -> None:
     place = d.place(node.name)
     d.check_new(place)
     text = ".".join(bracketed(part) if part else "" for part in node.target)
-    add_object(d, place, "SN", definition=text, target=list(node.target))
+    add_object(d, place, "SN", definition=text, extra={"target": list(node.target)})
 
 
 def create_view(d: Definer, node: nodes.CreateView) -> None:

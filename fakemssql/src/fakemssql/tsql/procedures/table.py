@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fakemssql.contract import Parameter, SqlError
-from fakemssql.tsql.definitions.renaming import rename
+from fakemssql.tsql.definitions.indexes import rename_index
 from fakemssql.tsql.procedures import applocks, catalog, describe, execution
 from fakemssql.tsql.runtime.frames import Frame
 from fakemssql.tsql.runtime.session.session import Arguments, Procedure, Session, parse_name
@@ -12,7 +12,7 @@ from fakemssql.tsql.runtime.session.session import Arguments, Procedure, Session
 def sp_rename(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
     old, new, kind = arguments.take("objname", "newname", "objtype")
     name = parse_name(old or "")
-    session.transactions.define(lambda: rename(session.definer, name, str(new), (kind or "OBJECT").upper()))
+    session.transactions.define(lambda: rename_index(session.definer, name, str(new), (kind or "OBJECT").upper()))
     text = "Caution: Changing any part of an object name could break scripts and stored procedures."
     frame.output.message(SqlError(15477, text, severity=0))
     return 0

@@ -111,7 +111,7 @@ class SessionEngine:
             session.pg.run([])
         session.backend.refresh()
         if not session.pg.in_transaction:
-            session.codes.collect()
+            session.plan_cache.collect()
 
     def call(self, procedure: str, parameters: Sequence[Parameter], output: ResponseWriter) -> int:
         """Run a stored procedure by name."""

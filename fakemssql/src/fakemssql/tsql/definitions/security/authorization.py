@@ -188,11 +188,11 @@ def _may_drop_database(d: Definer, name: str) -> None:
         raise errors.not_dropped("database", name, 14, 2)
 
 
-def may_rename(d: Definer, name: Name, kind: str) -> None:
+def may_rename(d: Definer, name: Name) -> None:
     """Raise error 15247 for sp_rename without ALTER on the table."""
     if d.session.security.powerful:
         return
-    table = d.catalog.find(name if kind == "OBJECT" else name[:-1], d.session.database)
+    table = d.catalog.find(name[:-1], d.session.database)
     if table is not None and not _alters(d, table):
         raise errors.not_allowed()
 

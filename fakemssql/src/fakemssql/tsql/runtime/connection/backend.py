@@ -18,7 +18,7 @@ from fakemssql.contract import Wait
 from fakemssql.switches import Switches
 from fakemssql.tsql.catalog.catalog import Catalog
 from fakemssql.tsql.pg import Pg, PgError, Request
-from fakemssql.tsql.runtime.connection.codes import Codes
+from fakemssql.tsql.runtime.connection.plan_cache import PlanCache
 
 _MOMENT = struct.Struct("<Q")
 
@@ -76,7 +76,7 @@ class Backend:
     def __init__(self, conninfo: str, wait: Wait) -> None:
         self.pg = Pg(conninfo, wait)
         self.catalog = Catalog(self.pg)
-        self.codes = Codes(self.pg)
+        self.plan_cache = PlanCache(self.pg)
         self._switches = Switches()
         self.pg.execute("LISTEN mssql_catalog")
         pid, directory, started = self.pg.query(_PLACE_SQL)[0]
@@ -93,7 +93,7 @@ class Backend:
         except OperationalError:
             return False
         if switches != self._switches:
-            self.codes.forget_all()
+            self.plan_cache.forget_all()
             self._switches = switches
         return True
 

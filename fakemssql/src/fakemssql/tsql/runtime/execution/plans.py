@@ -112,7 +112,7 @@ def plan_of(session: Session, node: nodes.Statement | nodes.Expr, frame: Frame, 
         plan.node = node
         return plan
 
-    return session.codes.plan(frame.code, _plan_key(session, node, frame), compiled)
+    return session.plan_cache.plan(frame.code, _plan_key(session, node, frame), compiled)
 
 
 def _values(session: Session, plan: Plan, frame: Frame) -> list[bytes | None]:
@@ -136,7 +136,7 @@ def run_planned(session: Session, node: nodes.Statement | nodes.Expr, frame: Fra
             if not stale or (session.transaction_count and session.options.xact_abort):
                 raise translate(session.pg, error, type(node).__name__.upper()) from None
             session.catalog.forget()
-            session.codes.forget(frame.code)
+            session.plan_cache.forget(frame.code)
     raise AssertionError
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fakemssql.contract import SERVER_VERSION
 from fakemssql.tsql.compiler.functions.system import VERSION
 from fakemssql.tsql.datatypes.codec import encode
 from fakemssql.tsql.parser import nodes
@@ -67,7 +68,7 @@ def system_value(session: Session, name: str, frame: Frame) -> Any:
         "@@max_connections": 32767,
         "@@procid": 0,
         "@@fetch_status": 0,
-        "@@microsoftversion": 0x10001026,
+        "@@microsoftversion": SERVER_VERSION[0] << 24 | SERVER_VERSION[2],
         "@@textsize": options.textsize,
         "@@dbts": bytes(8),
         "@@cpu_busy": 0,

@@ -72,7 +72,7 @@ class Session(SessionState):
         self, backend: Backend, database: str, account: ServerPrincipal, switches: Switches, tables: StatementTables
     ) -> None:
         super().__init__(backend.pg, backend.catalog, database, account, switches)
-        self.backend, self.codes, self.tables = backend, backend.codes, tables
+        self.backend, self.plan_cache, self.tables = backend, backend.plan_cache, tables
         self.failing_dirty_reads = switches.failing_dirty_reads
         self.spid = backend.pid
         self.depth = 0  # number of procedures, texts and triggers that run
@@ -85,7 +85,7 @@ class Session(SessionState):
 
     def code(self, text: str, signature: tuple[object, ...] = ()) -> Code:
         """Parsed batch for ``text``, from the cache if possible."""
-        return self.codes.code(text, signature, self.options.quoted_identifier)
+        return self.plan_cache.code(text, signature, self.options.quoted_identifier)
 
     def frame(
         self, text: str, parameters: Sequence[Parameter], output: ResponseWriter, parent: Frame | None = None

@@ -14,7 +14,7 @@ from fakemssql.tsql.runtime.frames import Code
 _CODES, _PLANS = 256, 64
 
 
-class Codes:
+class PlanCache:
     """Cache of the last texts with their plans; the second use of a plan prepares it in PostgreSQL."""
 
     def __init__(self, pg: Pg) -> None:
