@@ -15,23 +15,12 @@ _SEPARATORS = frozenset((0x80, 0xFE, 0xFF))
 
 _BY_REFERENCE, _DEFAULT, _ENCRYPTED = 0x01, 0x02, 0x08
 
-PROCEDURE_IDS = {
-    1: "sp_cursor",
-    2: "sp_cursoropen",
-    3: "sp_cursorprepare",
-    4: "sp_cursorexecute",
-    5: "sp_cursorprepexec",
-    6: "sp_cursorunprepare",
-    7: "sp_cursorfetch",
-    8: "sp_cursoroption",
-    9: "sp_cursorclose",
-    10: "sp_executesql",
-    11: "sp_prepare",
-    12: "sp_execute",
-    13: "sp_prepexec",
-    14: "sp_prepexecrpc",
-    15: "sp_unprepare",
-}
+_PROCEDURES = (
+    *("sp_cursor", "sp_cursoropen", "sp_cursorprepare", "sp_cursorexecute", "sp_cursorprepexec", "sp_cursorunprepare"),
+    *("sp_cursorfetch", "sp_cursoroption", "sp_cursorclose", "sp_executesql", "sp_prepare", "sp_execute"),
+    *("sp_prepexec", "sp_prepexecrpc", "sp_unprepare"),
+)
+PROCEDURE_IDS = dict(enumerate(_PROCEDURES, 1))
 
 _KINDS = {5: "begin", 7: "commit", 8: "rollback", 9: "save"}
 _BEGIN_AFTER = 0x01

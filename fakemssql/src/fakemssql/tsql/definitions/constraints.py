@@ -9,11 +9,10 @@ from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import ColumnInfo, TableInfo
 from fakemssql.tsql.datatypes.sqltypes import is_text
 from fakemssql.tsql.definitions.catalog_text import catalog_text
-from fakemssql.tsql.definitions.columns import default_sql, nullable_key
+from fakemssql.tsql.definitions.columns import check_sql, default_sql, nullable_key
 from fakemssql.tsql.definitions.definer import Definer, ObjectPlace
 from fakemssql.tsql.definitions.indexes import add_index, drop_index
 from fakemssql.tsql.definitions.metadata import add_object
-from fakemssql.tsql.definitions.texts import check_sql
 from fakemssql.tsql.names import fold, literal, pg_name, quoted
 from fakemssql.tsql.parser.nodes import Constraint, Expr, IndexDefinition
 
@@ -50,7 +49,7 @@ def _key(d: Definer, place: ObjectPlace, object_id: str, table: TableInfo, c: Co
     clustered = c.clustered if c.clustered is not None else c.kind == "primary"
     index = IndexDefinition(name, (), c.columns, True, clustered, options=c.options)
     d.check_new(place, name)
-    add_index(d, place, object_id, table, index, c.kind)
+    add_index(d, object_id, table, index, c.kind)
     add_object(d, place, code, name, object_id, system_named=not c.name)
 
 
@@ -58,7 +57,7 @@ def _check(d: Definer, place: ObjectPlace, object_id: str, table: TableInfo, c: 
     name = c.name or f"CK__{table.name[:9]}__{secrets.token_hex(4).upper()}"
     d.check_new(place, name)
     assert c.expression is not None
-    text = check_sql(d.environment(), table, c.expression)
+    text = check_sql(d, table, c.expression)
     pg = pg_name(f"ck{object_id}.{name}")
     d.run(f"ALTER TABLE {table.pg} ADD CONSTRAINT {quoted(pg)} CHECK ({text})")
     text = catalog_text(c.expression, c.text)

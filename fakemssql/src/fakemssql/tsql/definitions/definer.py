@@ -92,7 +92,8 @@ class Definer:
             raise SqlError(208, f"Invalid object name '{name[-1]}'.", state=0)
         return table
 
-    def target(self, name: Name, what: str = "table") -> TableInfo:
+    def target(self, name: Name) -> TableInfo:
+        """Table of ALTER TABLE; errors 4902 and 4909."""
         found = self.catalog.named(name, self.session.database)
         if found is not None and found.type != "U":
             raise SqlError(4909, f"Cannot alter '{'.'.join(name)}' because it is not a table.")

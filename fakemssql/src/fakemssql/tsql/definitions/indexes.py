@@ -7,11 +7,15 @@ import json
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import IndexInfo, TableInfo
+from fakemssql.tsql.compiler.base_tables import table_scope
+from fakemssql.tsql.compiler.compiler import compilation
+from fakemssql.tsql.compiler.typed import Names, Scope
+from fakemssql.tsql.datatypes.sqltypes import is_text, storage
 from fakemssql.tsql.definitions.catalog_text import catalog_text
-from fakemssql.tsql.definitions.definer import Definer, ObjectPlace
+from fakemssql.tsql.definitions.columns import MARK
+from fakemssql.tsql.definitions.definer import Definer
 from fakemssql.tsql.definitions.metadata import sql_value
 from fakemssql.tsql.definitions.security.authorization import may_rename
-from fakemssql.tsql.definitions.texts import index_sql
 from fakemssql.tsql.names import fold, literal, pg_name, quoted
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.parser.batches import Batch
@@ -36,10 +40,9 @@ def create_index(d: Definer, node: IndexDefinition) -> None:
         add_local_index(d, table, node)
         return
     table = d.indexed(node.table, 12)
-    place = d.place((table.database, table.schema, table.name))
     replaced = node.options.get("DROP_EXISTING") == "ON"
     number = _replaced(d, table, node) if replaced else None
-    add_index(d, place, str(table.object_id), table, node, number=number)
+    add_index(d, str(table.object_id), table, node, number=number)
 
 
 def local_name(kind: str, table: TableInfo, name: str) -> str:
@@ -50,7 +53,7 @@ def local_name(kind: str, table: TableInfo, name: str) -> str:
 def add_local_index(d: Definer, table: TableInfo, index: IndexDefinition, constraint: str = "") -> None:
     """Make an index of a temporary table; its comment has its kind and name for error texts."""
     pg = local_name("ix", table, index.name)
-    d.run(index_sql(d, table, index, pg)[0])
+    d.run(_index_sql(d, table, index, pg))
     kind = {"primary": "PRIMARY KEY", "unique": "UNIQUE KEY"}.get(constraint, "")
     d.run(f"COMMENT ON INDEX pg_temp.{quoted(pg)} IS {literal(f'{kind} {index.name}')}")
 
@@ -72,7 +75,6 @@ def _replaced(d: Definer, table: TableInfo, node: IndexDefinition) -> int | None
 
 def add_index(
     d: Definer,
-    place: ObjectPlace,
     object_id: str,
     table: TableInfo,
     index: IndexDefinition,
@@ -97,9 +99,7 @@ def add_index(
             state=3,
         )
     pg = pg_name(f"ix{object_id}.{index.name}")
-    for key in index.columns:
-        d.known(table, key.name)
-    d.run(index_sql(d, table, index, pg)[0])
+    d.run(_index_sql(d, table, index, pg))
     free = (
         "(SELECT greatest(max(index_id), 1) + 1 FROM (SELECT index_id FROM"
         f" mssql.indexes WHERE object_id = {object_id} UNION ALL SELECT 1) s)"
@@ -118,19 +118,16 @@ def add_index(
 
 
 def _index_columns(d: Definer, object_id: str, table: TableInfo, index: IndexDefinition) -> None:
-    rows = []
-    position = 0
-    for key in index.columns:
-        position += 1
-        rows.append((position, d.known(table, key.name).column_id, position, int(key.descending), 0))
-    for name in index.include:
-        position += 1
-        rows.append((position, d.known(table, name).column_id, 0, 0, 1))
-    for row in rows:
+    rows = [
+        (d.known(table, key.name).column_id, position, int(key.descending), 0)
+        for position, key in enumerate(index.columns, 1)
+    ]
+    rows += [(d.known(table, name).column_id, 0, 0, 1) for name in index.include]
+    for position, (column, ordinal, descending, included) in enumerate(rows, 1):
         d.run(
             "INSERT INTO mssql.index_columns (object_id, index_id,"
             " index_column_id, column_id, key_ordinal, descending, included)"
-            f" SELECT object_id, index_id, {row[0]}, {row[1]}, {row[2]}, {row[3]}, {row[4]} FROM mssql.indexes"
+            f" SELECT object_id, index_id, {position}, {column}, {ordinal}, {descending}, {included} FROM mssql.indexes"
             f" WHERE object_id = {object_id} AND folded = {literal(fold(index.name))}"
         )
 
@@ -186,6 +183,47 @@ def alter_index(d: Definer, node: nodes.AlterIndex) -> None:
         )
 
 
+def _key_sql(d: Definer, table: TableInfo, key: nodes.KeyColumn, scope: Scope) -> str:
+    """Key column of an index: text is folded as the collation compares it, and NULL sorts first, as on SQL Server."""
+    info = d.known(table, key.name)
+    if info.type.length == -1 or info.type.name in ("text", "ntext", "image", "xml"):
+        raise SqlError(
+            1919,
+            f"Column '{info.name}' in table '{table.name}' is of a type"
+            " that is invalid for use as a key column in an index.",
+        )
+    sql = scope.find(info.folded)[0].sql.replace(MARK + ".", "")
+    if is_text(info.type):
+        sql = f"(rtrim({sql}, ' '))" if info.binary else f"(mssql.f({sql}))"
+    elif info.computed is not None:
+        sql = f"({sql})"
+    return f"{sql} {'DESC NULLS LAST' if key.descending else 'ASC NULLS FIRST'}"
+
+
+def _index_sql(d: Definer, table: TableInfo, index: IndexDefinition, pg: str) -> str:
+    """Statement CREATE INDEX for PostgreSQL."""
+    compiler = compilation(d.environment())
+    scope = table_scope(compiler, table, "", MARK)
+    keys = ", ".join(_key_sql(d, table, key, scope) for key in index.columns)
+    where = ""
+    if index.where is not None:
+        where = " WHERE " + compiler.predicate(index.where, Names([scope])).replace(MARK + ".", "")
+        if compiler.parameters:
+            raise SqlError(
+                10735, f"Incorrect WHERE clause for filtered index '{index.name}' on table '{table.name}'.", severity=15
+            )
+    key_names = {d.known(table, key.name).pg for key in index.columns}
+    # Wide columns do not fit into a PostgreSQL index row. INCLUDE only allows index-only reads, which is speed.
+    included = [
+        quoted(column.pg)
+        for column in (d.known(table, name) for name in index.include)
+        if column.computed is None and storage(column.type) not in ("text", "bytea") and column.pg not in key_names
+    ]
+    include = f" INCLUDE ({', '.join(included)})" if included else ""
+    unique, distinct = ("UNIQUE ", " NULLS NOT DISTINCT") if index.unique else ("", "")
+    return f"CREATE {unique}INDEX {quoted(pg)} ON {table.pg} USING btree ({keys}){include}{distinct}{where}"
+
+
 def _disable(d: Definer, table: TableInfo, index: IndexInfo) -> None:
     if not index.disabled:
         d.run(f"DROP INDEX {_schema(table)}.{quoted(index.pg)}")
@@ -210,7 +248,7 @@ def _rebuild(d: Definer, table: TableInfo, index: IndexInfo, *, everything: bool
         return
     if not everything and index.type != 1 and any(each.type == 1 and each.disabled for each in table.indexes):
         raise _on_disabled(table, index)
-    d.run(index_sql(d, table, _stored(d, table, index), index.pg)[0])
+    d.run(_index_sql(d, table, _stored(d, table, index), index.pg))
     d.run(_mark(table, index, False))
 
 

@@ -11,10 +11,18 @@ from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.typed import Typed
 from fakemssql.tsql.datatypes.sqltypes import storage
 from fakemssql.tsql.definitions import temporary
-from fakemssql.tsql.definitions.columns import add_column, check_distinct, collation_of, column_infos, new_columns
+from fakemssql.tsql.definitions.columns import (
+    Dependent,
+    add_column,
+    check_distinct,
+    collation_of,
+    column_infos,
+    dependents,
+    in_the_way_of,
+    new_columns,
+)
 from fakemssql.tsql.definitions.constraints import add_constraint, add_default, check_key, drop_constraint
 from fakemssql.tsql.definitions.definer import Definer, ObjectPlace
-from fakemssql.tsql.definitions.dependents import Dependent, dependents, in_the_way_of
 from fakemssql.tsql.definitions.indexes import add_index, rewrite
 from fakemssql.tsql.definitions.metadata import add_columns, add_object, sql_value
 from fakemssql.tsql.definitions.triggers import set_triggers
@@ -50,7 +58,7 @@ def _build(d: Definer, table: TableInfo, node: nodes.CreateTable, place: ObjectP
     for constraint in node.constraints:
         add_constraint(d, place, object_id, table, constraint)
     for index in node.indexes:
-        add_index(d, place, object_id, table, index)
+        add_index(d, object_id, table, index)
 
 
 def alter_table(d: Definer, node: nodes.AlterTable) -> None:
@@ -94,7 +102,7 @@ def _add(d: Definer, node: nodes.AlterTable, table: TableInfo, place: ObjectPlac
             check_key(d, table, constraint)
         add_constraint(d, place, object_id, table, constraint)
     for index in node.indexes:
-        add_index(d, place, object_id, table, index)
+        add_index(d, object_id, table, index)
 
 
 def _alter_column(d: Definer, definition: nodes.ColumnDefinition, table: TableInfo, object_id: str) -> None:
@@ -114,7 +122,7 @@ def _alter_column(d: Definer, definition: nodes.ColumnDefinition, table: TableIn
             8147, f"Could not create IDENTITY attribute on nullable column '{old.name}', table '{table.name}'."
         )
     in_the_way = in_the_way_of(old, kind, nullable, dependents(d, table, old))
-    _refuse_dependents(d, table, old, "ALTER COLUMN", in_the_way)
+    _refuse_dependents(d, old, "ALTER COLUMN", in_the_way)
     column = quoted(old.pg)
     value = convert(
         Typed(column, old.type), kind, "assign", place=f"table '{table.full_name}', column '{old.name}'"
@@ -132,7 +140,7 @@ def _alter_column(d: Definer, definition: nodes.ColumnDefinition, table: TableIn
     )
 
 
-def _refuse_dependents(d: Definer, table: TableInfo, column: ColumnInfo, what: str, found: list[Dependent]) -> None:
+def _refuse_dependents(d: Definer, column: ColumnInfo, what: str, found: list[Dependent]) -> None:
     """Errors 5074, one for each, and 4922 where something depends on the column."""
     for each in found:
         d.session.info(SqlError(5074, f"The {each.word} '{each.name}' is dependent on column '{column.name}'."))
@@ -152,7 +160,7 @@ def _drop_column(d: Definer, table: TableInfo, name: str, exists: bool) -> None:
         raise SqlError(
             4924, f"ALTER TABLE DROP COLUMN failed because column '{name}' does not exist in table '{table.name}'."
         )
-    _refuse_dependents(d, table, column, "DROP COLUMN", dependents(d, table, column))
+    _refuse_dependents(d, column, "DROP COLUMN", dependents(d, table, column))
     if column.computed is None:
         d.run(f"ALTER TABLE {table.pg} DROP COLUMN {quoted(column.pg)}")
     d.run(f"DELETE FROM mssql.columns WHERE object_id = {table.object_id} AND column_id = {column.column_id}")

@@ -7,11 +7,10 @@ import secrets
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import TableInfo
-from fakemssql.tsql.definitions.columns import new_columns
+from fakemssql.tsql.definitions.columns import check_sql, new_columns
 from fakemssql.tsql.definitions.constraints import bind_default
 from fakemssql.tsql.definitions.definer import Definer
 from fakemssql.tsql.definitions.indexes import add_local_index, local_name
-from fakemssql.tsql.definitions.texts import check_sql
 from fakemssql.tsql.names import fold, literal, quoted
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.security import errors
@@ -62,7 +61,7 @@ def _constraint(d: Definer, table: TableInfo, constraint: nodes.Constraint) -> N
         add_local_index(d, table, index, constraint.kind)
     elif constraint.kind == "check":
         assert constraint.expression is not None
-        text = check_sql(d.environment(), table, constraint.expression)
+        text = check_sql(d, table, constraint.expression)
         name = constraint.name or f"CK__{table.name[:9]}__{secrets.token_hex(4).upper()}"
         pg = local_name("ck", table, name)
         d.pg.execute(f"ALTER TABLE {table.pg} ADD CONSTRAINT {quoted(pg)} CHECK ({text})")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fakemssql.contract import Parameter, SqlError
+from fakemssql.contract import SqlError
 from fakemssql.tsql.runtime.frames import Frame, Raised
 from fakemssql.tsql.runtime.session.session import Arguments, Session
 from fakemssql.tsql.security import errors
@@ -23,7 +23,7 @@ def _no_transaction(session: Session, frame: Frame, what: str) -> int:
     return _userlock(session, frame, 50000, text)
 
 
-def sp_getapplock(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+def sp_getapplock(session: Session, arguments: Arguments, frame: Frame) -> int:
     resource, mode, owner, timeout, _ = arguments.take(
         "resource", "lockmode", "lockowner", "locktimeout", "dbprincipal"
     )
@@ -45,7 +45,7 @@ def sp_getapplock(session: Session, arguments: Arguments, frame: Frame, outputs:
     return session.applocks.get(resource[:255], mode.lower() == "shared", owner, timeout)
 
 
-def sp_releaseapplock(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+def sp_releaseapplock(session: Session, arguments: Arguments, frame: Frame) -> int:
     resource, owner, _ = arguments.take("resource", "lockowner", "dbprincipal")
     owner = (owner or "Transaction").lower()
     if resource is None or owner not in ("transaction", "session"):

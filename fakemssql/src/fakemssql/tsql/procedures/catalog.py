@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from fakemssql.contract import Parameter, SqlError
+from fakemssql.contract import SqlError
 from fakemssql.tsql.names import fold
 from fakemssql.tsql.procedures.result_sets import columns_of, send_query
 from fakemssql.tsql.runtime.frames import Frame
@@ -46,7 +46,7 @@ _TABLE_ID = (
 )
 
 
-def sp_tables(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+def sp_tables(session: Session, arguments: Arguments, frame: Frame) -> int:
     name, owner, qualifier, kind, _ = arguments.take(
         "table_name", "table_owner", "table_qualifier", "table_type", "fusepattern"
     )
@@ -130,15 +130,15 @@ def _columns(session: Session, arguments: Arguments, frame: Frame, modern: bool)
     return 0
 
 
-def sp_columns(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+def sp_columns(session: Session, arguments: Arguments, frame: Frame) -> int:
     return _columns(session, arguments, frame, False)
 
 
-def sp_columns_100(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+def sp_columns_100(session: Session, arguments: Arguments, frame: Frame) -> int:
     return _columns(session, arguments, frame, True)
 
 
-def sp_pkeys(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+def sp_pkeys(session: Session, arguments: Arguments, frame: Frame) -> int:
     name, owner, qualifier = arguments.take("table_name", "table_owner", "table_qualifier")
     database = _database_id(session, qualifier)
     columns = columns_of(
@@ -160,7 +160,7 @@ def sp_pkeys(session: Session, arguments: Arguments, frame: Frame, outputs: list
     return 0
 
 
-def sp_datatype_info(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+def sp_datatype_info(session: Session, arguments: Arguments, frame: Frame) -> int:
     wanted, _ = arguments.take("data_type", "odbcver")
     columns = columns_of(
         "TYPE_NAME sysname, DATA_TYPE smallint, PRECISION int, LITERAL_PREFIX varchar(32), "

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from fakemssql.contract import Parameter
 from fakemssql.tsql.compiler.compiler import compilation, compile_statement
 from fakemssql.tsql.datatypes.sqltypes import INT
 from fakemssql.tsql.parser import batches, nodes
@@ -33,9 +32,7 @@ _UNDECLARED = columns_of(
 )
 
 
-def sp_describe_undeclared_parameters(
-    session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]
-) -> int:
+def sp_describe_undeclared_parameters(session: Session, arguments: Arguments, frame: Frame) -> int:
     text, params = (each or "" for each in arguments.take("tsql", "params"))
     types = ParameterTypes(session, frame, {item.name: item.type for item in declarations(params)})
     types.deduce(batches.parse(text, session.options.quoted_identifier))
@@ -62,7 +59,7 @@ _FIRST = columns_of(
 )
 
 
-def sp_describe_first_result_set(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+def sp_describe_first_result_set(session: Session, arguments: Arguments, frame: Frame) -> int:
     text, params, _ = arguments.take("tsql", "params", "browse_information_mode")
     env = environment(session, frame)
     env.variables = {item.name: item.type for item in declarations(params or "")}

@@ -32,7 +32,7 @@ def declarations(text: str) -> list[nodes.Declare]:
     return found
 
 
-def sp_executesql(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+def sp_executesql(session: Session, arguments: Arguments, frame: Frame) -> int:
     parameters = arguments.parameters
     if parameters and parameters[0].value is None:
         return 0
@@ -60,7 +60,7 @@ def sp_executesql(session: Session, arguments: Arguments, frame: Frame, outputs:
             Parameter(item.name, item.type, _converted(session, item, given.get(item.name), frame), item.output)
         )
     status, inner = run_text(session, text, values, frame)
-    outputs += final_values(declared, given, inner)
+    arguments.outputs += final_values(declared, given, inner)
     return status
 
 

@@ -8,7 +8,7 @@ inserted into by VALUES. A parameter that is an item of a SELECT could have any 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from fakemssql.contract import SqlError
@@ -86,6 +86,10 @@ class ParameterTypes:
         """Visit a node. ``columns`` are the visible tables, ``target`` is the type that the context expects."""
         if isinstance(node, nodes.Variable):
             self._note(node, target)
+            return
+        if type(node) in _PARTS:
+            for part, kind in _PARTS[type(node)](self.declared, node):
+                self.visit(part, columns, kind)
             return
         visit = _VISITS.get(type(node))
         if visit is not None:
@@ -174,10 +178,6 @@ class ParameterTypes:
         self._beside([node.value, node.pattern], columns)
         self.visit(node.escape, columns, TEXT)
 
-    def _visit_cast(self, node: nodes.Cast, columns: list[Any], _: SqlType | None) -> None:
-        self.visit(node.value, columns, node.type)
-        self.visit(node.style, columns, INT)
-
     def _visit_case(self, node: nodes.Case, columns: list[Any], target: SqlType | None) -> None:
         for condition, _ in node.whens:
             if node.operand is None:
@@ -209,13 +209,6 @@ class ParameterTypes:
 
     # --- queries and statements ------------------------------------------------------------------------------------
 
-    def _visit_top(self, node: nodes.Top, columns: list[Any], _: SqlType | None) -> None:
-        self.visit(node.value, columns, BIGINT)
-
-    def _visit_query(self, node: nodes.Query, columns: list[Any], _: SqlType | None) -> None:
-        self.visit([node.ctes, node.body, node.order], columns)
-        self.visit([node.offset, node.fetch], columns, BIGINT)
-
     def _visit_list(self, node: Sequence[Any], columns: list[Any], target: SqlType | None) -> None:
         for child in node:
             self.visit(child, columns, target)
@@ -224,9 +217,6 @@ class ParameterTypes:
         inner = [*tables_in(self.session, node.sources), *columns]
         for child in children(node):
             self.visit(child, inner)
-
-    def _visit_selectitem(self, node: nodes.SelectItem, columns: list[Any], _: SqlType | None) -> None:
-        self.visit(node.value, columns, self.declared.get(node.variable) if node.variable else None)
 
     def _visit_insert(self, node: nodes.Insert, columns: list[Any], _: SqlType | None) -> None:
         self.visit([node.ctes, node.top, node.outputs], columns)
@@ -260,15 +250,6 @@ class ParameterTypes:
             self.visit([action.condition, action.assignments], inner)
             self._values(action.values or [], target_types(self.session, node.target, action.columns), inner)
 
-    def _visit_declare(self, node: nodes.Declare, columns: list[Any], _: SqlType | None) -> None:
-        self.visit(node.value, columns, node.type)
-
-    def _visit_setvariable(self, node: nodes.SetVariable, columns: list[Any], _: SqlType | None) -> None:
-        self.visit(node.value, columns, self.declared.get(node.name))
-
-    def _visit_argument(self, node: nodes.Argument, columns: list[Any], _: SqlType | None) -> None:
-        self.visit(node.value, columns, TEXT)
-
     # --- types -----------------------------------------------------------------------------------------------------
 
     def _type(self, node: Any, columns: list[Any]) -> SqlType:
@@ -287,6 +268,20 @@ class ParameterTypes:
             return TEXT
 
 
+_PARTS: dict[type, Callable[[Mapping[str, SqlType], Any], Sequence[tuple[Any, SqlType | None]]]] = {
+    nodes.Argument: lambda declared, node: [(node.value, TEXT)],
+    nodes.Cast: lambda declared, node: [(node.value, node.type), (node.style, INT)],
+    nodes.Declare: lambda declared, node: [(node.value, node.type)],
+    nodes.Query: lambda declared, node: [
+        *((part, None) for part in (node.ctes, node.body, node.order)),
+        *((part, BIGINT) for part in (node.offset, node.fetch)),
+    ],
+    nodes.SelectItem: lambda declared, node: [(node.value, declared.get(node.variable) if node.variable else None)],
+    nodes.SetVariable: lambda declared, node: [(node.value, declared.get(node.name))],
+    nodes.Top: lambda declared, node: [(node.value, BIGINT)],
+}
+"""Nodes that fix the types of their parts: the parts, each with its type."""
+
 _VISITS: dict[type, Callable[[ParameterTypes, Any, list[Any], SqlType | None], None]] = {
     list: ParameterTypes._visit_list,
     tuple: ParameterTypes._visit_list,
@@ -295,20 +290,13 @@ _VISITS: dict[type, Callable[[ParameterTypes, Any, list[Any], SqlType | None], N
     nodes.In: ParameterTypes._visit_in,
     nodes.Between: ParameterTypes._visit_between,
     nodes.Like: ParameterTypes._visit_like,
-    nodes.Cast: ParameterTypes._visit_cast,
     nodes.Case: ParameterTypes._visit_case,
     nodes.Function: ParameterTypes._visit_function,
-    nodes.Top: ParameterTypes._visit_top,
-    nodes.Query: ParameterTypes._visit_query,
     nodes.Select: ParameterTypes._visit_select,
-    nodes.SelectItem: ParameterTypes._visit_selectitem,
     nodes.Insert: ParameterTypes._visit_insert,
     nodes.Update: ParameterTypes._visit_change,
     nodes.Delete: ParameterTypes._visit_change,
     nodes.Assignment: ParameterTypes._visit_assignment,
     nodes.Merge: ParameterTypes._visit_merge,
-    nodes.Declare: ParameterTypes._visit_declare,
-    nodes.SetVariable: ParameterTypes._visit_setvariable,
-    nodes.Argument: ParameterTypes._visit_argument,
 }
-"""Nodes with rules for the types of their parts; the parts of all other nodes are visited one by one."""
+"""Nodes with rules of their own; the parts of all others are visited one by one."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from fakemssql.contract import Parameter, SqlError
+from fakemssql.contract import SqlError
 from fakemssql.tsql.definitions.indexes import rename_index
 from fakemssql.tsql.procedures import applocks, catalog, describe, execution
 from fakemssql.tsql.runtime.frames import Frame
 from fakemssql.tsql.runtime.session.session import Arguments, Procedure, Session, parse_name
 
 
-def sp_rename(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+def sp_rename(session: Session, arguments: Arguments, frame: Frame) -> int:
     old, new, kind = arguments.take("objname", "newname", "objtype")
     name = parse_name(old or "")
     session.transactions.define(lambda: rename_index(session.definer, name, str(new), (kind or "OBJECT").upper()))
@@ -18,7 +18,7 @@ def sp_rename(session: Session, arguments: Arguments, frame: Frame, outputs: lis
     return 0
 
 
-def refused(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+def refused(session: Session, arguments: Arguments, frame: Frame) -> int:
     """Error 40517 for a procedure of SQL Server that fakemssql does not have."""
     raise SqlError(40517, f"{arguments.name} is not supported by fakemssql.")
 

@@ -98,7 +98,7 @@ def _local(pg: Pg, error: PgError) -> list[list[str | None]]:
     return [[table or error.table, "dbo", "tempdb", index, kind[1] if kind else "", error.column]]
 
 
-def translate(pg: Pg, error: PgError, statement: str = "INSERT", lock_timeout: bool = True) -> SqlError:
+def translate(pg: Pg, error: PgError, statement: str = "INSERT") -> SqlError:
     """Translate an error of PostgreSQL to a :class:`SqlError`."""
     state = error.sqlstate
     if state == "MS001":

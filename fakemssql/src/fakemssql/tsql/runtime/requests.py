@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from fakemssql.contract import Client, Parameter, ResponseWriter, SqlError
 from fakemssql.switches import Switches
@@ -65,44 +66,45 @@ class SessionEngine:
 
     def batch(self, text: str, output: ResponseWriter) -> None:
         """Run a batch; see :class:`contract.Engine`."""
-        self._top(text, (), output, procedure=False)
+        self._run(text, (), output, procedure=False)
 
     def parameterised(self, text: str, parameters: Sequence[Parameter], output: ResponseWriter) -> None:
         """Run a batch with declared variables."""
-        self._top(text, parameters, output, procedure=True)
+        self._run(text, parameters, output, procedure=True)
 
-    def _top(self, text: str, parameters: Sequence[Parameter], output: ResponseWriter, *, procedure: bool) -> None:
-        self.session.output = output
-        self.session.activity.begin(self.session, text, parameters)
-        try:
-            self._run(text, parameters, output, procedure)
-        finally:
-            self.session.backend.note_changes()
-            self.session.activity.end(self.session)
-
-    def _run(self, text: str, parameters: Sequence[Parameter], output: ResponseWriter, procedure: bool) -> None:
+    def _run(self, text: str, parameters: Sequence[Parameter], output: ResponseWriter, *, procedure: bool) -> None:
         session = self.session
-        self._refresh()
-        session.transactions.lose(output)
-        count = session.transaction_count
+        with self._request(output, text, parameters):
+            count = session.transaction_count
+            try:
+                frame = session.frame(text, parameters, output)
+                run(session, frame)
+                for parameter in parameters:
+                    if parameter.output:
+                        name = parameter.name.lower()
+                        kind = frame.types[name]
+                        output.return_value(Parameter(parameter.name, kind, decode(kind, frame.values[name]), True))
+                if procedure:
+                    session.transactions.check_balance(count)
+            except SqlError as error:
+                report(session, error, output)
+            except BatchEnd:
+                pass
+
+    @contextmanager
+    def _request(self, output: ResponseWriter, text: str, parameters: Sequence[Parameter] = ()) -> Iterator[None]:
+        session = self.session
+        session.output = output
+        session.activity.begin(session, text, parameters)
         try:
-            frame = session.frame(text, parameters, output)
-            run(session, frame)
-            for parameter in parameters:
-                if parameter.output:
-                    name = parameter.name.lower()
-                    kind = frame.types[name]
-                    value = decode(kind, frame.values[name])
-                    output.return_value(Parameter(parameter.name, kind, value, True))
-            if procedure:
-                session.transactions.check_balance(count)
-        except SqlError as error:
-            report(session, error, output)
-        except BatchEnd:
-            pass
+            self._refresh()
+            session.transactions.lose(output)
+            yield
+            session.transactions.end_of_batch(output)
         finally:
             session.output = None
-        session.transactions.end_of_batch(output)
+            session.backend.note_changes()
+            session.activity.end(session)
 
     def _refresh(self) -> None:
         session = self.session
@@ -115,34 +117,18 @@ class SessionEngine:
 
     def call(self, procedure: str, parameters: Sequence[Parameter], output: ResponseWriter) -> int:
         """Run a stored procedure by name."""
-        self.session.output = output
-        self.session.activity.begin(self.session, procedure)
-        try:
-            return self._call(procedure, parameters, output)
-        finally:
-            self.session.backend.note_changes()
-            self.session.activity.end(self.session)
-
-    def _call(self, procedure: str, parameters: Sequence[Parameter], output: ResponseWriter) -> int:
         session = self.session
-        self._refresh()
-        session.transactions.lose(output)
-        status = 0
-        try:
-            frame = Frame(Code([]), output)
-            outputs: list[Parameter] = []
-            status = call(session, parse_name(procedure), list(parameters), frame, outputs)
-            for parameter in outputs:
-                output.return_value(parameter)
-        except SqlError as error:
-            # A procedure's error is the error of a statement: under XACT_ABORT it rolls the transaction back.
-            report(session, error, output, session.transactions.doom if session.options.xact_abort else None)
-            status = -6 if error.number != 2812 else 0
-        except BatchEnd:
-            status = -6
-        finally:
-            session.output = None
-        session.transactions.end_of_batch(output)
+        with self._request(output, procedure):
+            try:
+                status, outputs = call(session, parse_name(procedure), list(parameters), Frame(Code([]), output))
+                for parameter in outputs:
+                    output.return_value(parameter)
+            except SqlError as error:
+                # A procedure's error is the error of a statement: under XACT_ABORT it rolls the transaction back.
+                report(session, error, output, session.transactions.doom if session.options.xact_abort else None)
+                status = -6 if error.number != 2812 else 0
+            except BatchEnd:
+                status = -6
         return status
 
     def prepare(self, text: str, parameters: Sequence[Parameter]) -> None:

@@ -7,9 +7,8 @@ from fakemssql.tsql.definitions.definer import Definer
 from fakemssql.tsql.names import fold
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.security import errors
-from fakemssql.tsql.security.accounts import ADMINISTRATOR
+from fakemssql.tsql.security.accounts import ADMINISTRATOR, check_policy, hashed
 from fakemssql.tsql.security.context import SERVER
-from fakemssql.tsql.security.passwords import check_policy, hashed
 
 
 def may(d: Definer, permission: str, kind: int = SERVER, major: int = 0) -> bool:

@@ -23,10 +23,11 @@ from fakemssql.tsql.state import SessionState
 
 
 class Arguments:
-    """Arguments of a call to a system procedure, by name or by position."""
+    """Arguments of a call to a system procedure, by name or by position, and its output parameters."""
 
     def __init__(self, name: str, parameters: list[Parameter]) -> None:
         self.name, self.parameters = name, parameters
+        self.outputs: list[Parameter] = []
 
     def take(self, *names: str) -> list[Any]:
         """Values of the parameters ``names`` in order; None for a missing one. Error 8145 for an unknown name."""
@@ -49,7 +50,7 @@ def parse_name(text: str) -> nodes.Name:
 
 
 StatementFunction = Callable[["Session", Any, Frame], None]
-Procedure = Callable[["Session", Arguments, Frame, list[Parameter]], int]
+Procedure = Callable[["Session", Arguments, Frame], int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,11 @@ import time
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.datatypes.codec import decode
-from fakemssql.tsql.datatypes.sqltypes import INT
 from fakemssql.tsql.definitions.temporary import create
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.pg import Request
 from fakemssql.tsql.runtime.errors import is_compile
-from fakemssql.tsql.runtime.execution.interpreter import quiet, report, run_all, step, text_of
+from fakemssql.tsql.runtime.execution.interpreter import integer_of, quiet, report, run_all, step, text_of
 from fakemssql.tsql.runtime.execution.plans import condition, evaluate
 from fakemssql.tsql.runtime.frames import BatchEnd, Break, Continue, Frame, Returned
 from fakemssql.tsql.runtime.session.session import Session
@@ -68,10 +67,7 @@ def try_catch(session: Session, node: nodes.TryCatch, frame: Frame) -> None:
 
 
 def returned(session: Session, node: nodes.Return, frame: Frame) -> None:
-    status = 0
-    if node.value is not None:
-        status = decode(INT, evaluate(session, node.value, INT, frame)[1]) or 0
-    raise Returned(status)
+    raise Returned(0 if node.value is None else integer_of(session, node.value, frame))
 
 
 def wait_for(session: Session, node: nodes.WaitFor, frame: Frame) -> None:

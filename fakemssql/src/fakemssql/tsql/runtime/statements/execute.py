@@ -17,31 +17,26 @@ from fakemssql.tsql.security import errors
 from fakemssql.types import SqlType
 
 
-def call(
-    session: Session, name: nodes.Name, parameters: list[Parameter], frame: Frame, outputs: list[Parameter]
-) -> int:
-    """Run the procedure ``name``, append its output parameters to ``outputs``, and return its status."""
-    key = fold(name[-1])
+def call(session: Session, name: nodes.Name, parameters: list[Parameter], frame: Frame) -> tuple[int, list[Parameter]]:
+    """Run the procedure ``name`` and return its status and its output parameters."""
     system = len(name) == 1 or fold(name[-2]) in ("sys", "dbo", "")
-    function = session.tables.procedures.get(key) if system else None
-    if function is not None:
-        database = session.database
-        if len(name) == 3 and name[0]:
-            entry = session.catalog.database(name[0])
-            if entry is None:
-                raise errors.no_database(name[0])
-            session.security.identity(entry[1])
-            session.database = entry[1]
-        try:
-            return function(session, Arguments(name[-1], parameters), frame, outputs)
-        finally:
-            session.database = database
-    return _user(session, name, parameters, frame, outputs)
+    function = session.tables.procedures.get(fold(name[-1])) if system else None
+    if function is None:
+        return _user(session, name, parameters, frame)
+    arguments, database = Arguments(name[-1], parameters), session.database
+    if len(name) == 3 and name[0]:
+        entry = session.catalog.database(name[0])
+        if entry is None:
+            raise errors.no_database(name[0])
+        session.security.identity(entry[1])
+        session.database = entry[1]
+    try:
+        return function(session, arguments, frame), arguments.outputs
+    finally:
+        session.database = database
 
 
-def _user(
-    session: Session, name: nodes.Name, parameters: list[Parameter], frame: Frame, outputs: list[Parameter]
-) -> int:
+def _user(session: Session, name: nodes.Name, parameters: list[Parameter], frame: Frame) -> tuple[int, list[Parameter]]:
     found = session.catalog.find(name, session.database)
     if found is None or found.type != "P":
         raise SqlError(2812, f"Could not find stored procedure '{'.'.join(name)}'.", state=62)
@@ -77,8 +72,7 @@ def _user(
     finally:
         session.database = database
         (session.options.on.add if nocount else session.options.on.discard)("NOCOUNT")
-    outputs += final_values(module.parameters, given, inner)
-    return status
+    return status, final_values(module.parameters, given, inner)
 
 
 def run_text(session: Session, text: str, parameters: Sequence[Parameter], frame: Frame) -> tuple[int, Frame]:
@@ -137,9 +131,8 @@ def execute(session: Session, node: nodes.Execute, frame: Frame) -> None:
                     179, "Cannot use the OUTPUT option when passing a constant to a stored procedure.", severity=15
                 )
             targets[name or str(position)] = argument.value.name
-    outputs: list[Parameter] = []
     count = session.transaction_count
-    status = call(session, procedure, parameters, frame, outputs)
+    status, outputs = call(session, procedure, parameters, frame)
     unnamed = [target for key, target in targets.items() if key.isdigit()]
     for parameter in outputs:
         target = targets.get(parameter.name) if parameter.name else unnamed.pop(0)

@@ -38,7 +38,7 @@ def execute(session: Session, node: Modification, frame: Frame) -> int:
             40517,
             f"Changing a table with triggers through the view '{target.name}' is not supported by fakemssql.",
         )
-    return _in_transaction(session, frame, lambda: _fire(session, node, event, table, frame))
+    return _in_transaction(session, lambda: _fire(session, node, event, table, frame))
 
 
 def _target(session: Session, node: Modification, frame: Frame) -> TableInfo | None:
@@ -73,7 +73,7 @@ def _table(session: Session, columns: list[tuple[str, SqlType]]) -> TableInfo:
     return made[0]
 
 
-def _in_transaction(session: Session, frame: Frame, action: Callable[[], int]) -> int:
+def _in_transaction(session: Session, action: Callable[[], int]) -> int:
     """Run a statement with triggers in a transaction; error 3609 if a trigger ends the transaction."""
     transactions = session.transactions
     own = session.transaction_count == 0
