@@ -77,7 +77,8 @@ class Listener:
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         for number in STOP_SIGNALS:
             signal.signal(number, self._stop)
-        signal.signal(signal.SIGCHLD, _ignore)
+        # The call of a handler is enough to wake the poll.
+        signal.signal(signal.SIGCHLD, lambda *_: None)
         for watched in (self._sock.fileno(), wake_read, *(() if self._parent is None else (self._parent,))):
             self._poll.register(watched, select.POLLIN)
         self._own = [wake_read, wake_write, *(() if self._parent is None else (self._parent,))]
@@ -120,7 +121,8 @@ class Listener:
             if place is None or self._give_to_idle(client, place):
                 return
             try:
-                worker = workers.start(client, place, self._front, self._connections, self._closed_in_workers())
+                closed = [self._sock.fileno(), *self._own, *self._channels]
+                worker = workers.start(client, place, self._front, self._connections, closed)
             except OSError as error:
                 log.error("closed a connection from %s: no process can be made for it: %s", address[0], error.strerror)
                 self._connections.free(place)
@@ -135,9 +137,6 @@ class Listener:
             if self._idle.pop().hand_over(client, place):
                 return True
         return False
-
-    def _closed_in_workers(self) -> list[int]:
-        return [self._sock.fileno(), *self._own, *self._channels]
 
     def _hear(self, worker: Worker) -> None:
         """Keep a process that has served its client for the next one, or drop a process that has ended."""
@@ -212,10 +211,6 @@ def _has_gone(client: socket.socket) -> bool:
         return False
     except OSError:
         return True
-
-
-def _ignore(_number: int, _frame: FrameType | None) -> None:
-    """Do nothing: the call of a handler is enough to wake the poll."""
 
 
 def _drain(fd: int) -> None:

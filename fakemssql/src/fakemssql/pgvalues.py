@@ -72,10 +72,6 @@ def to_timestamp(data: bytes) -> dt.datetime:
     return _EPOCH + dt.timedelta(microseconds=_INT8.unpack(data)[0])
 
 
-def _to_time(data: bytes) -> dt.time:
-    return (_EPOCH + dt.timedelta(microseconds=_INT8.unpack(data)[0])).time()
-
-
 _DECODERS: dict[int, Callable[[bytes], Any]] = {
     BOOL: lambda data: data != b"\0",
     BYTEA: bytes,
@@ -88,7 +84,7 @@ _DECODERS: dict[int, Callable[[bytes], Any]] = {
     NUMERIC: to_decimal,
     UUID: lambda data: uuid.UUID(bytes=data),
     DATE: lambda data: dt.date(2000, 1, 1) + dt.timedelta(days=to_integer(data)),
-    TIME: _to_time,
+    TIME: lambda data: to_timestamp(data).time(),
     TIMESTAMP: to_timestamp,
     TIMESTAMPTZ: lambda data: to_timestamp(data).replace(tzinfo=dt.timezone.utc),
 }

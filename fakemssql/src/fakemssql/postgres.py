@@ -19,6 +19,7 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import IO, Any
 
 import psutil  # type: ignore[import-untyped]
 from psycopg import pq
@@ -191,15 +192,7 @@ class Postgres:
         options = ["--auth=trust", "--no-sync", "--wal-segsize=4", "--encoding=utf8", "-U", USER]
         command = [str(self._binaries / "initdb"), *options, "-D", str(self.directory)]
         with open(self._log, "ab") as output:
-            made = subprocess.run(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                cwd=self.directory,
-                check=False,
-                **as_user(user),
-            )
+            made = subprocess.run(command, check=False, **self._environment(output, user))
         if made.returncode:
             raise PostgresError(
                 f"PostgreSQL cannot make its data in {self.directory}: {self._last_words()} (log: {self._log})"
@@ -209,16 +202,9 @@ class Postgres:
         """Start the postmaster and wait until it takes connections; False if it ends before."""
         command = [str(self._binaries / "postgres"), "-D", str(self.directory), "-k", str(self._socket_directory)]
         with open(self._log, "ab") as output:
+            # A session of its own: Ctrl-C reaches only this process, which then stops PostgreSQL in order.
             self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                cwd=self.directory,
-                # A process group of its own: Ctrl-C reaches only this process, which then stops PostgreSQL in order.
-                start_new_session=True,
-                preexec_fn=_end_with_parent,
-                **as_user(user),
+                command, start_new_session=True, preexec_fn=_end_with_parent, **self._environment(output, user)
             )
         while self._process.poll() is None:
             if self._answers():
@@ -229,6 +215,11 @@ class Postgres:
                 return False
             time.sleep(0.02)
         return False
+
+    def _environment(self, output: IO[bytes], user: SystemUser | None) -> dict[str, Any]:
+        """Arguments of :mod:`subprocess` for a program of PostgreSQL."""
+        files = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output}
+        return {**files, "cwd": self.directory, **as_user(user)}
 
     def _last_words(self) -> str:
         lines = self._log.read_text(errors="replace").splitlines()

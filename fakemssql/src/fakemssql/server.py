@@ -314,7 +314,7 @@ def _kill_tree(pid: int, reap: Callable[[], object], seconds: float) -> None:
         # Suspend the child first: it must not start another process meanwhile.
         root.suspend()
         doomed = [root, *root.children(recursive=True)]
-    # Suspend all: a connection whose PostgreSQL has already ended could still report that to its client.
+    # Suspend all: otherwise a connection whose PostgreSQL has ended could report that to its client.
     for signal_one in (psutil.Process.suspend, psutil.Process.kill):
         for process in doomed:
             with contextlib.suppress(psutil.Error):

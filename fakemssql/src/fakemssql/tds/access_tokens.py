@@ -35,7 +35,8 @@ def login_of(token: str, secret: str) -> str | None:
     signed, _, signature = token.rpartition(".")
     if not token.isascii() or not hmac.compare_digest(signature, _signature(signed, secret)):
         return None
-    claims = json.loads(_decoded(signed.partition(".")[2]))
+    encoded = signed.partition(".")[2]
+    claims = json.loads(base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)))
     return str(claims["sub"]) if claims["exp"] > time.time() else None
 
 
@@ -57,7 +58,3 @@ def _signature(signed: str, secret: str) -> str:
 
 def _encoded(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
-
-
-def _decoded(text: str) -> bytes:
-    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))

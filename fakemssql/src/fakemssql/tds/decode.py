@@ -92,7 +92,7 @@ def read_parameter_value(reader: Reader) -> tuple[SqlType, Any]:
             reader.take(2 * reader.byte())
             reader.take(2 * reader.short())
         plain = reader.plp()
-        return SqlType("xml"), None if plain is None else _xml(plain)
+        return SqlType("xml"), None if plain is None else _utf16(plain, 0).lstrip("\ufeff")
     raise SqlError(8016, f"Data type 0x{token:02X} is not supported by fakemssql.")
 
 
@@ -102,7 +102,7 @@ def _short(reader: Reader, name: str) -> tuple[SqlType, Any]:
     if "binary" not in name:
         collation = reader.take(5)
         if collation[3] & _UTF8_COLLATION and name in {"varchar", "char"}:
-            decode = _utf8
+            decode = lambda data, _: str(data, "utf-8", "replace")  # noqa: E731
     if size == 0xFFFF:
         data = reader.plp()
         return _UNBOUNDED[name], None if data is None else decode(data, 0)
@@ -122,14 +122,6 @@ def _long(reader: Reader, name: str) -> tuple[SqlType, Any]:
 
 def _utf16(data: Bytes, _: int) -> str:
     return str(data, "utf-16-le", "surrogatepass")
-
-
-def _utf8(data: Bytes, _: int) -> str:
-    return str(data, "utf-8", "replace")
-
-
-def _xml(data: Bytes) -> str:
-    return _utf16(data, 0).lstrip("\ufeff")
 
 
 def _decimal(data: Bytes, scale: int) -> Decimal:
@@ -152,23 +144,10 @@ def _datetime(data: Bytes, _: int) -> dt.datetime:
     return _YEAR_1900 + dt.timedelta(days=days, milliseconds=(ticks * 10 + 1) // 3)
 
 
-def _smalldatetime(data: Bytes, _: int) -> dt.datetime:
-    days, minutes = struct.unpack("<HH", data)
-    return _YEAR_1900 + dt.timedelta(days=days, minutes=minutes)
-
-
 def _clock(data: Bytes, scale: int) -> dt.timedelta:
     """Time of day. Python has no 100 ns, so the seventh digit is dropped."""
     units = int.from_bytes(data, "little")
     return dt.timedelta(microseconds=units * 10 ** (6 - scale) if scale <= 6 else units // 10)
-
-
-def _time(data: Bytes, scale: int) -> dt.time:
-    return (_DAY_ONE + _clock(data, scale)).time()
-
-
-def _date(data: Bytes, _: int) -> dt.date:
-    return dt.date.fromordinal(int.from_bytes(data, "little") + 1)
 
 
 def _datetime2(data: Bytes, scale: int) -> dt.datetime:
@@ -191,9 +170,11 @@ _DECODERS: dict[str, Callable[[Bytes, int], Any]] = {
     "money": _money,
     "smallmoney": _money,
     "datetime": _datetime,
-    "smalldatetime": _smalldatetime,
-    "date": _date,
-    "time": _time,
+    "smalldatetime": lambda data, _: (
+        _YEAR_1900 + dt.timedelta(days=data[0] | data[1] << 8, minutes=data[2] | data[3] << 8)
+    ),
+    "date": lambda data, _: dt.date.fromordinal(int.from_bytes(data, "little") + 1),
+    "time": lambda data, scale: (_DAY_ONE + _clock(data, scale)).time(),
     "datetime2": _datetime2,
     "datetimeoffset": _datetimeoffset,
     "uniqueidentifier": lambda data, _: uuid.UUID(bytes_le=bytes(data)),

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from fakemssql.contract import Engine, Parameter, SqlError
 from fakemssql.tds import declarations
-from fakemssql.tds.declarations import Declared
 from fakemssql.tds.requests import Call
 from fakemssql.tds.response import Response
 from fakemssql.types import SqlType
@@ -23,7 +22,7 @@ class Prepared:
     """Prepared text with its declared parameters, or (``procedure``) a prepared call of a procedure."""
 
     text: str
-    declared: tuple[Declared, ...] = ()
+    declared: tuple[Parameter, ...] = ()
     procedure: bool = False
 
 
@@ -99,7 +98,7 @@ class Procedures:
     def _checked(self, parameters: Sequence[Parameter], name: str) -> Prepared:
         declaration = _text(parameters, 1, name, optional=True)
         prepared = Prepared(_text(parameters, 2, name), declarations.parse(declaration))
-        self._engine.prepare(prepared.text, declarations.without_values(declaration))
+        self._engine.prepare(prepared.text, prepared.declared)
         return prepared
 
     def _return_handle(self, asked: Parameter, prepared: Prepared, response: Response) -> None:

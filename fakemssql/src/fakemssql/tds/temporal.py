@@ -136,14 +136,10 @@ ENCODERS: dict[str, Callable[[int], Callable[[Any], bytes]]] = {
     "datetime": lambda scale: lambda value: datetime_value(*split(value)),
     "smalldatetime": lambda scale: lambda value: smalldatetime_value(*split(value)),
     "date": lambda scale: lambda value: b"\x03" + split(value)[0].to_bytes(3, "little"),
-    "time": lambda scale: _after(time_value(scale), time_of),
+    "time": lambda scale: _spread(time_value(scale), lambda value: (time_of(value),)),
     "datetime2": lambda scale: _spread(datetime2_value(scale), split),
     "datetimeoffset": lambda scale: _spread(datetimeoffset_value(scale), _offset_parts),
 }
-
-
-def _after(encode: Callable[[int], bytes], first: Callable[[Any], int]) -> Callable[[Any], bytes]:
-    return lambda value: encode(first(value))
 
 
 def _spread(encode: Callable[..., bytes], first: Callable[[Any], tuple[int, ...]]) -> Callable[[Any], bytes]:

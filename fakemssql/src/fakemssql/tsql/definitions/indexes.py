@@ -163,7 +163,9 @@ def alter_index(d: Definer, node: nodes.AlterIndex) -> None:
         clustered = any(index.type == 1 for index in chosen)
         # Without its clustered index a table cannot be read: its other indexes are disabled as well.
         for index in table.indexes if clustered else chosen:
-            _disable(d, table, index)
+            if not index.disabled:
+                d.run(f"DROP INDEX {_schema(table)}.{quoted(index.pg)}")
+                d.run(_mark(table, index, True))
     elif node.action == "rebuild":
         for index in chosen:
             _rebuild(d, table, index, everything=node.name is None)
@@ -222,12 +224,6 @@ def _index_sql(d: Definer, table: TableInfo, index: IndexDefinition, pg: str) ->
     include = f" INCLUDE ({', '.join(included)})" if included else ""
     unique, distinct = ("UNIQUE ", " NULLS NOT DISTINCT") if index.unique else ("", "")
     return f"CREATE {unique}INDEX {quoted(pg)} ON {table.pg} USING btree ({keys}){include}{distinct}{where}"
-
-
-def _disable(d: Definer, table: TableInfo, index: IndexInfo) -> None:
-    if not index.disabled:
-        d.run(f"DROP INDEX {_schema(table)}.{quoted(index.pg)}")
-        d.run(_mark(table, index, True))
 
 
 def rewrite(d: Definer, table: TableInfo) -> None:

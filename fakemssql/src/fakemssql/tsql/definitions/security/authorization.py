@@ -79,10 +79,6 @@ def _changes(d: Definer, name: Name, mode: str, kind: str) -> bool:
     return True
 
 
-def _may_create_synonym(d: Definer, node: nodes.CreateSynonym) -> None:
-    _may_create(d, node.name, "CREATE SYNONYM")
-
-
 def _may_create_schema(d: Definer, node: nodes.CreateSchema) -> None:
     """Check CREATE SCHEMA, which reports two errors: 262, then 2759."""
     try:
@@ -90,10 +86,6 @@ def _may_create_schema(d: Definer, node: nodes.CreateSchema) -> None:
     except SqlError as error:
         d.session.info(error)
         raise SqlError(2759, "CREATE SCHEMA failed due to previous errors.", state=0) from None
-
-
-def _may_create_database(d: Definer, node: nodes.CreateDatabase) -> None:
-    d.session.security.require_database("master", "CREATE DATABASE")
 
 
 # --- existing objects ------------------------------------------------------------------------------------------------
@@ -201,10 +193,10 @@ CHECKS: dict[type, Callable[[Definer, Any], None]] = {
     nodes.CreateTable: _may_create_table,
     nodes.AlterTable: _may_alter_table,
     nodes.CreateView: _may_create_view,
-    nodes.CreateSynonym: _may_create_synonym,
+    nodes.CreateSynonym: lambda d, node: _may_create(d, node.name, "CREATE SYNONYM"),
     nodes.CreateModule: _may_create_module,
     nodes.CreateSchema: _may_create_schema,
-    nodes.CreateDatabase: _may_create_database,
+    nodes.CreateDatabase: lambda d, _: d.session.security.require_database("master", "CREATE DATABASE"),
     nodes.AlterDatabase: _may_alter_database,
     nodes.Drop: _may_drop,
     **dict.fromkeys(_STATES, _may_alter_named),

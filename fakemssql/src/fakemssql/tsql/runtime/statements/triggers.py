@@ -56,12 +56,6 @@ def _target(session: Session, node: Modification, frame: Frame) -> TableInfo | N
     return session.catalog.find(name, session.database)
 
 
-def _row_tables(session: Session, table: TableInfo) -> dict[str, TableInfo]:
-    """Make empty tables ``inserted`` and ``deleted`` for rows of ``table``."""
-    columns = [(column.name, column.type) for column in table.columns]
-    return {name: _table(session, columns) for name in ("inserted", "deleted")}
-
-
 def _table(session: Session, columns: list[tuple[str, SqlType]]) -> TableInfo:
     made: list[TableInfo] = []
 
@@ -105,7 +99,8 @@ def _triggers(session: Session, table: TableInfo, event: str) -> list[_Row]:
 
 def _fire(session: Session, node: Modification, event: str, table: TableInfo, frame: Frame) -> int:
     """Run the statement, then its AFTER triggers."""
-    places = _row_tables(session, table)
+    columns = [(column.name, column.type) for column in table.columns]
+    places = {name: _table(session, columns) for name in ("inserted", "deleted")}
     outputs = [
         nodes.Output([nodes.SelectItem(nodes.Column((name, c.name))) for c in table.columns], (f"@@{name}",))
         for name in _TABLES[event]
