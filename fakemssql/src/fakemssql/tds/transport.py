@@ -150,7 +150,7 @@ class Transport:
 
     def start_tls(self, context: ssl.SSLContext) -> None:
         """Start TLS, with the handshake directly on the socket (TDS 8.0)."""
-        tls = self._wrap(context)
+        tls = self.begin_handshake(context)
         self._incoming.write(bytes(self.received))
         self.received.clear()
         while not self._handshake(tls):
@@ -167,9 +167,6 @@ class Transport:
         complete = self._handshake(tls)
         return complete, self._outgoing.read()
 
-    def begin_handshake(self, context: ssl.SSLContext) -> ssl.SSLObject:
-        return self._wrap(context)
-
     def use_tls(self, tls: ssl.SSLObject) -> None:
         """Use ``tls``, whose handshake is complete, from here on."""
         self._tls = tls
@@ -181,7 +178,8 @@ class Transport:
         """End TLS after the login, if only the login is encrypted."""
         self._tls = None
 
-    def _wrap(self, context: ssl.SSLContext) -> ssl.SSLObject:
+    def begin_handshake(self, context: ssl.SSLContext) -> ssl.SSLObject:
+        """Make a TLS object, whose handshake the caller does."""
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         return context.wrap_bio(self._incoming, self._outgoing, server_side=True)
 

@@ -79,6 +79,14 @@ def _changes(d: Definer, name: Name, mode: str, kind: str) -> bool:
     return True
 
 
+def _may_create_synonym(d: Definer, node: nodes.CreateSynonym) -> None:
+    _may_create(d, node.name, "CREATE SYNONYM")
+
+
+def _may_create_database(d: Definer, _: nodes.CreateDatabase) -> None:
+    d.session.security.require_database("master", "CREATE DATABASE")
+
+
 def _may_create_schema(d: Definer, node: nodes.CreateSchema) -> None:
     """Check CREATE SCHEMA, which reports two errors: 262, then 2759."""
     try:
@@ -193,10 +201,10 @@ CHECKS: dict[type, Callable[[Definer, Any], None]] = {
     nodes.CreateTable: _may_create_table,
     nodes.AlterTable: _may_alter_table,
     nodes.CreateView: _may_create_view,
-    nodes.CreateSynonym: lambda d, node: _may_create(d, node.name, "CREATE SYNONYM"),
+    nodes.CreateSynonym: _may_create_synonym,
     nodes.CreateModule: _may_create_module,
     nodes.CreateSchema: _may_create_schema,
-    nodes.CreateDatabase: lambda d, _: d.session.security.require_database("master", "CREATE DATABASE"),
+    nodes.CreateDatabase: _may_create_database,
     nodes.AlterDatabase: _may_alter_database,
     nodes.Drop: _may_drop,
     **dict.fromkeys(_STATES, _may_alter_named),

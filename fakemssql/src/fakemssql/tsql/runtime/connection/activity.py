@@ -80,16 +80,12 @@ class Activity:
         if parameters:
             text = f"({','.join(f'{p.name} {p.type}' for p in parameters)}){text}"
         data = to_pg(text[: _END - _TEXT])[: _END - _TEXT - _LENGTH.size]
-        self._write(session, data.decode(errors="ignore").encode())
+        self.update(session, data.decode(errors="ignore").encode())
 
     def end(self, session: SessionState) -> None:
         """Record that the request has ended."""
         self._running, self._ended = False, time.time()
-        self._write(session)
-
-    def update(self, session: SessionState) -> None:
-        """Record a change of the transaction, the database or a setting."""
-        self._write(session)
+        self.update(session)
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
@@ -108,7 +104,8 @@ class Activity:
             return int(state["worker"]) or None
         return None
 
-    def _write(self, session: SessionState, text: bytes | None = None) -> None:
+    def update(self, session: SessionState, text: bytes | None = None) -> None:
+        """Record a change of the transaction, the database, a setting or the running text."""
         options = session.options
         state = (
             f'{{{self._who}, "running": {str(self._running).lower()}, "began": {self._began:.3f},'
