@@ -33,6 +33,6 @@ def fault(error: BaseException, number: int = RUNNING, what: str = "") -> SqlErr
     severity, text = _TEXTS[number]
     return SqlError(
         number,
-        f"Internal Query Processor Error: {text} This is a fault of fakemssql; its log tells more under {reference}.",
+        f"Internal Query Processor Error: {text} This is a fault of fakemssql; its log has details under {reference}.",
         severity=severity,
     )

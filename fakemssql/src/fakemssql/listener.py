@@ -169,7 +169,7 @@ class Listener:
             place = self._connections.take(address)
         if place is None and not self._refusing:
             log.warning(
-                "closed a connection from %s: %d others are not logged in yet, the most that may be (further ones are "
+                "closed a connection from %s: %d others are not logged in yet, which is the limit (further ones are "
                 "closed without a report until one of those logs in or ends)",
                 address,
                 self._connections.max_logging_in,

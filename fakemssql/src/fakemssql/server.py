@@ -226,7 +226,9 @@ class FakeServer:
         except ValueError as error:
             raise FakeServerError(f"The database {name!r} cannot be made: {error}.") from error
         except ConnectionError as error:
-            raise FakeServerError(f"The database {name!r} cannot be made: the server has died.") from error
+            raise FakeServerError(
+                f"The database {name!r} cannot be made: the server has died, start it again."
+            ) from error
         self._known.add(name)
 
     @contextlib.contextmanager

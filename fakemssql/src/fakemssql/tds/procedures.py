@@ -83,17 +83,19 @@ class Procedures:
         return self._run(prepared, parameters[2:], response)
 
     def _execute(self, parameters: Sequence[Parameter], response: Response) -> int:
-        handle = parameters[0].value if parameters else None
-        prepared = self._prepared.get(handle) if isinstance(handle, int) else None
-        if prepared is None:
-            raise SqlError(8179, f"Could not find prepared statement with handle {_shown(handle)}.", state=4)
-        return self._run(prepared, parameters[1:], response)
+        return self._run(self._prepared[self._handle(parameters)], parameters[1:], response)
 
     def _unprepare(self, parameters: Sequence[Parameter], response: Response) -> int:
-        handle = parameters[0].value if parameters else None
-        if not isinstance(handle, int) or self._prepared.pop(handle, None) is None:
-            raise SqlError(8179, f"Could not find prepared statement with handle {_shown(handle)}.", state=4)
+        del self._prepared[self._handle(parameters)]
         return 0
+
+    def _handle(self, parameters: Sequence[Parameter]) -> int:
+        """Prepared handle in the first parameter; error 8179."""
+        handle = parameters[0].value if parameters else None
+        if not isinstance(handle, int) or handle not in self._prepared:
+            shown = handle if isinstance(handle, int) else "NULL"
+            raise SqlError(8179, f"Could not find prepared statement with handle {shown}.", state=4)
+        return handle
 
     def _checked(self, parameters: Sequence[Parameter], name: str) -> Prepared:
         declaration = _text(parameters, 1, name, optional=True)
@@ -124,7 +126,3 @@ def _text(parameters: Sequence[Parameter], position: int, procedure: str, *, opt
     if not isinstance(value, str):
         raise SqlError(214, f"Procedure '{procedure}' expects a parameter of type 'ntext/nchar/nvarchar'.", state=2)
     return value
-
-
-def _shown(handle: object) -> str:
-    return str(handle) if isinstance(handle, int) else "NULL"

@@ -60,7 +60,9 @@ def alter_login(d: Definer, node: nodes.AlterLogin) -> None:
     if found is None or not may(d, "ALTER ANY LOGIN"):
         raise errors.missing("login", node.name, "alter")
     if found[0] == ADMINISTRATOR:
-        raise SqlError(40517, "The administrator's login is that of the command line of fakemssql.")
+        raise SqlError(
+            40517, "ALTER LOGIN of the administrator, whom the command line sets, is not supported by fakemssql."
+        )
     if node.password is not None:
         rows = d.pg.query("SELECT policy FROM mssql.logins WHERE principal_id = $1::int", found[0])
         if rows[0][0] == "1":
@@ -82,7 +84,7 @@ def drop_login(d: Definer, name: str) -> None:
     if found is None or not may(d, "ALTER ANY LOGIN"):
         raise errors.missing("login", name, "drop")
     if found[0] == ADMINISTRATOR:
-        raise SqlError(15186, f"Cannot drop the login '{name}', because it is that of the administrator.")
+        raise SqlError(15186, f"Cannot drop the login '{name}', because it is the administrator's login.")
     if found[0] == d.session.security.account.login_id:
         raise SqlError(15434, f"Could not drop login '{found[1]}' as the user is currently logged in.")
     if d.pg.query("SELECT 1 FROM mssql.databases WHERE owner_id = $1::int", found[0]):
