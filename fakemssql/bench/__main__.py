@@ -1,8 +1,8 @@
-"""Measure what fakemssql takes: its start, connections, idle ones, rows and single statements.
+"""Measure time and memory of fakemssql: starts, connections, idle connections, rows and single statements.
 
-``python fakemssql/bench [starts] [connections] [idle] [reads] [statements] [--json]``: all parts, or those named. A
-figure that misses its bound is marked, and the exit code is 1. Bounds by the clock are for a machine that does nothing
-else.
+``python fakemssql/bench [starts] [connections] [idle] [reads] [statements] [--json]`` measures the named parts, or all.
+A figure that misses its bound is marked, and the exit code is 1. Bounds by the clock are for a machine without other
+load.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PARTS: dict[str, Callable[[FakeServer], list[Figure]]] = {
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("parts", nargs="*", metavar="part", help=f"of starts, {', '.join(PARTS)}; all unless given")
+    parser.add_argument("parts", nargs="*", metavar="part", help=f"starts, {', '.join(PARTS)}; default: all")
     parser.add_argument("--json", action="store_true", help="print JSON alone; the tables go to stderr")
     options = parser.parse_args()
     names = options.parts or ["starts", *PARTS]

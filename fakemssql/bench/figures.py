@@ -1,4 +1,4 @@
-"""One measured figure with its bound, and how figures are told."""
+"""Measured figures with their bounds, and their table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Figure:
-    """``at_most`` and ``at_least`` are what it must keep, None where it is only told."""
+    """Measured figure; ``at_most`` and ``at_least`` are its bounds, both None for a figure that is only shown."""
 
     name: str
     value: float
@@ -31,7 +31,7 @@ class Figure:
 
 
 def table(figures: Sequence[Figure]) -> str:
-    """Lines of text, those that miss their bound marked with an exclamation mark."""
+    """Table of figures as text; an exclamation mark is before each figure that misses its bound."""
     rows = [
         (f.name, f"{f.value:,.4g}" if f.value < 1000 else f"{f.value:,.0f}", f.unit, f.bound, f.note) for f in figures
     ]

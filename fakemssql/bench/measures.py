@@ -1,4 +1,4 @@
-"""The measurements. Ratios are of pyodbc on fakemssql to psycopg on the PostgreSQL that fakemssql keeps, in turns."""
+"""Measurements. Ratios compare pyodbc on fakemssql with psycopg on fakemssql's PostgreSQL, measured in turns."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def pid_of(server: FakeServer) -> int:
 
 
 def starts(turns: int = TURNS) -> list[Figure]:
-    """From nothing to the end of the first query, and the same with the data of an earlier start."""
+    """Time from a start to the end of the first query, with new data and with the data of an earlier start."""
     fresh, again, work = [], [], []
     for _ in range(turns):
         server = FakeServer()
@@ -52,7 +52,7 @@ def starts(turns: int = TURNS) -> list[Figure]:
 
 @contextmanager
 def many(server: FakeServer, count: int) -> Iterator[Spent]:
-    """``count`` connections that have run a query each, and what it took to open them."""
+    """Open ``count`` connections that each run a query, and measure the time of opening them."""
     with ExitStack() as stack:
         with spent(pid_of(server)) as found:
             for _ in range(count):
@@ -62,7 +62,7 @@ def many(server: FakeServer, count: int) -> Iterator[Spent]:
 
 
 def connections(server: FakeServer, count: int = 20) -> list[Figure]:
-    """What each connection takes while it is open, and to open: with a new process, and with one that waits for it."""
+    """Memory of an open connection, and the time to open one with a new process and with a waiting process."""
     before = memory(pid_of(server))
     with many(server, count) as new:
         each = (memory(pid_of(server)) - before) / count
@@ -81,7 +81,7 @@ def connections(server: FakeServer, count: int = 20) -> list[Figure]:
 
 
 def _settled(server: FakeServer, patience: float = 20.0) -> None:
-    """Return when what clients have left takes no more processor time."""
+    """Wait until closed connections use no more processor time."""
     deadline, last = time.monotonic() + patience, -1.0
     while time.monotonic() < deadline and abs(cpu(pid_of(server)) - last) > 0.005:
         last = cpu(pid_of(server))
@@ -89,7 +89,7 @@ def _settled(server: FakeServer, patience: float = 20.0) -> None:
 
 
 def idle(server: FakeServer, count: int = 50, seconds: float = 5.0) -> list[Figure]:
-    """The share of a core that connections take which do nothing, beside what the server takes without them."""
+    """Share of a core that idle connections use, compared with the server without connections."""
     _settled(server)
     with spent(pid_of(server)) as without:
         time.sleep(seconds)
@@ -102,7 +102,7 @@ def idle(server: FakeServer, count: int = 50, seconds: float = 5.0) -> list[Figu
 
 
 def filled(connection: pyodbc.Connection, name: str, rows: int) -> None:
-    """A table with a key and three columns of 1 KB, of different types."""
+    """Make a table with a key and three columns of 1 KB, of different types."""
     connection.execute(f"CREATE TABLE {name} (n bigint IDENTITY, b varbinary(max), t nvarchar(512), c varchar(1024))")
     digits = ", ".join(f"{_DIGITS} AS d{i}(n)" for i in range(6))
     connection.execute(
@@ -112,7 +112,7 @@ def filled(connection: pyodbc.Connection, name: str, rows: int) -> None:
 
 
 def reads(server: FakeServer, rows: int = 50_000, turns: int = TURNS) -> list[Figure]:
-    """SELECT of rows of 1 KB, all fetched: by pyodbc here, by psycopg from PostgreSQL, one after the other."""
+    """Rate of SELECTs that fetch rows of 1 KB, by pyodbc here and by psycopg from PostgreSQL, in turns."""
     found = []
     with closing(connect(server)) as ours, psycopg.connect(server._conninfo, autocommit=True) as theirs:
         filled(ours, "bench_reads", rows)
@@ -155,7 +155,7 @@ DELETE FROM bench_queue AS d USING m WHERE d.ctid = m.ctid RETURNING d.id, d.hea
 
 
 def statements(server: FakeServer, count: int = 1_000, turns: int = TURNS) -> list[Figure]:
-    """Messages of 1 KB sent and received one by one, each in a transaction: as a queue's clients do."""
+    """Rate of messages of 1 KB, sent and received one by one, each in a transaction, like clients of a queue."""
     message = ("6f9619ff-8b86-d011-b42d-00c04fc964ff", "x" * 200, b"x" * 800)
     spans: dict[str, list[Spent]] = {}
 

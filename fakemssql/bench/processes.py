@@ -1,4 +1,4 @@
-"""What the processes of a server take: the accepting one, one for each connection, PostgreSQL's."""
+"""Memory and processor time of a server's processes: the listener, those of connections, and PostgreSQL's."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ MEGABYTE = 1e6
 
 
 def processes(pid: int) -> list[psutil.Process]:
-    """The process ``pid`` and all below it that run now."""
+    """Process ``pid`` and all running processes below it."""
     root = psutil.Process(pid)
     return [root, *root.children(recursive=True)]
 
 
 def memory(pid: int) -> float:
-    """Megabytes; pages that processes share count once (PSS), elsewhere than on Linux those of one process alone."""
+    """Memory in megabytes. On Linux shared pages count once (PSS); elsewhere only unshared pages count."""
     total = 0
     for process in processes(pid):
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -31,14 +31,14 @@ def memory(pid: int) -> float:
 
 
 def cpu(pid: int) -> float:
-    """Seconds of processor time of the processes that run now."""
+    """Seconds of processor time of the running processes."""
     return sum(_cpu(process) for process in processes(pid))
 
 
 def _cpu(process: psutil.Process) -> float:
     with contextlib.suppress(psutil.NoSuchProcess, OSError):
         if sys.platform == "linux":
-            # To the nanosecond; what psutil reads counts in hundredths.
+            # In nanoseconds; psutil has only hundredths of a second.
             return int(Path(f"/proc/{process.pid}/schedstat").read_text().split()[0]) / 1e9
         times = process.cpu_times()
         return float(times.user + times.system)
@@ -46,14 +46,14 @@ def _cpu(process: psutil.Process) -> float:
 
 
 def ended(pid: int) -> float:
-    """Seconds of processor time of what the process has waited for."""
+    """Seconds of processor time of the ended child processes."""
     times = psutil.Process(pid).cpu_times()
     return float(times.children_user + times.children_system)
 
 
 @dataclass
 class Spent:
-    """Seconds by the clock, and of processor time in this process and the server's."""
+    """Seconds by the clock, and of processor time in this process and in the server's processes."""
 
     wall: float = 0.0
     client: float = 0.0
@@ -66,7 +66,7 @@ class Spent:
 
 @contextlib.contextmanager
 def spent(pid: int) -> Iterator[Spent]:
-    """Filled at the end of the block. A process that ends within it is not counted."""
+    """Measure a block; the result is filled at its end. Processes that end within the block are not counted."""
     found = Spent()
     server, client, wall = cpu(pid), time.process_time(), time.perf_counter()
     yield found

@@ -1,1 +1,1 @@
-"""Clients that we did not write, each doing the same with a queue table: ``python -m compat`` prints what they did."""
+"""Compatibility test with independent clients: each uses a queue table, and ``python -m compat`` prints the results."""

@@ -1,4 +1,4 @@
-"""``python -m compat [client ...]``: a table of what each client did on a fakemssql; ends with 1 if one failed."""
+"""Command ``python -m compat [client ...]``: prints a table of the results; the exit code is 1 if a client failed."""
 
 from __future__ import annotations
 

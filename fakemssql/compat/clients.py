@@ -1,4 +1,4 @@
-"""The clients: what each needs, how its program is made and started, and which kinds of encryption it can be told."""
+"""Clients: their requirements, the commands that build and start their programs, and their modes of encryption."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ HERE = Path(__file__).parent
 BUILT = HERE / ".built"
 JARS = HERE.parents[1] / ".jars"
 FREETDS = Path("/usr/lib/x86_64-linux-gnu/odbc/libtdsodbc.so")
-"""The driver where the driver manager knows it by no name."""
+"""Path of the driver if the driver manager has no name for it."""
 _SECONDS = 300
-"""For fetching what a program needs and making it."""
+"""Limit for downloads and the build of a program."""
 
 
 class NotHere(Exception):
@@ -27,10 +27,10 @@ class NotHere(Exception):
 
 @dataclass(frozen=True)
 class Client:
-    """One client. ``make`` returns the command of its program, and raises :class:`NotHere`.
+    """Client. ``make`` builds its program and returns the command; raises :class:`NotHere`.
 
-    ``tds`` and ``strict_tds`` are the versions of the protocol that it asks for, the second in mode ``strict``.
-    ``hold`` is how long its relay holds back the answer to a login of mode ``login``.
+    ``tds`` and ``strict_tds`` are the protocol versions that it requests, the second one in mode ``strict``.
+    ``hold`` is the number of seconds for which its relay delays the answer to a login in mode ``login``.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Client:
     hold: float = 0.0
 
     def version(self, mode: str) -> Version:
-        """The version of the protocol that it speaks."""
+        """Protocol version of the client in a mode."""
         return self.strict_tds if mode == "strict" else self.tds
 
 
@@ -110,7 +110,7 @@ def _freetds(driver: str) -> Callable[[], Sequence[str]]:
 
 
 PYTHON = (
-    # Microsoft's ODBC driver, which the last of these has inside, starts with TLS in mode strict and logs in as ever.
+    # mssql-python contains Microsoft's ODBC driver, which starts with TLS in mode strict and has the same login.
     Client("pyodbc-microsoft", ("login", "full", "strict"), _python("pyodbc-microsoft"), strict_tds=TDS_7_4),
     Client("pyodbc-freetds", ("plain", "login", "full"), _freetds("pyodbc-freetds")),
     Client("pyodbc-freetds-7.2", ("plain",), _freetds("pyodbc-freetds-7.2"), TDS_7_2),
@@ -118,12 +118,12 @@ PYTHON = (
     Client("pymssql", ("plain", "login", "full"), _python("pymssql")),
     Client("mssql-python", ("login", "full", "strict"), _python("mssql-python"), strict_tds=TDS_7_4),
 )
-"""These need nothing that the tests do not have, so that the tests run them too."""
+"""Clients whose requirements the tests have, so that the tests run them."""
 
 OTHERS = (
     Client("mssql-jdbc", ("login", "full", "strict"), lambda: _java("mssql-jdbc", "mssql-jdbc")),
-    # Where Java closes TLS it skips what has arrived (since Java 11), and jTDS closes it when it has sent its login: an
-    # answer that is there by then is lost, and jTDS waits for it for ever.
+    # When Java (since 11) closes TLS, it drops the data that have arrived. jTDS closes TLS after its login: an earlier
+    # answer is lost, and jTDS waits for it for ever.
     Client("jtds", ("plain", "login", "full"), lambda: _java("jtds", "jtds"), TDS_7_1_REVISION_1, hold=0.5),
     Client("go-mssqldb", ("plain", "login", "full", "strict"), _go),
     Client("tedious", ("plain", "full", "strict"), _node),

@@ -1,4 +1,4 @@
-"""A relay before the server, which sees what a client puts on the network."""
+"""Relay before the server, which records the bytes that a client sends."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _OBSCURE = bytes((byte >> 4 | (byte << 4 & 0xF0)) ^ 0xA5 for byte in range(256))
 
 
 def obscure(password: str) -> bytes:
-    """A password as a client writes it: the halves of each byte are exchanged, then XORed with 0xA5."""
+    """Password in the form of LOGIN7: the halves of each byte are exchanged, then the byte is XORed with 0xA5."""
     return password.encode("utf-16-le", "surrogatepass").translate(_OBSCURE)
 
 
 class Relay:
-    """Takes connections on ``port`` and passes them on; keeps what clients send. Used as a context manager.
+    """Relay that takes connections on ``port``, passes them on and records the clients' bytes; a context manager.
 
-    The answer to each login is held back for ``hold`` seconds.
+    The answer to each login is delayed by ``hold`` seconds.
     """
 
     def __init__(self, host: str, port: int, hold: float = 0.0) -> None:
@@ -49,7 +49,7 @@ class Relay:
         return any(text.encode("utf-16-le") in sent for sent in self._sent)
 
     def password_in_clear(self, password: str) -> bool:
-        """Whether a client sent this password as a login without encryption has it."""
+        """Whether a client sent this password in a login without encryption."""
         return any(obscure(password) in sent for sent in self._sent)
 
     def _start(self, target: object, *arguments: object) -> None:
@@ -76,7 +76,7 @@ class Relay:
                     try:
                         data = source.recv(_CHUNK)
                         if source is server and data[:1] == bytes((PacketType.RESULT,)):
-                            # The first answers PRELOGIN; the handshake of TLS is in packets of another type.
+                            # The first result answers PRELOGIN; the TLS handshake is in packets of another type.
                             answers += 1
                             time.sleep(self._hold if answers == 2 else 0)
                         (server if source is client else client).sendall(data)

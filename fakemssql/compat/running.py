@@ -14,11 +14,11 @@ from compat.clients import FREETDS, Client
 from compat.relay import Relay
 
 _SECONDS = 60
-"""For one program."""
+"""Limit for the run of a program."""
 
 
 def run(client: Client, command: Sequence[str], mode: str, server: Any) -> tuple[str, dict[str, str]]:
-    """The client's version, and what is wrong with each step."""
+    """Run a client; returns its version and the fault of each step (empty for none)."""
     hold = client.hold if mode == "login" else 0.0
     with Relay(server.host, server.port, hold) as relay:
         variables = scenario.variables(mode) | {

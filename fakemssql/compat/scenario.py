@@ -1,15 +1,15 @@
-"""What each client is to do, as the variables its program gets, and what is expected of the lines it prints.
+"""Scenario of each client: the variables for its program, and the lines that it should print.
 
 A program logs in twice, creates a queue table with the transport's script, sends three messages, receives them by the
-transport's statement on two connections, meets errors, and cancels a statement that waits and one that is blocked. It
-prints one JSON object for each step. Its variables start with ``COMPAT_``:
+transport's statement on two connections, causes errors, and cancels a waiting statement and a blocked one. It prints
+one JSON object for each step. Its variables start with ``COMPAT_``:
 
 HOST, PORT, USER, PASSWORD, DATABASE, CERTIFICATE
-    where the server is (through a relay), and its certificate for clients that pin it
+    address of the relay, login, database, and the server's certificate for clients that pin it
 MODE
-    ``plain``, ``login`` (the login alone is encrypted), ``full`` or ``strict`` (TDS 8.0)
+    ``plain``, ``login`` (only the login is encrypted), ``full`` or ``strict`` (TDS 8.0)
 CREATE, PREPARE, DROP
-    statements without results; the second makes a table to meet errors on
+    statements without results; the second makes a table for the errors
 SEND
     a statement with the parameters @Id, @Ttbr (NULL), @Headers and @Body
 RECEIVE
@@ -17,9 +17,9 @@ RECEIVE
 CONNECTION, TABLES, COUNT
     queries with one value
 HOLD
-    what the first connection changes in a transaction while the second meets errors and is blocked
+    statement of the first connection, in a transaction, while the second one has errors and is blocked
 ERRORS
-    lines with a statement each, which fail on the second connection
+    statements, one on a line, which fail on the second connection
 WAIT, BLOCKED
     statements to cancel after half a second
 """
@@ -35,13 +35,13 @@ from typing import Any
 from support import transport
 
 SIZES = (300, 0, 100_000)
-"""Of the bodies of the three messages."""
+"""Sizes of the bodies of the three messages."""
 NUMBERS = [208, 2627, 2601, 1222, 51234]
 STEPS = ("login", "create", "send", "receive", "errors", "cancel")
 
 
 def variables(mode: str) -> dict[str, str]:
-    """The statements, on tables of their own."""
+    """Variables of a program, with statements on tables of its own."""
     name = f"compat_{uuid.uuid4().hex[:12]}"
     queue, other = f"[dbo].[{name}]", f"[dbo].[{name}_other]"
     held = f"UPDATE {other} SET Name = N'held' WHERE Id = 9"
@@ -81,7 +81,7 @@ def message(number: int) -> list[str]:
 
 
 def check(mode: str, tds_version: int, said: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """What is wrong with each step, empty where nothing is; ``said`` are the lines of a program by their step."""
+    """Faults by step, empty for none; ``said`` has the lines of a program by their step."""
     first, second, third = map(message, (1, 2, 3))
     expected: dict[str, dict[str, Any]] = {
         "login": {"connection": f"{tds_version} {'TRUE' if mode in {'full', 'strict'} else 'FALSE'}"},

@@ -64,7 +64,7 @@ def test_requests_that_cannot_be_read_are_logins_that_fail(feature: bytes) -> No
     assert raised.value.number == 18456
 
 
-def test_a_nonce_is_given_back_and_the_prelogin_option_only_to_who_asked() -> None:
+def test_nonce_and_prelogin_option_are_echoed_only_on_request() -> None:
     token, nonce = access_tokens.issue("sa", "pw", 60).encode("utf-16-le"), bytes(range(32))
     feature = b"\x02" + struct.pack("<I", len(token)) + token + nonce
     asked = login.Login(TDS_7_4.acknowledged, 4096, "", "", "", "", "", False, {access_tokens.FEDAUTH: feature})

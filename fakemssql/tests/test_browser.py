@@ -29,13 +29,13 @@ def asking(host: str) -> Iterator[socket.socket]:
         yield asking
 
 
-def test_one_instance(asking: socket.socket) -> None:
+def test_an_instance_by_name(asking: socket.socket) -> None:
     for name in (b"sqlexpress", b"SQLEXPRESS\0"):
         asking.send(b"\x04" + name)
         answer = asking.recv(2000)
         assert answer[0] == 5
         assert int.from_bytes(answer[1:3], "little") == len(answer) - 3
-        assert answer.endswith(b";InstanceName;SQLEXPRESS;IsClustered;No;Version;16.0.1000.6;tcp;50001;;")
+        assert answer.endswith(b";InstanceName;SQLEXPRESS;IsClustered;No;Version;16.0.4135.4;tcp;50001;;")
 
 
 def test_all_instances(asking: socket.socket) -> None:
@@ -43,7 +43,7 @@ def test_all_instances(asking: socket.socket) -> None:
     assert asking.recv(2000).count(b"InstanceName") == 2
 
 
-def test_what_is_not_asked_for_is_not_answered(asking: socket.socket) -> None:
+def test_an_unknown_request_gets_no_answer(asking: socket.socket) -> None:
     for question in (b"\x04nobody", b"\x04", b"\x09", b"\x04" + b"x" * 500):
         asking.send(question)
     asking.send(b"\x04Second")

@@ -261,7 +261,6 @@ def test_a_value_in_parts_of_unknown_length() -> None:
         (b"\x63\x06\0\0\0" + bytes(5) + b"\x04\0\0\0h\0i\0", SqlType("nvarchar", MAX), "hi"),
         (b"\x23\x06\0\0\0" + bytes(5) + b"\xff\xff\xff\xff", SqlType("varchar", MAX), None),
         (b"\x22\x06\0\0\0" + b"\x02\0\0\0\x01\x02", SqlType("varbinary", MAX), b"\x01\x02"),
-        (b"\x62\x10\x00\0\0" + b"\x06\0\0\0" + b"\x38\x00\x07\0\0\0", SqlType("int"), 7),
         (b"\x26\x04\x00", SqlType("int"), None),
         (b"\x68\x01\x01\x01", SqlType("bit"), True),
         (b"\x6f\x08\x00", SqlType("datetime"), None),
@@ -273,9 +272,12 @@ def test_other_forms_of_parameters(data: bytes, declared: SqlType, value: Any) -
     assert reader.left == 0
 
 
-def test_a_type_that_is_not_taken_is_an_error() -> None:
+@pytest.mark.parametrize(
+    "data", [b"\xf3\x00", b"\x62\x10\x00\0\0\x06\0\0\0\x38\x00\x07\0\0\0"], ids=["table", "sql_variant"]
+)
+def test_a_type_that_is_not_taken_is_an_error(data: bytes) -> None:
     with pytest.raises(SqlError) as caught:
-        read_parameter_value(Reader(b"\xf3\x00"))
+        read_parameter_value(Reader(data))
     assert caught.value.number == 8016
 
 

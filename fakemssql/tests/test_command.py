@@ -68,7 +68,7 @@ def test_the_password_stays_with_the_data(folder: Path) -> None:
     ("variable", "argument", "expected"),
     [("", None, False), ("on", None, True), ("On", None, True), ("off", True, True), ("on", False, False)],
 )
-def test_databases_have_versions_of_rows_where_that_is_asked_for(
+def test_databases_have_row_versions_on_request(
     monkeypatch: pytest.MonkeyPatch, variable: str, argument: bool | None, expected: bool
 ) -> None:
     monkeypatch.setenv(SNAPSHOT_VARIABLE, variable)
@@ -78,7 +78,7 @@ def test_databases_have_versions_of_rows_where_that_is_asked_for(
         assert connection.execute(query).fetchval() is expected
 
 
-def test_a_setting_that_there_is_not_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_setting_is_reported_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SNAPSHOT_VARIABLE, "perhaps")
     done = subprocess.run(command(), capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (2, f"{SNAPSHOT_VARIABLE} is 'perhaps': give on or off.\n")
@@ -91,7 +91,7 @@ def test_temporary_data_are_where_the_variable_says(monkeypatch: pytest.MonkeyPa
     assert not list(folder.iterdir())
 
 
-def test_a_folder_for_temporary_data_that_is_not_there_is_a_sentence(
+def test_a_missing_folder_for_temporary_data_is_reported_in_a_sentence(
     monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> None:
     monkeypatch.setenv(PARENT_VARIABLE, str(folder / "nowhere"))
@@ -103,14 +103,14 @@ def test_a_folder_for_temporary_data_that_is_not_there_is_a_sentence(
         FakeServer().start()
 
 
-def test_an_empty_password_file_is_none(folder: Path) -> None:
+def test_an_empty_password_file_counts_as_missing(folder: Path) -> None:
     (folder / "password").write_text("\n")
     assert kept_password(folder, "new") == "new"
     assert kept_password(folder, "newer") == "new"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_clean_stop_says_nothing(folder: Path, number: signal.Signals) -> None:
+def test_a_clean_stop_logs_nothing(folder: Path, number: signal.Signals) -> None:
     """Connections that were served and one that is open end with it, and that is no crash."""
     start = command("--json", "--data", str(folder))
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
@@ -146,7 +146,7 @@ def test_the_url_shows_no_password_that_was_given_and_says_where_it_goes(folder:
 
 
 @pytest.mark.parametrize("port", ["http", "65536", "-1"])
-def test_a_port_that_cannot_be_is_a_sentence(port: str) -> None:
+def test_an_invalid_port_is_reported_in_a_sentence(port: str) -> None:
     shown = [sys.executable, "-m", "fakemssql", f"--port={port}"]
     done = subprocess.run(shown, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
@@ -154,7 +154,7 @@ def test_a_port_that_cannot_be_is_a_sentence(port: str) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_folder_that_cannot_be_used_is_a_sentence(folder: Path) -> None:
+def test_an_unusable_folder_is_reported_in_a_sentence(folder: Path) -> None:
     file = folder / "file"
     file.write_text("")
     for wrong in (file, file / "below"):
@@ -165,7 +165,7 @@ def test_a_folder_that_cannot_be_used_is_a_sentence(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("host", "reachable"), [("127.0.0.1", False), ("0.0.0.0", True)])
-def test_an_address_that_other_machines_may_reach_is_warned_of(folder: Path, host: str, reachable: bool) -> None:
+def test_a_warning_for_an_address_that_other_machines_may_reach(folder: Path, host: str, reachable: bool) -> None:
     start = command("--host", host, "--json", "--data", str(folder))
     with subprocess.Popen(start, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -58,7 +58,7 @@ def said() -> dict[str, dict[str, Any]]:
         ("cancel", "after", 0),
     ],
 )
-def test_what_is_wrong_shows(step: str, fact: str, value: object) -> None:
+def test_faults_are_shown(step: str, fact: str, value: object) -> None:
     facts = said()
     assert not any(scenario.check("full", TDS_7_4.acknowledged, facts).values())
     facts[step][fact] = value
@@ -77,7 +77,7 @@ def test_a_login_in_clear_shows(server: Server) -> None:
     assert found["login"] == "password and statement in clear: (True, True)"
 
 
-def test_a_missing_toolchain_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_toolchain_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     reasons = {}
     for client in OTHERS:
@@ -92,7 +92,7 @@ def test_a_missing_toolchain_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     }
 
 
-def test_what_cannot_be_made_is_told_and_not_failed(
+def test_a_failed_build_is_reported_and_is_no_failure(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     failing = tmp_path / "go"
@@ -120,6 +120,6 @@ class StillServer:
         pass
 
 
-def test_a_client_that_there_is_not_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_client_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert table.main(["pymsql"]) == 2
     assert "There is no client 'pymsql': choose of mssql-jdbc, " in capsys.readouterr().err

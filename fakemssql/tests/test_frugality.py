@@ -38,7 +38,7 @@ def test_processor_time_against_psycopg(
     assert [figure for figure in figures if figure.value > 2 * (figure.at_most or 0)] == []
 
 
-def test_what_misses_its_bound_is_marked() -> None:
+def test_a_figure_beyond_its_bound_is_marked() -> None:
     figures = [
         Figure("slow", 1.5, "s", at_most=1),
         Figure("quick", 30_000, "rows/s", at_least=25_000),

@@ -112,7 +112,7 @@ def test_a_session_whose_transaction_has_ended_is_restored(connect: Connect, adm
     assert connection.execute("SELECT 1").fetchval() == 1
 
 
-def test_what_a_killed_session_has_not_committed_is_rolled_back(connect: Connect, admin: Any) -> None:
+def test_uncommitted_changes_of_a_killed_session_are_rolled_back(connect: Connect, admin: Any) -> None:
     connection = connect()
     run(admin, "CREATE TABLE dbo.killed (n int)")
     try:
@@ -137,7 +137,7 @@ def test_a_request_that_runs_ends_with_error_596(connect: Connect, admin: Any) -
     until(lambda: is_gone(admin, number))
 
 
-def test_kill_refuses_the_own_session_one_that_is_not_there_and_a_transaction(admin: Any) -> None:
+def test_kill_refuses_own_and_unknown_sessions_and_transactions(admin: Any) -> None:
     for text, number in ((f"KILL {spid(admin)}", 6104), ("KILL 32766", 6106), ("BEGIN TRAN; KILL 32766", 6115)):
         assert f"({number})" in error_of(admin, text)[1]
 
@@ -153,7 +153,7 @@ def test_kill_needs_a_right(connect: Connect, admin: Any, server: Server) -> Non
         run(admin, "DROP USER [killer]; DROP LOGIN [killer]")
 
 
-def test_a_server_that_does_not_restore_a_session_brings_out_what_the_driver_says_then() -> None:
+def test_refused_recovery_is_reported_by_the_driver() -> None:
     """First that the link failed, then, of the same connection, that no recovery is possible."""
     with FakeServer() as fake, fake.switched(refuse_recovery=True):
         text = fake.odbc_connection_string()

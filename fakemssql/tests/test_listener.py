@@ -15,7 +15,7 @@ import pytest
 from fakemssql.connections import MAX_LOGGING_IN, MAX_SESSIONS, Connections
 from fakemssql.contract import SqlError
 from fakemssql.listener import MAX_IDLE
-from fakemssql.postgres_settings import SETTINGS
+from fakemssql.postgres import SETTINGS
 from support.small_server import SmallServer, small_server
 from support.tds_client import Client, Tokens, login7, read_tokens
 
@@ -139,7 +139,7 @@ def test_places_are_given_back() -> None:
     assert connections.take("192.0.2.7") is not None
 
 
-def test_each_address_is_the_first_once() -> None:
+def test_the_first_login_in_clear_counts_once_for_each_address() -> None:
     connections = Connections()
     addresses = ["192.0.2.7", "192.0.2.8", "192.0.2.7"]
     places = [connections.take(address) for address in addresses]

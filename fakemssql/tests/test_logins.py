@@ -46,7 +46,7 @@ def connect(server: Server, administrator: pyodbc.Connection, name: str) -> Iter
         yield opened
 
 
-def test_who_gets_in(name: str, connect: Connect) -> None:
+def test_logins_that_are_admitted(name: str, connect: Connect) -> None:
     row = connect().execute("SELECT SUSER_SNAME(), USER_NAME(), IS_SRVROLEMEMBER('sysadmin')").fetchone()
     assert tuple(row) == (name, name, 0)
     with pytest.raises(pyodbc.Error, match="18456") as caught:

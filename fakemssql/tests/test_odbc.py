@@ -30,7 +30,7 @@ def test_microsofts_drivers_come_first(
     assert found in str(odbc.find_driver())
 
 
-def test_no_driver_is_told_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_driver_is_reported_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pyodbc, "drivers", list)
     monkeypatch.setattr(odbc, "_packaged", lambda: None)
     with pytest.raises(FakeServerError, match=r"pip install 'fakemssql\[odbc\]'"):

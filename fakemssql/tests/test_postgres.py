@@ -50,7 +50,7 @@ def test_data_survive_a_stop_and_a_kill(postgres: Postgres) -> None:
     assert value(postgres, "SELECT a FROM kept") == "42"
 
 
-def test_two_servers_do_not_meet(postgres: Postgres, directory: Path) -> None:
+def test_two_servers_share_no_data(postgres: Postgres, directory: Path) -> None:
     other = Postgres(directory / ("long-" * 25) / "postgres")
     other.start()
     try:

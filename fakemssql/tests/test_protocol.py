@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from compat.relay import obscure
 from fakemssql.contract import Parameter, SqlError
 from fakemssql.tds import declarations, login, prelogin, requests
-from fakemssql.tds.declarations import Declared
 from fakemssql.tds.packets import EOM, HEADER, Framer
 from fakemssql.tds.reader import Truncated
 from fakemssql.tds.versions import TDS_7_1, TDS_7_4
@@ -150,12 +149,12 @@ def test_before_7_2_requests_have_no_headers() -> None:
 def test_declarations() -> None:
     text = "@P1 int,@P2 nvarchar(40), @p3 decimal(18, 4) OUTPUT, @d datetime2 , @m varbinary(MAX) out,@f float(24)"
     assert declarations.parse(text) == (
-        Declared("@P1", SqlType("int")),
-        Declared("@P2", SqlType("nvarchar", 40)),
-        Declared("@p3", SqlType("decimal", None, 18, 4), True),
-        Declared("@d", SqlType("datetime2", scale=7)),
-        Declared("@m", SqlType("varbinary", MAX), True),
-        Declared("@f", SqlType("real")),
+        Parameter("@P1", SqlType("int"), None),
+        Parameter("@P2", SqlType("nvarchar", 40), None),
+        Parameter("@p3", SqlType("decimal", None, 18, 4), None, True),
+        Parameter("@d", SqlType("datetime2", scale=7), None),
+        Parameter("@m", SqlType("varbinary", MAX), None, True),
+        Parameter("@f", SqlType("real"), None),
     )
     assert declarations.parse("  ") == ()
     with pytest.raises(SqlError):

@@ -69,7 +69,7 @@ def test_url(own_server: FakeServer) -> None:
     assert "@[::1]:1/" in FakeServer(host="::1", port=1).url()
 
 
-def test_one_connection_that_crashes_leaves_the_others(own_server: FakeServer) -> None:
+def test_a_crashed_connection_leaves_the_others_open(own_server: FakeServer) -> None:
     text = (
         own_server.odbc_connection_string() + ";ConnectRetryCount=0"
     )  # else Microsoft's driver may recover the session
@@ -142,19 +142,19 @@ def test_the_command_prints_one_line_and_keeps_its_password_out_of_the_log() -> 
         assert facts["host"] == "127.0.0.1"
 
 
-def test_a_taken_port_is_said_so() -> None:
+def test_a_taken_port_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(FakeServerError, match=r"(?i)in use"):
         FakeServer(port=taken.getsockname()[1]).start()
 
 
-def test_what_the_connection_string_escapes() -> None:
+def test_escapes_in_the_connection_string() -> None:
     server = FakeServer(password="a}b;c", port=1)
     assert "PWD={a}}b;c};" in server.odbc_connection_string("x}y", driver="ODBC Driver 18 for SQL Server")
     assert "DATABASE={x}}y};" in server.odbc_connection_string("x}y", driver="ODBC Driver 18 for SQL Server")
     assert os.path.sep not in server.url()[8:].split("@")[0]
 
 
-def test_a_database_that_is_asked_for_is_made(own_server: FakeServer) -> None:
+def test_a_requested_database_is_made(own_server: FakeServer) -> None:
     for name in ("made for a URL", "made ]for ODBC"):
         text = own_server.odbc_connection_string(name)
         with contextlib.closing(pyodbc.connect(text)) as connection:
@@ -162,7 +162,7 @@ def test_a_database_that_is_asked_for_is_made(own_server: FakeServer) -> None:
     assert urlsplit(own_server.url("made for a URL")).path == "/made%20for%20a%20URL"
 
 
-def test_a_database_that_is_made_is_there_for_open_connections(fakemssql: FakeServer) -> None:
+def test_open_connections_see_a_new_database(fakemssql: FakeServer) -> None:
     text = fakemssql.odbc_connection_string()
     with contextlib.closing(pyodbc.connect(text, autocommit=True)) as connection:
         assert connection.execute("SELECT DB_ID('made later')").fetchval() is None

@@ -56,6 +56,6 @@ def test_modules_are_short() -> None:
     assert {name: lines for name, lines in lengths.items() if lines > LONGEST} == {}
 
 
-def test_nothing_is_found_by_a_name_that_is_put_together() -> None:
+def test_no_name_is_composed_at_run_time() -> None:
     """Neither a type checker nor a search could follow it; nor is there a stub that something further down fills."""
     assert CODE.names_put_together(READ_BY_NAME) + CODE.stubs() == []

@@ -30,7 +30,7 @@ def connected(fake: FakeServer) -> Iterator[pyodbc.Connection]:
 EDITION = "SELECT CAST(SERVERPROPERTY('EngineEdition') AS int), SERVERPROPERTY('ProductLevel')"
 
 
-def test_server_properties_are_what_the_test_says(fake: FakeServer) -> None:
+def test_switched_server_properties(fake: FakeServer) -> None:
     with connected(fake) as before, fake.switched(properties={"engineedition": 6}), connected(fake) as inside:
         assert tuple(inside.execute(EDITION).fetchone()) == (6, "RTM")
         assert tuple(before.execute(EDITION).fetchone()) == (3, "RTM"), "it was open before"
@@ -60,7 +60,7 @@ def test_a_transaction_is_lost_in_silence_once(fake: FakeServer) -> None:
         assert [row.n for row in cursor.execute("SELECT n FROM dbo.lost ORDER BY n")] == [2, 3, 4, 5]
 
 
-def test_what_was_switched_ends_with_the_server(fake: FakeServer) -> None:
+def test_switches_end_with_the_server(fake: FakeServer) -> None:
     with contextlib.ExitStack() as never_left:
         never_left.enter_context(fake.switched(properties={"EngineEdition": 6}))
         fake.kill()
@@ -74,7 +74,7 @@ def test_requests_are_counted_from_one() -> None:
         Switches(lose_transaction_at=0)
 
 
-def test_a_driver_keeps_a_failed_description_to_itself(fake: FakeServer) -> None:
+def test_a_driver_does_not_report_a_failed_description(fake: FakeServer) -> None:
     """What makes None dangerous: the caller sees a statement that succeeded, and committed on its own."""
     with connected(fake) as connection:
         cursor = connection.cursor()
@@ -113,7 +113,7 @@ def test_without_rowlock_readpast_may_meet_a_page_lock(fake: FakeServer) -> None
         holder.execute("ROLLBACK TRANSACTION")
 
 
-def test_reads_under_nolock_fail_as_often_as_the_test_says(fake: FakeServer) -> None:
+def test_switched_failures_of_reads_under_nolock(fake: FakeServer) -> None:
     with connected(fake) as before, fake.switched(failing_dirty_reads=2), connected(fake) as inside:
         before.execute("CREATE TABLE dbo.moved (n int)")
         query = "SELECT COUNT(*) FROM dbo.moved WITH (NOLOCK)"

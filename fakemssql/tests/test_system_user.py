@@ -30,7 +30,7 @@ def modes_above(*paths: Path) -> dict[Path, int]:
 
 @as_root
 @pytest.mark.parametrize("named", [True, False], ids=["--data", "TMPDIR"])
-def test_a_folder_that_the_user_of_postgresql_cannot_enter_is_refused_and_stays_closed(named: bool) -> None:
+def test_a_folder_closed_to_the_postgresql_user_is_refused_unchanged(named: bool) -> None:
     with data_folder() as outer:
         closed = outer / "closed"
         closed.mkdir(mode=0o700)
@@ -134,7 +134,7 @@ def test_servers_that_start_side_by_side_make_the_user_once(monkeypatch: pytest.
 
 
 @as_root
-def test_who_keeps_the_lock_on_the_users_does_not_keep_a_server_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_held_lock_on_the_users_does_not_block_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
     def nobody(name: str) -> pwd.struct_passwd:
         raise KeyError(name)
 
@@ -159,13 +159,13 @@ def lock_users() -> int:
     return folder
 
 
-def test_a_folder_with_something_else_in_it_is_refused_and_not_changed() -> None:
+def test_a_folder_with_other_files_is_refused_and_not_changed() -> None:
     with data_folder() as outer:
         other = outer / "postgres"
         other.mkdir()
         (other / "letter.txt").write_text("mine")
         before = other.stat()
-        with pytest.raises(PostgresError, match=f"The folder {other} holds something else than PostgreSQL's data"):
+        with pytest.raises(PostgresError, match=f"The folder {other} holds other files than PostgreSQL's data"):
             Postgres(other).start()
         after = other.stat()
         assert (after.st_mode, after.st_uid, after.st_gid) == (before.st_mode, before.st_uid, before.st_gid)

@@ -1,4 +1,4 @@
-// What a user of queue tables does, through go-mssqldb. The variables are those of scenario.py.
+// Scenario of a user of queue tables, through go-mssqldb. scenario.py describes the variables.
 package main
 
 import (
@@ -122,7 +122,7 @@ func receive(first, second *sql.Conn) {
 }
 
 func cancelled(connection *sql.Conn, text string) any {
-	// Not a deadline: the driver takes its error for one of the network and gives the connection up.
+	// No deadline: the driver takes its error as one of the network and closes the connection.
 	limited, stop := context.WithCancel(forever)
 	defer time.AfterFunc(500*time.Millisecond, stop).Stop()
 	start := time.Now()
@@ -141,7 +141,7 @@ func number(err error) int32 {
 }
 
 func main() {
-	// A pool may give a connection up; each of these two is asked for once and kept.
+	// A pool may close connections: take each of these two once and keep it.
 	pool := open()
 	first, second := connect(pool), connect(pool)
 	version := ""

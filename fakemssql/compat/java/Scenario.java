@@ -14,7 +14,7 @@ import java.util.Properties;
 import java.util.Timer;
 import java.util.TimerTask;
 
-/** What a user of queue tables does, through JDBC: {@code Scenario mssql-jdbc|jtds}. The variables are those of checks.py. */
+/** Scenario of a user of queue tables, through JDBC: {@code Scenario mssql-jdbc|jtds}. scenario.py describes the variables. */
 public class Scenario {
     private static final int[] SIZES = {300, 0, 100_000};
 
@@ -146,7 +146,7 @@ public class Scenario {
         }
     }
 
-    /** After how many seconds a statement ended by an error; null where it did not. */
+    /** Seconds after which a cancelled statement ended with an error; null if it ended without one. */
     private static String cancelled(Connection connection, String text) throws SQLException {
         long start = System.nanoTime();
         Timer timer = new Timer(true);

@@ -1,4 +1,4 @@
-// What a user of queue tables does, through tedious. The variables are those of scenario.py.
+// Scenario of a user of queue tables, through tedious. scenario.py describes the variables.
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";

@@ -1,4 +1,4 @@
-"""What a user of queue tables does, through a driver of Python. The variables are those of ``compat/scenario.py``."""
+"""Scenario of a user of queue tables, through a Python driver. ``compat/scenario.py`` describes the variables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 
 SIZES = (300, 0, 100_000)
 Cancel = Callable[[Any, Any], None]
-"""Cancels what runs on a cursor of a connection."""
+"""Function that cancels the statement of a cursor of a connection."""
 
 
 def given(name: str) -> str:
@@ -24,13 +24,13 @@ def given(name: str) -> str:
 
 
 def say(step: str, **facts: object) -> None:
-    print(json.dumps({"step": step, **facts}), flush=True)  # noqa: T201 - its output is what it is for
+    print(json.dumps({"step": step, **facts}), flush=True)  # noqa: T201 - its output is its purpose
 
 
 class Driver(ABC):
-    """One driver: how it connects, marks parameters, tells of errors and cancels.
+    """Driver: it connects, marks parameters, reports errors and cancels.
 
-    Whatever it raises ends a statement here: each has error classes of its own.
+    Any exception counts as the error of a statement, because each driver has its own classes.
     """
 
     mark = "?"
@@ -43,16 +43,16 @@ class Driver(ABC):
     def version(self) -> str: ...
 
     def number(self, connection: Any, text: str) -> int:
-        """The number of the error that a statement ends with."""
+        """Number of the error that ends a statement; 0 without an error."""
         try:
             run(connection, text)
         except Exception as error:
-            # ODBC's message ends with it in parentheses: "... (208) (SQLExecDirectW)".
+            # The message of ODBC ends with the number in parentheses: "... (208) (SQLExecDirectW)".
             return int(re.findall(r"\((\d+)\)", str(error))[-1])
         return 0
 
     def cancelled(self, connection: Any, text: str) -> float | None:
-        """After how many seconds a statement ended by an error."""
+        """Seconds after which a cancelled statement ended with an error; None if it ended without one."""
         cursor = connection.cursor()
         timer = threading.Timer(0.5, self.cancel, (connection, cursor))
         started = time.monotonic()
@@ -70,7 +70,7 @@ class Driver(ABC):
 
 
 class PyODBC(Driver):
-    """pyodbc with Microsoft's driver, or with FreeTDS speaking a version of TDS."""
+    """Driver pyodbc with Microsoft's driver, or with FreeTDS and a version of TDS."""
 
     def __init__(self, tds_version: str | None = None) -> None:
         self._tds_version = tds_version
@@ -108,10 +108,10 @@ class PyODBC(Driver):
 
 
 class PyMsSql(Driver):
-    """pymssql, which brings FreeTDS."""
+    """Driver pymssql, which contains FreeTDS."""
 
     mark = "%s"
-    # It writes parameters into the text, and bytes that are empty as a string.
+    # It writes parameters into the text, and empty bytes as a string.
     binary = bytearray
 
     def connect(self) -> Any:
@@ -134,12 +134,12 @@ class PyMsSql(Driver):
         return 0
 
     def cancel(self, connection: Any, cursor: Any) -> None:
-        # The module has no public way but a timeout, after which it gives the connection up.
+        # The module's only public way is a timeout, after which the connection cannot be used.
         connection._conn.cancel()
 
 
 class MsSqlPython(Driver):
-    """Microsoft's driver for Python."""
+    """Driver mssql-python of Microsoft."""
 
     def connect(self) -> Any:
         import mssql_python
@@ -158,13 +158,13 @@ class MsSqlPython(Driver):
         return metadata.version("mssql-python")
 
     def number(self, connection: Any, text: str) -> int:
-        # Its exceptions have the text of an error, not its number.
+        # Its exceptions have the text of an error but not the number.
         inner = text.replace("'", "''")
         caught = f"BEGIN TRY EXECUTE (N'{inner}') END TRY BEGIN CATCH SELECT ERROR_NUMBER() END CATCH"
         return int(rows_of(connection.cursor(), caught)[0][0])
 
     def cancelled(self, connection: Any, text: str) -> float | None:
-        # Nothing cancels but a timeout, in whole seconds.
+        # Only a timeout cancels, in whole seconds.
         connection.timeout = 1
         started = time.monotonic()
         try:
@@ -187,7 +187,7 @@ DRIVERS: dict[str, Driver] = {
 
 
 def rows_of(cursor: Any, text: str) -> list[Any]:
-    """The rows of the first result set, all results read."""
+    """Rows of the first result set; all results are read."""
     cursor.execute(text)
     while cursor.description is None:
         if not cursor.nextset():

@@ -1,7 +1,7 @@
 """A stand-in for SQL Server in tests: its protocol in front, an embedded PostgreSQL behind.
 
 ``with FakeServer() as server: ...`` runs one; so does pytest's fixture ``fakemssql``, and ``python -m fakemssql`` in
-the foreground. Importing this package loads nothing: pytest does it in every run, also where nobody asks for a server.
+the foreground. Importing this package loads nothing: pytest does it in every run, also in one without a server.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def __dir__() -> list[str]:
 
 
 def check_requirements() -> None:
-    """Raise :class:`ImportError` with one sentence where a package is missing that fakemssql is made of."""
+    """Raise :class:`ImportError` with one sentence if a package that fakemssql needs is missing."""
     from importlib.util import find_spec
 
     for module, package in {

@@ -1,4 +1,4 @@
-"""``python -m fakemssql``: checks that all packages are there before it loads what needs them."""
+"""``python -m fakemssql``: checks that all needed packages are installed before it loads the server."""
 
 from __future__ import annotations
 

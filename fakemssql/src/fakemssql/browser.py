@@ -1,7 +1,7 @@
-"""A stand-in for the SQL Server Browser, which tells the ports of named instances over UDP.
+"""Stand-in for the SQL Server Browser, which answers with the ports of named instances over UDP.
 
-The protocol is the one that Microsoft documents as MC-SQLR, of which it answers what clients ask: one instance by its
-name (0x04), or all of them (0x02, 0x03).
+The protocol is MC-SQLR, as Microsoft documents it. The stand-in answers the requests that clients send: for one
+instance by its name (0x04), and for all instances (0x02, 0x03).
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ import socket
 import threading
 from collections.abc import Mapping
 
+from fakemssql.contract import SERVER_VERSION
+
 PORT = 1434
-"""Of the browser, by the protocol."""
+"""UDP port of the browser, fixed by the protocol."""
 
 _ALL, _ALL_UNICAST, _ONE = 2, 3, 4
 _ANSWER = 5
@@ -20,7 +22,7 @@ _LONGEST_QUESTION = 64
 
 
 class Browser:
-    """Answers for instances, by name, with their ports, until its block ends; each question in a thread.
+    """Answers requests for the ports of instances, in a thread of its own, until its block ends.
 
     :param instances: the TCP port of each instance.
     :param host: the address to listen on.
@@ -42,7 +44,7 @@ class Browser:
 
     def __exit__(self, *_: object) -> None:
         with contextlib.suppress(OSError):
-            # Wakes the thread, which close() alone does not.
+            # shutdown() wakes the thread; close() alone does not.
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
         self._thread.join()
@@ -51,7 +53,7 @@ class Browser:
         while True:
             try:
                 question, client = self._socket.recvfrom(_LONGEST_QUESTION)
-                # A shut down socket gives nothing, of nobody.
+                # A socket that was shut down gives no data and no address.
                 if not client:
                     return
                 if answer := self._answer(question):
@@ -67,8 +69,9 @@ class Browser:
             found = [self._instances[name]] if name in self._instances else []
         else:
             found = []
+        version = ".".join(map(str, SERVER_VERSION))
         text = "".join(
-            f"ServerName;FAKEMSSQL;InstanceName;{name};IsClustered;No;Version;16.0.1000.6;tcp;{port};;"
+            f"ServerName;FAKEMSSQL;InstanceName;{name};IsClustered;No;Version;{version};tcp;{port};;"
             for name, port in found
         )
         data = text.encode("utf-8")

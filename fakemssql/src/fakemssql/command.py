@@ -1,4 +1,4 @@
-"""``python -m fakemssql``: the server in the foreground."""
+"""Command line of ``python -m fakemssql``, which runs the server in the foreground."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument(
         "--password",
         help=f"the login's password (default: ${PASSWORD_VARIABLE}, else the one kept with the data, else one is "
-        "made, kept there and shown); it shows in the list of processes, the variable does not",
+        "made, kept there and shown); other users can see it in the list of processes, unlike the variable",
     )
     parser.add_argument(
         "--database",
@@ -60,7 +60,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument(
         "--read-committed-snapshot",
         choices=("on", "off"),
-        help=f"what databases that are made have for READ_COMMITTED_SNAPSHOT (default: ${SNAPSHOT_VARIABLE}, else off, "
+        help=f"READ_COMMITTED_SNAPSHOT of new databases (default: ${SNAPSHOT_VARIABLE}, else off, "
         "as on SQL Server; Azure SQL Database has it on)",
     )
     parser.add_argument("--json", action="store_true", help="print host, port, user, password and pid as JSON instead")
@@ -91,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{SNAPSHOT_VARIABLE} is {snapshot!r}: give on or off.\n")
         return 2
     given = options.password or os.environ.pop(PASSWORD_VARIABLE, None)
-    # A stop that comes while we start undoes what was started; the listener has its own handlers.
+    # SIGTERM during the start stops the parts that run already; the listener installs its own handlers.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with contextlib.ExitStack() as stack:
         data = options.data
@@ -124,7 +124,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stderr.write(f"Cannot start: {error}\n")
             return 1
         switched = data / switches.FILE
-        switched.unlink(missing_ok=True)  # of a server that was killed
+        switched.unlink(missing_ok=True)  # left by a server that was killed
         engines = Engines(postgres.conninfo(), functools.partial(switches.read, switched))
         front = Front(tls.contexts(data), Credentials(options.user, password), engines.open)
         address, port = sock.getsockname()[:2]
@@ -144,15 +144,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             facts["conninfo"] = postgres.conninfo()
         orphaned = listener.run(lambda: announce(options, facts, databases[0]))
     if orphaned and options.temporary:
-        # Its parent would have removed it. PostgreSQL has stopped, which happens at the end of the block above.
+        # The parent process, which would have removed the folder, is gone. PostgreSQL stopped at the end of the block.
         shutil.rmtree(data, ignore_errors=True)
     return 0
 
 
 def announce(options: argparse.Namespace, facts: dict[str, Any], database: str) -> None:
-    """One line, the URL, when the server takes connections; with the password only if it was made here.
+    """Print the URL when the server takes connections, with the password only if it was made here.
 
-    Of a password that was given, standard error says where it goes in the URL.
+    If a password was given, standard error says where it goes in the URL.
     """
     if options.ready_fd is not None:
         with os.fdopen(options.ready_fd, "w") as file:
@@ -171,5 +171,5 @@ def announce(options: argparse.Namespace, facts: dict[str, Any], database: str) 
 
 
 def strong_password() -> str:
-    """A random password that also satisfies SQL Server's rules of complexity."""
+    """Random password that also satisfies SQL Server's complexity rules."""
     return f"Aa1-{secrets.token_urlsafe(18)}"

@@ -1,8 +1,8 @@
-"""What the TDS front and the T-SQL engine know of each other, and nothing else.
+"""Interface between the TDS front and the T-SQL engine; they share nothing else.
 
 One process serves one client connection. The front decodes requests and calls an :class:`Engine`; the engine runs
-T-SQL and reports what happens, in order, to a :class:`ResponseWriter` that writes TDS tokens. Result rows stay in
-PostgreSQL's binary format from libpq to the encoder: a large body is never turned into a Python value on its way out.
+T-SQL and reports the results, in order, to a :class:`ResponseWriter` that writes TDS tokens. Result rows stay in
+PostgreSQL's binary format from libpq to the encoder: a large body never becomes a Python value on its way out.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ from typing import Any, NamedTuple, Protocol
 
 from fakemssql.types import SqlType
 
+SERVER_VERSION = (16, 0, 4135, 4)
+"""Version of SQL Server 2022. Clients adapt to the major version."""
+
 
 class Parameter(NamedTuple):
     """A parameter of a request: its name with ``@`` (empty for a positional one), type, Python value, direction.
 
-    One that is to have its ``default`` has no value, and its type means nothing.
+    A parameter with ``default`` takes its declared default: it has no value, and its type has no meaning.
 
     Values are ``None``, ``bool``, ``int``, ``float``, ``decimal.Decimal``, ``str``, ``bytes``, ``uuid.UUID`` and the
     ``datetime`` module's classes (naive for all types but ``datetimeoffset``).
@@ -32,7 +35,7 @@ class Parameter(NamedTuple):
 
 @dataclass(frozen=True)
 class ResultColumn:
-    """One column of a result set. ``pg_oid`` is the PostgreSQL type in whose binary format its values arrive."""
+    """Column of a result set. Its values arrive in the binary format of the PostgreSQL type ``pg_oid``."""
 
     name: str
     type: SqlType
@@ -43,7 +46,7 @@ class ResultColumn:
 
 @dataclass(frozen=True)
 class Client:
-    """What a client says of itself when it logs in, and where it connects from."""
+    """Names, process and settings that a client sends in its login, and its remote address."""
 
     login: str = ""
     host: str = ""
@@ -66,7 +69,7 @@ class SqlError(Exception):
         super().__init__(f"Msg {number}, Level {severity}, State {state}: {message}")
         self.number, self.message, self.severity, self.state = number, message, severity, state
         self.line, self.procedure = line, procedure
-        self.seen: object | None = None  # the engine's: where it was raised
+        self.seen: object | None = None  # set by the engine: the frame that raised it
 
 
 class Attention(Exception):
@@ -74,7 +77,7 @@ class Attention(Exception):
 
 
 class ClientGone(Exception):
-    """The client closed its connection, or the network did."""
+    """The connection of the client is closed."""
 
 
 class Rows(Protocol):
@@ -86,7 +89,7 @@ class Rows(Protocol):
 
 
 class ResponseWriter(Protocol):
-    """Receives what a request produces, in order. Implemented by the TDS front."""
+    """Receives the results of a request in order. Implemented by the TDS front."""
 
     def columns(self, columns: Sequence[ResultColumn]) -> None:
         """A result set begins."""
@@ -123,55 +126,54 @@ class Engine(Protocol):
 
     @property
     def transaction_descriptor(self) -> int:
-        """Names the open transaction; 0 outside one."""
+        """Descriptor of the open transaction; 0 if no transaction is open."""
 
     def session_state(self) -> tuple[bytes, bool]:
-        """The settings of the session, but for its database, and whether it has nothing else that would be lost with
-        its connection."""
+        """Settings of the session without its database, and whether the session has no further state."""
 
     def restore(self, state: bytes) -> bool:
-        """Take over the settings of a session whose connection was lost; False where that is refused."""
+        """Take over the settings of a session whose connection was lost; False if the server refuses."""
 
     def introduce(self, client: Client) -> None:
-        """Who the client is, for the views and functions that tell of sessions."""
+        """Record the client, for the views and functions that show sessions."""
 
     def batch(self, text: str, output: ResponseWriter) -> None:
-        """A SQL batch."""
+        """Run a SQL batch."""
 
     def parameterised(self, text: str, parameters: Sequence[Parameter], output: ResponseWriter) -> None:
-        """sp_executesql, and the execution of a prepared handle: a batch with declared variables.
+        """Run a batch with declared variables, as sp_executesql and the execution of a prepared handle do.
 
         Output parameters are reported through ``output.return_value`` at the end.
         """
 
     def call(self, procedure: str, parameters: Sequence[Parameter], output: ResponseWriter) -> int:
-        """A stored procedure by name (sp_getapplock, sp_columns, sp_describe_undeclared_parameters ...).
+        """Run a stored procedure by name (sp_getapplock, sp_columns, sp_describe_undeclared_parameters ...).
 
-        Returns the return status. A procedure that is not known: error 2812.
+        Returns its status. Error 2812 if there is no such procedure.
         """
 
     def prepare(self, text: str, parameters: Sequence[Parameter]) -> None:
         """Check a text as sp_prepare does; raises :class:`SqlError`."""
 
     def transaction_request(self, kind: str, isolation: int, name: str, output: ResponseWriter) -> None:
-        """A TDS transaction manager request: ``begin``, ``commit``, ``rollback``, ``save``.
+        """Run a TDS transaction manager request: ``begin``, ``commit``, ``rollback``, ``save``.
 
         ``isolation`` is 0 (unchanged), 1 read uncommitted, 2 read committed, 3 repeatable read, 4 serializable,
         5 snapshot.
         """
 
     def reset(self, keep_transaction: bool) -> None:
-        """sp_reset_connection, as the header bit of a pooled connection asks: session settings back to their start."""
+        """Reset the session to its initial settings, as the header bit of a pooled connection asks."""
 
     def close(self) -> None:
-        """Roll back what is open and let go of everything."""
+        """Roll back an open transaction and release all resources."""
 
 
 Wait = Callable[[int], None]
-"""``wait(fd)`` blocks until ``fd`` is readable; raises :class:`Attention` or :class:`ClientGone` if the client says so
-first. The front gives it to the engine's constructor, which uses it for every wait on PostgreSQL."""
+"""``wait(fd)`` blocks until ``fd`` is readable; raises :class:`Attention` or :class:`ClientGone` if the client cancels
+or leaves first. The front gives it to the engine, which uses it for every wait on PostgreSQL."""
 
 OpenEngine = Callable[[str, str, Wait, str | None], Engine]
-"""``open_engine(database, login, wait, password)``; ``password`` is None for the administrator, whom the front has
-checked, and ``database`` is empty for the login's default. Raises :class:`SqlError` 18456 or 18470 for a login that
-fails, 4060 or 4064 for a database that it cannot enter."""
+"""``open_engine(database, login, wait, password)``; ``password`` is None for the administrator, whose password the
+front has checked, and ``database`` is empty for the login's default. Raises :class:`SqlError` 18456 or 18470 for a
+login that fails, 4060 or 4064 for a database that it cannot enter."""

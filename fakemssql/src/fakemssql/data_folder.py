@@ -1,6 +1,6 @@
-"""The folder that a server keeps its data in: it belongs to one server at a time, and its password stays with it.
+"""Data folder of a server: locked by one server at a time; the generated password is kept in it.
 
-One that is given lasts. Otherwise it is a temporary one, which whoever made it removes.
+A folder that the user names is kept. A temporary one is removed by the process that made it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ PASSWORD = "password"  # noqa: S105 - the name of a file
 
 
 class DataFolderError(Exception):
-    """The folder cannot be used: a sentence that says why, and what to do."""
+    """The folder cannot be used; the text says why, and what to do."""
 
 
 def temporary() -> Path:
-    """A new folder where :data:`PARENT_VARIABLE` says, else among the system's temporary files.
+    """Make a folder below the one that :data:`PARENT_VARIABLE` names, else among the system's temporary files.
 
     Raises :class:`DataFolderError`.
     """
@@ -43,7 +43,7 @@ def temporary() -> Path:
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[Path]:
-    """The folder, made if it is missing and locked for the block. Raises :class:`DataFolderError`."""
+    """Make the folder if it is missing, and lock it for the block. Raises :class:`DataFolderError`."""
     try:
         make_folder(path)
         lock = open(path / LOCK, "a+")  # noqa: SIM115 - closed below
@@ -53,7 +53,7 @@ def opened(path: Path) -> Iterator[Path]:
         ) from error
     with lock:
         try:
-            # A lock of this process alone: those that it forks for its connections do not keep it after its end.
+            # This lock ends with this process: the processes that it forks for connections do not inherit it.
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise DataFolderError(
@@ -63,7 +63,7 @@ def opened(path: Path) -> Iterator[Path]:
 
 
 def kept_password(path: Path, new: str) -> str:
-    """The password that was kept in the folder, for its owner alone; ``new``, kept now, where there is none yet.
+    """Password in the folder, in a file that only its owner can read; if the file is missing, ``new`` is written to it.
 
     Raises :class:`DataFolderError`.
     """

@@ -1,4 +1,4 @@
-"""Faults of fakemssql itself, as SQL Server tells of its own: an internal error whose cause stands in the log.
+"""Internal errors of fakemssql, reported as SQL Server reports its own; the log has the cause.
 
 Numbers, severities and texts: "Database Engine events and errors (8000 to 8999)".
 """
@@ -21,10 +21,10 @@ _TEXTS = {
 
 
 def fault(error: BaseException, number: int = RUNNING, what: str = "") -> SqlError:
-    """The internal error that a client is told of ``error``, which no text of a user should have caused.
+    """Log an exception that no text of a user should cause, and return the internal error for the client.
 
-    The log has it under the reference in the error's text: the exception's class, ``what``, and the lines of the
-    program it came through. Its own text may quote data and is left out.
+    The error's text has a reference. Under it the log has the exception's class, ``what``, and the lines of the program
+    that it passed. The exception's own text may quote data and is left out.
     """
     reference = secrets.token_hex(4)
     frames = traceback.extract_tb(error.__traceback__)
@@ -33,6 +33,6 @@ def fault(error: BaseException, number: int = RUNNING, what: str = "") -> SqlErr
     severity, text = _TEXTS[number]
     return SqlError(
         number,
-        f"Internal Query Processor Error: {text} This is a fault of fakemssql; its log tells more under {reference}.",
+        f"Internal Query Processor Error: {text} This is a fault of fakemssql; its log has details under {reference}.",
         severity=severity,
     )

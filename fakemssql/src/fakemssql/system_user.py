@@ -1,8 +1,8 @@
-"""The user that PostgreSQL runs as.
+"""System user that PostgreSQL runs as.
 
-It is our own, unless that is root: PostgreSQL refuses to run as root. Then it is ``pgserver``, who must be able to
-enter the folders above its data and its programs. Whether other users may enter a folder is for its owner to decide:
-the mode of a folder that we did not make is never changed.
+It is the user of this process, unless that is root: PostgreSQL refuses to run as root. Then it is ``pgserver``, which
+must be able to enter the folders above its data and its programs. Only the owner of a folder decides whether other
+users may enter it: this module never changes the mode of a folder that fakemssql did not make.
 """
 
 from __future__ import annotations
@@ -21,41 +21,41 @@ from typing import Any
 
 NAME = "pgserver"
 USERS = "/etc"
-"""The folder with the list of users, which is locked while one is made."""
+"""Folder with the list of users, locked while a user is made."""
 _LOCK_SECONDS = 15.0
 _ENTER_EACH = 'for folder; do cd "$folder" 2>/dev/null || { printf %s "$folder"; exit 1; }; done'
 
 
 class SystemUserError(Exception):
-    """The user cannot be made, or cannot enter a folder: a sentence that says why, and what to do."""
+    """The user cannot be made, or cannot enter a folder; the text says why, and what to do."""
 
 
 @dataclass(frozen=True)
 class SystemUser:
-    """Another user than our own."""
+    """System user other than the one of this process."""
 
     name: str
     uid: int
     gid: int
 
     def can_enter(self, path: Path) -> bool:
-        """Whether the user can enter the folder ``path`` and those above it."""
+        """Whether the user can enter the folder ``path`` and all folders above it."""
         return self._closed(path) is None
 
     def require_entry(self, path: Path, advice: str) -> None:
-        """Raise :class:`SystemUserError` where the user cannot enter the folder ``path`` or one above it."""
+        """Raise :class:`SystemUserError` if the user cannot enter the folder ``path`` or one above it."""
         closed = self._closed(path)
         if closed is not None:
             raise SystemUserError(
-                f"PostgreSQL runs as the user {self.name} where fakemssql is started by root, and that user cannot "
+                f"PostgreSQL runs as the user {self.name} if root starts fakemssql, and that user cannot "
                 f"enter the folder {closed}: {advice}, let other users enter this one (chmod o+x), or start fakemssql "
                 "as another user than root."
             )
 
     def _closed(self, path: Path) -> str | None:
-        """The topmost folder that the user cannot enter."""
+        """Topmost folder that the user cannot enter; None if the user can enter all."""
         folders = [str(folder) for folder in (*reversed(path.parents), path)]
-        # The kernel is asked rather than the mode: there are access lists and file systems that know better.
+        # Try it instead of reading the modes: access lists and file systems have further rules.
         tried = subprocess.run(
             ["/bin/sh", "-c", _ENTER_EACH, "sh", *folders],
             stdout=subprocess.PIPE,
@@ -67,7 +67,7 @@ class SystemUser:
 
 
 def needed() -> SystemUser | None:
-    """None where PostgreSQL can run as our own user. Makes the other one where it is missing.
+    """Return the other user if this process runs as root, else None. Makes the user if it is missing.
 
     Raises :class:`SystemUserError`.
     """
@@ -86,8 +86,8 @@ def _entry() -> pwd.struct_passwd | None:
 
 def _make() -> pwd.struct_passwd:
     try:
-        # useradd looks for the name before it locks what it writes: of two at a time each makes the user, and the
-        # second one's number takes the place of the first's.
+        # useradd looks for the name before it locks the list. If two run at once, both make the user, and the number
+        # of the second replaces that of the first.
         with _locked(USERS):
             entry = _entry()
             if entry is None:
@@ -103,7 +103,7 @@ def _make() -> pwd.struct_passwd:
 
 @contextlib.contextmanager
 def _locked(folder: str) -> Iterator[None]:
-    """Be the only one with a lock on the folder; an :class:`OSError` where somebody keeps it, as anybody can."""
+    """Lock the folder for the block; an :class:`OSError` if another process keeps its lock, as any process can."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         deadline = time.monotonic() + _LOCK_SECONDS
@@ -114,7 +114,7 @@ def _locked(folder: str) -> Iterator[None]:
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     raise
-                # A lock of this kind is waited for without end, or not at all.
+                # flock has no timeout: it waits for ever or not at all.
                 time.sleep(0.05)
         yield
     finally:
@@ -122,12 +122,12 @@ def _locked(folder: str) -> Iterator[None]:
 
 
 def as_user(user: SystemUser | None) -> dict[str, Any]:
-    """Arguments of :class:`subprocess.Popen` that make a process one of ``user``'s; of ours for None."""
+    """Arguments of :class:`subprocess.Popen` that start a process as ``user``; none for None."""
     return {} if user is None else {"user": user.uid, "group": user.gid, "extra_groups": []}
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and those above it that are missing. What root makes, the other user can enter."""
+    """Make a folder and the missing ones above it; if root makes them, the other user can enter them."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
     for folder in missing:
@@ -135,13 +135,13 @@ def make_folder(path: Path) -> None:
 
 
 def open_to_entry(folder: Path) -> None:
-    """Let other users enter a folder that we made, without showing them what is in it, where we are root."""
+    """If this process runs as root, let other users enter a folder that it made, but not list its files."""
     if os.geteuid() == 0:
         folder.chmod(folder.stat().st_mode | 0o011)
 
 
 def link_or_copy(source: str, target: str) -> None:
-    """A file at another place as well: a second name for it where the file system can, else a copy."""
+    """Hard-link a file, or copy it if the file system has no hard links."""
     try:
         os.link(source, target, follow_symlinks=False)
     except OSError:

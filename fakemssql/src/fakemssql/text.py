@@ -1,9 +1,9 @@
-"""Text between SQL Server (UTF-16 code units, any of them) and PostgreSQL (UTF-8 without NUL and lone surrogates).
+"""Conversion of text between SQL Server (any UTF-16 code units) and PostgreSQL (UTF-8, no NUL or lone surrogates).
 
-What PostgreSQL cannot hold is moved into the last 2,049 code points of Unicode, a private use area: U+0000 becomes
-U+10F7FF and the lone surrogate U+D800+i becomes U+10F800+i. The way back undoes it. Text that really uses those private
-code points comes back changed; nothing else does. ``varchar`` is Windows code page 1252, where a byte that has no
-character stands for the control character of the same number, and what does not fit becomes ``?`` per UTF-16 unit.
+Characters that PostgreSQL cannot hold are moved into the last 2,049 code points of Unicode, a private use area: U+0000
+becomes U+10F7FF and the lone surrogate U+D800+i becomes U+10F800+i. The way back reverses it. Only text that uses those
+private code points comes back changed. ``varchar`` is Windows code page 1252: a byte without a character is the
+control character of the same number, and a character outside the page becomes ``?``, one for each UTF-16 unit.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ _NUL = "\U0010f7ff"
 _SURROGATE_SHIFT = 0x10F800 - 0xD800
 _MOVED = re.compile("[\U0010f7ff-\U0010ffff]")
 _MOVED_UTF8_START = b"\xf4\x8f"
-"""The first two bytes of U+10F000 and above in UTF-8: without them in a value there is nothing to undo."""
+"""First two bytes of U+10F000 and above in UTF-8: a value without them has no moved characters."""
 
 _UNDEFINED_1252 = frozenset((0x81, 0x8D, 0x8F, 0x90, 0x9D))
 
 
 def to_pg(text: str) -> bytes:
-    """UTF-8 for PostgreSQL. Never fails: NUL and lone surrogates are moved as the module says."""
+    """UTF-8 for PostgreSQL. Never fails: NUL and lone surrogates are moved (see the module)."""
     if "\0" not in text:
         try:
             return text.encode()
         except UnicodeEncodeError:
-            # Two surrogates that were joined from two strings are one character, as they are for SQL Server.
+            # Two surrogates joined from two strings are one character, as on SQL Server.
             text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
     return text.replace("\0", _NUL).encode("utf-8", "fakemssql.surrogates")
 
 
 def from_pg(data: bytes) -> str:
-    """What :func:`to_pg` was given: the text of a value in PostgreSQL's UTF-8."""
+    """Text of a value in PostgreSQL's UTF-8; reverses :func:`to_pg`."""
     text = data.decode()
     if _MOVED_UTF8_START in data:
         text = _MOVED.sub(_restore, text)
@@ -41,24 +41,24 @@ def from_pg(data: bytes) -> str:
 
 
 def utf16_from_pg(data: bytes) -> bytes:
-    """UTF-16LE code units, as ``nvarchar`` travels, of a value in PostgreSQL's UTF-8."""
+    """UTF-16LE, the form of ``nvarchar`` in TDS, of a value in PostgreSQL's UTF-8."""
     if _MOVED_UTF8_START in data:
         return _MOVED.sub(_restore, data.decode()).encode("utf-16-le", "surrogatepass")
     return data.decode().encode("utf-16-le")
 
 
 def cp1252_from_pg(data: bytes) -> bytes:
-    """Code page 1252, as ``varchar`` travels, of a value in PostgreSQL's UTF-8."""
+    """Code page 1252, the form of ``varchar`` in TDS, of a value in PostgreSQL's UTF-8."""
     return data if data.isascii() else to_cp1252(from_pg(data))
 
 
 def to_cp1252(text: str) -> bytes:
-    """Code page 1252 with ``?`` for what does not fit."""
+    """Code page 1252 of a text, with ``?`` for characters outside of it."""
     return text.encode("cp1252", "fakemssql.cp1252")
 
 
 def from_cp1252(data: bytes | memoryview) -> str:
-    """The text of a ``varchar``."""
+    """Text of a ``varchar`` in code page 1252."""
     data = bytes(data)
     return data.decode("ascii") if data.isascii() else data.decode("cp1252", "fakemssql.cp1252")
 

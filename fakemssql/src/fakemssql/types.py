@@ -1,7 +1,6 @@
-"""The SQL Server data types that fakemssql knows.
+"""Data types of SQL Server: the declared type of a column, a variable or a parameter.
 
-A :class:`SqlType` is what a column, a variable or a parameter is declared as. How it is stored (PostgreSQL) and how it
-travels (TDS) is decided by whoever stores or sends it.
+The engine decides how PostgreSQL stores a type, the TDS front how it is sent.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MAX = -1
-"""The length of ``varchar(max)``, ``nvarchar(max)`` and ``varbinary(max)``."""
+"""Length of ``varchar(max)``, ``nvarchar(max)`` and ``varbinary(max)``."""
 
 
 @dataclass(frozen=True)
@@ -17,7 +16,7 @@ class SqlType:
     """A declared type: its lower-case base name and, where the type has them, length, precision and scale.
 
     ``length`` counts characters for the character types (UTF-16 units for the ``n`` ones) and bytes for the binary
-    ones; :data:`MAX` stands for ``max``. ``scale`` is the number of fraction digits of ``decimal``, ``time``,
+    ones; :data:`MAX` is ``max``. ``scale`` is the number of fraction digits of ``decimal``, ``time``,
     ``datetime2`` and ``datetimeoffset``.
     """
 
@@ -27,7 +26,7 @@ class SqlType:
     scale: int | None = None
 
     def __post_init__(self) -> None:
-        # Types are parts of keys: of a bulk insert's plan those of some thousand parameters.
+        # Types are parts of keys: the key of a bulk insert's plan has thousands of them.
         object.__setattr__(self, "_hash", hash((self.name, self.length, self.precision, self.scale)))
 
     def __hash__(self) -> int:

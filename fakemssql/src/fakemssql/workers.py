@@ -1,7 +1,7 @@
-"""The processes that serve connections, each one at a time.
+"""Worker processes; each serves one connection at a time.
 
 The listener hands a client's socket over by a pair of Unix sockets. The process answers with one byte when it has
-served the client; its end of the pair is closed when it ends, and so it ends when the listener's is.
+served the client. Its end of the pair closes when it ends, and it ends when the listener's end closes.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _SERVED = b"."
 _PLACE = struct.Struct("<II")
 _KEPT_KIB = 256 * 1024
-"""A process that has needed more memory than this is not kept: it would not give it back."""
+"""Limit of memory: a process that has used more is not kept, because it would not give the memory back."""
 
 
 @dataclass
 class Worker:
-    """A process, as the listener sees it. ``place`` is None while it waits for a client."""
+    """Process as the listener knows it. ``place`` is None while it waits for a client."""
 
     pid: int
     channel: socket.socket = field(repr=False)
     place: Place | None
 
     def hand_over(self, client: socket.socket, place: Place) -> bool:
-        """Give it a client; False where it has died."""
+        """Hand a client over to the process; False if the process has died."""
         try:
             socket.send_fds(self.channel, [_PLACE.pack(place.index, place.address)], [client.fileno()])
         except OSError:
@@ -48,7 +48,7 @@ class Worker:
         return True
 
     def has_served(self) -> bool:
-        """Whether it has served its client, or has ended; asked when its channel has something to read."""
+        """True if the process has served its client, False if it has ended; called when its channel is readable."""
         try:
             return self.channel.recv(1) == _SERVED
         except OSError:
@@ -58,7 +58,7 @@ class Worker:
 def start(client: socket.socket, place: Place, front: Front, connections: Connections, closed: Iterable[int]) -> Worker:
     """Fork a process that serves ``client``. Raises :class:`OSError`.
 
-    ``closed`` are the descriptors that the new process closes: what is the listener's alone.
+    ``closed`` are the listener's own descriptors, which the new process closes.
     """
     ours, theirs = socket.socketpair()
     try:
@@ -81,7 +81,7 @@ def _child(
     channel: socket.socket,
     closed: Iterable[int],
 ) -> None:
-    """Never returns: what the parent would do at its exit is not for a child to do."""
+    """Serve clients and end the process; never returns, because the parent's exit code must not run in a child."""
     code = 1
     try:
         signal.set_wakeup_fd(-1)
@@ -102,7 +102,7 @@ def _child(
 
 
 def _following(channel: socket.socket, connections: Connections) -> tuple[socket.socket, Place] | None:
-    """The next client, once there is one; None where this process shall end, or the listener has."""
+    """Wait for the next client; None if this process should end or the listener has ended."""
     if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > _KEPT_KIB:
         return None
     try:

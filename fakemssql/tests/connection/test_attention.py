@@ -91,7 +91,7 @@ def test_a_client_that_leaves_ends_the_request(open_client: Open) -> None:
     client.sock.close()
 
 
-def test_a_request_that_is_taken_back(open_client: Open) -> None:
+def test_a_withdrawn_request(open_client: Open) -> None:
     client = open_client(lambda engine, text, output: output.done(len(text)))
     client.send(1, all_headers() + "x".encode("utf-16-le"), status=1 | 2)
     assert read_tokens(client.receive()).found == [("done", ERROR, 0)], "MS-TDS 2.2.1.7"

@@ -29,7 +29,7 @@ def test_prepared_handles(open_client: Open) -> None:
     assert client.rpc(rpc_by_id(11, wrong)).of("message")[0][0] == 102
 
 
-def test_one_failing_call_of_many(open_client: Open) -> None:
+def test_a_failing_call_among_several(open_client: Open) -> None:
     client = open_client(lambda engine, text, output: output.done(1))
     good = rpc_by_id(10, parameter_text("", "x"))
     tokens = client.rpc(good, rpc_by_name("nope", b""), good)

@@ -119,7 +119,7 @@ def test_the_certificate_is_made_once(tmp_path: Path) -> None:
     assert key.stat().st_mode & 0o777 == 0o600
 
 
-def test_garbage_is_hung_up_on(open_client: Open) -> None:
+def test_a_client_that_sends_garbage_is_disconnected(open_client: Open) -> None:
     client = open_client(login=False)
     client.sock.sendall(b"GET / HTTP/1.1\r\n\r\n" + bytes(20000))
     with contextlib.suppress(ConnectionResetError):

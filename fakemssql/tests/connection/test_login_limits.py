@@ -43,7 +43,7 @@ def test_a_message_without_end_before_login_is_cut_off(
 
 
 @pytest.mark.parametrize("kind", [PRELOGIN, LOGIN7])
-def test_a_message_that_is_taken_back_before_login_ends_the_connection(open_client: Open, kind: int) -> None:
+def test_a_withdrawn_message_before_login_ends_the_connection(open_client: Open, kind: int) -> None:
     client = open_client(login=False)
     client.send(kind, b"", status=EOM | IGNORE)
     assert client.sock.recv(1) == b""
@@ -112,7 +112,7 @@ def test_the_deadline_holds_for_a_client_that_does_not_read() -> None:
             transport.send(bytes(FAR_TOO_MUCH))
 
 
-def test_one_session_too_many_is_told_so(open_client: Open) -> None:
+def test_a_session_beyond_the_limit_gets_an_error(open_client: Open) -> None:
     connections = Connections(max_sessions=1)
     first = open_client(lambda engine, text, output: output.done(1), connections=connections)
     second = open_client(login=False, connections=connections)
@@ -129,7 +129,7 @@ def warnings_of_clear_logins(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.mark.parametrize("address", ["192.0.2.7", "2001:db8::7", "fe80::7%eth0"])
-def test_the_first_login_in_clear_from_another_machine_is_warned_of(
+def test_a_warning_for_the_first_login_in_clear_from_another_machine(
     open_client: Open, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
     monkeypatch.setattr(Transport, "peer", (address, 50_000))
@@ -142,7 +142,7 @@ def test_the_first_login_in_clear_from_another_machine_is_warned_of(
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.8.0.1", "::1", "::ffff:127.0.0.1", ""])
-def test_a_login_in_clear_from_this_machine_is_not_warned_of(
+def test_no_warning_for_a_login_in_clear_from_this_machine(
     open_client: Open, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
     monkeypatch.setattr(Transport, "peer", (address, 50_000))

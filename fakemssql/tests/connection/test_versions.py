@@ -43,7 +43,7 @@ def test_the_version_is_acknowledged(open_client: Open, asked: int, acknowledged
 
 
 @pytest.mark.parametrize("asked", [0x70000000, 0x05000000, 0x75000000, 0])
-def test_other_versions_are_refused_in_words(open_client: Open, asked: int) -> None:
+def test_other_versions_are_refused_with_an_error(open_client: Open, asked: int) -> None:
     client, answer = logged_in(open_client, asked)
     assert utf16("fakemssql speaks TDS 7.1, 7.2, 7.3, 7.4 and 8.0.") in answer
     assert client.sock.recv(1) == b""

@@ -50,13 +50,13 @@ def following(conninfo: str) -> Iterator[Callable[..., Client]]:
         "BEGIN TRAN; SET XACT_ABORT ON; BEGIN TRY SELECT 1/0 END TRY BEGIN CATCH SELECT XACT_STATE() END CATCH",
     ],
 )
-def test_nothing_of_a_session_stays(following: Callable[..., Client], table: str, text: str) -> None:
+def test_no_state_of_a_session_stays(following: Callable[..., Client], table: str, text: str) -> None:
     before = following().rows(STATE)
     following().run(text.format(table))
     assert following().rows(STATE) == before
 
 
-def test_what_a_session_had_not_committed_is_not_known(following: Callable[..., Client], table: str) -> None:
+def test_uncommitted_changes_of_a_session_are_forgotten(following: Callable[..., Client], table: str) -> None:
     following().ok(f"BEGIN TRAN; CREATE TABLE {table} (a int); SELECT * FROM {table}")
     assert following().run(f"SELECT * FROM {table}").errors == [208]
 
@@ -70,7 +70,7 @@ def test_a_temporary_table_of_one_name_and_other_columns(following: Callable[...
             assert client.rows("SELECT * FROM #t") == [row]
 
 
-def test_what_others_changed_meanwhile_is_known(
+def test_changes_of_other_sessions_are_seen(
     following: Callable[..., Client], connect: Callable[..., Client], table: str
 ) -> None:
     other = connect()

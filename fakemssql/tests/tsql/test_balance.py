@@ -12,7 +12,7 @@ NUMBER = {"n": (INT, 1)}
 
 
 @pytest.mark.parametrize("statement", ["COMMIT TRANSACTION", "ROLLBACK TRANSACTION", "BEGIN TRANSACTION"])
-def test_a_prepared_text_that_changes_the_count_is_told_so(client: Any, statement: str) -> None:
+def test_a_prepared_text_that_changes_the_count_gets_an_error(client: Any, statement: str) -> None:
     client.ok("BEGIN TRANSACTION")
     error = client.error(f"SELECT @n; {statement}", **NUMBER)
     assert error.number == 266
@@ -22,7 +22,7 @@ def test_a_prepared_text_that_changes_the_count_is_told_so(client: Any, statemen
 
 
 @pytest.mark.parametrize("statement", ["COMMIT TRANSACTION", "ROLLBACK TRANSACTION", "BEGIN TRANSACTION"])
-def test_xact_abort_silences_it(client: Any, statement: str) -> None:
+def test_no_mismatch_error_under_xact_abort(client: Any, statement: str) -> None:
     client.ok("SET XACT_ABORT ON; BEGIN TRANSACTION")
     client.ok(f"SELECT @n; {statement}", **NUMBER)
     client.ok(f"WHILE @@TRANCOUNT > 0 ROLLBACK; BEGIN TRANSACTION; EXEC sp_executesql N'{statement}'")
@@ -33,7 +33,7 @@ def test_a_batch_without_parameters_may_change_the_count(client: Any) -> None:
     client.ok("COMMIT TRANSACTION")
 
 
-def test_a_text_that_executes_one_is_told_so_once(client: Any) -> None:
+def test_a_text_that_executes_such_a_text_gets_one_error(client: Any) -> None:
     client.ok("BEGIN TRANSACTION")
     assert client.run("EXEC sp_executesql N'COMMIT TRANSACTION'").errors == [266]
 

@@ -172,7 +172,7 @@ def test_attention_leaves_the_transaction_open(engines: Engines, table: str) -> 
         session.close()
 
 
-def test_what_undoes_a_cancelled_statement_is_not_cancelled(conninfo: str) -> None:
+def test_the_rollback_of_a_cancelled_statement_is_not_cancelled(conninfo: str) -> None:
     """The attention of a client is there until its request ends: every wait tells of it."""
 
     def wait(fd: int) -> None:

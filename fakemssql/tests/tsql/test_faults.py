@@ -53,7 +53,7 @@ def test_a_fault_of_the_planner(
     (error,) = found.messages
     assert (error.number, error.severity) == (number, severity)
     assert found.results == []
-    reference = re.search(r"its log tells more under ([0-9a-f]{8})\.", error.message)
+    reference = re.search(r"its log has details under ([0-9a-f]{8})\.", error.message)
     assert reference is not None
     assert f"internal error {reference[1]}" in caplog.text
     assert logged in caplog.text

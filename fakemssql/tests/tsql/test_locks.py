@@ -28,7 +28,7 @@ def test_readpast_skips_what_another_transaction_holds(connect: Connect, numbers
 
 
 @pytest.mark.parametrize("hints", ["READPAST", "UPDLOCK, READPAST"])
-def test_a_change_does_not_step_over_what_others_only_read(connect: Connect, numbers: str, hints: str) -> None:
+def test_a_change_does_not_skip_rows_that_others_only_read(connect: Connect, numbers: str, hints: str) -> None:
     """It waits for them instead, as its update lock becomes an exclusive one."""
     one, two = connect(), connect()
     one.ok(f"BEGIN TRAN; SELECT * FROM {numbers} WITH (REPEATABLEREAD) WHERE k = 1")

@@ -164,7 +164,7 @@ def test_server_and_database(client: Any) -> None:
     assert client.value("SELECT DATABASEPROPERTYEX('nope', 'Status')") is None
 
 
-def test_views_of_old(client: Any, known: str) -> None:
+def test_old_system_views(client: Any, known: str) -> None:
     text = f"SELECT i.indid FROM {{0}}sysobjects o JOIN {{0}}sysindexes i ON i.id = o.id WHERE o.name = '{known}'"
     for schema in ("", "dbo.", "sys.", "shop..", "shop.sys."):
         assert client.rows(text.format(schema) + " ORDER BY 1") == [(1,), (2,)]

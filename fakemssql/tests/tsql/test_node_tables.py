@@ -41,11 +41,11 @@ def test_every_node_has_a_function() -> None:
     assert kinds == {*NODES.scalars, *NODES.sources, *NODES.bodies, *STATEMENTS, *PARTS}
 
 
-def test_what_runs_over_rows_is_compiled() -> None:
+def test_statements_over_rows_are_compiled() -> None:
     assert set(COMPILED) == {kind for kind, function in STATEMENTS.items() if function is rows}
 
 
-def test_every_definition_asks_who_may_run_it() -> None:
+def test_every_definition_has_a_permission_check() -> None:
     assert set(CHECKS) == set(DEFINITIONS) - concrete(nodes.SecurityDefinition)
 
 
@@ -54,7 +54,7 @@ def test_every_definition_asks_who_may_run_it() -> None:
     [NODES.scalars, NODES.predicates, NODES.sources, NODES.bodies, COMPILED, STATEMENTS, DEFINITIONS, CHECKS],
     ids=["scalars", "predicates", "sources", "bodies", "compiled", "statements", "definitions", "checks"],
 )
-def test_a_function_takes_the_nodes_that_it_stands_for(table: Mapping[type, Callable[..., Any]]) -> None:
+def test_functions_accept_the_nodes_of_their_table_entries(table: Mapping[type, Callable[..., Any]]) -> None:
     for kind, function in table.items():
         hint = list(get_type_hints(function).values())[1]
         taken = get_args(hint) if isinstance(hint, UnionType) else (hint,)

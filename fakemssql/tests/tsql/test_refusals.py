@@ -33,7 +33,7 @@ def test_numbers(client: Any, text: str, number: int) -> None:
     assert client.error(text).number == number
 
 
-def test_what_stays_allowed(client: Any, table: str) -> None:
+def test_statements_that_stay_allowed(client: Any, table: str) -> None:
     text = (
         "DECLARE @n int = 1, @m int; DECLARE @t TABLE (a int); INSERT @t VALUES (4);"
         " UPDATE @t SET @m = a = a + @n; SELECT @m"
@@ -50,6 +50,6 @@ def test_what_stays_allowed(client: Any, table: str) -> None:
     "call",
     ["SQRT(4)", "STDEV(a)", "NTILE(2) OVER (ORDER BY a)", "STDEV(a) OVER ()", "CHOOSE(1, 2)", "SESSION_CONTEXT(N'k')"],
 )
-def test_a_function_that_nobody_needs_is_refused_by_its_name(client: Any, call: str) -> None:
+def test_an_unsupported_function_is_refused_by_name(client: Any, call: str) -> None:
     error = client.error(f"SELECT {call} FROM (VALUES (1)) v(a)")
     assert (error.number, error.message) == (40517, f"{call.split('(')[0]} is not supported by fakemssql.")

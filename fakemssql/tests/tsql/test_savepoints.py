@@ -76,7 +76,7 @@ def test_xact_abort_ends_transactions_and_batches(connect: Connect, numbers: str
     two.ok("ROLLBACK")
 
 
-def test_xact_abort_does_not_mind_raiserror(client: Any, numbers: str) -> None:
+def test_raiserror_ignores_xact_abort(client: Any, numbers: str) -> None:
     found = client.run(
         f"SET XACT_ABORT ON; BEGIN TRAN; UPDATE {numbers} SET v = 1; RAISERROR('x', 16, 1); SELECT @@TRANCOUNT"
     )

@@ -33,7 +33,7 @@ def _spid(client: Any) -> int:
     return int(client.value("SELECT @@SPID"))
 
 
-def test_who_a_session_is(client: Any, other: Any) -> None:
+def test_identity_of_a_session(client: Any, other: Any) -> None:
     number = _spid(other)
     assert client.rows(_SESSION.format(number)) == [
         ("sa", "büro", "Sales 'Endpoint\\", "ODBC", 4711, "sleeping", "shop", 0, 2, -1, True)
@@ -47,7 +47,7 @@ def test_who_a_session_is(client: Any, other: Any) -> None:
     assert other.rows(properties) == [("10.0.0.7", "TCP")]
 
 
-def test_what_a_session_sees_of_itself(other: Any) -> None:
+def test_a_session_sees_its_own_rows(other: Any) -> None:
     other.ok("USE [Other.Catalog]; SET LOCK_TIMEOUT 500; SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; BEGIN TRAN")
     row = other.rows(_SESSION.format("@@SPID"))[0]
     assert row[5:10] == ("running", "Other.Catalog", 1, 3, 500)

@@ -23,7 +23,7 @@ def test_rows_through_a_synonym(client: Any, table: str, base: str) -> None:
     assert client.rows(f"DELETE TOP (1) FROM {synonym} WITH (READPAST) OUTPUT deleted.b") == [(4,)]
 
 
-def test_what_the_catalog_shows(client: Any, table: str) -> None:
+def test_rows_of_the_catalog(client: Any, table: str) -> None:
     client.ok(f"CREATE SYNONYM s_{table} FOR nowhere.dbo.[no]]thing]; CREATE SYNONYM s2_{table} FOR shop..x")
     shown = "base_object_name, type, OBJECTPROPERTY(object_id, 'IsTable')"
     text = f"SELECT {shown} FROM sys.synonyms WHERE name = '{{0}}{table}'"

@@ -16,7 +16,6 @@ _DEFINITIONS = [
     "DROP INDEX i ON {0}",
     "TRUNCATE TABLE {0}",
     "DROP TABLE {0}",
-    "EXEC sp_rename '{0}', 'n_{0}'",
 ]
 
 

@@ -50,7 +50,7 @@ def test_defaults_and_checks_as_the_catalog_shows_them(client: Any, table: str) 
     )
 
 
-def test_what_stands_in_the_way_of_a_change(client: Any, table: str) -> None:
+def test_dependents_that_forbid_a_change(client: Any, table: str) -> None:
     client.ok(
         f"CREATE TABLE {table} (a int, b varchar(5), c AS (a + 1), d int CONSTRAINT df_{table} DEFAULT 1, e int)"
         f" CREATE INDEX i ON {table} (b) WHERE e IS NOT NULL"
@@ -141,23 +141,11 @@ def test_columns(client: Any, table: str) -> None:
     ]
 
 
-def test_a_temporary_table_is_altered(client: Any) -> None:
+@pytest.mark.parametrize("change", ["ADD b int", "DROP COLUMN a", "ALTER COLUMN a bigint", "DROP CONSTRAINT ck"])
+def test_altering_a_temporary_table_is_refused(client: Any, change: str) -> None:
     client.ok("CREATE TABLE #a (a int NOT NULL); INSERT #a VALUES (1)")
-    client.ok("ALTER TABLE #a ADD b int NOT NULL DEFAULT 7, c varchar(5) CONSTRAINT df DEFAULT 'x', d AS (a + 1)")
-    assert client.rows("INSERT #a (a) VALUES (2); SELECT * FROM #a") == [(1, 7, None, 2), (2, 7, "x", 3)]
-    client.ok("ALTER TABLE #a DROP CONSTRAINT df; ALTER TABLE #a ADD CONSTRAINT df DEFAULT 'y' FOR c")
-    client.ok("ALTER TABLE #a ADD PRIMARY KEY (a); ALTER TABLE #a ADD CONSTRAINT ck CHECK (b > 0)")
-    assert client.error("ALTER TABLE #a ADD CONSTRAINT pk PRIMARY KEY (b)").number == 1779
-    assert client.error("ALTER TABLE #a ADD a int").number == 2705
-    assert client.error("ALTER TABLE #a ADD e int NOT NULL").number == 4901
-    assert client.error("ALTER TABLE #a ADD CONSTRAINT uq UNIQUE (b)").number == 1505
-    assert client.error("INSERT #a (a, b) VALUES (3, 0)").number == 547
-    client.ok("ALTER TABLE #a DROP CONSTRAINT ck; INSERT #a (a, b) VALUES (3, 0)")
-    assert client.error("ALTER TABLE #a DROP CONSTRAINT ck").number == 3728
-    client.ok("BEGIN TRANSACTION; ALTER TABLE #a ADD e int; ALTER TABLE #a ADD f int; ROLLBACK")
-    assert client.rows("SELECT * FROM #a WHERE a = 3") == [(3, 0, "y", 4)]
-    client.ok("CREATE TABLE #b (a int); ALTER TABLE #b ADD CONSTRAINT uq UNIQUE (a); ALTER TABLE #b DROP CONSTRAINT uq")
-    assert client.error("ALTER TABLE #b ADD CONSTRAINT pk PRIMARY KEY (a)").number == 8111
+    assert client.error(f"ALTER TABLE #a {change}").number == 40517
+    assert client.rows("SELECT * FROM #a") == [(1,)]
 
 
 @pytest.mark.parametrize("local", ["#p", "@p"])

@@ -22,7 +22,7 @@ def _instead_of_delete(client: Any, table: str) -> None:
     )
 
 
-def test_what_an_instead_of_trigger_stands_for_is_refused(client: Any, logged: str) -> None:
+def test_statements_with_an_instead_of_trigger_are_refused(client: Any, logged: str) -> None:
     _instead_of_delete(client, logged)
     client.ok(f"INSERT {logged} (x) VALUES (1); UPDATE {logged} SET x = 2")
     refused = client.error(f"DELETE {logged}")
@@ -37,7 +37,7 @@ def test_what_an_instead_of_trigger_stands_for_is_refused(client: Any, logged: s
     assert client.value(f"SELECT COUNT(*) FROM {logged}") == 0
 
 
-def test_output_minds_the_event_and_whether_it_is_enabled(client: Any, logged: str) -> None:
+def test_output_depends_on_the_event_and_state_of_triggers(client: Any, logged: str) -> None:
     client.ok(f"CREATE TRIGGER a_{logged} ON {logged} AFTER INSERT AS PRINT 'x'")
     _instead_of_delete(client, logged)
     insert, delete = f"INSERT {logged} (x) OUTPUT inserted.x VALUES (1)", f"DELETE {logged} OUTPUT deleted.x"
@@ -50,7 +50,7 @@ def test_output_minds_the_event_and_whether_it_is_enabled(client: Any, logged: s
     assert client.rows(delete) == []
 
 
-def test_what_the_catalog_shows(client: Any, logged: str) -> None:
+def test_rows_of_the_catalog(client: Any, logged: str) -> None:
     client.ok(f"CREATE TRIGGER a_{logged} ON dbo.{logged} WITH EXECUTE AS CALLER FOR INSERT, UPDATE AS PRINT 1")
     _instead_of_delete(client, logged)
     client.ok(f"DISABLE TRIGGER a_{logged} ON {logged}")

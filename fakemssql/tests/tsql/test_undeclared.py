@@ -54,7 +54,7 @@ def test_types_are_deduced_from_what_a_parameter_meets(client: Any, queue: str, 
 
 
 @pytest.mark.parametrize(("text", "number"), REFUSED)
-def test_where_nothing_tells_the_type_it_fails(client: Any, queue: str, text: str, number: int) -> None:
+def test_types_that_cannot_be_deduced(client: Any, queue: str, text: str, number: int) -> None:
     client.ok("BEGIN TRANSACTION")
     status, recorder = client.call("sp_describe_undeclared_parameters", tsql=text.format(queue))
     assert recorder.errors == [number]

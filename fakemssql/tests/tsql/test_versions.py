@@ -78,7 +78,7 @@ def test_a_query_s_locks_go_with_it(connect: Connect, client: Any, locking: str,
     client.ok("COMMIT")
 
 
-def test_what_cannot_be_locked_is_read(client: Any, locking: str, table: str) -> None:
+def test_rows_that_cannot_be_locked_are_read(client: Any, locking: str, table: str) -> None:
     name = numbers(client, locking, table)
     assert len(client.rows(f"SELECT * FROM {name} AS a LEFT JOIN {name} AS b ON b.k = a.k + 1")) == 3
     assert len(client.rows(f"SELECT * FROM {name} AS a FULL JOIN {name} AS b ON b.k = a.k + 1")) == 4

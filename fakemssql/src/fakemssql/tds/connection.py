@@ -1,4 +1,4 @@
-"""One client from its first byte to its last: prelogin, TLS, login, requests."""
+"""Connection of one client, from its first byte to its last: prelogin, TLS, login, requests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TLS_RECORD_HANDSHAKE = 0x16
 
 @dataclass(frozen=True)
 class Front:
-    """What all connections of a server share."""
+    """Settings that all connections of a server share."""
 
     tls: tls.TlsContexts
     credentials: login7.Credentials
@@ -39,17 +39,17 @@ class Front:
 
 
 class Admission(Protocol):
-    """What a connection asks of those that share the server with it. Implemented by ``connections.Place``."""
+    """Counts of the server's connections, as one connection uses them. Implemented by ``connections.Place``."""
 
     def enter(self) -> None:
-        """Count this connection as a session. Raises :class:`SqlError` where there are as many as may be."""
+        """Count this connection as a session. Raises :class:`SqlError` if the limit of sessions is reached."""
 
     def first_in_clear(self) -> bool:
-        """Whether this client's machine logs in without encryption for the first time."""
+        """True for the first login without encryption from this client's address."""
 
 
 def serve(sock: socket.socket, front: Front, admission: Admission) -> None:
-    """Serve one client until it leaves. Never raises for what the client does."""
+    """Serve one client until it leaves. Errors of the client raise nothing."""
     killing.begin()
     transport = Transport(sock, front.limits)
     try:
@@ -63,7 +63,7 @@ def serve(sock: socket.socket, front: Front, admission: Admission) -> None:
 
 
 class Connection:
-    """The state of one connection."""
+    """State of one connection."""
 
     def __init__(self, stream: Stream, front: Front, admission: Admission) -> None:
         self._stream = stream
@@ -74,7 +74,7 @@ class Connection:
         self._recovery: Recovery | None = None
 
     def run(self) -> None:
-        """From the first byte to the end. Raises :class:`ClientGone` when the client left."""
+        """Log the client in and answer its requests. Raises :class:`ClientGone` when the client leaves."""
         login = self._arrive()
         engine = self._enter(login)
         if engine is None:
@@ -85,14 +85,14 @@ class Connection:
             self._stream.transport.logged_in()
             RequestLoop(self._stream, engine, self._version, self._recovery).run()
         except killing.Killed:
-            # Before the session is gone for others: who sees that it is finds its client's connection closed as well.
+            # Close the client's connection first: it must be closed when others see that the session is gone.
             self._stream.transport.close()
             raise
         finally:
             engine.close()
 
     def _arrive(self) -> login7.Login:
-        """PRELOGIN and TLS, up to a decoded LOGIN7. Raises :class:`ClientGone` for one that makes no sense."""
+        """Do PRELOGIN and TLS, and decode LOGIN7. Raises :class:`ClientGone` for invalid messages."""
         stream = self._stream
         stream.transport.await_data()
         strict = stream.transport.received[0] == _TLS_RECORD_HANDSHAKE
@@ -102,11 +102,11 @@ class Connection:
         if message.type == PacketType.PRELOGIN:
             self._prelogin(message, strict=strict)
             message = stream.read_message()
-        if message.type != PacketType.LOGIN7 or message.taken_back:
+        if message.type != PacketType.LOGIN7 or message.withdrawn:
             raise ClientGone
         self._warn_of_clear_login()
         if self._encryption is Encryption.OFF:
-            # Only the login is encrypted (2.2.6.5): from here on both sides are plain again.
+            # Only the login is encrypted (2.2.6.5): from here on neither side encrypts.
             stream.transport.drop_tls()
         try:
             return login7.parse(message.data)
@@ -114,7 +114,7 @@ class Connection:
             raise ClientGone from error
 
     def _prelogin(self, message: Message, *, strict: bool) -> None:
-        if message.taken_back:
+        if message.withdrawn:
             raise ClientGone
         try:
             asked = prelogin.parse(message.data)
@@ -131,18 +131,18 @@ class Connection:
             self._stream.transport.use_tls(inner)
 
     def _warn_of_clear_login(self) -> None:
-        """As SQL Server without Force Encryption, this one takes a login in clear; it is not silent about it."""
+        """Log the first login in clear from an address; SQL Server without Force Encryption takes it as well."""
         transport = self._stream.transport
         address, _ = transport.peer
         if not transport.encrypted and not is_loopback(address) and self._admission.first_in_clear():
             log.warning(
-                "%s sent a login without encryption, so that others on the network could read its password: set "
+                "%s sent a login without encryption: others on the network could read its password. Set "
                 "Encrypt=yes in the client (further logins from this address are not reported)",
                 address,
             )
 
     def _enter(self, login: login7.Login) -> Engine | None:
-        """Check the login and open its engine; None after a login that failed."""
+        """Check the login, open its engine, and answer the client; None if the login failed."""
         stream = self._stream
         stream.begin()
         version = versions.spoken(login.tds_version)
@@ -214,7 +214,7 @@ class Connection:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether an address is this machine's alone; an empty one is that of a socket without a network."""
+    """Whether only this machine reaches an address; an empty one is that of a socket without a network."""
     if not address:
         return True
     found = ipaddress.ip_address(address)

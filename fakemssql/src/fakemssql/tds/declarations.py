@@ -1,4 +1,4 @@
-"""The declared parameters of sp_executesql and sp_prepare: ``@P1 nvarchar(40), @P2 decimal(18,4) OUTPUT``."""
+"""Declared parameters of sp_executesql and sp_prepare: ``@P1 nvarchar(40), @P2 decimal(18,4) OUTPUT``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import datetime as dt
 import re
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
@@ -36,37 +35,23 @@ _NUMBERS = frozenset(("decimal", "numeric", "money", "smallmoney", "float", "rea
 _DATETIMES = frozenset(("datetime", "smalldatetime", "datetime2"))
 
 
-@dataclass(frozen=True)
-class Declared:
-    """A declared parameter."""
-
-    name: str
-    type: SqlType
-    output: bool = False
-
-
 @lru_cache(maxsize=128)
-def parse(text: str) -> tuple[Declared, ...]:
-    """Raises :class:`SqlError` 102 on a text that is not a list of declarations.
+def parse(text: str) -> tuple[Parameter, ...]:
+    """Parameters without values, from a list of declarations. Raises :class:`SqlError` 102 for any other text.
 
-    Remembered, because Microsoft's driver prepares a statement anew each time, with hundreds of parameters in a bulk.
+    Results are cached: Microsoft's driver prepares a statement again each time, in a bulk insert with hundreds of
+    parameters.
     """
-    found: list[Declared] = []
+    found: list[Parameter] = []
     position, end = 0, len(text.rstrip())
     while position < end:
         match = _DECLARATION.match(text, position)
         if match is None:
             raise SqlError(102, "Incorrect syntax in the declaration of parameters.", severity=15)
         output = (match["direction"] or "").upper().startswith("OUT")
-        found.append(Declared(match["name"], _type(match["type"], match["first"], match["second"]), output))
+        found.append(Parameter(match["name"], _type(match["type"], match["first"], match["second"]), None, output))
         position = match.end()
     return tuple(found)
-
-
-@lru_cache(maxsize=128)
-def without_values(text: str) -> tuple[Parameter, ...]:
-    """The parameters of a text that is only prepared, from their declarations. Raises as :func:`parse`."""
-    return tuple(Parameter(found.name, found.type, None, found.output) for found in parse(text))
 
 
 def _type(name: str, first: str | None, second: str | None) -> SqlType:
@@ -83,10 +68,10 @@ def _type(name: str, first: str | None, second: str | None) -> SqlType:
     return SqlType(name)
 
 
-def bind(declared: Sequence[Declared], given: Sequence[Parameter], text: str) -> list[Parameter]:
+def bind(declared: Sequence[Parameter], given: Sequence[Parameter], text: str) -> list[Parameter]:
     """Give each declared parameter its value, by name or by position.
 
-    Raises :class:`SqlError` 8178 for one without a value, 8144 for too many values.
+    Raises :class:`SqlError` 8178 for a parameter without a value, 8144 for too many values.
     """
     if len(given) > len(declared):
         raise SqlError(8144, "Procedure or function has too many arguments specified.", state=2)
@@ -108,13 +93,13 @@ def bind(declared: Sequence[Declared], given: Sequence[Parameter], text: str) ->
     return bound
 
 
-def _bound(declared: Declared, given: Parameter) -> Parameter:
+def _bound(declared: Parameter, given: Parameter) -> Parameter:
     same = declared.type.name == given.type.name or holds(declared.type, given.value)
     return Parameter(declared.name, declared.type if same else given.type, given.value, given.output)
 
 
 def holds(declared: SqlType, value: Any) -> bool:
-    """Whether a value of another wire type can be taken as one of the declared type, without a conversion."""
+    """Whether a value of another wire type can be used as the declared type without a conversion."""
     name = declared.name
     if value is None:
         return True

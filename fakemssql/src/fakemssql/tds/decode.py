@@ -1,4 +1,4 @@
-"""Parameters of RPC requests: TYPE_INFO and a value, to Python (MS-TDS 2.2.5.4 to 2.2.5.6)."""
+"""Decoding of RPC parameters: TYPE_INFO and a value, to Python (MS-TDS 2.2.5.4 to 2.2.5.6)."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ _SCALED = {0x29: "time", 0x2A: "datetime2", 0x2B: "datetimeoffset"}
 _SHORT = {0xA5: "varbinary", 0xAD: "binary", 0xA7: "varchar", 0xAF: "char", 0xE7: "nvarchar", 0xEF: "nchar"}
 _UNBOUNDED = {name: SqlType(name, MAX) for name in _SHORT.values()}
 _of = lru_cache(maxsize=1024)(SqlType)
-"""The same few types come again and again: a bulk insert has thousands of parameters."""
+"""Makes each type once: a bulk insert has thousands of parameters, but few types."""
 _LEGACY = {0x25: "varbinary", 0x2D: "binary", 0x27: "varchar", 0x2F: "char"}
 _LONG = {0x22: "image", 0x23: "text", 0x63: "ntext"}
 
 
 def read_parameter_value(reader: Reader) -> tuple[SqlType, Any]:
-    """TYPE_INFO and the value after it. Raises :class:`SqlError` 8016 for a type that the server does not take."""
+    """Read TYPE_INFO and the value after it. Raises :class:`SqlError` 8016 for a type that the server does not take."""
     token = reader.byte()
     if token in _SHORT:
         return _short(reader, _SHORT[token])
@@ -92,10 +92,7 @@ def read_parameter_value(reader: Reader) -> tuple[SqlType, Any]:
             reader.take(2 * reader.byte())
             reader.take(2 * reader.short())
         plain = reader.plp()
-        return SqlType("xml"), None if plain is None else _xml(plain)
-    if token == 0x62:
-        reader.long()
-        return _variant(reader)
+        return SqlType("xml"), None if plain is None else _utf16(plain, 0).lstrip("\ufeff")
     raise SqlError(8016, f"Data type 0x{token:02X} is not supported by fakemssql.")
 
 
@@ -105,7 +102,7 @@ def _short(reader: Reader, name: str) -> tuple[SqlType, Any]:
     if "binary" not in name:
         collation = reader.take(5)
         if collation[3] & _UTF8_COLLATION and name in {"varchar", "char"}:
-            decode = _utf8
+            decode = lambda data, _: str(data, "utf-8", "replace")  # noqa: E731
     if size == 0xFFFF:
         data = reader.plp()
         return _UNBOUNDED[name], None if data is None else decode(data, 0)
@@ -123,39 +120,8 @@ def _long(reader: Reader, name: str) -> tuple[SqlType, Any]:
     return SqlType(declared, MAX), None if length == 0xFFFFFFFF else _DECODERS[declared](reader.take(length), 0)
 
 
-def _variant(reader: Reader) -> tuple[SqlType, Any]:
-    """SSVARIANT (2.2.5.5.4): the base type's properties, then its value without a length."""
-    total = reader.long()
-    if not total:
-        return SqlType("sql_variant"), None
-    token, properties = reader.byte(), reader.take(reader.byte())
-    data = reader.take(total - 2 - len(properties))
-    if token in _FIXED:
-        name = _FIXED[token][0]
-        return SqlType(name), _DECODERS[name](data, 0)
-    if token in _DECIMAL:
-        return SqlType(_DECIMAL[token], None, properties[0], properties[1]), _decimal(data, properties[1])
-    if token in _SCALED:
-        scale = properties[0]
-        return SqlType(_SCALED[token], scale=scale), _DECODERS[_SCALED[token]](data, scale)
-    names: dict[int, str] = {**_SHORT, 0x28: "date", 0x24: "uniqueidentifier"}
-    if token not in names:
-        raise SqlError(8016, f"Data type 0x{token:02X} in a sql_variant is not supported by fakemssql.")
-    name = names[token]
-    length = None if token in {0x28, 0x24} else max(1, len(data) // (2 if name.startswith("n") else 1))
-    return SqlType(name, length), _DECODERS[name](data, 0)
-
-
 def _utf16(data: Bytes, _: int) -> str:
     return str(data, "utf-16-le", "surrogatepass")
-
-
-def _utf8(data: Bytes, _: int) -> str:
-    return str(data, "utf-8", "replace")
-
-
-def _xml(data: Bytes) -> str:
-    return _utf16(data, 0).lstrip("\ufeff")
 
 
 def _decimal(data: Bytes, scale: int) -> Decimal:
@@ -174,27 +140,14 @@ def _money(data: Bytes, _: int) -> Decimal:
 
 def _datetime(data: Bytes, _: int) -> dt.datetime:
     days, ticks = struct.unpack("<iI", data)
-    # 1/300 s are shown, and taken, to the millisecond: .003, .007, .010.
+    # Units of 1/300 s are rounded to the millisecond: .003, .007, .010.
     return _YEAR_1900 + dt.timedelta(days=days, milliseconds=(ticks * 10 + 1) // 3)
 
 
-def _smalldatetime(data: Bytes, _: int) -> dt.datetime:
-    days, minutes = struct.unpack("<HH", data)
-    return _YEAR_1900 + dt.timedelta(days=days, minutes=minutes)
-
-
 def _clock(data: Bytes, scale: int) -> dt.timedelta:
-    """Python has no 100 ns: the seventh digit is dropped."""
+    """Time of day. Python has no 100 ns, so the seventh digit is dropped."""
     units = int.from_bytes(data, "little")
     return dt.timedelta(microseconds=units * 10 ** (6 - scale) if scale <= 6 else units // 10)
-
-
-def _time(data: Bytes, scale: int) -> dt.time:
-    return (_DAY_ONE + _clock(data, scale)).time()
-
-
-def _date(data: Bytes, _: int) -> dt.date:
-    return dt.date.fromordinal(int.from_bytes(data, "little") + 1)
 
 
 def _datetime2(data: Bytes, scale: int) -> dt.datetime:
@@ -217,9 +170,11 @@ _DECODERS: dict[str, Callable[[Bytes, int], Any]] = {
     "money": _money,
     "smallmoney": _money,
     "datetime": _datetime,
-    "smalldatetime": _smalldatetime,
-    "date": _date,
-    "time": _time,
+    "smalldatetime": lambda data, _: (
+        _YEAR_1900 + dt.timedelta(days=data[0] | data[1] << 8, minutes=data[2] | data[3] << 8)
+    ),
+    "date": lambda data, _: dt.date.fromordinal(int.from_bytes(data, "little") + 1),
+    "time": lambda data, scale: (_DAY_ONE + _clock(data, scale)).time(),
     "datetime2": _datetime2,
     "datetimeoffset": _datetimeoffset,
     "uniqueidentifier": lambda data, _: uuid.UUID(bytes_le=bytes(data)),

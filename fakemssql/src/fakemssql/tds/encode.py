@@ -1,7 +1,7 @@
-"""Result sets: COLMETADATA and rows, from PostgreSQL's binary format (MS-TDS 2.2.7.4 COLMETADATA, 2.2.7.19 ROW).
+"""Encoding of result sets: COLMETADATA and rows from PostgreSQL's binary format (MS-TDS 2.2.7.4, 2.2.7.19 ROW).
 
-Each column gets one function when its result set starts. The pairs of types that queue tables are made of have encoders
-that never see a Python number or string; every other pair goes through Python values.
+Each column gets one encoder when its result set starts. Encoders for the types of queue tables convert bytes to bytes;
+all others convert through Python values.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Encoder = Callable[["bytes | None"], bytes]
 
 _ROW = b"\xd1"
 _TARGET = 1 << 18
-"""Bytes of rows that are encoded at once."""
+"""Number of bytes of rows that are encoded at once."""
 
 _NULLABLE, _UPDATABLE_UNKNOWN, _IDENTITY = 0x01, 0x08, 0x10
 _USER_TYPE_TIMESTAMP = 80
@@ -32,7 +32,7 @@ _FLOAT_OID = {"real": pgvalues.FLOAT4, "float": pgvalues.FLOAT8}
 
 
 def column_metadata(columns: Sequence[ResultColumn], version: Version) -> bytes:
-    """The COLMETADATA token."""
+    """COLMETADATA token of a result set."""
     parts = [struct.pack("<BH", 0x81, len(columns))]
     for column in columns:
         flags = _UPDATABLE_UNKNOWN | (_NULLABLE if column.nullable else 0) | (_IDENTITY if column.identity else 0)
@@ -41,14 +41,14 @@ def column_metadata(columns: Sequence[ResultColumn], version: Version) -> bytes:
         wire = typeinfo.wire_type(column.type, version)
         parts.append(typeinfo.type_info(wire))
         if wire.name in typeinfo.LONG:
-            # TableName, which nobody asks for: "" (2.2.7.4; before 7.2 it has one part).
+            # TableName, which no client uses: "" (2.2.7.4; before 7.2 it has one part).
             parts.append(us_varchar(""))
         parts.append(b_varchar(column.name))
     return b"".join(parts)
 
 
 class RowEncoder:
-    """Turns the rows of one result set into ROW tokens."""
+    """Encodes the rows of one result set as ROW tokens."""
 
     def __init__(self, columns: Sequence[ResultColumn], version: Version) -> None:
         self._encoders = [column_encoder(column.type, column.pg_oid, version) for column in columns]
@@ -68,7 +68,7 @@ class RowEncoder:
 
     def _some(self, rows: Rows, start: int, stop: int) -> bytes:
         get = rows.get_value
-        # The loop over rows and columns runs inside of map and zip: only the encoders are Python.
+        # For speed, map and zip run the loop over rows and columns; only the encoders are Python code.
         cells = [
             map(encode, map(get, range(start, stop), repeat(index))) for index, encode in enumerate(self._encoders)
         ]
@@ -76,7 +76,7 @@ class RowEncoder:
 
 
 def column_encoder(declared: SqlType, oid: int, version: Version) -> Encoder:
-    """Encodes values, None for NULL, of the PostgreSQL type ``oid`` as ``declared``."""
+    """Encoder of values of the PostgreSQL type ``oid`` as ``declared``; None is NULL."""
     wire = typeinfo.wire_type(declared, version)
     null = typeinfo.null(wire)
     direct = _direct(wire, oid, null)
@@ -87,7 +87,7 @@ def column_encoder(declared: SqlType, oid: int, version: Version) -> Encoder:
 
 
 def _direct(wire: SqlType, oid: int, null: bytes) -> Encoder | None:
-    """An encoder that looks at nothing but bytes, NULL included: one call per value is what a row costs."""
+    """Encoder from bytes to bytes, NULL included, so that a value costs one call; None if there is no such encoder."""
     name = wire.name
     if oid == _INTEGER_OID.get(name) or oid == _FLOAT_OID.get(name):
         prefix = bytes((typeinfo.INTEGER_SIZES.get(name) or typeinfo.FLOAT_SIZES[name],))
@@ -99,7 +99,7 @@ def _direct(wire: SqlType, oid: int, null: bytes) -> Encoder | None:
     if name == "uniqueidentifier" and oid == pgvalues.UUID:
         return lambda data: null if data is None else b"\x10" + data[3::-1] + data[5:3:-1] + data[7:5:-1] + data[8:]
     if ("binary" in name or name == "image") and oid in {pgvalues.BYTEA, pgvalues.INT8}:
-        # A rowversion may be kept as bigint: its big-endian bytes are the rowversion's.
+        # A rowversion may be stored as bigint: its big-endian bytes are those of the rowversion.
         return _plp_bytes if typeinfo.is_plp(wire) else _sized(wire, bytes, null)
     if oid in pgvalues.TEXTUAL and name in {"nvarchar", "nchar", "xml", "ntext"}:
         return _plp_utf16 if typeinfo.is_plp(wire) else _sized(wire, text.utf16_from_pg, null)
@@ -153,6 +153,6 @@ def _timestamp(wire: SqlType, null: bytes) -> Encoder:
 
 
 def _days(data: bytes) -> tuple[int, int]:
-    """Days since 0001-01-01 and microseconds of a timestamp."""
+    """Days since 0001-01-01, and microseconds of the day, of a timestamp."""
     days, microseconds = divmod(int.from_bytes(data, "big", signed=True), temporal.DAY_US)
     return days + pgvalues.DAYS_TO_2000, microseconds

@@ -1,4 +1,4 @@
-"""LOGIN7: who wants in, to which database, speaking which version (MS-TDS 2.2.6.4 LOGIN7)."""
+"""LOGIN7 message (MS-TDS 2.2.6.4), and the check of the administrator's password or token."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from fakemssql.tds import access_tokens
 
 _FIXED = struct.Struct("<IIIIIIBBBBiI")
 _EXTENSION_USED = 0x10
-"""fExtension in OptionFlags3: the client appended feature requests."""
+"""Bit fExtension in OptionFlags3: the client appended feature requests."""
 
 
 @dataclass(frozen=True)
 class Login:
-    """What a LOGIN7 message says, as far as this server listens. The password stays out of ``repr``."""
+    """Fields of a LOGIN7 message that the server uses. The password stays out of ``repr``."""
 
     tds_version: int
     packet_size: int
@@ -39,7 +39,7 @@ class Login:
 
 
 def parse(data: bytes) -> Login:
-    """Raises :class:`ValueError` on a message that does not hold what its offsets promise."""
+    """Parse a LOGIN7 message. Raises :class:`ValueError` if an offset points outside of it."""
     if len(data) < 94:
         raise ValueError("truncated login")
     _, version, packet_size, _, process, _, _, flags2, _, flags3, _, _ = _FIXED.unpack_from(data)
@@ -75,7 +75,7 @@ def parse(data: bytes) -> Login:
 
 
 def parse_features(data: bytes, position: int) -> dict[int, bytes]:
-    """The feature requests (FeatureExt) by feature id."""
+    """Feature requests (FeatureExt) by feature id."""
     found: dict[int, bytes] = {}
     while position < len(data) and data[position] != 0xFF:
         if position + 5 > len(data):
@@ -90,13 +90,13 @@ _REVEAL = bytes(((b ^ 0xA5) >> 4 | ((b ^ 0xA5) << 4 & 0xF0)) for b in range(256)
 
 
 def reveal(obscured: bytes) -> str:
-    """The password of a LOGIN7 message: each byte was nibble-swapped, then XORed with 0xA5."""
+    """Decode the password of a LOGIN7 message: the client swapped the nibbles of each byte and XORed it with 0xA5."""
     return obscured.translate(_REVEAL).decode("utf-16-le", "replace")
 
 
 @dataclass(frozen=True)
 class Account:
-    """Who logs in: ``password`` is still to be checked, None where nothing is. ``nonce`` came with an access token."""
+    """Account of a login. The engine checks ``password``; None is a checked login. An access token brings ``nonce``."""
 
     name: str
     password: str | None = field(repr=False)
@@ -105,13 +105,13 @@ class Account:
 
 @dataclass(frozen=True)
 class Credentials:
-    """The administrator's login. Other logins are the engine's."""
+    """Name and password of the administrator. The engine has all other logins."""
 
     user: str
     password: str = field(repr=False)
 
     def admit(self, login: Login) -> Account:
-        """Who logs in. Raises :class:`SqlError` 18456 as :meth:`check` does, and for a token that is not valid."""
+        """Account of a login. Raises :class:`SqlError` 18456 as :meth:`check` does, and for an invalid token."""
         if not login.brings_token:
             return Account(self.user, None) if self.check(login) else Account(login.user, login.password)
         try:
@@ -124,9 +124,9 @@ class Credentials:
         return Account(self.user, None, nonce)
 
     def check(self, login: Login) -> bool:
-        """Whether this is the administrator; False for another login, whose password is still to be checked.
+        """True for the administrator; False for another login, whose password the engine checks.
 
-        Raises :class:`SqlError` 18456 for a wrong password and for a login that brings none.
+        Raises :class:`SqlError` 18456 for a wrong password of the administrator and for a login without a password.
         """
         password = hmac.compare_digest(_digestible(login.password), _digestible(self.password))
         if login.integrated:
@@ -139,7 +139,7 @@ class Credentials:
 
 
 def login_failed(user: str) -> SqlError:
-    """The one error for every reason why a login fails."""
+    """Error 18456, the same for every reason why a login fails."""
     return SqlError(18456, f"Login failed for user '{user}'.", severity=14, state=1)
 
 

@@ -1,4 +1,4 @@
-"""TDS packets: the 8 byte header and the cutting of a message into packets (MS-TDS 2.2.3 Packets)."""
+"""TDS packets: the header of 8 bytes, and the division of a message into packets (MS-TDS 2.2.3 Packets)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 HEADER = struct.Struct(">BBHHBB")
-"""Type, status, length with the header, SPID, packet id, window: the only big-endian part of TDS."""
+"""Type, status, length including the header, SPID, packet id, window; the only big-endian part of TDS."""
 
 DEFAULT_SIZE = 4096
 MIN_SIZE = 512
@@ -15,7 +15,7 @@ MAX_SIZE = 32767
 
 
 class PacketType(IntEnum):
-    """MS-TDS 2.2.3.1.1 Type."""
+    """Types of packets (MS-TDS 2.2.3.1.1 Type)."""
 
     BATCH = 0x01
     RPC = 0x03
@@ -38,20 +38,20 @@ RESET_KEEP_TRANSACTION = 0x10
 
 @dataclass(frozen=True)
 class Message:
-    """One message of the client: the type and the joined status bits of its packets, and its data."""
+    """Message of the client: its type, the joined status bits of its packets, and its data."""
 
     type: int
     status: int
     data: bytes
 
     @property
-    def taken_back(self) -> bool:
-        """Whether the client wants it ignored; it has no data then."""
+    def withdrawn(self) -> bool:
+        """Whether the client withdrew the message (IGNORE); it has no data then."""
         return bool(self.status & IGNORE)
 
 
 class Framer:
-    """Cuts what a response says into packets of the size that was negotiated."""
+    """Divides responses into packets of the negotiated size."""
 
     def __init__(self, spid: int) -> None:
         self.size = DEFAULT_SIZE
@@ -59,14 +59,14 @@ class Framer:
         self._id = 0
 
     def begin(self) -> None:
-        """A new message: packet ids start at 1 again."""
+        """Begin a new message: packet ids start at 1 again."""
         self._id = 0
 
     def cut(self, data: bytes | memoryview, *, last: bool, kind: int = PacketType.RESULT) -> tuple[bytes, int]:
-        """Packets for ``data`` and how many of its bytes they hold.
+        """Packets for ``data``, and the number of its bytes in them.
 
-        Unless this is the ``last`` data of the message, only full packets are made and at least one byte is left, so
-        that the last packet is never an empty one.
+        Unless this is the ``last`` data of the message, only full packets are made and at least one byte is left over,
+        so that the last packet is never empty.
         """
         room = self.size - HEADER.size
         view = memoryview(data)

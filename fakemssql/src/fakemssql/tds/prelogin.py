@@ -1,19 +1,18 @@
-"""The PRELOGIN exchange: version and encryption (MS-TDS 2.2.6.5 PRELOGIN)."""
+"""PRELOGIN exchange: version and encryption (MS-TDS 2.2.6.5 PRELOGIN)."""
 
 from __future__ import annotations
 
 import struct
 from enum import IntEnum
 
+from fakemssql.contract import SERVER_VERSION
+
 VERSION, ENCRYPTION, INSTANCE, THREAD, MARS, _TRACE_ID, FEDAUTH_REQUIRED = range(7)
 TERMINATOR = 0xFF
 
-SERVER_VERSION = (16, 0, 1000)
-"""Clients adapt to the major version; 16 is SQL Server 2022."""
-
 
 class Encryption(IntEnum):
-    """What a side says of encryption."""
+    """Values of the option ENCRYPTION."""
 
     OFF = 0
     ON = 1
@@ -22,7 +21,7 @@ class Encryption(IntEnum):
 
 
 def parse(data: bytes) -> dict[int, bytes]:
-    """The options by token. Raises :class:`ValueError` on a list that points outside of the message."""
+    """Options of a PRELOGIN message by token. Raises :class:`ValueError` if one points outside of the message."""
     options: dict[int, bytes] = {}
     position = 0
     while position < len(data) and data[position] != TERMINATOR:
@@ -37,7 +36,7 @@ def parse(data: bytes) -> dict[int, bytes]:
 
 
 def build(options: dict[int, bytes]) -> bytes:
-    """A PRELOGIN message of ``options``."""
+    """Build a PRELOGIN message with these options."""
     offset = 5 * len(options) + 1
     head, body = b"", b""
     for token, value in options.items():
@@ -47,7 +46,7 @@ def build(options: dict[int, bytes]) -> bytes:
 
 
 def negotiate(asked: int) -> Encryption:
-    """The server's answer, by the table of section 2.2.6.5: as much as the client asks for, and never more."""
+    """Encryption that the server answers, by the table of section 2.2.6.5: as the client requests, never more."""
     if asked == Encryption.NOT_SUPPORTED:
         return Encryption.NOT_SUPPORTED
     if asked == Encryption.OFF:
@@ -56,8 +55,8 @@ def negotiate(asked: int) -> Encryption:
 
 
 def response(asked: dict[int, bytes], encryption: Encryption) -> bytes:
-    """The server's PRELOGIN: no instance check, no MARS, an access token from a client that has one."""
-    major, minor, build_number = SERVER_VERSION
+    """PRELOGIN of the server: no instance check, no MARS, and access tokens if the client has one."""
+    major, minor, build_number, _ = SERVER_VERSION
     options = {
         VERSION: struct.pack(">BBHH", major, minor, build_number, 0),
         ENCRYPTION: bytes((encryption,)),

@@ -1,4 +1,4 @@
-"""The procedures of the protocol itself: sp_executesql and the family around prepared handles."""
+"""Procedures of the protocol: sp_executesql, and those of prepared handles (sp_prepare, sp_execute ...)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from fakemssql.contract import Engine, Parameter, SqlError
 from fakemssql.tds import declarations
-from fakemssql.tds.declarations import Declared
 from fakemssql.tds.requests import Call
 from fakemssql.tds.response import Response
 from fakemssql.types import SqlType
@@ -20,15 +19,15 @@ _SYSTEM = re.compile(r"(?:(?:\[?master\]?)?\.)?(?:\[?sys\]?\.)?\[?(?P<name>[sx]p
 
 @dataclass(frozen=True)
 class Prepared:
-    """A prepared text with its declared parameters, or (``procedure``) a prepared call of a procedure."""
+    """Prepared text with its declared parameters, or (``procedure``) a prepared call of a procedure."""
 
     text: str
-    declared: tuple[Declared, ...] = ()
+    declared: tuple[Parameter, ...] = ()
     procedure: bool = False
 
 
 class Procedures:
-    """Runs procedure calls for one connection, whose prepared handles it keeps."""
+    """Runs the procedure calls of one connection and keeps its prepared handles."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -44,12 +43,12 @@ class Procedures:
         }
 
     def forget(self) -> None:
-        """Drop every handle, as a reset of the connection does."""
+        """Drop all handles, as a reset of the connection does."""
         self._prepared.clear()
 
     def run(self, call: Call, response: Response) -> int:
-        """Run a call; its return status. Raises :class:`SqlError` for what is wrong with the call itself."""
-        # Drivers write ``[sys].sp_datatype_info_100``; a procedure of the system is in every database.
+        """Run a call and return its status. Raises :class:`SqlError` for an invalid call."""
+        # Drivers write ``[sys].sp_datatype_info_100``; system procedures are in every database.
         system = _SYSTEM.fullmatch(call.procedure)
         procedure = system["name"] if system else call.procedure
         name = procedure.lower()
@@ -84,27 +83,29 @@ class Procedures:
         return self._run(prepared, parameters[2:], response)
 
     def _execute(self, parameters: Sequence[Parameter], response: Response) -> int:
-        handle = parameters[0].value if parameters else None
-        prepared = self._prepared.get(handle) if isinstance(handle, int) else None
-        if prepared is None:
-            raise SqlError(8179, f"Could not find prepared statement with handle {_shown(handle)}.", state=4)
-        return self._run(prepared, parameters[1:], response)
+        return self._run(self._prepared[self._handle(parameters)], parameters[1:], response)
 
     def _unprepare(self, parameters: Sequence[Parameter], response: Response) -> int:
-        handle = parameters[0].value if parameters else None
-        if not isinstance(handle, int) or self._prepared.pop(handle, None) is None:
-            raise SqlError(8179, f"Could not find prepared statement with handle {_shown(handle)}.", state=4)
+        del self._prepared[self._handle(parameters)]
         return 0
+
+    def _handle(self, parameters: Sequence[Parameter]) -> int:
+        """Prepared handle in the first parameter; error 8179."""
+        handle = parameters[0].value if parameters else None
+        if not isinstance(handle, int) or handle not in self._prepared:
+            shown = handle if isinstance(handle, int) else "NULL"
+            raise SqlError(8179, f"Could not find prepared statement with handle {shown}.", state=4)
+        return handle
 
     def _checked(self, parameters: Sequence[Parameter], name: str) -> Prepared:
         declaration = _text(parameters, 1, name, optional=True)
         prepared = Prepared(_text(parameters, 2, name), declarations.parse(declaration))
-        self._engine.prepare(prepared.text, declarations.without_values(declaration))
+        self._engine.prepare(prepared.text, prepared.declared)
         return prepared
 
     def _return_handle(self, asked: Parameter, prepared: Prepared, response: Response) -> None:
         if isinstance(asked.value, int):
-            # A client that prepares again names the handle that it no longer needs.
+            # A client that prepares again sends the handle that it no longer needs.
             self._prepared.pop(asked.value, None)
         handle, self._next = self._next, self._next + 1
         self._prepared[handle] = prepared
@@ -125,7 +126,3 @@ def _text(parameters: Sequence[Parameter], position: int, procedure: str, *, opt
     if not isinstance(value, str):
         raise SqlError(214, f"Procedure '{procedure}' expects a parameter of type 'ntext/nchar/nvarchar'.", state=2)
     return value
-
-
-def _shown(handle: object) -> str:
-    return str(handle) if isinstance(handle, int) else "NULL"

@@ -1,4 +1,4 @@
-"""Reads the fields of a request, in order, without copying it."""
+"""Reader of the fields of a request, in order and without copies."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ _SHORT, _LONG, _LONGLONG = struct.Struct("<H"), struct.Struct("<I"), struct.Stru
 
 
 class Truncated(ValueError):
-    """A request ends before what it announces."""
+    """A request ends before the length that it announces."""
 
 
 class Reader:
-    """A position in the data of a message. Every method raises :class:`Truncated` at its end."""
+    """Position in the data of a message. Every method raises :class:`Truncated` at the end of the data."""
 
     def __init__(self, data: bytes) -> None:
         self._view = memoryview(data)
@@ -24,8 +24,8 @@ class Reader:
     def left(self) -> int:
         return self._end - self.position
 
-    def goes_on(self, separators: frozenset[int]) -> bool:
-        """Whether there is a next byte, and it is none of these."""
+    def has_next(self, separators: frozenset[int]) -> bool:
+        """Whether there is a next byte that is not a separator."""
         return self.position < self._end and self._view[self.position] not in separators
 
     def take(self, size: int) -> memoryview:
@@ -37,7 +37,7 @@ class Reader:
         return self._view[start:end]
 
     def _number(self, form: struct.Struct) -> int:
-        # Without a view of its bytes: a bulk insert has thousands of numbers.
+        # No slice of the view, for speed: a bulk insert has thousands of numbers.
         start = self.position
         try:
             number: int = form.unpack_from(self._view, start)[0]
@@ -73,7 +73,7 @@ class Reader:
         return self.take(self.left)
 
     def plp(self) -> memoryview | None:
-        """A partially length-prefixed value (MS-TDS 2.2.5.2.3): its total length may be unknown; None for NULL."""
+        """Read a partially length-prefixed value (MS-TDS 2.2.5.2.3) of any total length; None for NULL."""
         if self.longlong() == _PLP_NULL:
             return None
         parts: list[memoryview] = []

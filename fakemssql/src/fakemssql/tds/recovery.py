@@ -1,8 +1,8 @@
-"""Session recovery: what a client needs to restore a session whose connection broke while it was idle.
+"""Session recovery: a client restores a session whose connection broke while it was idle.
 
-Source: MS-TDS 2.2.6.4 LOGIN7 (feature SESSIONRECOVERY), 2.2.7.11 FEATUREEXTACK, 2.2.7.21 SESSIONSTATE. The server says
-what state the session has, and whether it could be restored, each time that this changes. The client logs in again and
-brings the state along. What the bytes of a state mean is the server's affair.
+Source: MS-TDS 2.2.6.4 LOGIN7 (feature SESSIONRECOVERY), 2.2.7.11 FEATUREEXTACK, 2.2.7.21 SESSIONSTATE. The server sends
+the state of the session, and whether it could be restored, each time that one of them changes. The client logs in again
+and sends the state back. Only the server interprets the bytes of a state.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _TOKEN, _RECOVERABLE, _LONG = 0xE4, 0x01, 0xFF
 
 @dataclass(frozen=True)
 class Broken:
-    """The session that a client had before it logged in again; the state is empty where it was sent none."""
+    """Session that a client had before it logged in again; the state is empty if the client had received no state."""
 
     database: str
     state: bytes
 
 
 def parse(data: bytes) -> Broken | None:
-    """The session that a login asks to be restored; None for a new one. Raises :class:`ValueError`."""
+    """Session that a login requests to restore; None for a new session. Raises :class:`ValueError`."""
     if not data:
         return None
     try:
@@ -51,23 +51,23 @@ def _session(reader: Reader) -> Broken:
 
 
 class Recovery:
-    """The state of a session, as far as the client of one connection knows it."""
+    """State of a session that the client knows, and its changes."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._number = 0
-        self._told = engine.session_state()
+        self._sent = engine.session_state()
 
     def acknowledgement(self) -> bytes:
-        """The acknowledgement of the feature: the state at the beginning."""
-        return _states(self._told[0])
+        """Acknowledgement of the feature: the first state."""
+        return _states(self._sent[0])
 
     def change(self) -> bytes:
-        """SESSIONSTATE where something has changed since the client was told, else nothing."""
+        """SESSIONSTATE token if the state has changed since the client received it, else no bytes."""
         state = self._engine.session_state()
-        if state == self._told:
+        if state == self._sent:
             return b""
-        self._told, self._number = state, self._number + 1
+        self._sent, self._number = state, self._number + 1
         body = struct.pack("<IB", self._number, _RECOVERABLE if state[1] else 0) + _states(state[0])
         return struct.pack("<BI", _TOKEN, len(body)) + body
 

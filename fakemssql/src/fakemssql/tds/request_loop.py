@@ -1,4 +1,4 @@
-"""The requests of a client that is logged in, one after the other."""
+"""Loop over the requests of a client that is logged in."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import traceback
 
 from fakemssql.contract import Attention, ClientGone, Engine, SqlError
 from fakemssql.faults import fault
-from fakemssql.killing import Killed
+from fakemssql.killing import Killed, killed_error
 from fakemssql.tds import requests
 from fakemssql.tds.packets import RESET, RESET_KEEP_TRANSACTION, Message, PacketType
 from fakemssql.tds.procedures import Procedures
@@ -19,7 +19,7 @@ from fakemssql.tds.versions import Version
 
 
 class RequestLoop:
-    """Answers what one client asks of its engine."""
+    """Reads the requests of one client, has its engine run them, and answers."""
 
     def __init__(self, stream: Stream, engine: Engine, version: Version, recovery: Recovery | None = None) -> None:
         self._recovery = recovery
@@ -35,7 +35,7 @@ class RequestLoop:
             message = self._stream.read_message()
             self._stream.begin()
             response = Response(self._stream, self._version, self._recovery)
-            # An attention that came after the response is acknowledged all the same.
+            # An attention that comes after the response gets its acknowledgement, too.
             attention = message.type == PacketType.ATTENTION
             if not attention:
                 self._answer(message, response)
@@ -50,7 +50,7 @@ class RequestLoop:
             fatal = response.fatal
 
     def _answer(self, message: Message, response: Response) -> None:
-        if message.taken_back:
+        if message.withdrawn:
             response.cut_off()
             return
         try:
@@ -62,9 +62,7 @@ class RequestLoop:
         except Attention:
             response.cut_off()
         except Killed:
-            response.message(
-                SqlError(596, "Cannot continue the execution because the session is in the kill state.", severity=21)
-            )
+            response.message(killed_error())
             response.cut_off()
 
     def _dispatch(self, message: Message, response: Response) -> None:
@@ -100,7 +98,7 @@ class RequestLoop:
                 failure = as_sql_error(error)
                 response.message(failure)
                 status = failure.number
-                # What follows a request that cannot be decoded cannot be either.
+                # After a request that cannot be decoded, the following ones cannot be decoded either.
                 last = last or not isinstance(error, SqlError) or failure.number == 8016
             response.end_call(status, last=last)
 
@@ -112,7 +110,7 @@ class RequestLoop:
 
 
 def as_sql_error(error: Exception) -> SqlError:
-    """What the client is told of an exception: SQL Server's errors as they are, a fault as an internal one."""
+    """Error for the client: an :class:`SqlError` as it is, any other exception as an internal error."""
     if isinstance(error, SqlError):
         return error
     if isinstance(error, Truncated):
@@ -121,7 +119,7 @@ def as_sql_error(error: Exception) -> SqlError:
 
 
 def describe(error: Exception) -> str:
-    """Class and place of an exception. Its text may quote data and is left out."""
+    """Class and place of an exception; its text is left out because it may quote data."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
     return type(error).__name__ + place

@@ -1,4 +1,4 @@
-"""What a client asks: batches, procedure calls and transaction requests, from the data of their messages."""
+"""Requests of a client, decoded from messages: batches, procedure calls and transaction requests."""
 
 from __future__ import annotations
 
@@ -15,30 +15,19 @@ _SEPARATORS = frozenset((0x80, 0xFE, 0xFF))
 
 _BY_REFERENCE, _DEFAULT, _ENCRYPTED = 0x01, 0x02, 0x08
 
-PROCEDURE_IDS = {
-    1: "sp_cursor",
-    2: "sp_cursoropen",
-    3: "sp_cursorprepare",
-    4: "sp_cursorexecute",
-    5: "sp_cursorprepexec",
-    6: "sp_cursorunprepare",
-    7: "sp_cursorfetch",
-    8: "sp_cursoroption",
-    9: "sp_cursorclose",
-    10: "sp_executesql",
-    11: "sp_prepare",
-    12: "sp_execute",
-    13: "sp_prepexec",
-    14: "sp_prepexecrpc",
-    15: "sp_unprepare",
-}
+_PROCEDURES = (
+    *("sp_cursor", "sp_cursoropen", "sp_cursorprepare", "sp_cursorexecute", "sp_cursorprepexec", "sp_cursorunprepare"),
+    *("sp_cursorfetch", "sp_cursoroption", "sp_cursorclose", "sp_executesql", "sp_prepare", "sp_execute"),
+    *("sp_prepexec", "sp_prepexecrpc", "sp_unprepare"),
+)
+PROCEDURE_IDS = dict(enumerate(_PROCEDURES, 1))
 
 _KINDS = {5: "begin", 7: "commit", 8: "rollback", 9: "save"}
 _BEGIN_AFTER = 0x01
 
 
 def skip_headers(reader: Reader, version: Version) -> None:
-    """ALL_HEADERS (2.2.5.3): transaction descriptor, notifications, activity id. None of them matters here."""
+    """Skip ALL_HEADERS (2.2.5.3): the server uses no transaction descriptor, notification or activity id."""
     if not version.wide:
         return
     total = reader.long()
@@ -55,7 +44,7 @@ def batch_text(data: bytes, version: Version) -> str:
 
 @dataclass(frozen=True)
 class Call:
-    """One procedure call. Parameters that ask for their default are left out."""
+    """Procedure call. Parameters that take their default are left out."""
 
     procedure: str
     parameters: tuple[Parameter, ...]
@@ -63,7 +52,7 @@ class Call:
 
 
 def calls(data: bytes, version: Version) -> Iterator[Call]:
-    """The calls of an RPC message, each decoded when it is its turn."""
+    """Calls of an RPC message; each is decoded after the one before it has run."""
     reader = Reader(data)
     skip_headers(reader, version)
     last = False
@@ -76,7 +65,7 @@ def calls(data: bytes, version: Version) -> Iterator[Call]:
             procedure = str(reader.take(2 * length), "utf-16-le", "surrogatepass")
         reader.short()
         parameters = []
-        while reader.goes_on(_SEPARATORS):
+        while reader.has_next(_SEPARATORS):
             parameter = _parameter(reader)
             if parameter is not None:
                 parameters.append(parameter)
@@ -98,7 +87,7 @@ def _parameter(reader: Reader) -> Parameter | None:
 
 @dataclass(frozen=True)
 class TransactionRequest:
-    """A transaction manager request; ``then_begin`` is the isolation of the transaction to begin after it."""
+    """Transaction manager request; ``then_begin`` is the isolation level of a transaction that begins after it."""
 
     kind: str
     isolation: int = 0
@@ -107,7 +96,7 @@ class TransactionRequest:
 
 
 def transaction_request(data: bytes, version: Version) -> TransactionRequest:
-    """MS-TDS 2.2.6.9. Raises :class:`SqlError` for what concerns distributed transactions."""
+    """Decode a transaction manager request (MS-TDS 2.2.6.9). :class:`SqlError` for distributed transactions."""
     if not version.wide:
         raise Truncated
     reader = Reader(data)

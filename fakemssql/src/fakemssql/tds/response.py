@@ -1,4 +1,4 @@
-"""Writes what a request produces as TDS tokens, with the DONE bits that clients steer by (MS-TDS 2.2.7.6 DONE)."""
+"""Response to a request as TDS tokens, with the DONE bits that clients rely on (MS-TDS 2.2.7.6 DONE)."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _SELECT, _CHANGE = 0xC1, 0xC5
 """CurCmd of a statement that returned rows and of one that did not."""
 
 FATAL = 20
-"""From this severity on an error ends the connection."""
+"""An error of this severity or above ends the connection."""
 
 
 class Response:
     """Implements :class:`contract.ResponseWriter` for one message of the client.
 
-    In a batch the DONE of a statement is held back until it is known whether anything follows, because DONE_MORE says
-    so. In a procedure call (between :meth:`begin_call` and :meth:`end_call`) statements end with DONEINPROC, which
-    something always follows; output parameters wait for the return status, which comes before them.
+    In a batch the DONE of a statement is held back until the next token or the end, because the bit DONE_MORE depends
+    on it. In a procedure call (between :meth:`begin_call` and :meth:`end_call`) statements end with DONEINPROC, after
+    which more tokens always follow; output parameters are written after the return status.
     """
 
     def __init__(self, stream: Stream, version: Version, recovery: Recovery | None = None) -> None:
@@ -51,14 +51,14 @@ class Response:
 
     def rows(self, rows: Rows) -> None:
         assert self._rows is not None, "rows without columns"
-        # After an error the rest of the result set is left out.
-        if self._stream.deaf or self._failed:
+        # After an error the remaining rows are left out.
+        if self._stream.unheard or self._failed:
             return
         try:
             for data in self._rows.encode(rows):
                 self._stream.write(data)
         except SqlError as error:
-            # PostgreSQL is in the middle of its answer: the engine must read on as if nothing had happened.
+            # PostgreSQL still sends rows: the engine must read on as if there were no error.
             self.message(error)
 
     def done(self, count: int | None) -> None:
@@ -70,7 +70,7 @@ class Response:
 
     def message(self, error: SqlError) -> None:
         if error.severity > 10:
-            # What an unfinished result set showed was all of it: the error comes in place of its end.
+            # The error replaces the end of an unfinished result set.
             self._failed, self.last_error = True, error.number
             self.fatal = self.fatal or error.severity >= FATAL
         self._write(tokens.message(self._version, error))
@@ -88,19 +88,19 @@ class Response:
     def return_value(self, parameter: Parameter) -> None:
         self._outputs.append(_return_value(self._version, parameter, len(self._outputs)))
 
-    # The frame around it
+    # Requests
 
     def reset_done(self) -> None:
         self._write(tokens.reset_done())
 
     def begin_call(self) -> None:
-        """A procedure call starts."""
+        """Begin a procedure call."""
         self._close_rows()
         self._in_call, self._failed, self._call_failed, self.last_error = True, False, False, 0
         self._outputs = []
 
     def end_call(self, status: int, *, last: bool) -> None:
-        """The return status, the output parameters and the DONEPROC of a call."""
+        """End a procedure call: return status, output parameters and DONEPROC."""
         self._stream.check()
         self._close_rows()
         failed = self._failed or self._call_failed
@@ -109,36 +109,36 @@ class Response:
             self._write(output)
         self._outputs, self._in_call, self._failed = [], False, False
         if last:
-            self._tell_state()
+            self._send_state()
         bits = (Done.FINAL if last else Done.MORE | Done.RPC_IN_BATCH) | (Done.ERROR if failed else 0)
         self._write(tokens.done(self._version, DoneKind.PROC, bits))
 
     def end_batch(self) -> None:
-        """The last DONE of a batch or of a transaction request."""
-        # Of a cancelled one rows were left out: it must not seem complete.
+        """End a batch or a transaction request: its last DONE."""
+        # A cancelled batch must not end like a complete one, because rows are missing.
         self._stream.check()
         self._close_rows()
         if self._held is None or self._failed:
             self._release()
             self._held = (Done.ERROR if self._failed else Done.FINAL, 0, 0)
-        self._tell_state()
+        self._send_state()
         self._release(more=False)
 
-    def _tell_state(self) -> None:
-        """Changes of the session's state, which stand before the last DONE alone."""
+    def _send_state(self) -> None:
+        """Write a change of the session's state, which is allowed only before the last DONE."""
         if self._recovery is not None and (change := self._recovery.change()):
             self._stream.write(change)
 
     def cut_off(self) -> None:
-        """The end of a response to a request that was cancelled, or of one that the client took back (2.2.1.7)."""
+        """End the response to a request that was cancelled, or that the client withdrew (2.2.1.7)."""
         self._release()
         self._stream.write(tokens.done(self._version, DoneKind.DONE, Done.ERROR))
 
     def attention(self) -> None:
         """Acknowledge an attention, in a message of its own.
 
-        SQL Server always ends the response before: Microsoft's JDBC driver waits for a second message, and its ODBC
-        driver takes an acknowledgement in the first one for the statement's good end.
+        SQL Server always ends the response before the acknowledgement. Microsoft's JDBC driver waits for a second
+        message, and its ODBC driver takes an acknowledgement in the first one as the statement's success.
         """
         self._stream.write(tokens.done(self._version, DoneKind.DONE, Done.ATTENTION))
 
@@ -171,7 +171,7 @@ class Response:
 
 
 def _return_value(version: Version, parameter: Parameter, ordinal: int) -> bytes:
-    """RETURNVALUE (2.2.7.18) of an output parameter."""
+    """RETURNVALUE token (2.2.7.18) of an output parameter."""
     wire = typeinfo.wire_type(parameter.type, version)
     encode = values.encoder_of(parameter.type, version)
     value = typeinfo.null(wire) if parameter.value is None else encode(parameter.value)

@@ -1,4 +1,4 @@
-"""Whole messages from the client, packets to it, and its attention while a request runs."""
+"""Stream of messages from and to the client, and its attention while a request runs."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _FRAME_AT_ONCE = 1 << 22
 
 
 class Stream:
-    """One client's messages in both directions.
+    """Messages of one client in both directions.
 
-    ``attention`` is set when the client asked to cancel what runs, ``gone`` when it left. From then on what is written
-    is dropped, and :meth:`wait` raises, so that the engine learns of it at the one place where it expects to.
+    ``attention`` is set when the client cancels the running request, ``gone`` when it leaves. From then on written data
+    are dropped, and :meth:`wait` raises: it is the only place where the engine expects these exceptions.
     """
 
     def __init__(self, transport: Transport, spid: int) -> None:
@@ -32,7 +32,7 @@ class Stream:
     # Reading
 
     def read_message(self) -> Message:
-        """The client's next message; one that it took back (IGNORE) has no data. Raises :class:`ClientGone`."""
+        """Read the client's next message; a withdrawn one (IGNORE) has no data. Raises :class:`ClientGone`."""
         parts: list[bytes] = []
         kind, status = 0, 0
         while True:
@@ -58,44 +58,44 @@ class Stream:
             self.transport.await_data()
         with memoryview(buffer) as view:
             data = bytes(view[HEADER.size : length])
-        # Cheap: a bytearray drops bytes at its front by moving its start.
+        # This is cheap: a bytearray drops bytes at its front by moving its start.
         del buffer[:length]
         return kind, status, data
 
     # Waiting
 
     def begin(self) -> None:
-        """A request starts."""
+        """Begin a request."""
         self.attention = False
         self.framer.begin()
 
     def wait(self, fd: int) -> None:
-        """:data:`contract.Wait`: until ``fd`` is readable, unless the client cancels or leaves first."""
+        """Wait until ``fd`` is readable, unless the client cancels or leaves first (see :data:`contract.Wait`)."""
         while True:
             self.check()
             poll = select.poll()
             poll.register(fd, select.POLLIN)
             client = self.transport.fileno()
-            # A client that sent its next request early gets it read in its turn.
+            # A next request that the client sent early is read after this one.
             if len(self.transport.received) < HEADER.size:
                 poll.register(client, select.POLLIN)
             ready = dict(killing.poll(poll))
             if client in ready:
-                self.look()
+                self.read_attention()
                 self.check()
             if fd in ready:
                 return
 
     def check(self) -> None:
-        """Raise what the client did, if anything, or that another session has killed this one."""
+        """Raise if another session has killed this one, or if the client has left or cancelled."""
         killing.check()
         if self.gone:
             raise ClientGone
         if self.attention:
             raise Attention
 
-    def look(self) -> None:
-        """Read what the client sent while a request runs, and take an attention out of it."""
+    def read_attention(self) -> None:
+        """Read the data that the client sends while a request runs, and take an attention out of them."""
         try:
             self.transport.receive()
         except ClientGone:
@@ -111,19 +111,19 @@ class Stream:
     # Writing
 
     @property
-    def deaf(self) -> bool:
-        """Nobody wants to hear more of this response."""
+    def unheard(self) -> bool:
+        """Whether the client reads no more of this response: it cancelled or left."""
         return self.attention or self.gone
 
     def write(self, data: bytes) -> None:
-        """Whole tokens of the response."""
+        """Write whole tokens of the response."""
         self._pieces.append(data)
         self._size += len(data)
         if self._size >= _FLUSH_AT:
             self._flush(last=False)
 
     def end(self) -> None:
-        """The response is complete."""
+        """End the response and send it."""
         self._flush(last=True)
 
     def _flush(self, *, last: bool) -> None:
@@ -148,7 +148,7 @@ class Stream:
         return data[taken:]
 
     def send_raw_packet(self, kind: int, data: bytes) -> None:
-        """A message of another type than a result: the handshake of TLS."""
+        """Send a message of another type than a result, for the handshake of TLS."""
         self.framer.begin()
         packets, _ = self.framer.cut(data, last=True, kind=kind)
         self.transport.send(packets)

@@ -1,4 +1,4 @@
-"""Dates and times on the wire: days count from 0001-01-01, times are microseconds of the day.
+"""Encoding of dates and times: days count from 0001-01-01, times are microseconds of the day.
 
 Formats: MS-TDS 2.2.5.5.1.8 Date/Times; the texts of :func:`literal` are those of "Backward Compatibility for Down-level
 Clients" in the description of each type.
@@ -35,7 +35,7 @@ def smalldatetime_value(days: int, microseconds: int) -> bytes:
 
 
 def time_units(microseconds: int, scale: int) -> int:
-    """Units of 10**-scale seconds, rounded half up; the last moment of a day can round to the next day's first."""
+    """Units of 10**-scale seconds, rounded half up; the end of a day can round up to the next day."""
     if scale >= 6:
         return microseconds * (10 if scale == 7 else 1)
     step = int(10 ** (6 - scale))
@@ -49,7 +49,7 @@ def time_size(scale: int) -> int:
 def time_value(scale: int) -> Callable[[int], bytes]:
     size, limit = time_size(scale), 86_400 * 10**scale
     prefix = bytes((size,))
-    # A time has no next day: SQL Server wraps around, too.
+    # A time has no next day: it wraps around, as on SQL Server.
     return lambda microseconds: prefix + (time_units(microseconds, scale) % limit).to_bytes(size, "little")
 
 
@@ -67,7 +67,7 @@ def datetime2_value(scale: int) -> Callable[[int, int], bytes]:
 
 
 def datetimeoffset_value(scale: int) -> Callable[[int, int, int], bytes]:
-    """Days and microseconds are UTC, the offset is in minutes."""
+    """Encoder of days and microseconds in UTC, and an offset in minutes."""
     inner, prefix = datetime2_value(scale), bytes((time_size(scale) + 5,))
     return lambda days, microseconds, offset: (
         prefix + inner(days, microseconds)[1:] + offset.to_bytes(2, "little", signed=True)
@@ -75,7 +75,7 @@ def datetimeoffset_value(scale: int) -> Callable[[int, int, int], bytes]:
 
 
 def split(value: Any) -> tuple[int, int]:
-    """Days and microseconds of a date, a naive datetime, a time (of 1900-01-01) or the text of one."""
+    """Days and microseconds of a date, a naive datetime, a time (on 1900-01-01) or the text of one."""
     if isinstance(value, str):
         value = dt.datetime.fromisoformat(value)
     if isinstance(value, dt.datetime):
@@ -101,7 +101,7 @@ def _offset_parts(value: Any) -> tuple[int, int, int]:
 
 
 def parse_offset(value: str) -> dt.datetime:
-    """SQL Server's text of a datetimeoffset, ``2024-05-06 07:08:09.1234567 +02:00``, to the microsecond."""
+    """Parse SQL Server's text of a datetimeoffset, ``2024-05-06 07:08:09.1234567 +02:00``, to the microsecond."""
     date, _, rest = value.strip().replace("T", " ").partition(" ")
     clock, _, zone = rest.partition(" ")
     clock, _, fraction = clock.partition(".")
@@ -109,7 +109,7 @@ def parse_offset(value: str) -> dt.datetime:
 
 
 def literal(declared: SqlType) -> Callable[[Any], str]:
-    """The text of a date: ``2024-05-06 07:08:09.1234560 +00:00``, or its part that the type has."""
+    """Function that writes a date as text: ``2024-05-06 07:08:09.1234560 +00:00``, or the type's part of it."""
     name, scale = declared.name, 7 if declared.scale is None else declared.scale
 
     def text_of(value: Any) -> str:
@@ -136,14 +136,10 @@ ENCODERS: dict[str, Callable[[int], Callable[[Any], bytes]]] = {
     "datetime": lambda scale: lambda value: datetime_value(*split(value)),
     "smalldatetime": lambda scale: lambda value: smalldatetime_value(*split(value)),
     "date": lambda scale: lambda value: b"\x03" + split(value)[0].to_bytes(3, "little"),
-    "time": lambda scale: _after(time_value(scale), time_of),
+    "time": lambda scale: _spread(time_value(scale), lambda value: (time_of(value),)),
     "datetime2": lambda scale: _spread(datetime2_value(scale), split),
     "datetimeoffset": lambda scale: _spread(datetimeoffset_value(scale), _offset_parts),
 }
-
-
-def _after(encode: Callable[[int], bytes], first: Callable[[Any], int]) -> Callable[[Any], bytes]:
-    return lambda value: encode(first(value))
 
 
 def _spread(encode: Callable[..., bytes], first: Callable[[Any], tuple[int, ...]]) -> Callable[[Any], bytes]:

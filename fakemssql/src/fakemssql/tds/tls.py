@@ -1,4 +1,4 @@
-"""The server's certificate and the handshake of TLS inside PRELOGIN packets."""
+"""Certificate of the server, and the TLS handshake inside PRELOGIN packets."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _TEN_YEARS = datetime.timedelta(days=3650)
 
 @dataclass(frozen=True)
 class TlsContexts:
-    """``login`` for TLS inside TDS (1.2 at most), ``strict`` for TDS 8.0, where TLS comes first."""
+    """Contexts: ``login`` for TLS inside TDS (at most 1.2), ``strict`` for TDS 8.0, where TLS comes first."""
 
     login: ssl.SSLContext
     strict: ssl.SSLContext
 
 
 def contexts(directory: Path) -> TlsContexts:
-    """Contexts with the certificate of ``directory``, which is made when there is none yet."""
+    """Contexts with the certificate of ``directory``, which is made if it is missing."""
     certificate, key = ensure_certificate(directory)
 
     def context() -> ssl.SSLContext:
@@ -40,7 +40,7 @@ def contexts(directory: Path) -> TlsContexts:
         return made
 
     login, strict = context(), context()
-    # Session tickets of TLS 1.3 are sent after the handshake, where TDS no longer wraps what TLS sends.
+    # TLS 1.3 sends session tickets after the handshake, where TDS no longer wraps the data of TLS.
     login.maximum_version = ssl.TLSVersion.TLSv1_2
     login.options |= ssl.OP_NO_TICKET
     strict.set_alpn_protocols(["tds/8.0"])
@@ -48,12 +48,12 @@ def contexts(directory: Path) -> TlsContexts:
 
 
 def certificate_path(directory: Path) -> Path:
-    """Where the certificate of a server's data directory is, for clients that pin it."""
+    """Path of the certificate in a server's data directory, for clients that pin it."""
     return directory / "certificate.pem"
 
 
 def ensure_certificate(directory: Path) -> tuple[Path, Path]:
-    """The paths of a self-signed certificate for this machine and of its key."""
+    """Paths of a self-signed certificate for this machine and of its key, which are made if they are missing."""
     certificate, key = certificate_path(directory), directory / "certificate.key"
     if certificate.exists() and key.exists():
         return certificate, key
@@ -87,12 +87,12 @@ def ensure_certificate(directory: Path) -> tuple[Path, Path]:
 
 
 def handshake_in_prelogin(stream: Stream, context: ssl.SSLContext) -> ssl.SSLObject:
-    """The handshake, its bytes inside PRELOGIN messages in both directions. The result is not yet in use."""
+    """Do the handshake inside PRELOGIN messages. The caller switches to the returned TLS object."""
     tls = stream.transport.begin_handshake(context)
     complete = False
     while not complete:
         message = stream.read_message()
-        if message.type != PacketType.PRELOGIN or message.taken_back:
+        if message.type != PacketType.PRELOGIN or message.withdrawn:
             raise ClientGone
         complete, answer = stream.transport.handshake_step(tls, message.data)
         if answer:

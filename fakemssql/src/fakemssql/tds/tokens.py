@@ -1,4 +1,4 @@
-"""The tokens of a response that do not carry rows (MS-TDS 2.2.7 Packet Data Token Stream Definition)."""
+"""Tokens of a response other than rows (MS-TDS 2.2.7 Packet Data Token Stream Definition)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import struct
 from collections.abc import Mapping
 from enum import IntEnum, IntFlag
 
-from fakemssql.contract import SqlError
-from fakemssql.tds import prelogin
+from fakemssql.contract import SERVER_VERSION, SqlError
 from fakemssql.tds.versions import Version
 
 SERVER_NAME = "fakemssql"
@@ -52,13 +51,13 @@ def utf16(text: str) -> bytes:
 
 
 def b_varchar(text: str) -> bytes:
-    """B_VARCHAR: at most 255 UTF-16 units after their count in a byte."""
+    """B_VARCHAR: at most 255 UTF-16 units, after a byte with their count."""
     data = utf16(text)[:510]
     return bytes((len(data) // 2,)) + data
 
 
 def us_varchar(text: str) -> bytes:
-    """US_VARCHAR: the count is 16 bits."""
+    """US_VARCHAR: UTF-16 units after their count of 16 bits."""
     data = utf16(text)[: 2 * 0xFFFF]
     return struct.pack("<H", len(data) // 2) + data
 
@@ -70,7 +69,7 @@ def done(version: Version, kind: int, status: int, command: int = 0, count: int 
 
 
 def message(version: Version, error: SqlError) -> bytes:
-    """ERROR for severity 11 and above, else INFO. The text is cut to the 2,048 characters SQL Server allows."""
+    """ERROR for severity 11 and above, else INFO. The text is cut to 2,048 characters, SQL Server's limit."""
     body = (
         struct.pack("<iBB", error.number, error.state & 0xFF, error.severity)
         + us_varchar(error.message[:2048])
@@ -86,7 +85,7 @@ def _env_change(kind: Change, body: bytes) -> bytes:
 
 
 def text_change(kind: Change, new: str, old: str = "") -> bytes:
-    """A changed database, language or packet size."""
+    """ENVCHANGE for a new database, language or packet size."""
     return _env_change(kind, b_varchar(new) + b_varchar(old))
 
 
@@ -95,12 +94,12 @@ def collation_change() -> bytes:
 
 
 def reset_done() -> bytes:
-    """The connection was reset as the packet's header asked."""
+    """ENVCHANGE for a connection that was reset, as the packet's header requests."""
     return _env_change(Change.RESET, b"\0\0")
 
 
 def transaction_change(event: str, descriptor: int) -> bytes:
-    """``begin`` names the new descriptor, ``commit`` and ``rollback`` the old one."""
+    """ENVCHANGE of a transaction: ``begin`` has the new descriptor, ``commit`` and ``rollback`` have the old one."""
     name = b"\x08" + struct.pack("<Q", descriptor)
     if event == "begin":
         return _env_change(Change.BEGIN, name + b"\0")
@@ -108,15 +107,15 @@ def transaction_change(event: str, descriptor: int) -> bytes:
 
 
 def login_ack(version: Version) -> bytes:
-    """LOGINACK (2.2.7.14); the version is written with its most significant byte first."""
-    major, minor, build = prelogin.SERVER_VERSION
+    """LOGINACK (2.2.7.14); the version has its most significant byte first."""
+    major, minor, build, _ = SERVER_VERSION
     body = b"\x01" + struct.pack(">I", version.acknowledged) + b_varchar("Microsoft SQL Server")
     body += struct.pack(">BBH", major, minor, build)
     return struct.pack("<BH", 0xAD, len(body)) + body
 
 
 def feature_ack(acknowledged: Mapping[int, bytes]) -> bytes:
-    """FEATUREEXTACK (2.2.7.11): what is said of each feature that the client asked for."""
+    """FEATUREEXTACK (2.2.7.11): the answer to each feature that the client requested."""
     body = b"".join(struct.pack("<BI", feature, len(data)) + data for feature, data in acknowledged.items())
     return b"\xae" + body + b"\xff"
 

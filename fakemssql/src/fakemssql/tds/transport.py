@@ -1,7 +1,7 @@
-"""The client's socket, plain or under TLS, read and written without ever blocking blindly.
+"""Transport over the client's socket, plain or under TLS, whose waits end when the client or a limit ends them.
 
 TLS runs on memory buffers (``ssl.MemoryBIO``) because its handshake travels inside prelogin packets (MS-TDS 3.3.5.2
-and 2.2.6.5) and may be taken off again after the login.
+and 2.2.6.5) and TLS may end after the login.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CHUNK = 1 << 18
 
 @dataclass(frozen=True)
 class LoginLimits:
-    """What a client may take, from its first byte until it is logged in.
+    """Limits of a client from its first byte until it is logged in.
 
     ``seconds`` is for PRELOGIN, TLS and login together. ``size`` counts the bytes that it sends: a LOGIN7 message has
     at most 128 KiB - 1 (MS-TDS 2.2.6.4), the rest is for PRELOGIN, the handshake, and headers of packets and records.
@@ -32,13 +32,13 @@ class LoginLimits:
 
 
 class LoginLimitReached(ClientGone):
-    """The client took more than :class:`LoginLimits` allow: it is closed, with this text in the log."""
+    """The client exceeded its :class:`LoginLimits`: its connection is closed, with this text in the log."""
 
 
 class Transport:
-    """Bytes from and to one client. ``received`` holds what was read, decrypted, and not yet taken.
+    """Bytes from and to one client. ``received`` has the decrypted bytes that are not used yet.
 
-    The limits count from here on, until :meth:`logged_in`.
+    The limits apply until :meth:`logged_in`.
     """
 
     def __init__(self, sock: socket.socket, limits: LoginLimits) -> None:
@@ -59,7 +59,7 @@ class Transport:
 
     @property
     def peer(self) -> tuple[str, int]:
-        """Address and port of the client; empty and 0 for one that has none (a pair of sockets)."""
+        """Address and port of the client; empty and 0 for a socket without them (a pair of sockets)."""
         try:
             name = self._sock.getpeername()
         except OSError:
@@ -71,17 +71,17 @@ class Transport:
         return self._tls is not None
 
     def close(self) -> None:
-        # The listener may not have come to closing its own descriptor of the socket yet.
+        # The listener may still have its own descriptor of the socket open.
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
         self._sock.close()
 
     def logged_in(self) -> None:
-        """The client is known: it may be silent and send as long as it likes."""
+        """Lift the limits: the client is logged in."""
         self._limits = None
 
     def receive(self) -> bool:
-        """Read what the socket holds; False if it held nothing. Raises :class:`ClientGone` at its end."""
+        """Read the available data of the socket; False if there are no data. Raises :class:`ClientGone` at its end."""
         data = self._read()
         if not data:
             return False
@@ -93,7 +93,7 @@ class Transport:
         return True
 
     def _read(self) -> bytes:
-        """The next bytes of the socket as they are; none if there are none now."""
+        """Next bytes of the socket, not decrypted; empty if no data are available."""
         try:
             data = self._sock.recv(_CHUNK)
         except (BlockingIOError, InterruptedError):
@@ -116,7 +116,7 @@ class Transport:
             self.receive()
 
     def _await(self, events: int) -> None:
-        """Until the socket is ready, or a login's time is over, however often it was ready before."""
+        """Wait until the socket is ready; the deadline of the login is for all waits together."""
         poll = select.poll()
         poll.register(self._sock, events)
         if self._limits is None:
@@ -127,7 +127,7 @@ class Transport:
             raise LoginLimitReached(f"it was not logged in after {self._limits.seconds:g} seconds")
 
     def send(self, data: bytes) -> None:
-        """Send all of ``data``, encrypted if TLS is on, reading on while the client does not take it."""
+        """Send all of ``data``, encrypted if TLS is on; read from the client while it does not receive."""
         if self._tls is None:
             self._send(data)
             return
@@ -143,14 +143,14 @@ class Transport:
                 view = view[self._sock.send(view) :]
             except (BlockingIOError, InterruptedError):
                 self._await(select.POLLIN | select.POLLOUT)
-                # A client that cancels may stop reading until its attention was taken.
+                # A client that cancels may stop reading until the server has read its attention.
                 self.receive()
             except OSError as error:
                 raise ClientGone from error
 
     def start_tls(self, context: ssl.SSLContext) -> None:
-        """TLS from here on, the handshake directly on the socket (TDS 8.0)."""
-        tls = self._wrap(context)
+        """Start TLS, with the handshake directly on the socket (TDS 8.0)."""
+        tls = self.begin_handshake(context)
         self._incoming.write(bytes(self.received))
         self.received.clear()
         while not self._handshake(tls):
@@ -162,26 +162,24 @@ class Transport:
         self._decrypt()
 
     def handshake_step(self, tls: ssl.SSLObject, data: bytes) -> tuple[bool, bytes]:
-        """One step of a handshake whose bytes the caller carries: whether it is complete, and what to send."""
+        """Do a step of a handshake inside messages: whether it is complete, and the bytes to send."""
         self._incoming.write(data)
         complete = self._handshake(tls)
         return complete, self._outgoing.read()
 
-    def begin_handshake(self, context: ssl.SSLContext) -> ssl.SSLObject:
-        return self._wrap(context)
-
     def use_tls(self, tls: ssl.SSLObject) -> None:
-        """Everything from here on is inside ``tls``, whose handshake is complete."""
+        """Use ``tls``, whose handshake is complete, from here on."""
         self._tls = tls
         self._incoming.write(bytes(self.received))
         self.received.clear()
         self._decrypt()
 
     def drop_tls(self) -> None:
-        """Back to plain bytes, after a login that alone was encrypted."""
+        """End TLS after the login, if only the login is encrypted."""
         self._tls = None
 
-    def _wrap(self, context: ssl.SSLContext) -> ssl.SSLObject:
+    def begin_handshake(self, context: ssl.SSLContext) -> ssl.SSLObject:
+        """Make a TLS object, whose handshake the caller does."""
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         return context.wrap_bio(self._incoming, self._outgoing, server_side=True)
 

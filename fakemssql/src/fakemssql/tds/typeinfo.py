@@ -1,4 +1,4 @@
-"""How a SQL Server type is described on the wire: TYPE_INFO and NULL (MS-TDS 2.2.5.4 Data Types, 2.2.5.6)."""
+"""TYPE_INFO and NULL of the data types (MS-TDS 2.2.5.4 Data Types, 2.2.5.6)."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ MONEY_SIZES = {"smallmoney": 4, "money": 8}
 DATETIME_SIZES = {"smalldatetime": 4, "datetime": 8}
 
 PLP_MAX = 0xFFFF
-"""The length of a type whose values come in parts (Partially Length-Prefixed)."""
+"""Length of a type whose values come in parts (Partially Length-Prefixed)."""
 PLP_NULL = b"\xff" * 8
 SHORT_NULL = b"\xff\xff"
 BYTE_NULL = b"\0"
 
 LONG = {"text": 0x23, "ntext": 0x63, "image": 0x22}
-"""What the types without a limit were before TDS 7.2. Their values have a length of 4 bytes behind a text pointer."""
+"""Types of long values before TDS 7.2. Their values have a text pointer and then a length of 4 bytes."""
 _FORMERLY = {"varchar": "text", "nvarchar": "ntext", "varbinary": "image", "xml": "ntext"}
 LITERAL_SIZES = {"date": 10, "time": 8, "datetime2": 19, "datetimeoffset": 26}
-"""Characters of the texts that dates were before TDS 7.3, without fractions of a second."""
+"""Lengths of the texts that are sent for dates before TDS 7.3, without fractions of a second."""
 
 _VARIABLE = {
     "varbinary": 0xA5,
@@ -39,7 +39,7 @@ _ALIASES = {
     "ntext": SqlType("nvarchar", MAX),
     "image": SqlType("varbinary", MAX),
     "sysname": SqlType("nvarchar", 128),
-    # A value of any type is shown as its text: the engine knows no sql_variant.
+    # Values are sent as text: the engine has no sql_variant.
     "sql_variant": SqlType("nvarchar", 4000),
     "timestamp": SqlType("binary", 8),
     "rowversion": SqlType("binary", 8),
@@ -51,11 +51,11 @@ _ALIASES = {
 
 
 def wire_type(declared: SqlType, version: Version) -> SqlType:
-    """The type that values of ``declared`` travel as, with every length, precision and scale filled in.
+    """Type in which values of ``declared`` are sent, with length, precision and scale filled in.
 
-    A character or binary type without a length travels as ``max``, as does one that is longer than its limit. What the
-    client's version does not have travels as what it was before: dates as texts ("Backward Compatibility for Down-level
-    Clients" in the description of each type), ``max`` as ``text``, ``ntext`` and ``image``.
+    A character or binary type without a length, or longer than its limit, is sent as ``max``. If the client's version
+    does not have a type, older types are sent: texts for dates ("Backward Compatibility for Down-level Clients" in the
+    description of each type), ``text``, ``ntext`` and ``image`` for ``max``.
     """
     wire = _wire_type(declared)
     if not version.wide and is_plp(wire):
@@ -91,12 +91,12 @@ def is_plp(wire: SqlType) -> bool:
 
 
 def decimal_size(precision: int) -> int:
-    """Bytes of a decimal's value, with its sign."""
+    """Number of bytes of a decimal's value, including its sign."""
     return 5 if precision <= 9 else 9 if precision <= 19 else 13 if precision <= 28 else 17
 
 
 def type_info(wire: SqlType) -> bytes:
-    """TYPE_INFO of a type that :func:`wire_type` returned. Raises :class:`ValueError` for one it does not know."""
+    """TYPE_INFO of a type that :func:`wire_type` returned. Raises :class:`ValueError` for an unknown type."""
     name = wire.name
     if name in INTEGER_SIZES:
         return bytes((0x26, INTEGER_SIZES[name]))

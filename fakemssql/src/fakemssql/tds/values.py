@@ -1,4 +1,4 @@
-"""Python values to TDS values: output parameters, and columns whose PostgreSQL type is not their SQL Server type.
+"""Encoding of Python values: output parameters, and columns that are not converted from bytes to bytes.
 
 Formats: MS-TDS 2.2.5.5 Data Type Dependent Data Streams.
 """
@@ -18,15 +18,15 @@ from fakemssql.tds.versions import Version
 from fakemssql.types import SqlType
 
 _TEXT_POINTER = b"\x10" + bytes(16) + bytes(8)
-"""A text pointer of 16 bytes and a timestamp, which a server invents for a value that is in no table (2.2.7.19 ROW)."""
+"""Text pointer of 16 bytes and a timestamp; any bytes will do for a value outside of a table (2.2.7.19 ROW)."""
 _EXACT = Context(prec=80)
 PLP_END = b"\0\0\0\0"
 PLP_EMPTY = b"\0" * 12
-"""An empty value: its length, no part, and the end of parts."""
+"""Empty value: its length, no part, and the end of parts."""
 
 
 def encoder(wire: SqlType) -> Callable[[Any], bytes]:
-    """Encodes values other than None of a type that :func:`typeinfo.wire_type` returned.
+    """Encoder of values other than None of a type that :func:`typeinfo.wire_type` returned.
 
     The encoder raises :class:`SqlError` 8115 for a value outside of the type's range.
     """
@@ -42,7 +42,7 @@ def encoder(wire: SqlType) -> Callable[[Any], bytes]:
 
 
 def encoder_of(declared: SqlType, version: Version) -> Callable[[Any], bytes]:
-    """Encodes values other than None of a declared type as a client of this version reads them."""
+    """Encoder of values other than None of a declared type for a client of this version."""
     encode = encoder(typeinfo.wire_type(declared, version))
     if not version.dates and declared.name in typeinfo.LITERAL_SIZES:
         literal = temporal.literal(declared)
@@ -84,7 +84,7 @@ def _encoder(wire: SqlType) -> Callable[[Any], bytes]:
 
 
 def sized(wire: SqlType, convert: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
-    """What ``convert`` makes of a value, with its length: cut or padded to the declared length, or in parts."""
+    """Encoder that converts a value to bytes and writes their length: cut or padded as declared, or in parts."""
     if typeinfo.is_plp(wire):
         return lambda value: plp(convert(value))
     if wire.name in typeinfo.LONG:
@@ -112,7 +112,7 @@ def sized(wire: SqlType, convert: Callable[[Any], bytes]) -> Callable[[Any], byt
 
 
 def plp(data: bytes) -> bytes:
-    """One part of known length, then the end of parts."""
+    """Value as one part of known length, and the end of parts."""
     size = len(data)
     if not size:
         return PLP_EMPTY
@@ -120,7 +120,7 @@ def plp(data: bytes) -> bytes:
 
 
 def long(data: bytes) -> bytes:
-    """A value of ``text``, ``ntext`` or ``image``."""
+    """Value of ``text``, ``ntext`` or ``image``."""
     return b"".join((_TEXT_POINTER, struct.pack("<I", len(data)), data))
 
 
@@ -133,7 +133,7 @@ def unscaled(value: Any, scale: int) -> int:
 
 
 def decimal(number: int, precision: int, size: int) -> bytes:
-    """A sign byte (1 is positive) and the magnitude."""
+    """Value of ``decimal``: a sign byte (1 is positive) and the magnitude."""
     magnitude = abs(number)
     if magnitude >= 10**precision:
         raise OverflowError
@@ -141,7 +141,7 @@ def decimal(number: int, precision: int, size: int) -> bytes:
 
 
 def money(value: Any) -> bytes:
-    """Two 32 bit halves, the high one first."""
+    """Value of ``money``: two halves of 32 bits, the high one first."""
     number = unscaled(value, 4)
     return struct.pack("<BiI", 8, number >> 32, number & 0xFFFFFFFF)
 
@@ -151,7 +151,7 @@ def _to_bytes(value: Any) -> bytes:
 
 
 def as_text(value: Any) -> str:
-    """The text of a value whose column says that it is text."""
+    """Text of a value in a column of a character type."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""The versions of TDS that are spoken, and what the older ones have not (MS-TDS 2.2.6.4 LOGIN7, 2.2.7.14 LOGINACK)."""
+"""Versions of TDS that the server speaks (MS-TDS 2.2.6.4 LOGIN7, 2.2.7.14 LOGINACK)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Version:
-    """One version, by what its messages hold.
+    """Version of TDS, with the differences in its messages.
 
     Since 7.2 (``wide``) a request starts with ALL_HEADERS, row counts have 8 bytes, a UserType and the line of an error
-    have 4, transactions are requested and told of by tokens, and values of ``max`` types come in parts; before, they
-    are ``text``, ``ntext`` and ``image``. Since 7.3 there are types of dates (``dates``); they are ``nvarchar`` before.
+    have 4, messages and tokens handle transactions, and values of ``max`` types come in parts; before, they are
+    ``text``, ``ntext`` and ``image``. Since 7.3 there are types for dates (``dates``); before, dates are ``nvarchar``.
     """
 
     name: str
@@ -30,9 +30,9 @@ TDS_8_0 = Version("8.0", 0x08000000)
 SPOKEN = "TDS 7.1, 7.2, 7.3, 7.4 and 8.0"
 _BY_FIRST_BYTE = {0x71: TDS_7_1_REVISION_1, 0x72: TDS_7_2, 0x73: TDS_7_3, 0x74: TDS_7_4, 0x08: TDS_8_0}
 _FIRST_7_1 = 0x71000000
-"""What SQL Server 2000 spoke before its first service pack; it was acknowledged in another byte order."""
+"""Version of SQL Server 2000 before its first service pack; it is acknowledged in another byte order."""
 
 
 def spoken(asked: int) -> Version | None:
-    """The version to speak with a client that asks for this one in its login; None for one that is not spoken."""
+    """Version for a client that requests this number in its login; None for an unknown version."""
     return TDS_7_1 if asked == _FIRST_7_1 else _BY_FIRST_BYTE.get(asked >> 24)

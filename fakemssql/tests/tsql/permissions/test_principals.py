@@ -61,7 +61,7 @@ def test_roles_and_their_members(client: Any, someone: Someone) -> None:
         ("GRANT SELECT TO {0} AS dbo", 40517),
     ],
 )
-def test_what_is_refused(client: Any, someone: Someone, text: str, number: int) -> None:
+def test_refusals(client: Any, someone: Someone, text: str, number: int) -> None:
     assert client.error(text.format(someone.name)).number == number
 
 
@@ -98,7 +98,7 @@ def test_users_are_seen_in_the_catalog(client: Any, someone: Someone, things: st
     assert client.value(count) == 2
 
 
-def test_what_a_user_sees_of_others(client: Any, people: Callable[..., Someone]) -> None:
+def test_visibility_of_other_users(client: Any, people: Callable[..., Someone]) -> None:
     one, other = people(), people()
     mine = one.session()
     names = f"SELECT name FROM sys.{{}} WHERE name IN ('{one.name}', '{other.name}', 'dbo', 'sa') ORDER BY name"
@@ -109,12 +109,15 @@ def test_what_a_user_sees_of_others(client: Any, people: Callable[..., Someone])
     assert mine.rows(names.format("database_principals")) == all_names
 
 
-def test_renamed_users_and_users_without_login(client: Any, someone: Someone) -> None:
-    client.ok("CREATE USER tenant WITHOUT LOGIN WITH DEFAULT_SCHEMA = dbo; ALTER USER tenant WITH NAME = lodger")
-    assert client.rows("SELECT name FROM sys.database_principals WHERE name IN ('tenant', 'lodger')") == [("lodger",)]
-    client.ok(f"ALTER USER {someone.name} WITH NAME = [renamed user]")
-    assert someone.session().value("SELECT USER_NAME()") == "renamed user"
-    client.ok("DROP USER lodger; DROP USER [renamed user]")
+def test_users_without_login(client: Any) -> None:
+    client.ok("CREATE USER tenant WITHOUT LOGIN WITH DEFAULT_SCHEMA = dbo")
+    assert client.rows("SELECT name FROM sys.database_principals WHERE name = 'tenant'") == [("tenant",)]
+    client.ok("DROP USER tenant")
+
+
+@pytest.mark.parametrize("change", ["NAME = other", "DEFAULT_SCHEMA = dbo", "LOGIN = sa"])
+def test_altering_a_user_is_refused(client: Any, someone: Someone, change: str) -> None:
+    assert client.error(f"ALTER USER {someone.name} WITH {change}").number == 40517
 
 
 def test_owners_of_schemas(client: Any, someone: Someone) -> None:

@@ -1,1 +1,1 @@
-"""CREATE, ALTER and DROP: PostgreSQL's objects, and the metadata rows of what SQL Server shows."""
+"""Definitions (CREATE, ALTER, DROP): they change PostgreSQL's objects and the metadata for the system views."""

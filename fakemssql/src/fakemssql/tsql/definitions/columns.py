@@ -1,7 +1,13 @@
 # ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
-"""Columns: what the catalog holds of them, and their PostgreSQL text."""
+"""Columns: their entries in the catalog, PostgreSQL text of columns and checks, and the dependents of a column.
+
+Source of the dependents: "ALTER TABLE (Transact-SQL)", ALTER COLUMN and DROP COLUMN.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import ColumnInfo, TableInfo, is_binary_collation
@@ -12,11 +18,10 @@ from fakemssql.tsql.compiler.trees import walk
 from fakemssql.tsql.compiler.typed import Names
 from fakemssql.tsql.datatypes.sqltypes import is_text, storage
 from fakemssql.tsql.definitions.definer import Definer
-from fakemssql.tsql.definitions.texts import MARK
-from fakemssql.tsql.names import fold, pg_name, quoted
+from fakemssql.tsql.names import bracketed, fold, pg_name, quoted
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.parser.nodes import ColumnDefinition
-from fakemssql.types import SqlType
+from fakemssql.types import MAX, SqlType
 
 _RANGES = {
     "bigint": (-(2**63), 2**63 - 1),
@@ -24,12 +29,37 @@ _RANGES = {
     "smallint": (-(2**15), 2**15 - 1),
     "tinyint": (0, 255),
 }
+MARK = "\x02"
+"""Alias of a table in compiled expressions; it is removed, because PostgreSQL allows no alias there."""
+_DEPENDENTS = """
+SELECT CASE WHEN i.is_primary_key = 1 THEN 'key' WHEN i.is_unique_constraint = 1 THEN 'unique' ELSE 'index' END, i.name
+FROM mssql.indexes i
+WHERE i.object_id = $1::int AND (EXISTS (SELECT 1 FROM mssql.index_columns k WHERE k.object_id = i.object_id
+  AND k.index_id = i.index_id AND k.column_id = $2::int) OR strpos(lower(i.filter), $3) > 0)
+UNION ALL
+SELECT 'default', o.name FROM mssql.objects o JOIN mssql.columns c ON c.default_object_id = o.object_id
+WHERE c.object_id = $1::int AND c.column_id = $2::int
+UNION ALL
+SELECT 'check', o.name FROM mssql.objects o
+WHERE o.parent_object_id = $1::int AND o.type = 'C' AND strpos(lower(o.definition), $3) > 0
+UNION ALL
+SELECT 'foreign', o.name
+FROM mssql_sys.foreign_key_columns f JOIN mssql.objects o ON o.object_id = f.constraint_object_id
+WHERE f.parent_object_id = $1::int AND f.parent_column_id = $2::int
+  OR f.referenced_object_id = $1::int AND f.referenced_column_id = $2::int
+UNION ALL
+SELECT 'column', c.name FROM mssql.columns c WHERE c.object_id = $1::int AND strpos(lower(c.computed), $3) > 0
+"""
+
+_WORDS = {"index": "index", "column": "column"}
+_MAX_LENGTH = 2**31 - 1
+_GROWING = frozenset(["varchar", "nvarchar", "varbinary"])
 
 
 def column_infos(
     definer: Definer, table: TableInfo, definitions: list[ColumnDefinition], *, after: int = 0
 ) -> list[ColumnInfo]:
-    """What the catalog holds of new columns, numbered from ``after`` on. Computed ones may use all the others."""
+    """Catalog entries of new columns, numbered from ``after`` on. Computed columns may use all others."""
     known = [column for column in table.columns if column.computed is None]
     pairs = list(enumerate(definitions, after + 1))
     plain = {
@@ -53,7 +83,7 @@ def column_infos(
 
 
 def column_info(definer: Definer, column: ColumnDefinition, number: int, columns: list[ColumnInfo]) -> ColumnInfo:
-    """What the catalog holds of a column definition. A computed column's type is that of its expression."""
+    """Catalog entry of a column definition. The type of a computed column is that of its expression."""
     name, pg = column.name, pg_name(column.name)
     if column.computed is not None:
         known = TableInfo("", "", "", "x", columns)
@@ -75,14 +105,7 @@ def column_info(definer: Definer, column: ColumnDefinition, number: int, columns
             " exceeds the maximum allowed for any data type (8000).",
             severity=15,
         )
-    if column.identity is not None and column.type.name not in (
-        "bigint",
-        "int",
-        "smallint",
-        "tinyint",
-        "decimal",
-        "numeric",
-    ):
+    if column.identity is not None and column.type.name not in (*_RANGES, "decimal", "numeric"):
         raise SqlError(
             2749,
             f"Identity column '{name}' must be of data type int, bigint,"
@@ -110,7 +133,7 @@ def column_info(definer: Definer, column: ColumnDefinition, number: int, columns
 
 
 def column_sql(definer: Definer, definition: ColumnDefinition, info: ColumnInfo) -> str:
-    """The column in PostgreSQL's CREATE TABLE (not for computed columns, which are expanded where they are read)."""
+    """Column in PostgreSQL's CREATE TABLE (not for computed columns, which queries expand)."""
     text = f"{quoted(info.pg)} {storage(info.type)}"
     if info.identity:
         low, high = _RANGES[info.type.name]
@@ -125,34 +148,56 @@ def column_sql(definer: Definer, definition: ColumnDefinition, info: ColumnInfo)
     return text
 
 
-def check_distinct(table: str, definitions: list[ColumnDefinition]) -> None:
-    """Error 2705 for two columns of a new table with one name."""
-    seen: set[str] = set()
+def new_columns(
+    d: Definer, table: TableInfo, node: nodes.CreateTable
+) -> tuple[list[tuple[ColumnInfo, ColumnDefinition]], str]:
+    """Columns of a new table, with the PostgreSQL text of the stored ones; errors 2705, 2744 and 8111.
+
+    The columns of its primary key become NOT NULL.
+    """
+    check_distinct(table.name, node.columns)
+    primary = {fold(key.name) for c in node.constraints if c.kind == "primary" for key in c.columns}
+    for definition in node.columns:
+        if fold(definition.name) in primary:
+            if definition.nullable:
+                raise nullable_key(table.name)
+            definition.nullable = False
+    table.columns = column_infos(d, table, node.columns)
+    if sum(column.identity for column in table.columns) > 1:
+        raise SqlError(
+            2744,
+            f"Multiple identity columns specified for table '{table.name}'."
+            " Only one identity column per table is allowed.",
+            state=2,
+        )
+    pairs = list(zip(table.columns, node.columns, strict=True))
+    stored = [column_sql(d, definition, info) for info, definition in pairs if definition.computed is None]
+    if not stored:
+        raise SqlError(40517, "A table without a stored column is not supported by fakemssql.")
+    return pairs, ", ".join(stored)
+
+
+def nullable_key(table: str) -> SqlError:
+    return SqlError(8111, f"Cannot define PRIMARY KEY constraint on nullable column in table '{table}'.")
+
+
+def check_distinct(table: str, definitions: list[ColumnDefinition], known: Iterable[str] = ()) -> None:
+    """Error 2705 for two columns with one name; ``known`` are folded names that the table has already."""
+    seen = set(known)
+    state = 4 if seen else 3
     for definition in definitions:
         if fold(definition.name) in seen:
             raise SqlError(
                 2705,
-                "Column names in each table must be unique. Column name"
-                f" '{definition.name}' in table '{table}' is specified more than once.",
-                state=3,
+                f"Column names in each table must be unique. Column name '{definition.name}' in table '{table}' is"
+                " specified more than once.",
+                state=state,
             )
         seen.add(fold(definition.name))
 
 
-def check_added(table: TableInfo, definitions: list[ColumnDefinition]) -> None:
-    """Error 2705 for a new column with the name of another one."""
-    for definition in definitions:
-        if table.column(definition.name) is not None:
-            raise SqlError(
-                2705,
-                "Column names in each table must be unique. Column name"
-                f" '{definition.name}' in table '{table.name}' is specified more than once.",
-                state=4,
-            )
-
-
 def add_column(d: Definer, table: TableInfo, definition: ColumnDefinition, info: ColumnInfo) -> None:
-    """Add a column in PostgreSQL, if it is stored; error 4901."""
+    """Add a column in PostgreSQL unless it is computed; error 4901."""
     if definition.computed is not None:
         return
     bare = not info.nullable and definition.default is None and not info.identity
@@ -170,7 +215,7 @@ def add_column(d: Definer, table: TableInfo, definition: ColumnDefinition, info:
 
 
 def default_sql(definer: Definer, expression: nodes.Expr, info: ColumnInfo) -> str:
-    """A default in PostgreSQL's CREATE TABLE."""
+    """Default in PostgreSQL's CREATE TABLE."""
     compiler = compilation(definer.environment())
     value = compiler.scalar(expression, Names())
     if compiler.parameters:
@@ -179,7 +224,7 @@ def default_sql(definer: Definer, expression: nodes.Expr, info: ColumnInfo) -> s
 
 
 def collation_of(kind: SqlType, definition: ColumnDefinition) -> str | None:
-    """The collation that the catalog shows for a column; error 448."""
+    """Collation that the catalog shows for a column; error 448."""
     if not is_text(kind):
         return None
     name = definition.collation
@@ -189,3 +234,45 @@ def collation_of(kind: SqlType, definition: ColumnDefinition) -> str | None:
     if not any(part in upper for part in ("_CI", "_CS", "_BIN")):
         raise SqlError(448, f"Invalid collation '{name}'.")
     return name
+
+
+def check_sql(d: Definer, table: TableInfo, condition: nodes.Expr) -> str:
+    """Condition of a CHECK over a row of ``table``."""
+    compiler = compilation(d.environment())
+    text = compiler.predicate(condition, Names([table_scope(compiler, table, table.name, MARK)]))
+    if compiler.parameters:
+        raise SqlError(40517, "A check that depends on the session is not supported by fakemssql.")
+    return text.replace(MARK + ".", "")
+
+
+@dataclass(frozen=True)
+class Dependent:
+    """An index, constraint or computed column that uses a column."""
+
+    kind: str  # index, key, unique, default, check, foreign, column
+    name: str
+
+    @property
+    def word(self) -> str:
+        """Word for the dependent in error 5074."""
+        return _WORDS.get(self.kind, "object")
+
+
+def dependents(definer: Definer, table: TableInfo, column: ColumnInfo) -> list[Dependent]:
+    """Indexes, constraints and computed columns that use ``column``."""
+    rows = definer.pg.query(_DEPENDENTS, table.object_id, column.column_id, bracketed(column.name).lower())
+    return [Dependent(str(kind), str(name)) for kind, name in rows]
+
+
+def in_the_way_of(column: ColumnInfo, kind: SqlType, nullable: bool, found: list[Dependent]) -> list[Dependent]:
+    """Dependents that forbid a change of ``column`` to ``kind``.
+
+    A text or binary column with an index, a check or a UNIQUE constraint may grow; a default only forbids another type.
+    """
+    same = kind.name == column.type.name
+    old, new = (_MAX_LENGTH if each.length == MAX else each.length or 0 for each in (column.type, kind))
+    grows = same and kind.name in _GROWING and new >= old and nullable == column.nullable
+    harmless = {"default"} if same else set()
+    if grows:
+        harmless |= {"index", "unique", "check"}
+    return [each for each in found if each.kind not in harmless]

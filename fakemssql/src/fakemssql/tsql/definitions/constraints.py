@@ -1,5 +1,5 @@
 # ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
-"""Constraints: keys, checks, defaults, foreign keys."""
+"""Constraints: keys, checks, defaults and foreign keys."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ import secrets
 from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import ColumnInfo, TableInfo
 from fakemssql.tsql.datatypes.sqltypes import is_text
-from fakemssql.tsql.definitions.columns import default_sql
+from fakemssql.tsql.definitions.catalog_text import catalog_text
+from fakemssql.tsql.definitions.columns import check_sql, default_sql, nullable_key
 from fakemssql.tsql.definitions.definer import Definer, ObjectPlace
 from fakemssql.tsql.definitions.indexes import add_index, drop_index
-from fakemssql.tsql.definitions.metadata import object_row
-from fakemssql.tsql.definitions.shown import shown
-from fakemssql.tsql.definitions.texts import check_sql
+from fakemssql.tsql.definitions.metadata import add_object
 from fakemssql.tsql.names import fold, literal, pg_name, quoted
 from fakemssql.tsql.parser.nodes import Constraint, Expr, IndexDefinition
 
@@ -23,17 +22,9 @@ def add_default(
 ) -> None:
     name, expression, text = default
     full = name or f"DF__{table.name[:9]}__{info.name[:5]}__{secrets.token_hex(4).upper()}"
-    row = object_row(
-        (full,),
-        "D",
-        object_id,
-        None,
-        place.database_id,
-        place.schema_id,
-        definition=shown(expression, text),
-        system_named=not name,
+    identifier = add_object(
+        d, place, "D", full, object_id, definition=catalog_text(expression, text), system_named=not name
     )
-    identifier = d.value(row)
     d.run(
         f"UPDATE mssql.columns SET default_object_id = {identifier}"
         f" WHERE object_id = {object_id} AND column_id = {info.column_id}"
@@ -46,7 +37,8 @@ def add_constraint(d: Definer, place: ObjectPlace, object_id: str, table: TableI
     elif c.kind == "check":
         _check(d, place, object_id, table, c)
     elif c.kind == "default":
-        _bind_default(d, place, object_id, table, c)
+        assert c.expression is not None
+        add_default(d, place, object_id, table, bind_default(d, table, c), (c.name, c.expression, c.text))
     else:
         _foreign(d, place, object_id, table, c)
 
@@ -56,47 +48,31 @@ def _key(d: Definer, place: ObjectPlace, object_id: str, table: TableInfo, c: Co
     name = c.name or f"{code}__{table.name[:9]}__{secrets.token_hex(8).upper()}"
     clustered = c.clustered if c.clustered is not None else c.kind == "primary"
     index = IndexDefinition(name, (), c.columns, True, clustered, options=c.options)
-    d.check_named(place, name)
-    add_index(d, place, object_id, table, index, c.kind)
-    d.value(object_row((name,), code, object_id, None, place.database_id, place.schema_id, system_named=not c.name))
+    d.check_new(place, name)
+    add_index(d, object_id, table, index, c.kind)
+    add_object(d, place, code, name, object_id, system_named=not c.name)
 
 
 def _check(d: Definer, place: ObjectPlace, object_id: str, table: TableInfo, c: Constraint) -> None:
     name = c.name or f"CK__{table.name[:9]}__{secrets.token_hex(4).upper()}"
-    d.check_named(place, name)
+    d.check_new(place, name)
     assert c.expression is not None
-    text = check_sql(d.environment(), table, c.expression)
+    text = check_sql(d, table, c.expression)
     pg = pg_name(f"ck{object_id}.{name}")
     d.run(f"ALTER TABLE {table.pg} ADD CONSTRAINT {quoted(pg)} CHECK ({text})")
-    d.value(
-        object_row(
-            (name,),
-            "C",
-            object_id,
-            pg,
-            place.database_id,
-            place.schema_id,
-            definition=shown(c.expression, c.text),
-            system_named=not c.name,
-        )
-    )
+    text = catalog_text(c.expression, c.text)
+    add_object(d, place, "C", name, object_id, pg, definition=text, system_named=not c.name)
 
 
 def check_key(d: Definer, table: TableInfo, c: Constraint) -> None:
-    """Error 8111 for a primary key over a column that may be NULL."""
+    """Raise error 8111 for a primary key over a nullable column."""
     for key in c.columns:
         if d.known(table, key.name).nullable:
-            raise SqlError(8111, f"Cannot define PRIMARY KEY constraint on nullable column in table '{table.name}'.")
-
-
-def _bind_default(d: Definer, place: ObjectPlace, object_id: str, table: TableInfo, c: Constraint) -> None:
-    info = bind_default(d, table, c)
-    assert c.expression is not None
-    add_default(d, place, object_id, table, info, (c.name, c.expression, c.text))
+            raise nullable_key(table.name)
 
 
 def bind_default(d: Definer, table: TableInfo, c: Constraint) -> ColumnInfo:
-    """Give a column its default in PostgreSQL; errors 1752 and 1781."""
+    """Set the default of a column in PostgreSQL; errors 1752 and 1781."""
     assert c.expression is not None
     info = table.column(c.columns[0].name)
     if info is None:
@@ -118,7 +94,7 @@ def _foreign(d: Definer, place: ObjectPlace, object_id: str, table: TableInfo, c
     if other is None or other.type != "U":
         raise SqlError(1767, f"Foreign key '{c.name}' references invalid table '{'.'.join(c.reference)}'.", state=0)
     name = c.name or f"FK__{table.name[:9]}__{secrets.token_hex(4).upper()}"
-    d.check_named(place, name)
+    d.check_new(place, name)
     own = [d.known(table, key.name) for key in c.columns]
     names = c.reference_columns
     if not names:
@@ -141,25 +117,13 @@ def _foreign(d: Definer, place: ObjectPlace, object_id: str, table: TableInfo, c
         f" = {literal(unique)} AND conrelid = {literal(other.pg)}::regclass)"
         f" THEN ALTER TABLE {other.pg} ADD CONSTRAINT {quoted(unique)} UNIQUE ({target}); END IF; END $do$"
     )
-    actions = (f" ON DELETE {c.on_delete}" if c.on_delete else "") + (
-        f" ON UPDATE {c.on_update}" if c.on_update else ""
-    )
+    changes = (("DELETE", c.on_delete), ("UPDATE", c.on_update))
+    actions = "".join(f" ON {change} {action}" for change, action in changes if action)
     d.run(
         f"ALTER TABLE {table.pg} ADD CONSTRAINT {quoted(pg)} FOREIGN KEY ({', '.join(quoted(k.pg) for k in own)})"
         f" REFERENCES {other.pg} ({target}){actions}"
     )
-    d.value(
-        object_row(
-            (name,),
-            "F",
-            object_id,
-            pg,
-            place.database_id,
-            place.schema_id,
-            system_named=not c.name,
-            target=other.object_id,
-        )
-    )
+    add_object(d, place, "F", name, object_id, pg, system_named=not c.name, extra={"target": other.object_id})
 
 
 def drop_constraint(d: Definer, table: TableInfo, name: str, exists: bool) -> None:

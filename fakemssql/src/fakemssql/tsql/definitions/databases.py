@@ -1,5 +1,5 @@
 # ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
-"""Databases and schemas: rows of the metadata, and a PostgreSQL schema for each schema."""
+"""Databases and schemas: their metadata, and a PostgreSQL schema for each schema."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _SETTINGS = {
     "DELAYED_DURABILITY ALLOWED": ("delayed_durability", 1),
     "DELAYED_DURABILITY FORCED": ("delayed_durability", 2),
 }
-"""Options of a database, each with the column of the metadata that has it and its value there."""
+"""Options of a database, each with its column in the metadata and its value there."""
 
 _FIXED = (1, 2)
-"""master and tempdb, whose options stay as they are, but for ALLOW_SNAPSHOT_ISOLATION."""
+"""Ids of master and tempdb, whose options cannot be changed, except ALLOW_SNAPSHOT_ISOLATION."""
 
 _SNAPSHOT = (1, 4)
-"""master and msdb, which begin with ALLOW_SNAPSHOT_ISOLATION ON."""
+"""Ids of master and msdb, which are made with ALLOW_SNAPSHOT_ISOLATION ON."""
 
 
 def drop_schema(d: Definer, name: str, exists: bool) -> None:
@@ -71,7 +71,7 @@ def define_schema(d: Definer, node: nodes.CreateSchema) -> None:
     entry = d.catalog.database(d.session.database)
     assert entry is not None
     if d.catalog.schema(d.session.database, node.name) is not None:
-        raise SqlError(2714, f"There is already an object named '{node.name}' in the database.", state=6)
+        raise errors.object_exists(node.name)
     owner = d.session.security.identity(d.session.database).user_id
     if node.owner is not None:
         owner = _schema_owner(d, entry[0], node.owner)
@@ -79,7 +79,7 @@ def define_schema(d: Definer, node: nodes.CreateSchema) -> None:
 
 
 def _schema_owner(d: Definer, database_id: int, name: str) -> int:
-    """The number of the user or role that a schema is made for; a user names others only with CONTROL on them."""
+    """Id of the owner of a new schema; another owner than the user needs CONTROL on that principal."""
     rows = d.pg.query(
         "SELECT principal_id FROM mssql.principals WHERE database_id = $1::int AND folded = $2",
         database_id,
@@ -95,7 +95,7 @@ def _schema_owner(d: Definer, database_id: int, name: str) -> int:
 
 def define_database(d: Definer, node: nodes.CreateDatabase) -> None:
     if d.catalog.database(node.name) is not None:
-        raise SqlError(1801, f"Database '{node.name}' already exists. Choose a different database name.", state=3)
+        raise errors.database_exists(node.name)
     create_database(d.run, d.value, node.name)
     owner = d.session.security.account.login_id
     d.run(f"UPDATE mssql.databases SET owner_id = {owner} WHERE folded = {literal(fold(node.name))}")
@@ -107,7 +107,7 @@ def alter_database(d: Definer, node: nodes.AlterDatabase) -> None:
     if entry is None:
         raise errors.unalterable_database(name)
     text = " ".join(node.options)
-    # DELAYED_DURABILITY has an equals sign before its value, READ_COMMITTED_SNAPSHOT has none.
+    # DELAYED_DURABILITY has an equals sign before its value, unlike READ_COMMITTED_SNAPSHOT.
     setting = _SETTINGS.get(" ".join([word for word in node.options if word != "="][:2]))
     if setting is not None:
         column, value = setting
@@ -123,7 +123,7 @@ def alter_database(d: Definer, node: nodes.AlterDatabase) -> None:
 def create_schema(
     run: Callable[[str], object], database_id: int, name: str, schema_id: int | None = None, owner: int = 1
 ) -> None:
-    """A schema of a database and the PostgreSQL schema that holds its objects."""
+    """Make a schema of a database, with the PostgreSQL schema for its objects."""
     pg = pg_name(f"{database_id}.{name}")
     number = (
         schema_id
@@ -141,7 +141,7 @@ def create_schema(
 def create_database(
     run: Callable[[str], object], value: Callable[[str], str], name: str, database_id: int | None = None
 ) -> None:
-    """A database with its fixed schemas, and with the options of the database model."""
+    """Make a database with its fixed schemas and the options of the database model."""
     number = str(database_id) if database_id is not None else value("SELECT nextval('mssql.database_ids')")
     run(
         "INSERT INTO mssql.databases"

@@ -1,5 +1,5 @@
 # ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
-"""What every definition needs: objects by name, where one lives, whether there is one, and the errors that say so."""
+"""Definer: objects by name for all definitions, with the errors for missing and existing ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fakemssql.tsql.state import SessionState
 
 @dataclass
 class ObjectPlace:
-    """Where an object of a name lives."""
+    """Database and schema of an object, and its name."""
 
     database_id: int
     database: str
@@ -27,20 +27,20 @@ class ObjectPlace:
 
 
 class Definer:
-    """Data definition for one session. Every method is called inside a PostgreSQL transaction."""
+    """Data definition for one session. The caller has a PostgreSQL transaction open."""
 
     def __init__(self, session: SessionState) -> None:
         self.session, self.pg, self.catalog = session, session.pg, session.catalog
 
     def changed(self) -> None:
-        """Let this session and the others read the catalog anew."""
+        """Have all sessions read the catalog again."""
         self.catalog.forget()
         self.catalog.is_changed = True
         self.run("NOTIFY mssql_catalog")
 
     @property
     def database_id(self) -> int:
-        """The number of the current database."""
+        """Id of the current database."""
         entry = self.catalog.database(self.session.database)
         assert entry is not None
         return entry[0]
@@ -56,20 +56,20 @@ class Definer:
         return rows[0][0] or "" if rows else ""
 
     def place(self, name: Name) -> ObjectPlace:
-        """Resolve database and schema; errors 911 and 2760."""
+        """Resolve database and schema of a name; errors 911 and 2760."""
         database, schema, table = self.catalog.split(name, self.session.database)
         entry = self.catalog.database(database)
         if entry is None:
-            raise SqlError(911, f"Database '{database}' does not exist. Make sure that the name is entered correctly.")
+            raise errors.no_database(database)
         found = self.catalog.schema(database, schema)
         if found is None:
             raise errors.no_schema(schema)
         return ObjectPlace(entry[0], entry[1], found[0], found[1], found[2], table.rstrip(" "))
 
     def located(self, name: Name) -> list[list[str | None]]:
-        """Number, PostgreSQL's name and schema, type, schema's number and parent of the object of a name, synonyms too.
+        """Id, PostgreSQL's name and schema, type, schema's id and parent of the object or synonym of a name.
 
-        Without a schema in its name it is one of the default schema, else of dbo. No row if there is none.
+        A name without a schema is looked up in the default schema, then in dbo. No row if there is no such object.
         """
         database, schema, table = self.catalog.split(name, self.session.database)
         for each in dict.fromkeys((schema, schema if len(name) > 1 and name[-2] else "dbo")):
@@ -86,13 +86,14 @@ class Definer:
         return []
 
     def temporary_table(self, name: Name) -> TableInfo:
-        """A temporary table of the connection; error 208."""
+        """Temporary table of the connection; error 208."""
         table = self.catalog.temporary.get(fold(name[-1]))
         if table is None:
             raise SqlError(208, f"Invalid object name '{name[-1]}'.", state=0)
         return table
 
-    def target(self, name: Name, what: str = "table") -> TableInfo:
+    def target(self, name: Name) -> TableInfo:
+        """Table of ALTER TABLE; errors 4902 and 4909."""
         found = self.catalog.named(name, self.session.database)
         if found is not None and found.type != "U":
             raise SqlError(4909, f"Cannot alter '{'.'.join(name)}' because it is not a table.")
@@ -100,22 +101,17 @@ class Definer:
             raise errors.no_object(".".join(name), 1, 4902)
         return found
 
-    def check_new(self, place: ObjectPlace) -> None:
+    def check_new(self, place: ObjectPlace, name: str = "") -> None:
+        """Error 2714 if the schema of ``place`` has an object of its name, or of another ``name``."""
         found = self.value(
-            "SELECT count(*) FROM mssql.objects WHERE database_id ="
-            f" {place.database_id} AND schema_id = {place.schema_id}"
-            f" AND folded = {literal(fold(place.name))}"
+            f"SELECT count(*) FROM mssql.objects WHERE database_id = {place.database_id} AND schema_id ="
+            f" {place.schema_id} AND folded = {literal(fold(name or place.name))}"
         )
         if found != "0":
-            raise SqlError(2714, f"There is already an object named '{place.name}' in the database.", state=6)
-
-    def check_named(self, place: ObjectPlace, name: str) -> None:
-        self.check_new(
-            ObjectPlace(place.database_id, place.database, place.schema_id, place.schema, place.schema_pg, name)
-        )
+            raise errors.object_exists(name or place.name)
 
     def indexed(self, name: Name, state: int) -> TableInfo:
-        """The table of an index statement; error 1088."""
+        """Table of an index statement; errors 1088 and 1914."""
         table = self.catalog.named(name, self.session.database)
         if table is not None and table.type not in ("U", "V"):
             raise SqlError(

@@ -1,19 +1,21 @@
 # ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
-"""Rows of the metadata tables, from which the system views show what SQL Server shows."""
+"""Rows of the metadata tables, which the system views read."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 from fakemssql.tsql.catalog.tables import ColumnInfo
+from fakemssql.tsql.definitions.catalog_text import catalog_text
 from fakemssql.tsql.definitions.columns import collation_of
-from fakemssql.tsql.definitions.shown import shown
+from fakemssql.tsql.definitions.definer import Definer, ObjectPlace
 from fakemssql.tsql.names import fold, literal
-from fakemssql.tsql.parser.nodes import ColumnDefinition, Name
+from fakemssql.tsql.parser.nodes import ColumnDefinition
 
 
 def sql_value(value: object) -> str:
-    """A value as a PostgreSQL literal of a metadata INSERT."""
+    """PostgreSQL literal of a value for a metadata table."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):
@@ -23,53 +25,44 @@ def sql_value(value: object) -> str:
     return literal(str(value))
 
 
-def metadata_columns(object_id: str, columns: list[tuple[ColumnInfo, ColumnDefinition]]) -> list[str]:
-    """INSERTs into mssql.columns; ``object_id`` is an SQL expression."""
+def add_columns(d: Definer, object_id: str, columns: list[tuple[ColumnInfo, ColumnDefinition]]) -> None:
+    """Insert the rows of a table's or view's columns into mssql.columns."""
     rows = []
     for info, definition in columns:
         kind = info.type
-        computed = shown(*definition.computed) if definition.computed else None
-        values = ", ".join(
-            sql_value(value)
-            for value in (
-                info.column_id,
-                info.name,
-                info.folded,
-                info.pg,
-                kind.name,
-                kind.length,
-                kind.precision,
-                kind.scale,
-                info.nullable,
-                info.identity,
-                info.seed if info.identity else None,
-                info.increment if info.identity else None,
-                computed,
-                definition.persisted,
-                collation_of(kind, definition),
-                definition.rowguid,
-            )
+        computed = catalog_text(*definition.computed) if definition.computed else None
+        sizes = (kind.name, kind.length, kind.precision, kind.scale, info.nullable, info.identity)
+        identity = (info.seed, info.increment) if info.identity else (None, None)
+        values = (
+            *(info.column_id, info.name, info.folded, info.pg, *sizes, *identity),
+            *(computed, definition.persisted, collation_of(kind, definition), definition.rowguid),
         )
-        rows.append(f"({object_id}, {values})")
-    return [
+        rows.append(f"({object_id}, {', '.join(map(sql_value, values))})")
+    d.run(
         "INSERT INTO mssql.columns (object_id, column_id, name, folded,"
         " pg_name, type_name, length, num_precision, num_scale, nullable,"
         f" identity, seed, increment, computed, persisted, collation_name, rowguid) VALUES {', '.join(rows)}"
-    ]
+    )
 
 
-def object_row(
-    name: Name, kind: str, parent: str, pg: str | None, database_id: int, schema_id: int, **extra: object
+def add_object(
+    d: Definer,
+    place: ObjectPlace,
+    kind: str,
+    name: str = "",
+    parent: str = "0",
+    pg: str | None = None,
+    *,
+    definition: str | None = None,
+    system_named: bool = False,
+    extra: Mapping[str, object] | None = None,
 ) -> str:
-    """An INSERT into mssql.objects that returns the new object's id."""
-    definition = extra.pop("definition", None)
-    system_named = extra.pop("system_named", False)
-    return (
+    """Insert a row into mssql.objects, under the name of ``place`` unless ``name`` is given; returns its id."""
+    name = name or place.name
+    return d.value(
         "INSERT INTO mssql.objects (database_id, schema_id, name, folded,"
         " type, parent_object_id, pg_name, definition, system_named, extra)"
-        f" VALUES ({database_id}, {schema_id}, {literal(name[-1])},"
-        f" {literal(fold(name[-1]))}, {literal(kind)}, {parent},"
-        f" {sql_value(pg)}, {sql_value(definition)},"
-        f" {sql_value(bool(system_named))}, {literal(json.dumps(extra))}::jsonb)"
-        " RETURNING object_id"
+        f" VALUES ({place.database_id}, {place.schema_id}, {literal(name)}, {literal(fold(name))}, {literal(kind)},"
+        f" {parent}, {sql_value(pg)}, {sql_value(definition)}, {sql_value(system_named)},"
+        f" {literal(json.dumps(extra or {}))}::jsonb) RETURNING object_id"
     )

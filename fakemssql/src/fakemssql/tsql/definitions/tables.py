@@ -12,20 +12,21 @@ from fakemssql.tsql.compiler.typed import Typed
 from fakemssql.tsql.datatypes.sqltypes import storage
 from fakemssql.tsql.definitions import temporary
 from fakemssql.tsql.definitions.columns import (
+    Dependent,
     add_column,
-    check_added,
     check_distinct,
     collation_of,
     column_infos,
-    column_sql,
+    dependents,
+    in_the_way_of,
+    new_columns,
 )
 from fakemssql.tsql.definitions.constraints import add_constraint, add_default, check_key, drop_constraint
 from fakemssql.tsql.definitions.definer import Definer, ObjectPlace
-from fakemssql.tsql.definitions.dependents import Dependent, dependents, in_the_way_of
 from fakemssql.tsql.definitions.indexes import add_index, rewrite
-from fakemssql.tsql.definitions.metadata import metadata_columns, object_row, sql_value
+from fakemssql.tsql.definitions.metadata import add_columns, add_object, sql_value
 from fakemssql.tsql.definitions.triggers import set_triggers
-from fakemssql.tsql.names import fold, literal, pg_name, quoted
+from fakemssql.tsql.names import literal, pg_name, quoted
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.security import errors
 
@@ -41,59 +42,29 @@ def create_table(d: Definer, node: nodes.CreateTable) -> None:
     pg = pg_name(place.name)
     compression = node.options.get("DATA_COMPRESSION")
     kept = {"compression": compression} if compression else {}
-    object_id = d.value(object_row((place.name,), "U", "0", pg, place.database_id, place.schema_id, **kept))
-    table = TableInfo(
-        place.name,
-        place.schema,
-        place.database,
-        f"{quoted(place.schema_pg)}.{quoted(pg)}",
-        [],
-        object_id=int(object_id),
-    )
+    object_id = add_object(d, place, "U", pg=pg, extra=kept)
+    full = f"{quoted(place.schema_pg)}.{quoted(pg)}"
+    table = TableInfo(place.name, place.schema, place.database, full, [], object_id=int(object_id))
     _build(d, table, node, place, object_id)
 
 
 def _build(d: Definer, table: TableInfo, node: nodes.CreateTable, place: ObjectPlace, object_id: str) -> None:
-    primary = {fold(key.name) for c in node.constraints if c.kind == "primary" for key in c.columns}
-    check_distinct(place.name, node.columns)
-    for definition in node.columns:
-        if fold(definition.name) in primary:
-            if definition.nullable:
-                raise SqlError(
-                    8111, f"Cannot define PRIMARY KEY constraint on nullable column in table '{place.name}'."
-                )
-            definition.nullable = False
-    table.columns = column_infos(d, table, node.columns)
-    if sum(column.identity for column in table.columns) > 1:
-        raise SqlError(
-            2744,
-            f"Multiple identity columns specified for table '{place.name}'."
-            " Only one identity column per table is allowed.",
-            state=2,
-        )
-    pairs = list(zip(table.columns, node.columns, strict=True))
-    stored = [column_sql(d, definition, info) for info, definition in pairs if definition.computed is None]
-    if not stored:
-        raise SqlError(40517, "A table without a stored column is not supported by fakemssql.")
-    d.run(f"CREATE TABLE {table.pg} ({', '.join(stored)})")
-    for sql in metadata_columns(object_id, pairs):
-        d.run(sql)
+    pairs, stored = new_columns(d, table, node)
+    d.run(f"CREATE TABLE {table.pg} ({stored})")
+    add_columns(d, object_id, pairs)
     for info, definition in pairs:
         if definition.default is not None:
             add_default(d, place, object_id, table, info, definition.default)
     for constraint in node.constraints:
         add_constraint(d, place, object_id, table, constraint)
     for index in node.indexes:
-        add_index(d, place, object_id, table, index)
+        add_index(d, object_id, table, index)
 
 
 def alter_table(d: Definer, node: nodes.AlterTable) -> None:
     table = d.target(node.name)
-    if table.local and (node.action == "add" or any(kind != "COLUMN" for kind, _, _ in node.names)):
-        if any(kind == "COLUMN" for kind, _, _ in node.names):
-            raise SqlError(40517, "Dropping columns and constraints of a temporary table at once is not supported.")
-        temporary.alter(d, node)
-        return
+    if table.local:
+        raise SqlError(40517, "ALTER TABLE of a temporary table is not supported by fakemssql.")
     place = d.place((table.database, table.schema, table.name))
     object_id = str(table.object_id)
     d.run(f"UPDATE mssql.objects SET modified = mssql.utcnow_dt() WHERE object_id = {object_id}")
@@ -119,11 +90,10 @@ def alter_table(d: Definer, node: nodes.AlterTable) -> None:
 
 def _add(d: Definer, node: nodes.AlterTable, table: TableInfo, place: ObjectPlace, object_id: str) -> None:
     number = max((column.column_id for column in table.columns), default=0)
-    check_added(table, node.columns)
+    check_distinct(table.name, node.columns, (column.folded for column in table.columns))
     for definition, info in zip(node.columns, column_infos(d, table, node.columns, after=number), strict=True):
         add_column(d, table, definition, info)
-        for sql in metadata_columns(object_id, [(info, definition)]):
-            d.run(sql)
+        add_columns(d, object_id, [(info, definition)])
         table.columns.append(info)
         if definition.default is not None:
             add_default(d, place, object_id, table, info, definition.default)
@@ -132,11 +102,10 @@ def _add(d: Definer, node: nodes.AlterTable, table: TableInfo, place: ObjectPlac
             check_key(d, table, constraint)
         add_constraint(d, place, object_id, table, constraint)
     for index in node.indexes:
-        add_index(d, place, object_id, table, index)
+        add_index(d, object_id, table, index)
 
 
 def _alter_column(d: Definer, definition: nodes.ColumnDefinition, table: TableInfo, object_id: str) -> None:
-
     old = table.column(definition.name)
     if old is None:
         raise SqlError(
@@ -153,7 +122,7 @@ def _alter_column(d: Definer, definition: nodes.ColumnDefinition, table: TableIn
             8147, f"Could not create IDENTITY attribute on nullable column '{old.name}', table '{table.name}'."
         )
     in_the_way = in_the_way_of(old, kind, nullable, dependents(d, table, old))
-    _refuse_dependents(d, table, old, "ALTER COLUMN", in_the_way)
+    _refuse_dependents(d, old, "ALTER COLUMN", in_the_way)
     column = quoted(old.pg)
     value = convert(
         Typed(column, old.type), kind, "assign", place=f"table '{table.full_name}', column '{old.name}'"
@@ -171,7 +140,7 @@ def _alter_column(d: Definer, definition: nodes.ColumnDefinition, table: TableIn
     )
 
 
-def _refuse_dependents(d: Definer, table: TableInfo, column: ColumnInfo, what: str, found: list[Dependent]) -> None:
+def _refuse_dependents(d: Definer, column: ColumnInfo, what: str, found: list[Dependent]) -> None:
     """Errors 5074, one for each, and 4922 where something depends on the column."""
     for each in found:
         d.session.info(SqlError(5074, f"The {each.word} '{each.name}' is dependent on column '{column.name}'."))
@@ -191,7 +160,7 @@ def _drop_column(d: Definer, table: TableInfo, name: str, exists: bool) -> None:
         raise SqlError(
             4924, f"ALTER TABLE DROP COLUMN failed because column '{name}' does not exist in table '{table.name}'."
         )
-    _refuse_dependents(d, table, column, "DROP COLUMN", dependents(d, table, column))
+    _refuse_dependents(d, column, "DROP COLUMN", dependents(d, table, column))
     if column.computed is None:
         d.run(f"ALTER TABLE {table.pg} DROP COLUMN {quoted(column.pg)}")
     d.run(f"DELETE FROM mssql.columns WHERE object_id = {table.object_id} AND column_id = {column.column_id}")

@@ -1,5 +1,5 @@
 # ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
-"""Procedures and triggers: their texts are kept; which events have triggers is kept with the table."""
+"""Procedures and triggers: their texts, and the events with triggers in the row of the table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import TableInfo
 from fakemssql.tsql.definitions.definer import Definer
-from fakemssql.tsql.definitions.metadata import object_row
+from fakemssql.tsql.definitions.metadata import add_object
 from fakemssql.tsql.names import fold
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.security import errors
@@ -39,18 +39,16 @@ def create_module(d: Definer, node: nodes.CreateModule) -> None:
             )
         parent = str(table.object_id)
         idle = all(isinstance(s, nodes.SetOption | nodes.Return | nodes.Declare) for s in node.body or [])
-        # A body without effect is not run; that the trigger is there still matters to OUTPUT.
+        # A body without effect is not run; the trigger still restricts OUTPUT.
         extra |= {"events": [] if idle and not node.instead else node.events, "declared": node.events}
         if node.instead:
             _check_alone(d, table, node, known)
             extra["instead"] = True
     text = node.text.replace("ALTER", "CREATE", 1) if node.mode == "alter" else node.text
     if known is None:
-        d.value(
-            object_row((place.name,), code, parent, None, place.database_id, place.schema_id, definition=text, **extra)
-        )
+        add_object(d, place, code, parent=parent, definition=text, extra=extra)
     else:
-        # Its number and its permissions stay; ALTER TRIGGER enables it.
+        # The object keeps its id and permissions; ALTER TRIGGER enables it.
         d.pg.query(
             "UPDATE mssql.objects SET definition = $2, parent_object_id = $3::int, extra = $4::jsonb, disabled ="
             " 0, modified = mssql.utcnow_dt() WHERE object_id = $1::int",
@@ -63,7 +61,7 @@ def create_module(d: Definer, node: nodes.CreateModule) -> None:
 
 
 def _check_alone(d: Definer, table: TableInfo, node: nodes.CreateModule, itself: str | None) -> None:
-    """Error 2111: one INSTEAD OF trigger for an event."""
+    """Raise error 2111 if the table has another INSTEAD OF trigger for an event."""
     for event in node.events:
         taken = d.pg.query(
             "SELECT 1 FROM mssql.objects WHERE parent_object_id = $1::int AND type = 'TR' AND extra ? 'instead'"
@@ -81,7 +79,7 @@ def _check_alone(d: Definer, table: TableInfo, node: nodes.CreateModule, itself:
 
 
 def refresh_triggers(d: Definer) -> None:
-    """Keep in a table's row which events have enabled triggers with a body to run, after it or instead."""
+    """Update, in the rows of tables, the events that have enabled triggers to run, AFTER or INSTEAD OF."""
     events = (
         "COALESCE((SELECT jsonb_agg(DISTINCT e) FROM mssql.objects t, jsonb_array_elements(t.extra->'events') e"
         " WHERE t.parent_object_id = o.object_id AND t.type = 'TR' AND t.disabled = 0"

@@ -7,29 +7,19 @@ from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import ColumnInfo
 from fakemssql.tsql.compiler.compiler import compilation
 from fakemssql.tsql.definitions.definer import Definer
-from fakemssql.tsql.definitions.metadata import metadata_columns, object_row
+from fakemssql.tsql.definitions.metadata import add_columns, add_object
 from fakemssql.tsql.names import bracketed, literal
 from fakemssql.tsql.parser import nodes
 
 _OF_READER = {"@@user", "@@user_id", "@@login", "@@login_id", "@@original_login"}
-"""What a view may say of its reader, since it is compiled anew for each."""
+"""Values of the user that a view may use, because it is compiled for each user."""
 
 
 def create_synonym(d: Definer, node: nodes.CreateSynonym) -> None:
     place = d.place(node.name)
     d.check_new(place)
-    d.value(
-        object_row(
-            (place.name,),
-            "SN",
-            "0",
-            None,
-            place.database_id,
-            place.schema_id,
-            definition=".".join(bracketed(part) if part else "" for part in node.target),
-            target=list(node.target),
-        )
-    )
+    text = ".".join(bracketed(part) if part else "" for part in node.target)
+    add_object(d, place, "SN", definition=text, extra={"target": list(node.target)})
 
 
 def create_view(d: Definer, node: nodes.CreateView) -> None:
@@ -54,22 +44,15 @@ def create_view(d: Definer, node: nodes.CreateView) -> None:
                 4511, f"Create View or Function failed because no column name was specified for column {number}."
             )
         assert value.type is not None
-        infos.append(
-            (
-                ColumnInfo(name, f"c{number}", value.type, value.nullable, column_id=number),
-                nodes.ColumnDefinition(name, value.type),
-            )
-        )
+        info = ColumnInfo(name, f"c{number}", value.type, value.nullable, column_id=number)
+        infos.append((info, nodes.ColumnDefinition(name, value.type)))
     text = node.text if node.mode != "alter" else node.text.replace("ALTER", "CREATE", 1)
-    object_id = known or d.value(
-        object_row((place.name,), "V", "0", None, place.database_id, place.schema_id, definition=text)
-    )
+    object_id = known or add_object(d, place, "V", definition=text)
     if known:
-        # Its number and its permissions stay.
+        # The view keeps its id and permissions.
         d.run(f"DELETE FROM mssql.columns WHERE object_id = {known}")
         d.run(
             f"UPDATE mssql.objects SET definition = {literal(text)}, modified = mssql.utcnow_dt()"
             f" WHERE object_id = {known}"
         )
-    for sql in metadata_columns(object_id, infos):
-        d.run(sql)
+    add_columns(d, object_id, infos)

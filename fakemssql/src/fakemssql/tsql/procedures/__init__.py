@@ -1,1 +1,1 @@
-"""System stored procedures, a module for each family."""
+"""System stored procedures; each family has a module."""

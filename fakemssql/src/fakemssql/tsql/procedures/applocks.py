@@ -1,15 +1,15 @@
-"""sp_getapplock and sp_releaseapplock."""
+"""Procedures sp_getapplock and sp_releaseapplock."""
 
 from __future__ import annotations
 
-from fakemssql.contract import Parameter, SqlError
+from fakemssql.contract import SqlError
 from fakemssql.tsql.runtime.frames import Frame, Raised
-from fakemssql.tsql.runtime.session.arguments import Arguments
-from fakemssql.tsql.runtime.session.session import Session
+from fakemssql.tsql.runtime.session.session import Arguments, Session
+from fakemssql.tsql.security import errors
 
 
 def _userlock(session: Session, frame: Frame, number: int, message: str) -> int:
-    """An error of the lock procedures: in a TRY it is caught, elsewhere the call returns -999."""
+    """Report an error of the lock procedures: a TRY catches it, elsewhere the call returns -999."""
     error = Raised(number, message, procedure="xp_userlock")
     if session.trying:
         raise error
@@ -23,21 +23,17 @@ def _no_transaction(session: Session, frame: Frame, what: str) -> int:
     return _userlock(session, frame, 50000, text)
 
 
-def sp_getapplock(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+def sp_getapplock(session: Session, arguments: Arguments, frame: Frame) -> int:
     resource, mode, owner, timeout, _ = arguments.take(
         "resource", "lockmode", "lockowner", "locktimeout", "dbprincipal"
     )
     owner = (owner or "Transaction").lower()
-    if resource is None:
-        raise SqlError(
-            201, "Procedure or function 'sp_getapplock' expects parameter '@Resource', which was not supplied.", state=4
-        )
-    if mode is None:
-        raise SqlError(
-            201, "Procedure or function 'sp_getapplock' expects parameter '@LockMode', which was not supplied.", state=4
-        )
-    modes = ("shared", "update", "exclusive", "intentexclusive", "intentshared")
-    if mode.lower() not in modes or owner not in ("transaction", "session"):
+    for name, value in (("@Resource", resource), ("@LockMode", mode)):
+        if value is None:
+            raise errors.missing_argument("sp_getapplock", name)
+    if mode.lower() in ("update", "intentshared", "intentexclusive"):
+        raise SqlError(40517, f"The lock mode {mode} of sp_getapplock is not supported by fakemssql.")
+    if mode.lower() not in ("shared", "exclusive") or owner not in ("transaction", "session"):
         return -999
     if owner == "transaction" and not session.transaction_count:
         return _no_transaction(session, frame, "acquire")
@@ -46,10 +42,10 @@ def sp_getapplock(session: Session, arguments: Arguments, frame: Frame, outputs:
     if timeout is None:
         timeout = session.options.lock_timeout
     session.transactions.start()
-    return session.applocks.get(resource[:255], mode, owner, timeout)
+    return session.applocks.get(resource[:255], mode.lower() == "shared", owner, timeout)
 
 
-def sp_releaseapplock(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+def sp_releaseapplock(session: Session, arguments: Arguments, frame: Frame) -> int:
     resource, owner, _ = arguments.take("resource", "lockowner", "dbprincipal")
     owner = (owner or "Transaction").lower()
     if resource is None or owner not in ("transaction", "session"):

@@ -1,46 +1,43 @@
 # ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
-"""Catalog procedures that ODBC drivers call ("Catalog stored procedures")."""
+"""Catalog procedures of ODBC drivers: sp_tables, sp_columns, sp_pkeys, sp_datatype_info."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from fakemssql.contract import Parameter, SqlError
-from fakemssql.tsql.datatypes.sqltypes import INT, NMAX, SYSNAME, varchar
+from fakemssql.contract import SqlError
 from fakemssql.tsql.names import fold
-from fakemssql.tsql.runtime.execution.result_sets import result_set
+from fakemssql.tsql.procedures.result_sets import columns_of, send_query
 from fakemssql.tsql.runtime.frames import Frame
-from fakemssql.tsql.runtime.session.arguments import Arguments
-from fakemssql.tsql.runtime.session.session import Session
+from fakemssql.tsql.runtime.session.session import Arguments, Session
 from fakemssql.tsql.security.visibility import own_objects
-from fakemssql.types import SqlType
 
-SMALLINT = SqlType("smallint")
-
-
-ODBC = """CASE c.type_name WHEN 'bit' THEN -7 WHEN 'tinyint' THEN -6 WHEN 'smallint' THEN 5 WHEN 'int' THEN 4
+_ODBC_TYPE = """CASE c.type_name WHEN 'bit' THEN -7 WHEN 'tinyint' THEN -6 WHEN 'smallint' THEN 5 WHEN 'int' THEN 4
   WHEN 'bigint' THEN -5 WHEN 'decimal' THEN 3 WHEN 'numeric' THEN 2 WHEN 'money' THEN 3 WHEN 'smallmoney' THEN 3
   WHEN 'float' THEN 6 WHEN 'real' THEN 7 WHEN 'char' THEN 1 WHEN 'varchar' THEN 12 WHEN 'text' THEN -1
-  WHEN 'nchar' THEN -8
-  WHEN 'nvarchar' THEN -9 WHEN 'ntext' THEN -10 WHEN 'binary' THEN -2 WHEN 'varbinary' THEN -3 WHEN 'image' THEN -4
+  WHEN 'nchar' THEN -8 WHEN 'nvarchar' THEN -9 WHEN 'ntext' THEN -10 WHEN 'binary' THEN -2 WHEN 'varbinary' THEN -3
+  WHEN 'image' THEN -4
   WHEN 'uniqueidentifier' THEN -11 WHEN 'date' THEN 91 WHEN 'time' THEN -154 WHEN 'datetimeoffset' THEN -155
   WHEN 'xml' THEN -152 WHEN 'sql_variant' THEN -150 ELSE 93 END::int2"""
 
 
-def like(column: str, number: int, exact: str = "") -> str:
+def _like(column: str, number: int) -> str:
     return f"(${number} IS NULL OR lower({column}) ~ mssql.like_pattern(lower(${number}), '\\'))"
 
 
-def database_id(session: Session) -> int:
+def _unquoted(name: str | None) -> str | None:
+    """A name without the brackets or quotes in which drivers may send it; None for an empty one."""
+    if name and len(name) > 1 and name[0] + name[-1] in ("[]", '""'):
+        return name[1:-1]
+    return name or None
+
+
+def _database_id(session: Session, qualifier: str | None) -> int:
+    """Number of the current database; error 15250 if ``qualifier`` names another one."""
+    if qualifier and fold(qualifier) != fold(session.database):
+        raise SqlError(
+            15250, "The database name component of the object qualifier must be the name of the current database."
+        )
     entry = session.catalog.database(session.database)
     return entry[0] if entry else 0
-
-
-def unquoted(name: Any) -> Any:
-    """Drivers may send names in brackets or quotes."""
-    if isinstance(name, str) and len(name) > 1 and name[0] + name[-1] in ("[]", '""'):
-        return name[1:-1]
-    return name
 
 
 _TABLE_ID = (
@@ -49,74 +46,43 @@ _TABLE_ID = (
 )
 
 
-def sp_tables(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+def sp_tables(session: Session, arguments: Arguments, frame: Frame) -> int:
     name, owner, qualifier, kind, _ = arguments.take(
         "table_name", "table_owner", "table_qualifier", "table_type", "fusepattern"
     )
-    database = qualified_id(session, qualifier)
-    columns = [
-        ("TABLE_QUALIFIER", SYSNAME),
-        ("TABLE_OWNER", SYSNAME),
-        ("TABLE_NAME", SYSNAME),
-        ("TABLE_TYPE", varchar(32)),
-        ("REMARKS", varchar(254)),
-    ]
+    database = _database_id(session, qualifier)
+    columns = columns_of(
+        "TABLE_QUALIFIER sysname, TABLE_OWNER sysname, TABLE_NAME sysname, TABLE_TYPE varchar(32), REMARKS varchar(254)"
+    )
     sql = (
         "SELECT table_catalog::text, table_schema::text, table_name::text,"
         " CASE table_type WHEN 'BASE TABLE' THEN 'TABLE' ELSE 'VIEW' END,"
         " NULL::text FROM mssql_information_schema.tables WHERE _db ="
-        f" {database} AND {like('table_name', 1)} AND {like('table_schema', 2)}"
+        f" {database} AND {_like('table_name', 1)} AND {_like('table_schema', 2)}"
         " AND ($3 IS NULL OR position(CASE table_type WHEN 'BASE TABLE'"
         " THEN '''TABLE''' ELSE '''VIEW''' END IN upper($3)) > 0)"
         f"{own_objects(session.security, session.database, _TABLE_ID)} ORDER BY 4, 1, 2, 3"
     )
-    result_set(frame.output, session, sql, columns, name or None, owner or None, kind or None)
+    send_query(session, frame, columns, sql, name or None, owner or None, kind or None)
     return 0
 
 
-def qualified_id(session: Session, qualifier: str | None) -> int:
-    if qualifier and fold(qualifier) != fold(session.database):
-        raise SqlError(
-            15250, "The database name component of the object qualifier must be the name of the current database."
-        )
-    return database_id(session)
-
-
-_COLUMNS = [
-    ("TABLE_QUALIFIER", SYSNAME),
-    ("TABLE_OWNER", SYSNAME),
-    ("TABLE_NAME", SYSNAME),
-    ("COLUMN_NAME", SYSNAME),
-    ("DATA_TYPE", SMALLINT),
-    ("TYPE_NAME", SYSNAME),
-    ("PRECISION", INT),
-    ("LENGTH", INT),
-    ("SCALE", SMALLINT),
-    ("RADIX", SMALLINT),
-    ("NULLABLE", SMALLINT),
-    ("REMARKS", varchar(254)),
-    ("COLUMN_DEF", NMAX),
-    ("SQL_DATA_TYPE", SMALLINT),
-    ("SQL_DATETIME_SUB", SMALLINT),
-    ("CHAR_OCTET_LENGTH", INT),
-    ("ORDINAL_POSITION", INT),
-    ("IS_NULLABLE", varchar(254)),
-    ("SS_DATA_TYPE", SqlType("tinyint")),
-]
+_COLUMNS = columns_of(
+    "TABLE_QUALIFIER sysname, TABLE_OWNER sysname, TABLE_NAME sysname, COLUMN_NAME sysname, DATA_TYPE smallint, "
+    "TYPE_NAME sysname, PRECISION int, LENGTH int, SCALE smallint, RADIX smallint, NULLABLE smallint, "
+    "REMARKS varchar(254), COLUMN_DEF nvarchar(max), SQL_DATA_TYPE smallint, SQL_DATETIME_SUB smallint, "
+    "CHAR_OCTET_LENGTH int, ORDINAL_POSITION int, IS_NULLABLE varchar(254), SS_DATA_TYPE tinyint"
+)
 
 
 _COLUMNS_100 = [
     *_COLUMNS[:-1],
-    ("SS_IS_SPARSE", SMALLINT),
-    ("SS_IS_COLUMN_SET", SMALLINT),
-    ("SS_IS_COMPUTED", SMALLINT),
-    ("SS_IS_IDENTITY", SMALLINT),
-    ("SS_UDT_CATALOG_NAME", SYSNAME),
-    ("SS_UDT_SCHEMA_NAME", SYSNAME),
-    ("SS_UDT_ASSEMBLY_TYPE_NAME", SYSNAME),
-    ("SS_XML_SCHEMACOLLECTION_CATALOG_NAME", SYSNAME),
-    ("SS_XML_SCHEMACOLLECTION_SCHEMA_NAME", SYSNAME),
-    ("SS_XML_SCHEMACOLLECTION_NAME", SYSNAME),
+    *columns_of(
+        "SS_IS_SPARSE smallint, SS_IS_COLUMN_SET smallint, SS_IS_COMPUTED smallint, SS_IS_IDENTITY smallint, "
+        "SS_UDT_CATALOG_NAME sysname, SS_UDT_SCHEMA_NAME sysname, SS_UDT_ASSEMBLY_TYPE_NAME sysname, "
+        "SS_XML_SCHEMACOLLECTION_CATALOG_NAME sysname, SS_XML_SCHEMACOLLECTION_SCHEMA_NAME sysname, "
+        "SS_XML_SCHEMACOLLECTION_NAME sysname"
+    ),
     _COLUMNS[-1],
 ]
 
@@ -125,7 +91,7 @@ def _columns(session: Session, arguments: Arguments, frame: Frame, modern: bool)
     name, owner, qualifier, column, *_ = arguments.take(
         "table_name", "table_owner", "table_qualifier", "column_name", "odbcver", "namescope", "fusepattern"
     )
-    database = qualified_id(session, qualifier)
+    database = _database_id(session, qualifier)
     extra = (
         "0::int2, 0::int2, (c.computed IS NOT NULL)::int::int2, c.identity::int2,"
         " NULL::text, NULL::text, NULL::text, NULL::text, NULL::text,"
@@ -134,7 +100,7 @@ def _columns(session: Session, arguments: Arguments, frame: Frame, modern: bool)
         else ""
     )
     sql = (
-        f"SELECT d.name, s.name, o.name, c.name, {ODBC}, c.type_name"
+        f"SELECT d.name, s.name, o.name, c.name, {_ODBC_TYPE}, c.type_name"
         " || CASE WHEN c.identity = 1 THEN ' identity' ELSE '' END,"
         " CASE WHEN c.length = -1 THEN 0 WHEN c.length IS NOT NULL"
         " THEN c.length WHEN c.type_name = 'uniqueidentifier' THEN 36"
@@ -145,7 +111,7 @@ def _columns(session: Session, arguments: Arguments, frame: Frame, modern: bool)
         " 'bit') THEN mssql.scale_of(c.type_name, c.num_scale) END::int2,"
         " CASE WHEN c.type_name IN ('tinyint', 'smallint', 'int', 'bigint',"
         " 'decimal', 'numeric') THEN 10 END::int2, c.nullable::int2, NULL::text,"
-        f" df.definition, {ODBC}, CASE WHEN c.type_name IN"
+        f" df.definition, {_ODBC_TYPE}, CASE WHEN c.type_name IN"
         " ('datetime', 'datetime2', 'smalldatetime') THEN 3 END::int2,"
         " CASE WHEN c.length = -1 THEN 0 WHEN c.type_name IN ('nvarchar',"
         " 'nchar') THEN c.length * 2 ELSE c.length END::int4,"
@@ -156,33 +122,29 @@ def _columns(session: Session, arguments: Arguments, frame: Frame, modern: bool)
         " JOIN mssql.schemas s USING (database_id, schema_id)"
         " JOIN mssql.databases d USING (database_id) LEFT JOIN mssql.objects df ON df.object_id = c.default_object_id"
         f" WHERE o.database_id = {database} AND o.type IN ('U', 'V') AND"
-        f" {like('o.name', 1)} AND {like('s.name', 2)} AND {like('c.name', 3)}"
+        f" {_like('o.name', 1)} AND {_like('s.name', 2)} AND {_like('c.name', 3)}"
         f"{own_objects(session.security, session.database, 'o.object_id')} ORDER BY s.name, o.name, c.column_id"
     )
-    shape = _COLUMNS_100 if modern else _COLUMNS
-    result_set(frame.output, session, sql, shape, unquoted(name), unquoted(owner) or None, column or None)
+    columns = _COLUMNS_100 if modern else _COLUMNS
+    send_query(session, frame, columns, sql, _unquoted(name), _unquoted(owner), column or None)
     return 0
 
 
-def sp_columns(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+def sp_columns(session: Session, arguments: Arguments, frame: Frame) -> int:
     return _columns(session, arguments, frame, False)
 
 
-def sp_columns_100(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+def sp_columns_100(session: Session, arguments: Arguments, frame: Frame) -> int:
     return _columns(session, arguments, frame, True)
 
 
-def sp_pkeys(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+def sp_pkeys(session: Session, arguments: Arguments, frame: Frame) -> int:
     name, owner, qualifier = arguments.take("table_name", "table_owner", "table_qualifier")
-    database = qualified_id(session, qualifier)
-    columns = [
-        ("TABLE_QUALIFIER", SYSNAME),
-        ("TABLE_OWNER", SYSNAME),
-        ("TABLE_NAME", SYSNAME),
-        ("COLUMN_NAME", SYSNAME),
-        ("KEY_SEQ", SMALLINT),
-        ("PK_NAME", SYSNAME),
-    ]
+    database = _database_id(session, qualifier)
+    columns = columns_of(
+        "TABLE_QUALIFIER sysname, TABLE_OWNER sysname, TABLE_NAME sysname, COLUMN_NAME sysname, KEY_SEQ smallint, "
+        "PK_NAME sysname"
+    )
     sql = (
         "SELECT d.name, s.name, o.name, c.name, k.key_ordinal::int2, i.name FROM"
         " mssql.indexes i JOIN mssql.index_columns k USING (object_id, index_id)"
@@ -193,89 +155,21 @@ def sp_pkeys(session: Session, arguments: Arguments, frame: Frame, outputs: list
         f" AND ($2 IS NULL OR s.folded = $2){own_objects(session.security, session.database, 'o.object_id')}"
         " ORDER BY 1, 2, 3, 5"
     )
-    result_set(
-        frame.output, session, sql, columns, fold(unquoted(name) or ""), fold(unquoted(owner)) if owner else None
-    )
+    names = (_unquoted(name), _unquoted(owner))
+    send_query(session, frame, columns, sql, *(each and fold(each) for each in names))
     return 0
 
 
-def sp_statistics(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
-    name, owner, qualifier, index, unique, _ = arguments.take(
-        "table_name", "table_owner", "table_qualifier", "index_name", "is_unique", "accuracy"
-    )
-    database = qualified_id(session, qualifier)
-    columns = [
-        ("TABLE_QUALIFIER", SYSNAME),
-        ("TABLE_OWNER", SYSNAME),
-        ("TABLE_NAME", SYSNAME),
-        ("NON_UNIQUE", SMALLINT),
-        ("INDEX_QUALIFIER", SYSNAME),
-        ("INDEX_NAME", SYSNAME),
-        ("TYPE", SMALLINT),
-        ("SEQ_IN_INDEX", SMALLINT),
-        ("COLUMN_NAME", SYSNAME),
-        ("COLLATION", SqlType("char", length=1)),
-        ("CARDINALITY", INT),
-        ("PAGES", INT),
-        ("FILTER_CONDITION", varchar(128)),
-    ]
-    sql = (
-        "SELECT d.name, s.name, o.name, (1 - i.is_unique)::int2, o.name, i.name,"
-        " CASE i.type WHEN 1 THEN 1 ELSE 3 END::int2, k.key_ordinal::int2,"
-        " c.name, CASE k.descending WHEN 1 THEN 'D' ELSE 'A' END,"
-        " mssql.row_count(o.object_id)::int4, mssql.page_count(o.object_id)::int4, NULL::text"
-        " FROM mssql.indexes i JOIN mssql.index_columns k USING (object_id,"
-        " index_id) JOIN mssql.columns c USING (object_id, column_id)"
-        " JOIN mssql.objects o USING (object_id) JOIN mssql.schemas s USING"
-        " (database_id, schema_id) JOIN mssql.databases d USING (database_id)"
-        f" WHERE k.key_ordinal > 0 AND o.database_id = {database} AND o.folded = $1 AND ($2 IS NULL OR s.folded = $2)"
-        f" AND {like('i.name', 3)} AND ($4 IS NULL OR upper($4) <> 'Y' OR i.is_unique = 1)"
-        f"{own_objects(session.security, session.database, 'o.object_id')} ORDER BY 4, 7, 6, 8"
-    )
-    result_set(
-        frame.output,
-        session,
-        sql,
-        columns,
-        fold(unquoted(name) or ""),
-        fold(unquoted(owner)) if owner else None,
-        index or None,
-        unique,
-    )
-    return 0
-
-
-def sp_databases(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
-    columns = [("DATABASE_NAME", SYSNAME), ("DATABASE_SIZE", INT), ("REMARKS", varchar(254))]
-    result_set(frame.output, session, "SELECT name, 8192, NULL::text FROM mssql.databases ORDER BY name", columns)
-    return 0
-
-
-def sp_datatype_info(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+def sp_datatype_info(session: Session, arguments: Arguments, frame: Frame) -> int:
     wanted, _ = arguments.take("data_type", "odbcver")
-    columns = [
-        ("TYPE_NAME", SYSNAME),
-        ("DATA_TYPE", SMALLINT),
-        ("PRECISION", INT),
-        ("LITERAL_PREFIX", varchar(32)),
-        ("LITERAL_SUFFIX", varchar(32)),
-        ("CREATE_PARAMS", varchar(32)),
-        ("NULLABLE", SMALLINT),
-        ("CASE_SENSITIVE", SMALLINT),
-        ("SEARCHABLE", SMALLINT),
-        ("UNSIGNED_ATTRIBUTE", SMALLINT),
-        ("MONEY", SMALLINT),
-        ("AUTO_INCREMENT", SMALLINT),
-        ("LOCAL_TYPE_NAME", SYSNAME),
-        ("MINIMUM_SCALE", SMALLINT),
-        ("MAXIMUM_SCALE", SMALLINT),
-        ("SQL_DATA_TYPE", SMALLINT),
-        ("SQL_DATETIME_SUB", SMALLINT),
-        ("NUM_PREC_RADIX", INT),
-        ("INTERVAL_PRECISION", SMALLINT),
-        ("USERTYPE", SMALLINT),
-    ]
-    code = ODBC.replace("c.type_name", "t.name")
+    columns = columns_of(
+        "TYPE_NAME sysname, DATA_TYPE smallint, PRECISION int, LITERAL_PREFIX varchar(32), "
+        "LITERAL_SUFFIX varchar(32), CREATE_PARAMS varchar(32), NULLABLE smallint, CASE_SENSITIVE smallint, "
+        "SEARCHABLE smallint, UNSIGNED_ATTRIBUTE smallint, MONEY smallint, AUTO_INCREMENT smallint, "
+        "LOCAL_TYPE_NAME sysname, MINIMUM_SCALE smallint, MAXIMUM_SCALE smallint, SQL_DATA_TYPE smallint, "
+        "SQL_DATETIME_SUB smallint, NUM_PREC_RADIX int, INTERVAL_PRECISION smallint, USERTYPE smallint"
+    )
+    code = _ODBC_TYPE.replace("c.type_name", "t.name")
     sql = (
         f"SELECT t.name, {code}, CASE WHEN t.name IN ('nchar', 'nvarchar') THEN 4000"
         " WHEN t.name IN ('text', 'image') THEN 2147483647 WHEN t.name IN ('ntext', 'xml') THEN 1073741823"
@@ -284,8 +178,8 @@ def sp_datatype_info(session: Session, arguments: Arguments, frame: Frame, outpu
         " 3::int2, 0::int2, (t.name LIKE '%money')::int::int2, 0::int2, t.name, 0::int2, t.num_scale::int2, "
         f"{code}, NULL::int2, 10, NULL::int2, 0::int2 FROM mssql.types t WHERE t.name <>"
         f" 'sysname' AND ($1 IS NULL OR $1 = '0' OR ({code})::text = $1)"
-        # The best type of a code comes first: pyodbc takes the precision of its datetime parameters from it.
+        # The best type of each code comes first: pyodbc reads the precision of its datetime parameters there.
         " ORDER BY 2, t.name <> 'datetime2', 1"
     )
-    result_set(frame.output, session, sql, columns, wanted)
+    send_query(session, frame, columns, sql, wanted)
     return 0

@@ -1,4 +1,4 @@
-"""sp_executesql."""
+"""Procedure sp_executesql, and its list of parameters."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from fakemssql.contract import Parameter, SqlError
 from fakemssql.tsql.datatypes.codec import decode, encode
 from fakemssql.tsql.parser import batches, nodes, types
 from fakemssql.tsql.parser.lexer import VARIABLE, tokenize
-from fakemssql.tsql.runtime.execution.interpreter import run
 from fakemssql.tsql.runtime.execution.plans import converted
 from fakemssql.tsql.runtime.frames import Frame
-from fakemssql.tsql.runtime.session.arguments import Arguments
-from fakemssql.tsql.runtime.session.session import Session
+from fakemssql.tsql.runtime.session.session import Arguments, Session
+from fakemssql.tsql.runtime.statements.execute import final_values, run_text
 
 
 def declarations(text: str) -> list[nodes.Declare]:
-    """The parameter list of sp_executesql: ``@a int, @b nvarchar(10) = 'x' OUTPUT``."""
+    """Parse the list of parameters of sp_executesql: ``@a int, @b nvarchar(10) = 'x' OUTPUT``."""
     cursor = batches.Batch(text, tokenize(text))
     found: list[nodes.Declare] = []
     while cursor.token.kind == VARIABLE:
@@ -33,7 +32,7 @@ def declarations(text: str) -> list[nodes.Declare]:
     return found
 
 
-def sp_executesql(session: Session, arguments: Arguments, frame: Frame, outputs: list[Parameter]) -> int:
+def sp_executesql(session: Session, arguments: Arguments, frame: Frame) -> int:
     parameters = arguments.parameters
     if parameters and parameters[0].value is None:
         return 0
@@ -57,26 +56,16 @@ def sp_executesql(session: Session, arguments: Arguments, frame: Frame, outputs:
                 8178,
                 f"The parameterized query '{text[:50]}' expects the parameter '{item.name}', which was not supplied.",
             )
-        value = given[item.name].value if item.name in given else None
         values.append(
-            Parameter(item.name, item.type, _fitting(session, item, given.get(item.name), value, frame), item.output)
+            Parameter(item.name, item.type, _converted(session, item, given.get(item.name), frame), item.output)
         )
-    inner = session.frame(text, values, frame.output, frame)
-    database = session.database
-    with session.security.dynamic():
-        status = run(session, inner)
-    if session.database != database:
-        old, session.database = session.database, database
-        frame.output.database(database, old)
-    for item in declared:
-        passed = given.get(item.name)
-        if passed is not None and passed.output and item.output:
-            outputs.append(Parameter(passed.name, item.type, decode(item.type, inner.values[item.name]), True))
+    status, inner = run_text(session, text, values, frame)
+    arguments.outputs += final_values(declared, given, inner)
     return status
 
 
-def _fitting(session: Session, item: nodes.Declare, parameter: Parameter | None, value: Any, frame: Frame) -> Any:
-    """A value as the declared type: converted by PostgreSQL where its own type is another."""
-    if parameter is None or value is None or parameter.type.name == item.type.name:
-        return value
-    return decode(item.type, converted(session, parameter.type, encode(parameter.type, value), item.type, frame))
+def _converted(session: Session, item: nodes.Declare, given: Parameter | None, frame: Frame) -> Any:
+    """A given value as the declared type; PostgreSQL converts it if its own type is another."""
+    if given is None or given.value is None or given.type.name == item.type.name:
+        return None if given is None else given.value
+    return decode(item.type, converted(session, given.type, encode(given.type, given.value), item.type, frame))

@@ -1,14 +1,14 @@
-"""The types of undeclared parameters, or the error where they cannot be deduced.
+"""Deduction of the types of undeclared parameters, with the errors if that is not possible.
 
 Source: "sp_describe_undeclared_parameters (Transact-SQL)", "Parameter Selection Algorithm". A parameter has the type of
-what it is compared with, assigned to, cast to or inserted into by VALUES. A parameter that is an item of a SELECT has
-none: any type would do as well as any other, which is error 11506. Numbers and texts: "Database Engine events and
-errors (11000 to 12999)".
+the value that it is compared with, the type of a cast, or the type of the column or variable that it is assigned to or
+inserted into by VALUES. A parameter that is an item of a SELECT could have any type: error 11506. Numbers and texts:
+"Database Engine events and errors (11000 to 12999)".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from fakemssql.contract import SqlError
@@ -23,11 +23,11 @@ from fakemssql.tsql.runtime.session.session import Session
 from fakemssql.types import SqlType
 
 TEXT = nvarchar(4000)
-"""For what the server deduces and fakemssql does not: the type of an expression over a derived table, say."""
+"""Type for cases that SQL Server deduces and fakemssql does not, such as expressions over a derived table."""
 
 
 def target_types(session: Session, name: nodes.Name, names: Sequence[str]) -> list[SqlType]:
-    """The types of the columns that VALUES fill."""
+    """Types of the columns that VALUES fill."""
     table = None if name[0].startswith("@") else session.catalog.find(name, session.database)
     if table is None:
         return []
@@ -58,21 +58,21 @@ def column_type(node: nodes.Column, columns: list[Any]) -> SqlType | None:
 
 
 _ALIKE = {"ISNULL", "COALESCE", "NULLIF", "IIF"}
-"""Functions whose arguments have one type in common."""
+"""Functions whose arguments have a common type."""
 
 _FROM_SECOND = {"LEFT": INT, "RIGHT": INT, "SUBSTRING": INT}
 
 
-class Guess:
-    """Finds the types of undeclared variables by what stands beside them; raises :class:`SqlError` where none does."""
+class ParameterTypes:
+    """Types of undeclared variables from the expressions around them; :class:`SqlError` if they cannot be deduced."""
 
     def __init__(self, session: Session, frame: Frame, declared: dict[str, SqlType]) -> None:
         self.session, self.frame = session, frame
         self.declared = declared
         self.found: dict[str, SqlType] = {}
 
-    def whole(self, statements: list[nodes.Statement]) -> None:
-        """Visit a batch, whose own variables have types, wherever it declares them."""
+    def deduce(self, statements: list[nodes.Statement]) -> None:
+        """Visit a batch. Variables that it declares anywhere have their declared types."""
         self._declare(statements)
         self.visit(statements, [])
 
@@ -83,9 +83,13 @@ class Guess:
             self._declare(child)
 
     def visit(self, node: Any, columns: list[Any], target: SqlType | None = None) -> None:
-        """Walk a tree. ``columns`` are the tables in sight, ``target`` is the type that the value is to have."""
+        """Visit a node. ``columns`` are the visible tables, ``target`` is the type that the context expects."""
         if isinstance(node, nodes.Variable):
             self._note(node, target)
+            return
+        if type(node) in _PARTS:
+            for part, kind in _PARTS[type(node)](self.declared, node):
+                self.visit(part, columns, kind)
             return
         visit = _VISITS.get(type(node))
         if visit is not None:
@@ -100,7 +104,7 @@ class Guess:
         return isinstance(node, nodes.Variable) and node.name not in self.declared and not node.name.startswith("@@")
 
     def _untyped(self, node: Any) -> nodes.Variable | None:
-        """The undeclared variable on which the type of an expression depends, None where it has a type."""
+        """Undeclared variable on which the type of an expression depends; None if the expression has a type."""
         if isinstance(node, nodes.Variable):
             return node if self._undeclared(node) else None
         own_type = isinstance(node, nodes.Cast | nodes.Subquery | nodes.Query)
@@ -125,7 +129,7 @@ class Guess:
         self.found[name] = target
 
     def _alone(self, values: Iterable[Any]) -> None:
-        """Error 11503 where more than one of an expression's values has no type."""
+        """Raise error 11503 if more than one value of an expression has no type."""
         names = [found.name for value in values if (found := self._untyped(value)) is not None]
         if len(names) > 1:
             raise SqlError(
@@ -135,7 +139,7 @@ class Guess:
             )
 
     def _beside(self, values: Sequence[Any], columns: list[Any], target: SqlType | None = None) -> None:
-        """Visit values of which each has the type of the others."""
+        """Visit values that have a common type."""
         self._alone(values)
         kinds = [self._type(value, columns) for value in values if value is not None and not self._untyped(value)]
         for value in values:
@@ -174,10 +178,6 @@ class Guess:
         self._beside([node.value, node.pattern], columns)
         self.visit(node.escape, columns, TEXT)
 
-    def _visit_cast(self, node: nodes.Cast, columns: list[Any], _: SqlType | None) -> None:
-        self.visit(node.value, columns, node.type)
-        self.visit(node.style, columns, INT)
-
     def _visit_case(self, node: nodes.Case, columns: list[Any], target: SqlType | None) -> None:
         for condition, _ in node.whens:
             if node.operand is None:
@@ -209,13 +209,6 @@ class Guess:
 
     # --- queries and statements ------------------------------------------------------------------------------------
 
-    def _visit_top(self, node: nodes.Top, columns: list[Any], _: SqlType | None) -> None:
-        self.visit(node.value, columns, BIGINT)
-
-    def _visit_query(self, node: nodes.Query, columns: list[Any], _: SqlType | None) -> None:
-        self.visit([node.ctes, node.body, node.order], columns)
-        self.visit([node.offset, node.fetch], columns, BIGINT)
-
     def _visit_list(self, node: Sequence[Any], columns: list[Any], target: SqlType | None) -> None:
         for child in node:
             self.visit(child, columns, target)
@@ -224,9 +217,6 @@ class Guess:
         inner = [*tables_in(self.session, node.sources), *columns]
         for child in children(node):
             self.visit(child, inner)
-
-    def _visit_selectitem(self, node: nodes.SelectItem, columns: list[Any], _: SqlType | None) -> None:
-        self.visit(node.value, columns, self.declared.get(node.variable) if node.variable else None)
 
     def _visit_insert(self, node: nodes.Insert, columns: list[Any], _: SqlType | None) -> None:
         self.visit([node.ctes, node.top, node.outputs], columns)
@@ -242,13 +232,7 @@ class Guess:
         for position, value in enumerate(row):
             self.visit(value, columns, kinds[position] if position < len(kinds) else TEXT)
 
-    def _visit_update(self, node: nodes.Update, columns: list[Any], _: SqlType | None) -> None:
-        self._changing(node, columns)
-
-    def _visit_delete(self, node: nodes.Delete, columns: list[Any], _: SqlType | None) -> None:
-        self._changing(node, columns)
-
-    def _changing(self, node: nodes.Update | nodes.Delete, columns: list[Any]) -> None:
+    def _visit_change(self, node: nodes.Update | nodes.Delete, columns: list[Any], _: SqlType | None) -> None:
         inner = [*columns, *tables_in(self.session, [*node.sources, nodes.TableSource(node.target, "", [])])]
         for child in children(node):
             self.visit(child, inner)
@@ -266,19 +250,10 @@ class Guess:
             self.visit([action.condition, action.assignments], inner)
             self._values(action.values or [], target_types(self.session, node.target, action.columns), inner)
 
-    def _visit_declare(self, node: nodes.Declare, columns: list[Any], _: SqlType | None) -> None:
-        self.visit(node.value, columns, node.type)
-
-    def _visit_setvariable(self, node: nodes.SetVariable, columns: list[Any], _: SqlType | None) -> None:
-        self.visit(node.value, columns, self.declared.get(node.name))
-
-    def _visit_argument(self, node: nodes.Argument, columns: list[Any], _: SqlType | None) -> None:
-        self.visit(node.value, columns, TEXT)
-
     # --- types -----------------------------------------------------------------------------------------------------
 
     def _type(self, node: Any, columns: list[Any]) -> SqlType:
-        """The type of an expression that has one."""
+        """Type of an expression that does not depend on an undeclared variable."""
         if isinstance(node, nodes.Column):
             return column_type(node, columns) or TEXT
         if isinstance(node, nodes.Variable):
@@ -293,28 +268,35 @@ class Guess:
             return TEXT
 
 
-_VISITS: dict[type, Callable[[Guess, Any, list[Any], SqlType | None], None]] = {
-    list: Guess._visit_list,
-    tuple: Guess._visit_list,
-    nodes.Binary: Guess._visit_binary,
-    nodes.IsDistinct: Guess._visit_isdistinct,
-    nodes.In: Guess._visit_in,
-    nodes.Between: Guess._visit_between,
-    nodes.Like: Guess._visit_like,
-    nodes.Cast: Guess._visit_cast,
-    nodes.Case: Guess._visit_case,
-    nodes.Function: Guess._visit_function,
-    nodes.Top: Guess._visit_top,
-    nodes.Query: Guess._visit_query,
-    nodes.Select: Guess._visit_select,
-    nodes.SelectItem: Guess._visit_selectitem,
-    nodes.Insert: Guess._visit_insert,
-    nodes.Update: Guess._visit_update,
-    nodes.Delete: Guess._visit_delete,
-    nodes.Assignment: Guess._visit_assignment,
-    nodes.Merge: Guess._visit_merge,
-    nodes.Declare: Guess._visit_declare,
-    nodes.SetVariable: Guess._visit_setvariable,
-    nodes.Argument: Guess._visit_argument,
+_PARTS: dict[type, Callable[[Mapping[str, SqlType], Any], Sequence[tuple[Any, SqlType | None]]]] = {
+    nodes.Argument: lambda declared, node: [(node.value, TEXT)],
+    nodes.Cast: lambda declared, node: [(node.value, node.type), (node.style, INT)],
+    nodes.Declare: lambda declared, node: [(node.value, node.type)],
+    nodes.Query: lambda declared, node: [
+        *((part, None) for part in (node.ctes, node.body, node.order)),
+        *((part, BIGINT) for part in (node.offset, node.fetch)),
+    ],
+    nodes.SelectItem: lambda declared, node: [(node.value, declared.get(node.variable) if node.variable else None)],
+    nodes.SetVariable: lambda declared, node: [(node.value, declared.get(node.name))],
+    nodes.Top: lambda declared, node: [(node.value, BIGINT)],
 }
-"""The nodes of which a part tells the type of another; any other is visited part by part."""
+"""Nodes that fix the types of their parts: the parts, each with its type."""
+
+_VISITS: dict[type, Callable[[ParameterTypes, Any, list[Any], SqlType | None], None]] = {
+    list: ParameterTypes._visit_list,
+    tuple: ParameterTypes._visit_list,
+    nodes.Binary: ParameterTypes._visit_binary,
+    nodes.IsDistinct: ParameterTypes._visit_isdistinct,
+    nodes.In: ParameterTypes._visit_in,
+    nodes.Between: ParameterTypes._visit_between,
+    nodes.Like: ParameterTypes._visit_like,
+    nodes.Case: ParameterTypes._visit_case,
+    nodes.Function: ParameterTypes._visit_function,
+    nodes.Select: ParameterTypes._visit_select,
+    nodes.Insert: ParameterTypes._visit_insert,
+    nodes.Update: ParameterTypes._visit_change,
+    nodes.Delete: ParameterTypes._visit_change,
+    nodes.Assignment: ParameterTypes._visit_assignment,
+    nodes.Merge: ParameterTypes._visit_merge,
+}
+"""Nodes with rules of their own; the parts of all others are visited one by one."""

@@ -1,48 +1,49 @@
-"""Which function is which system procedure."""
+"""Table of the system procedures by their names; sp_rename, and those that are refused."""
 
 from __future__ import annotations
 
-from fakemssql.tsql.procedures import applocks, catalog, describe, execution, relations, renaming, session
-from fakemssql.tsql.runtime.session.session import Procedure
+from fakemssql.contract import SqlError
+from fakemssql.tsql.definitions.indexes import rename_index
+from fakemssql.tsql.procedures import applocks, catalog, describe, execution
+from fakemssql.tsql.runtime.frames import Frame
+from fakemssql.tsql.runtime.session.session import Arguments, Procedure, Session, parse_name
 
+
+def sp_rename(session: Session, arguments: Arguments, frame: Frame) -> int:
+    old, new, kind = arguments.take("objname", "newname", "objtype")
+    name = parse_name(old or "")
+    session.transactions.define(lambda: rename_index(session.definer, name, str(new), (kind or "OBJECT").upper()))
+    text = "Caution: Changing any part of an object name could break scripts and stored procedures."
+    frame.output.message(SqlError(15477, text, severity=0))
+    return 0
+
+
+def refused(session: Session, arguments: Arguments, frame: Frame) -> int:
+    """Error 40517 for a procedure of SQL Server that fakemssql does not have."""
+    raise SqlError(40517, f"{arguments.name} is not supported by fakemssql.")
+
+
+_REFUSED = (
+    *("sp_addrolemember", "sp_databases", "sp_droprolemember", "sp_fkeys", "sp_flush_log", "sp_help", "sp_helpindex"),
+    *("sp_helptext", "sp_lock", "sp_recompile", "sp_refreshview", "sp_reset_connection", "sp_set_session_context"),
+    *("sp_spaceused", "sp_special_columns", "sp_special_columns_90", "sp_special_columns_100", "sp_sproc_columns"),
+    *("sp_sproc_columns_100", "sp_statistics", "sp_statistics_100", "sp_stored_procedures", "sp_updatestats", "sp_who"),
+    "sp_who2",
+)
 PROCEDURES: dict[str, Procedure] = {
     "sp_getapplock": applocks.sp_getapplock,
     "sp_releaseapplock": applocks.sp_releaseapplock,
     "sp_tables": catalog.sp_tables,
     "sp_columns": catalog.sp_columns,
-    "sp_columns_100": catalog.sp_columns_100,
     "sp_columns_90": catalog.sp_columns_100,
+    "sp_columns_100": catalog.sp_columns_100,
     "sp_pkeys": catalog.sp_pkeys,
-    "sp_statistics": catalog.sp_statistics,
-    "sp_statistics_100": catalog.sp_statistics,
-    "sp_databases": catalog.sp_databases,
     "sp_datatype_info": catalog.sp_datatype_info,
-    "sp_datatype_info_100": catalog.sp_datatype_info,
     "sp_datatype_info_90": catalog.sp_datatype_info,
+    "sp_datatype_info_100": catalog.sp_datatype_info,
     "sp_describe_undeclared_parameters": describe.sp_describe_undeclared_parameters,
     "sp_describe_first_result_set": describe.sp_describe_first_result_set,
     "sp_executesql": execution.sp_executesql,
-    "sp_fkeys": relations.sp_fkeys,
-    "sp_stored_procedures": relations.sp_stored_procedures,
-    "sp_special_columns": relations.sp_special_columns,
-    "sp_special_columns_100": relations.sp_special_columns,
-    "sp_special_columns_90": relations.sp_special_columns,
-    "sp_rename": renaming.sp_rename,
-    "sp_flush_log": session.nothing,
-    "sp_reset_connection": session.nothing,
-    "sp_updatestats": session.nothing,
-    "sp_recompile": session.nothing,
-    "sp_refreshview": session.nothing,
-    "sp_set_session_context": session.refused,
-    "sp_sproc_columns": session.refused,
-    "sp_sproc_columns_100": session.refused,
-    "sp_addrolemember": session.refused,
-    "sp_droprolemember": session.refused,
-    "sp_spaceused": session.refused,
-    "sp_help": session.refused,
-    "sp_helpindex": session.refused,
-    "sp_helptext": session.refused,
-    "sp_lock": session.refused,
-    "sp_who": session.refused,
-    "sp_who2": session.refused,
+    "sp_rename": sp_rename,
+    **dict.fromkeys(_REFUSED, refused),
 }

@@ -1,4 +1,4 @@
-"""PostgreSQL's errors as SQL Server's: number, severity, text, and what they do to batch and transaction.
+"""Translation of PostgreSQL's errors to SQL Server's, and the effect of errors on batch and transaction.
 
 Source of numbers and texts: "Database Engine events and errors", sys.messages.
 """
@@ -9,23 +9,39 @@ import re
 
 from fakemssql.contract import SqlError
 from fakemssql.faults import PLANNING, RUNNING, fault
+from fakemssql.killing import killed_error
 from fakemssql.tsql.pg import Pg, PgError
+from fakemssql.tsql.security.errors import database_exists, object_exists
 
 STALE = frozenset(["42P01", "42703", "42P07", "3F000", "0A000", "42883", "26000"])
-"""SQLSTATEs that a plan compiled against an old catalog may meet."""
+"""SQLSTATEs that a plan may cause if it was compiled with an old catalog."""
 
 DEADLOCK = frozenset(["40P01", "40001"])
 
 _COMPILE = frozenset([102, 105, 107, 109, 110, 120, 121, 137, 141, 145, 156, 207, 208, 209, 213, 264, 4104, 4145, 1087])
-"""Errors of compiling a statement: they end the batch and no CATCH of the same batch sees them."""
+"""Errors of compilation: they end the batch, and a CATCH of the same batch does not catch them."""
 
 _BATCH = frozenset(
     [241, 3609, 242, 245, 248, 295, 1205, 3930, 3951, 3960, 3998, 8169, 650, 911, 40517, 535, PLANNING, RUNNING]
 )
-"""Errors of running a statement that end the batch."""
+"""Errors at run time that end the batch."""
 
 _DOOM = frozenset([241, 242, 245, 248, 295, 3951, 8169])
-"""Errors that roll the transaction back when nothing catches them, and make it uncommittable when something does."""
+"""Errors that roll the transaction back, or make it uncommittable if a CATCH catches them."""
+
+
+_NOT_A_DATE = (241, "Conversion failed when converting date and/or time from character string.", 16, 1)
+_NEGATIVE = (127, "A TOP N or FETCH rowcount value may not be negative.", 15, 1)
+_NO_PLAN = "The query processor ran out of internal resources and could not produce a query plan."
+_PLAIN = {
+    "22012": (8134, "Divide by zero error encountered.", 16, 1),
+    "55P03": (1222, "Lock request time out period exceeded.", 16, 51),
+    **dict.fromkeys(("22007", "22008"), _NOT_A_DATE),
+    **dict.fromkeys(("2201W", "2201X"), _NEGATIVE),
+    "53100": (1105, "Could not allocate space: the disk is full.", 17, 2),
+    "54001": (8623, _NO_PLAN, 16, 1),
+}
+"""SQLSTATEs that always mean one error: its number, text, severity and state."""
 
 
 def is_compile(error: SqlError) -> bool:
@@ -41,7 +57,7 @@ def dooms(error: SqlError) -> bool:
 
 
 def _where(pg: Pg, error: PgError) -> dict[str, str]:
-    """Names as written of the table, schema, database and index or constraint an error speaks of."""
+    """Names, as written, of the table, schema, database and index or constraint of an error."""
     rows = pg.query(
         "SELECT o.name, s.name, d.name, COALESCE((SELECT i.name FROM mssql.indexes i WHERE i.object_id = o.object_id"
         " AND i.pg_name = $3), (SELECT c.name FROM mssql.objects c WHERE"
@@ -62,13 +78,13 @@ def _where(pg: Pg, error: PgError) -> dict[str, str]:
         rows = _local(pg, error)
     keys = ("table", "schema", "database", "index", "kind", "column")
     found = {key: value or "" for key, value in zip(keys, rows[0], strict=True)}
-    # A constraint that fails while it is made has no row yet, only the name it was to have in PostgreSQL.
+    # A constraint that fails while it is made has no row yet, only its name in PostgreSQL.
     found["index"] = re.sub(r"^(ck|fk|ix)\d+\.", "", found["index"])
     return found
 
 
 def _local(pg: Pg, error: PgError) -> list[list[str | None]]:
-    """The same of a temporary table or a table variable: the comments of table and index tell their names."""
+    """The same names for a temporary table or table variable, from the comments of table and index."""
     rows = pg.query(
         "SELECT obj_description(to_regclass(format('%I.%I', $1, $2)), 'pg_class'),"
         " obj_description(to_regclass(format('%I.%I', $1, $3)), 'pg_class')",
@@ -82,19 +98,18 @@ def _local(pg: Pg, error: PgError) -> list[list[str | None]]:
     return [[table or error.table, "dbo", "tempdb", index, kind[1] if kind else "", error.column]]
 
 
-def translate(pg: Pg, error: PgError, statement: str = "INSERT", lock_timeout: bool = True) -> SqlError:
-    """The :class:`SqlError` for an error that PostgreSQL reported."""
+def translate(pg: Pg, error: PgError, statement: str = "INSERT") -> SqlError:
+    """Translate an error of PostgreSQL to a :class:`SqlError`."""
     state = error.sqlstate
     if state == "MS001":
         return SqlError(int(error.hint or 50000), error.message, state=1)
     if state in ("23505", "23502", "23514", "23503"):
         return _constraint(pg, error, statement)
-    if state == "22012":
-        return SqlError(8134, "Divide by zero error encountered.")
+    if state in _PLAIN:
+        number, text, severity, message_state = _PLAIN[state]
+        return SqlError(number, text, severity=severity, state=message_state)
     if state == "22003":
         return _overflow(error)
-    if state == "55P03":
-        return SqlError(1222, "Lock request time out period exceeded.", state=51)
     if state in DEADLOCK and (state == "40P01" or "deadlock" in error.message):
         return _deadlock()
     if state == "40001":
@@ -107,8 +122,6 @@ def translate(pg: Pg, error: PgError, statement: str = "INSERT", lock_timeout: b
             " level for the update/delete statement.",
             state=2,
         )
-    if state in ("22007", "22008"):
-        return SqlError(241, "Conversion failed when converting date and/or time from character string.")
     if state == "22P02":
         return SqlError(8114, f"Error converting data type: {error.message}.", state=5)
     if state == "21000":
@@ -125,20 +138,14 @@ def translate(pg: Pg, error: PgError, statement: str = "INSERT", lock_timeout: b
             " when the subquery follows =, !=, <, <= , >, >= or when"
             " the subquery is used as an expression.",
         )
-    if state in ("2201W", "2201X"):
-        return SqlError(127, "A TOP N or FETCH rowcount value may not be negative.", severity=15)
     if state in ("57P01", "57P02", "57P03", "08006", "08003", "08000"):
-        return SqlError(596, "Cannot continue the execution because the session is in the kill state.", severity=21)
-    if state == "53100":
-        return SqlError(1105, "Could not allocate space: the disk is full.", severity=17, state=2)
+        return killed_error()
     if state == "42P07":
         name = re.search(r'"(.*)"', error.message)
-        return SqlError(2714, f"There is already an object named '{name[1] if name else ''}' in the database.", state=6)
-    if state == "54001":
-        return SqlError(8623, "The query processor ran out of internal resources and could not produce a query plan.")
+        return object_exists(name[1] if name else "")
     if state == "0A000":
         return SqlError(40517, f"The statement is not supported by fakemssql ({error.message}).")
-    # PostgreSQL was given what it does not take, or says what it should never have to.
+    # The engine sent an invalid statement, or the error is unknown: a fault of fakemssql.
     return fault(error, PLANNING if state.startswith("42") else RUNNING, f"SQLSTATE {state}")
 
 
@@ -170,22 +177,11 @@ def _deadlock() -> SqlError:
 
 
 def _overflow(error: PgError) -> SqlError:
-    match = re.match(r"(smallint|integer|bigint) out of range", error.message)
-    names = {"integer": "int", "smallint": "smallint", "bigint": "bigint"}
-    if match:
-        return SqlError(
-            8115, f"Arithmetic overflow error converting expression to data type {names[match[1]]}.", state=2
-        )
-    match = re.search(r'value "(.*)" is out of range for type (\w+)', error.message)
-    if match:
-        return SqlError(
-            8115,
-            f"Arithmetic overflow error converting expression to data type {names.get(match[2], match[2])}.",
-            state=2,
-        )
     if "numeric field overflow" in error.message:
         return SqlError(8115, "Arithmetic overflow error converting numeric to data type numeric.", state=8)
-    return SqlError(8115, "Arithmetic overflow error converting expression to data type float.", state=2)
+    match = re.search(r"^(smallint|integer|bigint) out of range|is out of range for type (\w+)$", error.message)
+    name = (match[1] or match[2]).replace("integer", "int") if match else "float"
+    return SqlError(8115, f"Arithmetic overflow error converting expression to data type {name}.", state=2)
 
 
 def _key(detail: str) -> str:
@@ -226,15 +222,8 @@ def _constraint(pg: Pg, error: PgError, statement: str) -> SqlError:
             f"Cannot insert duplicate key row in object '{place}' with unique index '{where['index']}'.{value}",
             severity=14,
         )
-    if error.sqlstate == "23514":
-        return SqlError(
-            547,
-            f"The {statement} statement conflicted with the CHECK"
-            f' constraint "{where["index"]}". The conflict occurred in'
-            f' database "{where["database"]}", table "{place}".',
-            state=0,
-        )
     kind = "REFERENCE" if "still referenced" in error.detail or statement == "DELETE" else "FOREIGN KEY"
+    kind = "CHECK" if error.sqlstate == "23514" else kind
     return SqlError(
         547,
         f'The {statement} statement conflicted with the {kind} constraint "{where["index"]}". The conflict occurred in'
@@ -244,7 +233,7 @@ def _constraint(pg: Pg, error: PgError, statement: str) -> SqlError:
 
 
 def _metadata(error: PgError) -> SqlError:
-    """A duplicate in the metadata tables: two sessions created the same thing at the same time."""
+    """Error for a duplicate in the metadata tables: two sessions made the same object at the same time."""
     value = _key(error.detail).split(", ")[-1]
     if error.constraint == "columns_name":
         return SqlError(
@@ -258,5 +247,5 @@ def _metadata(error: PgError) -> SqlError:
             f"The operation failed because an index or statistics with name '{value}' already exists on the table.",
         )
     if error.table == "databases":
-        return SqlError(1801, f"Database '{value}' already exists. Choose a different database name.", state=3)
-    return SqlError(2714, f"There is already an object named '{value}' in the database.", state=6)
+        return database_exists(value)
+    return object_exists(value)

@@ -1,4 +1,4 @@
-"""What one batch or procedure call has of its own: variables, table variables, and how control leaves it."""
+"""Frames of execution: variables and table variables of a batch or procedure call, and exceptions that leave it."""
 
 from __future__ import annotations
 
@@ -12,44 +12,44 @@ from fakemssql.types import SqlType
 
 
 class BatchEnd(Exception):
-    """The batch ends; what was to be said has been said."""
+    """The batch ends; its errors have been reported."""
 
 
 class Break(Exception):
-    """BREAK."""
+    """BREAK leaves a loop."""
 
 
 class Continue(Exception):
-    """CONTINUE."""
+    """CONTINUE begins the next round of a loop."""
 
 
 class Returned(Exception):
-    """RETURN with a status."""
+    """RETURN ends a batch or procedure, with a status."""
 
     def __init__(self, status: int) -> None:
         self.status = status
 
 
 class Raised(SqlError):
-    """An error of RAISERROR: it ends neither batch nor transaction by itself."""
+    """Error of RAISERROR; by itself it ends neither batch nor transaction."""
 
 
 class Thrown(SqlError):
-    """An error of THROW: it ends the batch."""
+    """Error of THROW; it ends the batch."""
 
 
 @dataclass
 class Code:
-    """A parsed batch with the plans of its statements, by statement and by what their meaning depends on."""
+    """Parsed batch with the plans of its statements. A plan's key has the statement and the state it depends on."""
 
     statements: list[nodes.Statement]
     plans: dict[tuple[object, ...], Plan] = field(default_factory=dict)
-    combined: dict[int, nodes.Expr] = field(default_factory=dict)  # what SET @a += ... assigns, by the statement's id
+    combined: dict[int, nodes.Expr] = field(default_factory=dict)  # expressions of SET @a += ..., by the statement's id
 
 
 @dataclass
 class Frame:
-    """One level of execution. Values are kept in PostgreSQL's binary form."""
+    """Level of execution. Values are in PostgreSQL's binary form."""
 
     code: Code
     output: ResponseWriter
@@ -60,10 +60,10 @@ class Frame:
     procedure: str = ""
     caught: list[SqlError] = field(default_factory=list)
     parent: Frame | None = None
-    kept: bool = False  # its tables are dropped by who made them
+    kept: bool = False  # the caller made the tables and drops them
 
     def for_expression(self) -> Frame:
-        """A frame for one expression of this one: its variables and tables, with types of its own."""
+        """Frame for one expression, with the same variables and tables but its own types."""
         return Frame(
             self.code, self.output, dict(self.types), self.values, self.tables, caught=self.caught, parent=self.parent
         )

@@ -1,8 +1,9 @@
-"""The engine of one connection: requests come in, statements run, results go to the output."""
+"""Engine of one connection: runs its requests and sends the results to the output."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from fakemssql.contract import Client, Parameter, ResponseWriter, SqlError
 from fakemssql.switches import Switches
@@ -11,14 +12,13 @@ from fakemssql.tsql.options import ISOLATION_BY_NUMBER, Options
 from fakemssql.tsql.runtime.connection.backend import Backend
 from fakemssql.tsql.runtime.execution.interpreter import report, run
 from fakemssql.tsql.runtime.frames import BatchEnd, Code, Frame
-from fakemssql.tsql.runtime.session.arguments import parse_name
-from fakemssql.tsql.runtime.session.session import Session, StatementTables, signature_of
+from fakemssql.tsql.runtime.session.session import Session, StatementTables, parse_name, signature_of
 from fakemssql.tsql.runtime.statements.execute import call
 from fakemssql.tsql.security.accounts import ServerPrincipal
 
 
 class SessionEngine:
-    """Implements :class:`contract.Engine`. ``let_go`` takes the backend in the end."""
+    """Implements :class:`contract.Engine`. ``let_go`` takes the backend when the session ends."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class SessionEngine:
 
     @property
     def database(self) -> str:
-        """The current database."""
+        """Name of the current database."""
         return self.session.database
 
     @property
@@ -43,13 +43,13 @@ class SessionEngine:
         return self.session.transaction_descriptor
 
     def session_state(self) -> tuple[bytes, bool]:
-        """The SET options; what else a session may have cannot be restored ("Connection resiliency")."""
+        """SET options, and whether the session has no state that cannot be restored ("Connection resiliency")."""
         session = self.session
         bound = session.transaction_count or session.applocks.held or session.catalog.temporary
         return session.options.to_bytes(), not bound and session.identity_insert == ("", "")
 
     def restore(self, state: bytes) -> bool:
-        """Take over the SET options of a session whose connection was lost."""
+        """Take over the SET options of a session whose connection was lost; False if the server refuses."""
         session = self.session
         if session.switches.refuse_recovery:
             return False
@@ -60,99 +60,84 @@ class SessionEngine:
         return True
 
     def introduce(self, client: Client) -> None:
-        """Who the client is; see :class:`contract.Engine`."""
+        """Record the client; see :class:`contract.Engine`."""
         self.session.activity.introduce(client)
         self.session.activity.update(self.session)
 
     def batch(self, text: str, output: ResponseWriter) -> None:
         """Run a batch; see :class:`contract.Engine`."""
-        self._top(text, (), output, procedure=False)
+        self._run(text, (), output, procedure=False)
 
     def parameterised(self, text: str, parameters: Sequence[Parameter], output: ResponseWriter) -> None:
         """Run a batch with declared variables."""
-        self._top(text, parameters, output, procedure=True)
+        self._run(text, parameters, output, procedure=True)
 
-    def _top(self, text: str, parameters: Sequence[Parameter], output: ResponseWriter, *, procedure: bool) -> None:
-        self.session.output = output
-        self.session.activity.begin(self.session, text, parameters)
-        try:
-            self._run(text, parameters, output, procedure)
-        finally:
-            self.session.backend.note_changes()
-            self.session.activity.end(self.session)
-
-    def _run(self, text: str, parameters: Sequence[Parameter], output: ResponseWriter, procedure: bool) -> None:
+    def _run(self, text: str, parameters: Sequence[Parameter], output: ResponseWriter, *, procedure: bool) -> None:
         session = self.session
-        self._refresh()
-        session.transactions.lose(output)
-        count = session.transaction_count
+        with self._request(output, text, parameters):
+            count = session.transaction_count
+            try:
+                frame = session.frame(text, parameters, output)
+                run(session, frame)
+                for parameter in parameters:
+                    if parameter.output:
+                        name = parameter.name.lower()
+                        kind = frame.types[name]
+                        output.return_value(Parameter(parameter.name, kind, decode(kind, frame.values[name]), True))
+                if procedure:
+                    session.transactions.check_balance(count)
+            except SqlError as error:
+                report(session, error, output)
+            except BatchEnd:
+                pass
+
+    @contextmanager
+    def _request(self, output: ResponseWriter, text: str, parameters: Sequence[Parameter] = ()) -> Iterator[None]:
+        session = self.session
+        session.output = output
+        session.activity.begin(session, text, parameters)
         try:
-            frame = session.frame(text, parameters, output)
-            run(session, frame)
-            for parameter in parameters:
-                if parameter.output:
-                    name = parameter.name.lower()
-                    kind = frame.types[name]
-                    value = decode(kind, frame.values[name])
-                    output.return_value(Parameter(parameter.name, kind, value, True))
-            if procedure:
-                session.transactions.check_balance(count)
-        except SqlError as error:
-            report(session, error, output)
-        except BatchEnd:
-            pass
+            self._refresh()
+            session.transactions.lose(output)
+            yield
+            session.transactions.end_of_batch(output)
         finally:
             session.output = None
-        session.transactions.end_of_batch(output)
+            session.backend.note_changes()
+            session.activity.end(session)
 
     def _refresh(self) -> None:
         session = self.session
         if not session.security.powerful and not session.pg.in_transaction:
-            # An empty round trip: what was revoked before this request is known before it runs.
+            # An empty round trip brings notifications: permissions revoked before this request no longer count.
             session.pg.run([])
         session.backend.refresh()
         if not session.pg.in_transaction:
-            session.codes.collect()
+            session.plan_cache.collect()
 
     def call(self, procedure: str, parameters: Sequence[Parameter], output: ResponseWriter) -> int:
         """Run a stored procedure by name."""
-        self.session.output = output
-        self.session.activity.begin(self.session, procedure)
-        try:
-            return self._call(procedure, parameters, output)
-        finally:
-            self.session.backend.note_changes()
-            self.session.activity.end(self.session)
-
-    def _call(self, procedure: str, parameters: Sequence[Parameter], output: ResponseWriter) -> int:
         session = self.session
-        self._refresh()
-        session.transactions.lose(output)
-        status = 0
-        try:
-            frame = Frame(Code([]), output)
-            outputs: list[Parameter] = []
-            status = call(session, parse_name(procedure), list(parameters), frame, outputs)
-            for parameter in outputs:
-                output.return_value(parameter)
-        except SqlError as error:
-            # A procedure's error is one of a statement: under XACT_ABORT it takes the transaction along.
-            report(session, error, output, session.transactions.doom if session.options.xact_abort else None)
-            status = -6 if error.number != 2812 else 0
-        except BatchEnd:
-            status = -6
-        finally:
-            session.output = None
-        session.transactions.end_of_batch(output)
+        with self._request(output, procedure):
+            try:
+                status, outputs = call(session, parse_name(procedure), list(parameters), Frame(Code([]), output))
+                for parameter in outputs:
+                    output.return_value(parameter)
+            except SqlError as error:
+                # A procedure's error is the error of a statement: under XACT_ABORT it rolls the transaction back.
+                report(session, error, output, session.transactions.doom if session.options.xact_abort else None)
+                status = -6 if error.number != 2812 else 0
+            except BatchEnd:
+                status = -6
         return status
 
     def prepare(self, text: str, parameters: Sequence[Parameter]) -> None:
-        """Parse a text; compile its statements as far as their tables are known."""
+        """Parse a text, and cache it for its execution."""
         self._refresh()
         self.session.code(text, signature_of(parameters))
 
     def transaction_request(self, kind: str, isolation: int, name: str, output: ResponseWriter) -> None:
-        """A request of the TDS transaction manager."""
+        """Run a request of the TDS transaction manager."""
         session = self.session
         session.output = output
         try:
@@ -173,7 +158,7 @@ class SessionEngine:
             session.output = None
 
     def reset(self, keep_transaction: bool) -> None:
-        """Settings, temporary tables and session locks back to their start."""
+        """Reset settings, temporary tables and locks of the session to their initial state."""
         session = self.session
         if not keep_transaction and session.transaction_count:
             session.transactions.rollback_all(None)
@@ -190,6 +175,6 @@ class SessionEngine:
         session.activity.update(session)
 
     def close(self) -> None:
-        """Roll back what is open and let go of the connection to PostgreSQL."""
+        """Roll back an open transaction and return the connection to PostgreSQL."""
         self.session.activity.close()
         self._let_go(self._backend)

@@ -1,1 +1,1 @@
-"""Who a session is, and what it may do."""
+"""Security: logins, permissions, and the visibility of the catalog."""

@@ -1,13 +1,13 @@
-"""The security context of a session: the login it acts as, and whether that one holds a permission.
+"""Security context of a session: its login, and the permissions of the login.
 
-The engine checks permissions when it compiles a statement; a compiled statement is kept with the context it was checked
-for. Answers are kept until the catalog changes. Nothing is asked for a member of sysadmin.
+The engine checks permissions when it compiles a statement, and caches the plan together with the context of the check.
+Answers are cached until the catalog changes. For the administrator there is no check.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from fakemssql.contract import SqlError
@@ -19,14 +19,14 @@ from fakemssql.tsql.security import errors
 from fakemssql.tsql.security.accounts import ServerPrincipal
 
 DATABASE, OBJECT, SCHEMA, PRINCIPAL, SERVER = 0, 1, 3, 4, 100
-"""The classes of securables, as sys.database_permissions numbers them."""
+"""Classes of securables, with their numbers in sys.database_permissions."""
 
 DBO = 1
 
 
 @dataclass(frozen=True)
 class Identity:
-    """The user that a login is in one database, and the principals it acts as, as PostgreSQL arrays."""
+    """User of a login in one database, with the ids of its roles and logins as PostgreSQL arrays."""
 
     database_id: int
     user_id: int
@@ -37,19 +37,19 @@ class Identity:
 
     @property
     def arguments(self) -> str:
-        """The first arguments of the functions of 70_security.sql."""
+        """First arguments of the functions in 70_security.sql."""
         return f"{self.database_id}, '{self.token}'::int[], '{self.logins}'::int[]"
 
 
 class SecurityContext:
-    """The login of one session, and what was asked of it."""
+    """Login of one session, with cached answers about its permissions."""
 
     def __init__(self, pg: Pg, catalog: Catalog, account: ServerPrincipal) -> None:
         self.pg, self.catalog = pg, catalog
         self.account = account
         self.powerful = account.powerful
-        self._chain: tuple[str, int] | None = None  # database and owner of the module that runs
-        self._schema: str | None = None  # its schema
+        self._chain: tuple[str, int] | None = None  # database and owner of the running module
+        self._schema: str | None = None  # schema of the running module
         self._identities: dict[str, Identity | None] = {}
         self._answers: dict[tuple[str, int, int, str], bool] = {}
         self._generation = catalog.generation
@@ -57,24 +57,21 @@ class SecurityContext:
 
     @property
     def key(self) -> ServerPrincipal | None:
-        """What a compiled statement depends on; None for a member of sysadmin."""
+        """Part of a plan's key: the login, or None for the administrator."""
         return None if self.powerful else self.account
 
-    @contextmanager
-    def module(self, database: str, owner: int, schema: str) -> Iterator[None]:
-        """The text of a view, procedure or trigger: what has the same owner is not checked (ownership chaining)."""
-        saved = self._chain, self._schema
-        self._chain, self._schema = (fold(database), owner), schema
-        try:
-            yield
-        finally:
-            self._chain, self._schema = saved
+    def module(self, database: str, owner: int, schema: str) -> AbstractContextManager[None]:
+        """Run a module's text: permissions on objects of the module's owner are not checked (ownership chaining)."""
+        return self._acting((fold(database), owner), schema)
+
+    def dynamic(self) -> AbstractContextManager[None]:
+        """Run a dynamic text: ownership chaining does not apply to it."""
+        return self._acting(None, None)
 
     @contextmanager
-    def dynamic(self) -> Iterator[None]:
-        """A text that a module makes: no chain reaches into it."""
+    def _acting(self, chain: tuple[str, int] | None, schema: str | None) -> Iterator[None]:
         saved = self._chain, self._schema
-        self._chain = self._schema = None
+        self._chain, self._schema = chain, schema
         try:
             yield
         finally:
@@ -83,7 +80,7 @@ class SecurityContext:
     # --- questions -------------------------------------------------------------------------------------------------
 
     def identity(self, database: str) -> Identity:
-        """The user in ``database``. Error 916 where the login has none."""
+        """User in ``database``. Error 916 if the login has no user there."""
         found = self.entrant(database)
         if found is None:
             entry = self.catalog.database(database)
@@ -91,12 +88,12 @@ class SecurityContext:
         return found
 
     def enter(self, database: str) -> None:
-        """Error 916 for a database that is there and in which the login has no user."""
+        """Raise error 916 if the database exists and the login has no user in it."""
         if not self.powerful and self.catalog.database(database) is not None:
             self.identity(database)
 
     def entrant(self, database: str) -> Identity | None:
-        """The user in ``database``; None where the login has none."""
+        """User in ``database``; None if the login has no user there."""
         self._refresh()
         key = fold(database)
         if key not in self._identities:
@@ -120,7 +117,7 @@ class SecurityContext:
         return Identity(entry[0], int(user or 0), str(name), str(schema), str(token), str(logins))
 
     def allowed(self, database: str, kind: int, major: int, permission: str) -> bool:
-        """Whether the login holds ``permission`` on the securable ``major`` of class ``kind``."""
+        """Whether the login has ``permission`` on the securable ``major`` of class ``kind``."""
         if self.powerful:
             return True
         identity = self.identity(database)
@@ -136,7 +133,7 @@ class SecurityContext:
         return self._answers[key]
 
     def require(self, table: TableInfo, permission: str) -> None:
-        """Error 229 unless the login, or the module that runs, may do that to an object."""
+        """Raise error 229 if neither the login nor ownership chaining gives the permission on an object."""
         if self.powerful or table.local or table.type == "S":
             return
         if self._chain == (fold(table.database), table.owner):
@@ -145,19 +142,19 @@ class SecurityContext:
             raise errors.denied(permission, table)
 
     def require_database(self, database: str, permission: str) -> None:
-        """Error 262."""
+        """Raise error 262 if the login lacks a permission of a database."""
         if not self.allowed(database, DATABASE, 0, permission):
             entry = self.catalog.database(database)
             raise errors.denied_in_database(permission, entry[1] if entry else database)
 
     def require_state(self, database: str, permission: str, server: bool) -> None:
-        """What a dynamic management view asks for: two messages, 300 or 262 and 297."""
+        """Raise the two errors of a dynamic management view: 300 or 262, and 297."""
         if not self.allowed(database, SERVER if server else DATABASE, 0, permission):
             first = errors.denied_on_server(permission) if server else errors.denied_in_database(permission, database)
             raise Refused(first, errors.no_permission())
 
     def default_schema(self, database: str) -> str:
-        """The schema of names that have none: that of the module, of the user, or dbo."""
+        """Schema for names without one: that of the running module, that of the user, or dbo."""
         if self._schema is not None:
             return self._schema
         if self.powerful:
@@ -173,7 +170,7 @@ class SecurityContext:
 
 
 class Refused(SqlError):
-    """Two messages for one refusal: the error, and what SQL Server says after it."""
+    """Refusal with two messages: the error, and the message that SQL Server sends after it."""
 
     def __init__(self, first: SqlError, then: SqlError) -> None:
         super().__init__(first.number, first.message, severity=first.severity, state=first.state)

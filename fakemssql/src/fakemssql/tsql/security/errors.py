@@ -1,4 +1,4 @@
-"""What SQL Server says to who may not. Source: sys.messages, "Database Engine events and errors"."""
+"""Errors of permissions and names. Source: sys.messages, "Database Engine events and errors"."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from fakemssql.tsql.catalog.tables import TableInfo
 
 
 def denied(permission: str, table: TableInfo) -> SqlError:
-    """A permission on an object."""
+    """Error for a permission on an object."""
     return SqlError(
         229,
         f"The {permission} permission was denied on the object '{table.name}', database '{table.database}',"
@@ -18,12 +18,12 @@ def denied(permission: str, table: TableInfo) -> SqlError:
 
 
 def denied_in_database(permission: str, database: str) -> SqlError:
-    """A permission of a database, such as CREATE TABLE."""
+    """Error for a permission of a database, such as CREATE TABLE."""
     return SqlError(262, f"{permission} permission denied in database '{database}'.", severity=14)
 
 
 def unalterable_database(name: str) -> SqlError:
-    """ALTER DATABASE of one that is not there, or without the permission: which of them, is not told."""
+    """Error of ALTER DATABASE, for a missing database as well as for a missing permission."""
     return SqlError(
         5011,
         f"User does not have permission to alter database '{name}', the database"
@@ -34,24 +34,24 @@ def unalterable_database(name: str) -> SqlError:
 
 
 def denied_on_server(permission: str) -> SqlError:
-    """A permission of the server, such as VIEW SERVER STATE."""
+    """Error for a permission of the server, such as VIEW SERVER STATE."""
     return SqlError(
         300, f"{permission} permission was denied on object 'server', database 'master'.", severity=14, state=1
     )
 
 
 def no_permission() -> SqlError:
-    """What follows 262 and 300 where a system view asked for the permission."""
+    """Message that follows 262 and 300 if a system view needs the permission."""
     return SqlError(297, "The user does not have permission to perform this action.")
 
 
 def not_allowed() -> SqlError:
-    """An action on logins, users or roles."""
+    """Error for an action on logins, users or roles."""
     return SqlError(15247, "User does not have permission to perform this action.")
 
 
 def no_access(login: str, database: str) -> SqlError:
-    """A database in which the login has no user."""
+    """Error for a database in which the login has no user."""
     return SqlError(
         916,
         f'The server principal "{login}" is not able to access the database "{database}" under the current security'
@@ -61,12 +61,34 @@ def no_access(login: str, database: str) -> SqlError:
 
 
 def missing(what: str, name: str, action: str = "find", severity: int = 16) -> SqlError:
-    """A principal, schema or object that is not there, or that one may not know of."""
+    """Error for a principal, schema or object that does not exist or is not visible."""
     return SqlError(
         15151,
         f"Cannot {action} the {what} '{name}', because it does not exist or you do not have permission.",
         severity=severity,
     )
+
+
+def no_database(name: str) -> SqlError:
+    return SqlError(911, f"Database '{name}' does not exist. Make sure that the name is entered correctly.")
+
+
+def object_exists(name: str) -> SqlError:
+    return SqlError(2714, f"There is already an object named '{name}' in the database.", state=6)
+
+
+def database_exists(name: str) -> SqlError:
+    return SqlError(1801, f"Database '{name}' already exists. Choose a different database name.", state=3)
+
+
+def missing_argument(procedure: str, parameter: str) -> SqlError:
+    return SqlError(
+        201, f"Procedure or function '{procedure}' expects parameter '{parameter}', which was not supplied.", state=4
+    )
+
+
+def too_many_arguments(procedure: str) -> SqlError:
+    return SqlError(8144, f"Procedure or function {procedure} has too many arguments specified.", state=2)
 
 
 def no_schema(name: str) -> SqlError:
@@ -84,7 +106,7 @@ def no_object(name: str, state: int = 1, number: int = 1088) -> SqlError:
 
 
 def not_dropped(what: str, name: str, severity: int = 11, state: int = 1) -> SqlError:
-    """DROP of an object that is not there, or that one may not know of."""
+    """Error of DROP for an object that does not exist or is not visible."""
     return SqlError(
         3701,
         f"Cannot drop the {what} '{name}', because it does not exist or you do not have permission.",

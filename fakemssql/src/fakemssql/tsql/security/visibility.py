@@ -1,5 +1,5 @@
 # ruff: noqa: S608 - names are the catalog's own, values are numbers of principals and databases
-"""Which rows of the system views a context sees.
+"""Visibility of the catalog: the rows of system views that a login sees.
 
 Source: "Metadata visibility configuration", and the section "Permissions" of each view's page.
 """
@@ -11,7 +11,7 @@ from fakemssql.tsql.names import quoted
 from fakemssql.tsql.security.context import DATABASE, SERVER, Identity, SecurityContext
 
 _PUBLIC = frozenset(["partitions", "allocation_units", "schemas", "data_spaces", "filegroups", "configurations"])
-"""What every user of a database sees, though the views have columns that tell of objects."""
+"""Views whose rows every user of a database sees, though they have ids of objects."""
 
 _KEYS = ("object_id", "parent_object_id", "referencing_id", "id")
 _NAMED = (
@@ -24,7 +24,7 @@ _NAMED = (
 _TEXTS = frozenset(
     ["definition", "routine_definition", "view_definition", "column_default", "check_clause", "filter_definition"]
 )
-"""Columns that are NULL for who may not see the definition."""
+"""Columns that are NULL for users who may not see the definition."""
 
 _OWN_SESSION = {"dm_exec_sessions": "session_id", "dm_exec_requests": "session_id"}
 _OF_SERVER = ("dm_db_index_usage_stats", "dm_db_missing_index")
@@ -32,7 +32,7 @@ _SECURITY_STATE = frozenset(["dm_exec_connections"])
 
 
 def system_rows(security: SecurityContext, table: TableInfo) -> str:
-    """A system view as its reader sees it, in parentheses. Errors 300 and 262 for who may not read it at all."""
+    """Text of a system view as the user sees it, in parentheses. Errors 300 and 262 without the permission for it."""
     conditions = [f"_db = {table.extra['database_id']}"] if table.database_filter else []
     columns = "*"
     if not security.powerful:
@@ -65,14 +65,14 @@ def _conditions(security: SecurityContext, table: TableInfo, identity: Identity)
 
 
 def require_state(security: SecurityContext, database: str, name: str) -> None:
-    """Errors 300 and 262 for who may not read a dynamic management view or function."""
+    """Raise error 300 or 262 without the permission for a dynamic management view or function."""
     server = not name.startswith("dm_db_") or name.startswith(_OF_SERVER)
     kind = "SECURITY" if name in _SECURITY_STATE else "PERFORMANCE"
     security.require_state(database, f"VIEW {'SERVER' if server else 'DATABASE'} {kind} STATE", server)
 
 
 def _own_rows(table: TableInfo, identity: Identity, source: bool) -> str:
-    """The condition that a row's object is one that is seen (or, with ``source``, whose definition is)."""
+    """Condition that the user sees the object of a row (with ``source``, its definition)."""
     found = f"SELECT mssql.visible({identity.arguments}, {'true' if source else 'false'})"
     names = {column.pg for column in table.columns}
     key = next((key for key in _KEYS if key in names), None)
@@ -97,7 +97,7 @@ def _column(table: TableInfo, name: str, identity: Identity) -> str:
 
 
 def _principals(security: SecurityContext, database: str, name: str, identity: Identity) -> list[str] | None:
-    """The condition on a view of databases or principals; None for other views."""
+    """Conditions for a view of databases, principals or permissions; None for other views."""
     token, logins = f"ANY('{identity.token}'::int[])", f"ANY('{identity.logins}'::int[])"
 
     def may(kind: int, permission: str) -> bool:
@@ -133,7 +133,7 @@ def _principals(security: SecurityContext, database: str, name: str, identity: I
 
 
 def own_objects(security: SecurityContext, database: str, column: str) -> str:
-    """A condition that begins with AND, for queries of the engine's own: that the object is one that is seen."""
+    """Condition, beginning with AND, that the user sees the object; for queries of the engine itself."""
     if security.powerful:
         return ""
     identity = security.identity(database)
@@ -143,7 +143,7 @@ def own_objects(security: SecurityContext, database: str, column: str) -> str:
 
 
 def sees(security: SecurityContext, table: TableInfo, source: bool = False) -> bool:
-    """Whether the object, or with ``source`` its definition, is one that the user sees."""
+    """Whether the user sees the object or, with ``source``, its definition."""
     if security.powerful or table.local or table.object_id <= 0:
         return True
     identity = security.identity(table.database)

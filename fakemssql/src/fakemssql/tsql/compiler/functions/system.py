@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from fakemssql.contract import SERVER_VERSION
 from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.functions.registry import Special, define, special
 from fakemssql.tsql.compiler.functions.security import in_default_schema, seen_id, seen_name
@@ -15,7 +16,7 @@ from fakemssql.tsql.names import literal
 from fakemssql.tsql.parser import nodes
 from fakemssql.types import SqlType
 
-VERSION = "16.0.4135.4"
+VERSION = ".".join(map(str, SERVER_VERSION))
 _SERVER = {
     "PRODUCTVERSION": VERSION,
     "PRODUCTMAJORVERSION": "16",

@@ -1,1 +1,1 @@
-"""CREATE, ALTER and DROP of logins, users and roles; GRANT, DENY and REVOKE; who may run which definition."""
+"""Definitions of logins, users and roles; GRANT, DENY and REVOKE; permissions for definitions."""

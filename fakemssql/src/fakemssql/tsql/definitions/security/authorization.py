@@ -1,7 +1,7 @@
-"""Whether the user may run a definition, before it runs.
+"""Permissions for definitions, checked before they run.
 
-Source: the section "Permissions" of each statement's page. Statements on logins, users, roles and permissions check for
-themselves. Nothing here runs for a member of sysadmin.
+Source: the section "Permissions" of each statement's page. Statements on logins, users, roles and permissions have
+their own checks. For the administrator there is no check.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fakemssql.tsql.security.context import DATABASE, OBJECT, SCHEMA, SERVER
 
 
 def authorize(d: Definer, node: nodes.Statement) -> None:
-    """Raises SQL Server's error for a definition that the user may not run."""
+    """Raise SQL Server's error for a definition that the user may not run."""
     if d.session.security.powerful:
         return
     check = CHECKS.get(type(node))
@@ -27,11 +27,11 @@ def authorize(d: Definer, node: nodes.Statement) -> None:
         check(d, node)
 
 
-# --- what is new -----------------------------------------------------------------------------------------------------
+# --- new objects -----------------------------------------------------------------------------------------------------
 
 
 def _may_create(d: Definer, name: Name, permission: str) -> None:
-    """Error 262 without the permission to create, 2760 without ALTER on the schema."""
+    """Raise error 262 without the permission to create, 2760 without ALTER on the schema."""
     security = d.session.security
     database, schema, _ = d.catalog.split(name, d.session.database)
     security.require_database(database, permission)
@@ -70,7 +70,7 @@ def _may_create_module(d: Definer, node: nodes.CreateModule) -> None:
 
 
 def _changes(d: Definer, name: Name, mode: str, kind: str) -> bool:
-    """Whether ALTER (or CREATE OR ALTER) meets an object of that kind; error 208 if the user may not alter it."""
+    """Whether ALTER (or CREATE OR ALTER) finds an object of that kind; error 208 if the user may not alter it."""
     found = d.catalog.find(name, d.session.database) if mode != "create" else None
     if found is None or found.type != kind:
         return False
@@ -83,8 +83,12 @@ def _may_create_synonym(d: Definer, node: nodes.CreateSynonym) -> None:
     _may_create(d, node.name, "CREATE SYNONYM")
 
 
+def _may_create_database(d: Definer, _: nodes.CreateDatabase) -> None:
+    d.session.security.require_database("master", "CREATE DATABASE")
+
+
 def _may_create_schema(d: Definer, node: nodes.CreateSchema) -> None:
-    """SQL Server tells of the permission, then that the statement failed."""
+    """Check CREATE SCHEMA, which reports two errors: 262, then 2759."""
     try:
         d.session.security.require_database(d.session.database, "CREATE SCHEMA")
     except SqlError as error:
@@ -92,11 +96,7 @@ def _may_create_schema(d: Definer, node: nodes.CreateSchema) -> None:
         raise SqlError(2759, "CREATE SCHEMA failed due to previous errors.", state=0) from None
 
 
-def _may_create_database(d: Definer, node: nodes.CreateDatabase) -> None:
-    d.session.security.require_database("master", "CREATE DATABASE")
-
-
-# --- what is there ---------------------------------------------------------------------------------------------------
+# --- existing objects ------------------------------------------------------------------------------------------------
 
 
 def _alters(d: Definer, table: TableInfo) -> bool:
@@ -104,7 +104,7 @@ def _alters(d: Definer, table: TableInfo) -> bool:
 
 
 def _may_alter(d: Definer, name: Name, state: int) -> None:
-    """Error 1088 for a table that the user may not alter; what is missing, the statement itself finds."""
+    """Raise error 1088 for a table that the user may not alter; the statement itself reports a missing table."""
     table = d.catalog.find(name, d.session.database)
     if table is not None and not _alters(d, table):
         raise errors.no_object(".".join(name), state)
@@ -115,20 +115,14 @@ def _may_alter_table(d: Definer, node: nodes.AlterTable) -> None:
     _may_reference(d, node.constraints)
 
 
-def _may_create_index(d: Definer, node: nodes.IndexDefinition) -> None:
-    _may_alter(d, node.table, 12)
+def _may_alter_named(
+    d: Definer, node: nodes.IndexDefinition | nodes.AlterIndex | nodes.UpdateStatistics | nodes.TriggerState
+) -> None:
+    """Check ALTER on the table of the statement."""
+    _may_alter(d, node.table, _STATES[type(node)])
 
 
-def _may_alter_index(d: Definer, node: nodes.AlterIndex) -> None:
-    _may_alter(d, node.table, 9)
-
-
-def _may_update_statistics(d: Definer, node: nodes.UpdateStatistics) -> None:
-    _may_alter(d, node.table, 12)
-
-
-def _may_change_trigger_state(d: Definer, node: nodes.TriggerState) -> None:
-    _may_alter(d, node.table, 13)
+_STATES = {nodes.IndexDefinition: 12, nodes.AlterIndex: 9, nodes.UpdateStatistics: 12, nodes.TriggerState: 13}
 
 
 def _may_alter_database(d: Definer, node: nodes.AlterDatabase) -> None:
@@ -138,7 +132,7 @@ def _may_alter_database(d: Definer, node: nodes.AlterDatabase) -> None:
 
 
 def may_truncate(d: Definer, table: TableInfo) -> None:
-    """TRUNCATE TABLE needs ALTER: error 1088."""
+    """Raise error 1088 for TRUNCATE TABLE without ALTER on the table."""
     if not d.session.security.powerful and not _alters(d, table):
         raise errors.no_object(table.name, 7)
 
@@ -161,7 +155,7 @@ def _may_drop(d: Definer, node: nodes.Drop) -> None:
 
 
 def _may_drop_object(d: Definer, kind: str, name: Name) -> None:
-    """CONTROL on the object or ALTER on its schema; ALTER on the table for a trigger."""
+    """Check CONTROL on the object or ALTER on its schema; for a trigger, ALTER on its table."""
     rows = [] if name[-1].startswith("#") else d.located(name)
     if not rows:
         return
@@ -194,11 +188,11 @@ def _may_drop_database(d: Definer, name: str) -> None:
         raise errors.not_dropped("database", name, 14, 2)
 
 
-def may_rename(d: Definer, name: Name, kind: str) -> None:
-    """sp_rename needs ALTER on the table: error 15247."""
+def may_rename(d: Definer, name: Name) -> None:
+    """Raise error 15247 for sp_rename without ALTER on the table."""
     if d.session.security.powerful:
         return
-    table = d.catalog.find(name if kind == "OBJECT" else name[:-1], d.session.database)
+    table = d.catalog.find(name[:-1], d.session.database)
     if table is not None and not _alters(d, table):
         raise errors.not_allowed()
 
@@ -206,16 +200,13 @@ def may_rename(d: Definer, name: Name, kind: str) -> None:
 CHECKS: dict[type, Callable[[Definer, Any], None]] = {
     nodes.CreateTable: _may_create_table,
     nodes.AlterTable: _may_alter_table,
-    nodes.IndexDefinition: _may_create_index,
-    nodes.AlterIndex: _may_alter_index,
-    nodes.UpdateStatistics: _may_update_statistics,
     nodes.CreateView: _may_create_view,
     nodes.CreateSynonym: _may_create_synonym,
     nodes.CreateModule: _may_create_module,
-    nodes.TriggerState: _may_change_trigger_state,
     nodes.CreateSchema: _may_create_schema,
     nodes.CreateDatabase: _may_create_database,
     nodes.AlterDatabase: _may_alter_database,
     nodes.Drop: _may_drop,
+    **dict.fromkeys(_STATES, _may_alter_named),
 }
-"""What the user must be allowed before a definition runs."""
+"""Checks of the definitions, by the type of the statement."""

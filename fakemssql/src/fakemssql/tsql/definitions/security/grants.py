@@ -1,5 +1,5 @@
 # ruff: noqa: S608 - values are parameters, or numbers of principals and databases
-"""GRANT, DENY and REVOKE."""
+"""Statements GRANT, DENY and REVOKE."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _ALL = {
     DATABASE: ("BACKUP DATABASE", "BACKUP LOG", "CREATE DEFAULT", "CREATE FUNCTION", "CREATE PROCEDURE", "CREATE RULE",
                "CREATE TABLE", "CREATE VIEW"),
 }  # fmt: skip
-"""What ALL stands for, here."""
+"""Permissions that ALL means, by class of securable."""
 
 _OTHERS = ("ALTER ", "CREATE ", "VIEW ", "CONNECT ", "BACKUP ", "EXECUTE ", "ADMINISTER ", "SHUTDOWN", "RECEIVE")
-"""How the permissions begin that SQL Server has besides."""
+"""First words of SQL Server's permissions that fakemssql does not have."""
 
 _OF_PROCEDURES = ("EXECUTE", "ALTER", "CONTROL", "VIEW DEFINITION", "TAKE OWNERSHIP")
 
 
 @dataclass(frozen=True)
 class Securable:
-    """What permissions are on: its class, number, owner and (an object's) type."""
+    """Securable: its class, id, owner and, for an object, its type."""
 
     kind: int
     number: int
@@ -38,17 +38,18 @@ class Securable:
 
 
 def change_permissions(d: Definer, node: nodes.Permission) -> None:
+    if node.grant_option:
+        raise SqlError(40517, "GRANT OPTION is not supported by fakemssql.")
     securable = _securable(d, node)
     names = _names(d, node, securable)
     grantees = [_grantee(d, name, securable) for name in node.principals]
-    for name in names:
-        _check_grantor(d, securable, name)
+    _check_grantor(d, securable)
     for grantee in grantees:
         for name in names:
             _change(d, node, securable, name, grantee)
 
 
-# --- what, which and to whom -----------------------------------------------------------------------------------------
+# --- securables, permissions and grantees ----------------------------------------------------------------------------
 
 
 def _securable(d: Definer, node: nodes.Permission) -> Securable:
@@ -84,7 +85,7 @@ def _securable(d: Definer, node: nodes.Permission) -> Securable:
 
 
 def _scope(d: Definer, node: nodes.Permission) -> Securable:
-    """The database, or the server where the permission is one of the server's alone."""
+    """Database as the securable, or the server if only the server has the permission."""
     known = d.pg.query(
         "SELECT DISTINCT class FROM mssql.permission_names WHERE name = $1 AND class IN (0, 100) ORDER BY class",
         node.permissions[0],
@@ -143,8 +144,8 @@ def _check_grantee(d: Definer, found: Principal, securable: Securable) -> None:
         raise SqlError(4617, "Cannot grant, deny or revoke permissions to or from special roles.")
 
 
-def _check_grantor(d: Definer, securable: Securable, name: str) -> None:
-    """Error 15151 or 4613 for who may not grant: neither in control, nor given the permission WITH GRANT OPTION."""
+def _check_grantor(d: Definer, securable: Securable) -> None:
+    """Raise error 15151 or 4613 for a user without CONTROL on the securable."""
     security = d.session.security
     if security.powerful:
         return
@@ -152,18 +153,7 @@ def _check_grantor(d: Definer, securable: Securable, name: str) -> None:
     if may(d, control, securable.kind, securable.number):
         return
     identity = security.identity(d.session.database)
-    rows = d.pg.query(
-        f"SELECT mssql.allowed({identity.arguments}, $1::int, $2::int, $3, true)",
-        securable.kind,
-        securable.number,
-        name,
-    )
-    if rows[0][0] == "t":
-        return
-    seen = d.pg.query(
-        f"SELECT mssql.seen({identity.arguments}, $1::int)",
-        securable.number,
-    )
+    seen = d.pg.query(f"SELECT mssql.seen({identity.arguments}, $1::int)", securable.number)
     if securable.kind == OBJECT and seen[0][0] is None:
         rows = d.pg.query("SELECT name FROM mssql.objects WHERE object_id = $1::int", securable.number)
         raise errors.missing("object", str(rows[0][0]))
@@ -180,17 +170,9 @@ def _change(d: Definer, node: nodes.Permission, securable: Securable, name: str,
         " WHERE database_id = $1::int AND class = $2::int AND major_id = $3::int AND grantee = $4::int"
         " AND permission = $5"
     )
-    state = d.pg.query("SELECT state FROM mssql.permissions" + where, *key)
-    grantable = bool(state) and state[0][0] == "W"
-    if node.action != "grant" and grantable:
-        if not node.cascade:
-            raise SqlError(4611, "To revoke or deny grantable privileges, specify the CASCADE option.")
-        _revoke_from(d, key)
     if node.action == "revoke":
-        change = "UPDATE mssql.permissions SET state = 'G'" if node.grant_option else "DELETE FROM mssql.permissions"
-        d.pg.query(change + where + (" AND state = 'W'" if node.grant_option else ""), *key)
+        d.pg.query("DELETE FROM mssql.permissions" + where, *key)
         return
-    new = "D" if node.action == "deny" else "W" if node.grant_option or grantable else "G"
     security = d.session.security
     grantor = security.account.login_id if securable.kind == SERVER else security.identity(d.session.database).user_id
     d.pg.query(
@@ -200,19 +182,8 @@ def _change(d: Definer, node: nodes.Permission, securable: Securable, name: str,
         " DO UPDATE SET state = excluded.state, grantor = excluded.grantor",
         *key,
         grantor,
-        new,
+        "D" if node.action == "deny" else "G",
     )
-
-
-def _revoke_from(d: Definer, key: tuple[int, int, int, int, str]) -> None:
-    """Take from others what ``key``'s grantee granted them, and so on."""
-    rows = d.pg.query(
-        "DELETE FROM mssql.permissions WHERE database_id = $1::int AND class = $2::int AND major_id = $3::int"
-        " AND grantor = $4::int AND grantee <> $4::int AND permission = $5 RETURNING grantee",
-        *key,
-    )
-    for (grantee,) in rows:
-        _revoke_from(d, (*key[:3], int(grantee or 0), key[4]))
 
 
 def _special() -> SqlError:

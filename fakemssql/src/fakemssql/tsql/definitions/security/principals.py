@@ -1,4 +1,4 @@
-"""CREATE, ALTER and DROP of users and roles, members of roles, owners."""
+"""Users and roles of a database: CREATE, DROP, owners and members."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.definitions.definer import Definer
-from fakemssql.tsql.definitions.security.logins import alter_server_role, drop_login, find_login, may
+from fakemssql.tsql.definitions.security.logins import drop_login, find_login, may
 from fakemssql.tsql.names import fold
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.security import errors
 from fakemssql.tsql.security.context import DATABASE, PRINCIPAL
 
 _SYSTEM = 4
-"""Up to this number are public, dbo, guest, INFORMATION_SCHEMA and sys."""
+"""Highest id of public, dbo, guest, INFORMATION_SCHEMA and sys."""
 
 _FIXED_ROLES = range(16384, 16400)
 _FIRST_FREE = 5
@@ -21,7 +21,7 @@ _FIRST_FREE = 5
 
 @dataclass(frozen=True)
 class Principal:
-    """A user or role of a database."""
+    """User or role of a database."""
 
     number: int
     name: str
@@ -46,7 +46,7 @@ def _may_change(d: Definer, found: Principal, permission: str) -> bool:
 
 
 def _owner(d: Definer, name: str | None) -> int:
-    """The number of an owner that is named, else of the current user."""
+    """Id of the named owner, else of the current user."""
     if name is None:
         return d.session.security.identity(d.session.database).user_id
     found = find_principal(d, name)
@@ -86,9 +86,7 @@ def _insert_principal(
 def create_user(d: Definer, node: nodes.CreateUser) -> None:
     if not may(d, "ALTER ANY USER", DATABASE):
         raise errors.not_allowed()
-    login = None
-    if node.login is not None:
-        login = _unmapped_login(d, node.login, node.name)
+    login = None if node.login is None else _unmapped_login(d, node.login, node.name)
     _check_new_principal(d, node.name)
     _insert_principal(d, node.name, "S", node.schema or "dbo", login, None)
     d.pg.query(
@@ -100,7 +98,7 @@ def create_user(d: Definer, node: nodes.CreateUser) -> None:
 
 
 def _unmapped_login(d: Definer, name: str, user: str) -> int:
-    """The number of a login that has no user in the database yet. Errors 15007 and 15063."""
+    """Id of a login that has no user in the database yet. Errors 15007 and 15063."""
     found = find_login(d, name)
     if found is None:
         raise SqlError(15007, f"'{name}' is not a valid login or you do not have permission.")
@@ -117,28 +115,7 @@ def _unmapped_login(d: Definer, name: str, user: str) -> int:
 
 
 def alter_user(d: Definer, node: nodes.AlterUser) -> None:
-    found = find_principal(d, node.name)
-    if found is None or found.kind != "S" or not _may_change(d, found, "ALTER ANY USER"):
-        raise errors.missing("user", node.name, "alter")
-    if found.fixed:
-        raise SqlError(15150, f"Cannot alter the user '{found.name}'.")
-    login = None
-    if node.login is not None:
-        login = _unmapped_login(d, node.login, node.name)
-    if node.new_name is not None:
-        _check_new_principal(d, node.new_name)
-    name = node.new_name or found.name
-    d.pg.query(
-        "UPDATE mssql.principals SET name = $3, folded = $4, default_schema = COALESCE($5, default_schema),"
-        " login_id = COALESCE($6::int, login_id), sid = COALESCE((SELECT sid FROM mssql.logins WHERE principal_id ="
-        " $6::int), sid), modified = mssql.utcnow_dt() WHERE database_id = $1::int AND principal_id = $2::int",
-        d.database_id,
-        found.number,
-        name,
-        fold(name),
-        node.schema,
-        login,
-    )
+    raise SqlError(40517, "ALTER USER is not supported by fakemssql.")
 
 
 # --- roles -----------------------------------------------------------------------------------------------------------
@@ -153,17 +130,14 @@ def create_role(d: Definer, node: nodes.CreateRole) -> None:
 
 
 def alter_role(d: Definer, node: nodes.AlterRole) -> None:
-    if node.server:
-        alter_server_role(d, node)
-        return
+    if node.server or node.action == "rename":
+        what = "ALTER SERVER ROLE" if node.server else "ALTER ROLE ... WITH NAME"
+        raise SqlError(40517, f"{what} is not supported by fakemssql.")
     role = find_principal(d, node.name)
     if role is None or role.kind != "R" or not _may_change_role(d, role):
         raise errors.missing("role", node.name, "alter")
     if role.number == 0:
         raise SqlError(15081, "Membership of the public role cannot be changed.")
-    if node.action == "rename":
-        _rename_role(d, role, node.member)
-        return
     member = find_principal(d, node.member)
     if member is None:
         raise errors.missing("user", node.member, node.action)
@@ -173,23 +147,10 @@ def alter_role(d: Definer, node: nodes.AlterRole) -> None:
 
 
 def _may_change_role(d: Definer, role: Principal) -> bool:
-    """Members of fixed roles are changed by db_owner alone ("ALTER ROLE", permissions)."""
+    """Whether the user may change the members of a role; for fixed roles only db_owner ("ALTER ROLE", permissions)."""
     if role.number in _FIXED_ROLES:
         return may(d, "CONTROL", DATABASE)
     return _may_change(d, role, "ALTER ANY ROLE")
-
-
-def _rename_role(d: Definer, role: Principal, name: str) -> None:
-    if role.fixed:
-        raise SqlError(15150, f"Cannot alter the role '{role.name}'.")
-    _check_new_principal(d, name)
-    d.pg.query(
-        "UPDATE mssql.principals SET name = $3, folded = $4 WHERE database_id = $1::int AND principal_id = $2::int",
-        d.database_id,
-        role.number,
-        name,
-        fold(name),
-    )
 
 
 def _change_members(d: Definer, role: Principal, member: Principal, add: bool) -> None:
@@ -232,7 +193,7 @@ def drop_principal(d: Definer, node: nodes.DropPrincipal) -> None:
 
 
 def _check_unused(d: Definer, found: Principal) -> None:
-    """Errors 15138 and 15144 for an owner and for a role with members."""
+    """Raise error 15138, 15144 or 15284 for an owner, a role with members, or a grantor."""
     key = (d.database_id, found.number)
     if d.pg.query("SELECT 1 FROM mssql.schemas WHERE database_id = $1::int AND principal_id = $2::int", *key):
         raise SqlError(15138, "The database principal owns a schema in the database, and cannot be dropped.")

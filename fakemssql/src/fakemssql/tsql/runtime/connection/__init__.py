@@ -1,1 +1,1 @@
-"""A connection to PostgreSQL with what belongs to it: texts and their plans, and its file of session data."""
+"""Connection to PostgreSQL, with its parsed texts and their plans, and the file of session data."""

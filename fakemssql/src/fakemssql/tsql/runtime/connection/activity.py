@@ -1,9 +1,9 @@
-"""What a session tells of itself to the others: who it is, what it runs, since when.
+"""Session data for other sessions: login, client, running text, times.
 
-It stands in a file of PostgreSQL's data directory, one for each connection, that the views of sql/60_sessions.sql read.
-The file is mapped into memory, so that telling costs no round trip and no system call. A number at its end is written
-before its contents and the same number at its start after them: who reads from start to end and finds both equal has
-read all of one state. The file of a process that was killed counts no more once PostgreSQL has ended its connection.
+Each connection has a file in PostgreSQL's data directory, which the views of sql/60_sessions.sql read. The file is
+mapped into memory, so that a change costs no round trip and no system call. A number is written at the end of the file
+before each change, and the same number at its start after it: a reader that finds both equal has read a consistent
+state. After a process was killed, its file is ignored when PostgreSQL has ended its connection.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ _ISOLATION = {"READ UNCOMMITTED": 1, "READ COMMITTED": 2, "REPEATABLE READ": 3, 
 
 
 def clear(pg: Pg) -> None:
-    """Remove the files that an earlier run left."""
+    """Remove the files of an earlier run."""
     directory = pg.query("SELECT current_setting('data_directory')")[0][0]
     shutil.rmtree(Path(str(directory)) / FOLDER, ignore_errors=True)
 
 
 class Activity:
-    """The file of one session."""
+    """File with the data of one session."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend, self._started = backend.started, time.time()
         self._path = Path(backend.directory) / FOLDER / str(backend.pid)
         self._path.parent.mkdir(exist_ok=True)
-        # Written anew, not over what a connection of the same number left: nobody reads half of either.
+        # Make a new file, not over the file of an earlier connection with this number: no reader sees a mixture.
         self._path.unlink(missing_ok=True)
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
@@ -61,7 +61,7 @@ class Activity:
         self.introduce(self.client)
 
     def introduce(self, client: Client) -> None:
-        """Who the client says it is."""
+        """Record the names and addresses of the client."""
         self.client = client
         names = (client.login, client.host, client.program, client.library)
         login, host, program, library = (json.dumps(_kept(name), ensure_ascii=False) for name in names)
@@ -75,21 +75,17 @@ class Activity:
         )
 
     def begin(self, session: SessionState, text: str, parameters: Sequence[Parameter] = ()) -> None:
-        """A request with ``text`` begins."""
+        """Record that a request with ``text`` begins."""
         self._running, self._began = True, time.time()
         if parameters:
             text = f"({','.join(f'{p.name} {p.type}' for p in parameters)}){text}"
         data = to_pg(text[: _END - _TEXT])[: _END - _TEXT - _LENGTH.size]
-        self._write(session, data.decode(errors="ignore").encode())
+        self.update(session, data.decode(errors="ignore").encode())
 
     def end(self, session: SessionState) -> None:
-        """The request has ended."""
+        """Record that the request has ended."""
         self._running, self._ended = False, time.time()
-        self._write(session)
-
-    def update(self, session: SessionState) -> None:
-        """Something else has changed: the transaction, the database, a setting."""
-        self._write(session)
+        self.update(session)
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
@@ -97,7 +93,7 @@ class Activity:
         self._map.close()
 
     def process_of(self, session: int) -> int | None:
-        """The process that serves another session; None where there is none of that number."""
+        """Id of the process that serves another session; None if there is no such session."""
         try:
             data = (self._path.parent / str(session)).read_bytes()
         except OSError:
@@ -108,7 +104,8 @@ class Activity:
             return int(state["worker"]) or None
         return None
 
-    def _write(self, session: SessionState, text: bytes | None = None) -> None:
+    def update(self, session: SessionState, text: bytes | None = None) -> None:
+        """Record a change of the transaction, the database, a setting or the running text."""
         options = session.options
         state = (
             f'{{{self._who}, "running": {str(self._running).lower()}, "began": {self._began:.3f},'

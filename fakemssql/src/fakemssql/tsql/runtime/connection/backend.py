@@ -1,6 +1,6 @@
-"""A connection to PostgreSQL, with what was learnt on it, that serves one session after another.
+"""Connection to PostgreSQL with its caches, which serves one session after another.
 
-Making one costs PostgreSQL and this process some 20 ms, cleaning one a round trip.
+A new connection costs PostgreSQL and this process about 20 ms, a clean-up one round trip.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from fakemssql.contract import Wait
 from fakemssql.switches import Switches
 from fakemssql.tsql.catalog.catalog import Catalog
 from fakemssql.tsql.pg import Pg, PgError, Request
-from fakemssql.tsql.runtime.connection.codes import Codes
+from fakemssql.tsql.runtime.connection.plan_cache import PlanCache
 
 _MOMENT = struct.Struct("<Q")
 
 
 class CatalogChanges:
-    """Changes of the catalog, in a file that the processes of all connections map: the moment of the last one.
+    """Time of the last change of the catalog, in a file that the processes of all connections map.
 
-    PostgreSQL's notifications come a moment after the change was committed. A client that has its answer may ask on
-    another connection before that, so the connection that made the change says so here before it answers.
+    PostgreSQL's notifications come a moment after the commit of a change. A client that has its answer may use another
+    connection before that, so the connection that made the change writes its time here before it answers.
     """
 
     def __init__(self, file: Path) -> None:
@@ -41,7 +41,7 @@ class CatalogChanges:
         self._seen = self._map[:]
 
     def note(self) -> None:
-        """Let all connections know of a change that was committed."""
+        """Record a committed change for all connections."""
         self._map[:] = _MOMENT.pack(time.time_ns())
 
     def is_new(self) -> bool:
@@ -51,7 +51,7 @@ class CatalogChanges:
 
 
 FOLDER = "fakemssql_sessions"
-"""Of files in the data directory that connections share."""
+"""Folder in the data directory for files that connections share."""
 
 _PLACE_SQL = """
 SELECT pg_backend_pid(), current_setting('data_directory'), extract(epoch FROM backend_start)
@@ -65,18 +65,18 @@ _CLEAN = (
     "DISCARD TEMP",
     "DISCARD SEQUENCES",
 )
-"""What DISCARD ALL does, but for what stays: prepared statements, and that it listens for changes of the catalog."""
+"""DISCARD ALL without two of its steps: prepared statements and LISTEN for changes of the catalog stay."""
 
 _FREE = (pq.TransactionStatus.IDLE, pq.TransactionStatus.INTRANS, pq.TransactionStatus.INERROR)
 
 
 class Backend:
-    """Between :meth:`take` and :meth:`clean` it belongs to one session."""
+    """Connection that belongs to one session between :meth:`take` and :meth:`clean`."""
 
     def __init__(self, conninfo: str, wait: Wait) -> None:
         self.pg = Pg(conninfo, wait)
         self.catalog = Catalog(self.pg)
-        self.codes = Codes(self.pg)
+        self.plan_cache = PlanCache(self.pg)
         self._switches = Switches()
         self.pg.execute("LISTEN mssql_catalog")
         pid, directory, started = self.pg.query(_PLACE_SQL)[0]
@@ -84,7 +84,7 @@ class Backend:
         self.changes = CatalogChanges(Path(self.directory) / FOLDER / "changes")
 
     def take(self, wait: Wait, switches: Switches) -> bool:
-        """Make it ready for a session, which then knows what others have changed; False where it is of no more use."""
+        """Prepare the connection for a session and read changes of other sessions; False if it is broken."""
         self.pg.wait = wait
         try:
             # An empty round trip brings the notifications.
@@ -93,24 +93,24 @@ class Backend:
         except OperationalError:
             return False
         if switches != self._switches:
-            self.codes.forget_all()
+            self.plan_cache.forget_all()
             self._switches = switches
         return True
 
     def refresh(self) -> None:
-        """Forget what others have changed of the catalog since."""
-        # Both are asked: each takes note of what it has seen.
+        """Read the catalog again if other sessions have changed it."""
+        # Call both: each records the changes that it has seen.
         if self.changes.is_new() | self.pg.notified():
             self.catalog.forget()
 
     def note_changes(self) -> None:
-        """Let the other connections know of changes of the catalog that are committed."""
+        """Report committed changes of the catalog to the other connections."""
         if self.catalog.is_changed and not self.pg.in_transaction:
             self.catalog.is_changed = False
             self.changes.note()
 
     def clean(self) -> bool:
-        """Roll back and forget what the session did; False where the connection is of no more use."""
+        """Roll back and remove the state of the session; False if the connection cannot be used again."""
         if self.pg.conn.status != pq.ConnStatus.OK or self.pg.conn.transaction_status not in _FREE:
             return False
         self.pg.wait = _wait
@@ -131,5 +131,5 @@ class Backend:
 
 
 def _wait(fd: int) -> None:
-    """Nobody is there who could cancel."""
+    """Wait without a client, so that no cancel can come."""
     select.select([fd], [], [])

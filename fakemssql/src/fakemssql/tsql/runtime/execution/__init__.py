@@ -1,1 +1,1 @@
-"""Plans, values of the system, the interpreter, results of procedures."""
+"""Plans, values of @@variables, and the interpreter of statements."""

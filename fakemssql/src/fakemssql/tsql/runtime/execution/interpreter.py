@@ -1,4 +1,4 @@
-"""One statement after another, with errors as SQL Server has them: caught, reported, ending the batch or not."""
+"""Interpreter: runs the statements of a frame; an error is caught or reported, and may end the batch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fakemssql.tsql.security.context import Refused
 
 
 def run(session: Session, frame: Frame) -> int:
-    """Run a frame's statements; the status of its RETURN, 0 without one."""
+    """Run the statements of a frame; returns the status of its RETURN, 0 without one."""
     if session.depth >= 32:
         raise SqlError(217, "Maximum stored procedure, function, trigger, or view nesting level exceeded (limit 32).")
     session.depth += 1
@@ -48,7 +48,7 @@ def run(session: Session, frame: Frame) -> int:
 
 
 def discard(session: Session, frame: Frame) -> None:
-    """Drop the table variables of a frame that ended; what cannot be dropped now goes with the connection."""
+    """Drop the table variables of an ended frame; in a failed transaction they stay until the connection ends."""
     outer = frame.parent.tables.values() if frame.parent is not None else ()
     own = [table for table in frame.tables.values() if table not in outer]
     if session.pg.usable:
@@ -59,7 +59,7 @@ def discard(session: Session, frame: Frame) -> None:
 
 
 def _leave(session: Session, before: set[str]) -> None:
-    """Drop the temporary tables that a procedure or a dynamic text made: only those ``before`` it stay."""
+    """Drop the temporary tables that a procedure or a dynamic text made; tables ``before`` it stay."""
     own = [name for name in session.catalog.temporary if name not in before]
 
     def action() -> None:
@@ -71,13 +71,13 @@ def _leave(session: Session, before: set[str]) -> None:
 
 
 def run_all(session: Session, items: list[nodes.Statement], frame: Frame) -> None:
-    """Run statements one after the other."""
+    """Run statements in order."""
     for statement in items:
         step(session, statement, frame)
 
 
 def step(session: Session, statement: nodes.Statement, frame: Frame) -> None:
-    """Run one statement; an error outside TRY is reported here, and ends the batch or not."""
+    """Run a statement; an error outside TRY is reported here, and may end the batch."""
     try:
         session.tables.statements[type(statement)](session, statement, frame)
     except SqlError as error:
@@ -106,9 +106,9 @@ def step(session: Session, statement: nodes.Statement, frame: Frame) -> None:
 def report(
     session: Session, error: SqlError, output: ResponseWriter, doom: Callable[[ResponseWriter], None] | None = None
 ) -> None:
-    """An error to the client, and what it does to the transaction, before the statement's end is told.
+    """Report an error to the client, apply its effect on the transaction, and then report the statement's end.
 
-    A driver that was given an error and the end of the batch in one counts its statement as over.
+    The order matters: a driver takes its statement as finished when it has the error and the end of the batch.
     """
     session.error_number = error.number
     output.message(error)
@@ -120,20 +120,20 @@ def report(
 
 
 def done(session: Session, frame: Frame, count: int | None) -> None:
-    """A statement ends, and tells how many rows it was of."""
+    """End a statement and report its number of rows."""
     session.error_number = 0
     session.rowcount = count or 0
     frame.output.done(None if session.options.nocount else count)
 
 
 def quiet(session: Session, count: int = 0) -> None:
-    """A statement ends that tells of no rows."""
+    """End a statement that reports no number of rows."""
     session.error_number = 0
     session.rowcount = count
 
 
 def begin_implicitly(session: Session, node: nodes.Statement, frame: Frame) -> None:
-    """Under IMPLICIT_TRANSACTIONS a statement begins a transaction, if none is open."""
+    """Begin a transaction if IMPLICIT_TRANSACTIONS is ON and no transaction is open."""
     if session.options.implicit and session.transaction_count == 0:
         if isinstance(node, nodes.SelectStatement):
             body = node.query.body
@@ -143,11 +143,11 @@ def begin_implicitly(session: Session, node: nodes.Statement, frame: Frame) -> N
 
 
 def text_of(session: Session, node: nodes.Expr, frame: Frame, length: int = 4000) -> str:
-    """The value of an expression as text."""
+    """Value of an expression as text."""
     value = evaluate(session, node, nvarchar(length), frame)[1]
     return decode(nvarchar(length), value) or ""
 
 
 def integer_of(session: Session, node: nodes.Expr, frame: Frame) -> int:
-    """The value of an expression as a whole number; NULL is 0."""
+    """Value of an expression as a whole number; NULL is 0."""
     return decode(INT, evaluate(session, node, INT, frame)[1]) or 0

@@ -1,4 +1,4 @@
-"""The plans of statements and expressions: made once, kept, run; their rows go to the client or into variables."""
+"""Plans of statements and expressions: compiled once, cached, run; rows go to the client or into variables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from fakemssql.types import SqlType
 
 
 class Receiver:
-    """Takes the rows of a plan to the output or into variables."""
+    """Receiver of a plan's rows, which sends them to the output or assigns variables."""
 
     def __init__(self, plan: Plan, frame: Frame) -> None:
         self.plan, self.frame, self.started, self.count = plan, frame, False, 0
@@ -59,11 +59,11 @@ class Receiver:
 
 
 Build = Callable[[Compilation], Plan]
-"""Compiles what is no statement by itself."""
+"""Function that compiles an expression, which is not a statement."""
 
 
 def environment(session: Session, frame: Frame) -> Environment:
-    """What the meaning of a statement in ``frame`` depends on."""
+    """Environment for the compilation of a statement in ``frame``."""
     return Environment(
         session.catalog,
         session.database,
@@ -93,7 +93,7 @@ def _plan_key(session: Session, node: object, frame: Frame) -> tuple[object, ...
 
 
 def plan_of(session: Session, node: nodes.Statement | nodes.Expr, frame: Frame, build: Build | None = None) -> Plan:
-    """The plan of a statement or expression, compiled when it is new."""
+    """Plan of a statement or expression; a new plan is compiled."""
 
     def compiled() -> Plan:
         compiler = compilation(environment(session, frame))
@@ -112,7 +112,7 @@ def plan_of(session: Session, node: nodes.Statement | nodes.Expr, frame: Frame, 
         plan.node = node
         return plan
 
-    return session.codes.plan(frame.code, _plan_key(session, node, frame), compiled)
+    return session.plan_cache.plan(frame.code, _plan_key(session, node, frame), compiled)
 
 
 def _values(session: Session, plan: Plan, frame: Frame) -> list[bytes | None]:
@@ -136,7 +136,7 @@ def run_planned(session: Session, node: nodes.Statement | nodes.Expr, frame: Fra
             if not stale or (session.transaction_count and session.options.xact_abort):
                 raise translate(session.pg, error, type(node).__name__.upper()) from None
             session.catalog.forget()
-            session.codes.forget(frame.code)
+            session.plan_cache.forget(frame.code)
     raise AssertionError
 
 
@@ -173,7 +173,7 @@ def _dirty_read(session: Session) -> list[Request]:
 
 
 def evaluate(session: Session, node: nodes.Expr, kind: SqlType | None, frame: Frame) -> tuple[SqlType, bytes | None]:
-    """The value of an expression, as ``kind`` if that is given."""
+    """Type and value of an expression, converted to ``kind`` if it is given."""
     quick = quick_value(node, kind, frame)
     if quick is not None:
         return quick
@@ -203,7 +203,7 @@ def condition(session: Session, node: nodes.Expr, frame: Frame) -> bool:
 
 
 def converted(session: Session, given: SqlType, value: bytes | None, kind: SqlType, frame: Frame) -> bytes | None:
-    """A value of the type ``given`` as an assignment to the type ``kind`` has it."""
+    """Convert a value from the type ``given`` to ``kind``, as an assignment does."""
     if value is None or given == kind:
         return value
     box = Frame(Code([]), frame.output, {"@v": given}, {"@v": value})

@@ -1,9 +1,10 @@
-"""The values of @@variables and of what session functions ask for."""
+"""Values of @@variables and of functions of the session."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from fakemssql.contract import SERVER_VERSION
 from fakemssql.tsql.compiler.functions.system import VERSION
 from fakemssql.tsql.datatypes.codec import encode
 from fakemssql.tsql.parser import nodes
@@ -19,30 +20,15 @@ _VERSION_TEXT = (
 )
 
 
-_WHO = frozenset(["@@user", "@@user_id", "@@login", "@@login_id", "@@original_login"])
-
-
-def _who(session: Session, name: str) -> str | int | None:
-    """What a function tells of the user or login as whom the session acts."""
-    security = session.security
-    if name == "@@original_login":
-        return security.account.name
-    if name == "@@login":
-        return security.account.name
-    if name == "@@login_id":
-        return security.account.login_id or None
-    identity = security.identity(session.database)
-    return identity.name if name == "@@user" else identity.user_id
-
-
 def system_value(session: Session, name: str, frame: Frame) -> Any:
-    """The value of ``@@name`` or of what a session function asks for."""
-    options, transactions = session.options, session.transactions
+    """Value of ``@@name``, or of a session function, which is compiled to such a name."""
+    options, account = session.options, session.security.account
     if name == "@@db_id":
         entry = session.catalog.database(session.database)
         return entry[0] if entry else 0
-    if name in _WHO:
-        return _who(session, name)
+    if name in ("@@user", "@@user_id"):
+        identity = session.security.identity(session.database)
+        return identity.name if name == "@@user" else identity.user_id
     if name in ("@@identity", "@@scope_identity"):
         return identity_value(session.pg, session.identity if name == "@@identity" else session.scope_identity)
     if name.startswith("@@error_"):
@@ -62,10 +48,13 @@ def system_value(session: Session, name: str, frame: Frame) -> Any:
             "@@error_procedure": error.procedure or None,
         }[name]
     simple = {
+        "@@login": account.name,
+        "@@original_login": account.name,
+        "@@login_id": account.login_id,
         "@@rowcount": session.rowcount,
         "@@error": session.error_number,
         "@@trancount": session.transaction_count,
-        "@@xact_state": transactions.state(),
+        "@@xact_state": session.transactions.state(),
         "@@spid": session.spid % 32768,
         "@@options": options.bits(),
         "@@lock_timeout": options.lock_timeout,
@@ -79,7 +68,7 @@ def system_value(session: Session, name: str, frame: Frame) -> Any:
         "@@max_connections": 32767,
         "@@procid": 0,
         "@@fetch_status": 0,
-        "@@microsoftversion": 0x10001026,
+        "@@microsoftversion": SERVER_VERSION[0] << 24 | SERVER_VERSION[2],
         "@@textsize": options.textsize,
         "@@dbts": bytes(8),
         "@@cpu_busy": 0,
@@ -102,7 +91,7 @@ def _depth(frame: Frame) -> int:
 
 
 def quick_value(node: nodes.Expr, kind: SqlType | None, frame: Frame) -> tuple[SqlType, bytes | None] | None:
-    """The value of a literal or variable that needs no conversion, without asking PostgreSQL."""
+    """Value of a literal or variable that needs neither conversion nor PostgreSQL; None for other expressions."""
     if isinstance(node, nodes.Variable):
         own = frame.types.get(node.name)
         if own is not None and (kind is None or kind == own):

@@ -1,1 +1,1 @@
-"""A session and its parts: transactions, application locks, calls of procedures."""
+"""Session and its parts: transactions, application locks, arguments of procedures."""

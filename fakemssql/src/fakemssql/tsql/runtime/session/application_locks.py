@@ -1,8 +1,7 @@
 """Application locks (sp_getapplock, sp_releaseapplock) by PostgreSQL's advisory locks of the session.
 
-Those of a transaction are released when it ends, which this module does itself: PostgreSQL could not release its own
-transaction-level ones earlier, as sp_releaseapplock does. A resource has two of them: all modes take the first,
-Exclusive alone for itself; Update takes the second for itself. Intent modes are rounded up to the next stricter one.
+This module releases the locks of a transaction when it ends: PostgreSQL could not release its own transaction-level
+locks earlier, as sp_releaseapplock does.
 """
 
 from __future__ import annotations
@@ -11,83 +10,50 @@ import hashlib
 
 from psycopg import pq
 
-from fakemssql.contract import Attention, ClientGone, SqlError
+from fakemssql.contract import Attention, ClientGone
 from fakemssql.tsql.names import fold
 from fakemssql.tsql.pg import PgError, Request
 from fakemssql.tsql.state import SessionState
 
-_Part = tuple[str, bool]
-"""What is added to a resource for the name of a lock of PostgreSQL's, and whether that is shared."""
-
-_SHARED: list[_Part] = [("", True)]
-_EXCLUSIVE: list[_Part] = [("", False)]
-_MODES: dict[str, list[_Part]] = {
-    "shared": _SHARED,
-    "intentshared": _SHARED,
-    "update": [("", True), ("\0update", False)],
-    "exclusive": _EXCLUSIVE,
-    "intentexclusive": _EXCLUSIVE,
-}
-
 
 class AppLocks:
-    """The application locks that one session holds: (database, resource, owner) to the modes taken, in order."""
+    """The application locks of one session: for each database, resource and owner, whether each lock is shared."""
 
     def __init__(self, session: SessionState) -> None:
         self.session = session
-        self.held: dict[tuple[str, str, str], list[list[_Part]]] = {}
+        self.held: dict[tuple[str, str, str], list[bool]] = {}
 
     @staticmethod
     def _key(database: str, resource: str) -> int:
         digest = hashlib.sha256(f"{fold(database)}\0{resource}".encode("utf-8", "surrogatepass")).digest()
         return int.from_bytes(digest[:8], "big", signed=True)
 
-    def get(self, resource: str, mode: str, owner: str, timeout: int | None) -> int:
-        """Take a lock. 0 at once, 1 after a wait, -1 timeout, -3 deadlock victim; errors raise."""
+    def get(self, resource: str, shared: bool, owner: str, timeout: int) -> int:
+        """Take a lock: 0 at once, 1 after a wait, -1 after the timeout (ms, -1: none), -3 for a deadlock victim."""
         session = self.session
-        owner = owner.lower()
-        if owner == "transaction" and not session.transaction_count:
-            raise SqlError(1222, "")
-        parts = _MODES[mode.lower()]
-        status, taken = 0, 0
-        try:
-            for suffix, shared in parts:
-                found = self._take(self._key(session.database, resource + suffix), shared, timeout)
-                status = found if found < 0 else max(status, found)
-                if status < 0:
-                    break
-                taken += 1
-        finally:
-            if taken < len(parts) and session.pg.usable:
-                self._unlock(session.database, resource, parts[:taken])
+        key, suffix = self._key(session.database, resource), "_shared" if shared else ""
+        status = 0
+        if session.pg.query(f"SELECT pg_try_advisory_lock{suffix}($1::bigint)", key)[0][0] != "t":
+            status = -1 if timeout == 0 else self._wait(f"SELECT pg_advisory_lock{suffix}({key})", max(timeout, 0))
         if status >= 0:
-            self.held.setdefault((fold(session.database), resource, owner), []).append(parts)
+            self.held.setdefault((fold(session.database), resource, owner), []).append(shared)
         return status
 
-    def _take(self, key: int, shared: bool, timeout: int | None) -> int:
-        """Take one of PostgreSQL's locks; the same numbers as of :meth:`get`."""
+    def _wait(self, statement: str, timeout: int) -> int:
         session = self.session
-        suffix = "_shared" if shared else ""
-        if session.pg.query(f"SELECT pg_try_advisory_lock{suffix}($1::bigint)", key)[0][0] == "t":
-            return 0
-        if timeout == 0:
-            return -1
         inside = session.pg.in_transaction
-        wait = 0 if timeout is None or timeout < 0 else timeout
-        steps = [Request("SAVEPOINT _a")] if inside else []
-        steps.append(Request(f"SET {'LOCAL ' if inside else ''}lock_timeout = {wait}"))
-        steps.append(Request(f"SELECT pg_advisory_lock{suffix}({key})"))
+        steps = ["SAVEPOINT _a"] if inside else []
+        steps += [f"SET {'LOCAL ' if inside else ''}lock_timeout = {timeout}", statement]
+        steps += ["RELEASE SAVEPOINT _a"] if inside else []
         try:
-            session.pg.run(steps + ([Request("RELEASE SAVEPOINT _a")] if inside else []))
+            session.pg.run([Request(step) for step in steps])
         except (PgError, Attention, ClientGone) as error:
             if session.pg.conn.transaction_status == pq.TransactionStatus.INERROR:
                 session.pg.run([Request("ROLLBACK TO SAVEPOINT _a"), Request("RELEASE SAVEPOINT _a")])
             state = error.sqlstate if isinstance(error, PgError) else ""
-            if state == "55P03":
-                return -1
-            if state == "40P01":
-                return -3
-            raise
+            if state not in ("55P03", "40P01"):
+                raise
+            return -1 if state == "55P03" else -3
         finally:
             if session.pg.usable:
                 session.apply_lock_timeout()
@@ -95,26 +61,23 @@ class AppLocks:
 
     def release(self, resource: str, owner: str) -> bool:
         """Release one lock of that name; False if it is not held."""
-        entry = (fold(self.session.database), resource, owner.lower())
-        modes = self.held.get(entry)
-        if not modes:
+        entry = (fold(self.session.database), resource, owner)
+        held = self.held.get(entry)
+        if not held:
             return False
-        parts = modes.pop()
-        if not modes:
+        self._unlock(entry, held.pop())
+        if not held:
             del self.held[entry]
-        self._unlock(entry[0], resource, parts)
         return True
 
-    def _unlock(self, database: str, resource: str, parts: list[_Part]) -> None:
-        for suffix, shared in parts:
-            key = self._key(database, resource + suffix)
-            self.session.pg.execute(f"SELECT pg_advisory_unlock{'_shared' if shared else ''}({key})")
+    def _unlock(self, entry: tuple[str, str, str], shared: bool) -> None:
+        self.session.pg.execute(f"SELECT pg_advisory_unlock{'_shared' if shared else ''}({self._key(*entry[:2])})")
 
     def end_transaction(self) -> None:
-        """Release what the transaction owned."""
+        """Release the locks that the transaction owned."""
         for entry in [entry for entry in self.held if entry[2] == "transaction"]:
-            for parts in self.held.pop(entry):
-                self._unlock(entry[0], entry[1], parts)
+            for shared in self.held.pop(entry):
+                self._unlock(entry, shared)
 
     def release_all(self) -> None:
         if self.held:

@@ -1,7 +1,7 @@
 """Transactions: T-SQL's nesting count over PostgreSQL's transactions and savepoints.
 
 A transaction begins in PostgreSQL with its first statement. Under XACT_ABORT OFF each statement runs in a savepoint,
-sent and released in the same round trip, so that its error undoes only itself, as SQL Server has it.
+made and released in the same round trip, so that an error undoes only its own statement, as on SQL Server.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from psycopg import pq
 from psycopg.pq.abc import PGresult
 
 from fakemssql.contract import Attention, ClientGone, ResponseWriter, SqlError
+from fakemssql.killing import killed_error
 from fakemssql.tsql.names import fold, quoted
 from fakemssql.tsql.pg import PgError, Request
 from fakemssql.tsql.runtime.connection.activity import Activity
@@ -21,13 +22,13 @@ from fakemssql.tsql.runtime.errors import DEADLOCK, no_way_back, translate, unco
 from fakemssql.tsql.runtime.session.application_locks import AppLocks
 from fakemssql.tsql.state import SessionState
 
-# Levels that PostgreSQL has; those by locks are READ COMMITTED there, with what compiler/locks.py adds.
+# PostgreSQL's level for SNAPSHOT. The levels by locks are READ COMMITTED, with the locks of compiler/locks.py.
 _LEVELS = {"SNAPSHOT": "REPEATABLE READ"}
 _descriptors = itertools.count(1)
 
 
 class Transactions:
-    """The transaction state of one session."""
+    """Transaction state of one session."""
 
     def __init__(self, session: SessionState, activity: Activity, applocks: AppLocks) -> None:
         self.session, self.activity, self.applocks = session, activity, applocks
@@ -35,7 +36,7 @@ class Transactions:
         self.name: str | None = None
         self.savepoints: list[str] = []
         self.pending: list[str] = []
-        self.snapshot = False  # whether PostgreSQL's transaction was begun at SNAPSHOT
+        self.snapshot = False  # whether PostgreSQL's transaction began at SNAPSHOT
         self._requests = 0
 
     # --- running ---------------------------------------------------------------------------------------------------
@@ -44,7 +45,7 @@ class Transactions:
         return f"BEGIN ISOLATION LEVEL {_LEVELS.get(self.session.options.isolation, 'READ COMMITTED')}"
 
     def isolate(self, level: str) -> None:
-        """SET TRANSACTION ISOLATION LEVEL; 3951 for SNAPSHOT in a transaction that has begun at another level."""
+        """Set the isolation level; error 3951 for SNAPSHOT in a transaction that began at another level."""
         unbegun = bool(self.pending) and self.pending[0].startswith("BEGIN")
         if level == "SNAPSHOT" and self.session.transaction_count and not unbegun and not self.snapshot:
             raise SqlError(
@@ -60,9 +61,9 @@ class Transactions:
             self.snapshot = level == "SNAPSHOT"
 
     def run(self, requests: list[Request], transient: bool = False, output: bool = False) -> PGresult:
-        """Run the requests of one statement; the result of the last is returned. Undoes the statement on errors.
+        """Run the requests of one statement and return the last result. On an error the statement is undone.
 
-        ``output``: it changes rows and sends them to the client, who may cancel it until all of them are sent.
+        ``output``: the statement changes rows and sends them to the client, which may cancel it until all are sent.
         """
         inside = self.session.transaction_count > 0 and not self.doomed
         guarded = inside and (transient or not self.session.options.xact_abort)
@@ -97,10 +98,10 @@ class Transactions:
         return results[len(before) + len(requests) - 1]
 
     def _undo(self, inside: bool, guarded: bool, everything: bool, cut_off: bool = False) -> None:
-        """``cut_off``: PostgreSQL may have run the statement to its end, but not what would have kept it."""
+        """Undo a statement. ``cut_off``: PostgreSQL may have run it to its end, but not the requests after it."""
         pg = self.session.pg
         if pg.conn.status != pq.ConnStatus.OK:
-            raise SqlError(596, "Cannot continue the execution because the session is in the kill state.", severity=21)
+            raise killed_error()
         if pg.conn.transaction_status not in (pq.TransactionStatus.INERROR, pq.TransactionStatus.INTRANS):
             return
         failed = cut_off or pg.conn.transaction_status == pq.TransactionStatus.INERROR
@@ -128,7 +129,7 @@ class Transactions:
         self.activity.update(self.session)
 
     def check_usable(self) -> None:
-        """Error 3930 in a transaction that an error has doomed."""
+        """Raise error 3930 if the transaction is uncommittable."""
         if self.doomed:
             raise uncommittable()
 
@@ -182,7 +183,7 @@ class Transactions:
         self.savepoints.append(fold(name))
 
     def start(self) -> None:
-        """Begin in PostgreSQL what has only begun here."""
+        """Begin the transaction in PostgreSQL if it has only begun here."""
         if self.session.transaction_count and not self.doomed:
             self._flush()
 
@@ -192,7 +193,7 @@ class Transactions:
             self.pending = []
 
     def rollback_all(self, output: ResponseWriter | None, keep_count: bool = False) -> None:
-        """Roll PostgreSQL's transaction back. ``keep_count``: a CATCH finds it uncommittable, not gone."""
+        """Roll PostgreSQL's transaction back. ``keep_count``: for a CATCH it is open and uncommittable."""
         if self.pending and not self.session.pg.in_transaction:
             self.pending = []
         if self.session.pg.in_transaction:
@@ -219,12 +220,12 @@ class Transactions:
             output.transaction(event, descriptor)
 
     def doom(self, output: ResponseWriter | None) -> None:
-        """After an error that ends the transaction: uncommittable in a TRY, rolled back elsewhere."""
+        """End the transaction after an error: in a TRY it becomes uncommittable, elsewhere it is rolled back."""
         if self.session.transaction_count and not self.doomed:
             self.rollback_all(output, keep_count=self.session.trying > 0)
 
     def end_of_batch(self, output: ResponseWriter) -> None:
-        """An uncommittable transaction does not outlive its batch."""
+        """Roll back an uncommittable transaction at the end of the batch, with error 3998."""
         if self.doomed:
             output.message(
                 SqlError(
@@ -236,16 +237,16 @@ class Transactions:
             output.done(None)
 
     def lose(self, output: ResponseWriter) -> None:
-        """Before a request: roll back in silence where :class:`~fakemssql.switches.Switches` say so."""
+        """Roll back without an error, before the request that :class:`~fakemssql.switches.Switches` name."""
         if self.session.transaction_count:
             self._requests += 1
             if self._requests == self.session.switches.lose_transaction_at:
                 self.rollback_all(output)
 
     def check_balance(self, before: int) -> None:
-        """Error 266 where a procedure, or a text with parameters, ends with another @@TRANCOUNT than it began with.
+        """Raise error 266 if a procedure, or a text with parameters, ends with another @@TRANCOUNT than it began with.
 
-        Not under XACT_ABORT ON, as practice knows and no page of the documentation says, and not for a transaction that
+        There is no error under XACT_ABORT ON (known from practice, not documented), nor for a transaction that
         IMPLICIT_TRANSACTIONS began.
         """
         options = self.session.options
@@ -260,11 +261,11 @@ class Transactions:
         )
 
     def state(self) -> int:
-        """XACT_STATE()."""
+        """Value of XACT_STATE()."""
         return -1 if self.doomed else 1 if self.session.transaction_count else 0
 
     def define(self, action: Callable[[], object]) -> None:
-        """Run DDL in a transaction of its own or in a savepoint of the current one."""
+        """Run DDL in a transaction of its own, or in a savepoint of the current transaction."""
         session = self.session
         inside = self.session.transaction_count > 0 and not self.doomed
         self.check_usable()

@@ -1,1 +1,1 @@
-"""The functions that run statements, and their table."""
+"""Functions that run statements, and their table."""

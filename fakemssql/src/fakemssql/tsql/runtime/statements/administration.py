@@ -1,46 +1,24 @@
 # ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
-"""Commands of administrators: DBCC CHECKIDENT, the DBCC commands that change nothing here, KILL."""
+"""Commands of administrators: DBCC CHECKIDENT and KILL."""
 
 from __future__ import annotations
 
 from fakemssql import killing
 from fakemssql.contract import SqlError
-from fakemssql.tsql.datatypes.codec import decode
-from fakemssql.tsql.datatypes.sqltypes import NMAX
 from fakemssql.tsql.names import quoted
 from fakemssql.tsql.parser import nodes
-from fakemssql.tsql.runtime.execution.interpreter import quiet
-from fakemssql.tsql.runtime.execution.plans import evaluate
+from fakemssql.tsql.runtime.execution.interpreter import quiet, text_of
 from fakemssql.tsql.runtime.frames import Frame
-from fakemssql.tsql.runtime.session.arguments import parse_name
-from fakemssql.tsql.runtime.session.session import Session
+from fakemssql.tsql.runtime.session.session import Session, parse_name
 from fakemssql.tsql.security.context import OBJECT
 
 
 def dbcc(session: Session, node: nodes.Dbcc, frame: Frame) -> None:
-    """DBCC CHECKIDENT, and the commands that change nothing here."""
-    _dbcc(session, node, frame)
-    quiet(session)
-
-
-def _dbcc(session: Session, node: nodes.Dbcc, frame: Frame) -> None:
-    if node.command in (
-        "FREEPROCCACHE",
-        "DROPCLEANBUFFERS",
-        "TRACEON",
-        "TRACEOFF",
-        "UPDATEUSAGE",
-        "CHECKDB",
-        "CHECKTABLE",
-    ):
-        return
-    if node.command == "USEROPTIONS" or node.command != "CHECKIDENT":
+    """Run DBCC CHECKIDENT."""
+    if node.command != "CHECKIDENT":
         raise SqlError(40517, f"DBCC {node.command} is not supported by fakemssql.")
 
-    def text(expr: nodes.Expr) -> str:
-        return decode(NMAX, evaluate(session, expr, NMAX, frame)[1]) or ""
-
-    name = parse_name(text(node.arguments[0]))
+    name = parse_name(text_of(session, node.arguments[0], frame, -1))
     table = session.catalog.find(name, session.database)
     if table is None or table.type != "U":
         raise SqlError(
@@ -57,27 +35,29 @@ def _dbcc(session: Session, node: nodes.Dbcc, frame: Frame) -> None:
     column = table.identity
     if column is None:
         raise SqlError(7997, f"'{table.name}' does not contain an identity column.")
-    mode = text(node.arguments[1]).upper() if len(node.arguments) > 1 else "RESEED"
+    mode = text_of(session, node.arguments[1], frame).upper() if len(node.arguments) > 1 else "RESEED"
     current = session.pg.query("SELECT mssql.ident_last($1::int)", table.object_id)[0][0]
     frame.output.message(
         SqlError(7998, f"Checking identity information: current identity value '{current or 'NULL'}'.", severity=10)
     )
     if mode == "NORESEED":
+        quiet(session)
         return
     sequence = session.pg.query("SELECT pg_get_serial_sequence($1, $2)", table.pg, column.pg)[0][0]
     session.transactions.start()
     if len(node.arguments) > 2:
-        value = int(text(node.arguments[2]))
+        value = int(text_of(session, node.arguments[2], frame))
         fresh = current is None
         session.pg.query("SELECT setval($1::regclass, $2::bigint, $3::bool)", sequence, value, "f" if fresh else "t")
     else:
         session.pg.query(
             f"SELECT setval($1::regclass, greatest((SELECT max({quoted(column.pg)}) FROM {table.pg}), 1))", sequence
         )
+    quiet(session)
 
 
 def kill(session: Session, node: nodes.Kill, frame: Frame) -> None:
-    """KILL by the number of a session."""
+    """Run KILL with the number of a session."""
     if session.transaction_count:
         raise SqlError(6115, "KILL command cannot be used inside user transactions.")
     if not session.security.powerful:

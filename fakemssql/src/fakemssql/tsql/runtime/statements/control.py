@@ -1,4 +1,4 @@
-"""Running control of flow, transactions, variables and USE."""
+"""Statements for control of flow, transactions, variables and USE."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import time
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.datatypes.codec import decode
-from fakemssql.tsql.datatypes.sqltypes import INT
 from fakemssql.tsql.definitions.temporary import create
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.pg import Request
 from fakemssql.tsql.runtime.errors import is_compile
-from fakemssql.tsql.runtime.execution.interpreter import quiet, report, run_all, step, text_of
+from fakemssql.tsql.runtime.execution.interpreter import integer_of, quiet, report, run_all, step, text_of
 from fakemssql.tsql.runtime.execution.plans import condition, evaluate
 from fakemssql.tsql.runtime.frames import BatchEnd, Break, Continue, Frame, Returned
 from fakemssql.tsql.runtime.session.session import Session
+from fakemssql.tsql.security import errors
 
 
 def block(session: Session, node: nodes.Block, frame: Frame) -> None:
@@ -67,10 +67,7 @@ def try_catch(session: Session, node: nodes.TryCatch, frame: Frame) -> None:
 
 
 def returned(session: Session, node: nodes.Return, frame: Frame) -> None:
-    status = 0
-    if node.value is not None:
-        status = decode(INT, evaluate(session, node.value, INT, frame)[1]) or 0
-    raise Returned(status)
+    raise Returned(0 if node.value is None else integer_of(session, node.value, frame))
 
 
 def wait_for(session: Session, node: nodes.WaitFor, frame: Frame) -> None:
@@ -85,7 +82,7 @@ def wait_for(session: Session, node: nodes.WaitFor, frame: Frame) -> None:
         seconds = int(clock[0]) * 3600 + int(clock[1]) * 60 + (float(clock[2]) if len(clock) > 2 else 0.0)
     except (ValueError, IndexError):
         raise SqlError(148, f"Incorrect time syntax in time string '{value}' used with WAITFOR.", severity=15) from None
-    # PostgreSQL sleeps: so the wait ends at once when the client cancels.
+    # PostgreSQL sleeps, so that the wait ends at once when the client cancels.
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
         session.transactions.run([Request(f"SELECT pg_sleep({left})")])
@@ -95,7 +92,7 @@ def wait_for(session: Session, node: nodes.WaitFor, frame: Frame) -> None:
 def use(session: Session, node: nodes.Use, frame: Frame) -> None:
     entry = session.catalog.database(node.database)
     if entry is None:
-        raise SqlError(911, f"Database '{node.database}' does not exist. Make sure that the name is entered correctly.")
+        raise errors.no_database(node.database)
     session.security.identity(entry[1])
     old, session.database = session.database, entry[1]
     session.activity.update(session)

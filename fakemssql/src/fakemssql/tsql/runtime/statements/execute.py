@@ -1,6 +1,8 @@
-"""EXECUTE, and calls of procedures: those of the system, and those of users, whose text is run."""
+"""EXECUTE, and calls of procedures: a function runs a system procedure, the interpreter a user's procedure."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 
 from fakemssql.contract import Parameter, SqlError
 from fakemssql.tsql.datatypes.codec import decode, encode
@@ -10,38 +12,31 @@ from fakemssql.tsql.parser import batches, nodes
 from fakemssql.tsql.runtime.execution.interpreter import run, text_of
 from fakemssql.tsql.runtime.execution.plans import converted, evaluate
 from fakemssql.tsql.runtime.frames import Code, Frame
-from fakemssql.tsql.runtime.session.arguments import Arguments, parse_name
-from fakemssql.tsql.runtime.session.session import Session
+from fakemssql.tsql.runtime.session.session import Arguments, Session, parse_name
+from fakemssql.tsql.security import errors
 from fakemssql.types import SqlType
 
 
-def call(
-    session: Session, name: nodes.Name, parameters: list[Parameter], frame: Frame, outputs: list[Parameter]
-) -> int:
-    """Run the procedure ``name``; output parameters are appended to ``outputs``. Returns the status."""
-    key = fold(name[-1])
+def call(session: Session, name: nodes.Name, parameters: list[Parameter], frame: Frame) -> tuple[int, list[Parameter]]:
+    """Run the procedure ``name`` and return its status and its output parameters."""
     system = len(name) == 1 or fold(name[-2]) in ("sys", "dbo", "")
-    function = session.tables.procedures.get(key) if system else None
-    if function is not None:
-        database = session.database
-        if len(name) == 3 and name[0]:
-            entry = session.catalog.database(name[0])
-            if entry is None:
-                raise SqlError(
-                    911, f"Database '{name[0]}' does not exist. Make sure that the name is entered correctly."
-                )
-            session.security.identity(entry[1])
-            session.database = entry[1]
-        try:
-            return function(session, Arguments(name[-1], parameters), frame, outputs)
-        finally:
-            session.database = database
-    return _user(session, name, parameters, frame, outputs)
+    function = session.tables.procedures.get(fold(name[-1])) if system else None
+    if function is None:
+        return _user(session, name, parameters, frame)
+    arguments, database = Arguments(name[-1], parameters), session.database
+    if len(name) == 3 and name[0]:
+        entry = session.catalog.database(name[0])
+        if entry is None:
+            raise errors.no_database(name[0])
+        session.security.identity(entry[1])
+        session.database = entry[1]
+    try:
+        return function(session, arguments, frame), arguments.outputs
+    finally:
+        session.database = database
 
 
-def _user(
-    session: Session, name: nodes.Name, parameters: list[Parameter], frame: Frame, outputs: list[Parameter]
-) -> int:
+def _user(session: Session, name: nodes.Name, parameters: list[Parameter], frame: Frame) -> tuple[int, list[Parameter]]:
     found = session.catalog.find(name, session.database)
     if found is None or found.type != "P":
         raise SqlError(2812, f"Could not find stored procedure '{'.'.join(name)}'.", state=62)
@@ -55,7 +50,7 @@ def _user(
         key = parameter.name.lower()
         if not key:
             if position >= len(module.parameters):
-                raise SqlError(8144, f"Procedure or function {found.name} has too many arguments specified.", state=2)
+                raise errors.too_many_arguments(found.name)
             key = module.parameters[position].name
         elif key not in {p.name for p in module.parameters}:
             raise SqlError(8145, f"{key} is not a parameter for procedure {found.name}.")
@@ -68,11 +63,7 @@ def _user(
         elif declared.value is not None:
             inner.values[declared.name] = evaluate(session, declared.value, declared.type, inner)[1]
         else:
-            raise SqlError(
-                201,
-                f"Procedure or function '{found.name}' expects parameter '{declared.name}', which was not supplied.",
-                state=4,
-            )
+            raise errors.missing_argument(found.name, declared.name)
     database, nocount = session.database, session.options.nocount
     session.database = found.database
     try:
@@ -81,17 +72,32 @@ def _user(
     finally:
         session.database = database
         (session.options.on.add if nocount else session.options.on.discard)("NOCOUNT")
-    for declared in module.parameters:
-        passed = given.get(declared.name)
-        if passed is not None and passed.output and declared.output:
-            outputs.append(
-                Parameter(passed.name, declared.type, decode(declared.type, inner.values[declared.name]), True)
-            )
-    return status
+    return status, final_values(module.parameters, given, inner)
+
+
+def run_text(session: Session, text: str, parameters: Sequence[Parameter], frame: Frame) -> tuple[int, Frame]:
+    """Run a text that a statement made, with its own variables; its status and frame. A USE in it ends with it."""
+    database = session.database
+    inner = session.frame(text, parameters, frame.output, frame)
+    with session.security.dynamic():
+        status = run(session, inner)
+    if session.database != database:
+        old, session.database = session.database, database
+        frame.output.database(database, old)
+    return status, inner
+
+
+def final_values(declared: Sequence[nodes.Declare], given: Mapping[str, Parameter], frame: Frame) -> list[Parameter]:
+    """OUTPUT parameters of a call that has ended, by the names that the caller gave them."""
+    return [
+        Parameter(passed.name, item.type, decode(item.type, frame.values[item.name]), True)
+        for item in declared
+        if (passed := given.get(item.name)) is not None and passed.output and item.output
+    ]
 
 
 def _argument(session: Session, parameter: Parameter, kind: SqlType, frame: Frame) -> bytes | None:
-    """An argument as the type of the procedure's parameter."""
+    """Convert an argument to the type of the procedure's parameter; error 8114."""
     try:
         return converted(session, parameter.type, encode(parameter.type, parameter.value), kind, frame)
     except SqlError as error:
@@ -104,14 +110,7 @@ def _argument(session: Session, parameter: Parameter, kind: SqlType, frame: Fram
 
 def execute(session: Session, node: nodes.Execute, frame: Frame) -> None:
     if node.text_expr is not None:
-        text = text_of(session, node.text_expr, frame, -1)
-        database = session.database
-        inner = session.frame(text, (), frame.output, frame)
-        with session.security.dynamic():
-            run(session, inner)
-        if session.database != database:
-            old, session.database = session.database, database
-            frame.output.database(database, old)
+        run_text(session, text_of(session, node.text_expr, frame, -1), (), frame)
         return
     procedure = node.procedure
     if node.variable is not None:
@@ -132,9 +131,8 @@ def execute(session: Session, node: nodes.Execute, frame: Frame) -> None:
                     179, "Cannot use the OUTPUT option when passing a constant to a stored procedure.", severity=15
                 )
             targets[name or str(position)] = argument.value.name
-    outputs: list[Parameter] = []
     count = session.transaction_count
-    status = call(session, procedure, parameters, frame, outputs)
+    status, outputs = call(session, procedure, parameters, frame)
     unnamed = [target for key, target in targets.items() if key.isdigit()]
     for parameter in outputs:
         target = targets.get(parameter.name) if parameter.name else unnamed.pop(0)

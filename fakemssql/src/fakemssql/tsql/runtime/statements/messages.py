@@ -1,4 +1,4 @@
-"""Running PRINT, THROW and RAISERROR."""
+"""Statements PRINT, THROW and RAISERROR."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def raise_error(session: Session, node: nodes.RaiseError, frame: Frame) -> None:
 
 
 def _format(text: str, values: list[object]) -> str:
-    """RAISERROR's %s %d %i %u %x %o with flags and widths."""
+    """Fill in %s %d %i %u %x %o of RAISERROR, with flags and widths."""
     rest = list(values)
 
     def replace(match: re.Match[str]) -> str:

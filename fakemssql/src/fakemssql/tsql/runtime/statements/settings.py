@@ -1,22 +1,21 @@
-"""Running SET for options."""
+"""Statement SET for options."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from fakemssql.contract import SqlError
-from fakemssql.tsql.datatypes.codec import decode
 from fakemssql.tsql.options import ANSI, BITS, Options
 from fakemssql.tsql.parser import nodes
-from fakemssql.tsql.runtime.execution.interpreter import quiet
-from fakemssql.tsql.runtime.execution.plans import evaluate
+from fakemssql.tsql.runtime.execution.interpreter import integer_of, quiet, text_of
 from fakemssql.tsql.runtime.frames import Frame
 from fakemssql.tsql.runtime.session.session import Session
 from fakemssql.tsql.security import errors
 from fakemssql.tsql.security.context import OBJECT
-from fakemssql.types import SqlType
 
 _PRIORITIES = {"LOW": -5, "NORMAL": 0, "HIGH": 5}
+_SHOWPLAN = ("SHOWPLAN_TEXT", "SHOWPLAN_ALL", "SHOWPLAN_XML")
+_REFUSED = (*_SHOWPLAN, "NOEXEC", "PARSEONLY", "REMOTE_PROC_TRANSACTIONS", "OFFSETS")
 _NEEDED_ON = ("ANSI_WARNINGS", "ANSI_PADDING", "ANSI_NULLS", "CONCAT_NULL_YIELDS_NULL")
 
 
@@ -38,7 +37,7 @@ def _switch(options: Options, name: str, value: Any) -> None:
 
 
 def set_option(session: Session, node: nodes.SetOption, frame: Frame) -> None:
-    """SET for one or more options."""
+    """Run SET for one or more options."""
     try:
         _set_options(session, node, frame)
     finally:
@@ -59,53 +58,38 @@ def _set_options(session: Session, node: nodes.SetOption, frame: Frame) -> None:
         elif name in BITS or name == "ANSI_DEFAULTS":
             _switch(options, name, value)
         elif name == "LOCK_TIMEOUT":
-            options.lock_timeout = max(_number(session, value, frame), -1)
+            options.lock_timeout = max(integer_of(session, value, frame), -1)
             session.apply_lock_timeout()
         elif name == "TEXTSIZE":
-            size = _number(session, value, frame)
+            size = integer_of(session, value, frame)
             options.textsize = size if size > 0 else 4096 if size == 0 else 2147483647
             if 0 < options.textsize < 2147483647 and size != 0:
                 raise SqlError(40517, "SET TEXTSIZE below 2147483647 is not supported by fakemssql.")
         elif name == "ROWCOUNT":
-            if _number(session, value, frame) != 0:
+            if integer_of(session, value, frame) != 0:
                 raise SqlError(40517, "SET ROWCOUNT other than 0 is not supported by fakemssql.")
         elif name == "CONTEXT_INFO":
             raise SqlError(40517, "SET CONTEXT_INFO is not supported by fakemssql.")
         elif name == "FMTONLY":
             options.fmtonly = bool(value)
-        elif name in (
-            "NOEXEC",
-            "PARSEONLY",
-            "SHOWPLAN_TEXT",
-            "SHOWPLAN_ALL",
-            "SHOWPLAN_XML",
-            "REMOTE_PROC_TRANSACTIONS",
-            "OFFSETS",
-        ):
+        elif name in _REFUSED:
             if value is True:
                 raise SqlError(40517, f"SET {name} ON is not supported by fakemssql.")
         elif name in ("LANGUAGE", "DATEFORMAT", "DATEFIRST"):
             _only(session, name, value, frame)
         elif name == "DEADLOCK_PRIORITY":
             named = _PRIORITIES.get(str(value.value).upper()) if isinstance(value, nodes.Literal) else None
-            options.deadlock_priority = _number(session, value, frame) if named is None else named
+            options.deadlock_priority = integer_of(session, value, frame) if named is None else named
         elif name in ("QUERY_GOVERNOR_COST_LIMIT", "FORCEPLAN", "FIPS_FLAGGER"):
             continue
         else:
             raise SqlError(195, f"'{name}' is not a recognized SET option.", severity=15, state=5)
 
 
-def _number(session: Session, value: Any, frame: Frame) -> int:
-    return int(decode(SqlType("int"), evaluate(session, value, SqlType("int"), frame)[1]) or 0)
-
-
 def _only(session: Session, name: str, value: Any, frame: Frame) -> None:
+    """Error 40517 for a language or format of dates other than the default."""
     allowed = {"LANGUAGE": ("us_english", "english"), "DATEFORMAT": ("mdy",), "DATEFIRST": ("7",)}[name]
-    given = str(
-        value.value
-        if isinstance(value, nodes.Literal)
-        else decode(SqlType("nvarchar", length=-1), evaluate(session, value, SqlType("nvarchar", length=-1), frame)[1])
-    )
+    given = str(value.value) if isinstance(value, nodes.Literal) else text_of(session, value, frame, -1)
     if given.lower() not in allowed:
         raise SqlError(40517, f"SET {name} {given} is not supported by fakemssql.")
 

@@ -1,4 +1,4 @@
-"""Which function runs which statement."""
+"""Table of the statements, with the function that runs each."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from fakemssql.tsql.runtime.statements.settings import set_option
 
 
 def definition(session: Session, node: nodes.Statement, frame: Frame) -> None:
-    """What changes the catalog: a transaction or a savepoint of its own."""
+    """Run a definition in a transaction or a savepoint of its own."""
     begin_implicitly(session, node, frame)
     if isinstance(node, nodes.UpdateStatistics) and not session.transaction_count:
-        # PostgreSQL reports changes up to a second late, and would take them for later than the statistics.
+        # PostgreSQL counts changes up to a second late; without this it would count them after the statistics.
         session.pg.execute("SELECT pg_stat_force_next_flush()")
     session.transactions.define(lambda: define(session.definer, node))
     done(session, frame, None)

@@ -1,4 +1,4 @@
-"""AFTER triggers run in the statement that fires them; their bodies see the rows as ``inserted`` and ``deleted``."""
+"""AFTER triggers: they run in the statement that fires them and see its rows as ``inserted`` and ``deleted``."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _Row = list[str | None]
 
 
 def execute(session: Session, node: Modification, frame: Frame) -> int:
-    """Run a statement that changes rows with the triggers of its table. The number of rows it changed."""
+    """Run a statement that changes rows, and the triggers of its table; returns the number of changed rows."""
     event = type(node).__name__.upper()
     target = _target(session, node, frame)
     if target is not None and event in target.extra.get("instead_events", ()):
         if target.type == "U":
-            plan_of(session, node, frame)  # error 334 and others come first
+            plan_of(session, node, frame)  # raises error 334 and others before the refusal
         raise SqlError(40517, f"The INSTEAD OF {event} trigger of '{target.name}' is not supported by fakemssql.")
     table = plan_of(session, node, frame).table
     if table is None or event not in table.extra.get("trigger_events", ()):
@@ -38,11 +38,11 @@ def execute(session: Session, node: Modification, frame: Frame) -> int:
             40517,
             f"Changing a table with triggers through the view '{target.name}' is not supported by fakemssql.",
         )
-    return _in_transaction(session, frame, lambda: _fire(session, node, event, table, frame))
+    return _in_transaction(session, lambda: _fire(session, node, event, table, frame))
 
 
 def _target(session: Session, node: Modification, frame: Frame) -> TableInfo | None:
-    """The table or view that a statement names, by an alias of its FROM clause maybe; None for anything else."""
+    """Table or view that a statement names, directly or by an alias of FROM; None for other targets."""
     name = node.target
     if name[0].startswith("@"):
         return None
@@ -56,12 +56,6 @@ def _target(session: Session, node: Modification, frame: Frame) -> TableInfo | N
     return session.catalog.find(name, session.database)
 
 
-def _row_tables(session: Session, table: TableInfo) -> dict[str, TableInfo]:
-    """Empty ``inserted`` and ``deleted`` for rows of ``table``."""
-    columns = [(column.name, column.type) for column in table.columns]
-    return {name: _table(session, columns) for name in ("inserted", "deleted")}
-
-
 def _table(session: Session, columns: list[tuple[str, SqlType]]) -> TableInfo:
     made: list[TableInfo] = []
 
@@ -73,9 +67,9 @@ def _table(session: Session, columns: list[tuple[str, SqlType]]) -> TableInfo:
     return made[0]
 
 
-def _in_transaction(session: Session, frame: Frame, action: Callable[[], int]) -> int:
-    """A statement with triggers is a transaction; error 3609 where a trigger ended it."""
-    transactions, output = session.transactions, frame.output
+def _in_transaction(session: Session, action: Callable[[], int]) -> int:
+    """Run a statement with triggers in a transaction; error 3609 if a trigger ends the transaction."""
+    transactions = session.transactions
     own = session.transaction_count == 0
     if own:
         transactions.begin(None, None)
@@ -89,12 +83,11 @@ def _in_transaction(session: Session, frame: Frame, action: Callable[[], int]) -
         raise
     if own:
         transactions.commit(None)
-    assert frame.output is output
     return count
 
 
 def _triggers(session: Session, table: TableInfo, event: str) -> list[_Row]:
-    """Object id, name and text of the enabled AFTER triggers that have something to do."""
+    """Object id, name and text of the enabled AFTER triggers whose bodies have an effect."""
     return session.pg.query(
         "SELECT object_id, name, definition FROM mssql.objects"
         " WHERE parent_object_id = $1::int AND type = 'TR' AND disabled = 0 AND extra->'events' ? $2"
@@ -106,7 +99,8 @@ def _triggers(session: Session, table: TableInfo, event: str) -> list[_Row]:
 
 def _fire(session: Session, node: Modification, event: str, table: TableInfo, frame: Frame) -> int:
     """Run the statement, then its AFTER triggers."""
-    places = _row_tables(session, table)
+    columns = [(column.name, column.type) for column in table.columns]
+    places = {name: _table(session, columns) for name in ("inserted", "deleted")}
     outputs = [
         nodes.Output([nodes.SelectItem(nodes.Column((name, c.name))) for c in table.columns], (f"@@{name}",))
         for name in _TABLES[event]
@@ -114,7 +108,7 @@ def _fire(session: Session, node: Modification, event: str, table: TableInfo, fr
     changed = replace(node, outputs=[*node.outputs, *outputs])
     tables = {f"@@{name}": place for name, place in places.items()}
     count = run_planned(session, changed, replace(frame, tables={**frame.tables, **tables}))
-    # RECURSIVE_TRIGGERS is OFF: one does not fire itself.
+    # RECURSIVE_TRIGGERS is OFF: a trigger does not fire itself.
     last = session.firing[-1] if session.firing else None
     rows = [row for row in _triggers(session, table, event) if row[0] != last]
     _run(session, node, table, frame, places, rows, count)
@@ -130,7 +124,7 @@ def _run(
     rows: list[_Row],
     count: int,
 ) -> None:
-    """Run the bodies of triggers over the rows in ``places``, which are dropped after."""
+    """Run the bodies of triggers over the rows in the tables ``places``, and then drop these tables."""
     updated = {fold(a.column) for a in node.assignments if a.column} if isinstance(node, nodes.Update) else set()
     every = isinstance(node, nodes.Insert)
     abort = session.options.xact_abort
@@ -160,7 +154,7 @@ def _run(
 
 
 def _updated(node: object, columns: set[str] | None) -> nodes.Expr | None:
-    """``UPDATE(column)`` as a condition that holds or not."""
+    """``UPDATE(column)`` as a condition that is true or false; None for another node."""
     if not isinstance(node, nodes.Updated):
         return None
     holds = columns is None or fold(node.column) in columns

@@ -1,6 +1,6 @@
-"""Expressions as SQL Server's catalog shows them: ``CAST(Body AS int)`` is kept as ``(CONVERT([int],[Body]))``.
+"""Text of expressions in SQL Server's catalog: ``CAST(Body AS int)`` is shown as ``(CONVERT([int],[Body]))``.
 
-Source: what sys.computed_columns, sys.default_constraints, sys.check_constraints and sys.indexes return: names stand in
+Source: results of sys.computed_columns, sys.default_constraints, sys.check_constraints and sys.indexes. Names are in
 brackets, numbers in parentheses, functions in lower case, and casts are conversions.
 """
 
@@ -18,10 +18,10 @@ _LEVELS = {"or": 1, "and": 2, "+": 5, "-": 5, "&": 5, "|": 5, "^": 5, "*": 6, "/
 _NOT, _COMPARISON, _UNARY, _ATOM = 3, 4, 7, 9
 
 
-def shown(node: Expr, text: str, *, filtered: bool = False) -> str:
-    """``node`` in SQL Server's form; ``text``, which it was parsed from, where it holds what that form is not known of.
+def catalog_text(node: Expr, text: str, *, filtered: bool = False) -> str:
+    """Expression in SQL Server's form; its own ``text`` if the form of one of its nodes is not known.
 
-    :param filtered: it is the filter of an index, where IN stays what it is.
+    :param filtered: the expression is the filter of an index, in which IN is not replaced by OR.
     """
     try:
         return f"({_Form(filtered).text(node)[0]})"
@@ -30,7 +30,7 @@ def shown(node: Expr, text: str, *, filtered: bool = False) -> str:
 
 
 def type_text(kind: SqlType) -> str:
-    """A data type in brackets, with its sizes."""
+    """Data type in brackets, with its sizes."""
     name = bracketed(kind.name)
     if kind.length is not None and kind.name not in ("text", "ntext", "image", "xml", "sysname"):
         return f"{name}({'max' if kind.length == -1 else kind.length})"
@@ -40,7 +40,7 @@ def type_text(kind: SqlType) -> str:
 
 
 class _Form:
-    """Each method returns a text and how tightly it binds. KeyError for a kind of node without one."""
+    """Methods for the kinds of nodes; each returns a text and its precedence. KeyError for another kind of node."""
 
     def __init__(self, filtered: bool) -> None:
         self._filtered = filtered
@@ -105,7 +105,7 @@ class _Form:
     def _binary(self, node: nodes.Binary) -> tuple[str, int]:
         level = _LEVELS.get(node.op, _COMPARISON)
         op = f" {node.op.upper()} " if node.op.isalpha() else node.op
-        # Operators of one level are taken from left to right.
+        # Operators of one level are evaluated from left to right.
         return f"{self._inner(node.left, level)}{op}{self._inner(node.right, level + (level > _NOT))}", level
 
     def _is_null(self, node: nodes.IsNull) -> tuple[str, int]:

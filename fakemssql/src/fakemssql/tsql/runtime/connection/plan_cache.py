@@ -1,4 +1,4 @@
-"""The texts that a connection to PostgreSQL has parsed, and the plans of their statements."""
+"""Cache of parsed texts and the plans of their statements, for one connection to PostgreSQL."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from fakemssql.tsql.runtime.frames import Code
 _CODES, _PLANS = 256, 64
 
 
-class Codes:
-    """The texts that were used last, each with its plans; the second use of a plan prepares it in PostgreSQL."""
+class PlanCache:
+    """Cache of the last texts with their plans; the second use of a plan prepares it in PostgreSQL."""
 
     def __init__(self, pg: Pg) -> None:
         self._pg = pg
@@ -24,7 +24,7 @@ class Codes:
         self._garbage: list[bytes] = []
 
     def code(self, text: str, signature: tuple[object, ...], quoted_identifier: bool) -> Code:
-        """The parsed batch for ``text``."""
+        """Parsed batch for ``text``."""
         key = (text, signature, quoted_identifier)
         code = self._codes.get(key)
         if code is None:
@@ -38,7 +38,7 @@ class Codes:
         return code
 
     def plan(self, code: Code, key: tuple[object, ...], compiled: Callable[[], Plan]) -> Plan:
-        """The plan of a statement of ``code``, compiled when it is new."""
+        """Plan of a statement of ``code``; a new plan is compiled."""
         plan = code.plans.get(key)
         if plan is None:
             plan = compiled()
@@ -62,7 +62,7 @@ class Codes:
         self._codes.clear()
 
     def collect(self) -> None:
-        """Have PostgreSQL drop what was prepared for plans that are gone; between transactions."""
+        """Drop the prepared statements of dropped plans in PostgreSQL; called between transactions."""
         if self._garbage:
             names, self._garbage = self._garbage, []
             self._pg.run([Request(f"DEALLOCATE {name.decode()}") for name in names])
