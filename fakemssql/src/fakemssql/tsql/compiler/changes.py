@@ -176,11 +176,7 @@ def _choose(
             chosen.computed = {fold(each.name): each for each in columns}
         else:
             chosen.others.append(Scope(each.alias, columns, None, "m", each.exposed))
-    limit = ""
-    if node.top is not None:
-        if node.top.percent:
-            raise SqlError(40517, "TOP PERCENT in UPDATE and DELETE is not supported by fakemssql.")
-        limit = f" LIMIT {row_count(c, node.top.value, Names([], parent))}"
+    limit = "" if node.top is None else f" LIMIT {row_count(c, node.top.value, Names([], parent))}"
     chosen.head = parts
     chosen.tail = f" FROM {from_sql}{where}{limit}"
     for lock in locks:

@@ -21,7 +21,6 @@ _SCALARS: dict[type, ScalarFunction] = {
     nodes.Function: call,
     nodes.Cast: scalars.cast,
     nodes.Collate: scalars.collated,
-    nodes.AtTimeZone: scalars.at_time_zone,
     nodes.Unary: scalars.unary,
     nodes.Binary: scalars.binary,
     nodes.Case: scalars.case,
@@ -33,8 +32,6 @@ _SCALARS: dict[type, ScalarFunction] = {
     nodes.Like: scalars.no_value,
     nodes.Between: scalars.no_value,
     nodes.IsNull: scalars.no_value,
-    nodes.IsDistinct: scalars.no_value,
-    nodes.Quantified: scalars.no_value,
 }
 
 _PREDICATES: dict[type, PredicateFunction] = {
@@ -46,8 +43,6 @@ _PREDICATES: dict[type, PredicateFunction] = {
     nodes.Like: predicates.is_like,
     nodes.Between: predicates.between,
     nodes.IsNull: predicates.is_null,
-    nodes.IsDistinct: predicates.is_distinct,
-    nodes.Quantified: predicates.quantified,
 }
 
 NODES = NodeTables(

@@ -10,7 +10,6 @@ from fakemssql.tsql.catalog.tables import ColumnInfo, TableInfo
 from fakemssql.tsql.compiler.base_tables import lookup, reading, table_scope
 from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.locks import check_hints, locking
-from fakemssql.tsql.compiler.order import row_count
 from fakemssql.tsql.compiler.outputs import shown, with_outputs
 from fakemssql.tsql.compiler.plan import MADE, Plan
 from fakemssql.tsql.compiler.targets import check_target, identity_on, refuse_identity, to_column, view_target, writable
@@ -74,7 +73,7 @@ def insert(c: Compilation, node: nodes.Insert) -> Plan:
         change = f"INSERT INTO {table.pg} AS d DEFAULT VALUES"
     elif isinstance(node.source, nodes.Execute):
         raise SqlError(40517, "INSERT ... EXECUTE is not supported by fakemssql.")
-    elif isinstance(node.source.body, nodes.Values) and node.top is None:
+    elif isinstance(node.source.body, nodes.Values):
         change = f"{target} VALUES {_value_rows(c, node.source.body, table, columns, parent, bool(explicit))}"
     else:
         change = f"{target} {_insert_query(c, node, node.source, table, columns, parent)}"
@@ -137,15 +136,6 @@ def _insert_query(
     columns: list[ColumnInfo],
     parent: Names | None,
 ) -> str:
-    limit = ""
-    if node.top is not None:
-        body = query.body
-        if isinstance(body, nodes.Select) and body.top is None and query.offset is None:
-            query = replace(query, body=replace(body, top=node.top))
-        elif node.top.percent:
-            raise SqlError(40517, "INSERT TOP PERCENT of such a source is not supported by fakemssql.")
-        else:
-            limit = f" LIMIT {row_count(c, node.top.value, Names([], parent))}"
     c.depth -= 1
     compiled = c.query(query, parent)
     c.depth += 1
@@ -162,4 +152,4 @@ def _insert_query(
         to_column(value.with_(sql=f"s.c{i}", constant=None), table, column)
         for i, (value, column) in enumerate(zip(compiled.columns, columns, strict=True), 1)
     ]
-    return f"SELECT {', '.join(cells)} FROM ({compiled.sql}) AS s{limit}"
+    return f"SELECT {', '.join(cells)} FROM ({compiled.sql}) AS s"

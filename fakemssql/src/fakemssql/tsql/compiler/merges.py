@@ -26,8 +26,6 @@ from fakemssql.types import SqlType
 
 def merge(c: Compilation, node: nodes.Merge) -> Plan:
     c.statement = "merge"
-    if node.top is not None:
-        raise SqlError(40517, "MERGE TOP is not supported by fakemssql.")
     parent = with_ctes(node.ctes, None)
     table = lookup(c, node.target, node.line)
     c.env.require(table, "SELECT")

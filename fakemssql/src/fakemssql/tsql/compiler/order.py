@@ -99,22 +99,13 @@ def output_sql(value: Typed) -> str:
     return "NULL::int4" if value.type is None else value.sql
 
 
-def limited(c: Compilation, select: nodes.Select, query: nodes.Query, names: Names) -> tuple[str, bool]:
-    """TOP as a LIMIT, and whether it is WITH TIES."""
-    if select.top is None or select.top.percent:
-        return "", False
+def limited(c: Compilation, select: nodes.Select, query: nodes.Query, names: Names) -> str:
+    """TOP as a LIMIT."""
+    if select.top is None:
+        return ""
     if query.offset is not None:
         raise SqlError(10741, "A TOP can not be used in the same query or sub-query as a OFFSET.", severity=15)
-    count = row_count(c, select.top.value, Names([], names.parent))
-    if select.top.ties:
-        if not query.order:
-            raise SqlError(
-                1062,
-                "The TOP N WITH TIES clause is not allowed without a corresponding ORDER BY clause.",
-                severity=15,
-            )
-        return f" FETCH FIRST ({count}) ROWS WITH TIES", True
-    return f" LIMIT {count}", False
+    return f" LIMIT {row_count(c, select.top.value, Names([], names.parent))}"
 
 
 def distinct_rows(c: Compilation, text: str, items: list[Typed], query: nodes.Query, order: str, names: Names) -> str:
@@ -145,30 +136,6 @@ def distinct_rows(c: Compilation, text: str, items: list[Typed], query: nodes.Qu
         parts.append(order_key(outputs[index]) + (" DESC NULLS LAST" if item.descending else " ASC NULLS FIRST"))
     clause = " ORDER BY " + ", ".join(parts) if parts else ""
     return f"SELECT * FROM ({inner}) AS {outer}{clause}{offset(c, query, names)}"
-
-
-def top_percent(
-    c: Compilation,
-    select: nodes.Select,
-    items: list[Typed],
-    from_sql: str,
-    where: str,
-    tail: str,
-    order: str,
-    names: Names,
-) -> Compiled:
-    """TOP (n) PERCENT."""
-    assert select.top is not None
-    if select.top.ties or select.distinct:
-        raise SqlError(40517, "TOP PERCENT WITH TIES or DISTINCT is not supported by fakemssql.")
-    share = convert(c.scalar(select.top.value, Names([], names.parent)), sqltypes.FLOAT).sql
-    columns = ", ".join(f"{output_sql(value)} AS c{i}" for i, value in enumerate(items, 1))
-    alias = c.fresh("p")
-    inner = f"SELECT {columns}, row_number() OVER ({order.strip()}) AS _n, count(*) OVER () AS _all"
-    inner += (f" FROM {from_sql}" if from_sql else "") + (f" WHERE {where}" if where else "") + tail
-    outputs = ", ".join(f"{alias}.c{i}" for i in range(1, len(items) + 1))
-    sql = f"SELECT {outputs} FROM ({inner}) AS {alias} WHERE _n <= ceil(_all * ({share}) / 100.0) ORDER BY _n"
-    return Compiled(sql, [value.with_(sql=f"c{i}") for i, value in enumerate(items, 1)])
 
 
 def lock_inside(

@@ -46,19 +46,6 @@ def between(c: Compilation, node: nodes.Between, names: Names) -> str:
     return f"(NOT {sql})" if node.negated else sql
 
 
-def is_distinct(c: Compilation, node: nodes.IsDistinct, names: Names) -> str:
-    left, right, _ = comparable(c.scalar(node.left, names), c.scalar(node.right, names))
-    return f"({left} IS {'NOT ' if node.negated else ''}DISTINCT FROM {right})"
-
-
-def quantified(c: Compilation, node: nodes.Quantified, names: Names) -> str:
-    """A comparison with ALL, ANY or SOME rows of a query."""
-    value = c.scalar(node.left, names)
-    found = c.query(node.query, names)
-    left, right, _ = comparable(value, found.columns[0].with_(sql="q.c1", constant=None))
-    return f"({left} {node.op} {'ALL' if node.all else 'ANY'} (SELECT {right} FROM ({found.sql}) AS q(c1)))"
-
-
 def no_condition(c: Compilation, node: Expr, names: Names) -> str:
     """Error 4145 for what has a value and holds or not of nothing."""
     near = c.scalar(node, names).name or "the expression"

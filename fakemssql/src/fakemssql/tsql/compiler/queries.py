@@ -18,7 +18,6 @@ from fakemssql.tsql.compiler.order import (
     order_by,
     ordered,
     output_sql,
-    top_percent,
 )
 from fakemssql.tsql.compiler.references import grouped, qualifies
 from fakemssql.tsql.compiler.seeks import check_seeks
@@ -111,21 +110,10 @@ def select(c: Compilation, select: nodes.Select, query: nodes.Query, parent: Nam
     having = f" HAVING {c.predicate(select.having, names)}" if select.having is not None else ""
     outputs = list(items)
     order = order_by(c, query.order, outputs, items, names, select.distinct)
-    limit, ties = limited(c, select, query, names)
-    if query.order and not limit and query.offset is None and c.depth > 1 and not select.top:
-        raise SqlError(
-            1033,
-            "The ORDER BY clause is invalid in views, inline functions, derived tables, subqueries, and common"
-            " table expressions, unless TOP, OFFSET or FOR XML is also specified.",
-            severity=15,
-        )
-    if locks and (
-        aggregated or select.distinct or names.windows or ties or len({lock.how.strength for lock in locks}) > 4
-    ):
+    limit = limited(c, select, query, names)
+    if locks and (aggregated or select.distinct or names.windows):
         from_sql, where = lock_inside(locks, from_sql, where, names, select, order, limit)
         locks = []
-    if select.top is not None and select.top.percent:
-        return top_percent(c, select, items, from_sql, where, group + having, order, names)
     columns = [f"{output_sql(value)} AS c{i}" for i, value in enumerate(items, 1)]
     if carry and scope is not None:
         columns.append(f"{scope.ctid} AS _ctid")

@@ -77,14 +77,6 @@ def collated(c: Compilation, node: nodes.Collate, names: Names) -> Typed:
     return value.with_(binary=is_binary_collation(name))
 
 
-def at_time_zone(c: Compilation, node: nodes.AtTimeZone, names: Names) -> Typed:
-    value, zone = c.scalar(node.value, names), c.scalar(node.zone, names)
-    if not isinstance(zone.constant, str) or zone.constant.upper() != "UTC":
-        raise SqlError(40517, "AT TIME ZONE other than 'UTC' is not supported by fakemssql.")
-    scale = value.type.scale if value.type is not None and value.type.scale is not None else 7
-    return convert(value, SqlType("datetimeoffset", scale=scale), "cast")
-
-
 def unary(c: Compilation, node: nodes.Unary, names: Names) -> Typed:
     if node.op == "not":
         raise SqlError(156, "Incorrect syntax near the keyword 'NOT'.", severity=15)

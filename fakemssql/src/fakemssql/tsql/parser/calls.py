@@ -8,7 +8,7 @@ from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.parser.nodes import Expr, Name
 from fakemssql.tsql.parser.parser import Parser
 from fakemssql.tsql.parser.types import data_type
-from fakemssql.tsql.parser.windows import order_by, over
+from fakemssql.tsql.parser.windows import over
 
 _COUNTS = {"COALESCE": (2, 1_000), "NULLIF": (2, 2), "IIF": (3, 3)}
 """The least and the highest number of arguments of functions that the grammar knows."""
@@ -21,11 +21,13 @@ def call(p: Parser, name: Name, line: int) -> nodes.Function:
     word = name[0].upper() if len(name) == 1 else ""
     if p.accept_op("*"):
         function.star = True
-    elif word == "TRIM":
-        _trim(p, function)
     elif not p.is_op(")"):
+        if word == "TRIM" and p.upper in ("LEADING", "TRAILING", "BOTH"):
+            p.unsupported(f"TRIM ({p.upper} ...)")
         function.distinct = p.accept_any("DISTINCT", "ALL") == "DISTINCT"
         function.args.append(p.condition() if word == "IIF" else p.expression())
+        if word == "TRIM" and p.upper == "FROM":
+            p.unsupported("TRIM ... FROM")
         while p.accept_op(","):
             function.args.append(p.expression())
     few, many = _COUNTS.get(word, (0, len(function.args)))
@@ -33,28 +35,12 @@ def call(p: Parser, name: Name, line: int) -> nodes.Function:
         p.fail()
     p.expect_op(")")
     if p.upper == "WITHIN" and p.peek().upper == "GROUP":
-        p.expect("WITHIN", "GROUP")
-        p.expect_op("(")
-        function.within = order_by(p)
-        p.expect_op(")")
+        p.unsupported("WITHIN GROUP")
     if p.upper in ("IGNORE", "RESPECT") and p.peek().upper == "NULLS":
         p.unsupported(f"{p.upper} NULLS")
     if p.upper == "OVER":
         function.over = over(p)
     return function
-
-
-def _trim(p: Parser, function: nodes.Function) -> None:
-    side = p.accept_any("LEADING", "TRAILING", "BOTH")
-    first = p.expression()
-    if p.accept("FROM"):
-        function.args = [p.expression(), first]
-    else:
-        if side:
-            p.fail()
-        function.args = [first]
-    if side and side != "BOTH":
-        function.name = ("LTRIM" if side == "LEADING" else "RTRIM",)
 
 
 def _cast(p: Parser) -> Expr:

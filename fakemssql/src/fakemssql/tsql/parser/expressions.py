@@ -37,10 +37,8 @@ def _sum(p: Parser) -> Expr:
         elif token.upper == "COLLATE":
             p.next()
             left = nodes.Collate(scalar(p, left), p.identifier())
-        elif token.upper == "AT" and p.accept("AT", "TIME"):
-            if p.next().upper != "ZONE":
-                p.fail()
-            left = nodes.AtTimeZone(scalar(p, left), scalar(p, _product(p)))
+        elif token.upper == "AT" and p.peek().upper == "TIME":
+            p.unsupported("AT TIME ZONE")
         else:
             return left
 
@@ -112,8 +110,7 @@ def _comparison(p: Parser) -> Expr:
         p.next()
         op = _SAME.get(token.value, token.value)
         if p.upper in ("ALL", "ANY", "SOME") and p.peek().value == "(":
-            every = p.next().upper == "ALL"
-            return nodes.Quantified(op, left, every, _subquery(p))
+            p.unsupported("A comparison with ALL, ANY or SOME")
         return nodes.Binary(op, left, expression(p))
     negated = token.upper == "NOT" and p.peek().upper in _NEGATED
     if negated:
@@ -158,15 +155,9 @@ def _in(p: Parser, left: Expr, negated: bool) -> Expr:
 
 def _like(p: Parser, left: Expr, negated: bool) -> Expr:
     pattern = expression(p)
-    escape = None
-    if p.accept("ESCAPE"):
-        escape = expression(p)
-    elif p.is_op("{") and p.peek().upper == "ESCAPE":
-        p.next()
-        p.next()
-        escape = expression(p)
-        p.expect_op("}")
-    return nodes.Like(left, pattern, escape, negated)
+    if p.is_op("{"):
+        p.unsupported("An ODBC escape")
+    return nodes.Like(left, pattern, expression(p) if p.accept("ESCAPE") else None, negated)
 
 
 def _between(p: Parser, left: Expr, negated: bool) -> Expr:
@@ -177,9 +168,8 @@ def _between(p: Parser, left: Expr, negated: bool) -> Expr:
 
 def _is(p: Parser, left: Expr, _: bool) -> Expr:
     negated = p.accept("NOT")
-    if p.accept("DISTINCT"):
-        p.expect("FROM")
-        return nodes.IsDistinct(left, expression(p), negated)
+    if p.upper == "DISTINCT":
+        p.unsupported("IS DISTINCT FROM")
     p.expect("NULL")
     return nodes.IsNull(left, negated)
 

@@ -1,4 +1,4 @@
-"""Parsing of table hints, with and without WITH ("Table hints")."""
+"""Parsing of hints: table hints, with and without WITH, and OPTION ("Table hints", "Query hints")."""
 
 from __future__ import annotations
 
@@ -18,6 +18,21 @@ _HINTS = frozenset(
 
 _OLD_HINTS = _HINTS - {"INDEX", "FORCESEEK", "FORCESCAN", "READCOMMITTEDLOCK"}
 """Those that may stand without WITH (where a table has no alias; behind an alias all may)."""
+
+
+def option_clause(p: Parser) -> None:
+    """``OPTION (...)`` or nothing: hints for the optimizer, on which no result depends."""
+    if p.accept("OPTION"):
+        p.list_in_parentheses(_query_hint)
+
+
+def _query_hint(p: Parser) -> None:
+    word = p.word()
+    if word in ("FAST", "MAXDOP", "MAXRECURSION"):
+        if p.next().kind != lexer.NUMBER:
+            p.fail(p.peek(-1))
+    elif word != "RECOMPILE":
+        p.unsupported(f"The query hint {word}", p.peek(-1))
 
 
 def table_hints(p: Parser) -> list[Hint]:

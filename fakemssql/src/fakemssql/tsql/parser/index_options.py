@@ -7,22 +7,19 @@ from fakemssql.tsql.parser.parser import Parser
 
 _KEPT = frozenset(
     [
-        *("PAD_INDEX", "FILLFACTOR", "IGNORE_DUP_KEY", "STATISTICS_NORECOMPUTE", "STATISTICS_INCREMENTAL"),
-        *("ALLOW_ROW_LOCKS", "ALLOW_PAGE_LOCKS", "OPTIMIZE_FOR_SEQUENTIAL_KEY", "DATA_COMPRESSION", "XML_COMPRESSION"),
+        *("PAD_INDEX", "FILLFACTOR", "IGNORE_DUP_KEY", "STATISTICS_NORECOMPUTE", "ALLOW_ROW_LOCKS"),
+        *("ALLOW_PAGE_LOCKS", "OPTIMIZE_FOR_SEQUENTIAL_KEY", "DATA_COMPRESSION"),
     ]
 )
-_BUILDING = frozenset(["SORT_IN_TEMPDB", "ONLINE", "MAXDOP", "RESUMABLE", "MAX_DURATION"])
+_BUILDING = frozenset(["SORT_IN_TEMPDB", "ONLINE", "MAXDOP"])
 
 _OPTIONS = {
     "CREATE INDEX": _KEPT | _BUILDING | {"DROP_EXISTING"},
     "REBUILD": _KEPT | _BUILDING,
-    "REORGANIZE": {"LOB_COMPACTION", "COMPRESS_ALL_ROW_GROUPS"},
-    "SET": {
-        *("ALLOW_ROW_LOCKS", "ALLOW_PAGE_LOCKS", "OPTIMIZE_FOR_SEQUENTIAL_KEY"),
-        *("IGNORE_DUP_KEY", "STATISTICS_NORECOMPUTE", "COMPRESSION_DELAY"),
-    },
-    "RESUME": {"MAXDOP", "MAX_DURATION", "WAIT_AT_LOW_PRIORITY"},
-    "CREATE TABLE": {"DATA_COMPRESSION", "XML_COMPRESSION"},
+    "REORGANIZE": {"LOB_COMPACTION"},
+    "SET": _KEPT - {"PAD_INDEX", "FILLFACTOR", "DATA_COMPRESSION"},
+    "RESUME": {"MAXDOP"},
+    "CREATE TABLE": {"DATA_COMPRESSION"},
     "CREATE TABLE key": _KEPT,
     "ALTER TABLE key": _KEPT | _BUILDING,
     "ALTER COLUMN": {"ONLINE"},
@@ -30,14 +27,11 @@ _OPTIONS = {
 }
 """The options that each statement takes ("CREATE INDEX", "ALTER INDEX", "ALTER TABLE index_option", "DROP INDEX")."""
 
-_UNSUPPORTED = ("MEMORY_OPTIMIZED", "SYSTEM_VERSIONING", "LEDGER", "DURABILITY", "BUCKET_COUNT")
-_NUMBERS = ("FILLFACTOR", "MAXDOP", "MAX_DURATION", "COMPRESSION_DELAY")
-_WORDS = {
-    "DATA_COMPRESSION": ("NONE", "ROW", "PAGE"),
-    "MAX_DURATION": ("MINUTES",),
-    "COMPRESSION_DELAY": ("MINUTES",),
-    "ABORT_AFTER_WAIT": ("NONE", "SELF", "BLOCKERS"),
-}
+_UNSUPPORTED = (
+    *("MEMORY_OPTIMIZED", "SYSTEM_VERSIONING", "LEDGER", "DURABILITY", "BUCKET_COUNT", "RESUMABLE", "MAX_DURATION"),
+    *("WAIT_AT_LOW_PRIORITY", "XML_COMPRESSION", "COMPRESSION_DELAY", "COMPRESS_ALL_ROW_GROUPS"),
+    "STATISTICS_INCREMENTAL",
+)
 
 
 def storage_options(p: Parser, statement: str, *, places: bool = True) -> dict[str, str]:
@@ -86,8 +80,6 @@ def option_list(p: Parser, statement: str) -> dict[str, str]:
         if name == "MOVE":
             p.expect("TO")
             p.identifier()
-        elif name == "WAIT_AT_LOW_PRIORITY":
-            _low_priority(p)
         else:
             p.expect_op("=")
             options[name] = _option_value(p, name)
@@ -99,18 +91,16 @@ def option_list(p: Parser, statement: str) -> dict[str, str]:
 
 
 def _option_value(p: Parser, name: str) -> str:
-    if name in _NUMBERS:
+    if name in ("FILLFACTOR", "MAXDOP"):
         return _option_number(p, name)
-    if name in _WORDS:
-        value = p.expect_any(*_WORDS[name])
+    if name == "DATA_COMPRESSION":
+        value = p.expect_any("NONE", "ROW", "PAGE")
         if p.upper == "ON":
             p.unsupported("Partitioning")
         return value
     on = p.switch()
-    if name == "ONLINE" and on and p.accept_op("("):
-        p.expect("WAIT_AT_LOW_PRIORITY")
-        _low_priority(p)
-        p.expect_op(")")
+    if name == "ONLINE" and on and p.is_op("("):
+        p.unsupported("WAIT_AT_LOW_PRIORITY")
     return "ON" if on else "OFF"
 
 
@@ -123,19 +113,4 @@ def _option_number(p: Parser, name: str) -> str:
             severity=15,
             line=line,
         )
-    if name in _WORDS:
-        p.accept_any(*_WORDS[name])
     return number
-
-
-def _low_priority(p: Parser) -> None:
-    """``(MAX_DURATION = 1 MINUTES, ABORT_AFTER_WAIT = SELF)``."""
-    p.expect_op("(")
-    p.expect("MAX_DURATION")
-    p.expect_op("=")
-    _option_number(p, "MAX_DURATION")
-    p.expect_op(",")
-    p.expect("ABORT_AFTER_WAIT")
-    p.expect_op("=")
-    _option_value(p, "ABORT_AFTER_WAIT")
-    p.expect_op(")")

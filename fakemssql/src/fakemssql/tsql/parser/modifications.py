@@ -8,17 +8,17 @@ from fakemssql.contract import SqlError
 from fakemssql.tsql.parser import lexer, nodes
 from fakemssql.tsql.parser.execution import execute
 from fakemssql.tsql.parser.expressions import condition, expression
-from fakemssql.tsql.parser.hints import table_hints
+from fakemssql.tsql.parser.hints import option_clause, table_hints
 from fakemssql.tsql.parser.nodes import Cte, Expr, Hint, Name, Output
 from fakemssql.tsql.parser.parser import ASSIGNMENTS, Parser
 from fakemssql.tsql.parser.queries import query, select_item, top_clause
-from fakemssql.tsql.parser.query_hints import option_clause
 from fakemssql.tsql.parser.sources import alias, from_clause, join, new_value, values
 
 
 def insert(p: Parser, ctes: list[Cte]) -> nodes.Insert:
     line = p.expect("INSERT").line
-    top = top_clause(p, changing=True)
+    if top_clause(p, changing=True) is not None:
+        p.unsupported("INSERT TOP")
     p.accept("INTO")
     target = _target(p, columns=True)
     hints = _hints(p)
@@ -37,7 +37,7 @@ def insert(p: Parser, ctes: list[Cte]) -> nodes.Insert:
         option_clause(p)
     else:
         source = query(p, [])
-    return nodes.Insert(target, columns, hints, source, outputs, ctes, top, line=line)
+    return nodes.Insert(target, columns, hints, source, outputs, ctes, line=line)
 
 
 def update(p: Parser, ctes: list[Cte]) -> nodes.Update:
@@ -66,7 +66,8 @@ def delete(p: Parser, ctes: list[Cte]) -> nodes.Delete:
 
 def merge(p: Parser, ctes: list[Cte]) -> nodes.Merge:
     line = p.expect("MERGE").line
-    top = top_clause(p, changing=True)
+    if top_clause(p, changing=True) is not None:
+        p.unsupported("MERGE TOP")
     p.accept("INTO")
     target = _target(p)
     hints = _hints(p)
@@ -86,7 +87,7 @@ def merge(p: Parser, ctes: list[Cte]) -> nodes.Merge:
         raise SqlError(
             10713, "A MERGE statement must be terminated by a semi-colon (;).", severity=15, line=p.token.line
         )
-    return nodes.Merge(target, named, hints, source, on, actions, outputs, ctes, top, line=line)
+    return nodes.Merge(target, named, hints, source, on, actions, outputs, ctes, line=line)
 
 
 CHANGES: dict[str, Callable[[Parser, list[Cte]], nodes.Statement]] = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from fakemssql.contract import SqlError
 from fakemssql.tsql.parser import lexer, nodes
 from fakemssql.tsql.parser.expressions import condition, expression, expression_or_star
+from fakemssql.tsql.parser.hints import option_clause
 from fakemssql.tsql.parser.nodes import Query
 from fakemssql.tsql.parser.parser import ASSIGNMENTS, Parser
-from fakemssql.tsql.parser.query_hints import option_clause
 from fakemssql.tsql.parser.sources import alias, from_clause
 from fakemssql.tsql.parser.terms import number
 from fakemssql.tsql.parser.windows import order_by
@@ -106,9 +106,11 @@ def top_clause(p: Parser, *, changing: bool = False) -> nodes.Top | None:
         if token.kind != lexer.NUMBER or changing:
             p.fail(token)
         value = number(token)
-    percent = p.accept("PERCENT")
-    ties = not changing and p.accept("WITH", "TIES")
-    return nodes.Top(value, percent, ties)
+    if p.upper == "PERCENT":
+        p.unsupported("TOP PERCENT")
+    if p.upper == "WITH" and p.peek().upper == "TIES" and not changing:
+        p.unsupported("TOP WITH TIES")
+    return nodes.Top(value)
 
 
 def _select(p: Parser, alone: bool) -> nodes.Select | Query:
@@ -133,7 +135,8 @@ def _select(p: Parser, alone: bool) -> nodes.Select | Query:
         p.expect("BY")
         if p.upper in ("ROLLUP", "CUBE", "GROUPING") and p.peek().value in ("(", "SETS"):
             p.unsupported("GROUP BY ROLLUP, CUBE and GROUPING SETS")
-        p.accept("ALL")
+        if p.upper == "ALL":
+            p.unsupported("GROUP BY ALL")
         select.group = p.list_of(expression)
         if p.upper == "WITH" and p.peek().upper in ("ROLLUP", "CUBE"):
             p.unsupported("GROUP BY ... WITH ROLLUP and CUBE")

@@ -10,7 +10,6 @@ from fakemssql.tsql.parser.calls import CALLS, call
 from fakemssql.tsql.parser.lexer import Token
 from fakemssql.tsql.parser.nodes import Expr
 from fakemssql.tsql.parser.parser import Parser
-from fakemssql.types import SqlType
 
 COMPARISONS = frozenset(["=", "<>", "!=", "<", ">", "<=", ">=", "!<", "!>"])
 
@@ -20,8 +19,6 @@ _CONDITIONS = (
     nodes.Like,
     nodes.Between,
     nodes.IsNull,
-    nodes.IsDistinct,
-    nodes.Quantified,
     nodes.Updated,
 )
 
@@ -104,21 +101,8 @@ def _parenthesised(p: Parser) -> Expr:
     return inner
 
 
-def _escape(p: Parser) -> Expr:
-    """ODBC escapes: ``{fn f(x)}``, ``{d '..'}``, ``{t '..'}``, ``{ts '..'}``, ``{guid '..'}``."""
-    p.expect_op("{")
-    word = p.next().upper
-    if word == "FN":
-        inner = p.expression()
-        if not isinstance(inner, nodes.Function | nodes.Cast):
-            p.fail(p.peek(-1))
-    elif word in ("D", "T", "TS", "GUID") and p.is_string():
-        kind = "uniqueidentifier" if word == "GUID" else "datetime"
-        inner = nodes.Cast(nodes.Literal("varchar", p.string()), SqlType(kind))
-    else:
-        p.fail()
-    p.expect_op("}")
-    return inner
+def _odbc_escape(p: Parser) -> Expr:
+    p.unsupported("An ODBC escape")
 
 
 def _without_schema(p: Parser) -> Expr:
@@ -202,7 +186,7 @@ LITERALS: dict[int, Callable[[Token], Expr]] = {
 _OPERATORS: dict[str, Callable[[Parser], Expr]] = {
     **dict.fromkeys(["+", "-", "~"], _signed),
     "(": _parenthesised,
-    "{": _escape,
+    "{": _odbc_escape,
     ".": _without_schema,
 }
 

@@ -150,9 +150,6 @@ class Guess:
         else:
             self._beside([node.left, node.right], columns, target)
 
-    def _visit_isdistinct(self, node: nodes.IsDistinct, columns: list[Any], _: SqlType | None) -> None:
-        self._beside([node.left, node.right], columns)
-
     def _visit_in(self, node: nodes.In, columns: list[Any], _: SqlType | None) -> None:
         items = node.items or []
         for item in items:
@@ -191,7 +188,7 @@ class Guess:
 
     def _visit_function(self, node: nodes.Function, columns: list[Any], target: SqlType | None) -> None:
         name = node.name[-1].upper()
-        self.visit([node.over, node.within], columns)
+        self.visit(node.over, columns)
         if name in _ALIKE and len(node.name) == 1:
             first = 1 if name == "IIF" else 0
             self.visit(node.args[:first], columns, INT)
@@ -229,7 +226,7 @@ class Guess:
         self.visit(node.value, columns, self.declared.get(node.variable) if node.variable else None)
 
     def _visit_insert(self, node: nodes.Insert, columns: list[Any], _: SqlType | None) -> None:
-        self.visit([node.ctes, node.top, node.outputs], columns)
+        self.visit([node.ctes, node.outputs], columns)
         body = node.source.body if isinstance(node.source, nodes.Query) else None
         if isinstance(body, nodes.Values):
             kinds = target_types(self.session, node.target, node.columns)
@@ -261,7 +258,7 @@ class Guess:
 
     def _visit_merge(self, node: nodes.Merge, columns: list[Any], _: SqlType | None) -> None:
         inner = [*tables_in(self.session, [nodes.TableSource(node.target, node.alias, []), node.source]), *columns]
-        self.visit([node.ctes, node.top, node.source, node.on, node.outputs], inner)
+        self.visit([node.ctes, node.source, node.on, node.outputs], inner)
         for action in node.actions:
             self.visit([action.condition, action.assignments], inner)
             self._values(action.values or [], target_types(self.session, node.target, action.columns), inner)
@@ -297,7 +294,6 @@ _VISITS: dict[type, Callable[[Guess, Any, list[Any], SqlType | None], None]] = {
     list: Guess._visit_list,
     tuple: Guess._visit_list,
     nodes.Binary: Guess._visit_binary,
-    nodes.IsDistinct: Guess._visit_isdistinct,
     nodes.In: Guess._visit_in,
     nodes.Between: Guess._visit_between,
     nodes.Like: Guess._visit_like,

@@ -6,7 +6,6 @@ from fakemssql.contract import SqlError
 from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.functions.registry import Special, define, special
-from fakemssql.tsql.compiler.operators import as_integer
 from fakemssql.tsql.compiler.typed import Names, Typed
 from fakemssql.tsql.datatypes.sqltypes import (
     BIGINT,
@@ -15,7 +14,6 @@ from fakemssql.tsql.datatypes.sqltypes import (
     is_moment,
     is_number,
     is_text,
-    nvarchar,
 )
 from fakemssql.tsql.parser import nodes
 from fakemssql.types import SqlType
@@ -115,17 +113,11 @@ def _datepart(c: Compilation, node: nodes.Function, names: Names) -> Typed:
     return Typed(f"mssql.datepart('{part}', {_plain(moment(c.scalar(node.args[1], names), _DT2))})", INT)
 
 
-def _datename(c: Compilation, node: nodes.Function, names: Names) -> Typed:
-    part = _part(node, 2)
-    return Typed(f"mssql.datename('{part}', {_plain(moment(c.scalar(node.args[1], names), _DT2))})", nvarchar(30))
-
-
 for _name, _function in {
     "DATEADD": _dateadd,
     "DATEDIFF": _difference("datediff", INT),
     "DATEDIFF_BIG": _difference("datediff_big", BIGINT),
     "DATEPART": _datepart,
-    "DATENAME": _datename,
 }.items():
     special(_name)(_function)
 
@@ -154,14 +146,7 @@ _extract("MONTH", "month")
 _extract("DAY", "day")
 
 
-@define("EOMONTH", 1, 2)
-def _eomonth(c: Compilation, a: list[Typed]) -> Typed:
-    months = as_integer(a[1]) if len(a) > 1 else "0"
-    start = f"date_trunc('month', {_plain(moment(a[0]))})"
-    return Typed(f"({start} + make_interval(months => {months} + 1) - interval '1 day')::date", SqlType("date"))
-
-
-@define("SWITCHOFFSET TODATETIMEOFFSET", 2)
+@define("SWITCHOFFSET", 2)
 def _switchoffset(c: Compilation, a: list[Typed]) -> Typed:
     if a[1].constant not in ("+00:00", "-00:00", "Z", 0):
         raise SqlError(40517, "A time zone other than +00:00 is not supported by fakemssql.")

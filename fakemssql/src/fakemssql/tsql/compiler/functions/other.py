@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from fakemssql.tsql.compiler.compilation import Compilation
-from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.functions.registry import define
 from fakemssql.tsql.compiler.operators import as_text
 from fakemssql.tsql.compiler.typed import Typed
 from fakemssql.tsql.datatypes.sqltypes import (
     BIGINT,
-    BMAX,
     GUID,
     INT,
     NMAX,
     family,
-    is_number,
-    is_text,
     nvarchar,
 )
-from fakemssql.types import MAX, SqlType
+from fakemssql.types import MAX
 
 _SIZES = {
     "bit": 1,
@@ -61,15 +57,6 @@ def _datalength(c: Compilation, a: list[Typed]) -> Typed:
     return Typed(f"(CASE WHEN {a[0].sql} IS NOT NULL THEN {size} END)", INT)
 
 
-@define("ISNUMERIC", 1)
-def _isnumeric(c: Compilation, a: list[Typed]) -> Typed:
-    if a[0].type is not None and is_number(a[0].type):
-        return Typed(f"(CASE WHEN {a[0].sql} IS NULL THEN 0 ELSE 1 END)", INT)
-    if a[0].type is None or not is_text(a[0].type):
-        return Typed("0", INT)
-    return Typed(f"COALESCE(mssql.isnumeric({a[0].sql}), 0)", INT)
-
-
 @define("ISJSON", 1)
 def _isjson(c: Compilation, a: list[Typed]) -> Typed:
     return Typed(f"mssql.isjson({as_text(a[0]).sql})", INT)
@@ -89,9 +76,3 @@ def _json_query(c: Compilation, a: list[Typed]) -> Typed:
 @define("NEWID NEWSEQUENTIALID", 0)
 def _newid(c: Compilation, a: list[Typed]) -> Typed:
     return Typed("gen_random_uuid()", GUID, False)
-
-
-@define("HASHBYTES", 2)
-def _hashbytes(c: Compilation, a: list[Typed]) -> Typed:
-    value = a[1] if a[1].type is not None and family(a[1].type) == "binary" else convert(as_text(a[1]), BMAX, "cast")
-    return Typed(f"mssql.hashbytes({as_text(a[0]).sql}, {value.sql})", SqlType("varbinary", length=8000))

@@ -17,7 +17,7 @@ from fakemssql.tsql.datatypes.sqltypes import (
     text_length,
     varchar,
 )
-from fakemssql.types import MAX, SqlType
+from fakemssql.types import MAX
 
 
 def _same(c: Compilation, value: Typed, template: str, length: int | None = None) -> Typed:
@@ -110,11 +110,6 @@ def _charindex(c: Compilation, a: list[Typed]) -> Typed:
     return Typed(sql + ("::int8" if big else ""), BIGINT if big else INT)
 
 
-@define("PATINDEX", 2)
-def _patindex(c: Compilation, a: list[Typed]) -> Typed:
-    return Typed(f"mssql.patindex({as_text(a[0]).sql}, {as_text(a[1]).sql})", INT)
-
-
 @define("REPLACE", 3)
 def _replace(c: Compilation, a: list[Typed]) -> Typed:
     unicode = any(v.type is not None and family(v.type) == "ntext" for v in a)
@@ -123,16 +118,6 @@ def _replace(c: Compilation, a: list[Typed]) -> Typed:
     kind = (NMAX if big else nvarchar(4000)) if unicode else (VMAX if big else varchar(8000))
     function = "replace" if any(k.binary for k in kinds) else "mssql.replace_ci"
     return Typed(f"{function}({kinds[0].sql}, {kinds[1].sql}, {kinds[2].sql})", kind, binary=kinds[0].binary)
-
-
-@define("STUFF", 4)
-def _stuff(c: Compilation, a: list[Typed]) -> Typed:
-    return _same(
-        c,
-        a[0],
-        f"mssql.stuff({{}}, {as_integer(a[1])}, {as_integer(a[2])}, {as_text(a[3]).sql})",
-        MAX if as_text(a[0]).type == NMAX or as_text(a[0]).type == VMAX else 4000,
-    )
 
 
 @define("REPLICATE", 2)
@@ -147,44 +132,10 @@ def _replicate(c: Compilation, a: list[Typed]) -> Typed:
     return _same(c, a[0], f"(CASE WHEN {n} >= 0 THEN left(repeat({{}}, least({n}, {limit})), {limit}) END)", limit)
 
 
-@define("CONCAT", 2, 254)
-def _concat(c: Compilation, a: list[Typed]) -> Typed:
-    unicode = any(v.type is not None and family(v.type) == "ntext" for v in a)
-    texts = [as_text(v) for v in a]
-    sizes = [text_length(t.type) for t in texts if t.type is not None]
-    limit = 4000 if unicode else 8000
-    size = (
-        MAX
-        if MAX in [t.type.length for t, v in zip(texts, a, strict=True) if t.type and v.type and is_text(v.type)]
-        else min(sum(s if s != MAX else 40 for s in sizes), limit)
-    )
-    return Typed(
-        f"concat({', '.join(t.sql for t in texts)})", SqlType("nvarchar" if unicode else "varchar", length=size), False
-    )
-
-
 @define("QUOTENAME", 1, 2)
 def _quotename(c: Compilation, a: list[Typed]) -> Typed:
     quote = as_text(a[1]).sql if len(a) > 1 else "'['"
     return Typed(f"mssql.quotename({as_text(a[0]).sql}, left({quote}, 1))", nvarchar(258))
-
-
-@define("CHAR", 1)
-def _char(c: Compilation, a: list[Typed]) -> Typed:
-    n = as_integer(a[0])
-    return Typed(
-        f"(CASE WHEN {n} BETWEEN 0 AND 255 THEN mssql.bytes_text(set_byte('\\x00', 0, {n})) END)",
-        SqlType("char", length=1),
-    )
-
-
-@define("NCHAR", 1)
-def _nchar(c: Compilation, a: list[Typed]) -> Typed:
-    n = as_integer(a[0])
-    return Typed(
-        f"(CASE WHEN {n} BETWEEN 0 AND 65535 THEN mssql.bytes_ntext(decode(mssql.unit_hex({n}), 'hex')) END)",
-        SqlType("nchar", length=1),
-    )
 
 
 @define("PARSENAME", 2)

@@ -7,9 +7,7 @@ from fakemssql.tsql.catalog.tables import TableFunction
 from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.functions.security import seen_id
-from fakemssql.tsql.compiler.operators import as_text
 from fakemssql.tsql.compiler.typed import Names, Scope, Typed
-from fakemssql.tsql.datatypes.sqltypes import BIGINT, INT, family, nvarchar
 from fakemssql.tsql.names import fold, quoted
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.security.visibility import require_state
@@ -21,23 +19,8 @@ def table_function(c: Compilation, node: nodes.FunctionSource, names: Names) -> 
     # An argument may use the columns of sources to the left, as CROSS APPLY does.
     args = [c.scalar(arg, names) for arg in node.args]
     alias = c.fresh("t")
-    if name == "STRING_SPLIT" and len(node.name) == 1 and len(args) in (2, 3):
-        text, separator = as_text(args[0]), as_text(args[1])
-        kind = text.type or nvarchar(4000)
-        columns = [Typed(f"{alias}.c1", kind, name="value")]
-        if len(args) == 3 and args[2].constant == 1:
-            columns.append(Typed(f"{alias}.c2", BIGINT, name="ordinal"))
-        _add(names, node, columns, alias)
-        return f"LATERAL string_to_table({text.sql}, {separator.sql}) WITH ORDINALITY AS {alias}(c1, c2)"
-    if name == "GENERATE_SERIES" and len(node.name) == 1 and len(args) in (2, 3):
-        kind = args[0].type or INT
-        step = convert(args[2], kind).sql if len(args) == 3 else "1"
-        if family(kind) not in ("int", "decimal"):
-            raise SqlError(5373, "All the input parameters should be of the same type.")
-        _add(names, node, [Typed(f"{alias}.c1", kind, name="value")], alias)
-        return f"LATERAL generate_series({args[0].sql}, {convert(args[1], kind).sql}, {step}) AS {alias}(c1)"
-    if name == "FN_MY_PERMISSIONS":
-        raise SqlError(40517, "fn_my_permissions is not supported by fakemssql.", line=node.line)
+    if name in ("FN_MY_PERMISSIONS", "GENERATE_SERIES", "STRING_SPLIT"):
+        raise SqlError(40517, f"{node.name[-1]} is not supported by fakemssql.", line=node.line)
     if len(node.name) > 1 and fold(node.name[-2]) == "sys":
         found = c.env.catalog.table_function(fold(node.name[-1]))
         if found is not None:

@@ -25,7 +25,6 @@ class Insert(Statement):
     source: Query | Execute | None  # None: DEFAULT VALUES
     outputs: list[Output]
     ctes: list[Cte]
-    top: Top | None = None
 
 
 @dataclass
@@ -79,7 +78,6 @@ class Merge(Statement):
     actions: list[MergeAction]
     outputs: list[Output]
     ctes: list[Cte]
-    top: Top | None = None
 
 
 @dataclass

@@ -53,7 +53,6 @@ class Function(Expr):
     distinct: bool = False
     star: bool = False
     over: Window | None = None
-    within: list[OrderItem] | None = None
     line: int = 0
 
 
@@ -126,30 +125,9 @@ class IsNull(Expr):
 
 
 @dataclass(slots=True)
-class IsDistinct(Expr):
-    left: Expr
-    right: Expr
-    negated: bool
-
-
-@dataclass(slots=True)
-class Quantified(Expr):
-    op: str
-    left: Expr
-    all: bool
-    query: Query
-
-
-@dataclass(slots=True)
 class Collate(Expr):
     value: Expr
     collation: str
-
-
-@dataclass(slots=True)
-class AtTimeZone(Expr):
-    value: Expr
-    zone: Expr
 
 
 @dataclass(slots=True)
@@ -218,8 +196,6 @@ class Join(Source):
 @dataclass(slots=True)
 class Top:
     value: Expr
-    percent: bool
-    ties: bool
 
 
 @dataclass(slots=True)
@@ -239,7 +215,6 @@ class Select:
     sources: list[Source] = field(default_factory=list)
     where: Expr | None = None
     group: list[Expr] = field(default_factory=list)
-    grouping: str = ""
     having: Expr | None = None
     line: int = 0
 
