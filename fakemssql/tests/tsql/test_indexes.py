@@ -21,9 +21,9 @@ def test_options_that_the_catalog_shows(client: Any, table: str) -> None:
     )
     client.ok(
         f"CREATE NONCLUSTERED INDEX i3 ON {table} (b ASC, a DESC) WITH (PAD_INDEX = ON, STATISTICS_NORECOMPUTE = OFF,"
-        " SORT_IN_TEMPDB = ON, IGNORE_DUP_KEY = OFF, DROP_EXISTING = OFF, ONLINE = ON, MAXDOP = 2, ALLOW_ROW_LOCKS = ON,"
-        " ALLOW_PAGE_LOCKS = OFF, OPTIMIZE_FOR_SEQUENTIAL_KEY = ON, FILLFACTOR = 90, DATA_COMPRESSION = PAGE)"
-        " ON [PRIMARY]"
+        " SORT_IN_TEMPDB = ON, IGNORE_DUP_KEY = OFF, DROP_EXISTING = OFF, ONLINE = ON, MAXDOP = 2,"
+        " ALLOW_ROW_LOCKS = ON, ALLOW_PAGE_LOCKS = OFF, OPTIMIZE_FOR_SEQUENTIAL_KEY = ON, FILLFACTOR = 90,"
+        " DATA_COMPRESSION = PAGE) ON [PRIMARY]"
     )
     assert client.rows(_SHOWN.format(table)) == [
         ("i1", 1, "CLUSTERED", True, False, None, 70, False, False, True, True, False),

@@ -7,9 +7,9 @@ from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import TableInfo
 from fakemssql.tsql.compiler.compilation import Compilation, RowLock
 from fakemssql.tsql.compiler.convert import convert
+from fakemssql.tsql.compiler.derived_tables import view_source
 from fakemssql.tsql.compiler.locks import Reading, is_dirty, locking
-from fakemssql.tsql.compiler.typed import Names, Scope, Typed
-from fakemssql.tsql.compiler.views import view_source
+from fakemssql.tsql.compiler.scopes import Names, Scope, Typed
 from fakemssql.tsql.names import fold, quoted
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.parser.batches import Batch

@@ -17,10 +17,10 @@ from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.order import row_count
 from fakemssql.tsql.compiler.outputs import shown, with_outputs
 from fakemssql.tsql.compiler.plan import Plan, pruned
+from fakemssql.tsql.compiler.scopes import Names, Scope, Typed, with_ctes
 from fakemssql.tsql.compiler.seeks import check_seeks
 from fakemssql.tsql.compiler.targets import as_shown, assigned, check_target, lock_target
 from fakemssql.tsql.compiler.trees import walk
-from fakemssql.tsql.compiler.typed import Names, Scope, Typed, with_ctes
 from fakemssql.tsql.names import fold, quoted
 from fakemssql.tsql.parser import nodes
 from fakemssql.types import SqlType

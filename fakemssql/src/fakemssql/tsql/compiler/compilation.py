@@ -14,7 +14,7 @@ from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import TableInfo
 from fakemssql.tsql.compiler.environment import Environment
 from fakemssql.tsql.compiler.locks import Locking
-from fakemssql.tsql.compiler.typed import Names, Scope, Typed, with_ctes
+from fakemssql.tsql.compiler.scopes import Names, Scope, Typed, with_ctes
 from fakemssql.tsql.datatypes.sqltypes import oid
 from fakemssql.tsql.parser import nodes
 from fakemssql.types import SqlType

@@ -7,7 +7,7 @@ length), ``assign`` (to a column or variable; a column's text that does not fit 
 from __future__ import annotations
 
 from fakemssql.contract import SqlError
-from fakemssql.tsql.compiler.typed import Typed
+from fakemssql.tsql.compiler.scopes import Typed
 from fakemssql.tsql.datatypes.sqltypes import family, is_moment, is_text, storage, text_length
 from fakemssql.tsql.names import literal
 from fakemssql.types import MAX, SqlType

@@ -12,8 +12,8 @@ from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.locks import check_hints, locking
 from fakemssql.tsql.compiler.outputs import shown, with_outputs
 from fakemssql.tsql.compiler.plan import MADE, Plan
+from fakemssql.tsql.compiler.scopes import Names, with_ctes
 from fakemssql.tsql.compiler.targets import check_target, identity_on, refuse_identity, to_column, view_target, writable
-from fakemssql.tsql.compiler.typed import Names, with_ctes
 from fakemssql.tsql.datatypes.sqltypes import BIGINT
 from fakemssql.tsql.names import quoted
 from fakemssql.tsql.parser import nodes

@@ -9,6 +9,7 @@ from fakemssql.tsql.compiler.base_tables import lookup, table_scope
 from fakemssql.tsql.compiler.compilation import Compilation, RowLock
 from fakemssql.tsql.compiler.outputs import with_outputs
 from fakemssql.tsql.compiler.plan import Plan
+from fakemssql.tsql.compiler.scopes import Names, Scope, Typed, with_ctes
 from fakemssql.tsql.compiler.targets import (
     assigned,
     check_target,
@@ -18,7 +19,6 @@ from fakemssql.tsql.compiler.targets import (
     to_column,
     writable,
 )
-from fakemssql.tsql.compiler.typed import Names, Scope, Typed, with_ctes
 from fakemssql.tsql.names import quoted
 from fakemssql.tsql.parser import nodes
 from fakemssql.types import SqlType

@@ -7,7 +7,7 @@ from fakemssql.contract import SqlError
 from fakemssql.tsql.compiler.compilation import Compilation, Compiled, RowLock
 from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.operators import order_key
-from fakemssql.tsql.compiler.typed import Names, Scope, Typed
+from fakemssql.tsql.compiler.scopes import Names, Scope, Typed
 from fakemssql.tsql.datatypes import sqltypes
 from fakemssql.tsql.datatypes.sqltypes import BIGINT
 from fakemssql.tsql.names import fold

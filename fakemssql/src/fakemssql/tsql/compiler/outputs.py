@@ -9,8 +9,8 @@ from fakemssql.tsql.compiler.base_tables import lookup
 from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.order import output_sql
 from fakemssql.tsql.compiler.plan import Plan, finish
+from fakemssql.tsql.compiler.scopes import Names, Typed
 from fakemssql.tsql.compiler.targets import identity_on, refuse_identity, to_column, writable
-from fakemssql.tsql.compiler.typed import Names, Typed
 from fakemssql.tsql.names import fold, quoted
 from fakemssql.tsql.parser import nodes
 

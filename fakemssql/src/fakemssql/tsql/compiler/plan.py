@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from fakemssql.tsql.catalog.tables import TableInfo
 from fakemssql.tsql.compiler.compilation import Compilation
-from fakemssql.tsql.compiler.typed import Typed
+from fakemssql.tsql.compiler.scopes import Typed
 from fakemssql.types import SqlType
 
 MADE = "@@made"

@@ -7,7 +7,7 @@ from fakemssql.contract import SqlError
 from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.operators import comparable, compare
-from fakemssql.tsql.compiler.typed import Names
+from fakemssql.tsql.compiler.scopes import Names
 from fakemssql.tsql.datatypes import sqltypes
 from fakemssql.tsql.datatypes.sqltypes import (
     is_text,

@@ -19,10 +19,10 @@ from fakemssql.tsql.compiler.order import (
     ordered,
     output_sql,
 )
-from fakemssql.tsql.compiler.references import grouped, qualifies
+from fakemssql.tsql.compiler.scalars import grouped, qualifies
+from fakemssql.tsql.compiler.scopes import Names, Typed
 from fakemssql.tsql.compiler.seeks import check_seeks
 from fakemssql.tsql.compiler.trees import has_aggregate, has_window
-from fakemssql.tsql.compiler.typed import Names, Typed
 from fakemssql.tsql.datatypes.sqltypes import INT, is_text, wider
 from fakemssql.tsql.parser import nodes
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from fakemssql.contract import SqlError
 from fakemssql.tsql.compiler.base_tables import base_table, lookup
 from fakemssql.tsql.compiler.compilation import Compilation, RowLock
-from fakemssql.tsql.compiler.ctes import cte_source, repeated_source
-from fakemssql.tsql.compiler.derived import derived, optional
+from fakemssql.tsql.compiler.derived_tables import cte_source, derived, optional, repeated_source
 from fakemssql.tsql.compiler.functions.tables import table_function
-from fakemssql.tsql.compiler.typed import Names
+from fakemssql.tsql.compiler.scopes import Names
 from fakemssql.tsql.names import fold
 from fakemssql.tsql.parser import nodes
 

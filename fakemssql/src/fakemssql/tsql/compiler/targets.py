@@ -9,11 +9,11 @@ from fakemssql.tsql.catalog.tables import DERIVED, ColumnInfo, TableInfo
 from fakemssql.tsql.compiler.base_tables import reading
 from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.convert import convert
+from fakemssql.tsql.compiler.derived_tables import view_source
 from fakemssql.tsql.compiler.locks import locking
 from fakemssql.tsql.compiler.operators import operate
+from fakemssql.tsql.compiler.scopes import Names, Scope, Typed
 from fakemssql.tsql.compiler.trees import walk
-from fakemssql.tsql.compiler.typed import Names, Scope, Typed
-from fakemssql.tsql.compiler.views import view_source
 from fakemssql.tsql.datatypes.sqltypes import INT
 from fakemssql.tsql.names import literal, quoted
 from fakemssql.tsql.parser import nodes

@@ -8,7 +8,7 @@ from fakemssql.tsql.compiler.base_tables import table_scope
 from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.compiler import compilation
 from fakemssql.tsql.compiler.environment import Environment
-from fakemssql.tsql.compiler.typed import Names
+from fakemssql.tsql.compiler.scopes import Names
 from fakemssql.tsql.datatypes.sqltypes import is_text, storage
 from fakemssql.tsql.definitions.definer import Definer
 from fakemssql.tsql.names import quoted

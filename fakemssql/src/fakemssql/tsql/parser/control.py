@@ -1,4 +1,4 @@
-"""Parsing of control of flow and messages: BEGIN, IF, WHILE, TRY, RETURN, PRINT, THROW, RAISERROR, WAITFOR, USE."""
+"""Parsing of control of flow, messages and transactions: BEGIN, IF, WHILE, TRY, RETURN, THROW, COMMIT, USE."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from fakemssql.tsql.parser.expressions import condition, expression
 from fakemssql.tsql.parser.nodes import Expr, Statement
 from fakemssql.tsql.parser.parser import Parser
 from fakemssql.tsql.parser.terms import LITERALS, constant
-from fakemssql.tsql.parser.transactions import begin_transaction
 
 _INTEGER = (lexer.NUMBER, lexer.VARIABLE)
 _TEXT = (lexer.STRING, lexer.NSTRING, lexer.VARIABLE)
@@ -54,6 +53,62 @@ def _require_end(p: Parser) -> None:
         )
     if p.upper == "THROW":
         p.fail()
+
+
+# --- Transactions ----------------------------------------------------------------------------------------------------
+
+_TRANSACTION = ("TRAN", "TRANSACTION")
+
+
+def begin_transaction(p: Parser) -> nodes.Transaction:
+    """What follows BEGIN."""
+    p.expect_any(*_TRANSACTION)
+    name = _name(p)
+    if p.accept("WITH"):
+        p.unsupported("BEGIN TRANSACTION WITH MARK")
+    return nodes.Transaction("begin", name)
+
+
+def end_transaction(p: Parser) -> nodes.Transaction:
+    """COMMIT or ROLLBACK."""
+    kind = p.word().lower()
+    name, work = None, not p.accept_any(*_TRANSACTION)
+    if work:
+        p.accept("WORK")
+    else:
+        name = _name(p)
+    if kind == "commit" and p.upper == "WITH" and p.peek().value == "(":
+        _durability(p)
+    return nodes.Transaction(kind, name, work)
+
+
+def save_transaction(p: Parser) -> nodes.Transaction:
+    p.expect("SAVE")
+    p.expect_any(*_TRANSACTION)
+    name = _name(p)
+    if name is None:
+        p.fail()
+    return nodes.Transaction("save", name)
+
+
+def _name(p: Parser) -> str | None:
+    token = p.token
+    if token.kind == lexer.VARIABLE:
+        return p.variable()
+    if p.is_identifier() and token.upper not in ("THROW", "GO"):
+        p.next()
+        return str(token.value)
+    return None
+
+
+def _durability(p: Parser) -> None:
+    """``WITH (DELAYED_DURABILITY = ON)``, which changes nothing here."""
+    p.expect("WITH")
+    p.expect_op("(")
+    p.expect("DELAYED_DURABILITY")
+    p.expect_op("=")
+    p.switch()
+    p.expect_op(")")
 
 
 # --- Blocks and branches ---------------------------------------------------------------------------------------------

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from fakemssql.contract import SqlError
 from fakemssql.tsql.parser import lexer, nodes
-from fakemssql.tsql.parser.constraints import index_tail, key_columns
-from fakemssql.tsql.parser.index_options import option_list, storage_options
+from fakemssql.tsql.parser.indexes import storage_options
 from fakemssql.tsql.parser.parser import Parser
 from fakemssql.tsql.parser.queries import nested_query, with_clause
 
@@ -23,47 +21,6 @@ _DATABASE_WORDS = {
     "DELAYED_DURABILITY": ("DISABLED", "ALLOWED", "FORCED"),
     "RECOVERY": ("FULL", "BULK_LOGGED", "SIMPLE"),
 }
-
-
-def create_index(p: Parser) -> nodes.IndexDefinition:
-    line = p.token.line
-    unique = p.accept("UNIQUE")
-    clustered = p.accept_any("CLUSTERED", "NONCLUSTERED") == "CLUSTERED"
-    if p.upper in ("COLUMNSTORE", "XML", "SPATIAL"):
-        p.unsupported(f"A {p.token.value} index")
-    p.expect("INDEX")
-    index = nodes.IndexDefinition(p.identifier(), (), [], unique, clustered, line=line)
-    p.expect("ON")
-    index.table = p.name()
-    index.columns = key_columns(p)
-    index_tail(p, index)
-    return index
-
-
-def alter_index(p: Parser) -> nodes.AlterIndex:
-    line = p.expect("INDEX").line
-    name = None if p.accept("ALL") else p.identifier()
-    p.expect("ON")
-    table = p.name()
-    action = p.next().upper
-    if action not in ("DISABLE", "REBUILD", "REORGANIZE", "SET", "RESUME", "PAUSE", "ABORT"):
-        p.fail(p.peek(-1))
-    if action == "REBUILD" and p.accept("PARTITION"):
-        p.expect_op("=")
-        if not p.accept("ALL"):
-            raise SqlError(
-                7729,
-                "Cannot specify partition number in the ALTER INDEX statement as the index"
-                f" '{name or table[-1]}' is not partitioned.",
-                line=line,
-            )
-    if action == "SET":
-        options = option_list(p, action)
-    elif action in ("REBUILD", "REORGANIZE", "RESUME"):
-        options = storage_options(p, action, places=False)
-    else:
-        options = {}
-    return nodes.AlterIndex(name, table, action.lower(), options, line=line)
 
 
 def drop(p: Parser) -> nodes.Drop:

@@ -12,8 +12,7 @@ from typing import ClassVar, NoReturn, TypeVar
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.parser import lexer
-from fakemssql.tsql.parser.keywords import RESERVED
-from fakemssql.tsql.parser.lexer import Token
+from fakemssql.tsql.parser.lexer import RESERVED, Token
 from fakemssql.tsql.parser.nodes import Expr, Name, Query, Statement
 
 Item = TypeVar("Item")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.parser import lexer, nodes
+from fakemssql.tsql.parser.calls import order_by
 from fakemssql.tsql.parser.expressions import condition, expression, expression_or_star
 from fakemssql.tsql.parser.hints import option_clause
 from fakemssql.tsql.parser.nodes import Query
 from fakemssql.tsql.parser.parser import ASSIGNMENTS, Parser
 from fakemssql.tsql.parser.sources import alias, from_clause
 from fakemssql.tsql.parser.terms import number
-from fakemssql.tsql.parser.windows import order_by
 
 _Body = nodes.Select | nodes.SetOperation | Query
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.compiler.compiler import compilation
+from fakemssql.tsql.compiler.scopes import Names
 from fakemssql.tsql.compiler.trees import children
-from fakemssql.tsql.compiler.typed import Names
 from fakemssql.tsql.datatypes.sqltypes import BIGINT, INT, nvarchar
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.runtime.execution.plans import environment

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fakemssql.tsql.compiler.functions import conditional, dates, other, strings, system
+from fakemssql.tsql.compiler.functions import dates, general, strings, system
 from fakemssql.tsql.compiler.functions.registry import call
 
-__all__ = ["call", "conditional", "dates", "other", "strings", "system"]
+__all__ = ["call", "dates", "general", "strings", "system"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fakemssql.contract import SqlError
 from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.operators import order_key
-from fakemssql.tsql.compiler.typed import Names, Typed
+from fakemssql.tsql.compiler.scopes import Names, Typed
 from fakemssql.tsql.datatypes import sqltypes
 from fakemssql.tsql.datatypes.sqltypes import BIGINT, FLOAT, INT, family, is_number, storage
 from fakemssql.tsql.parser import nodes

@@ -6,7 +6,7 @@ from fakemssql.contract import SqlError
 from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.functions.registry import Special, define, special
-from fakemssql.tsql.compiler.typed import Names, Typed
+from fakemssql.tsql.compiler.scopes import Names, Typed
 from fakemssql.tsql.datatypes.sqltypes import (
     BIGINT,
     DATETIME,

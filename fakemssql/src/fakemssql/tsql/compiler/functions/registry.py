@@ -11,7 +11,7 @@ from collections.abc import Callable
 from fakemssql.contract import SqlError
 from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.functions import aggregates
-from fakemssql.tsql.compiler.typed import Names, Typed
+from fakemssql.tsql.compiler.scopes import Names, Typed
 from fakemssql.tsql.parser import nodes
 
 Implementation = Callable[[Compilation, list[Typed]], Typed]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.functions.registry import define
 from fakemssql.tsql.compiler.operators import as_integer, as_text
-from fakemssql.tsql.compiler.typed import Typed
+from fakemssql.tsql.compiler.scopes import Typed
 from fakemssql.tsql.datatypes.sqltypes import INT, SYSNAME
 from fakemssql.tsql.names import literal
 from fakemssql.tsql.security.context import DBO, Identity

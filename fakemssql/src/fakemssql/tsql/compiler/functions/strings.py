@@ -5,7 +5,7 @@ from __future__ import annotations
 from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.functions.registry import define
 from fakemssql.tsql.compiler.operators import as_integer, as_text
-from fakemssql.tsql.compiler.typed import Typed
+from fakemssql.tsql.compiler.scopes import Typed
 from fakemssql.tsql.datatypes.sqltypes import (
     BIGINT,
     INT,

@@ -9,7 +9,7 @@ from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.functions.registry import Special, define, special
 from fakemssql.tsql.compiler.functions.security import in_default_schema, seen_id, seen_name
 from fakemssql.tsql.compiler.operators import as_integer, as_text
-from fakemssql.tsql.compiler.typed import Names, Typed
+from fakemssql.tsql.compiler.scopes import Names, Typed
 from fakemssql.tsql.datatypes.sqltypes import BIGINT, INT, NMAX, SYSNAME, nvarchar
 from fakemssql.tsql.names import literal
 from fakemssql.tsql.parser import nodes

@@ -7,7 +7,7 @@ from fakemssql.tsql.catalog.tables import TableFunction
 from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.functions.security import seen_id
-from fakemssql.tsql.compiler.typed import Names, Scope, Typed
+from fakemssql.tsql.compiler.scopes import Names, Scope, Typed
 from fakemssql.tsql.names import fold, quoted
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.security.visibility import require_state

@@ -4,7 +4,5 @@
 from __future__ import annotations
 
 from fakemssql.tsql.parser.nodes.definitions import *
-from fakemssql.tsql.parser.nodes.modifications import *
 from fakemssql.tsql.parser.nodes.queries import *
-from fakemssql.tsql.parser.nodes.security import *
 from fakemssql.tsql.parser.nodes.statements import *

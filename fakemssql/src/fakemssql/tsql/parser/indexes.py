@@ -1,8 +1,22 @@
-"""Parsing of options of indexes and tables: how data is stored and made ("index_option", "ON filegroup")."""
+"""Parsing of indexes and of the options of indexes and tables ("CREATE INDEX", "ALTER INDEX", "index_option")."""
 
 from __future__ import annotations
 
 from fakemssql.contract import SqlError
+from fakemssql.tsql.parser import nodes
+from fakemssql.tsql.parser.expressions import condition
+from fakemssql.tsql.parser.nodes import (
+    Binary,
+    Cast,
+    Column,
+    Expr,
+    In,
+    IndexDefinition,
+    IsNull,
+    KeyColumn,
+    Literal,
+    Unary,
+)
 from fakemssql.tsql.parser.parser import Parser
 
 _KEPT = frozenset(
@@ -114,3 +128,86 @@ def _option_number(p: Parser, name: str) -> str:
             line=line,
         )
     return number
+
+
+def key_columns(p: Parser) -> list[KeyColumn]:
+    return p.list_in_parentheses(_key_column)
+
+
+def _key_column(p: Parser) -> KeyColumn:
+    return KeyColumn(p.identifier(), p.accept_any("ASC", "DESC") == "DESC")
+
+
+def index_tail(p: Parser, index: IndexDefinition) -> None:
+    if p.accept("INCLUDE"):
+        index.include = p.column_list()
+    if p.accept("WHERE"):
+        mark = p.index
+        index.where = condition(p)
+        index.where_text = p.source_text(mark)
+        if not _is_filter(index.where):
+            raise SqlError(
+                10735,
+                f"Incorrect WHERE clause for filtered index '{index.name}' on table '{'.'.join(index.table)}'.",
+                severity=15,
+                line=index.line,
+            )
+    index.options = storage_options(p, "CREATE INDEX")
+
+
+def _is_filter(node: Expr) -> bool:
+    """``column comparison constant``, ``column IN (constants)`` or ``column IS [NOT] NULL``, several with AND."""
+    if isinstance(node, Binary) and node.op == "and":
+        return _is_filter(node.left) and _is_filter(node.right)
+    if isinstance(node, Binary):
+        return isinstance(node.left, Column) and _is_constant(node.right)
+    if isinstance(node, In):
+        return isinstance(node.value, Column) and not node.negated and all(map(_is_constant, node.items or [node]))
+    return isinstance(node, IsNull) and isinstance(node.value, Column)
+
+
+def _is_constant(node: Expr) -> bool:
+    if isinstance(node, Unary | Cast):
+        node = node.value
+    return isinstance(node, Literal)
+
+
+def create_index(p: Parser) -> nodes.IndexDefinition:
+    line = p.token.line
+    unique = p.accept("UNIQUE")
+    clustered = p.accept_any("CLUSTERED", "NONCLUSTERED") == "CLUSTERED"
+    if p.upper in ("COLUMNSTORE", "XML", "SPATIAL"):
+        p.unsupported(f"A {p.token.value} index")
+    p.expect("INDEX")
+    index = nodes.IndexDefinition(p.identifier(), (), [], unique, clustered, line=line)
+    p.expect("ON")
+    index.table = p.name()
+    index.columns = key_columns(p)
+    index_tail(p, index)
+    return index
+
+
+def alter_index(p: Parser) -> nodes.AlterIndex:
+    line = p.expect("INDEX").line
+    name = None if p.accept("ALL") else p.identifier()
+    p.expect("ON")
+    table = p.name()
+    action = p.next().upper
+    if action not in ("DISABLE", "REBUILD", "REORGANIZE", "SET", "RESUME", "PAUSE", "ABORT"):
+        p.fail(p.peek(-1))
+    if action == "REBUILD" and p.accept("PARTITION"):
+        p.expect_op("=")
+        if not p.accept("ALL"):
+            raise SqlError(
+                7729,
+                "Cannot specify partition number in the ALTER INDEX statement as the index"
+                f" '{name or table[-1]}' is not partitioned.",
+                line=line,
+            )
+    if action == "SET":
+        options = option_list(p, action)
+    elif action in ("REBUILD", "REORGANIZE", "RESUME"):
+        options = storage_options(p, action, places=False)
+    else:
+        options = {}
+    return nodes.AlterIndex(name, table, action.lower(), options, line=line)

@@ -1,5 +1,5 @@
 # ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
-"""Compiling SELECT that assigns variables."""
+"""Compiling SELECT statements: their rows go to the client or into variables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fakemssql.tsql.compiler.trees import has_aggregate, rewritten, walk
 from fakemssql.tsql.parser import nodes
 
 
-def assigning(c: Compilation, query: nodes.Query, body: nodes.Select) -> Plan:
+def _assigning(c: Compilation, query: nodes.Query, body: nodes.Select) -> Plan:
     """``SELECT @a = ...``: the last row's values go to the variables."""
     assign, items = [], []
     known: dict[str, nodes.Expr] = {}
@@ -45,3 +45,20 @@ def assigning(c: Compilation, query: nodes.Query, body: nodes.Select) -> Plan:
     ]
     sql = f"SELECT {', '.join(parts)} FROM ({compiled.sql}) AS {alias}"
     return finish(c, sql, assign=assign, selects=True)
+
+
+def select(c: Compilation, node: nodes.SelectStatement) -> Plan:
+    """A query whose rows go to the client or, all of its items, into variables."""
+    query = node.query
+    body = query.body
+    if isinstance(body, nodes.Select) and any(item.variable for item in body.items):
+        if not all(item.variable for item in body.items):
+            raise SqlError(
+                141,
+                "A SELECT statement that assigns a value to a variable must not be combined with data-retrieval"
+                " operations.",
+                severity=15,
+            )
+        return _assigning(c, query, body)
+    compiled = c.query(query, None)
+    return finish(c, compiled.sql, columns=compiled.columns, selects=True)
