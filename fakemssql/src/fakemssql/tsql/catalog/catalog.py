@@ -6,13 +6,7 @@ import json
 from collections.abc import Callable
 
 from fakemssql.contract import SqlError
-from fakemssql.tsql.catalog.tables import (
-    ColumnInfo,
-    IndexInfo,
-    TableFunction,
-    TableInfo,
-    is_binary_collation,
-)
+from fakemssql.tsql.catalog.tables import ColumnInfo, IndexInfo, TableFunction, TableInfo, is_binary_collation
 from fakemssql.tsql.names import fold, quoted
 from fakemssql.tsql.parser.nodes import Name
 from fakemssql.tsql.pg import Pg

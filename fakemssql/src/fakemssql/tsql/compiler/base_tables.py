@@ -13,7 +13,7 @@ from fakemssql.tsql.compiler.scopes import Names, Scope, Typed
 from fakemssql.tsql.names import fold, quoted
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.parser.batches import Batch
-from fakemssql.tsql.parser.lexer import tokenize
+from fakemssql.tsql.parser.lexer import syntax_error, tokenize
 from fakemssql.tsql.security.visibility import system_rows
 
 
@@ -39,7 +39,7 @@ def lookup(c: Compilation, name: nodes.Name, line: int = 0) -> TableInfo:
     if len(name) == 1 and name[0].startswith("@"):
         table = c.env.tables.get(name[0])
         if table is None:
-            raise SqlError(1087, f'Must declare the table variable "{name[0]}".', severity=15, state=2)
+            raise syntax_error(1087, f'Must declare the table variable "{name[0]}".', state=2)
         return table
     if len(name) == 1 and fold(name[0]) in ("inserted", "deleted") and fold(name[0]) in c.env.tables:
         return c.env.tables[fold(name[0])]

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import TableInfo
 from fakemssql.tsql.compiler.environment import Environment
 from fakemssql.tsql.compiler.locks import Locking
 from fakemssql.tsql.compiler.scopes import Names, Scope, Typed, with_ctes
 from fakemssql.tsql.datatypes.sqltypes import oid
 from fakemssql.tsql.parser import nodes
+from fakemssql.tsql.parser.lexer import syntax_error
 from fakemssql.types import SqlType
 
 
@@ -119,7 +119,7 @@ class Compilation:
         """Compile a query expression with its CTEs."""
         self.depth += 1
         if self.depth > 60:
-            raise SqlError(191, "Some part of your SQL statement is nested too deeply.", severity=15)
+            raise syntax_error(191, "Some part of your SQL statement is nested too deeply.")
         parent = with_ctes(query.ctes, parent)
         result = self._tables.bodies[type(query.body)](self, query.body, query, parent, carry)
         self.depth -= 1

@@ -47,9 +47,8 @@ def _check_allowed(source: SqlType, target: SqlType, mode: str) -> None:
     if mode != "cast" and (pair in _NOT_IMPLICIT or (source.name.endswith("money") and is_text(target))):
         raise SqlError(
             257,
-            f"Implicit conversion from data type {source.name} to"
-            f" {target.name} is not allowed. Use the CONVERT function"
-            " to run this query.",
+            f"Implicit conversion from data type {source.name} to {target.name} is not allowed. Use the CONVERT"
+            " function to run this query.",
         )
 
 

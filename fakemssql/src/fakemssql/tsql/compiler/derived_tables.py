@@ -35,8 +35,7 @@ def derived(c: Compilation, compiled: Compiled, alias: str, columns: list[str], 
     if columns and len(columns) != len(compiled.columns):
         more = "fewer" if len(columns) > len(compiled.columns) else "more"
         raise SqlError(
-            8158 if more == "more" else 8159,
-            f"'{alias}' has {more} columns than were specified in the column list.",
+            8158 if more == "more" else 8159, f"'{alias}' has {more} columns than were specified in the column list."
         )
     pg_alias = c.fresh("t")
     outputs = []

@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 
 from fakemssql.tsql.catalog.catalog import Catalog
 from fakemssql.tsql.catalog.tables import TableInfo
-from fakemssql.tsql.datatypes.sqltypes import (
-    INT,
-)
+from fakemssql.tsql.datatypes.sqltypes import INT
 from fakemssql.tsql.security.context import SecurityContext
 from fakemssql.types import SqlType
 

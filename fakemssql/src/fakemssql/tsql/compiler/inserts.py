@@ -17,6 +17,7 @@ from fakemssql.tsql.compiler.targets import check_target, identity_on, refuse_id
 from fakemssql.tsql.datatypes.sqltypes import BIGINT
 from fakemssql.tsql.names import quoted
 from fakemssql.tsql.parser import nodes
+from fakemssql.tsql.parser.lexer import syntax_error
 
 
 def insert(c: Compilation, node: nodes.Insert) -> Plan:
@@ -46,8 +47,7 @@ def insert(c: Compilation, node: nodes.Insert) -> Plan:
     if len({column.pg for column in explicit}) != len(explicit):
         name = next(each.name for each in explicit if [d.pg for d in explicit].count(each.pg) > 1)
         raise SqlError(
-            264,
-            f"The column name '{name}' is specified more than once in the SET clause or column list of an INSERT.",
+            264, f"The column name '{name}' is specified more than once in the SET clause or column list of an INSERT."
         )
     columns = explicit or [each for each in table.columns if each.computed is None and not each.identity]
     identity = table.identity
@@ -58,15 +58,14 @@ def insert(c: Compilation, node: nodes.Insert) -> Plan:
             if not explicit:
                 raise SqlError(
                     8101,
-                    "An explicit value for the identity column in table"
-                    f" '{table.full_name}' can only be specified when a"
-                    " column list is used and IDENTITY_INSERT is ON.",
+                    f"An explicit value for the identity column in table '{table.full_name}' can only be specified"
+                    " when a column list is used and IDENTITY_INSERT is ON.",
                 )
             raise SqlError(
                 545,
-                f"Explicit value must be specified for identity column in table '{table.name}' either"
-                " when IDENTITY_INSERT is set to ON or when a replication user"
-                " is inserting into a NOT FOR REPLICATION identity column.",
+                f"Explicit value must be specified for identity column in table '{table.name}' either when"
+                " IDENTITY_INSERT is set to ON or when a replication user is inserting into a NOT FOR REPLICATION"
+                " identity column.",
             )
     target = f"INSERT INTO {table.pg} AS d ({', '.join(quoted(each.pg) for each in columns)})"
     if node.source is None:
@@ -96,27 +95,22 @@ def _value_rows(
 ) -> str:
     rows = []
     if len({len(row) for row in values.rows}) > 1:
-        raise SqlError(
-            10709, "The number of columns for each row in a table value constructor must be the same.", severity=15
-        )
+        raise syntax_error(10709, "The number of columns for each row in a table value constructor must be the same.")
     if not explicit and len(values.rows[0]) != len(columns):
         raise SqlError(213, "Column name or number of supplied values does not match table definition.")
     for row in values.rows:
         if len(row) != len(columns):
             if len(row) > len(columns):
-                raise SqlError(
+                raise syntax_error(
                     110,
-                    "There are fewer columns in the INSERT statement than values specified in the VALUES"
-                    " clause. The number of values in the VALUES clause must match"
-                    " the number of columns specified in the INSERT statement.",
-                    severity=15,
+                    "There are fewer columns in the INSERT statement than values specified in the VALUES clause. The"
+                    " number of values in the VALUES clause must match the number of columns specified in the INSERT"
+                    " statement.",
                 )
-            raise SqlError(
+            raise syntax_error(
                 109,
-                "There are more columns in the INSERT statement than values specified in the VALUES"
-                " clause. The number of values in the VALUES clause must match"
-                " the number of columns specified in the INSERT statement.",
-                severity=15,
+                "There are more columns in the INSERT statement than values specified in the VALUES clause. The number"
+                " of values in the VALUES clause must match the number of columns specified in the INSERT statement.",
             )
         cells = []
         for node, column in zip(row, columns, strict=True):
@@ -145,8 +139,8 @@ def _insert_query(
         number, word = (121, "more") if len(compiled.columns) > len(columns) else (120, "fewer")
         raise SqlError(
             number,
-            f"The select list for the INSERT statement contains {word} items than the insert"
-            " list. The number of SELECT values must match the number of INSERT columns.",
+            f"The select list for the INSERT statement contains {word} items than the insert list. The number of"
+            " SELECT values must match the number of INSERT columns.",
         )
     cells = [
         to_column(value.with_(sql=f"s.c{i}", constant=None), table, column)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import TableInfo
 from fakemssql.tsql.names import fold
+from fakemssql.tsql.parser.lexer import syntax_error
 from fakemssql.tsql.parser.nodes import Hint
 
 
@@ -41,8 +42,8 @@ def check_hints(hints: list[Hint], table: TableInfo, target: bool) -> set[str]:
                 if fold(arg) not in {fold(index.name) for index in table.indexes}:
                     raise SqlError(
                         308,
-                        f"Index '{arg}' on table '{table.schema}.{table.name}'"
-                        " (specified in the FROM clause) does not exist.",
+                        f"Index '{arg}' on table '{table.schema}.{table.name}' (specified in the FROM clause) does not"
+                        " exist.",
                     )
                 if any(index.disabled and fold(index.name) == fold(arg) for index in table.indexes):
                     raise SqlError(
@@ -53,17 +54,16 @@ def check_hints(hints: list[Hint], table: TableInfo, target: bool) -> set[str]:
                     )
     loose = names & {"NOLOCK", "READUNCOMMITTED"}
     if loose and target:
-        raise SqlError(
+        raise syntax_error(
             1065,
             "The NOLOCK and READUNCOMMITTED lock hints are not allowed for target tables of INSERT, UPDATE, DELETE or"
             " MERGE statements.",
-            severity=15,
         )
     strict = names & {"HOLDLOCK", "SERIALIZABLE", "REPEATABLEREAD", "READCOMMITTED", "READCOMMITTEDLOCK", "SNAPSHOT"}
     if (loose and (strict or names & {"UPDLOCK", "XLOCK", "READPAST", "TABLOCKX"})) or (
         "READCOMMITTED" in names and names & {"HOLDLOCK", "SERIALIZABLE", "REPEATABLEREAD", "READCOMMITTEDLOCK"}
     ):
-        raise SqlError(1047, "Conflicting locking hints specified.", severity=15)
+        raise syntax_error(1047, "Conflicting locking hints specified.")
     return names
 
 
@@ -142,8 +142,8 @@ def locking(hints: list[Hint], table: TableInfo, reading: Reading) -> Locking:
     if level == "SNAPSHOT" and not reading.snapshots:
         raise SqlError(
             3952,
-            f"Snapshot isolation transaction failed accessing database '{table.database}' because snapshot isolation is"
-            " not allowed in this database. Use ALTER DATABASE to allow snapshot isolation.",
+            f"Snapshot isolation transaction failed accessing database '{table.database}' because snapshot isolation"
+            " is not allowed in this database. Use ALTER DATABASE to allow snapshot isolation.",
         )
     serial = level == "SERIALIZABLE"
     if names & {"HOLDLOCK", "SERIALIZABLE", "REPEATABLEREAD"}:

@@ -6,15 +6,7 @@ from fakemssql.contract import SqlError
 from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.scopes import Typed
 from fakemssql.tsql.datatypes import sqltypes
-from fakemssql.tsql.datatypes.sqltypes import (
-    INT,
-    family,
-    is_moment,
-    is_number,
-    is_text,
-    storage,
-    wider,
-)
+from fakemssql.tsql.datatypes.sqltypes import INT, family, is_moment, is_number, is_text, storage, wider
 from fakemssql.tsql.names import literal
 from fakemssql.types import MAX, SqlType
 

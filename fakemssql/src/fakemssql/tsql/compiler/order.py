@@ -12,6 +12,7 @@ from fakemssql.tsql.datatypes import sqltypes
 from fakemssql.tsql.datatypes.sqltypes import BIGINT
 from fakemssql.tsql.names import fold
 from fakemssql.tsql.parser import nodes
+from fakemssql.tsql.parser.lexer import syntax_error
 
 
 def ordered(c: Compilation, compiled: Compiled, query: nodes.Query, parent: Names | None) -> Compiled:
@@ -45,8 +46,8 @@ def order_by(
             if not 1 <= node.value <= len(values):
                 raise SqlError(
                     108,
-                    f"The ORDER BY position number {node.value} is out of"
-                    " range of the number of items in the select list.",
+                    f"The ORDER BY position number {node.value} is out of range of the number of items in the select"
+                    " list.",
                 )
             value = values[node.value - 1]
         elif isinstance(node, nodes.Column) and (len(node.name) == 1 or distinct):
@@ -59,10 +60,8 @@ def order_by(
                 if names.scopes and not names.scopes[0].alias:
                     pass
                 else:
-                    raise SqlError(
-                        145,
-                        "ORDER BY items must appear in the select list if SELECT DISTINCT is specified.",
-                        severity=15,
+                    raise syntax_error(
+                        145, "ORDER BY items must appear in the select list if SELECT DISTINCT is specified."
                     )
         parts.append(order_key(value) + (" DESC NULLS LAST" if item.descending else " ASC NULLS FIRST"))
     return " ORDER BY " + ", ".join(parts)
@@ -75,9 +74,7 @@ def offset(c: Compilation, query: nodes.Query, names: Names) -> str:
         text += f" OFFSET {row_count(c, query.offset, names)}"
     if query.fetch is not None:
         if isinstance(query.fetch, nodes.Literal) and query.fetch.value == 0:
-            raise SqlError(
-                10744, "The number of rows provided for a FETCH clause must be greater then zero.", severity=15
-            )
+            raise syntax_error(10744, "The number of rows provided for a FETCH clause must be greater then zero.")
         text += f" LIMIT {row_count(c, query.fetch, names)}"
     return text
 
@@ -104,7 +101,7 @@ def limited(c: Compilation, select: nodes.Select, query: nodes.Query, names: Nam
     if select.top is None:
         return ""
     if query.offset is not None:
-        raise SqlError(10741, "A TOP can not be used in the same query or sub-query as a OFFSET.", severity=15)
+        raise syntax_error(10741, "A TOP can not be used in the same query or sub-query as a OFFSET.")
     return f" LIMIT {row_count(c, select.top.value, Names([], names.parent))}"
 
 
@@ -130,9 +127,7 @@ def distinct_rows(c: Compilation, text: str, items: list[Typed], query: nodes.Qu
                 value = c.scalar(node, names)
                 index = next((i for i, v in enumerate(items) if v.sql == value.sql), None)
         if index is None:
-            raise SqlError(
-                145, "ORDER BY items must appear in the select list if SELECT DISTINCT is specified.", severity=15
-            )
+            raise syntax_error(145, "ORDER BY items must appear in the select list if SELECT DISTINCT is specified.")
         parts.append(order_key(outputs[index]) + (" DESC NULLS LAST" if item.descending else " ASC NULLS FIRST"))
     clause = " ORDER BY " + ", ".join(parts) if parts else ""
     return f"SELECT * FROM ({inner}) AS {outer}{clause}{offset(c, query, names)}"

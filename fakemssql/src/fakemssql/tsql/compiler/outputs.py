@@ -13,6 +13,7 @@ from fakemssql.tsql.compiler.scopes import Names, Typed
 from fakemssql.tsql.compiler.targets import identity_on, refuse_identity, to_column, writable
 from fakemssql.tsql.names import fold, quoted
 from fakemssql.tsql.parser import nodes
+from fakemssql.tsql.parser.lexer import syntax_error
 
 
 def shown(outputs: list[nodes.Output]) -> bool:
@@ -91,11 +92,10 @@ def _output_items(c: Compilation, output: nodes.Output, names: Names) -> list[Ty
         if isinstance(node, nodes.Star):
             found = [s for s in names.scopes if node.qualifier and s.alias == fold(node.qualifier[-1])]
             if not found:
-                raise SqlError(
+                raise syntax_error(
                     107,
-                    f"The column prefix '{'.'.join(node.qualifier)}' does not"
-                    " match with a table name or alias name used in the query.",
-                    severity=15,
+                    f"The column prefix '{'.'.join(node.qualifier)}' does not match with a table name or alias name"
+                    " used in the query.",
                 )
             items += found[0].columns
             continue
@@ -130,13 +130,13 @@ def _into(c: Compilation, output: nodes.Output, values: list[Typed], number: int
         if len(columns) > len(values):
             raise SqlError(
                 120,
-                "The select list for the INSERT statement contains fewer items than the insert"
-                " list. The number of SELECT values must match the number of INSERT columns.",
+                "The select list for the INSERT statement contains fewer items than the insert list. The number of"
+                " SELECT values must match the number of INSERT columns.",
             )
         raise SqlError(
             121,
-            "The select list for the INSERT statement contains more items than the insert list."
-            " The number of SELECT values must match the number of INSERT columns.",
+            "The select list for the INSERT statement contains more items than the insert list. The number of SELECT"
+            " values must match the number of INSERT columns.",
         )
     for column in columns:
         if column.identity and not identity_on(c, table):

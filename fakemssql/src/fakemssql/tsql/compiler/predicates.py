@@ -9,11 +9,10 @@ from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.operators import comparable, compare
 from fakemssql.tsql.compiler.scopes import Names
 from fakemssql.tsql.datatypes import sqltypes
-from fakemssql.tsql.datatypes.sqltypes import (
-    is_text,
-)
+from fakemssql.tsql.datatypes.sqltypes import is_text
 from fakemssql.tsql.names import literal
 from fakemssql.tsql.parser import nodes
+from fakemssql.tsql.parser.lexer import syntax_error
 from fakemssql.tsql.parser.nodes import Expr
 
 
@@ -49,10 +48,8 @@ def between(c: Compilation, node: nodes.Between, names: Names) -> str:
 def no_condition(c: Compilation, node: Expr, names: Names) -> str:
     """Error 4145 for what has a value and holds or not of nothing."""
     near = c.scalar(node, names).name or "the expression"
-    raise SqlError(
-        4145,
-        f"An expression of non-boolean type specified in a context where a condition is expected, near '{near}'.",
-        severity=15,
+    raise syntax_error(
+        4145, f"An expression of non-boolean type specified in a context where a condition is expected, near '{near}'."
     )
 
 

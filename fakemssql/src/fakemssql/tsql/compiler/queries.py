@@ -10,21 +10,14 @@ from fakemssql.tsql.compiler.base_tables import hinted
 from fakemssql.tsql.compiler.compilation import Compilation, Compiled, RowLock
 from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.operators import common_type, order_key
-from fakemssql.tsql.compiler.order import (
-    distinct_rows,
-    limited,
-    lock_inside,
-    offset,
-    order_by,
-    ordered,
-    output_sql,
-)
+from fakemssql.tsql.compiler.order import distinct_rows, limited, lock_inside, offset, order_by, ordered, output_sql
 from fakemssql.tsql.compiler.scalars import grouped, qualifies
 from fakemssql.tsql.compiler.scopes import Names, Typed
 from fakemssql.tsql.compiler.seeks import check_seeks
 from fakemssql.tsql.compiler.trees import has_aggregate, has_window
 from fakemssql.tsql.datatypes.sqltypes import INT, is_text, wider
 from fakemssql.tsql.parser import nodes
+from fakemssql.tsql.parser.lexer import syntax_error
 
 
 def parenthesised(c: Compilation, body: nodes.Query, query: nodes.Query, parent: Names | None, carry: bool) -> Compiled:
@@ -42,14 +35,13 @@ def _check_carry(carry: bool) -> None:
 def _check_clauses(select: nodes.Select) -> None:
     """Aggregates and window functions where they have no meaning."""
     if has_aggregate(select.where):
-        raise SqlError(
+        raise syntax_error(
             147,
-            "An aggregate may not appear in the WHERE clause unless it is in a subquery contained in a HAVING"
-            " clause or a select list, and the column being aggregated is an outer reference.",
-            severity=15,
+            "An aggregate may not appear in the WHERE clause unless it is in a subquery contained in a HAVING clause"
+            " or a select list, and the column being aggregated is an outer reference.",
         )
     if has_window([select.where, select.group, select.having]):
-        raise SqlError(4108, "Windowed functions can only appear in the SELECT or ORDER BY clauses.", severity=15)
+        raise syntax_error(4108, "Windowed functions can only appear in the SELECT or ORDER BY clauses.")
 
 
 def _expand(c: Compilation, select: nodes.Select, names: Names) -> list[Typed]:
@@ -62,11 +54,10 @@ def _expand(c: Compilation, select: nodes.Select, names: Names) -> list[Typed]:
             if not scopes:
                 if not node.qualifier:
                     raise SqlError(263, "Must specify table to select from.")
-                raise SqlError(
+                raise syntax_error(
                     107,
-                    f"The column prefix '{'.'.join(node.qualifier)}' does not"
-                    " match with a table name or alias name used in the query.",
-                    severity=15,
+                    f"The column prefix '{'.'.join(node.qualifier)}' does not match with a table name or alias name"
+                    " used in the query.",
                 )
             for scope in scopes:
                 for column in scope.columns:
@@ -89,8 +80,8 @@ def select(c: Compilation, select: nodes.Select, query: nodes.Query, parent: Nam
     if carry and (len(names.scopes) != 1 or scope is None or scope.table is None or select.group or select.distinct):
         raise SqlError(
             4405,
-            "The common table expression, derived table or view is not updatable because the modification"
-            " affects multiple base tables or it is grouped.",
+            "The common table expression, derived table or view is not updatable because the modification affects"
+            " multiple base tables or it is grouped.",
         )
     _check_clauses(select)
     where = c.predicate(select.where, names) if select.where is not None else ""
@@ -141,10 +132,8 @@ def _group(c: Compilation, select: nodes.Select, names: Names) -> str:
     for node in select.group:
         value = c.scalar(node, names)
         if isinstance(node, nodes.Literal):
-            raise SqlError(
-                164,
-                "Each GROUP BY expression must contain at least one column that is not an outer reference.",
-                severity=15,
+            raise syntax_error(
+                164, "Each GROUP BY expression must contain at least one column that is not an outer reference."
             )
         text = value.type is not None and is_text(value.type)
         keys[value.sql] = text
@@ -168,8 +157,8 @@ def _set(c: Compilation, body: nodes.SetOperation, parent: Names | None) -> Comp
     if len(left.columns) != len(right.columns):
         raise SqlError(
             205,
-            "All queries combined using a UNION, INTERSECT or EXCEPT operator must have an equal number of"
-            " expressions in their target lists.",
+            "All queries combined using a UNION, INTERSECT or EXCEPT operator must have an equal number of expressions"
+            " in their target lists.",
         )
     columns = []
     for a, b in zip(left.columns, right.columns, strict=True):

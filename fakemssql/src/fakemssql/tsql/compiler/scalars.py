@@ -11,15 +11,10 @@ from fakemssql.tsql.compiler.environment import SYSTEM_VARIABLES
 from fakemssql.tsql.compiler.operators import common_type, compare, operate
 from fakemssql.tsql.compiler.scopes import Names, Scope, Typed
 from fakemssql.tsql.datatypes import sqltypes
-from fakemssql.tsql.datatypes.sqltypes import (
-    BIT,
-    INT,
-    family,
-    is_number,
-    is_text,
-)
+from fakemssql.tsql.datatypes.sqltypes import BIT, INT, family, is_number, is_text
 from fakemssql.tsql.names import fold, literal
 from fakemssql.tsql.parser import nodes
+from fakemssql.tsql.parser.lexer import syntax_error
 from fakemssql.tsql.parser.nodes import Expr
 from fakemssql.types import MAX, SqlType
 
@@ -28,7 +23,7 @@ def variable(c: Compilation, node: nodes.Variable, names: Names) -> Typed:
     """A variable of the batch, or a system variable."""
     kind = c.env.variables.get(node.name) or SYSTEM_VARIABLES.get(node.name)
     if kind is None:
-        raise SqlError(137, f'Must declare the scalar variable "{node.name}".', severity=15, state=2)
+        raise syntax_error(137, f'Must declare the scalar variable "{node.name}".', state=2)
     return Typed(c.parameter(node.name, kind), kind)
 
 
@@ -109,14 +104,14 @@ def literal_value(c: Compilation, node: nodes.Literal, names: Names) -> Typed:
         whole, _, fraction = value.partition(".")
         digits = len(whole.lstrip("0")) + len(fraction)
         if digits > 38:
-            raise SqlError(1007, f"The number '{value}' is out of the range for numeric representation.", severity=15)
+            raise syntax_error(1007, f"The number '{value}' is out of the range for numeric representation.")
         text = (whole or "0") + ("." + fraction if fraction else "")
         return Typed(f"{text}::numeric", SqlType("numeric", precision=max(digits, 1), scale=len(fraction)), False)
     if kind == "float":
         return Typed(f"{value}::float8", SqlType("float"), False)
     if kind == "money":
         return Typed(f"{value}::numeric(19,4)", SqlType("money"), False)
-    raise SqlError(156, "Incorrect syntax near the keyword 'DEFAULT'.", severity=15)
+    raise syntax_error(156, "Incorrect syntax near the keyword 'DEFAULT'.")
 
 
 def cast(c: Compilation, node: nodes.Cast, names: Names) -> Typed:
@@ -143,7 +138,7 @@ def collated(c: Compilation, node: nodes.Collate, names: Names) -> Typed:
 
 def unary(c: Compilation, node: nodes.Unary, names: Names) -> Typed:
     if node.op == "not":
-        raise SqlError(156, "Incorrect syntax near the keyword 'NOT'.", severity=15)
+        raise syntax_error(156, "Incorrect syntax near the keyword 'NOT'.")
     value = c.scalar(node.value, names)
     if value.type is None:
         return Typed("NULL", None)
@@ -168,7 +163,7 @@ def unary(c: Compilation, node: nodes.Unary, names: Names) -> Typed:
 
 def binary(c: Compilation, node: nodes.Binary, names: Names) -> Typed:
     if node.op not in ("+", "-", "*", "/", "%", "&", "|", "^"):
-        raise SqlError(102, f"Incorrect syntax near '{node.op}'.", severity=15)
+        raise syntax_error(102, f"Incorrect syntax near '{node.op}'.")
     return operate(node.op, c.scalar(node.left, names), c.scalar(node.right, names))
 
 
@@ -201,4 +196,4 @@ def subquery(c: Compilation, node: nodes.Subquery, names: Names) -> Typed:
 
 def no_value(c: Compilation, node: Expr, names: Names) -> Typed:
     """Error 102 for a condition, or for what stands in a list alone, where a value is expected."""
-    raise SqlError(102, "Incorrect syntax near a condition where an expression is expected.", severity=15)
+    raise syntax_error(102, "Incorrect syntax near a condition where an expression is expected.")

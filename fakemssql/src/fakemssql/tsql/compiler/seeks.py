@@ -41,8 +41,8 @@ def check_seeks(
         ):
             raise SqlError(
                 8622,
-                "Query processor could not produce a query plan because of the hints defined in this query."
-                " Resubmit the query without specifying any hints and without using SET FORCEPLAN.",
+                "Query processor could not produce a query plan because of the hints defined in this query. Resubmit"
+                " the query without specifying any hints and without using SET FORCEPLAN.",
             )
 
 

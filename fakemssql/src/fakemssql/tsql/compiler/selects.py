@@ -9,6 +9,7 @@ from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.plan import Plan, finish
 from fakemssql.tsql.compiler.trees import has_aggregate, rewritten, walk
 from fakemssql.tsql.parser import nodes
+from fakemssql.tsql.parser.lexer import syntax_error
 
 
 def _assigning(c: Compilation, query: nodes.Query, body: nodes.Select) -> Plan:
@@ -19,7 +20,7 @@ def _assigning(c: Compilation, query: nodes.Query, body: nodes.Select) -> Plan:
         assert item.variable is not None
         kind = c.env.variables.get(item.variable)
         if kind is None:
-            raise SqlError(137, f'Must declare the scalar variable "{item.variable}".', severity=15, state=2)
+            raise syntax_error(137, f'Must declare the scalar variable "{item.variable}".', state=2)
         value = item.value
         if item.op != "=":
             value = nodes.Binary(item.op[0], nodes.Variable(item.variable), value)
@@ -53,11 +54,10 @@ def select(c: Compilation, node: nodes.SelectStatement) -> Plan:
     body = query.body
     if isinstance(body, nodes.Select) and any(item.variable for item in body.items):
         if not all(item.variable for item in body.items):
-            raise SqlError(
+            raise syntax_error(
                 141,
                 "A SELECT statement that assigns a value to a variable must not be combined with data-retrieval"
                 " operations.",
-                severity=15,
             )
         return _assigning(c, query, body)
     compiled = c.query(query, None)

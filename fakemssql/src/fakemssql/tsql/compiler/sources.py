@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fakemssql.contract import SqlError
 from fakemssql.tsql.compiler.base_tables import base_table, lookup
 from fakemssql.tsql.compiler.compilation import Compilation, RowLock
 from fakemssql.tsql.compiler.derived_tables import cte_source, derived, optional, repeated_source
@@ -10,6 +9,7 @@ from fakemssql.tsql.compiler.functions.tables import table_function
 from fakemssql.tsql.compiler.scopes import Names
 from fakemssql.tsql.names import fold
 from fakemssql.tsql.parser import nodes
+from fakemssql.tsql.parser.lexer import syntax_error
 
 
 def join(c: Compilation, node: nodes.Join, names: Names, locks: list[RowLock], carry: str | None) -> str:
@@ -45,7 +45,7 @@ def variable_source(
     """A table variable."""
     table = c.env.tables.get(node.name)
     if table is None:
-        raise SqlError(1087, f'Must declare the table variable "{node.name}".', severity=15, state=2)
+        raise syntax_error(1087, f'Must declare the table variable "{node.name}".', state=2)
     return base_table(c, table, node.alias, (), [], names, locks, carry)
 
 

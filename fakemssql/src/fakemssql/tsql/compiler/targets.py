@@ -17,6 +17,7 @@ from fakemssql.tsql.compiler.trees import walk
 from fakemssql.tsql.datatypes.sqltypes import INT
 from fakemssql.tsql.names import literal, quoted
 from fakemssql.tsql.parser import nodes
+from fakemssql.tsql.parser.lexer import syntax_error
 from fakemssql.types import SqlType
 
 
@@ -62,16 +63,15 @@ def check_target(c: Compilation, table: TableInfo, outputs: list[nodes.Output], 
     if event in table.triggers and any(output.into is None for output in outputs):
         raise SqlError(
             334,
-            f"The target table '{table.name}' of the DML statement"
-            " cannot have any enabled triggers if the statement"
+            f"The target table '{table.name}' of the DML statement cannot have any enabled triggers if the statement"
             " contains an OUTPUT clause without INTO clause.",
         )
     fired = {*table.extra.get("trigger_events", ()), *table.extra.get("instead_events", ())}
     if event in fired and c.statement == "merge":
         raise SqlError(
             40517,
-            f"The table '{table.name}' has a trigger with a body, which MERGE does not run on fakemssql:"
-            " disable or drop the trigger.",
+            f"The table '{table.name}' has a trigger with a body, which MERGE does not run on fakemssql: disable or"
+            " drop the trigger.",
         )
 
 
@@ -128,8 +128,7 @@ def assigned(
     read |= {item.variable for item in assignments if item.variable and not item.column and item.op != "="}
     if assigned & read:
         raise SqlError(
-            40517,
-            "An UPDATE that reads a variable it assigns, row after row, is not supported by fakemssql.",
+            40517, "An UPDATE that reads a variable it assigns, row after row, is not supported by fakemssql."
         )
     for item in assignments:
         column = None
@@ -138,8 +137,8 @@ def assigned(
             if any(column.pg == other.pg for other, _ in sets):
                 raise SqlError(
                     264,
-                    f"The column name '{column.name}' is specified more than"
-                    " once in the SET clause or column list of an INSERT.",
+                    f"The column name '{column.name}' is specified more than once in the SET clause or column list of"
+                    " an INSERT.",
                 )
             if isinstance(item.value, nodes.Literal) and item.value.kind == "default":
                 sets.append((column, "DEFAULT"))
@@ -151,7 +150,7 @@ def assigned(
         if item.variable is not None:
             kind = c.env.variables.get(item.variable)
             if kind is None:
-                raise SqlError(137, f'Must declare the scalar variable "{item.variable}".', severity=15, state=2)
+                raise syntax_error(137, f'Must declare the scalar variable "{item.variable}".', state=2)
             expr = item.value
             if column is None and item.op != "=":
                 expr = nodes.Binary(item.op[0], nodes.Variable(item.variable), expr)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fakemssql.contract import SqlError
 from fakemssql.tsql.parser import (
     control,
     definitions,
@@ -20,6 +19,7 @@ from fakemssql.tsql.parser import (
     variables,
 )
 from fakemssql.tsql.parser.execution import execute_statement, procedure_call
+from fakemssql.tsql.parser.lexer import syntax_error
 from fakemssql.tsql.parser.modifications import CHANGES, truncate
 from fakemssql.tsql.parser.nodes import Statement
 from fakemssql.tsql.parser.parser import Parser
@@ -100,11 +100,8 @@ def _definition(p: Parser, start: int, verb: str, mode: str) -> Statement:
     if alone is not None:
         if not _is_first(p, start):
             what = "PROCEDURE" if word == "PROC" else word
-            raise SqlError(
-                111,
-                f"'{verb} {what}' must be the first statement in a query batch.",
-                severity=15,
-                line=p.tokens[start].line,
+            raise syntax_error(
+                111, f"'{verb} {what}' must be the first statement in a query batch.", line=p.tokens[start].line
             )
         return alone(p, mode)
     rule = (_CREATES if verb == "CREATE" else _ALTERS).get(word)
@@ -204,4 +201,4 @@ def parse(text: str, quoted_identifier: bool = True) -> list[Statement]:
     try:
         return control.statements(Batch(text, lexer.tokenize(text, quoted_identifier)))
     except RecursionError:
-        raise SqlError(191, "Some part of your SQL statement is nested too deeply.", severity=15) from None
+        raise syntax_error(191, "Some part of your SQL statement is nested too deeply.") from None

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.parser import nodes
+from fakemssql.tsql.parser.lexer import syntax_error
 from fakemssql.tsql.parser.nodes import Expr, Name, OrderItem
 from fakemssql.tsql.parser.parser import Parser
 from fakemssql.tsql.parser.types import data_type
@@ -123,9 +124,7 @@ def over(p: Parser) -> nodes.Window:
 def _frame(p: Parser, ordered: bool) -> str:
     token = p.next()
     if not ordered:
-        raise SqlError(
-            10756, "Window frame with ROWS or RANGE must have an ORDER BY clause.", severity=15, line=token.line
-        )
+        raise syntax_error(10756, "Window frame with ROWS or RANGE must have an ORDER BY clause.", line=token.line)
     between = p.accept("BETWEEN")
     bounds = [_bound(p)]
     if between:
@@ -133,9 +132,7 @@ def _frame(p: Parser, ordered: bool) -> str:
         bounds.append(_bound(p))
     if token.upper == "RANGE" and any(bound[0].isdigit() for bound in bounds):
         raise SqlError(
-            4194,
-            "RANGE is only supported with UNBOUNDED and CURRENT ROW window frame delimiters.",
-            line=token.line,
+            4194, "RANGE is only supported with UNBOUNDED and CURRENT ROW window frame delimiters.", line=token.line
         )
     places = [_place(bound) for bound in [*bounds, "CURRENT ROW"][:2]]
     if places[0] == 2 or places[1] == -2 or places[0] > places[1]:

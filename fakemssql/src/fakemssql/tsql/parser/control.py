@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fakemssql.contract import SqlError
 from fakemssql.tsql.parser import lexer, nodes
 from fakemssql.tsql.parser.expressions import condition, expression
+from fakemssql.tsql.parser.lexer import syntax_error
 from fakemssql.tsql.parser.nodes import Expr, Statement
 from fakemssql.tsql.parser.parser import Parser
 from fakemssql.tsql.parser.terms import LITERALS, constant
@@ -43,12 +43,11 @@ def _ended(p: Parser) -> bool:
 def _require_end(p: Parser) -> None:
     """WITH and THROW are read as parts of the statement before them unless a semicolon ends it."""
     if p.upper == "WITH":
-        raise SqlError(
+        raise syntax_error(
             319,
             "Incorrect syntax near the keyword 'with'. If this statement is a common table expression, an"
-            " xmlnamespaces clause or a change tracking context clause, the previous statement must be terminated"
-            " with a semicolon.",
-            severity=15,
+            " xmlnamespaces clause or a change tracking context clause, the previous statement must be terminated with"
+            " a semicolon.",
             line=p.token.line,
         )
     if p.upper == "THROW":
@@ -184,12 +183,7 @@ def return_(p: Parser) -> nodes.Return:
     if not _expression_ahead(p):
         return nodes.Return(None)
     if not p.in_module:
-        raise SqlError(
-            178,
-            "A RETURN statement with a return value cannot be used in this context.",
-            severity=15,
-            line=line,
-        )
+        raise syntax_error(178, "A RETURN statement with a return value cannot be used in this context.", line=line)
     return nodes.Return(expression(p))
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fakemssql.contract import SqlError
 from fakemssql.tsql.parser import lexer, nodes
+from fakemssql.tsql.parser.lexer import syntax_error
 from fakemssql.tsql.parser.nodes import Expr
 from fakemssql.tsql.parser.parser import Parser
 from fakemssql.tsql.parser.sources import trigger_switch_ahead
@@ -53,23 +53,19 @@ def procedure_call(p: Parser, result: str | None = None) -> nodes.Execute:
             p.fail()
         elif any(argument.name for argument in call.arguments):
             number = len(call.arguments) + 1
-            raise SqlError(
+            raise syntax_error(
                 119,
                 f"Must pass parameter number {number} and subsequent parameters as '@name = value'. After the form"
                 " '@name = value' has been used, all subsequent parameters must be passed in the form '@name ="
                 " value'.",
-                severity=15,
                 line=p.token.line,
             )
         value = _argument_value(p)
         token = p.token
         output = value is not None and bool(p.accept_any("OUTPUT", "OUT"))
         if output and not isinstance(value, nodes.Variable):
-            raise SqlError(
-                179,
-                "Cannot use the OUTPUT option when passing a constant to a stored procedure.",
-                severity=15,
-                line=token.line,
+            raise syntax_error(
+                179, "Cannot use the OUTPUT option when passing a constant to a stored procedure.", line=token.line
             )
         call.arguments.append(nodes.Argument(name, value, output))
         more = p.accept_op(",")

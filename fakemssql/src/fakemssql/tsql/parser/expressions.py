@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fakemssql.contract import SqlError
 from fakemssql.tsql.parser import lexer, nodes
+from fakemssql.tsql.parser.lexer import syntax_error
 from fakemssql.tsql.parser.nodes import Expr, Query
 from fakemssql.tsql.parser.parser import Parser
 from fakemssql.tsql.parser.terms import COMPARISONS, is_condition, operand, scalar
@@ -67,11 +67,10 @@ def predicate(p: Parser) -> Expr:
 def _truth(p: Parser, value: Expr) -> Expr:
     if not is_condition(value):
         token = p.token if p.token.kind != lexer.END else p.peek(-1)
-        raise SqlError(
+        raise syntax_error(
             4145,
             "An expression of non-boolean type specified in a context where a condition is expected, near"
             f" '{p.text[token.start : token.end]}'.",
-            severity=15,
             line=token.line,
         )
     return value

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fakemssql.contract import SqlError
 from fakemssql.tsql.parser import lexer
+from fakemssql.tsql.parser.lexer import syntax_error
 from fakemssql.tsql.parser.nodes import Hint
 from fakemssql.tsql.parser.parser import Parser
 
@@ -58,11 +58,10 @@ def old_hint(p: Parser, *, alias: bool) -> list[Hint]:
     hint = _hint(p)
     if hint.name not in known or not p.is_op(")"):
         word = p.token.value if hint.name in known else hint.name
-        raise SqlError(
+        raise syntax_error(
             1018,
             f"Incorrect syntax near '{word}'. If this is intended as a part of a table hint, A WITH keyword and"
             " parenthesis are now required. See SQL Server Books Online for proper syntax.",
-            severity=15,
             line=p.token.line,
         )
     p.next()
@@ -73,12 +72,11 @@ def _hint(p: Parser) -> Hint:
     token = p.token
     if token.upper not in _HINTS:
         if token.kind == lexer.WORD:
-            raise SqlError(
+            raise syntax_error(
                 321,
                 f'"{token.value}" is not a recognized table hints option. If it is intended as a parameter'
                 " to a table-valued function or to the CHANGETABLE function, ensure that your database"
                 " compatibility mode is set to 90.",
-                severity=15,
                 line=token.line,
             )
         p.fail()

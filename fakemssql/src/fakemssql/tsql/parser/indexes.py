@@ -5,6 +5,7 @@ from __future__ import annotations
 from fakemssql.contract import SqlError
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.parser.expressions import condition
+from fakemssql.tsql.parser.lexer import syntax_error
 from fakemssql.tsql.parser.nodes import (
     Binary,
     Cast,
@@ -121,11 +122,8 @@ def _option_value(p: Parser, name: str) -> str:
 def _option_number(p: Parser, name: str) -> str:
     line, number = p.token.line, p.digits()
     if name == "FILLFACTOR" and int(number) > 100:
-        raise SqlError(
-            129,
-            f"Fillfactor {number} is not a valid percentage; fillfactor must be between 1 and 100.",
-            severity=15,
-            line=line,
+        raise syntax_error(
+            129, f"Fillfactor {number} is not a valid percentage; fillfactor must be between 1 and 100.", line=line
         )
     return number
 
@@ -146,10 +144,9 @@ def index_tail(p: Parser, index: IndexDefinition) -> None:
         index.where = condition(p)
         index.where_text = p.source_text(mark)
         if not _is_filter(index.where):
-            raise SqlError(
+            raise syntax_error(
                 10735,
                 f"Incorrect WHERE clause for filtered index '{index.name}' on table '{'.'.join(index.table)}'.",
-                severity=15,
                 line=index.line,
             )
     index.options = storage_options(p, "CREATE INDEX")
@@ -200,8 +197,8 @@ def alter_index(p: Parser) -> nodes.AlterIndex:
         if not p.accept("ALL"):
             raise SqlError(
                 7729,
-                "Cannot specify partition number in the ALTER INDEX statement as the index"
-                f" '{name or table[-1]}' is not partitioned.",
+                f"Cannot specify partition number in the ALTER INDEX statement as the index '{name or table[-1]}' is"
+                " not partitioned.",
                 line=line,
             )
     if action == "SET":

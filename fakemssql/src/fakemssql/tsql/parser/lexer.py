@@ -32,6 +32,11 @@ _PATTERN = re.compile(
 )
 
 
+def syntax_error(number: int, message: str, *, state: int = 1, line: int = 1) -> SqlError:
+    """An error of severity 15: the text is no T-SQL, or not where it stands."""
+    return SqlError(number, message, severity=15, state=state, line=line)
+
+
 @dataclass(slots=True)
 class Token:
     """One token: ``value`` is the unescaped text, ``upper`` the keyword form of a bare word (else empty)."""
@@ -62,7 +67,7 @@ def _comment_end(text: str, start: int, line: int) -> int:
     while depth:
         opening, closing = text.find("/*", position), text.find("*/", position)
         if closing < 0:
-            raise SqlError(113, "Missing end comment mark '*/'.", severity=15, line=line)
+            raise syntax_error(113, "Missing end comment mark '*/'.", line=line)
         if 0 <= opening < closing:
             depth, position = depth + 1, opening + 2
         else:
@@ -77,7 +82,7 @@ def tokenize(text: str, quoted_identifier: bool = True) -> list[Token]:
     while position < size:
         match = _PATTERN.match(text, position)
         if match is None:
-            raise SqlError(102, f"Incorrect syntax near '{text[position]}'.", severity=15, line=line)
+            raise syntax_error(102, f"Incorrect syntax near '{text[position]}'.", line=line)
         group, start, end = match.lastgroup, position, match.end()
         if group == "word":
             word = match.group()
@@ -92,8 +97,8 @@ def tokenize(text: str, quoted_identifier: bool = True) -> list[Token]:
             end = _closing(text, body, closing)
             if end < 0:
                 rest = text[body:]
-                raise SqlError(
-                    105, f"Unclosed quotation mark after the character string '{rest[:128]}'.", severity=15, line=line
+                raise syntax_error(
+                    105, f"Unclosed quotation mark after the character string '{rest[:128]}'.", line=line
                 )
             value = text[body : end - 1].replace(closing * 2, closing)
             if group == "bracket" or (group == "double" and quoted_identifier):

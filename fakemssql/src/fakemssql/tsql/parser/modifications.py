@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fakemssql.contract import SqlError
 from fakemssql.tsql.parser import lexer, nodes
 from fakemssql.tsql.parser.execution import execute
 from fakemssql.tsql.parser.expressions import condition, expression
 from fakemssql.tsql.parser.hints import option_clause, table_hints
+from fakemssql.tsql.parser.lexer import syntax_error
 from fakemssql.tsql.parser.nodes import Cte, Expr, Hint, Name, Output
 from fakemssql.tsql.parser.parser import ASSIGNMENTS, Parser
 from fakemssql.tsql.parser.queries import query, select_item, top_clause
@@ -84,9 +84,7 @@ def merge(p: Parser, ctes: list[Cte]) -> nodes.Merge:
     outputs = _output_clauses(p)
     option_clause(p)
     if not p.is_op(";"):
-        raise SqlError(
-            10713, "A MERGE statement must be terminated by a semi-colon (;).", severity=15, line=p.token.line
-        )
+        raise syntax_error(10713, "A MERGE statement must be terminated by a semi-colon (;).", line=p.token.line)
     return nodes.Merge(target, named, hints, source, on, actions, outputs, ctes, line=line)
 
 
@@ -129,9 +127,7 @@ def _hints(p: Parser) -> list[Hint]:
         p.fail(p.peek())
     hints = table_hints(p)
     if any(hint.name == "INDEX" for hint in hints):
-        raise SqlError(
-            1069, "Index hints are only allowed in a FROM or OPTION clause.", severity=15, state=1, line=line
-        )
+        raise syntax_error(1069, "Index hints are only allowed in a FROM or OPTION clause.", line=line)
     return hints
 
 

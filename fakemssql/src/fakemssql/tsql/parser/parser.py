@@ -12,7 +12,7 @@ from typing import ClassVar, NoReturn, TypeVar
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.parser import lexer
-from fakemssql.tsql.parser.lexer import RESERVED, Token
+from fakemssql.tsql.parser.lexer import RESERVED, Token, syntax_error
 from fakemssql.tsql.parser.nodes import Expr, Name, Query, Statement
 
 Item = TypeVar("Item")
@@ -68,10 +68,10 @@ class Parser:
             last = self.tokens[max(self.index - 1, 0)]
             near = last.value
         if token.upper in RESERVED:
-            raise SqlError(156, f"Incorrect syntax near the keyword '{token.value}'.", severity=15, line=token.line)
+            raise syntax_error(156, f"Incorrect syntax near the keyword '{token.value}'.", line=token.line)
         if isinstance(near, bytes):
             near = "0x" + near.hex().upper()
-        raise SqlError(102, f"Incorrect syntax near '{near}'.", severity=15, line=token.line)
+        raise syntax_error(102, f"Incorrect syntax near '{near}'.", line=token.line)
 
     def unsupported(self, what: str, token: Token | None = None) -> NoReturn:
         """What SQL Server knows and fakemssql does not: error 40517 (a feature is not supported)."""
@@ -150,14 +150,13 @@ class Parser:
             self.fail()
         self.next()
         if len(token.value) > 128:
-            raise SqlError(
+            raise syntax_error(
                 103,
                 f"The identifier that starts with '{token.value[:128]}' is too long. Maximum length is 128.",
-                severity=15,
                 line=token.line,
             )
         if not token.value.strip(" ") and token.kind == lexer.QUOTED:
-            raise SqlError(1038, "An object or column name is missing or empty.", severity=15, line=token.line)
+            raise syntax_error(1038, "An object or column name is missing or empty.", line=token.line)
         return str(token.value)
 
     def name(self, most: int = 4) -> Name:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from fakemssql.contract import SqlError
 from fakemssql.tsql.parser import lexer, nodes
 from fakemssql.tsql.parser.calls import order_by
 from fakemssql.tsql.parser.expressions import condition, expression, expression_or_star
 from fakemssql.tsql.parser.hints import option_clause
+from fakemssql.tsql.parser.lexer import syntax_error
 from fakemssql.tsql.parser.nodes import Query
 from fakemssql.tsql.parser.parser import ASSIGNMENTS, Parser
 from fakemssql.tsql.parser.sources import alias, from_clause
@@ -50,11 +50,10 @@ def nested_query(p: Parser) -> Query:
     found = _ordered(p, [], False)
     body = found.body
     if found.order and found.offset is None and not (isinstance(body, nodes.Select) and body.top is not None):
-        raise SqlError(
+        raise syntax_error(
             1033,
-            "The ORDER BY clause is invalid in views, inline functions, derived tables, subqueries, and common"
-            " table expressions, unless TOP, OFFSET or FOR XML is also specified.",
-            severity=15,
+            "The ORDER BY clause is invalid in views, inline functions, derived tables, subqueries, and common table"
+            " expressions, unless TOP, OFFSET or FOR XML is also specified.",
             line=line,
         )
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.parser import lexer
+from fakemssql.tsql.parser.lexer import syntax_error
 from fakemssql.tsql.parser.parser import Parser
 from fakemssql.types import MAX, SqlType
 
@@ -87,15 +88,14 @@ def _make(name: str, sizes: list[int], *, declared: bool, line: int) -> SqlType:
         length = sizes[0] if sizes else (1 if declared else 30)
         limit = 4000 if name in ("nvarchar", "nchar") else 8000
         if length != MAX and not 1 <= length <= limit:
-            raise SqlError(
+            raise syntax_error(
                 131 if length > limit else 1001,
                 f"The size ({length}) given to the type '{name}' exceeds the maximum allowed for any data type"
                 f" ({limit}).",
-                severity=15,
                 line=line,
             )
         if length == MAX and name in ("char", "nchar", "binary"):
-            raise SqlError(102, "Incorrect syntax near 'max'.", severity=15, line=line)
+            raise syntax_error(102, "Incorrect syntax near 'max'.", line=line)
         return SqlType(name, length=length)
     if name in ("decimal", "numeric"):
         precision = sizes[0] if sizes else 18

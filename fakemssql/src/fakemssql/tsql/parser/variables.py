@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fakemssql.contract import SqlError
 from fakemssql.tsql.parser import lexer, nodes
 from fakemssql.tsql.parser.expressions import expression
+from fakemssql.tsql.parser.lexer import syntax_error
 from fakemssql.tsql.parser.nodes import Statement
 from fakemssql.tsql.parser.parser import Parser
 from fakemssql.tsql.parser.tables import table_elements
@@ -54,11 +54,10 @@ def _declared(p: Parser) -> str:
         p.unsupported("A cursor")
     name = p.variable()
     if name in p.declared:
-        raise SqlError(
+        raise syntax_error(
             134,
-            f"The variable name '{name}' has already been declared."
-            " Variable names must be unique within a query batch or stored procedure.",
-            severity=15,
+            f"The variable name '{name}' has already been declared. Variable names must be unique within a query batch"
+            " or stored procedure.",
             line=line,
         )
     p.declared.add(name)
@@ -92,7 +91,7 @@ def set_(p: Parser) -> Statement:
         names.append(p.word())
     unknown = next((each for each in names if each not in _SWITCHES), None)
     if unknown is not None:
-        raise SqlError(195, f"'{unknown}' is not a recognized SET option.", severity=15, state=5, line=p.token.line)
+        raise syntax_error(195, f"'{unknown}' is not a recognized SET option.", state=5, line=p.token.line)
     return nodes.SetOption(names, p.switch())
 
 

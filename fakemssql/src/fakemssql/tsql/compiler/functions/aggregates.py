@@ -9,6 +9,7 @@ from fakemssql.tsql.compiler.scopes import Names, Typed
 from fakemssql.tsql.datatypes import sqltypes
 from fakemssql.tsql.datatypes.sqltypes import BIGINT, FLOAT, INT, family, is_number, storage
 from fakemssql.tsql.parser import nodes
+from fakemssql.tsql.parser.lexer import syntax_error
 from fakemssql.types import SqlType
 
 AGGREGATES = frozenset(["COUNT", "COUNT_BIG", "SUM", "AVG", "MIN", "MAX"])
@@ -46,7 +47,7 @@ def call(c: Compilation, node: nodes.Function, names: Names) -> Typed:
     if name in RANKINGS:
         return _ranking(c, node, names, name)
     if name not in AGGREGATES:
-        raise SqlError(10757, f"The function '{node.name[-1]}' may not have a window in OVER.", severity=15)
+        raise syntax_error(10757, f"The function '{node.name[-1]}' may not have a window in OVER.")
     over = _window(c, node, names)
     if not over:
         names.aggregates = True
@@ -103,7 +104,7 @@ def _aggregate(c: Compilation, node: nodes.Function, names: Names, name: str, ov
 
 def _one(c: Compilation, node: nodes.Function, names: Names) -> Typed:
     if len(node.args) != 1:
-        raise SqlError(174, f"The {node.name[-1].lower()} function requires 1 argument(s).", severity=15)
+        raise syntax_error(174, f"The {node.name[-1].lower()} function requires 1 argument(s).")
     value = c.scalar(node.args[0], names)
     if value.type is None:
         raise SqlError(8117, f"Operand data type NULL is invalid for {node.name[-1].lower()} operator.")
@@ -112,7 +113,7 @@ def _one(c: Compilation, node: nodes.Function, names: Names) -> Typed:
 
 def _ranking(c: Compilation, node: nodes.Function, names: Names, name: str) -> Typed:
     if node.over is None:
-        raise SqlError(10753, f"The function '{node.name[-1]}' must have an OVER clause.", severity=15)
+        raise syntax_error(10753, f"The function '{node.name[-1]}' must have an OVER clause.")
     if not node.over.order:
-        raise SqlError(4112, f"The function '{node.name[-1]}' must have an OVER clause with ORDER BY.", severity=15)
+        raise syntax_error(4112, f"The function '{node.name[-1]}' must have an OVER clause with ORDER BY.")
     return Typed(f"{RANKINGS[name]}(){_window(c, node, names)}::int8", BIGINT, False)

@@ -7,15 +7,9 @@ from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.functions.registry import Special, define, special
 from fakemssql.tsql.compiler.scopes import Names, Typed
-from fakemssql.tsql.datatypes.sqltypes import (
-    BIGINT,
-    DATETIME,
-    INT,
-    is_moment,
-    is_number,
-    is_text,
-)
+from fakemssql.tsql.datatypes.sqltypes import BIGINT, DATETIME, INT, is_moment, is_number, is_text
 from fakemssql.tsql.parser import nodes
+from fakemssql.tsql.parser.lexer import syntax_error
 from fakemssql.types import SqlType
 
 _PARTS = {
@@ -42,14 +36,14 @@ _DT2 = SqlType("datetime2", scale=7)
 def _part(node: nodes.Function, count: int) -> str:
     name = node.name[-1].lower()
     if len(node.args) != count:
-        raise SqlError(174, f"The {name} function requires {count} argument(s).", severity=15)
+        raise syntax_error(174, f"The {name} function requires {count} argument(s).")
     first = node.args[0]
     if isinstance(first, nodes.Literal | nodes.Variable) or not isinstance(first, nodes.Column | nodes.Function):
-        raise SqlError(1023, f"Invalid parameter 1 specified for {name}.", severity=15)
+        raise syntax_error(1023, f"Invalid parameter 1 specified for {name}.")
     word = first.name[-1].lower()
     part = _BY_ABBREVIATION.get(word)
     if part is None:
-        raise SqlError(155, f"'{first.name[-1]}' is not a recognized {name} option.", severity=15)
+        raise syntax_error(155, f"'{first.name[-1]}' is not a recognized {name} option.")
     return part
 
 

@@ -13,6 +13,7 @@ from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.functions import aggregates
 from fakemssql.tsql.compiler.scopes import Names, Typed
 from fakemssql.tsql.parser import nodes
+from fakemssql.tsql.parser.lexer import syntax_error
 
 Implementation = Callable[[Compilation, list[Typed]], Typed]
 Special = Callable[[Compilation, nodes.Function, Names], Typed]
@@ -69,11 +70,11 @@ def define(name: str, least: int, most: int | None = None) -> Callable[[Implemen
 def _check_arguments(node: nodes.Function, least: int, most: int) -> None:
     name = node.name[-1].lower()
     if node.star or node.distinct:
-        raise SqlError(102, f"Incorrect syntax near '{'*' if node.star else 'DISTINCT'}'.", severity=15)
+        raise syntax_error(102, f"Incorrect syntax near '{'*' if node.star else 'DISTINCT'}'.")
     if len(node.args) < least or (most >= 0 and len(node.args) > most):
         if least == most:
-            raise SqlError(174, f"The {name} function requires {least} argument(s).", severity=15)
-        raise SqlError(189, f"The {name} function requires {least} to {most} arguments.", severity=15)
+            raise syntax_error(174, f"The {name} function requires {least} argument(s).")
+        raise syntax_error(189, f"The {name} function requires {least} to {most} arguments.")
 
 
 def call(c: Compilation, node: nodes.Function, names: Names) -> Typed:
@@ -92,5 +93,5 @@ def call(c: Compilation, node: nodes.Function, names: Names) -> Typed:
     if node.over is not None and function is not _refuse:
         return aggregates.call(c, node, names)
     if function is None:
-        raise SqlError(195, f"'{node.name[-1]}' is not a recognized built-in function name.", severity=15, state=10)
+        raise syntax_error(195, f"'{node.name[-1]}' is not a recognized built-in function name.", state=10)
     return function(c, node, names)

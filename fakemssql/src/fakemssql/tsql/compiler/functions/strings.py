@@ -6,17 +6,7 @@ from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.functions.registry import define
 from fakemssql.tsql.compiler.operators import as_integer, as_text
 from fakemssql.tsql.compiler.scopes import Typed
-from fakemssql.tsql.datatypes.sqltypes import (
-    BIGINT,
-    INT,
-    NMAX,
-    VMAX,
-    family,
-    is_text,
-    nvarchar,
-    text_length,
-    varchar,
-)
+from fakemssql.tsql.datatypes.sqltypes import BIGINT, INT, NMAX, VMAX, family, is_text, nvarchar, text_length, varchar
 from fakemssql.types import MAX
 
 
