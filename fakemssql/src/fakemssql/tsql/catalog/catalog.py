@@ -17,8 +17,9 @@ SELECT json_build_object('id', o.object_id, 'name', o.name, 'type', o.type, 'pg'
   'schema', s.name, 'schema_pg', s.pg_name, 'owner', s.principal_id, 'database', d.name, 'extra', o.extra,
   'triggers', (SELECT json_agg(DISTINCT e) FROM mssql.objects t, jsonb_array_elements_text(t.extra->'declared') e
     WHERE t.parent_object_id = o.object_id AND t.type = 'TR' AND t.disabled = 0),
-  'columns', (SELECT json_agg(json_build_array(c.name, c.pg_name, c.type_name, c.length, c.num_precision, c.num_scale,
-      c.nullable, c.identity, c.computed, c.collation_name, c.column_id, c.seed, c.increment, c.default_object_id)
+  'columns', (SELECT json_agg(json_build_array(c.name, c.pg_name,
+      json_build_array(c.type_name, c.length, c.num_precision, c.num_scale), c.nullable, c.identity, c.computed,
+      c.collation_name, c.column_id, c.default_object_id <> 0, COALESCE(c.seed, 1), COALESCE(c.increment, 1))
       ORDER BY c.column_id)
     FROM mssql.columns c WHERE c.object_id = o.object_id),
   'indexes', (SELECT json_agg(json_build_array(i.name, i.index_id, i.type, i.pg_name, i.disabled, c.folded)
@@ -205,19 +206,16 @@ class Catalog:
         data = json.loads(rows[0][0])
         columns = [
             ColumnInfo(
-                c[0],
-                c[1],
-                SqlType(c[2], c[3], c[4], c[5]),
-                bool(c[6]),
-                bool(c[7]),
-                c[8],
-                is_binary_collation(c[9]),
-                c[10],
-                bool(c[13]),
-                c[11] or 1,
-                c[12] or 1,
+                name,
+                pg,
+                SqlType(*kind),
+                bool(nullable),
+                bool(identity),
+                computed,
+                is_binary_collation(collation),
+                *rest,
             )
-            for c in data["columns"] or []
+            for name, pg, kind, nullable, identity, computed, collation, *rest in data["columns"] or []
         ]
         indexes = [IndexInfo(i[0] or "", i[1], i[2], i[3] or "", bool(i[4]), i[5] or "") for i in data["indexes"] or []]
         pg = f"{quoted(data['schema_pg'])}.{quoted(data['pg'] or '')}"

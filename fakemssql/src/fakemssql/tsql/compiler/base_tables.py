@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import TableInfo
-from fakemssql.tsql.compiler.compilation import Compilation, RowLock
+from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.derived_tables import view_source
 from fakemssql.tsql.compiler.locks import Reading, is_dirty, locking
-from fakemssql.tsql.compiler.scopes import Names, Scope, Typed
+from fakemssql.tsql.compiler.scopes import Names, RowLock, Scope, Typed
 from fakemssql.tsql.names import fold, quoted
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.parser.batches import Batch
@@ -30,7 +30,7 @@ def reading(c: Compilation, table: TableInfo, target: bool = False) -> Reading:
         snapshots=c.env.isolation != "SNAPSHOT" or c.env.catalog.snapshots(table.database),
         pages=c.env.page_locks,
         target=target,
-        bare=c.statement == "select" and not c.unlockable,
+        bare=c.statement == "select" and not c.optional_sources,
     )
 
 
@@ -75,7 +75,6 @@ def base_table(
     exposed: tuple[str, ...],
     hints: list[nodes.Hint],
     names: Names,
-    locks: list[RowLock],
     carry: str | None,
 ) -> str:
     """A table of the catalog, a table variable or a view in FROM; which locks it takes is noted."""
@@ -93,7 +92,7 @@ def base_table(
     target = carry is not None and carry in ("", folded)
     if target:
         c.env.require(table, c.statement.upper())
-    if not target or folded != c.unread:
+    if not target or folded != c.unread_target:
         c.env.require(table, "SELECT")
     if table.type == "V":
         return view_source(c, table, alias, names, target, hints)
@@ -107,18 +106,18 @@ def base_table(
         return f"(SELECT * FROM {table.pg}{where}) AS {pg_alias}"
     scope.ctid = f"{pg_alias}.ctid"
     how = locking(hints, table, reading(c, table, target))
-    c.dirty = c.dirty or (not table.local and is_dirty(hints, c.env.isolation))
+    c.reads_dirty = c.reads_dirty or (not table.local and is_dirty(hints, c.env.isolation))
     sql = f"{table.pg} AS {pg_alias}"
     if how.table_mode:
         c.table_locks.append((how.table_sql(table.pg), how.table_transient))
         if not how.table_transient:
-            c.held = True
+            c.has_held_locks = True
     if how.strength and not table.local:
-        locks.append(RowLock(pg_alias, how, sql, scope))
+        names.locks.append(RowLock(pg_alias, how, sql, scope))
         if how.transient:
-            c.transient = True
+            c.has_transient_locks = True
         else:
-            c.held = True
+            c.has_held_locks = True
     return sql
 
 

@@ -12,7 +12,7 @@ import re
 from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import ColumnInfo, TableInfo
 from fakemssql.tsql.compiler.base_tables import hinted, lookup, table_scope
-from fakemssql.tsql.compiler.compilation import Compilation, RowLock
+from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.order import row_count
 from fakemssql.tsql.compiler.outputs import shown, with_outputs
@@ -138,10 +138,9 @@ def _choose(
 ) -> _Chosen:
     """Build ``m``: the rows that the statement changes, with what it needs of them."""
     names = Names([], parent)
-    locks: list[RowLock] = []
     sources, alias = _target_source(node)
-    c.unread = "" if _reads(node) else alias
-    from_sql = ", ".join(c.source(source, names, locks, alias) for source in sources)
+    c.unread_target = "" if _reads(node) else alias
+    from_sql = ", ".join(c.source(source, names, alias) for source in sources)
     scope = next((s for s in names.scopes if s.alias == alias), None)
     if scope is None or scope.table is None or not scope.ctid:
         raise SqlError(208, f"Invalid object name '{'.'.join(node.target)}'.", line=node.line)
@@ -179,8 +178,7 @@ def _choose(
     limit = "" if node.top is None else f" LIMIT {row_count(c, node.top.value, Names([], parent))}"
     chosen.head = parts
     chosen.tail = f" FROM {from_sql}{where}{limit}"
-    for lock in locks:
-        chosen.tail += f" FOR {lock.how.strength} OF {lock.alias}{lock.how.wait}"
+    chosen.tail += "".join(lock.clause for lock in names.locks)
     return chosen
 
 

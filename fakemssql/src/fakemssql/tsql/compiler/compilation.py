@@ -12,8 +12,7 @@ from typing import Any
 
 from fakemssql.tsql.catalog.tables import TableInfo
 from fakemssql.tsql.compiler.environment import Environment
-from fakemssql.tsql.compiler.locks import Locking
-from fakemssql.tsql.compiler.scopes import Names, Scope, Typed, with_ctes
+from fakemssql.tsql.compiler.scopes import Names, Typed, with_ctes
 from fakemssql.tsql.datatypes.sqltypes import oid
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.parser.lexer import syntax_error
@@ -31,19 +30,9 @@ class Compiled:
     locked: bool = False  # it locks rows itself, not in a query below it
 
 
-@dataclass(slots=True)
-class RowLock:
-    """The lock on the rows of one table source."""
-
-    alias: str
-    how: Locking
-    sql: str  # the table with its alias, as it stands in FROM
-    scope: Scope
-
-
 ScalarFunction = Callable[["Compilation", Any, Names], Typed]
 PredicateFunction = Callable[["Compilation", Any, Names], str]
-SourceFunction = Callable[["Compilation", Any, Names, list[RowLock], "str | None"], str]
+SourceFunction = Callable[["Compilation", Any, Names, "str | None"], str]
 BodyFunction = Callable[["Compilation", Any, nodes.Query, "Names | None", bool], Compiled]
 
 
@@ -68,14 +57,14 @@ class Compilation:
         self._serial = 0
         self.statement = "select"
         self.table_locks: list[tuple[str, bool]] = []
-        self.transient = False
-        self.held = False
-        self.dirty = False  # whether it reads a table under NOLOCK
-        self.unlockable = 0  # above 0: PostgreSQL locks no rows where the sources stand that are being compiled
+        self.has_transient_locks = False
+        self.has_held_locks = False
+        self.reads_dirty = False  # whether it reads a table under NOLOCK
+        self.optional_sources = 0  # above 0: PostgreSQL locks no rows where the sources stand that are being compiled
         self.depth = 0
-        self.unread = ""  # the folded alias of a target whose rows are changed without being read
-        self.prunable: list[tuple[str, str]] = []  # a column of a derived table, and how it is computed
-        self.repeated: dict[str, tuple[str, list[Typed]]] = {}  # CTEs whose recursive part is being compiled
+        self.unread_target = ""  # the folded alias of a target whose rows are changed without being read
+        self.prunable_columns: list[tuple[str, str]] = []  # a column of a derived table, and how it is computed
+        self.recursive_ctes: dict[str, tuple[str, list[Typed]]] = {}  # CTEs whose recursive part is being compiled
 
     def fresh(self, prefix: str = "t") -> str:
         """A name that the statement has not had yet."""
@@ -89,6 +78,13 @@ class Compilation:
             self.oids.append(oid(kind))
             self.kinds.append(kind)
         return f"${self.parameters.index(name) + 1}"
+
+    def declared(self, variable: str) -> SqlType:
+        """The type of a variable of the batch; error 137 if it is not declared."""
+        kind = self.env.variables.get(variable)
+        if kind is None:
+            raise syntax_error(137, f'Must declare the scalar variable "{variable}".', state=2)
+        return kind
 
     def scalar(self, node: nodes.Expr, names: Names) -> Typed:
         """Compile an expression that has a value."""
@@ -108,12 +104,12 @@ class Compilation:
         """Compile a search condition to a PostgreSQL boolean."""
         return self._tables.predicates[type(node)](self, node, names)
 
-    def source(self, node: nodes.Source, names: Names, locks: list[RowLock], carry: str | None = None) -> str:
+    def source(self, node: nodes.Source, names: Names, carry: str | None = None) -> str:
         """The PostgreSQL text of a FROM item; its scopes are added to ``names``.
 
         ``carry`` is the folded alias (or "" for any) of the source whose rows the statement changes.
         """
-        return self._tables.sources[type(node)](self, node, names, locks, carry)
+        return self._tables.sources[type(node)](self, node, names, carry)
 
     def query(self, query: nodes.Query, parent: Names | None, carry: bool = False) -> Compiled:
         """Compile a query expression with its CTEs."""

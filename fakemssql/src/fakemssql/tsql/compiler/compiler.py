@@ -23,13 +23,8 @@ _SCALARS: dict[type, ScalarFunction] = {
     nodes.Binary: scalars.binary,
     nodes.Case: scalars.case,
     nodes.Subquery: scalars.subquery,
-    nodes.Star: scalars.no_value,
-    nodes.Updated: scalars.no_value,
-    nodes.Exists: scalars.no_value,
-    nodes.In: scalars.no_value,
-    nodes.Like: scalars.no_value,
-    nodes.Between: scalars.no_value,
-    nodes.IsNull: scalars.no_value,
+    **dict.fromkeys([nodes.Star, nodes.Updated, nodes.Exists], scalars.no_value),
+    **dict.fromkeys([nodes.In, nodes.Like, nodes.Between, nodes.IsNull], scalars.no_value),
 }
 
 _PREDICATES: dict[type, PredicateFunction] = {

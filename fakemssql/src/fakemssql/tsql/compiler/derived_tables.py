@@ -23,11 +23,11 @@ from fakemssql.tsql.parser.batches import parse
 @contextmanager
 def optional(c: Compilation, optional: bool) -> Iterator[None]:
     """Sources of which a row may be missing, on the outer side of a join."""
-    c.unlockable += optional
+    c.optional_sources += optional
     try:
         yield
     finally:
-        c.unlockable -= optional
+        c.optional_sources -= optional
 
 
 def derived(c: Compilation, compiled: Compiled, alias: str, columns: list[str], names: Names) -> str:
@@ -53,7 +53,7 @@ def derived(c: Compilation, compiled: Compiled, alias: str, columns: list[str], 
     names.scopes.append(scope)
     for i, piece in enumerate(compiled.pieces, 1):
         if "(" in piece:
-            c.prunable.append((f"{pg_alias}.c{i}", piece))
+            c.prunable_columns.append((f"{pg_alias}.c{i}", piece))
     return f"({compiled.sql}) AS {pg_alias}"
 
 
@@ -135,12 +135,12 @@ def _recast(value: Typed, position: int, target: Typed) -> str:
 
 def _recursive_part(c: Compilation, body: Any, level: Names, folded: str, found: tuple[str, list[Typed]]) -> Compiled:
     """The operand that names its own CTE: there it is ``found``, PostgreSQL's name and columns of the rows so far."""
-    outer = c.repeated
-    c.repeated = {**outer, folded: found}
+    outer = c.recursive_ctes
+    c.recursive_ctes = {**outer, folded: found}
     try:
         return c.branch(body, level)
     finally:
-        c.repeated = outer
+        c.recursive_ctes = outer
 
 
 def repeated_source(c: Compilation, found: tuple[str, list[Typed]], node: nodes.TableSource, names: Names) -> str:

@@ -13,7 +13,16 @@ from fakemssql.tsql.compiler.locks import check_hints, locking
 from fakemssql.tsql.compiler.outputs import shown, with_outputs
 from fakemssql.tsql.compiler.plan import MADE, Plan
 from fakemssql.tsql.compiler.scopes import Names, with_ctes
-from fakemssql.tsql.compiler.targets import check_target, identity_on, refuse_identity, to_column, view_target, writable
+from fakemssql.tsql.compiler.targets import (
+    check_count,
+    check_target,
+    identity_on,
+    listed,
+    new_value,
+    refuse_identity,
+    to_column,
+    view_target,
+)
 from fakemssql.tsql.datatypes.sqltypes import BIGINT
 from fakemssql.tsql.names import quoted
 from fakemssql.tsql.parser import nodes
@@ -43,13 +52,13 @@ def insert(c: Compilation, node: nodes.Insert) -> Plan:
     )
     if how.table_mode:
         c.table_locks.append((how.table_sql(table.pg), False))
-    explicit = [writable(table, name, False) for name in node.columns]
+    columns = listed(table, node.columns)
+    explicit = columns if node.columns else []
     if len({column.pg for column in explicit}) != len(explicit):
         name = next(each.name for each in explicit if [d.pg for d in explicit].count(each.pg) > 1)
         raise SqlError(
             264, f"The column name '{name}' is specified more than once in the SET clause or column list of an INSERT."
         )
-    columns = explicit or [each for each in table.columns if each.computed is None and not each.identity]
     identity = table.identity
     if identity is not None:
         if identity in explicit and not identity_on(c, table) and node.source is not None:
@@ -93,31 +102,20 @@ def _value_rows(
     parent: Names | None,
     explicit: bool,
 ) -> str:
-    rows = []
+    rows, names = [], Names([], parent)
     if len({len(row) for row in values.rows}) > 1:
         raise syntax_error(10709, "The number of columns for each row in a table value constructor must be the same.")
     if not explicit and len(values.rows[0]) != len(columns):
         raise SqlError(213, "Column name or number of supplied values does not match table definition.")
     for row in values.rows:
         if len(row) != len(columns):
-            if len(row) > len(columns):
-                raise syntax_error(
-                    110,
-                    "There are fewer columns in the INSERT statement than values specified in the VALUES clause. The"
-                    " number of values in the VALUES clause must match the number of columns specified in the INSERT"
-                    " statement.",
-                )
+            number, word = (110, "fewer") if len(row) > len(columns) else (109, "more")
             raise syntax_error(
-                109,
-                "There are more columns in the INSERT statement than values specified in the VALUES clause. The number"
-                " of values in the VALUES clause must match the number of columns specified in the INSERT statement.",
+                number,
+                f"There are {word} columns in the INSERT statement than values specified in the VALUES clause. The"
+                " number of values in the VALUES clause must match the number of columns specified in the INSERT statement.",
             )
-        cells = []
-        for node, column in zip(row, columns, strict=True):
-            if isinstance(node, nodes.Literal) and node.kind == "default":
-                cells.append("DEFAULT")
-            else:
-                cells.append(to_column(c.scalar(node, Names([], parent)), table, column))
+        cells = [new_value(c, node, table, column, names) for node, column in zip(row, columns, strict=True)]
         rows.append(f"({', '.join(cells)})")
     return ", ".join(rows)
 
@@ -136,12 +134,7 @@ def _insert_query(
     if len(compiled.columns) != len(columns):
         if not node.columns:
             raise SqlError(213, "Column name or number of supplied values does not match table definition.")
-        number, word = (121, "more") if len(compiled.columns) > len(columns) else (120, "fewer")
-        raise SqlError(
-            number,
-            f"The select list for the INSERT statement contains {word} items than the insert list. The number of"
-            " SELECT values must match the number of INSERT columns.",
-        )
+        check_count(len(compiled.columns), len(columns))
     cells = [
         to_column(value.with_(sql=f"s.c{i}", constant=None), table, column)
         for i, (value, column) in enumerate(zip(compiled.columns, columns, strict=True), 1)

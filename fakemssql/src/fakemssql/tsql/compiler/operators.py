@@ -8,6 +8,7 @@ from fakemssql.tsql.compiler.scopes import Typed
 from fakemssql.tsql.datatypes import sqltypes
 from fakemssql.tsql.datatypes.sqltypes import INT, family, is_moment, is_number, is_text, storage, wider
 from fakemssql.tsql.names import literal
+from fakemssql.tsql.parser import nodes
 from fakemssql.types import MAX, SqlType
 
 
@@ -194,6 +195,11 @@ def as_text(value: Typed) -> Typed:
 def as_integer(value: Typed, kind: SqlType = INT) -> str:
     """A value converted to a whole number."""
     return convert(value, kind).sql
+
+
+def directed(value: Typed, item: nodes.OrderItem) -> str:
+    """A value with the direction of an item of ORDER BY; NULL is the smallest value, as in SQL Server."""
+    return order_key(value) + (" DESC NULLS LAST" if item.descending else " ASC NULLS FIRST")
 
 
 def order_key(value: Typed) -> str:

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from fakemssql.contract import SqlError
-from fakemssql.tsql.compiler.compilation import Compilation, Compiled, RowLock
+from fakemssql.tsql.compiler.compilation import Compilation, Compiled
 from fakemssql.tsql.compiler.convert import convert
-from fakemssql.tsql.compiler.operators import order_key
+from fakemssql.tsql.compiler.operators import directed, order_key
 from fakemssql.tsql.compiler.scopes import Names, Scope, Typed
 from fakemssql.tsql.datatypes import sqltypes
 from fakemssql.tsql.datatypes.sqltypes import BIGINT
@@ -56,15 +56,15 @@ def order_by(
                 value = values[found[0]]
         if value is None:
             value = c.scalar(node, names)
-            if distinct and value.sql not in {v.sql for v in values} and not any(value.sql == v.sql for v in values):
-                if names.scopes and not names.scopes[0].alias:
-                    pass
-                else:
-                    raise syntax_error(
-                        145, "ORDER BY items must appear in the select list if SELECT DISTINCT is specified."
-                    )
-        parts.append(order_key(value) + (" DESC NULLS LAST" if item.descending else " ASC NULLS FIRST"))
+            over_output = names.scopes and not names.scopes[0].alias
+            if distinct and not over_output and value.sql not in {v.sql for v in values}:
+                raise _not_selected()
+        parts.append(directed(value, item))
     return " ORDER BY " + ", ".join(parts)
+
+
+def _not_selected() -> SqlError:
+    return syntax_error(145, "ORDER BY items must appear in the select list if SELECT DISTINCT is specified.")
 
 
 def offset(c: Compilation, query: nodes.Query, names: Names) -> str:
@@ -127,14 +127,13 @@ def distinct_rows(c: Compilation, text: str, items: list[Typed], query: nodes.Qu
                 value = c.scalar(node, names)
                 index = next((i for i, v in enumerate(items) if v.sql == value.sql), None)
         if index is None:
-            raise syntax_error(145, "ORDER BY items must appear in the select list if SELECT DISTINCT is specified.")
-        parts.append(order_key(outputs[index]) + (" DESC NULLS LAST" if item.descending else " ASC NULLS FIRST"))
+            raise _not_selected()
+        parts.append(directed(outputs[index], item))
     clause = " ORDER BY " + ", ".join(parts) if parts else ""
     return f"SELECT * FROM ({inner}) AS {outer}{clause}{offset(c, query, names)}"
 
 
 def lock_inside(
-    locks: list[RowLock],
     from_sql: str,
     where: str,
     names: Names,
@@ -143,18 +142,18 @@ def lock_inside(
     limit: str,
 ) -> tuple[str, str]:
     """PostgreSQL locks no rows beside aggregates, DISTINCT and windows: lock them in an inner query."""
-    if len(names.scopes) == 1 and len(locks) == 1:
-        lock = locks[0]
+    if len(names.scopes) == 1 and len(names.locks) == 1:
+        lock = names.locks[0]
         inner = f"SELECT {lock.alias}.*, {lock.alias}.ctid AS _ctid FROM {from_sql}"
         if where:
             inner += f" WHERE {where}"
         if limit and names.windows and _running(names, select, order, lock.scope):
             # The window runs along the order in which TOP takes rows: rows beyond it change no result.
             inner += order + limit
-        inner += f" FOR {lock.how.strength} OF {lock.alias}{lock.how.wait}"
+        inner += lock.clause
         lock.scope.ctid = f"{lock.alias}._ctid"
         return f"({inner}) AS {lock.alias}", ""
-    for lock in locks:
+    for lock in names.locks:
         inner = f"(SELECT *, ctid AS _ctid FROM {lock.sql} FOR {lock.how.strength}{lock.how.wait}) AS {lock.alias}"
         from_sql = from_sql.replace(lock.sql, inner, 1)
         lock.scope.ctid = f"{lock.alias}._ctid"

@@ -9,11 +9,11 @@ from fakemssql.tsql.compiler.base_tables import lookup
 from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.order import output_sql
 from fakemssql.tsql.compiler.plan import Plan, finish
+from fakemssql.tsql.compiler.scalars import starred
 from fakemssql.tsql.compiler.scopes import Names, Typed
-from fakemssql.tsql.compiler.targets import identity_on, refuse_identity, to_column, writable
-from fakemssql.tsql.names import fold, quoted
+from fakemssql.tsql.compiler.targets import check_count, identity_on, listed, refuse_identity, to_column
+from fakemssql.tsql.names import quoted
 from fakemssql.tsql.parser import nodes
-from fakemssql.tsql.parser.lexer import syntax_error
 
 
 def shown(outputs: list[nodes.Output]) -> bool:
@@ -90,14 +90,7 @@ def _output_items(c: Compilation, output: nodes.Output, names: Names) -> list[Ty
     for item in output.items:
         node = item.value
         if isinstance(node, nodes.Star):
-            found = [s for s in names.scopes if node.qualifier and s.alias == fold(node.qualifier[-1])]
-            if not found:
-                raise syntax_error(
-                    107,
-                    f"The column prefix '{'.'.join(node.qualifier)}' does not match with a table name or alias name"
-                    " used in the query.",
-                )
-            items += found[0].columns
+            items += starred(names, node, bare=False)[0].columns
             continue
         value = c.scalar(node, names)
         items.append(
@@ -118,26 +111,8 @@ def _into(c: Compilation, output: nodes.Output, values: list[Typed], number: int
         raise SqlError(
             330, f"The target '{table.name}' of the OUTPUT INTO clause cannot be a view or common table expression."
         )
-    if output.columns:
-        columns = [writable(table, name, False) for name in output.columns]
-    else:
-        columns = [
-            each
-            for each in table.columns
-            if each.computed is None and not (each.identity and not identity_on(c, table))
-        ]
-    if len(columns) != len(values):
-        if len(columns) > len(values):
-            raise SqlError(
-                120,
-                "The select list for the INSERT statement contains fewer items than the insert list. The number of"
-                " SELECT values must match the number of INSERT columns.",
-            )
-        raise SqlError(
-            121,
-            "The select list for the INSERT statement contains more items than the insert list. The number of SELECT"
-            " values must match the number of INSERT columns.",
-        )
+    columns = listed(table, output.columns, with_identity=identity_on(c, table))
+    check_count(len(values), len(columns))
     for column in columns:
         if column.identity and not identity_on(c, table):
             refuse_identity(table)

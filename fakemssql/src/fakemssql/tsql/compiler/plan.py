@@ -54,8 +54,10 @@ def finish(
     plan.selects, plan.writes, plan.table, plan.identity = selects, writes, table, identity
     plan.before = list(dict.fromkeys(text for text, _ in c.table_locks))
     transient_tables = all(transient for _, transient in c.table_locks)
-    plan.transient = (c.transient or bool(c.table_locks and transient_tables)) and not c.held and not plan.writes
-    plan.dirty = c.dirty
+    plan.transient = (
+        (c.has_transient_locks or bool(c.table_locks and transient_tables)) and not c.has_held_locks and not plan.writes
+    )
+    plan.dirty = c.reads_dirty
     if columns is not None and any(column.type is not None and column.type.length == -1 for column in columns):
         plan.chunk = 32
     return plan
@@ -63,7 +65,7 @@ def finish(
 
 def pruned(c: Compilation, sql: str) -> str:
     """``sql`` without computed columns of locking subqueries that nothing reads (a BodyString over every body)."""
-    for column, piece in c.prunable:
+    for column, piece in c.prunable_columns:
         if not re.search(rf"\b{re.escape(column)}\b", sql):
             sql = sql.replace(piece, "NULL::int4 AS " + piece.rsplit(" AS ", 1)[1], 1)
     return sql

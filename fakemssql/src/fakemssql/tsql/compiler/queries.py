@@ -7,11 +7,11 @@ from typing import Any
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.compiler.base_tables import hinted
-from fakemssql.tsql.compiler.compilation import Compilation, Compiled, RowLock
+from fakemssql.tsql.compiler.compilation import Compilation, Compiled
 from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.operators import common_type, order_key
 from fakemssql.tsql.compiler.order import distinct_rows, limited, lock_inside, offset, order_by, ordered, output_sql
-from fakemssql.tsql.compiler.scalars import grouped, qualifies
+from fakemssql.tsql.compiler.scalars import grouped, starred
 from fakemssql.tsql.compiler.scopes import Names, Typed
 from fakemssql.tsql.compiler.seeks import check_seeks
 from fakemssql.tsql.compiler.trees import has_aggregate, has_window
@@ -50,16 +50,7 @@ def _expand(c: Compilation, select: nodes.Select, names: Names) -> list[Typed]:
     for item in select.items:
         node = item.value
         if isinstance(node, nodes.Star):
-            scopes = [s for s in names.scopes if not node.qualifier or qualifies(node.qualifier, s)]
-            if not scopes:
-                if not node.qualifier:
-                    raise SqlError(263, "Must specify table to select from.")
-                raise syntax_error(
-                    107,
-                    f"The column prefix '{'.'.join(node.qualifier)}' does not match with a table name or alias name"
-                    " used in the query.",
-                )
-            for scope in scopes:
+            for scope in starred(names, node):
                 for column in scope.columns:
                     if names.grouped is not None:
                         column = grouped(column, names, nodes.Column((column.name,)))
@@ -74,8 +65,7 @@ def _expand(c: Compilation, select: nodes.Select, names: Names) -> list[Typed]:
 def select(c: Compilation, select: nodes.Select, query: nodes.Query, parent: Names | None, carry: bool) -> Compiled:
     """One SELECT; with ``carry`` its rows can be changed, and it has their places as ``_ctid``."""
     names = Names([], parent)
-    locks: list[RowLock] = []
-    from_sql = ", ".join(c.source(node, names, locks, "" if carry else None) for node in select.sources)
+    from_sql = ", ".join(c.source(node, names, "" if carry else None) for node in select.sources)
     scope = names.scopes[0] if carry and names.scopes else None
     if carry and (len(names.scopes) != 1 or scope is None or scope.table is None or select.group or select.distinct):
         raise SqlError(
@@ -102,8 +92,9 @@ def select(c: Compilation, select: nodes.Select, query: nodes.Query, parent: Nam
     outputs = list(items)
     order = order_by(c, query.order, outputs, items, names, select.distinct)
     limit = limited(c, select, query, names)
+    locks = names.locks
     if locks and (aggregated or select.distinct or names.windows):
-        from_sql, where = lock_inside(locks, from_sql, where, names, select, order, limit)
+        from_sql, where = lock_inside(from_sql, where, names, select, order, limit)
         locks = []
     columns = [f"{output_sql(value)} AS c{i}" for i, value in enumerate(items, 1)]
     if carry and scope is not None:
@@ -119,8 +110,7 @@ def select(c: Compilation, select: nodes.Select, query: nodes.Query, parent: Nam
         text += limit
     else:
         text += order + offset(c, query, names) + limit
-    for lock in locks:
-        text += f" FOR {lock.how.strength} OF {lock.alias}{lock.how.wait}"
+    text += "".join(lock.clause for lock in locks)
     result = [value.with_(sql=f"c{i}") for i, value in enumerate(items, 1)]
     pieces = columns[: len(items)] if locks and not select.distinct else []
     return Compiled(text, result, scope.table if carry and scope is not None else None, pieces, bool(locks))

@@ -21,9 +21,7 @@ from fakemssql.types import MAX, SqlType
 
 def variable(c: Compilation, node: nodes.Variable, names: Names) -> Typed:
     """A variable of the batch, or a system variable."""
-    kind = c.env.variables.get(node.name) or SYSTEM_VARIABLES.get(node.name)
-    if kind is None:
-        raise syntax_error(137, f'Must declare the scalar variable "{node.name}".', state=2)
+    kind = SYSTEM_VARIABLES.get(node.name) or c.declared(node.name)
     return Typed(c.parameter(node.name, kind), kind)
 
 
@@ -66,6 +64,20 @@ def grouped(column: Typed, names: Names, node: nodes.Column) -> Typed:
         " aggregate function or the GROUP BY clause.",
         line=node.line,
     )
+
+
+def starred(names: Names, node: nodes.Star, *, bare: bool = True) -> list[Scope]:
+    """The scopes whose columns ``t.*`` lists, or ``*`` where it may stand ``bare``. Errors 107 and 263."""
+    scopes = [s for s in names.scopes if (qualifies(node.qualifier, s) if node.qualifier else bare)]
+    if not scopes and bare and not node.qualifier:
+        raise SqlError(263, "Must specify table to select from.")
+    if not scopes:
+        raise syntax_error(
+            107,
+            f"The column prefix '{'.'.join(node.qualifier)}' does not match with a table name or alias name used in the"
+            " query.",
+        )
+    return scopes
 
 
 def qualifies(qualifier: tuple[str, ...], scope: Scope) -> bool:

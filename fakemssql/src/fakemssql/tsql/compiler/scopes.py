@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fakemssql.tsql.catalog.tables import TableInfo
+from fakemssql.tsql.compiler.locks import Locking
 from fakemssql.tsql.names import fold
 from fakemssql.tsql.parser import nodes
 from fakemssql.types import SqlType
@@ -44,6 +45,20 @@ class Scope:
 
 
 @dataclass(slots=True)
+class RowLock:
+    """The lock on the rows of one table source."""
+
+    alias: str
+    how: Locking
+    sql: str  # the table with its alias, as in FROM
+    scope: Scope
+
+    @property
+    def clause(self) -> str:
+        return f" FOR {self.how.strength} OF {self.alias}{self.how.wait}"
+
+
+@dataclass(slots=True)
 class Names:
     """The scopes visible at a place: the query's own, then those around it."""
 
@@ -55,6 +70,7 @@ class Names:
     aggregates: bool = False
     windows: list[tuple[bool, str, str]] = field(default_factory=list)  # partitioned, order, frame
     group_expressions: bool = False
+    locks: list[RowLock] = field(default_factory=list)
 
     def cte(self, folded: str) -> Any:
         names: Names | None = self

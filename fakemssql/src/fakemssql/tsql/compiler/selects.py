@@ -18,9 +18,7 @@ def _assigning(c: Compilation, query: nodes.Query, body: nodes.Select) -> Plan:
     known: dict[str, nodes.Expr] = {}
     for item in body.items:
         assert item.variable is not None
-        kind = c.env.variables.get(item.variable)
-        if kind is None:
-            raise syntax_error(137, f'Must declare the scalar variable "{item.variable}".', state=2)
+        kind = c.declared(item.variable)
         value = item.value
         if item.op != "=":
             value = nodes.Binary(item.op[0], nodes.Variable(item.variable), value)

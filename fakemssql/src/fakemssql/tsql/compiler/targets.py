@@ -17,7 +17,6 @@ from fakemssql.tsql.compiler.trees import walk
 from fakemssql.tsql.datatypes.sqltypes import INT
 from fakemssql.tsql.names import literal, quoted
 from fakemssql.tsql.parser import nodes
-from fakemssql.tsql.parser.lexer import syntax_error
 from fakemssql.types import SqlType
 
 
@@ -54,6 +53,31 @@ def writable(table: TableInfo, name: str, updating: bool) -> ColumnInfo:
     if updating and column.identity:
         raise SqlError(8102, f"Cannot update identity column '{column.name}'.")
     return column
+
+
+def listed(table: TableInfo, names: list[str], *, with_identity: bool = False) -> list[ColumnInfo]:
+    """The columns that an INSERT names, or those that it fills without a list."""
+    if names:
+        return [writable(table, name, False) for name in names]
+    return [each for each in table.columns if each.computed is None and (with_identity or not each.identity)]
+
+
+def new_value(c: Compilation, node: nodes.Expr, table: TableInfo, column: ColumnInfo, names: Names) -> str:
+    """DEFAULT, or an expression converted to the type of its column."""
+    if isinstance(node, nodes.Literal) and node.kind == "default":
+        return "DEFAULT"
+    return to_column(c.scalar(node, names), table, column)
+
+
+def check_count(given: int, columns: int) -> None:
+    """Errors 120 and 121 for an INSERT whose query has not as many items as columns are filled."""
+    if given != columns:
+        number, word = (121, "more") if given > columns else (120, "fewer")
+        raise SqlError(
+            number,
+            "The select list for the INSERT statement contains"
+            f" {word} items than the insert list. The number of SELECT values must match the number of INSERT columns.",
+        )
 
 
 def check_target(c: Compilation, table: TableInfo, outputs: list[nodes.Output], event: str) -> None:
@@ -148,9 +172,7 @@ def assigned(
                     value = operate(item.op[0], c.scalar(nodes.Column((item.column,)), names), value)
                 sets.append((column, to_column(value, table, column)))
         if item.variable is not None:
-            kind = c.env.variables.get(item.variable)
-            if kind is None:
-                raise syntax_error(137, f'Must declare the scalar variable "{item.variable}".', state=2)
+            kind = c.declared(item.variable)
             expr = item.value
             if column is None and item.op != "=":
                 expr = nodes.Binary(item.op[0], nodes.Variable(item.variable), expr)

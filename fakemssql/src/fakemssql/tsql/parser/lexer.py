@@ -106,15 +106,14 @@ def tokenize(text: str, quoted_identifier: bool = True) -> list[Token]:
             else:
                 kind = NSTRING if group == "nstring" else STRING
             tokens.append(Token(kind, value, "", line, start, end))
-        elif group == "number":
-            tokens.append(Token(NUMBER, match.group(), "", line, start, end))
         elif group == "binary":
             digits = match.group()[2:]
             tokens.append(Token(BINARY, bytes.fromhex("0" * (len(digits) % 2) + digits), "", line, start, end))
         elif group == "money":
             tokens.append(Token(MONEY, match.group()[1:], "", line, start, end))
-        elif group == "variable":
-            tokens.append(Token(VARIABLE, match.group(), "", line, start, end))
+        elif group in ("number", "variable"):
+            kind = NUMBER if group == "number" else VARIABLE
+            tokens.append(Token(kind, match.group(), "", line, start, end))
         line += text.count("\n", start, end)
         position = end
     tokens.append(Token(END, "", "", line, size, size))

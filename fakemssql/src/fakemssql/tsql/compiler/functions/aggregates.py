@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.compiler.compilation import Compilation
-from fakemssql.tsql.compiler.operators import order_key
+from fakemssql.tsql.compiler.operators import directed, order_key
 from fakemssql.tsql.compiler.scopes import Names, Typed
 from fakemssql.tsql.datatypes import sqltypes
 from fakemssql.tsql.datatypes.sqltypes import BIGINT, FLOAT, INT, family, is_number, storage
@@ -16,20 +16,11 @@ AGGREGATES = frozenset(["COUNT", "COUNT_BIG", "SUM", "AVG", "MIN", "MAX"])
 RANKINGS = {"ROW_NUMBER": "row_number", "RANK": "rank", "DENSE_RANK": "dense_rank"}
 
 
-def order_sql(c: Compilation, items: list[nodes.OrderItem], names: Names) -> str:
-    """``ORDER BY`` items; NULL is the smallest value, as in SQL Server."""
-    parts = []
-    for item in items:
-        value = c.scalar(item.value, names)
-        parts.append(order_key(value) + (" DESC NULLS LAST" if item.descending else " ASC NULLS FIRST"))
-    return ", ".join(parts)
-
-
 def _window(c: Compilation, node: nodes.Function, names: Names) -> str:
     if node.over is None:
         return ""
     parts = []
-    order = order_sql(c, node.over.order, names) if node.over.order else ""
+    order = ", ".join(directed(c.scalar(item.value, names), item) for item in node.over.order)
     names.windows.append((bool(node.over.partition), order, node.over.frame))
     if node.over.partition:
         keys = [order_key(c.scalar(value, names)) for value in node.over.partition]
