@@ -48,8 +48,9 @@ def test_options_that_the_catalog_shows(client: Any, table: str) -> None:
         f" OBJECT_ID('{table}') ORDER BY index_id"
     ) == [(1, "NONE"), (2, "NONE"), (3, "PAGE")]
     columns = (
-        "SELECT index_id, COL_NAME(object_id, column_id), key_ordinal, is_descending_key, is_included_column"
-        f" FROM sys.index_columns WHERE object_id = OBJECT_ID('{table}') ORDER BY index_id, index_column_id"
+        "SELECT k.index_id, c.name, k.key_ordinal, k.is_descending_key, k.is_included_column FROM sys.index_columns k"
+        " JOIN sys.columns c ON c.object_id = k.object_id AND c.column_id = k.column_id"
+        f" WHERE k.object_id = OBJECT_ID('{table}') ORDER BY k.index_id, k.index_column_id"
     )
     assert client.rows(columns) == [
         (1, "a", 1, True, False),

@@ -52,6 +52,7 @@ def test_what_stays_allowed(client: Any, table: str) -> None:
         *("SQRT(4)", "STDEV(a)", "NTILE(2) OVER (ORDER BY a)", "STDEV(a) OVER ()", "CHOOSE(1, 2)", "ROUND(2.5, 1)"),
         *("SESSION_CONTEXT(N'k')", "LAG(a) OVER (ORDER BY a)", "STRING_AGG('a', ',')", "STUFF('ab', 1, 1, 'c')"),
         *("CONCAT('a', 1)", "PATINDEX('%a%', 'a')", "HASHBYTES('MD5', 'a')", "ISNUMERIC('1')", "EOMONTH('2024-02-10')"),
+        *("OBJECTPROPERTY(1, 'IsTable')", "COL_NAME(1, 1)", "STATS_DATE(1, 1)", "DATABASEPROPERTYEX('x', 'Status')"),
         *("DATENAME(month, '2024-02-10')", "CHAR(65)", "NCHAR(65)", "ABS(a)", "POWER(2, a)", "FLOOR(1.5)"),
     ],
 )

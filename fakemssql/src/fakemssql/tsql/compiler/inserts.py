@@ -113,7 +113,8 @@ def _value_rows(
             raise syntax_error(
                 number,
                 f"There are {word} columns in the INSERT statement than values specified in the VALUES clause. The"
-                " number of values in the VALUES clause must match the number of columns specified in the INSERT statement.",
+                " number of values in the VALUES clause must match the number of columns specified in the INSERT"
+                " statement.",
             )
         cells = [new_value(c, node, table, column, names) for node, column in zip(row, columns, strict=True)]
         rows.append(f"({', '.join(cells)})")

@@ -1,3 +1,4 @@
+# ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
 """The tables that statements change: which columns may be written, and with what."""
 
 from __future__ import annotations
@@ -75,8 +76,8 @@ def check_count(given: int, columns: int) -> None:
         number, word = (121, "more") if given > columns else (120, "fewer")
         raise SqlError(
             number,
-            "The select list for the INSERT statement contains"
-            f" {word} items than the insert list. The number of SELECT values must match the number of INSERT columns.",
+            f"The select list for the INSERT statement contains {word} items than the insert list. The number of SELECT"
+            " values must match the number of INSERT columns.",
         )
 
 

@@ -34,19 +34,21 @@ def children(node: Any) -> Sequence[Any]:
 
 def has_aggregate(node: Any) -> bool:
     """Whether an expression contains an aggregate of its own query level."""
-    if isinstance(node, nodes.Function) and node.over is None and node.name[-1].upper() in AGGREGATES:
-        return True
-    return not isinstance(node, _OTHER_LEVEL) and any(map(has_aggregate, children(node)))
+    return any(each.over is None and each.name[-1].upper() in AGGREGATES for each in _calls(node))
 
 
 def has_window(node: Any) -> bool:
     """Whether an expression contains a window function of its own query level."""
-    if isinstance(node, nodes.Function) and node.over is not None:
-        return True
-    return not isinstance(node, _OTHER_LEVEL) and any(map(has_window, children(node)))
+    return any(each.over is not None for each in _calls(node))
 
 
-_OTHER_LEVEL = (nodes.Query, nodes.Subquery, nodes.Exists)
+def _calls(node: Any) -> Iterator[nodes.Function]:
+    """The calls of functions in an expression, without those in its subqueries."""
+    if isinstance(node, nodes.Function):
+        yield node
+    if not isinstance(node, nodes.Query | nodes.Subquery | nodes.Exists):
+        for child in children(node):
+            yield from _calls(child)
 
 
 def walk(node: Any) -> Iterator[Any]:

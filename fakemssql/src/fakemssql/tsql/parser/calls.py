@@ -73,20 +73,13 @@ def _reserved(p: Parser) -> Expr:
     return call(p, (token.value,), token.line)
 
 
-def _parse(p: Parser) -> Expr:
-    p.unsupported(p.upper)
-
-
-def _identity(p: Parser) -> Expr:
-    p.unsupported("The function IDENTITY")
-
-
 CALLS: dict[str, Callable[[Parser], Expr]] = {
     **dict.fromkeys(["CAST", "TRY_CAST"], _cast),
     **dict.fromkeys(["CONVERT", "TRY_CONVERT"], _convert),
-    **dict.fromkeys(["PARSE", "TRY_PARSE"], _parse),
+    "PARSE": Parser.refusing("PARSE"),
+    "TRY_PARSE": Parser.refusing("TRY_PARSE"),
     **dict.fromkeys(["COALESCE", "NULLIF", "LEFT", "RIGHT"], _reserved),
-    "IDENTITY": _identity,
+    "IDENTITY": Parser.refusing("The function IDENTITY"),
 }
 """What words read that are calls where a parenthesis follows them, and no names of functions as others are."""
 

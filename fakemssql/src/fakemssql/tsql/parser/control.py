@@ -21,8 +21,7 @@ def statements(p: Parser, *ends: str) -> list[Statement]:
     """Statements up to one of the words ``ends`` (not taken), or to the end of the text."""
     found: list[Statement] = []
     while True:
-        while p.accept_op(";"):
-            pass
+        p.skip_semicolons()
         if p.token.kind == lexer.END:
             if ends:
                 p.fail()
@@ -138,18 +137,10 @@ def _try(p: Parser) -> nodes.TryCatch:
     return nodes.TryCatch(body, handler)
 
 
-def _distributed(p: Parser) -> Statement:
-    p.unsupported("BEGIN DISTRIBUTED TRANSACTION")
-
-
-def _broker(p: Parser) -> Statement:
-    p.unsupported("Service Broker")
-
-
 _BLOCKS: dict[str, Callable[[Parser], Statement]] = {
     **dict.fromkeys(["TRAN", "TRANSACTION"], begin_transaction),
-    **dict.fromkeys(["DIALOG", "CONVERSATION"], _broker),
-    "DISTRIBUTED": _distributed,
+    **dict.fromkeys(["DIALOG", "CONVERSATION"], Parser.refusing("Service Broker")),
+    "DISTRIBUTED": Parser.refusing("BEGIN DISTRIBUTED TRANSACTION"),
     "TRY": _try,
 }
 """What follows BEGIN and is no statement of a block."""
@@ -160,8 +151,7 @@ def if_(p: Parser) -> nodes.If:
     checked = condition(p)
     then = p.statement()
     mark = p.index
-    while p.accept_op(";"):
-        pass
+    p.skip_semicolons()
     if p.accept("ELSE"):
         return nodes.If(checked, then, p.statement())
     p.move(mark)

@@ -72,8 +72,7 @@ def _view_option(p: Parser) -> str:
 
 def _end(p: Parser) -> None:
     """The end of a batch that has one statement."""
-    while p.accept_op(";"):
-        pass
+    p.skip_semicolons()
     if p.token.kind != lexer.END:
         p.fail()
 

@@ -128,28 +128,17 @@ def _exists(p: Parser) -> Expr:
 
 def _updated(p: Parser) -> Expr:
     p.expect("UPDATE")
-    p.expect_op("(")
-    column = p.identifier()
-    p.expect_op(")")
-    return nodes.Updated(column)
+    return nodes.Updated(p.in_parentheses(Parser.identifier))
 
 
 def _subquery(p: Parser) -> Query:
-    p.expect_op("(")
-    query = p.nested_query()
-    p.expect_op(")")
-    return query
+    return p.in_parentheses(lambda p: p.nested_query())
 
 
 def _in(p: Parser, left: Expr, negated: bool) -> Expr:
-    p.expect_op("(")
     if p.query_ahead():
-        query = p.nested_query()
-        p.expect_op(")")
-        return nodes.In(left, None, query, negated)
-    items = p.list_of(expression)
-    p.expect_op(")")
-    return nodes.In(left, items, None, negated)
+        return nodes.In(left, None, _subquery(p), negated)
+    return nodes.In(left, p.list_in_parentheses(expression), None, negated)
 
 
 def _like(p: Parser, left: Expr, negated: bool) -> Expr:

@@ -78,6 +78,11 @@ class Parser:
         line = (token or self.token).line
         raise SqlError(40517, f"{what} is not supported by fakemssql.", line=line)
 
+    @staticmethod
+    def refusing(what: str) -> Callable[[Parser], NoReturn]:
+        """A rule that refuses what begins with its word."""
+        return lambda p: p.unsupported(what)
+
     # --- Operators and words ---------------------------------------------------------------------------------------
 
     def is_op(self, op: str) -> bool:
@@ -90,6 +95,10 @@ class Parser:
             self.next()
             return True
         return False
+
+    def skip_semicolons(self) -> None:
+        while self.accept_op(";"):
+            pass
 
     def expect_op(self, op: str) -> Token:
         if not self.is_op(op):
@@ -215,12 +224,16 @@ class Parser:
             items.append(item(self))
         return items
 
-    def list_in_parentheses(self, item: Callable[[Parser], Item]) -> list[Item]:
-        """``(a, b)``: such a list, with what encloses it."""
+    def in_parentheses(self, item: Callable[[Parser], Item]) -> Item:
+        """``(a)``: one item with the parentheses around it."""
         self.expect_op("(")
-        items = self.list_of(item)
+        found = item(self)
         self.expect_op(")")
-        return items
+        return found
+
+    def list_in_parentheses(self, item: Callable[[Parser], Item]) -> list[Item]:
+        """``(a, b)``: a list of items with the parentheses around it."""
+        return self.in_parentheses(lambda p: p.list_of(item))
 
     def column_list(self) -> list[str]:
         """``(a, b)``, of names."""

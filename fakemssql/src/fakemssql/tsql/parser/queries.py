@@ -28,10 +28,7 @@ def _cte(p: Parser) -> nodes.Cte:
     name = p.identifier()
     columns = p.column_list() if p.is_op("(") else []
     p.expect("AS")
-    p.expect_op("(")
-    query = nested_query(p)
-    p.expect_op(")")
-    return nodes.Cte(name, columns, query)
+    return nodes.Cte(name, columns, p.in_parentheses(nested_query))
 
 
 def query(p: Parser, ctes: list[nodes.Cte], *, alone: bool = False) -> Query:
@@ -97,9 +94,8 @@ def top_clause(p: Parser, *, changing: bool = False) -> nodes.Top | None:
     """``TOP (n)``, whose parentheses only SELECT may leave out."""
     if not p.accept("TOP"):
         return None
-    if p.accept_op("("):
-        value = expression(p)
-        p.expect_op(")")
+    if p.is_op("("):
+        value = p.in_parentheses(expression)
     else:
         token = p.next()
         if token.kind != lexer.NUMBER or changing:

@@ -101,10 +101,6 @@ def _parenthesised(p: Parser) -> Expr:
     return inner
 
 
-def _odbc_escape(p: Parser) -> Expr:
-    p.unsupported("An ODBC escape")
-
-
 def _without_schema(p: Parser) -> Expr:
     """``.t.a``: the schema's name is left out."""
     while p.accept_op("."):
@@ -186,7 +182,7 @@ LITERALS: dict[int, Callable[[Token], Expr]] = {
 _OPERATORS: dict[str, Callable[[Parser], Expr]] = {
     **dict.fromkeys(["+", "-", "~"], _signed),
     "(": _parenthesised,
-    "{": _odbc_escape,
+    "{": Parser.refusing("An ODBC escape"),
     ".": _without_schema,
 }
 
