@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from importlib.resources import files
 
 from fakemssql.tsql.definitions.databases import create_database as _create
@@ -26,14 +27,13 @@ def _wait(fd: int) -> None:
     """Installing blocks in libpq: nobody can cancel it."""
 
 
-def _open(conninfo: str) -> Pg:
-    return Pg(conninfo, _wait)
+def _opened(conninfo: str) -> closing[Pg]:
+    return closing(Pg(conninfo, _wait))
 
 
 def install(conninfo: str) -> None:
     """Install everything into the database of ``conninfo`` unless it is there, with master, tempdb, model, msdb."""
-    pg = _open(conninfo)
-    try:
+    with _opened(conninfo) as pg:
         pg.execute("SELECT pg_advisory_lock(7146313)")
         activity.clear(pg)
         if pg.query("SELECT 1 FROM pg_namespace WHERE nspname = 'mssql'"):
@@ -47,19 +47,14 @@ def install(conninfo: str) -> None:
         pg.conn.enter_pipeline_mode()
         for number, name in enumerate(("master", "tempdb", "model", "msdb"), 1):
             _create(pg.execute, lambda sql: str(pg.query(sql)[0][0]), name, number)
-    finally:
-        pg.close()
 
 
 def name_administrator(conninfo: str, name: str) -> None:
     """Show ``name`` as the login of the command line. Raises :class:`ValueError` where CREATE LOGIN has made it."""
-    pg = _open(conninfo)
-    try:
+    with _opened(conninfo) as pg:
         if pg.query("SELECT 1 FROM mssql.logins WHERE folded = $1 AND principal_id <> 1", fold(name)):
             raise ValueError(f"there is a login {name!r} already: choose another --user")
         pg.query("UPDATE mssql.logins SET name = $1, folded = $2 WHERE principal_id = 1", name, fold(name))
-    finally:
-        pg.close()
 
 
 def version_reads(conninfo: str, on: bool) -> None:
@@ -67,15 +62,12 @@ def version_reads(conninfo: str, on: bool) -> None:
 
     Those of Azure SQL Database have both, those of a SQL Server that was just installed neither.
     """
-    pg = _open(conninfo)
-    try:
+    with _opened(conninfo) as pg:
         pg.query(
             "UPDATE mssql.databases SET read_committed_snapshot = $1::smallint, snapshot_isolation = $1::smallint"
             " WHERE folded = 'model'",
             int(on),
         )
-    finally:
-        pg.close()
 
 
 def create_database(conninfo: str, name: str) -> None:
@@ -85,13 +77,10 @@ def create_database(conninfo: str, name: str) -> None:
     """
     if not name.strip() or "\0" in name or len(name.encode("utf-16-le", "surrogatepass")) > 2 * _LONGEST_NAME:
         raise ValueError(f"a database's name has 1 to {_LONGEST_NAME} characters, none of them NUL")
-    pg = _open(conninfo)
-    try:
+    with _opened(conninfo) as pg:
         pg.execute("BEGIN")
         pg.execute("LOCK TABLE mssql.databases IN SHARE ROW EXCLUSIVE MODE")
         if not pg.query("SELECT 1 FROM mssql.databases WHERE folded = $1", fold(name)):
             _create(pg.execute, lambda sql: str(pg.query(sql)[0][0]), name)
         pg.execute("NOTIFY mssql_catalog")
         pg.execute("COMMIT")
-    finally:
-        pg.close()

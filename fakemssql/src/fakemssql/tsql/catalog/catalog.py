@@ -179,10 +179,12 @@ class Catalog:
         key = (fold(catalog), fold(schema), fold(table))
         found = self.tables.get(key)
         if found is None:
-            found = self._system(*key, catalog) if key[1] in ("sys", "information_schema") else self._load(key)
+            found = (
+                self._system(key[1], key[2], catalog) if key[1] in ("sys", "information_schema") else self._load(key)
+            )
             if found is None and key[1] == "dbo" and key[2].startswith("sys"):
                 # The views of SQL Server 2000 are found without their schema as well.
-                found = self._system(key[0], "sys", key[2], catalog)
+                found = self._system("sys", key[2], catalog)
             if found is None:
                 return None
             self.tables[key] = found
@@ -234,7 +236,7 @@ class Catalog:
             owner=data["owner"],
         )
 
-    def _system(self, database: str, schema: str, table: str, catalog: str) -> TableInfo | None:
+    def _system(self, schema: str, table: str, catalog: str) -> TableInfo | None:
         entry = self.database(catalog)
         if entry is None:
             return None

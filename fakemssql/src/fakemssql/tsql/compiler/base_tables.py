@@ -123,7 +123,7 @@ def base_table(
 
 def table_scope(c: Compilation, table: TableInfo, alias: str, pg_alias: str, exposed: tuple[str, ...] = ()) -> Scope:
     """The scope of a base table under a PostgreSQL alias."""
-    scope = Scope(fold(alias), [], table, pg_alias, exposed or (alias,))
+    scope = Scope(fold(alias), [], table, exposed or (alias,))
     for column in table.columns:
         if column.computed is None:
             origin = quoted(column.pg)

@@ -31,11 +31,7 @@ def delete(c: Compilation, node: nodes.Delete) -> Plan:
     parent = with_ctes(node.ctes, None)
     direct = _direct(c, node, parent)
     if direct is not None:
-        names = Names([table_scope(c, direct, node.target[-1], "d", node.target)], parent)
-        check_target(c, direct, node.outputs, "DELETE")
-        _require(c, direct, node, "DELETE")
-        lock_target(c, node.hints, direct)
-        where = f" WHERE {c.predicate(node.where, names)}" if node.where is not None else ""
+        _, where = _prepared(c, node, direct, parent)
         deleted = Names([table_scope(c, direct, "deleted", "d")])
         return with_outputs(c, f"DELETE FROM {direct.pg} AS d{where}", node.outputs, deleted, [], table=direct)
     chosen = _choose(c, node, parent, [])
@@ -46,10 +42,18 @@ def delete(c: Compilation, node: nodes.Delete) -> Plan:
     return _chosen_plan(c, chosen, change, node.outputs, names, [], whole)
 
 
-def _require(c: Compilation, table: TableInfo, node: nodes.Update | nodes.Delete, permission: str) -> None:
+def _prepared(
+    c: Compilation, node: nodes.Update | nodes.Delete, table: TableInfo, parent: Names | None
+) -> tuple[Names, str]:
+    """The names and the WHERE of a direct statement, once its target is checked and locked."""
+    permission = c.statement.upper()
+    check_target(c, table, node.outputs, permission)
     c.env.require(table, permission)
     if _reads(node):
         c.env.require(table, "SELECT")
+    lock_target(c, node.hints, table)
+    names = Names([table_scope(c, table, node.target[-1], "d", node.target)], parent)
+    return names, f" WHERE {c.predicate(node.where, names)}" if node.where is not None else ""
 
 
 def _reads(node: nodes.Update | nodes.Delete) -> bool:
@@ -77,14 +81,10 @@ def update(c: Compilation, node: nodes.Update) -> Plan:
     parent = with_ctes(node.ctes, None)
     direct = _direct(c, node, parent)
     if direct is not None:
-        names = Names([table_scope(c, direct, node.target[-1], "d", node.target)], parent)
-        check_target(c, direct, node.outputs, "UPDATE")
-        _require(c, direct, node, "UPDATE")
-        lock_target(c, node.hints, direct)
+        names, where = _prepared(c, node, direct, parent)
         sets, assign = assigned(c, node.assignments, direct, names)
         assignments = ", ".join(f"{quoted(column.pg)} = {sql}" for column, sql in sets)
-        where = f" WHERE {c.predicate(node.where, names)}" if node.where is not None else ""
-        extra = _returned(c, assign, direct, table_scope(c, direct, node.target[-1], "old"))
+        extra = _returned(c, assign, table_scope(c, direct, node.target[-1], "old"))
         outputs = Names([table_scope(c, direct, "inserted", "new"), table_scope(c, direct, "deleted", "old")])
         plan = with_outputs(
             c,
@@ -119,7 +119,6 @@ def _nothing(table: TableInfo) -> str:
 def _returned(
     c: Compilation,
     variables: list[tuple[str, SqlType, nodes.Expr | None, ColumnInfo | None]],
-    table: TableInfo,
     old: Scope,
 ) -> list[str]:
     parts = []
@@ -174,7 +173,7 @@ def _choose(
         if each is scope:
             chosen.computed = {fold(each.name): each for each in columns}
         else:
-            chosen.others.append(Scope(each.alias, columns, None, "m", each.exposed))
+            chosen.others.append(Scope(each.alias, columns, None, each.exposed))
     limit = "" if node.top is None else f" LIMIT {row_count(c, node.top.value, Names([], parent))}"
     chosen.head = parts
     chosen.tail = f" FROM {from_sql}{where}{limit}"
@@ -269,4 +268,4 @@ class _Chosen:
                 columns.append(column.with_(sql=f"{pg_alias}.{column.origin}", constant=None))
             else:
                 columns.append(self.computed[fold(column.name)])
-        return Scope(alias, columns, self.table, pg_alias)
+        return Scope(alias, columns, self.table)

@@ -48,7 +48,7 @@ def derived(c: Compilation, compiled: Compiled, alias: str, columns: list[str], 
             raise SqlError(8156, f"The column '{name}' was specified multiple times for '{alias}'.")
         seen.add(fold(name))
         outputs.append(column.with_(sql=f"{pg_alias}.c{i}", name=name, constant=None, identity=False))
-    scope = Scope(fold(alias), outputs, compiled.table, pg_alias, (alias,))
+    scope = Scope(fold(alias), outputs, compiled.table, (alias,))
     scope.ctid = f"{pg_alias}._ctid" if compiled.table is not None else ""
     names.scopes.append(scope)
     for i, piece in enumerate(compiled.pieces, 1):

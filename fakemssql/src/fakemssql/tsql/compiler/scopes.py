@@ -36,7 +36,6 @@ class Scope:
     alias: str  # folded
     columns: list[Typed]
     table: TableInfo | None = None
-    pg_alias: str = ""
     exposed: tuple[str, ...] = ()
     ctid: str = ""
 

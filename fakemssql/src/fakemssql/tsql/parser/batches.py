@@ -11,18 +11,18 @@ from fakemssql.tsql.parser import (
     indexes,
     lexer,
     maintenance,
-    modules,
     nodes,
+    procedures,
     queries,
     security,
     tables,
     variables,
 )
-from fakemssql.tsql.parser.execution import execute_statement, procedure_call
 from fakemssql.tsql.parser.lexer import syntax_error
 from fakemssql.tsql.parser.modifications import CHANGES, truncate
 from fakemssql.tsql.parser.nodes import Statement
 from fakemssql.tsql.parser.parser import Parser
+from fakemssql.tsql.parser.procedures import execute_statement, procedure_call
 from fakemssql.tsql.parser.queries import query, with_clause
 
 Rule = Callable[[Parser], Statement]
@@ -136,9 +136,9 @@ _ALTERS: dict[str, Rule] = {
 }
 
 _ALONE: dict[str, Callable[[Parser, str], Statement]] = {
-    **dict.fromkeys(["PROCEDURE", "PROC"], modules.procedure),
-    "TRIGGER": modules.trigger,
-    "FUNCTION": modules.function,
+    **dict.fromkeys(["PROCEDURE", "PROC"], procedures.procedure),
+    "TRIGGER": procedures.trigger,
+    "FUNCTION": procedures.function,
     "VIEW": definitions.view,
     "SCHEMA": definitions.schema,
 }
@@ -149,7 +149,7 @@ _ALONE: dict[str, Callable[[Parser, str], Statement]] = {
 _STATEMENTS: dict[str, Rule] = {
     **dict.fromkeys(["BREAK", "CONTINUE", "CHECKPOINT"], control.simple),
     **dict.fromkeys(["COMMIT", "ROLLBACK"], control.end_transaction),
-    **dict.fromkeys(["ENABLE", "DISABLE"], modules.trigger_state),
+    **dict.fromkeys(["ENABLE", "DISABLE"], procedures.trigger_state),
     **dict.fromkeys(["EXEC", "EXECUTE"], execute_statement),
     **dict.fromkeys(["GRANT", "DENY", "REVOKE"], security.permission),
     **dict.fromkeys(["INSERT", "DELETE", "MERGE"], _change),

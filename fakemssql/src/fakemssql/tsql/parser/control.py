@@ -70,14 +70,14 @@ def begin_transaction(p: Parser) -> nodes.Transaction:
 def end_transaction(p: Parser) -> nodes.Transaction:
     """COMMIT or ROLLBACK."""
     kind = p.word().lower()
-    name, work = None, not p.accept_any(*_TRANSACTION)
-    if work:
-        p.accept("WORK")
-    else:
+    name = None
+    if p.accept_any(*_TRANSACTION):
         name = _name(p)
+    else:
+        p.accept("WORK")
     if kind == "commit" and p.upper == "WITH" and p.peek().value == "(":
         _durability(p)
-    return nodes.Transaction(kind, name, work)
+    return nodes.Transaction(kind, name)
 
 
 def save_transaction(p: Parser) -> nodes.Transaction:

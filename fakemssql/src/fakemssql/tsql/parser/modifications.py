@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fakemssql.tsql.parser import lexer, nodes
-from fakemssql.tsql.parser.execution import execute
 from fakemssql.tsql.parser.expressions import condition, expression
 from fakemssql.tsql.parser.hints import option_clause, table_hints
 from fakemssql.tsql.parser.lexer import syntax_error
 from fakemssql.tsql.parser.nodes import Cte, Expr, Hint, Name, Output
 from fakemssql.tsql.parser.parser import ASSIGNMENTS, Parser
+from fakemssql.tsql.parser.procedures import execute
 from fakemssql.tsql.parser.queries import query, select_item, top_clause
 from fakemssql.tsql.parser.sources import alias, from_clause, join, new_value, values
 

@@ -14,6 +14,7 @@ from fakemssql.tsql.compiler.functions import aggregates
 from fakemssql.tsql.compiler.scopes import Names, Typed
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.parser.lexer import syntax_error
+from fakemssql.types import SqlType
 
 Implementation = Callable[[Compilation, list[Typed]], Typed]
 Special = Callable[[Compilation, nodes.Function, Names], Typed]
@@ -67,6 +68,11 @@ def define(name: str, least: int, most: int | None = None) -> Callable[[Implemen
         return function
 
     return register
+
+
+def provided(name: str, variable: str, kind: SqlType) -> None:
+    """Register a function without arguments whose value the session provides as the parameter ``variable``."""
+    define(name, 0)(lambda c, a: Typed(c.parameter(variable, kind), kind))
 
 
 def _check_arguments(node: nodes.Function, least: int, most: int) -> None:

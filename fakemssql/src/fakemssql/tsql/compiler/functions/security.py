@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from fakemssql.tsql.compiler.compilation import Compilation
-from fakemssql.tsql.compiler.functions.registry import define
+from fakemssql.tsql.compiler.functions.registry import define, provided
 from fakemssql.tsql.compiler.operators import as_integer, as_text
 from fakemssql.tsql.compiler.scopes import Typed
 from fakemssql.tsql.datatypes.sqltypes import INT, SYSNAME
@@ -67,13 +67,9 @@ _current("SUSER_NAME", "@@login", SYSNAME, "login_name")
 _current("SUSER_ID", "@@login_id", INT, "login_id")
 
 
-def _plain(name: str, variable: str) -> None:
-    define(name, 0)(lambda c, a: Typed(c.parameter(variable, SYSNAME), SYSNAME))
-
-
-_plain("USER CURRENT_USER SESSION_USER", "@@user")
-_plain("SYSTEM_USER", "@@login")
-_plain("ORIGINAL_LOGIN", "@@original_login")
+provided("USER CURRENT_USER SESSION_USER", "@@user", SYSNAME)
+provided("SYSTEM_USER", "@@login", SYSNAME)
+provided("ORIGINAL_LOGIN", "@@original_login", SYSNAME)
 
 
 @define("SUSER_SNAME", 0, 1)

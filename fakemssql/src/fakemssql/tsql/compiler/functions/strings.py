@@ -25,8 +25,6 @@ def _one(name: str, template: str) -> None:
 
 
 _one("UPPER", "upper({})")
-
-
 _one("LOWER", "lower({})")
 
 
@@ -39,20 +37,15 @@ def _trim(name: str, function: str) -> None:
 
 
 _trim("LTRIM", "ltrim")
-
-
 _trim("RTRIM", "rtrim")
-
-
 _trim("TRIM", "btrim")
 
 
 @define("LEN", 1)
 def _len(c: Compilation, a: list[Typed]) -> Typed:
     if a[0].type is not None and family(a[0].type) == "binary":
-        return Typed(f"octet_length({a[0].sql})", BIGINT if a[0].type.length == MAX else INT).with_(
-            sql=f"octet_length({a[0].sql}){'::int8' if a[0].type.length == MAX else ''}"
-        )
+        big, sql = a[0].type.length == MAX, f"octet_length({a[0].sql})"
+        return Typed(f"{sql}::int8" if big else sql, BIGINT if big else INT)
     text = as_text(a[0])
     big = text.type is not None and text.type.length == MAX and a[0].type is not None and is_text(a[0].type)
     return Typed(f"mssql.len16(rtrim({text.sql}, ' ')){'::int8' if big else ''}", BIGINT if big else INT)
@@ -73,13 +66,9 @@ def _limit(c: Compilation, value: Typed, size: Typed) -> int:
     assert kind is not None
     whole = text_length(kind)
     if isinstance(size.constant, int) and size.constant > 0:
-        return (
-            size.constant
-            if whole == MAX and size.constant <= 4000
-            else min(whole, size.constant)
-            if whole != MAX
-            else MAX
-        )
+        if whole == MAX:
+            return size.constant if size.constant <= 4000 else MAX
+        return min(whole, size.constant)
     return whole
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from fakemssql.tsql.compiler.compilation import Compilation
-from fakemssql.tsql.compiler.functions.registry import define, special
+from fakemssql.tsql.compiler.functions.registry import define, provided, special
 from fakemssql.tsql.compiler.functions.security import in_default_schema, seen_id, seen_name
 from fakemssql.tsql.compiler.operators import as_integer, as_text
 from fakemssql.tsql.compiler.scopes import Names, Typed
@@ -133,22 +133,17 @@ _of_schema("SCHEMA_ID", INT, True)
 _of_schema("SCHEMA_NAME", SYSNAME, False)
 
 
-def _session(name: str, variable: str, kind: SqlType, least: int = 0, most: int = 0) -> None:
-    """A function whose value the session provides as the parameter ``variable``."""
-    define(name, least, most)(lambda c, a: Typed(c.parameter(variable, kind), kind))
-
-
-_session("SCOPE_IDENTITY", "@@scope_identity", SqlType("numeric", precision=38, scale=0))
-_session("XACT_STATE", "@@xact_state", SqlType("smallint"))
-_session("ERROR_NUMBER", "@@error_number", INT)
-_session("ERROR_MESSAGE", "@@error_message", nvarchar(4000))
-_session("ERROR_SEVERITY", "@@error_severity", INT)
-_session("ERROR_STATE", "@@error_state", INT)
-_session("ERROR_LINE", "@@error_line", INT)
-_session("ERROR_PROCEDURE", "@@error_procedure", nvarchar(128))
-_session("APP_NAME", "@@app_name", SYSNAME)
-_session("HOST_NAME", "@@host_name", SYSNAME)
-_session("CURRENT_TRANSACTION_ID", "@@transaction_id", BIGINT)
+provided("SCOPE_IDENTITY", "@@scope_identity", SqlType("numeric", precision=38, scale=0))
+provided("XACT_STATE", "@@xact_state", SqlType("smallint"))
+provided("ERROR_NUMBER", "@@error_number", INT)
+provided("ERROR_MESSAGE", "@@error_message", nvarchar(4000))
+provided("ERROR_SEVERITY", "@@error_severity", INT)
+provided("ERROR_STATE", "@@error_state", INT)
+provided("ERROR_LINE", "@@error_line", INT)
+provided("ERROR_PROCEDURE", "@@error_procedure", nvarchar(128))
+provided("APP_NAME", "@@app_name", SYSNAME)
+provided("HOST_NAME", "@@host_name", SYSNAME)
+provided("CURRENT_TRANSACTION_ID", "@@transaction_id", BIGINT)
 
 
 @define("CONNECTIONPROPERTY", 1)

@@ -54,4 +54,4 @@ def _system(
 def _add(names: Names, node: nodes.FunctionSource, columns: list[Typed], alias: str) -> None:
     if node.columns:
         columns = [column.with_(name=name) for column, name in zip(columns, node.columns, strict=False)]
-    names.scopes.append(Scope(fold(node.alias), columns, pg_alias=alias, exposed=(node.alias,)))
+    names.scopes.append(Scope(fold(node.alias), columns, exposed=(node.alias,)))

@@ -129,7 +129,6 @@ class Use(Statement):
 class Transaction(Statement):
     kind: str  # begin commit rollback save
     name: str | None
-    work: bool = False
 
 
 @dataclass
