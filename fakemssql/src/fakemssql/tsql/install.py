@@ -1,4 +1,4 @@
-"""Installing the T-SQL engine's functions, metadata tables and system views into a PostgreSQL database."""
+"""Installation of the engine's functions, metadata tables and system views in a PostgreSQL database."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LONGEST_NAME = 128
 
 
 def _wait(fd: int) -> None:
-    """Installing blocks in libpq: nobody can cancel it."""
+    """Do not wait: the installation blocks in libpq and cannot be cancelled."""
 
 
 def _opened(conninfo: str) -> closing[Pg]:
@@ -32,7 +32,7 @@ def _opened(conninfo: str) -> closing[Pg]:
 
 
 def install(conninfo: str) -> None:
-    """Install everything into the database of ``conninfo`` unless it is there, with master, tempdb, model, msdb."""
+    """Install the engine in the database of ``conninfo`` if it is not there, with master, tempdb, model and msdb."""
     with _opened(conninfo) as pg:
         pg.execute("SELECT pg_advisory_lock(7146313)")
         activity.clear(pg)
@@ -50,17 +50,17 @@ def install(conninfo: str) -> None:
 
 
 def name_administrator(conninfo: str, name: str) -> None:
-    """Show ``name`` as the login of the command line. Raises :class:`ValueError` where CREATE LOGIN has made it."""
+    """Name the login of the command line. Raises :class:`ValueError` if CREATE LOGIN has created that name."""
     with _opened(conninfo) as pg:
         if pg.query("SELECT 1 FROM mssql.logins WHERE folded = $1 AND principal_id <> 1", fold(name)):
-            raise ValueError(f"there is a login {name!r} already: choose another --user")
+            raise ValueError(f"the login {name!r} exists already: choose another --user")
         pg.query("UPDATE mssql.logins SET name = $1, folded = $2 WHERE principal_id = 1", name, fold(name))
 
 
 def version_reads(conninfo: str, on: bool) -> None:
-    """Whether databases that are made from now on have READ_COMMITTED_SNAPSHOT and ALLOW_SNAPSHOT_ISOLATION ON.
+    """Set READ_COMMITTED_SNAPSHOT and ALLOW_SNAPSHOT_ISOLATION of databases that are created from now on.
 
-    Those of Azure SQL Database have both, those of a SQL Server that was just installed neither.
+    Both are ON in Azure SQL Database and OFF on a newly installed SQL Server.
     """
     with _opened(conninfo) as pg:
         pg.query(
@@ -71,12 +71,12 @@ def version_reads(conninfo: str, on: bool) -> None:
 
 
 def create_database(conninfo: str, name: str) -> None:
-    """Create the SQL Server database ``name`` if there is none of that name.
+    """Create the SQL Server database ``name`` if it does not exist.
 
     Raises :class:`ValueError` for a name that SQL Server refuses.
     """
     if not name.strip() or "\0" in name or len(name.encode("utf-16-le", "surrogatepass")) > 2 * _LONGEST_NAME:
-        raise ValueError(f"a database's name has 1 to {_LONGEST_NAME} characters, none of them NUL")
+        raise ValueError(f"the name of a database has 1 to {_LONGEST_NAME} characters and no NUL")
     with _opened(conninfo) as pg:
         pg.execute("BEGIN")
         pg.execute("LOCK TABLE mssql.databases IN SHARE ROW EXCLUSIVE MODE")

@@ -1,5 +1,5 @@
 # ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
-"""Tables by name: look-ups, the scope of their columns, and the locks that reading them takes."""
+"""Compiling tables in FROM: look-ups by name, scopes of columns, and locks."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from fakemssql.tsql.security.visibility import system_rows
 
 
 def reading(c: Compilation, table: TableInfo, target: bool = False) -> Reading:
-    """What decides which locks a source takes besides its hints.
+    """Return the conditions, other than hints, under which a source takes locks.
 
-    Without a hint locks are taken by queries alone: in a statement that changes rows they would last as long as its
-    own. Nor are they on the outer side of a join, where PostgreSQL takes none.
+    Without a hint only queries take locks: in a statement that changes rows the locks would last as long as its own.
+    The outer side of a join takes no locks, because PostgreSQL locks no rows there.
     """
     return Reading(
         c.env.isolation,
@@ -35,7 +35,7 @@ def reading(c: Compilation, table: TableInfo, target: bool = False) -> Reading:
 
 
 def lookup(c: Compilation, name: nodes.Name, line: int = 0) -> TableInfo:
-    """The table a name stands for; error 208 if there is none."""
+    """Return the table with a name; error 208 if it does not exist."""
     if len(name) == 1 and name[0].startswith("@"):
         table = c.env.tables.get(name[0])
         if table is None:
@@ -62,7 +62,7 @@ def lookup(c: Compilation, name: nodes.Name, line: int = 0) -> TableInfo:
 
 
 def hinted(c: Compilation, name: nodes.Name, names: Names) -> TableInfo | None:
-    """The table that hints on a name are for; None for a common table expression."""
+    """Return the table that hints on a name apply to; None for a common table expression."""
     if len(name) == 1 and names.cte(fold(name[0])) is not None:
         return None
     return lookup(c, name)
@@ -77,7 +77,7 @@ def base_table(
     names: Names,
     carry: str | None,
 ) -> str:
-    """A table of the catalog, a table variable or a view in FROM; which locks it takes is noted."""
+    """Compile a table, table variable or view in FROM, and note its locks."""
     folded = fold(alias)
     exposed_name = exposed or (alias,)
     if any(
@@ -122,7 +122,7 @@ def base_table(
 
 
 def table_scope(c: Compilation, table: TableInfo, alias: str, pg_alias: str, exposed: tuple[str, ...] = ()) -> Scope:
-    """The scope of a base table under a PostgreSQL alias."""
+    """Return the scope of a base table under a PostgreSQL alias."""
     scope = Scope(fold(alias), [], table, exposed or (alias,))
     for column in table.columns:
         if column.computed is None:

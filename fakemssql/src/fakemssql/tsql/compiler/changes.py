@@ -1,8 +1,8 @@
 # ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
 """Compiling UPDATE and DELETE.
 
-A statement that changes rows found by a CTE, a join, TOP or READPAST becomes ``WITH m AS MATERIALIZED (SELECT ctid ...
-FOR UPDATE) DELETE ... USING m``: the rows are chosen and locked first, in their order, and then changed by their place.
+A statement with a CTE, a join, TOP or READPAST becomes ``WITH m AS MATERIALIZED (SELECT ctid ... FOR UPDATE)
+DELETE ... USING m``: PostgreSQL first selects and locks the rows in their order, then changes them by ctid.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def delete(c: Compilation, node: nodes.Delete) -> Plan:
 def _prepared(
     c: Compilation, node: nodes.Update | nodes.Delete, table: TableInfo, parent: Names | None
 ) -> tuple[Names, str]:
-    """The names and the WHERE of a direct statement, once its target is checked and locked."""
+    """Check and lock the target of a direct statement; return its names and its WHERE."""
     permission = c.statement.upper()
     check_target(c, table, node.outputs, permission)
     c.env.require(table, permission)
@@ -65,7 +65,7 @@ def _reads(node: nodes.Update | nodes.Delete) -> bool:
 
 
 def _direct(c: Compilation, node: nodes.Update | nodes.Delete, parent: Names | None) -> TableInfo | None:
-    """The table of a statement that PostgreSQL can run as it stands, else None."""
+    """Return the table of a statement that PostgreSQL can run without ``m``, else None."""
     if node.sources or node.top is not None:
         return None
     if len(node.target) == 1 and parent is not None and parent.cte(fold(node.target[0])) is not None:
@@ -96,7 +96,7 @@ def update(c: Compilation, node: nodes.Update) -> Plan:
         )
         plan.assign = [(name, kind) for name, kind, _, _ in assign]
         if direct.type == "U" and not direct.local:
-            # The lock that PostgreSQL's own UPDATE takes lets others' shared locks in.
+            # The lock of PostgreSQL's UPDATE is compatible with shared locks of others; an exclusive lock is not.
             plan.prelock = f"SELECT count(*) FROM (SELECT 1 FROM {direct.pg} AS d{where} FOR UPDATE OF d) AS m"
         return plan
     chosen = _choose(c, node, parent, node.assignments)
@@ -135,7 +135,7 @@ def _returned(
 def _choose(
     c: Compilation, node: nodes.Update | nodes.Delete, parent: Names | None, assignments: list[nodes.Assignment]
 ) -> _Chosen:
-    """Build ``m``: the rows that the statement changes, with what it needs of them."""
+    """Build ``m``: the rows that the statement changes, with the values that it needs."""
     names = Names([], parent)
     sources, alias = _target_source(node)
     c.unread_target = "" if _reads(node) else alias
@@ -182,7 +182,7 @@ def _choose(
 
 
 def _target_source(node: nodes.Update | nodes.Delete) -> tuple[list[nodes.Source], str]:
-    """The FROM items with the target among them (its hints added), and the target's folded alias."""
+    """Return the items of FROM, with the target and its hints among them, and the target's folded alias."""
     target = node.target
     if not node.sources:
         if target[0].startswith("@"):
@@ -218,7 +218,7 @@ def _target_source(node: nodes.Update | nodes.Delete) -> tuple[list[nodes.Source
 
 
 def _exposed(source: nodes.TableSource | nodes.VariableSource | nodes.QuerySource) -> str:
-    """The name by which a statement speaks of an item of its FROM."""
+    """Return the name of an item of FROM inside the statement."""
     if isinstance(source, nodes.TableSource):
         return source.alias or source.name[-1]
     return source.alias
@@ -238,17 +238,17 @@ def _chosen_plan(
     parts = [*chosen.head, *(f"{sql} AS {name}" for name, sql in chosen.exports.items() if name in used)]
     select = f"SELECT {', '.join(parts)}{chosen.tail}"
     if c.statement == "update" and "SKIP LOCKED" in chosen.tail:
-        # The lock that PostgreSQL's own UPDATE takes lets others' shared locks in.
+        # The lock of PostgreSQL's UPDATE is compatible with shared locks of others; an exclusive lock is not.
         select = f"SELECT m.* FROM ({select}) AS m JOIN {chosen.table.pg} AS d ON d.ctid = m._ctid FOR UPDATE OF d"
     plan.sql = pruned(c, plan.sql.replace("\x01", f"WITH m AS MATERIALIZED ({select}) ", 1))
     if " FOR " in chosen.tail and "SKIP LOCKED" not in chosen.tail and "NOWAIT" not in chosen.tail:
-        # A row that another transaction changed while this one waited has moved: wait first, look again after.
+        # A row that another transaction changed during the wait has moved: wait first, then select again.
         plan.prelock = pruned(c, f"SELECT count(*) FROM ({select}) AS m")
     return plan
 
 
 class _Chosen:
-    """The rows a statement changes: how they are selected and what is exported of them."""
+    """Rows that a statement changes: their SELECT, and the columns that ``m`` exports."""
 
     def __init__(self, table: TableInfo, target: Scope) -> None:
         self.table, self.target = table, target
@@ -261,7 +261,7 @@ class _Chosen:
         self.tail = ""
 
     def scope(self, alias: str, pg_alias: str) -> Scope:
-        """``inserted`` or ``deleted`` with the columns that the target shows, under their names there."""
+        """Return ``inserted`` or ``deleted`` with the columns of the target, under the names that the target shows."""
         columns = []
         for column in self.target.columns:
             if column.origin:

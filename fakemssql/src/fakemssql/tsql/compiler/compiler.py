@@ -1,4 +1,4 @@
-"""Which function compiles which node and statement. The entry is :func:`compile_statement`."""
+"""Tables of the functions that compile nodes and statements. The entry is :func:`compile_statement`."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ STATEMENTS: dict[type, Callable[[Compilation, Any], Plan]] = {
 
 
 def compilation(env: Environment) -> Compilation:
-    """For one statement or expression."""
+    """Return a compilation for one statement or expression."""
     return Compilation(env, NODES)
 
 

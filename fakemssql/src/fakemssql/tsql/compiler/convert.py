@@ -1,7 +1,8 @@
 """Conversions between T-SQL types as PostgreSQL expressions.
 
-Source: "Data type conversion (Database Engine)", "CAST and CONVERT". Three modes: ``cast`` (explicit: text is cut to
-length), ``assign`` (to a column or variable; a column's text that does not fit is error 2628), ``implicit`` (operands).
+Source: "Data type conversion (Database Engine)", "CAST and CONVERT". Three modes: ``cast`` is explicit and cuts text to
+length; ``assign`` is for columns and variables (error 2628 for text that is too long for a column); ``implicit`` is for
+operands.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def _check_allowed(source: SqlType, target: SqlType, mode: str) -> None:
 
 
 def convert(value: Typed, target: SqlType, mode: str = "implicit", style: str = "", place: str = "") -> Typed:
-    """``value`` as ``target``. ``style`` is the SQL of CONVERT's third argument; ``place`` names a column for 2628."""
+    """Convert ``value`` to ``target``. ``style``: SQL of the third argument; ``place``: the column for error 2628."""
     source = value.type
     pg = storage(target)
     result = Typed("", target, value.nullable, binary=value.binary, constant=value.constant)
@@ -80,7 +81,7 @@ def convert(value: Typed, target: SqlType, mode: str = "implicit", style: str = 
 
 
 def attempt(value: Typed, target: SqlType, style: str) -> Typed:
-    """TRY_CAST and TRY_CONVERT: NULL where the conversion fails."""
+    """Convert as TRY_CAST and TRY_CONVERT: NULL if the conversion fails."""
     assert value.type is not None
     inner = convert(Typed(f"($1::{storage(value.type)})", value.type), target, "cast", style)
     sql = f"mssql.attempt(({value.sql})::text, {literal(inner.sql)})::{storage(target)}"
@@ -174,7 +175,7 @@ def _to_moment(value: Typed, source: SqlType, target: SqlType) -> str:
 
 
 def fraction_digits(kind: SqlType) -> int:
-    """How many fraction digits a moment of this type shows."""
+    """Return the number of fraction digits that a date or time of this type shows."""
     if kind.name == "datetime":
         return 3
     if kind.name in ("smalldatetime", "date"):
@@ -183,7 +184,7 @@ def fraction_digits(kind: SqlType) -> int:
 
 
 def _plain_text(value: Typed, source: SqlType, target: SqlType, style: str) -> tuple[str, int]:
-    """The text of a value and its greatest length."""
+    """Return the SQL of a value as text, and its greatest length."""
     sql, kind = value.sql, family(source)
     if kind in ("text", "ntext"):
         length = text_length(source)

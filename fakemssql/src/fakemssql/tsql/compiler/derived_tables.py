@@ -22,7 +22,7 @@ from fakemssql.tsql.parser.batches import parse
 
 @contextmanager
 def optional(c: Compilation, optional: bool) -> Iterator[None]:
-    """Sources of which a row may be missing, on the outer side of a join."""
+    """Mark the sources that are compiled inside as optional: the join may have no row of theirs."""
     c.optional_sources += optional
     try:
         yield
@@ -31,7 +31,7 @@ def optional(c: Compilation, optional: bool) -> Iterator[None]:
 
 
 def derived(c: Compilation, compiled: Compiled, alias: str, columns: list[str], names: Names) -> str:
-    """A compiled query under an alias; its columns are added to ``names``."""
+    """Return a compiled query as an item of FROM; its columns are added to ``names``."""
     if columns and len(columns) != len(compiled.columns):
         more = "fewer" if len(columns) > len(compiled.columns) else "more"
         raise SqlError(
@@ -60,7 +60,7 @@ def derived(c: Compilation, compiled: Compiled, alias: str, columns: list[str], 
 def view_source(
     c: Compilation, table: TableInfo, alias: str, names: Names, carry: bool, hints: list[nodes.Hint]
 ) -> str:
-    """A view as the query that it is; hints are for the tables in it."""
+    """Compile a view as its query; hints apply to the tables in it."""
     view = parse(table.definition)[0]
     assert isinstance(view, nodes.CreateView)
     passed = [hint for hint in hints if hint.name not in ("NOEXPAND", "INDEX", "FORCESEEK", "FORCESCAN")]
@@ -86,7 +86,7 @@ def view_source(
 def cte_source(
     c: Compilation, cte: tuple[nodes.Cte, Names | None], node: nodes.TableSource, names: Names, carry: str | None
 ) -> str:
-    """A common table expression in FROM."""
+    """Compile a common table expression in FROM."""
     definition, outer = cte
     folded = fold(definition.name)
     alias = node.alias or node.name[-1]
@@ -134,7 +134,7 @@ def _recast(value: Typed, position: int, target: Typed) -> str:
 
 
 def _recursive_part(c: Compilation, body: Any, level: Names, folded: str, found: tuple[str, list[Typed]]) -> Compiled:
-    """The operand that names its own CTE: there it is ``found``, PostgreSQL's name and columns of the rows so far."""
+    """Compile the recursive operand of a CTE; ``found`` is PostgreSQL's name and columns of the rows so far."""
     outer = c.recursive_ctes
     c.recursive_ctes = {**outer, folded: found}
     try:
@@ -144,7 +144,7 @@ def _recursive_part(c: Compilation, body: Any, level: Names, folded: str, found:
 
 
 def repeated_source(c: Compilation, found: tuple[str, list[Typed]], node: nodes.TableSource, names: Names) -> str:
-    """The CTE in its own recursive part."""
+    """Compile a CTE inside its own recursive part."""
     pg, inside = found
     alias = c.fresh("t")
     columns = [column.with_(sql=f"{alias}.c{i}") for i, column in enumerate(inside, 1)]

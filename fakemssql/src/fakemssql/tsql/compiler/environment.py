@@ -1,4 +1,4 @@
-"""What the meaning of a statement depends on besides its text."""
+"""Environment of a statement: the session's values that its meaning depends on."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SYSTEM_VARIABLES = {
 
 @dataclass
 class Environment:
-    """What the meaning of a statement depends on besides its text."""
+    """Environment of a statement: catalog, variables, isolation level, user and switches."""
 
     catalog: Catalog
     database: str
@@ -53,11 +53,13 @@ class Environment:
     in_transaction: bool = False
     identity_insert: str = ""
     errors: bool = False
-    security: SecurityContext | None = None  # None: a definition, compiled for nobody
-    properties: Mapping[str, str | int | None] = field(default_factory=dict)  # of SERVERPROPERTY, instead of its own
+    security: SecurityContext | None = None  # None: a definition, for no particular user
+    properties: Mapping[str, str | int | None] = field(
+        default_factory=dict
+    )  # values of SERVERPROPERTY that tests have set
     page_locks: bool = False  # see fakemssql.switches.Switches
 
     def require(self, table: TableInfo, permission: str) -> None:
-        """Error 229 for who may not do that to an object."""
+        """Require a permission on an object. Error 229 if the user does not have it."""
         if self.security is not None:
             self.security.require(table, permission)

@@ -43,7 +43,7 @@ def insert(c: Compilation, node: nodes.Insert) -> Plan:
     check_hints(node.hints, table, True)
     read = reading(c, table, True)
     if read.isolation == "SERIALIZABLE":
-        # An INSERT locks no range but the key that it inserts.
+        # An INSERT locks only the key that it inserts, not a range.
         read = replace(read, isolation="READ COMMITTED")
     how = locking(
         [h for h in node.hints if h.name in ("TABLOCK", "TABLOCKX", "HOLDLOCK", "SERIALIZABLE", "XLOCK", "NOWAIT")],

@@ -44,7 +44,7 @@ def merge(c: Compilation, node: nodes.Merge) -> Plan:
     text = f"MERGE INTO {table.pg} AS d USING {source} ON {c.predicate(node.on, names)}"
     prelock = ""
     if table.type == "U" and not table.local and any(action.matched != "target" for action in node.actions):
-        # The lock that PostgreSQL's own MERGE takes lets others' shared locks in.
+        # The lock of PostgreSQL's MERGE is compatible with shared locks of others; an exclusive lock is not.
         join = "LEFT JOIN" if any(action.matched == "source" for action in node.actions) else "JOIN"
         pairs = f"{table.pg} AS d {join} {source} ON {c.predicate(node.on, names)}"
         prelock = f"SELECT count(*) FROM (SELECT 1 FROM {pairs} FOR UPDATE OF d) AS m"

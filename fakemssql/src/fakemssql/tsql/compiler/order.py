@@ -1,5 +1,5 @@
 # ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
-"""Compiling ORDER BY, OFFSET, TOP and DISTINCT, and where in the query the row locks stand."""
+"""Compiling ORDER BY, OFFSET, TOP and DISTINCT, and the inner query that takes the row locks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fakemssql.tsql.parser.lexer import syntax_error
 
 
 def ordered(c: Compilation, compiled: Compiled, query: nodes.Query, parent: Names | None) -> Compiled:
-    """ORDER BY and OFFSET over a finished query, by its output columns."""
+    """Add ORDER BY and OFFSET to a compiled query, by its output columns."""
     if not query.order and query.offset is None:
         return compiled
     alias = c.fresh("o")
@@ -35,7 +35,7 @@ def order_by(
     names: Names,
     distinct: bool = False,
 ) -> str:
-    """ORDER BY with its blank before, empty without items; a position or an alias stands for an output column."""
+    """Compile ORDER BY, with a leading blank; empty without items. A position or an alias means an output column."""
     if not items:
         return ""
     parts = []
@@ -68,7 +68,7 @@ def _not_selected() -> SqlError:
 
 
 def offset(c: Compilation, query: nodes.Query, names: Names) -> str:
-    """OFFSET and FETCH."""
+    """Compile OFFSET and FETCH."""
     text = ""
     if query.offset is not None:
         text += f" OFFSET {row_count(c, query.offset, names)}"
@@ -80,7 +80,7 @@ def offset(c: Compilation, query: nodes.Query, names: Names) -> str:
 
 
 def row_count(c: Compilation, node: nodes.Expr, names: Names) -> str:
-    """A number of rows for TOP, OFFSET and FETCH; NULL and negative numbers are errors."""
+    """Compile a number of rows for TOP, OFFSET and FETCH; NULL and negative numbers are errors."""
     value = c.scalar(node, names)
     if isinstance(value.constant, int) and value.constant >= 0:
         return str(value.constant)
@@ -92,12 +92,12 @@ def row_count(c: Compilation, node: nodes.Expr, names: Names) -> str:
 
 
 def output_sql(value: Typed) -> str:
-    """A value in a select list, where an untyped NULL needs a type."""
+    """Return the SQL of a value in a select list, where an untyped NULL needs a type."""
     return "NULL::int4" if value.type is None else value.sql
 
 
 def limited(c: Compilation, select: nodes.Select, query: nodes.Query, names: Names) -> str:
-    """TOP as a LIMIT."""
+    """Compile TOP to LIMIT."""
     if select.top is None:
         return ""
     if query.offset is not None:
@@ -106,7 +106,7 @@ def limited(c: Compilation, select: nodes.Select, query: nodes.Query, names: Nam
 
 
 def distinct_rows(c: Compilation, text: str, items: list[Typed], query: nodes.Query, order: str, names: Names) -> str:
-    """SELECT DISTINCT: rows are equal as the collation compares them."""
+    """Compile SELECT DISTINCT; the collation decides which rows are equal."""
     alias = c.fresh("d")
     keys = [order_key(v.with_(sql=f"{alias}.c{i}")) for i, v in enumerate(items, 1)]
     inner = f"SELECT DISTINCT ON ({', '.join(keys)}) * FROM ({text}) AS {alias}"
@@ -141,14 +141,14 @@ def lock_inside(
     order: str,
     limit: str,
 ) -> tuple[str, str]:
-    """PostgreSQL locks no rows beside aggregates, DISTINCT and windows: lock them in an inner query."""
+    """Lock rows in an inner query, because PostgreSQL locks none beside aggregates, DISTINCT and windows."""
     if len(names.scopes) == 1 and len(names.locks) == 1:
         lock = names.locks[0]
         inner = f"SELECT {lock.alias}.*, {lock.alias}.ctid AS _ctid FROM {from_sql}"
         if where:
             inner += f" WHERE {where}"
         if limit and names.windows and _running(names, select, order, lock.scope):
-            # The window runs along the order in which TOP takes rows: rows beyond it change no result.
+            # The window has the order of TOP: rows behind the last row of TOP change no result.
             inner += order + limit
         inner += lock.clause
         lock.scope.ctid = f"{lock.alias}._ctid"

@@ -17,12 +17,12 @@ from fakemssql.tsql.parser import nodes
 
 
 def shown(outputs: list[nodes.Output]) -> bool:
-    """Whether a statement itself has an OUTPUT clause, beside those that collect rows for triggers."""
+    """Whether a statement has an OUTPUT clause other than those that collect rows for triggers."""
     return not all(map(collects, outputs))
 
 
 def collects(output: nodes.Output) -> bool:
-    """Whether an OUTPUT clause is one of those that collect rows for triggers."""
+    """Whether an OUTPUT clause collects rows for triggers."""
     return output.into is not None and output.into[0].startswith("@@")
 
 
@@ -39,7 +39,7 @@ def with_outputs(
 ) -> Plan:
     """Attach OUTPUT clauses to ``change`` (a statement text without RETURNING).
 
-    ``whole`` has every column of the table, for triggers, where ``names`` has those that a CTE shows.
+    ``whole`` has every column of the table, for triggers; ``names`` has the columns that a CTE shows.
     """
     change, prefix = _split_prefix(change)
 
@@ -77,7 +77,7 @@ def with_outputs(
 
 
 def _split_prefix(change: str) -> tuple[str, str]:
-    """A leading ``WITH m AS MATERIALIZED (...) `` belongs before our own WITH items."""
+    """Split off a leading ``WITH m AS MATERIALIZED (...) ``, which must precede other items of WITH."""
     marker = "\x00"
     if marker in change:
         prefix, change = change.split(marker, 1)

@@ -17,7 +17,7 @@ from fakemssql.tsql.parser.nodes import Expr
 
 
 def binary(c: Compilation, node: nodes.Binary, names: Names) -> str:
-    """AND, OR and comparisons."""
+    """Compile AND, OR and comparisons."""
     if node.op in ("and", "or"):
         return f"({c.predicate(node.left, names)} {node.op.upper()} {c.predicate(node.right, names)})"
     if node.op in ("=", "<>", "<", ">", "<=", ">="):
@@ -26,7 +26,7 @@ def binary(c: Compilation, node: nodes.Binary, names: Names) -> str:
 
 
 def unary(c: Compilation, node: nodes.Unary, names: Names) -> str:
-    """NOT."""
+    """Compile NOT."""
     return f"(NOT {c.predicate(node.value, names)})" if node.op == "not" else no_condition(c, node, names)
 
 
@@ -46,7 +46,7 @@ def between(c: Compilation, node: nodes.Between, names: Names) -> str:
 
 
 def no_condition(c: Compilation, node: Expr, names: Names) -> str:
-    """Error 4145 for what has a value and holds or not of nothing."""
+    """Raise error 4145 for a value in the place of a condition."""
     near = c.scalar(node, names).name or "the expression"
     raise syntax_error(
         4145, f"An expression of non-boolean type specified in a context where a condition is expected, near '{near}'."

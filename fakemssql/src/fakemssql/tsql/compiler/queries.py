@@ -21,7 +21,7 @@ from fakemssql.tsql.parser.lexer import syntax_error
 
 
 def parenthesised(c: Compilation, body: nodes.Query, query: nodes.Query, parent: Names | None, carry: bool) -> Compiled:
-    """A query expression in parentheses, with an order of its own maybe."""
+    """Compile a query expression in parentheses, with or without ORDER BY."""
     if not (query.order or query.offset is not None):
         return c.query(body, parent, carry)
     return ordered(c, c.query(body, parent), query, parent)
@@ -33,7 +33,7 @@ def _check_carry(carry: bool) -> None:
 
 
 def _check_clauses(select: nodes.Select) -> None:
-    """Aggregates and window functions where they have no meaning."""
+    """Raise errors 147 and 4108 for aggregates and window functions in the wrong clause."""
     if has_aggregate(select.where):
         raise syntax_error(
             147,
@@ -45,7 +45,7 @@ def _check_clauses(select: nodes.Select) -> None:
 
 
 def _expand(c: Compilation, select: nodes.Select, names: Names) -> list[Typed]:
-    """The select list with stars expanded; names as SQL Server shows them."""
+    """Compile the select list, with stars expanded and names as SQL Server shows them."""
     items: list[Typed] = []
     for item in select.items:
         node = item.value
@@ -63,7 +63,7 @@ def _expand(c: Compilation, select: nodes.Select, names: Names) -> list[Typed]:
 
 
 def select(c: Compilation, select: nodes.Select, query: nodes.Query, parent: Names | None, carry: bool) -> Compiled:
-    """One SELECT; with ``carry`` its rows can be changed, and it has their places as ``_ctid``."""
+    """Compile one SELECT; with ``carry`` its rows can be changed, and it returns their ctid as ``_ctid``."""
     names = Names([], parent)
     from_sql = ", ".join(c.source(node, names, "" if carry else None) for node in select.sources)
     scope = names.scopes[0] if carry and names.scopes else None
@@ -76,7 +76,7 @@ def select(c: Compilation, select: nodes.Select, query: nodes.Query, parent: Nam
     _check_clauses(select)
     where = c.predicate(select.where, names) if select.where is not None else ""
     if c.depth == 1 or select.top is not None:
-        # From elsewhere conditions may come in, as those of a query on a view do.
+        # An outer query may add conditions to an inner one, as to a view.
         check_seeks(select.sources, select.where, lambda name: hinted(c, name, names))
     aggregated = (
         bool(select.group)
@@ -137,7 +137,7 @@ def _group(c: Compilation, select: nodes.Select, names: Names) -> str:
 def set_operation(
     c: Compilation, body: nodes.SetOperation, query: nodes.Query, parent: Names | None, carry: bool
 ) -> Compiled:
-    """UNION, EXCEPT and INTERSECT."""
+    """Compile UNION, EXCEPT and INTERSECT."""
     _check_carry(carry)
     return ordered(c, _set(c, body, parent), query, parent)
 
@@ -180,7 +180,7 @@ def _set(c: Compilation, body: nodes.SetOperation, parent: Names | None) -> Comp
 def _operand(c: Compilation, body: Any, parent: Names | None) -> Compiled:
     compiled = c.branch(body, parent)
     if compiled.locked:
-        # PostgreSQL locks no rows in an operand itself, only in a query below it.
+        # PostgreSQL locks no rows in an operand, only in an inner query.
         compiled.sql = f"SELECT * FROM ({compiled.sql}) AS {c.fresh('u')}"
     return compiled
 
@@ -198,7 +198,7 @@ def _cast(c: Compilation, compiled: Compiled, columns: list[Typed]) -> str:
 
 
 def values(c: Compilation, body: nodes.Values, query: nodes.Query, parent: Names | None, carry: bool) -> Compiled:
-    """A table value constructor."""
+    """Compile a table value constructor."""
     _check_carry(carry)
     return ordered(c, _values(c, body, parent), query, parent)
 

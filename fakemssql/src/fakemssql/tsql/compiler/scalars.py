@@ -20,13 +20,13 @@ from fakemssql.types import MAX, SqlType
 
 
 def variable(c: Compilation, node: nodes.Variable, names: Names) -> Typed:
-    """A variable of the batch, or a system variable."""
+    """Compile a variable of the batch, or a system variable."""
     kind = SYSTEM_VARIABLES.get(node.name) or c.declared(node.name)
     return Typed(c.parameter(node.name, kind), kind)
 
 
 def column(c: Compilation, node: nodes.Column, names: Names) -> Typed:
-    """Look a column up in the scopes, innermost first."""
+    """Compile a column: search the scopes, innermost first."""
     parts = node.name
     wanted = fold(parts[-1])
     level: Names | None = names
@@ -51,7 +51,7 @@ def column(c: Compilation, node: nodes.Column, names: Names) -> Typed:
 
 
 def grouped(column: Typed, names: Names, node: nodes.Column) -> Typed:
-    """A column of a grouped query; error 8120 where it is neither grouped by nor in an aggregate."""
+    """Return a column of a grouped query; error 8120 if it is neither in GROUP BY nor in an aggregate."""
     assert names.grouped is not None
     key = column.sql
     if key in names.grouped:
@@ -67,7 +67,7 @@ def grouped(column: Typed, names: Names, node: nodes.Column) -> Typed:
 
 
 def starred(names: Names, node: nodes.Star, *, bare: bool = True) -> list[Scope]:
-    """The scopes whose columns ``t.*`` lists, or ``*`` where it may stand ``bare``. Errors 107 and 263."""
+    """Return the scopes of ``t.*``, or of ``*`` if it may be ``bare``. Errors 107 and 263."""
     scopes = [s for s in names.scopes if (qualifies(node.qualifier, s) if node.qualifier else bare)]
     if not scopes and bare and not node.qualifier:
         raise SqlError(263, "Must specify table to select from.")
@@ -207,5 +207,5 @@ def subquery(c: Compilation, node: nodes.Subquery, names: Names) -> Typed:
 
 
 def no_value(c: Compilation, node: Expr, names: Names) -> Typed:
-    """Error 102 for a condition, or for what stands in a list alone, where a value is expected."""
+    """Raise error 102 for a condition or a star where a value is expected."""
     raise syntax_error(102, "Incorrect syntax near a condition where an expression is expected.")

@@ -13,7 +13,7 @@ from fakemssql.tsql.parser.lexer import syntax_error
 
 
 def _assigning(c: Compilation, query: nodes.Query, body: nodes.Select) -> Plan:
-    """``SELECT @a = ...``: the last row's values go to the variables."""
+    """Compile ``SELECT @a = ...``: the values of the last row go to the variables."""
     assign, items = [], []
     known: dict[str, nodes.Expr] = {}
     for item in body.items:
@@ -22,7 +22,7 @@ def _assigning(c: Compilation, query: nodes.Query, body: nodes.Select) -> Plan:
         value = item.value
         if item.op != "=":
             value = nodes.Binary(item.op[0], nodes.Variable(item.variable), value)
-        # Assigned from left to right: what stands left has its new value already.
+        # Variables are assigned from left to right: those on the left already have their new values.
         value = rewritten(value, lambda n: known.get(n.name) if isinstance(n, nodes.Variable) else None)
         known[item.variable] = nodes.Cast(value, kind)
         assign.append((item.variable, kind))
@@ -47,7 +47,7 @@ def _assigning(c: Compilation, query: nodes.Query, body: nodes.Select) -> Plan:
 
 
 def select(c: Compilation, node: nodes.SelectStatement) -> Plan:
-    """A query whose rows go to the client or, all of its items, into variables."""
+    """Compile a query whose rows go to the client, or whose items all go into variables."""
     query = node.query
     body = query.body
     if isinstance(body, nodes.Select) and any(item.variable for item in body.items):

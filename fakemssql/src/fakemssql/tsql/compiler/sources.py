@@ -1,4 +1,4 @@
-"""Compiling FROM: joins, derived tables, table variables, functions, and what has a name."""
+"""Compiling FROM: joins, derived tables, table variables, functions, tables, views and CTEs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fakemssql.tsql.parser import nodes
 
 
 def join(c: Compilation, node: nodes.Join, names: Names, carry: str | None) -> str:
-    """JOIN and APPLY."""
+    """Compile JOIN and APPLY."""
     with optional(c, node.kind in ("right", "full")):
         left = c.source(node.left, names, carry)
     if node.kind.endswith("_apply"):
@@ -32,24 +32,24 @@ def join(c: Compilation, node: nodes.Join, names: Names, carry: str | None) -> s
 
 
 def query_source(c: Compilation, node: nodes.QuerySource, names: Names, carry: str | None) -> str:
-    """A derived table."""
+    """Compile a derived table."""
     wanted = carry is not None and carry in ("", fold(node.alias))
     inner_names = Names([], names.parent, names.ctes)
     return derived(c, c.query(node.query, inner_names, wanted), node.alias, node.columns, names)
 
 
 def variable_source(c: Compilation, node: nodes.VariableSource, names: Names, carry: str | None) -> str:
-    """A table variable."""
+    """Compile a table variable."""
     return base_table(c, lookup(c, (node.name,)), node.alias, (), [], names, carry)
 
 
 def function_source(c: Compilation, node: nodes.FunctionSource, names: Names, carry: str | None) -> str:
-    """A table-valued function."""
+    """Compile a table-valued function."""
     return table_function(c, node, names)
 
 
 def named_source(c: Compilation, node: nodes.TableSource, names: Names, carry: str | None) -> str:
-    """What has a name: a common table expression, a table or a view."""
+    """Compile a common table expression, a table or a view."""
     if len(node.name) == 1:
         repeated = c.recursive_ctes.get(fold(node.name[0]))
         if repeated is not None:

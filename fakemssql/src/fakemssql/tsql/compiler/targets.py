@@ -1,5 +1,5 @@
 # ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
-"""The tables that statements change: which columns may be written, and with what."""
+"""Targets of statements that change rows: writable columns and the values for them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _place(table: TableInfo, column: ColumnInfo) -> str:
 
 
 def to_column(value: Typed, table: TableInfo, column: ColumnInfo) -> str:
-    """A value converted to a column's type as assignment does; the identity column notes what it is given."""
+    """Return a value converted to the type of its column; an identity column also moves its identity value."""
     text = convert(value, column.type, "assign", place=_place(table, column)).sql
     if not column.identity:
         return text
@@ -35,7 +35,7 @@ def to_column(value: Typed, table: TableInfo, column: ColumnInfo) -> str:
 
 
 def writable(table: TableInfo, name: str, updating: bool) -> ColumnInfo:
-    """A column that a statement may write; errors 207, 271, 4406 and 8102."""
+    """Return a column that a statement may write; errors 207, 271, 4406 and 8102."""
     column = table.column(name)
     if column is None:
         raise SqlError(207, f"Invalid column name '{name}'.")
@@ -57,21 +57,21 @@ def writable(table: TableInfo, name: str, updating: bool) -> ColumnInfo:
 
 
 def listed(table: TableInfo, names: list[str], *, with_identity: bool = False) -> list[ColumnInfo]:
-    """The columns that an INSERT names, or those that it fills without a list."""
+    """Return the columns that an INSERT names, or those that it fills without a list."""
     if names:
         return [writable(table, name, False) for name in names]
     return [each for each in table.columns if each.computed is None and (with_identity or not each.identity)]
 
 
 def new_value(c: Compilation, node: nodes.Expr, table: TableInfo, column: ColumnInfo, names: Names) -> str:
-    """DEFAULT, or an expression converted to the type of its column."""
+    """Compile DEFAULT, or an expression converted to the type of its column."""
     if isinstance(node, nodes.Literal) and node.kind == "default":
         return "DEFAULT"
     return to_column(c.scalar(node, names), table, column)
 
 
 def check_count(given: int, columns: int) -> None:
-    """Errors 120 and 121 for an INSERT whose query has not as many items as columns are filled."""
+    """Raise errors 120 and 121 if an INSERT's query and column list differ in length."""
     if given != columns:
         number, word = (121, "more") if given > columns else (120, "fewer")
         raise SqlError(
@@ -82,7 +82,7 @@ def check_count(given: int, columns: int) -> None:
 
 
 def check_target(c: Compilation, table: TableInfo, outputs: list[nodes.Output], event: str) -> None:
-    """Errors 259, 334 and 40517 for a table that the statement cannot change."""
+    """Raise errors 259, 334 and 40517 for a table that the statement cannot change."""
     if table.type == "S":
         raise SqlError(259, "Ad hoc updates to system catalogs are not allowed.")
     if event in table.triggers and any(output.into is None for output in outputs):
@@ -106,7 +106,7 @@ def identity_on(c: Compilation, table: TableInfo) -> bool:
 
 
 def refuse_identity(table: TableInfo) -> None:
-    """Error 544."""
+    """Raise error 544, an explicit value for an identity column."""
     raise SqlError(
         544,
         f"Cannot insert explicit value for identity column in table '{table.name}' when IDENTITY_INSERT is set to OFF.",
@@ -114,7 +114,7 @@ def refuse_identity(table: TableInfo) -> None:
 
 
 def view_target(c: Compilation, view: TableInfo) -> tuple[TableInfo, TableInfo]:
-    """The one table that a view is of: as the view shows it, and as it is. Error 4405 where there is not one."""
+    """Return the single base table of a view: as the view shows it, and as it is. Error 4405 for several tables."""
     names = Names()
     view_source(c, view, view.name, names, True, [])
     base = names.scopes[0].table
@@ -123,7 +123,7 @@ def view_target(c: Compilation, view: TableInfo) -> tuple[TableInfo, TableInfo]:
 
 
 def as_shown(scope: Scope, base: TableInfo) -> TableInfo:
-    """``base`` with the columns and names under which ``scope``, a view or CTE over it, shows them."""
+    """Return ``base`` with the columns and names that ``scope``, a view or CTE over it, shows."""
     own = {quoted(column.pg): column for column in base.columns if column.computed is None}
     columns = []
     for column in scope.columns:
@@ -136,7 +136,7 @@ def as_shown(scope: Scope, base: TableInfo) -> TableInfo:
 
 
 def lock_target(c: Compilation, hints: list[nodes.Hint], table: TableInfo) -> None:
-    """Note the lock on a whole table that the hints of a statement on it ask for."""
+    """Note the table lock that the hints of a statement require."""
     how = locking(hints, table, reading(c, table, True))
     if how.table_mode:
         c.table_locks.append((how.table_sql(table.pg), False))
@@ -145,7 +145,7 @@ def lock_target(c: Compilation, hints: list[nodes.Hint], table: TableInfo) -> No
 def assigned(
     c: Compilation, assignments: list[nodes.Assignment], table: TableInfo, names: Names
 ) -> tuple[list[tuple[ColumnInfo, str]], list[tuple[str, SqlType, nodes.Expr | None, ColumnInfo | None]]]:
-    """The items of SET: columns with their values as PostgreSQL text, and variables with what they are assigned."""
+    """Compile the items of SET: columns with the SQL of their values, and variables with their values."""
     sets: list[tuple[ColumnInfo, str]] = []
     variables: list[tuple[str, SqlType, nodes.Expr | None, ColumnInfo | None]] = []
     assigned = {item.variable for item in assignments if item.variable is not None}

@@ -1,4 +1,4 @@
-"""Facts about the data types: how they are stored, which of two wins, how wide a result is.
+"""Rules of the data types: storage, precedence, precision and length of results.
 
 Sources: "Data types (Transact-SQL)", "Data type precedence", "Precision, scale, and length".
 """
@@ -27,7 +27,7 @@ _TYPES = {
     **dict.fromkeys(("varchar", "char"), ("text", 25, "text")),
     **dict.fromkeys(("varbinary", "binary"), ("bytea", 17, "binary")),
 }
-"""The types by precedence, the highest first: PostgreSQL's type that holds the values, its object id, the family."""
+"""Types by precedence, highest first, with their storage type in PostgreSQL, its object id, and their family."""
 
 _RANK = {name: rank for rank, name in enumerate(_TYPES)}
 _INT_PRECISION = {"bit": 1, "tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
@@ -48,17 +48,17 @@ def nvarchar(length: int) -> SqlType:
 
 
 def storage(kind: SqlType) -> str:
-    """The PostgreSQL type that holds values of ``kind``."""
+    """Return the PostgreSQL type that stores values of ``kind``."""
     return _TYPES.get(kind.name, _TYPES["text"])[0]
 
 
 def oid(kind: SqlType) -> int:
-    """The object id of :func:`storage`."""
+    """Return the object id of the storage type of ``kind``."""
     return _TYPES.get(kind.name, _TYPES["text"])[1]
 
 
 def family(kind: SqlType) -> str:
-    """``int``, ``decimal``, ``float``, ``text``, ``ntext``, ``binary``, ``timestamp``; else the type's own name."""
+    """Family of a type: ``int``, ``decimal``, ``float``, ``text``, ``ntext``, ``binary``, ``timestamp``; else the type's own name."""
     return _TYPES[kind.name][2] if kind.name in _TYPES else kind.name
 
 
@@ -75,7 +75,7 @@ def is_moment(kind: SqlType) -> bool:
 
 
 def numeric_size(kind: SqlType) -> tuple[int, int]:
-    """Precision and scale of a number as a decimal."""
+    """Return the precision and scale of a numeric type as a decimal."""
     if kind.name in _INT_PRECISION:
         return _INT_PRECISION[kind.name], 0
     if kind.name in _FIXED:
@@ -86,7 +86,7 @@ def numeric_size(kind: SqlType) -> tuple[int, int]:
 
 
 def decimal(precision: int, scale: int) -> SqlType:
-    """decimal(precision, scale) within SQL Server's limit of 38 digits, which takes from the scale."""
+    """Return decimal(precision, scale); above SQL Server's limit of 38 digits the scale is reduced."""
     if precision > 38:
         scale = max(scale - (precision - 38), min(scale, 6))
         precision = 38
@@ -94,14 +94,14 @@ def decimal(precision: int, scale: int) -> SqlType:
 
 
 def text_length(kind: SqlType) -> int:
-    """The greatest number of characters of a value of ``kind`` as text."""
+    """Return the greatest number of characters of a value of ``kind`` as text."""
     if kind.length is not None:
         return kind.length
     return {"uniqueidentifier": 36, "text": MAX, "ntext": MAX, "xml": MAX, "image": MAX}.get(kind.name, 40)
 
 
 def wider(left: SqlType, right: SqlType) -> SqlType:
-    """The type of a result that may be either: by precedence, as CASE, COALESCE and UNION choose it."""
+    """Return the common type of two types by precedence, as CASE, COALESCE and UNION do."""
     if left == right:
         return left
     high, low = (left, right) if _RANK.get(left.name, 99) <= _RANK.get(right.name, 99) else (right, left)
@@ -125,7 +125,7 @@ def wider(left: SqlType, right: SqlType) -> SqlType:
 
 
 def arithmetic(op: str, left: SqlType, right: SqlType) -> SqlType:
-    """The type of ``left op right`` for two numbers."""
+    """Return the type of ``left op right`` for two numbers."""
     high = left if _RANK[left.name] <= _RANK[right.name] else right
     if family(high) == "float" or high.name in ("money", "smallmoney"):
         return high

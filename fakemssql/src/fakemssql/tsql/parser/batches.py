@@ -37,7 +37,7 @@ def any_statement(p: Parser) -> Statement:
 
 
 def _other(p: Parser) -> Statement:
-    """A query in parentheses, or a call without EXECUTE, which only the first statement of a batch may be."""
+    """Parse a query in parentheses, or a call without EXECUTE; the call must be the first statement of its batch."""
     token = p.token
     if p.is_op("("):
         return _select(p)
@@ -51,7 +51,7 @@ def _other(p: Parser) -> Statement:
 
 
 def _is_first(p: Parser, index: int) -> bool:
-    """Whether nothing but semicolons stands before the token at ``index``."""
+    """Whether only semicolons come before the token at ``index``."""
     return all(token.kind == lexer.OPERATOR and token.value == ";" for token in p.tokens[:index])
 
 
@@ -142,7 +142,7 @@ _ALONE: dict[str, Callable[[Parser, str], Statement]] = {
     "VIEW": definitions.view,
     "SCHEMA": definitions.schema,
 }
-"""What a statement makes or changes that is alone in its batch."""
+"""Rules of the CREATE and ALTER statements that must be alone in their batch, by the kind of object."""
 
 # --- By the first word -----------------------------------------------------------------------------------------------
 
@@ -183,11 +183,11 @@ _REFUSED = {
     **dict.fromkeys(["MOVE", "SEND", "RECEIVE"], "Service Broker"),
     "BULK": "BULK INSERT",
 }
-"""What is not supported, by the first word of the statement."""
+"""Features that are not supported, by the first word of the statement."""
 
 
 class Batch(Parser):
-    """A parser with the rules in their places: of a batch, or of any part of one."""
+    """Parser of a batch, or of a part of one, with the rules that lower rules call."""
 
     expression = expressions.expression
     condition = expressions.condition
@@ -197,7 +197,7 @@ class Batch(Parser):
 
 
 def parse(text: str, quoted_identifier: bool = True) -> list[Statement]:
-    """The statements of a batch. Raises :class:`SqlError` for what is no T-SQL or not supported."""
+    """Return the statements of a batch. Raises :class:`SqlError` for a text that is not T-SQL or is not supported."""
     try:
         return control.statements(Batch(text, lexer.tokenize(text, quoted_identifier)))
     except RecursionError:

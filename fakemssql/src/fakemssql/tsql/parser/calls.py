@@ -12,11 +12,11 @@ from fakemssql.tsql.parser.parser import Parser
 from fakemssql.tsql.parser.types import data_type
 
 _COUNTS = {"COALESCE": (2, 1_000), "NULLIF": (2, 2), "IIF": (3, 3)}
-"""The least and the highest number of arguments of functions that the grammar knows."""
+"""The least and the greatest number of arguments, for functions that the grammar knows."""
 
 
 def call(p: Parser, name: Name, line: int) -> nodes.Function:
-    """What follows the name of a function: its arguments, WITHIN GROUP and OVER."""
+    """Parse the part of a function call behind its name: arguments and OVER."""
     p.expect_op("(")
     function = nodes.Function(name, [], line=line)
     word = name[0].upper() if len(name) == 1 else ""
@@ -81,7 +81,7 @@ CALLS: dict[str, Callable[[Parser], Expr]] = {
     **dict.fromkeys(["COALESCE", "NULLIF", "LEFT", "RIGHT"], _reserved),
     "IDENTITY": Parser.refusing("The function IDENTITY"),
 }
-"""What words read that are calls where a parenthesis follows them, and no names of functions as others are."""
+"""Rules of calls that are not like those of other functions, by the word before the parenthesis."""
 
 
 def order_by(p: Parser) -> list[OrderItem]:
@@ -141,7 +141,7 @@ def _bound(p: Parser) -> str:
 
 
 def _place(bound: str) -> int:
-    """Where a bound of a window lies: -2 for the first row, 0 for the current one, 2 for the last."""
+    """Position of a bound of a window: -2 for the first row, 0 for the current row, 2 for the last row."""
     size, _, side = bound.partition(" ")
     if size == "CURRENT":
         return 0

@@ -18,7 +18,7 @@ _TEXT = (lexer.STRING, lexer.NSTRING, lexer.VARIABLE)
 
 
 def statements(p: Parser, *ends: str) -> list[Statement]:
-    """Statements up to one of the words ``ends`` (not taken), or to the end of the text."""
+    """Parse statements up to one of the words ``ends``, which is not taken, or to the end of the text."""
     found: list[Statement] = []
     while True:
         p.skip_semicolons()
@@ -34,13 +34,13 @@ def statements(p: Parser, *ends: str) -> list[Statement]:
 
 
 def _ended(p: Parser) -> bool:
-    """Whether a semicolon stands before the next statement."""
+    """Whether a semicolon precedes the next statement."""
     token = p.peek(-1)
     return token.kind == lexer.OPERATOR and bool(token.value == ";")
 
 
 def _require_end(p: Parser) -> None:
-    """WITH and THROW are read as parts of the statement before them unless a semicolon ends it."""
+    """Refuse WITH and THROW behind a statement without a semicolon, which SQL Server reads as parts of it."""
     if p.upper == "WITH":
         raise syntax_error(
             319,
@@ -59,7 +59,7 @@ _TRANSACTION = ("TRAN", "TRANSACTION")
 
 
 def begin_transaction(p: Parser) -> nodes.Transaction:
-    """What follows BEGIN."""
+    """Parse BEGIN TRANSACTION behind its BEGIN."""
     p.expect_any(*_TRANSACTION)
     name = _name(p)
     if p.accept("WITH"):
@@ -100,7 +100,7 @@ def _name(p: Parser) -> str | None:
 
 
 def _durability(p: Parser) -> None:
-    """``WITH (DELAYED_DURABILITY = ON)``, which changes nothing here."""
+    """``WITH (DELAYED_DURABILITY = ON)``, which has no effect here."""
     p.expect("WITH")
     p.expect_op("(")
     p.expect("DELAYED_DURABILITY")
@@ -143,7 +143,7 @@ _BLOCKS: dict[str, Callable[[Parser], Statement]] = {
     "DISTRIBUTED": Parser.refusing("BEGIN DISTRIBUTED TRANSACTION"),
     "TRY": _try,
 }
-"""What follows BEGIN and is no statement of a block."""
+"""Rules for the words behind BEGIN that do not begin a block of statements."""
 
 
 def if_(p: Parser) -> nodes.If:
@@ -164,7 +164,7 @@ def while_(p: Parser) -> nodes.While:
 
 
 def simple(p: Parser) -> nodes.Simple:
-    """A statement that is one word."""
+    """Parse a statement of one word."""
     return nodes.Simple(p.word().lower())
 
 

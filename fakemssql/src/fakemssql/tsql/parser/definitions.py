@@ -1,4 +1,4 @@
-"""Parsing of other data definition statements: indexes, views, schemas, databases; DROP of all."""
+"""Parsing of definitions of views, schemas, databases and synonyms, and of DROP."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PARTS = {
     **dict.fromkeys(["TABLE", "SYNONYM"], 3),
     "INDEX": 4,
 }
-"""What can be dropped, and how many parts its name may have."""
+"""Kinds of objects that DROP takes, with the greatest number of parts of their names."""
 
 _REFUSED = ("TYPE", "STATISTICS", "CERTIFICATE", "APPLICATION", "ASSEMBLY", "SEQUENCE", "DEFAULT", "RULE")
 
@@ -71,7 +71,7 @@ def _view_option(p: Parser) -> str:
 
 
 def _end(p: Parser) -> None:
-    """The end of a batch that has one statement."""
+    """Require the end of a batch that has one statement."""
     p.skip_semicolons()
     if p.token.kind != lexer.END:
         p.fail()
@@ -85,7 +85,7 @@ def schema(p: Parser, _: str) -> nodes.CreateSchema:
         owner = p.identifier()
         name = name or owner
     if p.upper in ("CREATE", "GRANT", "DENY", "REVOKE"):
-        p.unsupported("What CREATE SCHEMA makes in the schema")
+        p.unsupported("CREATE SCHEMA with definitions of its objects")
     _end(p)
     return nodes.CreateSchema(name, owner, line=line)
 

@@ -11,18 +11,18 @@ from fakemssql.tsql.parser.parser import Parser
 from fakemssql.tsql.parser.terms import COMPARISONS, is_condition, operand, scalar
 
 _SAME = {"!=": "<>", "!<": ">=", "!>": "<="}
-"""Comparisons that have another spelling, which is the one in the tree."""
+"""Comparison operators with a second spelling; the tree has the second one."""
 
 # --- Values ----------------------------------------------------------------------------------------------------------
 
 
 def expression(p: Parser) -> Expr:
-    """A scalar expression: comparison and logic end it."""
+    """Parse a scalar expression; a comparison or AND, OR, NOT ends it."""
     return scalar(p, _sum(p))
 
 
 def expression_or_star(p: Parser) -> Expr:
-    """What an item of a SELECT list may be: a scalar expression, or ``t.*``."""
+    """Parse an item of a SELECT list: a scalar expression, or ``t.*``."""
     value = _sum(p)
     return value if isinstance(value, nodes.Star) else scalar(p, value)
 
@@ -55,12 +55,12 @@ def _product(p: Parser) -> Expr:
 
 
 def condition(p: Parser) -> Expr:
-    """A search condition. Error 4145 for a value."""
+    """Parse a search condition. Error 4145 for a value."""
     return _truth(p, predicate(p))
 
 
 def predicate(p: Parser) -> Expr:
-    """A search condition (or, in parentheses, whatever it turns out to be)."""
+    """Parse a search condition, or a value in parentheses."""
     return _joined(p, "OR", _conjunction)
 
 
@@ -81,7 +81,7 @@ def _conjunction(p: Parser) -> Expr:
 
 
 def _joined(p: Parser, word: str, part: Callable[[Parser], Expr]) -> Expr:
-    """Conditions with a word between them, or one alone, which may be a value."""
+    """Parse conditions with AND or OR between them, or a single condition or value."""
     left = part(p)
     while p.upper == word:
         _truth(p, left)
@@ -163,7 +163,7 @@ def _is(p: Parser, left: Expr, _: bool) -> Expr:
 
 
 _TESTS: dict[str, Callable[[Parser], Expr]] = {"EXISTS": _exists, "UPDATE": _updated}
-"""Conditions that begin with a word and a parenthesis."""
+"""Rules of conditions that begin with a word and a parenthesis."""
 
 _RELATIONS: dict[str, Callable[[Parser, Expr, bool], Expr]] = {
     "IN": _in,
@@ -171,6 +171,6 @@ _RELATIONS: dict[str, Callable[[Parser, Expr, bool], Expr]] = {
     "BETWEEN": _between,
     "IS": _is,
 }
-"""Conditions of the value before them, by their word; NOT may stand before those of ``_NEGATED``."""
+"""Rules of conditions on the value before them, by their word. NOT may precede those of ``_NEGATED``."""
 
 _NEGATED = ("IN", "LIKE", "BETWEEN")

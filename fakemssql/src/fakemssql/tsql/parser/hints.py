@@ -17,11 +17,11 @@ _HINTS = frozenset(
 )
 
 _OLD_HINTS = _HINTS - {"INDEX", "FORCESEEK", "FORCESCAN", "READCOMMITTEDLOCK"}
-"""Those that may stand without WITH (where a table has no alias; behind an alias all may)."""
+"""Hints that a table without an alias may have without WITH; behind an alias every hint may."""
 
 
 def option_clause(p: Parser) -> None:
-    """``OPTION (...)`` or nothing: hints for the optimizer, on which no result depends."""
+    """``OPTION (...)`` or nothing: hints for the optimizer, which change no result."""
     if p.accept("OPTION"):
         p.list_in_parentheses(_query_hint)
 
@@ -52,7 +52,7 @@ def old_hint_ahead(p: Parser) -> bool:
 
 
 def old_hint(p: Parser, *, alias: bool) -> list[Hint]:
-    """``(NOLOCK)``: the hint stands alone, perhaps behind an ``alias``. Error 1018 where it does not."""
+    """``(NOLOCK)``: one hint without WITH, perhaps behind an ``alias``. Error 1018 for several hints."""
     known = _HINTS if alias else _OLD_HINTS
     p.expect_op("(")
     hint = _hint(p)

@@ -50,7 +50,7 @@ _UNSUPPORTED = (
 
 
 def storage_options(p: Parser, statement: str, *, places: bool = True) -> dict[str, str]:
-    """``WITH (...)`` and, with ``places``, ``ON filegroup``: how data is stored, which no result depends on."""
+    """``WITH (...)`` and, with ``places``, ``ON filegroup``: options of storage, which change no result."""
     options: dict[str, str] = {}
     table = statement == "CREATE TABLE"
     if places and table:
@@ -153,7 +153,10 @@ def index_tail(p: Parser, index: IndexDefinition) -> None:
 
 
 def _is_filter(node: Expr) -> bool:
-    """``column comparison constant``, ``column IN (constants)`` or ``column IS [NOT] NULL``, several with AND."""
+    """Whether a condition is one that a filtered index may have.
+
+    That is ``column comparison constant``, ``column IN (constants)`` or ``column IS [NOT] NULL``, or several with AND.
+    """
     if isinstance(node, Binary) and node.op == "and":
         return _is_filter(node.left) and _is_filter(node.right)
     if isinstance(node, Binary):

@@ -1,4 +1,4 @@
-"""Tokens of Transact-SQL.
+"""Lexer: the tokens and the reserved keywords of Transact-SQL.
 
 The lexical rules are those of Microsoft's "Transact-SQL syntax conventions", "Constants" and "Database identifiers":
 ``[a]]b]`` and ``"a""b"`` are identifiers, comments of the ``/* */`` kind nest, ``0x`` starts a binary constant.
@@ -33,13 +33,13 @@ _PATTERN = re.compile(
 
 
 def syntax_error(number: int, message: str, *, state: int = 1, line: int = 1) -> SqlError:
-    """An error of severity 15: the text is no T-SQL, or not where it stands."""
+    """Error of severity 15, as SQL Server has for text that is not valid T-SQL in its place."""
     return SqlError(number, message, severity=15, state=state, line=line)
 
 
 @dataclass(slots=True)
 class Token:
-    """One token: ``value`` is the unescaped text, ``upper`` the keyword form of a bare word (else empty)."""
+    """Token: ``value`` is the unescaped text, ``upper`` the word in capitals, empty for every other kind of token."""
 
     kind: int
     value: Any
@@ -50,7 +50,7 @@ class Token:
 
 
 def _closing(text: str, start: int, quote: str) -> int:
-    """The position after the closing ``quote`` (doubled quotes do not close), or -1."""
+    """Return the position after the closing ``quote``, or -1. A doubled quote does not close."""
     position = start
     while True:
         position = text.find(quote, position)
@@ -76,7 +76,7 @@ def _comment_end(text: str, start: int, line: int) -> int:
 
 
 def tokenize(text: str, quoted_identifier: bool = True) -> list[Token]:
-    """All tokens of ``text`` with an END token last. Raises :class:`SqlError` 102, 105 or 113."""
+    """Return all tokens of ``text``, with an END token last. Raises :class:`SqlError` 102, 105 or 113."""
     tokens: list[Token] = []
     position, line, size = 0, 1, len(text)
     while position < size:

@@ -1,4 +1,4 @@
-"""Parsing of UPDATE STATISTICS and DBCC."""
+"""Parsing of UPDATE STATISTICS, KILL and DBCC."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def dbcc(p: Parser) -> nodes.Dbcc:
 
 
 def _dbcc_argument(p: Parser) -> Expr:
-    """A constant, a variable, or a name in one part, brackets and all."""
+    """Parse a constant, a variable, or a name of one part with its brackets."""
     if not p.is_identifier():
         return constant(p)
     start = p.index

@@ -94,7 +94,7 @@ CHANGES: dict[str, Callable[[Parser, list[Cte]], nodes.Statement]] = {
     "DELETE": delete,
     "MERGE": merge,
 }
-"""The statements that take common table expressions besides SELECT."""
+"""Rules of the statements that, besides SELECT, take common table expressions."""
 
 
 def truncate(p: Parser) -> nodes.Truncate:
@@ -107,7 +107,7 @@ def truncate(p: Parser) -> nodes.Truncate:
 
 
 def _target(p: Parser, *, columns: bool = False) -> Name:
-    """A table, view, CTE, alias or ``@variable`` that is changed; ``columns`` may follow it."""
+    """Parse the target of a change: table, view, CTE, alias or ``@variable``. ``columns``: a column list may follow."""
     if p.token.kind == lexer.VARIABLE:
         return (p.variable(),)
     if p.upper in ("OPENROWSET", "OPENQUERY", "OPENDATASOURCE"):
@@ -119,7 +119,7 @@ def _target(p: Parser, *, columns: bool = False) -> Name:
 
 
 def _hints(p: Parser) -> list[Hint]:
-    """Hints on what is changed: always behind WITH, and none on indexes (error 1069)."""
+    """Parse the hints on a target: WITH is required, and hints on indexes are refused (error 1069)."""
     line = p.token.line
     if p.upper != "WITH" or p.peek().value != "(":
         return []
@@ -151,7 +151,7 @@ def _output_item(p: Parser) -> nodes.SelectItem:
 
 
 def _column(p: Parser) -> str:
-    """A column that is given a value; what stands before its name tells nothing new."""
+    """Parse a column that gets a value, and skip the qualifier before its name."""
     name = p.identifier()
     while p.accept_op("."):
         name = p.identifier()

@@ -86,7 +86,7 @@ def _text_piece(p: Parser) -> Expr:
 
 
 def _argument_value(p: Parser) -> Expr | None:
-    """A constant, a variable or a word, which is a text; None for DEFAULT."""
+    """Parse a constant, a variable, or a word, which counts as text; None for DEFAULT."""
     if p.accept("DEFAULT"):
         return None
     if p.is_identifier():
@@ -177,7 +177,7 @@ def function(p: Parser, _: str) -> nodes.CreateModule:
 
 
 def _options(p: Parser, *known: str) -> None:
-    """``WITH RECOMPILE, EXECUTE AS CALLER``: texts are compiled when they are run."""
+    """``WITH RECOMPILE, EXECUTE AS CALLER``: options without effect, because every text is compiled when it runs."""
     while True:
         if p.accept_any("EXECUTE", "EXEC"):
             p.expect("AS")

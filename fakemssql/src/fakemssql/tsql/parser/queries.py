@@ -32,9 +32,9 @@ def _cte(p: Parser) -> nodes.Cte:
 
 
 def query(p: Parser, ctes: list[nodes.Cte], *, alone: bool = False) -> Query:
-    """A query expression with its ORDER BY, OFFSET, FOR and OPTION clauses.
+    """Parse a query expression with its ORDER BY, OFFSET and OPTION clauses.
 
-    ``alone``: it is a statement, which may have INTO and give values to variables.
+    ``alone``: the query is a statement, which may have INTO and may assign variables.
     """
     found = _ordered(p, ctes, alone)
     option_clause(p)
@@ -42,7 +42,7 @@ def query(p: Parser, ctes: list[nodes.Cte], *, alone: bool = False) -> Query:
 
 
 def nested_query(p: Parser) -> Query:
-    """A query expression in another one or in a view, whose order means nothing. Error 1033."""
+    """Parse a query expression inside another one or in a view. Error 1033 for ORDER BY without TOP or OFFSET."""
     line = p.token.line
     found = _ordered(p, [], False)
     body = found.body
@@ -91,7 +91,7 @@ def _intersections(p: Parser, alone: bool) -> _Body:
 
 
 def top_clause(p: Parser, *, changing: bool = False) -> nodes.Top | None:
-    """``TOP (n)``, whose parentheses only SELECT may leave out."""
+    """``TOP (n)`` or nothing; only SELECT may omit the parentheses."""
     if not p.accept("TOP"):
         return None
     if p.is_op("("):
@@ -109,7 +109,7 @@ def top_clause(p: Parser, *, changing: bool = False) -> nodes.Top | None:
 
 
 def _select(p: Parser, alone: bool) -> nodes.Select | Query:
-    """SELECT, or a query expression in parentheses."""
+    """Parse SELECT, or a query expression in parentheses."""
     if p.accept_op("("):
         inner = Query(_set_operations(p, False), [])
         p.expect_op(")")
@@ -143,7 +143,7 @@ def _select(p: Parser, alone: bool) -> nodes.Select | Query:
 
 
 def select_item(p: Parser, *, assign: bool = False, renamed: bool = True) -> nodes.SelectItem:
-    """One item of a SELECT or OUTPUT list; ``renamed``: its name may stand in front, with an equals sign."""
+    """Parse an item of a SELECT or OUTPUT list; ``renamed``: its name may precede it, with an equals sign."""
     token = p.token
     if p.accept_op("*"):
         return nodes.SelectItem(nodes.Star(()))

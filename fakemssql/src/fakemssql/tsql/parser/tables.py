@@ -33,7 +33,7 @@ def create_table(p: Parser) -> CreateTable:
 
 
 def table_elements(p: Parser, table: CreateTable, *, variable: bool = False) -> None:
-    """``(column, constraint, ...)``; constraints of a table ``variable`` have no names and refer to no table."""
+    """``(column, constraint, ...)``; in a table ``variable`` constraints have no names and no REFERENCES."""
     p.expect_op("(")
     while True:
         start = p.index
@@ -48,7 +48,7 @@ def table_elements(p: Parser, table: CreateTable, *, variable: bool = False) -> 
 
 
 def _element(p: Parser, table: CreateTable | AlterTable, *, adding: bool = False) -> None:
-    """A column, a constraint or an index of a table; ``adding``: in ALTER TABLE ... ADD."""
+    """Parse a column, a constraint or an index of a table; ``adding``: in ALTER TABLE ... ADD."""
     if p.upper == "PERIOD":
         p.unsupported("PERIOD FOR SYSTEM_TIME")
     if p.upper == "INDEX":
@@ -85,7 +85,7 @@ def _inline_index(p: Parser, table: Name, columns: list[KeyColumn]) -> IndexDefi
 
 
 def _column(p: Parser, table: CreateTable | AlterTable, adding: bool) -> ColumnDefinition:
-    """A column; its constraints and indexes go to the table."""
+    """Parse a column; its constraints and indexes are added to the table."""
     column = ColumnDefinition(p.identifier(), None)
     if p.accept("AS"):
         mark = p.index
@@ -114,12 +114,12 @@ def _column(p: Parser, table: CreateTable | AlterTable, adding: bool) -> ColumnD
 
 
 def _may_have(column: ColumnDefinition, word: str) -> bool:
-    """What is computed is never said to be NULL, and NOT NULL where it is persisted."""
+    """Whether a column may have NULL or NOT NULL; a computed one may have only NOT NULL, and only if persisted."""
     return column.computed is None or word not in ("NULL", "NOT") or (word == "NOT" and column.persisted)
 
 
 def _column_constraint(p: Parser, table: CreateTable | AlterTable, column: ColumnDefinition, adding: bool) -> bool:
-    """Whether one starts here, which is taken then."""
+    """Parse a constraint of a column if one starts here; True if so."""
     found = constraint(p, column, adding=adding)
     if found is None:
         return False
@@ -283,7 +283,7 @@ _ACTIONS: dict[str, Callable[[Parser, AlterTable], None]] = {
 
 
 def constraint(p: Parser, column: ColumnDefinition | None, *, adding: bool = False) -> Constraint | None:
-    """A column's or a table's constraint, or None if none starts here; ``adding``: in ALTER TABLE ... ADD."""
+    """Parse a constraint of a column or table; None if there is no constraint. ``adding``: in ALTER TABLE ... ADD."""
     name = p.identifier() if p.accept("CONSTRAINT") else ""
     own = [KeyColumn(column.name)] if column else []
     rule = _RULES.get(p.upper)
@@ -382,4 +382,4 @@ _RULES: dict[str, Callable[[Parser, str, list[KeyColumn], bool], Constraint]] = 
     "CHECK": _check_constraint,
     "DEFAULT": _default,
 }
-"""What reads a constraint, by its first word: its name, the column that it is on, and whether it is added are given."""
+"""Rules of constraints by their first word; each takes the name, the constraint's own column, and ``adding``."""

@@ -1,4 +1,4 @@
-"""Parsing of data types: their names, and what they make with the sizes given or left out ("Data types")."""
+"""Parsing of data types: names, synonyms, sizes and their defaults ("Data types")."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _VARYING = ("varchar", "nvarchar", "varbinary", "charvarying", "charactervarying
 
 
 def data_type(p: Parser, *, declared: bool = True) -> SqlType:
-    """A data type as in a declaration (``declared``) or in CAST."""
+    """Parse a data type as in a declaration (``declared``) or in CAST."""
     token = p.token
     if not p.is_identifier(token) and token.upper not in ("NATIONAL", "DOUBLE", "CURSOR"):
         p.fail()
@@ -76,7 +76,7 @@ def data_type(p: Parser, *, declared: bool = True) -> SqlType:
 
 
 def _make(name: str, sizes: list[int], *, declared: bool, line: int) -> SqlType:
-    """The type ``name(sizes)``. ``declared``: a missing length means 1 as in a declaration, else 30 as in CAST."""
+    """Return the type ``name(sizes)``. A missing length is 1 in a declaration (``declared``), 30 in CAST."""
     name = _SYNONYMS.get(name.lower(), name.lower())
     if name not in _NAMES:
         if declared:

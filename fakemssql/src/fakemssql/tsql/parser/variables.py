@@ -30,7 +30,7 @@ _VALUES = frozenset(
         *("LOCK_TIMEOUT", "QUERY_GOVERNOR_COST_LIMIT", "ROWCOUNT", "TEXTSIZE"),
     ]
 )
-"""Options with a value."""
+"""Options that have a value."""
 
 
 def declare(p: Parser) -> Statement:
@@ -48,7 +48,7 @@ def declare(p: Parser) -> Statement:
 
 
 def _declared(p: Parser) -> str:
-    """The name of a variable that is declared here; AS may follow it."""
+    """Parse the name of a variable that is declared here, and AS behind it. Error 134 for a second declaration."""
     line = p.token.line
     if p.is_identifier() and p.peek().upper in ("CURSOR", "INSENSITIVE", "SCROLL"):
         p.unsupported("A cursor")
@@ -70,7 +70,7 @@ def _variable(p: Parser, name: str, line: int) -> Statement:
         p.unsupported("A cursor")
     kind = data_type(p)
     if p.upper in ("NULL", "NOT"):
-        p.unsupported("A variable that tells whether it may be NULL")
+        p.unsupported("NULL or NOT NULL in the declaration of a variable")
     value = expression(p) if p.accept_op("=") else None
     return nodes.Declare(name, kind, value, line=line)
 
@@ -140,11 +140,11 @@ _RULES: dict[str, Callable[[Parser], Statement]] = {
     "IDENTITY_INSERT": _identity_insert,
     "STATISTICS": _statistics,
 }
-"""What follows SET and is neither a variable nor an option by its name alone."""
+"""Rules for the words behind SET that need more than ON, OFF or a value."""
 
 
 def _value(p: Parser, name: str) -> object:
-    """A constant, a variable, or a word, which is a text."""
+    """Parse a constant, a variable, or a word, which counts as text."""
     token = p.token
     if name == "FIPS_FLAGGER" and p.accept("OFF"):
         return False

@@ -76,7 +76,7 @@ CREATE FUNCTION mssql.pg_table(id int) RETURNS text LANGUAGE sql STABLE
   RETURN (SELECT format('%I.%I', s.pg_name, o.pg_name) FROM mssql.objects o JOIN mssql.schemas s USING (database_id, schema_id)
           WHERE o.object_id = id AND o.type = 'U');
 
--- Rows of a table (those of a filtered index): counted, since PostgreSQL only estimates; estimated where that had to wait for a table lock.
+-- Number of rows of a table, or of a filtered index. It is counted; it is estimated if counting had to wait for a table lock.
 CREATE FUNCTION mssql.row_count(id int, condition text = NULL) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
 DECLARE result bigint; t text := mssql.pg_table(id);
 BEGIN
@@ -102,7 +102,7 @@ BEGIN
   SELECT pg_sequence_last_value(seq::regclass) INTO result;
   RETURN result;
 END $$;
--- A value given under IDENTITY_INSERT becomes the current identity value where it lies beyond that.
+-- A value given under IDENTITY_INSERT becomes the current identity value if it is beyond the current one.
 CREATE FUNCTION mssql.identity_given(value bigint, seq text, increment bigint) RETURNS bigint LANGUAGE plpgsql STRICT AS $$
 DECLARE beyond bool;
 BEGIN

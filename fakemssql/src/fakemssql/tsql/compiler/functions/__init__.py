@@ -1,4 +1,4 @@
-"""Built-in functions: how each is called in PostgreSQL and what type it has. :func:`call` is the entry."""
+"""Built-in functions: their PostgreSQL calls and their types. :func:`call` is the entry."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def _aggregate(c: Compilation, node: nodes.Function, names: Names, name: str, ov
         if kind.name == "bit":
             raise SqlError(8117, f"Operand data type bit is invalid for {function} operator.")
         if kind.name == "uniqueidentifier":
-            # PostgreSQL orders them by another byte first; which is least matters only as a tie-break.
+            # PostgreSQL compares other bytes first; the least value matters only as a tie-break.
             return Typed(f"{function}(({value.sql})::text){over}::uuid", kind)
         return Typed(f"{function}({value.sql}){over}", kind, binary=value.binary)
     if not is_number(kind) or kind.name == "bit":

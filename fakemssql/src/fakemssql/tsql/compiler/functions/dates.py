@@ -48,7 +48,7 @@ def _part(node: nodes.Function, count: int) -> str:
 
 
 def moment(value: Typed, default: SqlType = DATETIME) -> Typed:
-    """An argument where a date is expected; text becomes ``default``."""
+    """Convert an argument to a date or time; text becomes ``default``."""
     if value.type is None or is_text(value.type) or is_number(value.type):
         return convert(value, default, "cast")
     if not is_moment(value.type):
@@ -57,7 +57,7 @@ def moment(value: Typed, default: SqlType = DATETIME) -> Typed:
 
 
 def _plain(value: Typed) -> str:
-    """A moment as a PostgreSQL timestamp."""
+    """Return a date or time as a PostgreSQL timestamp."""
     kind = value.type
     assert kind is not None
     if kind.name == "date":

@@ -1,7 +1,6 @@
-"""The table of built-in functions: which compiles a call by its name.
+"""Registry of built-in functions by name.
 
-Source: the pages of "Transact-SQL functions". A name that is not here is error 195, as SQL Server says of what
-is no built-in function.
+Source: the pages of "Transact-SQL functions". A name that is not in the registry is error 195, as on SQL Server.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _REFUSED = """
     SESSIONPROPERTY SESSION_CONTEXT SIGN SIN SOUNDEX SPACE SQRT SQUARE STDEV STDEVP STR STRING_AGG STRING_ESCAPE
     STUFF SUSER_SID TAN TODATETIMEOFFSET TRANSLATE TRIGGER_NESTLEVEL TYPEPROPERTY TYPE_ID UNICODE VAR VARP
 """
-"""Functions of SQL Server that nobody needs here."""
+"""Functions of SQL Server that are not supported, because none of the users of fakemssql needs them."""
 
 _FUNCTIONS: dict[str, Special] = {
     **dict.fromkeys(_REFUSED.split(), _refuse),
@@ -45,7 +44,7 @@ _FUNCTIONS: dict[str, Special] = {
 
 
 def special(name: str) -> Callable[[Special], Special]:
-    """Register a function whose arguments are not all plain values."""
+    """Register a function that compiles its arguments itself."""
 
     def register(function: Special) -> Special:
         _FUNCTIONS[name] = function
@@ -55,7 +54,7 @@ def special(name: str) -> Callable[[Special], Special]:
 
 
 def define(name: str, least: int, most: int | None = None) -> Callable[[Implementation], Implementation]:
-    """Register a function by its names with its least and greatest number of arguments (-1: any)."""
+    """Register a function under its names, with its least and greatest number of arguments (-1: any)."""
     greatest = least if most is None else most
 
     def register(function: Implementation) -> Implementation:

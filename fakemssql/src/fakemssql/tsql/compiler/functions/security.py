@@ -1,5 +1,5 @@
 # ruff: noqa: S608 - values are numbers of principals and databases
-"""Functions that tell of users, roles and permissions ("Security functions"), and what others may show of objects."""
+"""Security functions: users, roles, permissions; and which objects the metadata functions may show."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fakemssql.types import SqlType
 
 
 def identity(c: Compilation) -> Identity:
-    """Whom the statement is compiled for. A definition that is compiled for nobody is marked as depending on it."""
+    """Return the user that the statement runs as. A definition has no user and is marked as dependent on the user."""
     if c.env.security is None:
         c.parameter("@@user", SYSNAME)
         return Identity(0, DBO, "dbo", "dbo", "{0,1,16384}", "{1,2,3}")
@@ -27,20 +27,20 @@ def _restricted(c: Compilation) -> bool:
 
 
 def seen_id(c: Compilation, sql: str, source: bool = False) -> str:
-    """The id of an object, NULL if it is one that the user does not see."""
+    """Return SQL for the id of an object, NULL if the user may not see it."""
     if not _restricted(c):
         return sql
     return f"mssql.seen({identity(c).arguments}, {sql}, {'true' if source else 'false'})"
 
 
 def seen_name(c: Compilation, sql: str) -> str:
-    """The name of an object, NULL if it is one that the user does not see."""
+    """Return SQL for the name of an object, NULL if the user may not see it."""
     name = in_default_schema(c, sql)
     return f"mssql.seen_name({identity(c).arguments}, {name})" if _restricted(c) else name
 
 
 def in_default_schema(c: Compilation, sql: str) -> str:
-    """The name of an object, looked for in the default schema first."""
+    """Return SQL for the name of an object, searched in the default schema first."""
     schema = c.env.catalog.default_schema(c.env.database)
     if schema == "dbo":
         return sql
@@ -48,7 +48,7 @@ def in_default_schema(c: Compilation, sql: str) -> str:
 
 
 def _current(name: str, variable: str, kind: SqlType, given: str) -> None:
-    """A function of the session without an argument, of ``given`` (PostgreSQL's function) with one."""
+    """Register a function of the session's value; with an argument it calls ``given``, a PostgreSQL function."""
     by_name = kind != SYSNAME
 
     def implementation(c: Compilation, a: list[Typed]) -> Typed:

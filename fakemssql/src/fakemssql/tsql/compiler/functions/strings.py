@@ -11,7 +11,7 @@ from fakemssql.types import MAX
 
 
 def _same(c: Compilation, value: Typed, template: str, length: int | None = None) -> Typed:
-    """A text made of a text: ``{}`` in ``template``; its type stays varchar or nvarchar."""
+    """Return a text computed from a text, which is ``{}`` in ``template``; varchar and nvarchar are kept."""
     text = as_text(value)
     assert text.type is not None
     size = text_length(text.type) if length is None else length

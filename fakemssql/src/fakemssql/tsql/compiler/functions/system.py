@@ -1,4 +1,4 @@
-"""Functions that tell of the server, the session and the catalog ("System functions", "Metadata functions")."""
+"""Functions of the server, the session and the catalog ("System functions", "Metadata functions")."""
 
 from __future__ import annotations
 
@@ -87,9 +87,9 @@ def _catalog(
     text: tuple[int, ...] = (),
     guard: Callable[[Compilation, str], str] | None = None,
 ) -> None:
-    """A function of the database's catalog, run in PostgreSQL with the current database as first argument.
+    """Register a function of the catalog; PostgreSQL's function takes the current database as first argument.
 
-    ``guard`` makes NULL of a first argument that is an object which the user does not see.
+    ``guard`` turns the first argument into NULL if it is an object that the user may not see.
     """
 
     def implementation(c: Compilation, a: list[Typed]) -> Typed:
@@ -117,7 +117,7 @@ _catalog("TYPE_NAME", "type_name", SYSNAME, 1, 1)
 
 
 def _of_schema(name: str, kind: SqlType, text: bool) -> None:
-    """SCHEMA_ID and SCHEMA_NAME: of the user's default schema without an argument."""
+    """Register SCHEMA_ID or SCHEMA_NAME; without an argument it is about the user's default schema."""
 
     def implementation(c: Compilation, a: list[Typed]) -> Typed:
         default = literal(c.env.catalog.default_schema(c.env.database)) + "::text"

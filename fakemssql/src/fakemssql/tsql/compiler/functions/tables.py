@@ -1,4 +1,4 @@
-"""Table-valued functions: STRING_SPLIT, GENERATE_SERIES, and the few system ones that tools call."""
+"""Table-valued functions: those of the schema sys."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fakemssql.tsql.security.visibility import require_state
 
 
 def table_function(c: Compilation, node: nodes.FunctionSource, names: Names) -> str:
-    """The FROM item for a call of a table-valued function."""
+    """Compile a call of a table-valued function in FROM."""
     name = node.name[-1].upper()
     # An argument may use the columns of sources to the left, as CROSS APPLY does.
     args = [c.scalar(arg, names) for arg in node.args]
@@ -31,7 +31,7 @@ def table_function(c: Compilation, node: nodes.FunctionSource, names: Names) -> 
 def _system(
     c: Compilation, node: nodes.FunctionSource, found: TableFunction, args: list[Typed], alias: str, names: Names
 ) -> str:
-    """A system function, which is a function of PostgreSQL with the same arguments and columns."""
+    """Compile a system function as a function of PostgreSQL with the same arguments and columns."""
     if len(args) != len(found.arguments):
         few = "An insufficient number of" if len(args) < len(found.arguments) else "Too many"
         number, word = (313, "were supplied for") if len(args) < len(found.arguments) else (8144, "specified for")

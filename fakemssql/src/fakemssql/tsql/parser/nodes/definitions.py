@@ -132,7 +132,7 @@ class CreateView(Statement):
 
 @dataclass
 class CreateModule(Statement):
-    """CREATE PROCEDURE, TRIGGER or FUNCTION: ``body`` is None for what can only be recorded or refused."""
+    """CREATE PROCEDURE or CREATE TRIGGER."""
 
     kind: str
     name: Name
@@ -153,9 +153,9 @@ class TriggerState(Statement):
 
 @dataclass
 class UpdateStatistics(Statement):
-    """UPDATE STATISTICS of a table, or of those of its indexes that are named.
+    """UPDATE STATISTICS of a table or of the named indexes.
 
-    ``row_count`` is what the catalog is to say of its rows, whatever they are.
+    ``row_count`` is the number of rows that the catalog will show, whatever the table holds.
     """
 
     table: Name
@@ -165,7 +165,7 @@ class UpdateStatistics(Statement):
 
 @dataclass
 class SecurityDefinition(Statement):
-    """What is run as a definition is, in a transaction."""
+    """Statement on logins, users, roles or permissions; it runs in a transaction, as other definitions do."""
 
 
 @dataclass
@@ -178,7 +178,7 @@ class CreateLogin(SecurityDefinition):
 
 @dataclass
 class AlterLogin(SecurityDefinition):
-    """What is None stays as it is."""
+    """ALTER LOGIN; a field that is None stays unchanged."""
 
     name: str
     password: str | None = field(default=None, repr=False)
@@ -212,7 +212,7 @@ class CreateRole(SecurityDefinition):
 
 @dataclass
 class AlterRole(SecurityDefinition):
-    """``action`` is add, drop (a member) or rename."""
+    """ALTER ROLE or ALTER SERVER ROLE; ``action`` is add or drop (a member), or rename."""
 
     name: str
     action: str

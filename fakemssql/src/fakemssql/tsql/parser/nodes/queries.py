@@ -1,4 +1,4 @@
-"""Expressions, predicates, and the queries in them: SELECT, FROM, set operations, common table expressions."""
+"""Nodes of expressions, predicates and queries: SELECT, FROM, set operations, common table expressions."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from fakemssql.types import SqlType
 
 Name = tuple[str, ...]
-"""A name of one to four parts, outermost first; an omitted part (``db..t``) is an empty string."""
+"""Name of one to four parts, outermost first; an omitted part (``db..t``) is an empty string."""
 
 
 class Expr:
-    """A scalar expression or a predicate; which of the two is found out by the compiler, as SQL Server does."""
+    """Scalar expression or predicate."""
 
     __slots__ = ()
 
@@ -150,7 +150,7 @@ class Hint:
 
 
 class Source:
-    """Something in a FROM clause."""
+    """Item of a FROM clause."""
 
     __slots__ = ()
 
@@ -240,7 +240,7 @@ class Cte:
 
 @dataclass(slots=True)
 class Query:
-    """A query expression; ``body`` is a Select, Values, SetOperation or Query (a parenthesised one)."""
+    """Query expression; ``body`` is a Select, Values, SetOperation or Query (a parenthesised one)."""
 
     body: Any
     ctes: list[Cte] = field(default_factory=list)

@@ -83,7 +83,7 @@ class TryCatch(Statement):
 
 @dataclass
 class Simple(Statement):
-    """BREAK, CONTINUE, CHECKPOINT and other words without operands."""
+    """BREAK, CONTINUE or CHECKPOINT."""
 
     kind: str
 
@@ -144,7 +144,7 @@ class Dbcc(Statement):
 
 @dataclass
 class Output:
-    """One OUTPUT clause: with ``into`` (a name or a ``@variable``) or to the client."""
+    """OUTPUT clause: with ``into`` (a name or a ``@variable``) or to the client."""
 
     items: list[SelectItem]
     into: Name | None = None
