@@ -56,7 +56,7 @@ def test_what_stays_allowed(client: Any, table: str) -> None:
         *("DATENAME(month, '2024-02-10')", "CHAR(65)", "NCHAR(65)", "ABS(a)", "POWER(2, a)", "FLOOR(1.5)"),
     ],
 )
-def test_a_function_that_nobody_needs_is_refused_by_its_name(client: Any, call: str) -> None:
+def test_unneeded_functions_are_refused_by_their_names(client: Any, call: str) -> None:
     error = client.error(f"SELECT {call} FROM (VALUES (1)) v(a)")
     assert (error.number, error.message) == (40517, f"{call.split('(')[0]} is not supported by fakemssql.")
 
@@ -94,6 +94,6 @@ def test_a_function_that_nobody_needs_is_refused_by_its_name(client: Any, call: 
         ("DBCC CHECKIDENT ('q') WITH TABLERESULTS", "DBCC ... WITH TABLERESULTS"),
     ],
 )
-def test_syntax_that_nobody_needs_is_refused_by_its_name(client: Any, text: str, feature: str) -> None:
+def test_unneeded_syntax_is_refused_by_its_name(client: Any, text: str, feature: str) -> None:
     error = client.error(text)
     assert (error.number, error.message) == (40517, f"{feature} is not supported by fakemssql.")

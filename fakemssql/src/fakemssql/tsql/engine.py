@@ -44,7 +44,10 @@ class Engines:
         try:
             entry = session.catalog.database(session.database)
             if entry is None or session.security.entrant(session.database) is None:
-                raise _no_database(database)
+                if not database:
+                    raise SqlError(4064, "Cannot open user default database. Login failed.", severity=11)
+                text = f'Cannot open database "{database}" requested by the login. The login failed.'
+                raise SqlError(4060, text, severity=11)
             session.database = session.home = entry[1]
             engine.introduce(Client(login))
         except BaseException:
@@ -72,9 +75,3 @@ class Engines:
             self._spare.append(backend)
         else:
             backend.close()
-
-
-def _no_database(asked: str) -> SqlError:
-    if not asked:
-        return SqlError(4064, "Cannot open user default database. Login failed.", severity=11)
-    return SqlError(4060, f'Cannot open database "{asked}" requested by the login. The login failed.', severity=11)

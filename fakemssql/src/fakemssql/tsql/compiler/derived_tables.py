@@ -103,34 +103,24 @@ def _recursive(c: Compilation, cte: nodes.Cte, outer: Names | None, alias: str, 
         raise SqlError(
             252, f"Recursive common table expression '{cte.name}' does not contain a top-level UNION ALL operator."
         )
-    with optional(c, True):
-        return _repeated(c, cte, body, outer, alias, names)
-
-
-def _repeated(
-    c: Compilation, cte: nodes.Cte, body: nodes.SetOperation, outer: Names | None, alias: str, names: Names
-) -> str:
-    anchor = c.branch(body.left, outer)
-    columns = [
-        column.with_(name=(cte.columns[i] if cte.columns else column.name), origin="")
-        for i, column in enumerate(anchor.columns)
-    ]
     pg = c.fresh("r")
-    inside = [column.with_(sql=f"{pg}.c{i}") for i, column in enumerate(columns, 1)]
-    level = Names(parent=outer, ctes={fold(cte.name): None})
-    body_right = _recursive_part(c, body.right, level, fold(cte.name), (pg, inside))
+    with optional(c, True):
+        anchor = c.branch(body.left, outer)
+        columns = [
+            column.with_(name=(cte.columns[i] if cte.columns else column.name), origin="")
+            for i, column in enumerate(anchor.columns)
+        ]
+        inside = [column.with_(sql=f"{pg}.c{i}") for i, column in enumerate(columns, 1)]
+        level = Names(parent=outer, ctes={fold(cte.name): None})
+        body_right = _recursive_part(c, body.right, level, fold(cte.name), (pg, inside))
     casts = ", ".join(
-        f"{_recast(value, i, target)} AS c{i}"
+        f"{convert(value.with_(sql=f's.c{i}'), target.type or INT, 'cast').sql} AS c{i}"
         for i, (value, target) in enumerate(zip(body_right.columns, columns, strict=True), 1)
     )
     names_list = ", ".join(f"c{i}" for i in range(1, len(columns) + 1))
     union = f"({anchor.sql}) UNION ALL SELECT {casts} FROM ({body_right.sql}) AS s"
     sql = f"WITH RECURSIVE {pg}({names_list}) AS ({union}) SELECT * FROM {pg}"
     return derived(c, Compiled(sql, columns), alias, [], names)
-
-
-def _recast(value: Typed, position: int, target: Typed) -> str:
-    return convert(value.with_(sql=f"s.c{position}"), target.type or INT, "cast").sql
 
 
 def _recursive_part(c: Compilation, body: Any, level: Names, folded: str, found: tuple[str, list[Typed]]) -> Compiled:

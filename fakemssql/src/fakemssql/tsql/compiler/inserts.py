@@ -20,6 +20,7 @@ from fakemssql.tsql.compiler.targets import (
     listed,
     new_value,
     refuse_identity,
+    refuse_twice,
     to_column,
     view_target,
 )
@@ -54,11 +55,9 @@ def insert(c: Compilation, node: nodes.Insert) -> Plan:
         c.table_locks.append((how.table_sql(table.pg), False))
     columns = listed(table, node.columns)
     explicit = columns if node.columns else []
-    if len({column.pg for column in explicit}) != len(explicit):
-        name = next(each.name for each in explicit if [d.pg for d in explicit].count(each.pg) > 1)
-        raise SqlError(
-            264, f"The column name '{name}' is specified more than once in the SET clause or column list of an INSERT."
-        )
+    for position, column in enumerate(explicit):
+        if column in explicit[:position]:
+            refuse_twice(column)
     identity = table.identity
     if identity is not None:
         if identity in explicit and not identity_on(c, table) and node.source is not None:

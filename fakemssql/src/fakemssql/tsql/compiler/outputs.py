@@ -41,7 +41,8 @@ def with_outputs(
 
     ``whole`` has every column of the table, for triggers; ``names`` has the columns that a CTE shows.
     """
-    change, prefix = _split_prefix(change)
+    # A leading ``WITH m AS MATERIALIZED (...)`` must precede other items of WITH.
+    prefix, _, change = change.rpartition("\x00")
 
     def plan(sql: str, columns: list[Typed] | None = None) -> Plan:
         return finish(c, sql, columns=columns, writes=True, table=table, identity=identity)
@@ -68,21 +69,11 @@ def with_outputs(
     if client is None and not extra and len(inserts) == 1:
         return plan(f"{head} {inserts[0]}")
     head += "".join(f", i{n} AS ({text})" for n, text in enumerate(inserts))
-    number = len(outputs) - 1
-    number = next((n for n, output in enumerate(outputs) if output.into is None), number)
+    number = next((n for n, output in enumerate(outputs) if output.into is None), len(outputs) - 1)
     final = ", ".join(
         [f"w.o{number}_{i} AS c{i}" for i in range(1, len(client or []) + 1)] + [f"w.e{i}" for i in range(len(extra))]
     )
     return plan(f"{head} SELECT {final} FROM w", client)
-
-
-def _split_prefix(change: str) -> tuple[str, str]:
-    """Split off a leading ``WITH m AS MATERIALIZED (...) ``, which must precede other items of WITH."""
-    marker = "\x00"
-    if marker in change:
-        prefix, change = change.split(marker, 1)
-        return change, prefix
-    return change, ""
 
 
 def _output_items(c: Compilation, output: nodes.Output, names: Names) -> list[Typed]:

@@ -139,10 +139,6 @@ def set_operation(
 ) -> Compiled:
     """Compile UNION, EXCEPT and INTERSECT."""
     _check_carry(carry)
-    return ordered(c, _set(c, body, parent), query, parent)
-
-
-def _set(c: Compilation, body: nodes.SetOperation, parent: Names | None) -> Compiled:
     left, right = _operand(c, body.left, parent), _operand(c, body.right, parent)
     if len(left.columns) != len(right.columns):
         raise SqlError(
@@ -174,7 +170,7 @@ def _set(c: Compilation, body: nodes.SetOperation, parent: Names | None) -> Comp
         sql = f"SELECT DISTINCT ON ({keys}) * FROM ({first}) AS {one} WHERE {found}"
     else:
         sql = f"({first}) {op} ({second})"
-    return Compiled(sql, columns)
+    return ordered(c, Compiled(sql, columns), query, parent)
 
 
 def _operand(c: Compilation, body: Any, parent: Names | None) -> Compiled:
@@ -200,10 +196,6 @@ def _cast(c: Compilation, compiled: Compiled, columns: list[Typed]) -> str:
 def values(c: Compilation, body: nodes.Values, query: nodes.Query, parent: Names | None, carry: bool) -> Compiled:
     """Compile a table value constructor."""
     _check_carry(carry)
-    return ordered(c, _values(c, body, parent), query, parent)
-
-
-def _values(c: Compilation, body: nodes.Values, parent: Names | None) -> Compiled:
     names = Names([], parent)
     rows = [[c.scalar(node, names) for node in row] for row in body.rows]
     if len({len(row) for row in rows}) != 1:
@@ -219,4 +211,5 @@ def _values(c: Compilation, body: nodes.Values, parent: Names | None) -> Compile
         for row in rows
     ]
     names_list = ", ".join(f"c{i}" for i in range(1, len(columns) + 1))
-    return Compiled(f"SELECT * FROM (VALUES {', '.join(texts)}) AS {c.fresh('v')}({names_list})", columns)
+    compiled = Compiled(f"SELECT * FROM (VALUES {', '.join(texts)}) AS {c.fresh('v')}({names_list})", columns)
+    return ordered(c, compiled, query, parent)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NoReturn
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import DERIVED, ColumnInfo, TableInfo
@@ -21,13 +22,10 @@ from fakemssql.tsql.parser import nodes
 from fakemssql.types import SqlType
 
 
-def _place(table: TableInfo, column: ColumnInfo) -> str:
-    return f"table '{table.database}.{table.schema}.{table.name}', column '{column.name}'"
-
-
 def to_column(value: Typed, table: TableInfo, column: ColumnInfo) -> str:
     """Return a value converted to the type of its column; an identity column also moves its identity value."""
-    text = convert(value, column.type, "assign", place=_place(table, column)).sql
+    place = f"table '{table.full_name}', column '{column.name}'"
+    text = convert(value, column.type, "assign", place=place).sql
     if not column.identity:
         return text
     sequence = f"pg_get_serial_sequence({literal(table.pg)}, {literal(column.pg)})"
@@ -54,6 +52,14 @@ def writable(table: TableInfo, name: str, updating: bool) -> ColumnInfo:
     if updating and column.identity:
         raise SqlError(8102, f"Cannot update identity column '{column.name}'.")
     return column
+
+
+def refuse_twice(column: ColumnInfo) -> NoReturn:
+    """Raise error 264, a column that is given two values."""
+    raise SqlError(
+        264,
+        f"The column name '{column.name}' is specified more than once in the SET clause or column list of an INSERT.",
+    )
 
 
 def listed(table: TableInfo, names: list[str], *, with_identity: bool = False) -> list[ColumnInfo]:
@@ -160,11 +166,7 @@ def assigned(
         if item.column is not None:
             column = writable(table, item.column, True)
             if any(column.pg == other.pg for other, _ in sets):
-                raise SqlError(
-                    264,
-                    f"The column name '{column.name}' is specified more than once in the SET clause or column list of"
-                    " an INSERT.",
-                )
+                refuse_twice(column)
             if isinstance(item.value, nodes.Literal) and item.value.kind == "default":
                 sets.append((column, "DEFAULT"))
             else:

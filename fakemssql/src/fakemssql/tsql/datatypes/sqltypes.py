@@ -58,7 +58,7 @@ def oid(kind: SqlType) -> int:
 
 
 def family(kind: SqlType) -> str:
-    """Family of a type: ``int``, ``decimal``, ``float``, ``text``, ``ntext``, ``binary``, ``timestamp``; else the type's own name."""
+    """Family of a type: ``int``, ``decimal``, ``float``, ``text``, ``ntext``, ``binary``, ``timestamp``, or its name."""
     return _TYPES[kind.name][2] if kind.name in _TYPES else kind.name
 
 

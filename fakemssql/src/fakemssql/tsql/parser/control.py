@@ -28,15 +28,10 @@ def statements(p: Parser, *ends: str) -> list[Statement]:
             return found
         if p.upper in ends:
             return found
-        if found and not _ended(p):
+        last = p.peek(-1)
+        if found and not (last.kind == lexer.OPERATOR and last.value == ";"):
             _require_end(p)
         found.append(p.statement())
-
-
-def _ended(p: Parser) -> bool:
-    """Whether a semicolon precedes the next statement."""
-    token = p.peek(-1)
-    return token.kind == lexer.OPERATOR and bool(token.value == ";")
 
 
 def _require_end(p: Parser) -> None:

@@ -107,7 +107,7 @@ INSERT INTO mssql.permission_names VALUES
   (100, 'IMPERSONATE ANY LOGIN', 'IAL', 'CONTROL SERVER', NULL, NULL),
   (100, 'SELECT ALL USER SECURABLES', 'SUS', 'CONTROL SERVER', NULL, NULL);
 
--- Pairs of permissions of which the first implies the second, through all classes; each implies itself.
+-- Pairs of permissions: the first implies the second, through all classes. Each permission implies itself.
 CREATE TABLE mssql.implications (class int, permission text, by_class int, by_permission text, PRIMARY KEY (by_class, by_permission, class, permission));
 INSERT INTO mssql.implications
 WITH RECURSIVE steps AS (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.compiler.compilation import Compilation
-from fakemssql.tsql.compiler.convert import convert
+from fakemssql.tsql.compiler.convert import as_timestamp, convert
 from fakemssql.tsql.compiler.functions.registry import Special, define, special
 from fakemssql.tsql.compiler.scopes import Names, Typed
 from fakemssql.tsql.datatypes.sqltypes import BIGINT, DATETIME, INT, is_moment, is_number, is_text
@@ -58,15 +58,8 @@ def moment(value: Typed, default: SqlType = DATETIME) -> Typed:
 
 def _plain(value: Typed) -> str:
     """Return a date or time as a PostgreSQL timestamp."""
-    kind = value.type
-    assert kind is not None
-    if kind.name == "date":
-        return f"({value.sql})::timestamp"
-    if kind.name == "time":
-        return f"('1900-01-01'::date + {value.sql})"
-    if kind.name == "datetimeoffset":
-        return f"({value.sql} AT TIME ZONE 'UTC')"
-    return value.sql
+    assert value.type is not None
+    return as_timestamp(value.sql, value.type.name)
 
 
 def _dateadd(c: Compilation, node: nodes.Function, names: Names) -> Typed:
