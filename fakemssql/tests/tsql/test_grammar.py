@@ -70,7 +70,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "number"), REFUSED)
-def test_what_the_grammar_refuses(text: str, number: int) -> None:
+def test_texts_that_the_grammar_refuses(text: str, number: int) -> None:
     error = judgement(text)
     assert error is not None
     assert error.number == number
@@ -92,7 +92,7 @@ def test_a_common_table_expression_needs_a_semicolon_before_it(client: Any, text
     assert client.error(text).number == 319
 
 
-def test_what_begins_a_block_needs_none(client: Any) -> None:
+def test_with_needs_no_semicolon_at_the_start_of_a_block(client: Any) -> None:
     assert client.value("BEGIN WITH m AS (SELECT 2 AS a) SELECT a FROM m END") == 2
     assert client.value("IF 1 = 1 WITH m AS (SELECT 3 AS a) SELECT a FROM m") == 3
 

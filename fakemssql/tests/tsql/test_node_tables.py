@@ -22,7 +22,7 @@ PARTS = {
     *(nodes.Argument, nodes.Assignment, nodes.ColumnDefinition, nodes.Constraint, nodes.Cte, nodes.Hint),
     *(nodes.KeyColumn, nodes.MergeAction, nodes.OrderItem, nodes.Output, nodes.SelectItem, nodes.Top, nodes.Window),
 }
-"""What only the function of the node that holds it looks at."""
+"""Nodes that only the function of their parent node reads."""
 
 
 def concrete(base: type) -> set[type]:
@@ -41,7 +41,7 @@ def test_every_node_has_a_function() -> None:
     assert kinds == {*NODES.scalars, *NODES.sources, *NODES.bodies, *STATEMENTS, *PARTS}
 
 
-def test_what_runs_over_rows_is_compiled() -> None:
+def test_statements_over_rows_are_compiled() -> None:
     assert set(COMPILED) == {kind for kind, function in STATEMENTS.items() if function is rows}
 
 

@@ -33,7 +33,7 @@ def test_numbers(client: Any, text: str, number: int) -> None:
     assert client.error(text).number == number
 
 
-def test_what_stays_allowed(client: Any, table: str) -> None:
+def test_similar_statements_that_stay_allowed(client: Any, table: str) -> None:
     text = (
         "DECLARE @n int = 1, @m int; DECLARE @t TABLE (a int); INSERT @t VALUES (4);"
         " UPDATE @t SET @m = a = a + @n; SELECT @m"
