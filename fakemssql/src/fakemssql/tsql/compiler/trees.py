@@ -13,9 +13,15 @@ from fakemssql.tsql.parser import nodes
 from fakemssql.types import SqlType
 
 
+def _names(node: Any) -> tuple[str, ...] | None:
+    """Return the names of a node's attributes; None for any other object."""
+    kind: Any = type(node)
+    return _names_of(kind)
+
+
 @cache
-def _names(kind: Any) -> tuple[str, ...] | None:
-    """Return the names of the attributes of a type of node, None for any other type; cached, because walks are many."""
+def _names_of(kind: Any) -> tuple[str, ...] | None:
+    """Return the names of the attributes of a type; cached, because every statement is walked often."""
     return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else None
 
 
@@ -23,7 +29,7 @@ def children(node: Any) -> Sequence[Any]:
     """Return the children of a node or of a list of nodes; no children for any other object."""
     if isinstance(node, list | tuple):
         return node
-    return [getattr(node, name) for name in _names(type(node)) or ()]
+    return [getattr(node, name) for name in _names(node) or ()]
 
 
 def has_aggregate(node: Any) -> bool:
@@ -47,7 +53,7 @@ def _calls(node: Any) -> Iterator[nodes.Function]:
 
 def walk(node: Any) -> Iterator[Any]:
     """Yield the nodes of a syntax tree, outer ones first."""
-    if _names(type(node)) is not None:
+    if _names(node) is not None:
         yield node
     for child in children(node):
         yield from walk(child)
@@ -55,7 +61,7 @@ def walk(node: Any) -> Iterator[Any]:
 
 def rewritten(node: Any, change: Callable[[Any], Any]) -> Any:
     """Return a copy of a syntax tree; ``change`` returns the replacement of a node, or None to keep it."""
-    if (names := _names(type(node))) is not None:
+    if (names := _names(node)) is not None:
         changed = change(node)
         if changed is not None:
             return changed
