@@ -65,6 +65,8 @@ from fakemssql.types import SqlType
         ("DATEPART(weekday, '2024-02-10')", "int", 7),
         ("JSON_VALUE(N'{\"a\":{\"b\":[1,\"x\"]}}', '$.a.b[1]')", None, "x"),
         ("ISJSON('{')", "int", 0),
+        ("NCHAR(8364) + NCHAR(70000)", None, None),
+        ("NCHAR(8364)", "nchar(1)", "\u20ac"),
         ("CASE WHEN 'A' = 'a ' THEN 1 ELSE 0 END", "int", 1),
         ("CASE WHEN 'A' = 'a' COLLATE Latin1_General_BIN2 THEN 1 ELSE 0 END", "int", 0),
         ("CASE WHEN 'abc' LIKE 'A[a-c]%' THEN 1 ELSE 0 END", "int", 1),

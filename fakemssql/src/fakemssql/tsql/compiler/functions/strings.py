@@ -7,7 +7,7 @@ from fakemssql.tsql.compiler.functions.registry import define
 from fakemssql.tsql.compiler.operators import as_integer, as_text
 from fakemssql.tsql.compiler.scopes import Typed
 from fakemssql.tsql.datatypes.sqltypes import BIGINT, INT, NMAX, VMAX, family, is_text, nvarchar, text_length, varchar
-from fakemssql.types import MAX
+from fakemssql.types import MAX, SqlType
 
 
 def _same(c: Compilation, value: Typed, template: str, length: int | None = None) -> Typed:
@@ -115,6 +115,13 @@ def _replicate(c: Compilation, a: list[Typed]) -> Typed:
 def _quotename(c: Compilation, a: list[Typed]) -> Typed:
     quote = as_text(a[1]).sql if len(a) > 1 else "'['"
     return Typed(f"mssql.quotename({as_text(a[0]).sql}, left({quote}, 1))", nvarchar(258))
+
+
+@define("NCHAR", 1)
+def _nchar(c: Compilation, a: list[Typed]) -> Typed:
+    n = as_integer(a[0])
+    sql = f"(CASE WHEN {n} BETWEEN 0 AND 65535 THEN mssql.bytes_ntext(decode(mssql.unit_hex({n}), 'hex')) END)"
+    return Typed(sql, SqlType("nchar", length=1))
 
 
 @define("PARSENAME", 2)
