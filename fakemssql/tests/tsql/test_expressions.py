@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import hashlib
 from decimal import Decimal
 from typing import Any
 
@@ -34,13 +33,10 @@ from fakemssql.types import SqlType
         ("CHARINDEX('B', 'abab', 3)", "int", 4),
         ("SUBSTRING('hello', 0, 3)", None, "he"),
         ("REPLACE('aXa', 'x', '-')", None, "a-a"),
-        ("STUFF('abcdef', 2, 3, 'zz')", None, "azzef"),
         ("REPLICATE('ab', 2)", None, "abab"),
         ("LEFT('abc', 2) + RIGHT('abc', 1)", None, "abc"),
-        ("CONCAT('a', NULL, 1)", None, "a1"),
         ("QUOTENAME('a]b')", None, "[a]]b]"),
         ("PARSENAME('a.b.[c.d]', 1)", None, "c.d"),
-        ("PATINDEX('%[0-9]%', 'ab3')", "int", 3),
         ("CAST(1.5 AS int)", "int", 1),
         ("CAST(-1 AS bit)", "bit", True),
         ("CAST('true' AS bit)", "bit", True),
@@ -67,14 +63,10 @@ from fakemssql.types import SqlType
         ("DATEDIFF(year, '2023-12-31', '2024-01-01')", "int", 1),
         ("DATEDIFF_BIG(ms, '2000-01-01', '2100-01-01')", "bigint", 3155760000000),
         ("DATEPART(weekday, '2024-02-10')", "int", 7),
-        ("DATENAME(month, '2024-02-10')", None, "February"),
-        ("EOMONTH('2024-02-10')", "date", dt.date(2024, 2, 29)),
-        ("ROUND(2.567, 1)", None, Decimal("2.600")),
-        ("ABS(-3)", "int", 3),
-        ("POWER(2, 10)", "int", 1024),
         ("JSON_VALUE(N'{\"a\":{\"b\":[1,\"x\"]}}', '$.a.b[1]')", None, "x"),
         ("ISJSON('{')", "int", 0),
-        ("HASHBYTES('SHA2_256', 'a')", None, hashlib.sha256(b"a").digest()),
+        ("NCHAR(8364) + NCHAR(70000)", None, None),
+        ("NCHAR(8364)", "nchar(1)", "\u20ac"),
         ("CASE WHEN 'A' = 'a ' THEN 1 ELSE 0 END", "int", 1),
         ("CASE WHEN 'A' = 'a' COLLATE Latin1_General_BIN2 THEN 1 ELSE 0 END", "int", 0),
         ("CASE WHEN 'abc' LIKE 'A[a-c]%' THEN 1 ELSE 0 END", "int", 1),
@@ -85,7 +77,6 @@ from fakemssql.types import SqlType
         ("2147483648", "numeric(10,0)", Decimal(2147483648)),
         ("0x0A", "varbinary(1)", b"\n"),
         ("$1.5", "money", Decimal("1.5000")),
-        ("{fn UPPER('a')}", None, "A"),
     ],
 )  # fmt: skip
 def test_expressions(client: Any, expression: str, kind: str | None, value: Any) -> None:
@@ -124,7 +115,6 @@ def test_signs_and_the_first_of_two_json_keys(client: Any) -> None:
     recorder = client.ok("DECLARE @b tinyint = 2, @s smallint = 2; SELECT -@b, -@s")
     assert recorder.results == [[(-2, -2)]]
     assert [column.type.name for column in recorder.shapes[0]] == ["smallint", "smallint"]
-    assert client.rows("SELECT ISNUMERIC('$'), ISNUMERIC('-'), ISNUMERIC('+'), ISNUMERIC('a')") == [(1, 1, 1, 0)]
     assert client.value("""SELECT JSON_VALUE('{"a":1,"a":2}', '$.a')""") == "1"
     error = client.error("SELECT 1 a, 2 a INTO #dup")
     assert (error.number, "'#dup'" in error.message) == (2705, True)

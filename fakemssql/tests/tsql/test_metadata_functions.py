@@ -48,72 +48,29 @@ def test_names(client: Any, known: str) -> None:
     text = (
         f"SELECT OBJECT_NAME({number}), OBJECT_NAME({number}, DB_ID('shop')), OBJECT_SCHEMA_NAME({number}),"
         " OBJECT_NAME(1), OBJECT_NAME(OBJECT_ID('sys.tables')), OBJECT_SCHEMA_NAME(OBJECT_ID('sys.tables')),"
-        " SCHEMA_NAME(1), SCHEMA_ID('DBO'), SCHEMA_ID('nope'), DB_ID('nope'), TYPE_NAME(56),"
-        f" COL_NAME({number}, 3), INDEX_COL('{known}', 1, 1)"
+        " SCHEMA_NAME(1), SCHEMA_ID('DBO'), SCHEMA_ID('nope'), DB_ID('nope'), TYPE_NAME(56)"
     )
-    assert client.rows(text) == [(known, known, "dbo", None, "tables", "sys", "dbo", 1, None, None, "int", "Body", "r")]
+    assert client.rows(text) == [(known, known, "dbo", None, "tables", "sys", "dbo", 1, None, None, "int")]
 
 
-def _values(client: Any, function: str, first: str, properties: dict[str, Any]) -> dict[str, Any]:
-    row = client.rows("SELECT " + ", ".join(f"{function}({first}, '{name}')" for name in properties))[0]
-    return dict(zip(properties, row, strict=True))
-
-
-def test_properties_of_a_table(client: Any, known: str) -> None:
-    client.ok(f"CREATE TRIGGER tr_{known} ON {known} AFTER INSERT, DELETE AS PRINT 1")
-    client.ok(f"CREATE TRIGGER tr2_{known} ON {known} FOR DELETE AS PRINT 2")
-    first = client.value(f"SELECT OBJECT_ID('tr_{known}')")
-    expected = {
-        "IsUserTable": 1, "IsTable": 1, "IsView": 0, "IsMSShipped": 0, "TableHasClustIndex": 1, "TableHasIdentity": 1,
-        "TableHasNonclustIndex": 1, "TableHasPrimaryKey": 1, "TableHasDefaultCnst": 1, "TableHasCheckCnst": 0,
-        "TableHasDeleteTrigger": 1, "TableHasInsertTrigger": 1, "TableHasUpdateTrigger": 0,
-        "TableDeleteTriggerCount": 2,
-        "TableInsertTriggerCount": 1, "TableUpdateTriggerCount": 0, "TableDeleteTrigger": first, "nonsense": None,
-        "HasInsteadOfTrigger": 0, "HasAfterTrigger": 1, "TableIsMemoryOptimized": 0, "TableTemporalType": 0,
-    }  # fmt: skip
-    for function in ("OBJECTPROPERTY", "OBJECTPROPERTYEX"):
-        assert _values(client, function, f"OBJECT_ID('{known}')", expected) == expected
-    client.ok(f"DISABLE TRIGGER ALL ON {known}; INSERT {known} (Id) VALUES (NEWID())")
-    extended = {"BaseType": "U ", "Cardinality": 1}
-    assert _values(client, "OBJECTPROPERTYEX", f"OBJECT_ID('{known}')", extended) == extended
-    trigger = {"IsTrigger": 1, "ExecIsTriggerDisabled": 1, "ExecIsAfterTrigger": 1, "ExecIsUpdateTrigger": 0}
-    assert _values(client, "OBJECTPROPERTY", f"OBJECT_ID('tr_{known}')", trigger) == trigger
-    assert client.value("SELECT OBJECTPROPERTY(1, 'IsTable')") is None
-
-
-def test_properties_of_columns_and_indexes(client: Any, known: str) -> None:
-    number = f"OBJECT_ID('{known}')"
-    for column, expected in {
-        "r": {"IsIdentity": 1, "AllowsNull": 0, "Precision": 19, "Scale": 0, "ColumnId": 4, "IsComputed": 0},
-        "x": {"IsComputed": 1, "IsDeterministic": 1, "AllowsNull": 1},
-        "m": {"Precision": 9, "Scale": 2},
-        "Body": {"Precision": -1, "CharMaxLen": -1, "IsIndexable": 0},
-    }.items():
-        assert _values(client, "COLUMNPROPERTY", f"{number}, '{column}'", expected) == expected
-    for index, properties in {
-        "ix": {"IndexID": 2, "IsClustered": 0, "IsDisabled": 0, "IsPageLockDisallowed": 1, "IsRowLockDisallowed": 0},
-        f"pk_{known}": {"IndexID": 1, "IsClustered": 1, "IsUnique": 1, "IndexFillFactor": 80, "nonsense": None},
-    }.items():
-        assert _values(client, "INDEXPROPERTY", f"{number}, '{index}'", properties) == properties
-    text = f"SELECT INDEXKEY_PROPERTY({number}, 2, 1, '{{0}}')"
-    assert [client.value(text.format(name)) for name in ("ColumnId", "IsDescending", "nope")] == [2, 1, None]
+def test_length_of_a_column(client: Any, known: str) -> None:
     lengths = f"SELECT COL_LENGTH('{known}', 'Body'), COL_LENGTH('dbo.{known}', 'm'), COL_LENGTH('{known}', 'nope')"
     assert client.rows(lengths) == [(-1, 5, None)]
 
 
 def test_identity_functions(client: Any, known: str) -> None:
-    text = f"SELECT IDENT_CURRENT('{known}'), IDENT_SEED('dbo.{known}'), IDENT_INCR('{known}'), IDENT_CURRENT('nope')"
-    assert client.rows(text) == [(5, 5, 2, None)]
+    text = f"SELECT IDENT_CURRENT('{known}'), IDENT_CURRENT('nope')"
+    assert client.rows(text) == [(5, None)]
     client.ok(f"INSERT {known} (Id) VALUES (NEWID()), (NEWID())")
-    assert client.rows(text) == [(7, 5, 2, None)]
+    assert client.rows(text) == [(7, None)]
 
 
 def test_statistics_have_a_date(client: Any, known: str) -> None:
-    date = f"SELECT STATS_DATE(OBJECT_ID('{known}'), {{0}})"
-    assert client.value(date.format(1)) is None
+    date = f"SELECT last_updated FROM sys.dm_db_stats_properties(OBJECT_ID('{known}'), {{0}})"
+    assert client.rows(date.format(1)) == [(None,)]
     client.ok(f"INSERT {known} (Id) VALUES (NEWID()); UPDATE STATISTICS {known}")
-    assert client.value(f"SELECT DATEDIFF(hour, STATS_DATE(OBJECT_ID('{known}'), 1), GETUTCDATE())") in (0, 1)
-    assert client.value(date.format(99)) is None
+    assert client.value(f"SELECT DATEDIFF(hour, ({date.format(1)}), GETUTCDATE())") in (0, 1)
+    assert client.rows(date.format(99)) == []
     changed = (
         "SELECT s.name, p.modification_counter FROM sys.stats s CROSS APPLY sys.dm_db_stats_properties(s.object_id,"
         f" s.stats_id) p WHERE s.object_id = OBJECT_ID('{known}') AND s.stats_id = 2"
@@ -155,13 +112,10 @@ def test_parts_and_quotes(client: Any) -> None:
     assert client.rows("SELECT " + ", ".join(names)) == [tuple(names.values())]
 
 
-def test_server_and_database(client: Any) -> None:
+def test_properties_of_the_server(client: Any) -> None:
     server = {"EngineEdition": 3, "IsXTPSupported": 0, "ProductMajorVersion": "16", "nonsense": None}
     row = client.rows("SELECT " + ", ".join(f"SERVERPROPERTY('{name}')" for name in server))[0]
     assert dict(zip(server, row, strict=True)) == server
-    database = {"Status": "ONLINE", "Updateability": "READ_WRITE", "nonsense": None}
-    assert _values(client, "DATABASEPROPERTYEX", "DB_NAME()", database) == database
-    assert client.value("SELECT DATABASEPROPERTYEX('nope', 'Status')") is None
 
 
 def test_old_system_views(client: Any, known: str) -> None:

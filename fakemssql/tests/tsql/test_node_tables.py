@@ -22,7 +22,7 @@ PARTS = {
     *(nodes.Argument, nodes.Assignment, nodes.ColumnDefinition, nodes.Constraint, nodes.Cte, nodes.Hint),
     *(nodes.KeyColumn, nodes.MergeAction, nodes.OrderItem, nodes.Output, nodes.SelectItem, nodes.Top, nodes.Window),
 }
-"""What only the function of the node that holds it looks at."""
+"""Nodes that only the function of their parent node reads."""
 
 
 def concrete(base: type) -> set[type]:

@@ -108,8 +108,6 @@ def test_options_of_a_table(client: Any, table: str) -> None:
     client.ok(f"ALTER TABLE {table} REBUILD PARTITION = ALL WITH (DATA_COMPRESSION = PAGE, ONLINE = ON)")
     compression = f"SELECT data_compression_desc FROM sys.partitions WHERE object_id = OBJECT_ID('{table}')"
     assert client.value(compression) == "PAGE"
-    wait = "WAIT_AT_LOW_PRIORITY (MAX_DURATION = 1, ABORT_AFTER_WAIT = SELF)"
-    client.ok(f"ALTER TABLE {table} REBUILD WITH (ONLINE = ON ({wait}))")
     assert client.error(f"ALTER TABLE {table} SET (LOCK_ESCALATION = ROW)").number == 102
     assert client.error(f"ALTER TABLE {table} SWITCH TO x").number == 40517
 

@@ -1,1 +1,1 @@
-"""T-SQL on PostgreSQL: control flow, translation, and what SQL Server keeps in its system views."""
+"""T-SQL engine on PostgreSQL: parser, compiler, catalog, definitions, procedures and sessions."""

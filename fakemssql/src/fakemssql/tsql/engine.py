@@ -1,4 +1,4 @@
-"""The engine of one connection. :meth:`Engines.open` is the entry for the TDS front; see :mod:`fakemssql.contract`."""
+"""Engines of connections. :meth:`Engines.open` is the entry for the TDS front; see :mod:`fakemssql.contract`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ TABLES = StatementTables(STATEMENTS, PROCEDURES)
 
 
 class Engines:
-    """Opens the engines of connections; a backend that one of them has left serves the next.
+    """Factory of engines for connections; the backend of a closed engine is used again.
 
-    ``switches`` are asked for at each login.
+    ``switches`` is called at each login.
     """
 
     def __init__(self, conninfo: str, switches: Callable[[], Switches] = Switches) -> None:
@@ -27,10 +27,10 @@ class Engines:
         self._spare: list[Backend] = []
 
     def open(self, database: str, login: str, wait: Wait, password: str | None = None) -> SessionEngine:
-        """An engine for one connection of the administrator, or with ``password`` of a login of CREATE LOGIN.
+        """Open an engine for the administrator or, with ``password``, for a login of CREATE LOGIN.
 
-        Raises :class:`SqlError` 18456 and 18470 for a login that fails, 4060 for a database that is not there or in
-        which the login has no user, 4064 where that is its default database.
+        Raises :class:`SqlError` 18456 and 18470 for a failed login; 4060 for a database that does not exist or in which
+        the login has no user; 4064 if that is the login's default database.
         """
         switches = self._switches()
         backend = self._backend(wait, switches)
@@ -44,7 +44,10 @@ class Engines:
         try:
             entry = session.catalog.database(session.database)
             if entry is None or session.security.entrant(session.database) is None:
-                raise _no_database(database)
+                if not database:
+                    raise SqlError(4064, "Cannot open user default database. Login failed.", severity=11)
+                text = f'Cannot open database "{database}" requested by the login. The login failed.'
+                raise SqlError(4060, text, severity=11)
             session.database = session.home = entry[1]
             engine.introduce(Client(login))
         except BaseException:
@@ -53,7 +56,7 @@ class Engines:
         return engine
 
     def close(self) -> None:
-        """End the connections that no engine uses."""
+        """Close the connections that no engine uses."""
         while self._spare:
             self._spare.pop().close()
 
@@ -72,9 +75,3 @@ class Engines:
             self._spare.append(backend)
         else:
             backend.close()
-
-
-def _no_database(asked: str) -> SqlError:
-    if not asked:
-        return SqlError(4064, "Cannot open user default database. Login failed.", severity=11)
-    return SqlError(4060, f'Cannot open database "{asked}" requested by the login. The login failed.', severity=11)

@@ -1,7 +1,8 @@
-"""Installing the T-SQL engine's functions, metadata tables and system views into a PostgreSQL database."""
+"""Installation of the engine's functions, metadata tables and system views in a PostgreSQL database."""
 
 from __future__ import annotations
 
+from contextlib import closing
 from importlib.resources import files
 
 from fakemssql.tsql.definitions.databases import create_database as _create
@@ -23,17 +24,16 @@ _LONGEST_NAME = 128
 
 
 def _wait(fd: int) -> None:
-    """Installing blocks in libpq: nobody can cancel it."""
+    """Do not wait: the installation blocks in libpq and cannot be cancelled."""
 
 
-def _open(conninfo: str) -> Pg:
-    return Pg(conninfo, _wait)
+def _opened(conninfo: str) -> closing[Pg]:
+    return closing(Pg(conninfo, _wait))
 
 
 def install(conninfo: str) -> None:
-    """Install everything into the database of ``conninfo`` unless it is there, with master, tempdb, model, msdb."""
-    pg = _open(conninfo)
-    try:
+    """Install the engine in the database of ``conninfo`` if it is not there, with master, tempdb, model and msdb."""
+    with _opened(conninfo) as pg:
         pg.execute("SELECT pg_advisory_lock(7146313)")
         activity.clear(pg)
         if pg.query("SELECT 1 FROM pg_namespace WHERE nspname = 'mssql'"):
@@ -47,51 +47,40 @@ def install(conninfo: str) -> None:
         pg.conn.enter_pipeline_mode()
         for number, name in enumerate(("master", "tempdb", "model", "msdb"), 1):
             _create(pg.execute, lambda sql: str(pg.query(sql)[0][0]), name, number)
-    finally:
-        pg.close()
 
 
 def name_administrator(conninfo: str, name: str) -> None:
-    """Show ``name`` as the login of the command line. Raises :class:`ValueError` where CREATE LOGIN has made it."""
-    pg = _open(conninfo)
-    try:
+    """Name the login of the command line. Raises :class:`ValueError` if CREATE LOGIN has created that name."""
+    with _opened(conninfo) as pg:
         if pg.query("SELECT 1 FROM mssql.logins WHERE folded = $1 AND principal_id <> 1", fold(name)):
-            raise ValueError(f"there is a login {name!r} already: choose another --user")
+            raise ValueError(f"the login {name!r} exists already: choose another --user")
         pg.query("UPDATE mssql.logins SET name = $1, folded = $2 WHERE principal_id = 1", name, fold(name))
-    finally:
-        pg.close()
 
 
 def version_reads(conninfo: str, on: bool) -> None:
-    """Whether databases that are made from now on have READ_COMMITTED_SNAPSHOT and ALLOW_SNAPSHOT_ISOLATION ON.
+    """Set READ_COMMITTED_SNAPSHOT and ALLOW_SNAPSHOT_ISOLATION of databases that are created from now on.
 
-    Those of Azure SQL Database have both, those of a SQL Server that was just installed neither.
+    Both are ON in Azure SQL Database and OFF on a newly installed SQL Server.
     """
-    pg = _open(conninfo)
-    try:
+    with _opened(conninfo) as pg:
         pg.query(
             "UPDATE mssql.databases SET read_committed_snapshot = $1::smallint, snapshot_isolation = $1::smallint"
             " WHERE folded = 'model'",
             int(on),
         )
-    finally:
-        pg.close()
 
 
 def create_database(conninfo: str, name: str) -> None:
-    """Create the SQL Server database ``name`` if there is none of that name.
+    """Create the SQL Server database ``name`` if it does not exist.
 
     Raises :class:`ValueError` for a name that SQL Server refuses.
     """
     if not name.strip() or "\0" in name or len(name.encode("utf-16-le", "surrogatepass")) > 2 * _LONGEST_NAME:
-        raise ValueError(f"a database's name has 1 to {_LONGEST_NAME} characters, none of them NUL")
-    pg = _open(conninfo)
-    try:
+        raise ValueError(f"the name of a database has 1 to {_LONGEST_NAME} characters and no NUL")
+    with _opened(conninfo) as pg:
         pg.execute("BEGIN")
         pg.execute("LOCK TABLE mssql.databases IN SHARE ROW EXCLUSIVE MODE")
         if not pg.query("SELECT 1 FROM mssql.databases WHERE folded = $1", fold(name)):
             _create(pg.execute, lambda sql: str(pg.query(sql)[0][0]), name)
         pg.execute("NOTIFY mssql_catalog")
         pg.execute("COMMIT")
-    finally:
-        pg.close()

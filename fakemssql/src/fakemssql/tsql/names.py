@@ -1,4 +1,4 @@
-"""How T-SQL names become PostgreSQL names, and texts become PostgreSQL literals."""
+"""Names of T-SQL as names of PostgreSQL, and texts as literals of PostgreSQL."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _SYSTEM_COLUMNS = frozenset(["ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"]
 
 
 def fold(name: str) -> str:
-    """Names compare without case, and trailing blanks do not count."""
+    """Fold a name as it is compared: without case and without trailing blanks."""
     return name.rstrip(" ").lower()
 
 
 def pg_name(name: str) -> str:
-    """The PostgreSQL name for ``name``: folded, and by hash where 63 bytes do not suffice."""
+    """Return the PostgreSQL name for ``name``: folded, or with a hash if it is longer than 58 bytes."""
     folded = to_pg(fold(name)).decode()
     if len(folded.encode()) <= 58 and folded not in _SYSTEM_COLUMNS and not folded.startswith("_"):
         return folded
@@ -24,15 +24,15 @@ def pg_name(name: str) -> str:
 
 
 def quoted(name: str) -> str:
-    """A quoted PostgreSQL identifier."""
+    """Return a quoted PostgreSQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def literal(text: str) -> str:
-    """A PostgreSQL text literal (``standard_conforming_strings`` is on)."""
+    """Return a PostgreSQL text literal (``standard_conforming_strings`` is on)."""
     return "'" + to_pg(text).decode().replace("'", "''") + "'"
 
 
 def bracketed(name: str) -> str:
-    """The name in T-SQL's brackets."""
+    """Return a name in the brackets of T-SQL."""
     return "[" + name.replace("]", "]]") + "]"

@@ -1,4 +1,4 @@
-"""The SET options of a session."""
+"""SET options of a session."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ANSI = (
 
 @dataclass
 class Options:
-    """The SET options of a session, as the drivers of Microsoft start with."""
+    """SET options of a session; the defaults are those of Microsoft's drivers."""
 
     on: set[str] = field(default_factory=lambda: set(ANSI))
     isolation: str = "READ COMMITTED"
@@ -67,7 +67,7 @@ class Options:
         return "IMPLICIT_TRANSACTIONS" in self.on
 
     def to_bytes(self) -> bytes:
-        """All of them, for :meth:`of_bytes`."""
+        """Return all options as bytes, for :meth:`of_bytes`."""
         return json.dumps({**asdict(self), "on": sorted(self.on)}).encode()
 
     @classmethod

@@ -1,4 +1,4 @@
-"""One connection to PostgreSQL by libpq: pipelined requests, prepared statements, streamed rows, cancellation."""
+"""Connection to PostgreSQL by libpq: pipelined requests, prepared statements, streamed rows, cancellation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ROWS = (OK.SINGLE_TUPLE, OK.TUPLES_CHUNK, OK.TUPLES_OK)
 
 @dataclass(slots=True)
 class Request:
-    """One statement of a pipeline. ``name`` makes it a prepared one; ``rows`` receives results with rows."""
+    """Statement of a pipeline. With ``name`` it is a prepared statement; ``rows`` receives results with rows."""
 
     sql: str
     values: Sequence[bytes | None] = ()
@@ -36,7 +36,7 @@ def _readable(fd: int) -> None:
 
 
 class PgError(Exception):
-    """An error that PostgreSQL reported: SQLSTATE, texts, and which request of the pipeline failed."""
+    """Error of PostgreSQL: SQLSTATE, texts, and the index of the request that failed."""
 
     def __init__(self, result: PGresult, index: int) -> None:
         field = result.error_field
@@ -60,7 +60,7 @@ class PgError(Exception):
 
 
 class Pg:
-    """A libpq connection that waits only through ``wait``."""
+    """Connection of libpq that waits only through ``wait``."""
 
     def __init__(self, conninfo: str, wait: Wait) -> None:
         self.conn = pq.PGconn.connect(conninfo.encode())
@@ -79,14 +79,14 @@ class Pg:
 
     @property
     def usable(self) -> bool:
-        """Whether a statement can run now: no transaction, or one without an error."""
+        """Whether a statement can run now: outside a transaction, or in one without an error."""
         return self.conn.transaction_status in (pq.TransactionStatus.IDLE, pq.TransactionStatus.INTRANS)
 
     def run(self, requests: Sequence[Request]) -> list[PGresult]:
-        """Send all requests at once and read the answers. The last result of each is returned.
+        """Send all requests at once, read the answers, and return the last result of each.
 
-        Raises :class:`PgError` for the first that failed (PostgreSQL skipped those after it), or what ``wait``
-        raised, after PostgreSQL was told to cancel and every answer was read.
+        Raises :class:`PgError` for the first request that failed (PostgreSQL skips those after it). Raises an exception
+        of ``wait`` again, after a cancel request to PostgreSQL and after every answer was read.
         """
         conn = self.conn
         for request in requests:
@@ -110,7 +110,7 @@ class Pg:
             phases = 2 if request.name and request.name not in self.prepared else 1
             for phase in range(phases):
                 last = None
-                # After a failure the rest was skipped, and libpq knows no rows to cut.
+                # After a failure PostgreSQL skips the rest, and libpq has no rows to divide.
                 if request.chunk and phase == phases - 1 and failure is None:
                     self.conn.set_chunked_rows_mode(request.chunk)
                 while True:
@@ -158,7 +158,7 @@ class Pg:
 
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """What runs inside is not cancelled: the client that cancelled what is now undone goes on to say so."""
+        """Run the block without cancellation: it undoes a request that the client has already cancelled."""
         wait, self.wait = self.wait, _readable
         try:
             yield
@@ -166,18 +166,18 @@ class Pg:
             self.wait = wait
 
     def check(self) -> None:
-        """Raise what ``wait`` would, without waiting."""
+        """Raise the exception that ``wait`` would raise, without waiting."""
         self.wait(_READY)
 
     def _cancel(self) -> None:
         self.conn.get_cancel().cancel()
 
     def execute(self, sql: str, values: Sequence[bytes | None] = (), oids: Sequence[int] = ()) -> PGresult:
-        """One statement, its result as a whole."""
+        """Run one statement and return its result as a whole."""
         return self.run([Request(sql, values, oids)])[-1]
 
     def query(self, sql: str, *texts: str | int | None) -> list[list[str | None]]:
-        """Rows of a query over text parameters, as text."""
+        """Run a query with text parameters and return its rows as text."""
         self.conn.send_query_params(
             to_pg(sql), [None if t is None else to_pg(str(t)) for t in texts], [25] * len(texts), None, 0
         )

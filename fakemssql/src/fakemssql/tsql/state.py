@@ -1,4 +1,4 @@
-"""The state of one connection that its parts share: settings, transaction, what was made and is to be undone."""
+"""State of a session that its parts share: settings, transaction, created and dropped tables."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from fakemssql.tsql.security.context import SecurityContext
 
 @dataclass
 class MadeIdentity:
-    """An identity value that was made: the sequence (table and column) it came from, and the value once it is read."""
+    """Generated identity value: its sequence (table and column), and the value after it was read."""
 
     sequence: tuple[str, str]
     value: int | None = None
 
 
 def identity_value(pg: Pg, made: MadeIdentity | None) -> int | None:
-    """The value of an identity that was made; it is read from PostgreSQL when it is first asked for."""
+    """Return a generated identity value; it is read from PostgreSQL at the first call."""
     if made is not None and made.value is None:
         rows = pg.query(
-            # Another session may have dropped the table meanwhile, or made another one with its name.
+            # Meanwhile another session may have dropped the table or created another one with its name.
             "SELECT mssql.attempt($1, format('currval(pg_get_serial_sequence($1, %L))', $2))",
             *made.sequence,
         )
@@ -35,7 +35,7 @@ def identity_value(pg: Pg, made: MadeIdentity | None) -> int | None:
 
 
 class SessionState:
-    """The part of a session that its definitions, transactions, application locks and file read and change."""
+    """State of a session that its definitions, transactions, application locks and file read and change."""
 
     def __init__(self, pg: Pg, catalog: Catalog, database: str, account: ServerPrincipal, switches: Switches) -> None:
         self.pg, self.catalog, self.switches = pg, catalog, switches
@@ -45,7 +45,7 @@ class SessionState:
         self.output: ResponseWriter | None = None
         self.rowcount = 0
         self.error_number = 0
-        self.trying = 0  # how many TRY blocks run
+        self.trying = 0  # number of TRY blocks that run
         self.identity: MadeIdentity | None = None  # of @@IDENTITY
         self.scope_identity: MadeIdentity | None = None  # of SCOPE_IDENTITY()
         self.transaction_count = 0  # @@TRANCOUNT
@@ -55,20 +55,20 @@ class SessionState:
         self.dropped_tables: list[TableInfo] = []
 
     def keep_identities(self) -> None:
-        """Read the identity values that are still to be read: their tables or their scope go away."""
+        """Read the identity values that were not read yet, before their tables or their scope end."""
         if self.pg.usable:
             identity_value(self.pg, self.identity)
             identity_value(self.pg, self.scope_identity)
 
     def apply_lock_timeout(self) -> None:
-        """Set PostgreSQL's lock timeout: -1 waits for ever, 0 not at all (its shortest wait is 1 ms).
+        """Set PostgreSQL's lock timeout: -1 waits for ever, 0 does not wait (the shortest wait is 1 ms).
 
-        A rollback of PostgreSQL undoes a SET of the transaction; SQL Server's does not.
+        A rollback in PostgreSQL undoes SET; a rollback in SQL Server does not.
         """
         level = self.options.lock_timeout
         self.pg.execute(f"SET lock_timeout = {0 if level < 0 else max(level, 1)}")
 
     def info(self, message: SqlError) -> None:
-        """A message to the client of the running request."""
+        """Send a message to the client of the running request."""
         if self.output is not None:
             self.output.message(message)

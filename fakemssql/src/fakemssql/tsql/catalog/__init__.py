@@ -1,1 +1,1 @@
-"""What a connection knows of the tables it meets."""
+"""Catalog of a connection: the tables, schemas and databases that it has looked up."""

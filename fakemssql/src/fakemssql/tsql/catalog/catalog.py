@@ -1,4 +1,4 @@
-"""Looking up tables: read from the metadata tables, kept until the catalog changes."""
+"""Catalog: look-ups in the metadata tables, cached until the catalog changes."""
 
 from __future__ import annotations
 
@@ -6,13 +6,7 @@ import json
 from collections.abc import Callable
 
 from fakemssql.contract import SqlError
-from fakemssql.tsql.catalog.tables import (
-    ColumnInfo,
-    IndexInfo,
-    TableFunction,
-    TableInfo,
-    is_binary_collation,
-)
+from fakemssql.tsql.catalog.tables import ColumnInfo, IndexInfo, TableFunction, TableInfo, is_binary_collation
 from fakemssql.tsql.names import fold, quoted
 from fakemssql.tsql.parser.nodes import Name
 from fakemssql.tsql.pg import Pg
@@ -23,8 +17,9 @@ SELECT json_build_object('id', o.object_id, 'name', o.name, 'type', o.type, 'pg'
   'schema', s.name, 'schema_pg', s.pg_name, 'owner', s.principal_id, 'database', d.name, 'extra', o.extra,
   'triggers', (SELECT json_agg(DISTINCT e) FROM mssql.objects t, jsonb_array_elements_text(t.extra->'declared') e
     WHERE t.parent_object_id = o.object_id AND t.type = 'TR' AND t.disabled = 0),
-  'columns', (SELECT json_agg(json_build_array(c.name, c.pg_name, c.type_name, c.length, c.num_precision, c.num_scale,
-      c.nullable, c.identity, c.computed, c.collation_name, c.column_id, c.seed, c.increment, c.default_object_id)
+  'columns', (SELECT json_agg(json_build_array(c.name, c.pg_name,
+      json_build_array(c.type_name, c.length, c.num_precision, c.num_scale), c.nullable, c.identity, c.computed,
+      c.collation_name, c.column_id, c.default_object_id <> 0, COALESCE(c.seed, 1), COALESCE(c.increment, 1))
       ORDER BY c.column_id)
     FROM mssql.columns c WHERE c.object_id = o.object_id),
   'indexes', (SELECT json_agg(json_build_array(i.name, i.index_id, i.type, i.pg_name, i.disabled, c.folded)
@@ -77,7 +72,7 @@ _DOMAINS = {
 
 
 class Catalog:
-    """Look-ups by name with a cache that :meth:`forget` empties."""
+    """Catalog of a connection: look-ups by name, with a cache that :meth:`forget` empties."""
 
     def __init__(self, pg: Pg) -> None:
         self.pg = pg
@@ -88,8 +83,8 @@ class Catalog:
         self.functions: dict[str, TableFunction | None] = {}
         self._versioned: dict[str, bool] = {}
         self.version = 0
-        self.generation = 0  # as version, but for what other sessions see too
-        self.is_changed = False  # by this session, and the others do not know yet
+        self.generation = 0  # as version, but only for changes that other sessions see too
+        self.is_changed = False  # by this session, before the other sessions are notified
         self.default_schema: Callable[[str], str] = lambda database: "dbo"
 
     def forget(self) -> None:
@@ -101,7 +96,7 @@ class Catalog:
         self.generation += 1
 
     def database(self, name: str) -> tuple[int, str] | None:
-        """Id and name as written of a database."""
+        """Return the id of a database and its name as written; None if it does not exist."""
         folded = fold(name)
         if folded not in self.databases:
             rows = self.pg.query("SELECT database_id, name FROM mssql.databases WHERE folded = $1", folded)
@@ -126,7 +121,7 @@ class Catalog:
         return bool(rows)
 
     def schema(self, database: str, name: str) -> tuple[int, str, str] | None:
-        """Id, name as written and PostgreSQL name of a schema."""
+        """Return the id of a schema, its name as written and its PostgreSQL name; None if it does not exist."""
         key = (fold(database), fold(name))
         if key not in self.schemas:
             rows = self.pg.query(
@@ -140,7 +135,7 @@ class Catalog:
         return self.schemas[key]
 
     def split(self, name: Name, database: str) -> tuple[str, str, str]:
-        """Database, schema (the default one, if none is named) and object of a name of one to three parts."""
+        """Split a name of one to three parts into database, schema (default: the user's default schema) and object."""
         if len(name) > 3:
             if name[0]:
                 raise SqlError(
@@ -155,7 +150,7 @@ class Catalog:
         return parts[0] or database, parts[1] or self.default_schema(parts[0] or database), parts[2]
 
     def find(self, name: Name, database: str) -> TableInfo | None:
-        """The object a name stands for, synonyms resolved; None if there is none."""
+        """Return the object with a name, with synonyms resolved; None if it does not exist."""
         found = self.named(name, database)
         if found is None or found.type != "SN":
             return found
@@ -168,9 +163,9 @@ class Catalog:
         return base
 
     def named(self, name: Name, database: str) -> TableInfo | None:
-        """The object of that name itself, which may be a synonym; None if there is none.
+        """Return the object with a name, which may be a synonym; None if it does not exist.
 
-        A name without a schema is one of the default schema, else of dbo.
+        A name without a schema is searched in the default schema, then in dbo.
         """
         if name[-1].startswith("#"):
             return self.temporary.get(fold(name[-1]))
@@ -184,17 +179,19 @@ class Catalog:
         key = (fold(catalog), fold(schema), fold(table))
         found = self.tables.get(key)
         if found is None:
-            found = self._system(*key, catalog) if key[1] in ("sys", "information_schema") else self._load(key)
+            found = (
+                self._system(key[1], key[2], catalog) if key[1] in ("sys", "information_schema") else self._load(key)
+            )
             if found is None and key[1] == "dbo" and key[2].startswith("sys"):
-                # The views of SQL Server 2000 are found without their schema as well.
-                found = self._system(key[0], "sys", key[2], catalog)
+                # SQL Server finds the views of SQL Server 2000 without their schema too.
+                found = self._system("sys", key[2], catalog)
             if found is None:
                 return None
             self.tables[key] = found
         return found
 
     def table_function(self, folded: str) -> TableFunction | None:
-        """The function ``sys.<name>`` that gives rows; None if there is none."""
+        """Return the table-valued function ``sys.<name>``; None if it does not exist."""
         if folded not in self.functions:
             rows = self.pg.query(_FUNCTION_SQL, folded)
             types = [(mode, str(name), _DOMAINS.get(str(kind), _DOMAINS["nmax"])) for mode, name, kind in rows]
@@ -211,19 +208,16 @@ class Catalog:
         data = json.loads(rows[0][0])
         columns = [
             ColumnInfo(
-                c[0],
-                c[1],
-                SqlType(c[2], c[3], c[4], c[5]),
-                bool(c[6]),
-                bool(c[7]),
-                c[8],
-                is_binary_collation(c[9]),
-                c[10],
-                bool(c[13]),
-                c[11] or 1,
-                c[12] or 1,
+                name,
+                pg,
+                SqlType(*kind),
+                bool(nullable),
+                bool(identity),
+                computed,
+                is_binary_collation(collation),
+                *rest,
             )
-            for c in data["columns"] or []
+            for name, pg, kind, nullable, identity, computed, collation, *rest in data["columns"] or []
         ]
         indexes = [IndexInfo(i[0] or "", i[1], i[2], i[3] or "", bool(i[4]), i[5] or "") for i in data["indexes"] or []]
         pg = f"{quoted(data['schema_pg'])}.{quoted(data['pg'] or '')}"
@@ -242,7 +236,7 @@ class Catalog:
             owner=data["owner"],
         )
 
-    def _system(self, database: str, schema: str, table: str, catalog: str) -> TableInfo | None:
+    def _system(self, schema: str, table: str, catalog: str) -> TableInfo | None:
         entry = self.database(catalog)
         if entry is None:
             return None

@@ -1,4 +1,4 @@
-"""What the catalog holds of a table: columns, indexes, where it lives in PostgreSQL."""
+"""Tables of the catalog: columns, indexes and names in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fakemssql.tsql.names import fold
 from fakemssql.types import SqlType
 
 DERIVED = ""
-"""What a column of a view that is no column of its table is computed from, as far as the catalog tells."""
+"""Value of :attr:`ColumnInfo.computed` for a column of a view that is not a column of its base table."""
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class IndexInfo:
 
 @dataclass(slots=True)
 class TableInfo:
-    """A table, view or synonym; ``pg`` is the qualified, quoted PostgreSQL name."""
+    """Table, view or synonym; ``pg`` is the qualified, quoted PostgreSQL name."""
 
     name: str
     schema: str
@@ -52,7 +52,7 @@ class TableInfo:
     columns: list[ColumnInfo]
     type: str = "U"
     object_id: int = 0
-    triggers: frozenset[str] = frozenset()  # the events that have enabled ones
+    triggers: frozenset[str] = frozenset()  # the events with enabled triggers
     definition: str = ""
     indexes: list[IndexInfo] = field(default_factory=list)
     local: bool = False  # a temporary table or a table variable
@@ -78,7 +78,7 @@ class TableInfo:
 
 @dataclass(frozen=True, slots=True)
 class TableFunction:
-    """A system function that gives rows; ``pg`` is the qualified, quoted PostgreSQL name."""
+    """Table-valued system function; ``pg`` is the qualified, quoted PostgreSQL name."""
 
     pg: str
     arguments: list[SqlType]
@@ -86,6 +86,6 @@ class TableFunction:
 
 
 def is_binary_collation(collation: str | None) -> bool:
-    """Whether comparison under ``collation`` minds case."""
+    """Whether ``collation`` is case-sensitive."""
     upper = (collation or "").upper()
     return "_BIN" in upper or "_CS" in upper

@@ -1,1 +1,1 @@
-"""Syntax trees to PostgreSQL's SQL, with T-SQL's types, conversions and locks. Runs nothing."""
+"""Compiler: syntax trees to PostgreSQL's SQL, with T-SQL's types, conversions and locks. It runs no SQL."""

@@ -1,27 +1,27 @@
 # ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
-"""Tables by name: look-ups, the scope of their columns, and the locks that reading them takes."""
+"""Compiling tables in FROM: look-ups by name, scopes of columns, and locks."""
 
 from __future__ import annotations
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import TableInfo
-from fakemssql.tsql.compiler.compilation import Compilation, RowLock
+from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.convert import convert
+from fakemssql.tsql.compiler.derived_tables import view_source
 from fakemssql.tsql.compiler.locks import Reading, is_dirty, locking
-from fakemssql.tsql.compiler.typed import Names, Scope, Typed
-from fakemssql.tsql.compiler.views import view_source
+from fakemssql.tsql.compiler.scopes import Names, RowLock, Scope, Typed
 from fakemssql.tsql.names import fold, quoted
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.parser.batches import Batch
-from fakemssql.tsql.parser.lexer import tokenize
+from fakemssql.tsql.parser.lexer import syntax_error, tokenize
 from fakemssql.tsql.security.visibility import system_rows
 
 
 def reading(c: Compilation, table: TableInfo, target: bool = False) -> Reading:
-    """What decides which locks a source takes besides its hints.
+    """Return the conditions, other than hints, under which a source takes locks.
 
-    Without a hint locks are taken by queries alone: in a statement that changes rows they would last as long as its
-    own. Nor are they on the outer side of a join, where PostgreSQL takes none.
+    Without a hint only queries take locks: in a statement that changes rows the locks would last as long as its own.
+    The outer side of a join takes no locks, because PostgreSQL locks no rows there.
     """
     return Reading(
         c.env.isolation,
@@ -30,16 +30,16 @@ def reading(c: Compilation, table: TableInfo, target: bool = False) -> Reading:
         snapshots=c.env.isolation != "SNAPSHOT" or c.env.catalog.snapshots(table.database),
         pages=c.env.page_locks,
         target=target,
-        bare=c.statement == "select" and not c.unlockable,
+        bare=c.statement == "select" and not c.optional_sources,
     )
 
 
 def lookup(c: Compilation, name: nodes.Name, line: int = 0) -> TableInfo:
-    """The table a name stands for; error 208 if there is none."""
+    """Return the table with a name; error 208 if it does not exist."""
     if len(name) == 1 and name[0].startswith("@"):
         table = c.env.tables.get(name[0])
         if table is None:
-            raise SqlError(1087, f'Must declare the table variable "{name[0]}".', severity=15, state=2)
+            raise syntax_error(1087, f'Must declare the table variable "{name[0]}".', state=2)
         return table
     if len(name) == 1 and fold(name[0]) in ("inserted", "deleted") and fold(name[0]) in c.env.tables:
         return c.env.tables[fold(name[0])]
@@ -62,7 +62,7 @@ def lookup(c: Compilation, name: nodes.Name, line: int = 0) -> TableInfo:
 
 
 def hinted(c: Compilation, name: nodes.Name, names: Names) -> TableInfo | None:
-    """The table that hints on a name are for; None for a common table expression."""
+    """Return the table that hints on a name apply to; None for a common table expression."""
     if len(name) == 1 and names.cte(fold(name[0])) is not None:
         return None
     return lookup(c, name)
@@ -75,10 +75,9 @@ def base_table(
     exposed: tuple[str, ...],
     hints: list[nodes.Hint],
     names: Names,
-    locks: list[RowLock],
     carry: str | None,
 ) -> str:
-    """A table of the catalog, a table variable or a view in FROM; which locks it takes is noted."""
+    """Compile a table, table variable or view in FROM, and note its locks."""
     folded = fold(alias)
     exposed_name = exposed or (alias,)
     if any(
@@ -93,7 +92,7 @@ def base_table(
     target = carry is not None and carry in ("", folded)
     if target:
         c.env.require(table, c.statement.upper())
-    if not target or folded != c.unread:
+    if not target or folded != c.unread_target:
         c.env.require(table, "SELECT")
     if table.type == "V":
         return view_source(c, table, alias, names, target, hints)
@@ -107,24 +106,24 @@ def base_table(
         return f"(SELECT * FROM {table.pg}{where}) AS {pg_alias}"
     scope.ctid = f"{pg_alias}.ctid"
     how = locking(hints, table, reading(c, table, target))
-    c.dirty = c.dirty or (not table.local and is_dirty(hints, c.env.isolation))
+    c.reads_dirty = c.reads_dirty or (not table.local and is_dirty(hints, c.env.isolation))
     sql = f"{table.pg} AS {pg_alias}"
     if how.table_mode:
         c.table_locks.append((how.table_sql(table.pg), how.table_transient))
         if not how.table_transient:
-            c.held = True
+            c.has_held_locks = True
     if how.strength and not table.local:
-        locks.append(RowLock(pg_alias, how, sql, scope))
+        names.locks.append(RowLock(pg_alias, how, sql, scope))
         if how.transient:
-            c.transient = True
+            c.has_transient_locks = True
         else:
-            c.held = True
+            c.has_held_locks = True
     return sql
 
 
 def table_scope(c: Compilation, table: TableInfo, alias: str, pg_alias: str, exposed: tuple[str, ...] = ()) -> Scope:
-    """The scope of a base table under a PostgreSQL alias."""
-    scope = Scope(fold(alias), [], table, pg_alias, exposed or (alias,))
+    """Return the scope of a base table under a PostgreSQL alias."""
+    scope = Scope(fold(alias), [], table, exposed or (alias,))
     for column in table.columns:
         if column.computed is None:
             origin = quoted(column.pg)

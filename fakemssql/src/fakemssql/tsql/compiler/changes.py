@@ -1,8 +1,8 @@
 # ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
 """Compiling UPDATE and DELETE.
 
-A statement that changes rows found by a CTE, a join, TOP or READPAST becomes ``WITH m AS MATERIALIZED (SELECT ctid ...
-FOR UPDATE) DELETE ... USING m``: the rows are chosen and locked first, in their order, and then changed by their place.
+A statement with a CTE, a join, TOP or READPAST becomes ``WITH m AS MATERIALIZED (SELECT ctid ... FOR UPDATE)
+DELETE ... USING m``: PostgreSQL first selects and locks the rows in their order, then changes them by ctid.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import re
 from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import ColumnInfo, TableInfo
 from fakemssql.tsql.compiler.base_tables import hinted, lookup, table_scope
-from fakemssql.tsql.compiler.compilation import Compilation, RowLock
+from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.order import row_count
 from fakemssql.tsql.compiler.outputs import shown, with_outputs
 from fakemssql.tsql.compiler.plan import Plan, pruned
+from fakemssql.tsql.compiler.scopes import Names, Scope, Typed, with_ctes
 from fakemssql.tsql.compiler.seeks import check_seeks
 from fakemssql.tsql.compiler.targets import as_shown, assigned, check_target, lock_target
 from fakemssql.tsql.compiler.trees import walk
-from fakemssql.tsql.compiler.typed import Names, Scope, Typed, with_ctes
 from fakemssql.tsql.names import fold, quoted
 from fakemssql.tsql.parser import nodes
 from fakemssql.types import SqlType
@@ -31,11 +31,7 @@ def delete(c: Compilation, node: nodes.Delete) -> Plan:
     parent = with_ctes(node.ctes, None)
     direct = _direct(c, node, parent)
     if direct is not None:
-        names = Names([table_scope(c, direct, node.target[-1], "d", node.target)], parent)
-        check_target(c, direct, node.outputs, "DELETE")
-        _require(c, direct, node, "DELETE")
-        lock_target(c, node.hints, direct)
-        where = f" WHERE {c.predicate(node.where, names)}" if node.where is not None else ""
+        _, where = _prepared(c, node, direct, parent)
         deleted = Names([table_scope(c, direct, "deleted", "d")])
         return with_outputs(c, f"DELETE FROM {direct.pg} AS d{where}", node.outputs, deleted, [], table=direct)
     chosen = _choose(c, node, parent, [])
@@ -46,10 +42,18 @@ def delete(c: Compilation, node: nodes.Delete) -> Plan:
     return _chosen_plan(c, chosen, change, node.outputs, names, [], whole)
 
 
-def _require(c: Compilation, table: TableInfo, node: nodes.Update | nodes.Delete, permission: str) -> None:
+def _prepared(
+    c: Compilation, node: nodes.Update | nodes.Delete, table: TableInfo, parent: Names | None
+) -> tuple[Names, str]:
+    """Check and lock the target of a direct statement; return its names and its WHERE."""
+    permission = c.statement.upper()
+    check_target(c, table, node.outputs, permission)
     c.env.require(table, permission)
     if _reads(node):
         c.env.require(table, "SELECT")
+    lock_target(c, node.hints, table)
+    names = Names([table_scope(c, table, node.target[-1], "d", node.target)], parent)
+    return names, f" WHERE {c.predicate(node.where, names)}" if node.where is not None else ""
 
 
 def _reads(node: nodes.Update | nodes.Delete) -> bool:
@@ -61,7 +65,7 @@ def _reads(node: nodes.Update | nodes.Delete) -> bool:
 
 
 def _direct(c: Compilation, node: nodes.Update | nodes.Delete, parent: Names | None) -> TableInfo | None:
-    """The table of a statement that PostgreSQL can run as it stands, else None."""
+    """Return the table of a statement that PostgreSQL can run without ``m``, else None."""
     if node.sources or node.top is not None:
         return None
     if len(node.target) == 1 and parent is not None and parent.cte(fold(node.target[0])) is not None:
@@ -77,14 +81,10 @@ def update(c: Compilation, node: nodes.Update) -> Plan:
     parent = with_ctes(node.ctes, None)
     direct = _direct(c, node, parent)
     if direct is not None:
-        names = Names([table_scope(c, direct, node.target[-1], "d", node.target)], parent)
-        check_target(c, direct, node.outputs, "UPDATE")
-        _require(c, direct, node, "UPDATE")
-        lock_target(c, node.hints, direct)
+        names, where = _prepared(c, node, direct, parent)
         sets, assign = assigned(c, node.assignments, direct, names)
         assignments = ", ".join(f"{quoted(column.pg)} = {sql}" for column, sql in sets)
-        where = f" WHERE {c.predicate(node.where, names)}" if node.where is not None else ""
-        extra = _returned(c, assign, direct, table_scope(c, direct, node.target[-1], "old"))
+        extra = _returned(c, assign, table_scope(c, direct, node.target[-1], "old"))
         outputs = Names([table_scope(c, direct, "inserted", "new"), table_scope(c, direct, "deleted", "old")])
         plan = with_outputs(
             c,
@@ -96,7 +96,7 @@ def update(c: Compilation, node: nodes.Update) -> Plan:
         )
         plan.assign = [(name, kind) for name, kind, _, _ in assign]
         if direct.type == "U" and not direct.local:
-            # The lock that PostgreSQL's own UPDATE takes lets others' shared locks in.
+            # The lock of PostgreSQL's UPDATE is compatible with shared locks of others; an exclusive lock is not.
             plan.prelock = f"SELECT count(*) FROM (SELECT 1 FROM {direct.pg} AS d{where} FOR UPDATE OF d) AS m"
         return plan
     chosen = _choose(c, node, parent, node.assignments)
@@ -119,7 +119,6 @@ def _nothing(table: TableInfo) -> str:
 def _returned(
     c: Compilation,
     variables: list[tuple[str, SqlType, nodes.Expr | None, ColumnInfo | None]],
-    table: TableInfo,
     old: Scope,
 ) -> list[str]:
     parts = []
@@ -136,12 +135,11 @@ def _returned(
 def _choose(
     c: Compilation, node: nodes.Update | nodes.Delete, parent: Names | None, assignments: list[nodes.Assignment]
 ) -> _Chosen:
-    """Build ``m``: the rows that the statement changes, with what it needs of them."""
+    """Build ``m``: the rows that the statement changes, with the values that it needs."""
     names = Names([], parent)
-    locks: list[RowLock] = []
     sources, alias = _target_source(node)
-    c.unread = "" if _reads(node) else alias
-    from_sql = ", ".join(c.source(source, names, locks, alias) for source in sources)
+    c.unread_target = "" if _reads(node) else alias
+    from_sql = ", ".join(c.source(source, names, alias) for source in sources)
     scope = next((s for s in names.scopes if s.alias == alias), None)
     if scope is None or scope.table is None or not scope.ctid:
         raise SqlError(208, f"Invalid object name '{'.'.join(node.target)}'.", line=node.line)
@@ -175,21 +173,16 @@ def _choose(
         if each is scope:
             chosen.computed = {fold(each.name): each for each in columns}
         else:
-            chosen.others.append(Scope(each.alias, columns, None, "m", each.exposed))
-    limit = ""
-    if node.top is not None:
-        if node.top.percent:
-            raise SqlError(40517, "TOP PERCENT in UPDATE and DELETE is not supported by fakemssql.")
-        limit = f" LIMIT {row_count(c, node.top.value, Names([], parent))}"
+            chosen.others.append(Scope(each.alias, columns, None, each.exposed))
+    limit = "" if node.top is None else f" LIMIT {row_count(c, node.top.value, Names([], parent))}"
     chosen.head = parts
     chosen.tail = f" FROM {from_sql}{where}{limit}"
-    for lock in locks:
-        chosen.tail += f" FOR {lock.how.strength} OF {lock.alias}{lock.how.wait}"
+    chosen.tail += "".join(lock.clause for lock in names.locks)
     return chosen
 
 
 def _target_source(node: nodes.Update | nodes.Delete) -> tuple[list[nodes.Source], str]:
-    """The FROM items with the target among them (its hints added), and the target's folded alias."""
+    """Return the items of FROM, with the target and its hints among them, and the target's folded alias."""
     target = node.target
     if not node.sources:
         if target[0].startswith("@"):
@@ -225,7 +218,7 @@ def _target_source(node: nodes.Update | nodes.Delete) -> tuple[list[nodes.Source
 
 
 def _exposed(source: nodes.TableSource | nodes.VariableSource | nodes.QuerySource) -> str:
-    """The name by which a statement speaks of an item of its FROM."""
+    """Return the name of an item of FROM inside the statement."""
     if isinstance(source, nodes.TableSource):
         return source.alias or source.name[-1]
     return source.alias
@@ -245,17 +238,17 @@ def _chosen_plan(
     parts = [*chosen.head, *(f"{sql} AS {name}" for name, sql in chosen.exports.items() if name in used)]
     select = f"SELECT {', '.join(parts)}{chosen.tail}"
     if c.statement == "update" and "SKIP LOCKED" in chosen.tail:
-        # The lock that PostgreSQL's own UPDATE takes lets others' shared locks in.
+        # The lock of PostgreSQL's UPDATE is compatible with shared locks of others; an exclusive lock is not.
         select = f"SELECT m.* FROM ({select}) AS m JOIN {chosen.table.pg} AS d ON d.ctid = m._ctid FOR UPDATE OF d"
     plan.sql = pruned(c, plan.sql.replace("\x01", f"WITH m AS MATERIALIZED ({select}) ", 1))
     if " FOR " in chosen.tail and "SKIP LOCKED" not in chosen.tail and "NOWAIT" not in chosen.tail:
-        # A row that another transaction changed while this one waited has moved: wait first, look again after.
+        # A row that another transaction changed during the wait has moved: wait first, then select again.
         plan.prelock = pruned(c, f"SELECT count(*) FROM ({select}) AS m")
     return plan
 
 
 class _Chosen:
-    """The rows a statement changes: how they are selected and what is exported of them."""
+    """Rows that a statement changes: their SELECT, and the columns that ``m`` exports."""
 
     def __init__(self, table: TableInfo, target: Scope) -> None:
         self.table, self.target = table, target
@@ -268,11 +261,11 @@ class _Chosen:
         self.tail = ""
 
     def scope(self, alias: str, pg_alias: str) -> Scope:
-        """``inserted`` or ``deleted`` with the columns that the target shows, under their names there."""
+        """Return ``inserted`` or ``deleted`` with the columns of the target, under the names that the target shows."""
         columns = []
         for column in self.target.columns:
             if column.origin:
                 columns.append(column.with_(sql=f"{pg_alias}.{column.origin}", constant=None))
             else:
                 columns.append(self.computed[fold(column.name)])
-        return Scope(alias, columns, self.table, pg_alias)
+        return Scope(alias, columns, self.table)

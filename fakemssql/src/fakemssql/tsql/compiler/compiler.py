@@ -1,40 +1,30 @@
-"""Which function compiles which node and statement. The entry is :func:`compile_statement`."""
+"""Tables of the functions that compile nodes and statements. The entry is :func:`compile_statement`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from fakemssql.contract import SqlError
-from fakemssql.tsql.compiler import changes, inserts, merges, predicates, queries, references, scalars, sources
-from fakemssql.tsql.compiler.assignments import assigning
+from fakemssql.tsql.compiler import changes, inserts, merges, predicates, queries, scalars, selects, sources
 from fakemssql.tsql.compiler.compilation import Compilation, NodeTables, PredicateFunction, ScalarFunction
 from fakemssql.tsql.compiler.environment import Environment
 from fakemssql.tsql.compiler.functions import call
-from fakemssql.tsql.compiler.plan import Plan, finish
+from fakemssql.tsql.compiler.plan import Plan
 from fakemssql.tsql.parser import nodes
 
 _SCALARS: dict[type, ScalarFunction] = {
     nodes.Literal: scalars.literal_value,
-    nodes.Variable: references.variable,
-    nodes.Column: references.column,
+    nodes.Variable: scalars.variable,
+    nodes.Column: scalars.column,
     nodes.Function: call,
     nodes.Cast: scalars.cast,
     nodes.Collate: scalars.collated,
-    nodes.AtTimeZone: scalars.at_time_zone,
     nodes.Unary: scalars.unary,
     nodes.Binary: scalars.binary,
     nodes.Case: scalars.case,
     nodes.Subquery: scalars.subquery,
-    nodes.Star: scalars.no_value,
-    nodes.Updated: scalars.no_value,
-    nodes.Exists: scalars.no_value,
-    nodes.In: scalars.no_value,
-    nodes.Like: scalars.no_value,
-    nodes.Between: scalars.no_value,
-    nodes.IsNull: scalars.no_value,
-    nodes.IsDistinct: scalars.no_value,
-    nodes.Quantified: scalars.no_value,
+    **dict.fromkeys([nodes.Star, nodes.Updated, nodes.Exists], scalars.no_value),
+    **dict.fromkeys([nodes.In, nodes.Like, nodes.Between, nodes.IsNull], scalars.no_value),
 }
 
 _PREDICATES: dict[type, PredicateFunction] = {
@@ -46,8 +36,6 @@ _PREDICATES: dict[type, PredicateFunction] = {
     nodes.Like: predicates.is_like,
     nodes.Between: predicates.between,
     nodes.IsNull: predicates.is_null,
-    nodes.IsDistinct: predicates.is_distinct,
-    nodes.Quantified: predicates.quantified,
 }
 
 NODES = NodeTables(
@@ -69,25 +57,8 @@ NODES = NodeTables(
 )
 
 
-def select(c: Compilation, node: nodes.SelectStatement) -> Plan:
-    """A query whose rows go to the client or, all of its items, into variables."""
-    query = node.query
-    body = query.body
-    if isinstance(body, nodes.Select) and any(item.variable for item in body.items):
-        if not all(item.variable for item in body.items):
-            raise SqlError(
-                141,
-                "A SELECT statement that assigns a value to a variable must not be combined with data-retrieval"
-                " operations.",
-                severity=15,
-            )
-        return assigning(c, query, body)
-    compiled = c.query(query, None)
-    return finish(c, compiled.sql, columns=compiled.columns, selects=True)
-
-
 STATEMENTS: dict[type, Callable[[Compilation, Any], Plan]] = {
-    nodes.SelectStatement: select,
+    nodes.SelectStatement: selects.select,
     nodes.Insert: inserts.insert,
     nodes.Update: changes.update,
     nodes.Delete: changes.delete,
@@ -96,7 +67,7 @@ STATEMENTS: dict[type, Callable[[Compilation, Any], Plan]] = {
 
 
 def compilation(env: Environment) -> Compilation:
-    """For one statement or expression."""
+    """Return a compilation for one statement or expression."""
     return Compilation(env, NODES)
 
 

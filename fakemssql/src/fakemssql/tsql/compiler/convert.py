@@ -1,14 +1,15 @@
 """Conversions between T-SQL types as PostgreSQL expressions.
 
-Source: "Data type conversion (Database Engine)", "CAST and CONVERT". Three modes: ``cast`` (explicit: text is cut to
-length), ``assign`` (to a column or variable; a column's text that does not fit is error 2628), ``implicit`` (operands).
+Source: "Data type conversion (Database Engine)", "CAST and CONVERT". Three modes: ``cast`` is explicit and cuts text to
+length; ``assign`` is for columns and variables (error 2628 for text that is too long for a column); ``implicit`` is for
+operands.
 """
 
 from __future__ import annotations
 
 from fakemssql.contract import SqlError
-from fakemssql.tsql.compiler.typed import Typed
-from fakemssql.tsql.datatypes.sqltypes import family, is_moment, is_text, storage, text_length
+from fakemssql.tsql.compiler.scopes import Typed
+from fakemssql.tsql.datatypes.sqltypes import family, is_moment, is_text, numeric_size, storage, text_length
 from fakemssql.tsql.names import literal
 from fakemssql.types import MAX, SqlType
 
@@ -47,14 +48,13 @@ def _check_allowed(source: SqlType, target: SqlType, mode: str) -> None:
     if mode != "cast" and (pair in _NOT_IMPLICIT or (source.name.endswith("money") and is_text(target))):
         raise SqlError(
             257,
-            f"Implicit conversion from data type {source.name} to"
-            f" {target.name} is not allowed. Use the CONVERT function"
-            " to run this query.",
+            f"Implicit conversion from data type {source.name} to {target.name} is not allowed. Use the CONVERT"
+            " function to run this query.",
         )
 
 
 def convert(value: Typed, target: SqlType, mode: str = "implicit", style: str = "", place: str = "") -> Typed:
-    """``value`` as ``target``. ``style`` is the SQL of CONVERT's third argument; ``place`` names a column for 2628."""
+    """Convert ``value`` to ``target``. ``style``: SQL of the third argument; ``place``: the column for error 2628."""
     source = value.type
     pg = storage(target)
     result = Typed("", target, value.nullable, binary=value.binary, constant=value.constant)
@@ -81,7 +81,7 @@ def convert(value: Typed, target: SqlType, mode: str = "implicit", style: str = 
 
 
 def attempt(value: Typed, target: SqlType, style: str) -> Typed:
-    """TRY_CAST and TRY_CONVERT: NULL where the conversion fails."""
+    """Convert as TRY_CAST and TRY_CONVERT: NULL if the conversion fails."""
     assert value.type is not None
     inner = convert(Typed(f"($1::{storage(value.type)})", value.type), target, "cast", style)
     sql = f"mssql.attempt(({value.sql})::text, {literal(inner.sql)})::{storage(target)}"
@@ -127,11 +127,8 @@ def _to_number(value: Typed, source: SqlType, target: SqlType) -> str:
 
 
 def _rounded(sql: str, target: SqlType) -> str:
-    if target.name == "money":
-        return f"({sql})::numeric(19,4)"
-    if target.name == "smallmoney":
-        return f"({sql})::numeric(10,4)"
-    return f"({sql})::numeric({target.precision},{target.scale or 0})"
+    precision, scale = numeric_size(target)
+    return f"({sql})::numeric({precision},{scale})"
 
 
 def _to_guid(value: Typed, source: SqlType) -> str:
@@ -142,6 +139,15 @@ def _to_guid(value: Typed, source: SqlType) -> str:
     raise SqlError(206, f"Operand type clash: {source.name} is incompatible with uniqueidentifier", state=2)
 
 
+def as_timestamp(sql: str, kind: str) -> str:
+    """Return the SQL of a date or time of the type ``kind`` as a PostgreSQL timestamp."""
+    if kind == "date":
+        return f"({sql})::timestamp"
+    if kind == "time":
+        return f"('1900-01-01'::date + {sql})"
+    return f"({sql} AT TIME ZONE 'UTC')" if kind == "datetimeoffset" else sql
+
+
 def _to_moment(value: Typed, source: SqlType, target: SqlType) -> str:
     sql, kind, name = value.sql, family(source), target.name
     if kind in ("text", "ntext"):
@@ -150,15 +156,11 @@ def _to_moment(value: Typed, source: SqlType, target: SqlType) -> str:
         sql = f"mssql.str_ts({sql}, '{name}')"
     elif kind in ("int", "decimal", "float"):
         sql = f"mssql.days_dt(({sql})::float8)"
-    elif kind == "date":
-        sql = f"({sql})::timestamp"
-    elif kind == "time":
-        sql = f"('1900-01-01'::date + {sql})"
-    elif kind == "datetimeoffset":
-        if name == "datetimeoffset":
-            return sql
-        sql = f"({sql} AT TIME ZONE 'UTC')"
-    elif kind != "timestamp":
+    elif kind == name == "datetimeoffset":
+        return sql
+    elif is_moment(source):
+        sql = as_timestamp(sql, kind)
+    else:
         raise SqlError(529, f"Explicit conversion from data type {source.name} to {name} is not allowed.")
     if name == "date":
         return f"({sql})::date"
@@ -175,7 +177,7 @@ def _to_moment(value: Typed, source: SqlType, target: SqlType) -> str:
 
 
 def fraction_digits(kind: SqlType) -> int:
-    """How many fraction digits a moment of this type shows."""
+    """Return the number of fraction digits that a date or time of this type shows."""
     if kind.name == "datetime":
         return 3
     if kind.name in ("smalldatetime", "date"):
@@ -184,13 +186,13 @@ def fraction_digits(kind: SqlType) -> int:
 
 
 def _plain_text(value: Typed, source: SqlType, target: SqlType, style: str) -> tuple[str, int]:
-    """The text of a value and its greatest length."""
+    """Return the SQL of a value as text, and its greatest length."""
     sql, kind = value.sql, family(source)
     if kind in ("text", "ntext"):
-        length = text_length(source)
-        return (
-            f"mssql.v({sql})" if kind == "ntext" and family(target) == "text" and not _ascii(value) else sql
-        ), length
+        ascii_only = isinstance(value.constant, str) and value.constant.isascii()
+        if kind == "ntext" and family(target) == "text" and not ascii_only:
+            sql = f"mssql.v({sql})"
+        return sql, text_length(source)
     if kind == "binary":
         if style in ("1", "2"):
             prefix = "'0x' || " if style == "1" else ""
@@ -205,19 +207,14 @@ def _plain_text(value: Typed, source: SqlType, target: SqlType, style: str) -> t
         return f"round({sql}, {4 if style == '2' else 2})::text", 22
     if kind in ("int", "decimal"):
         return f"({sql})::text", 40
-    moment = {"date": f"({sql})::timestamp", "time": f"('1900-01-01'::date + {sql})"}.get(kind, sql)
-    suffix = ""
+    moment, suffix = as_timestamp(sql, kind), ""
     if kind == "datetimeoffset":
-        moment, suffix = f"({sql} AT TIME ZONE 'UTC')", " || ' +00:00'"
+        suffix = " || ' +00:00'"
         if style in ("126", "127"):
             suffix = " || 'Z'" if style == "127" else " || '+00:00'"
     default = "0" if source.name in ("datetime", "smalldatetime") else "121"
     text = f"mssql.ts_str({moment}, {style or default}, '{source.name}', {fraction_digits(source)})"
     return f"({text}{suffix})", 40
-
-
-def _ascii(value: Typed) -> bool:
-    return isinstance(value.constant, str) and value.constant.isascii()
 
 
 def _to_text(value: Typed, source: SqlType, target: SqlType, mode: str, style: str, place: str) -> str:

@@ -1,4 +1,4 @@
-"""What the meaning of a statement depends on besides its text."""
+"""Environment of a statement: the session's values that its meaning depends on."""
 
 from __future__ import annotations
 
@@ -7,44 +7,43 @@ from dataclasses import dataclass, field
 
 from fakemssql.tsql.catalog.catalog import Catalog
 from fakemssql.tsql.catalog.tables import TableInfo
-from fakemssql.tsql.datatypes.sqltypes import (
-    INT,
-)
+from fakemssql.tsql.datatypes.sqltypes import INT
 from fakemssql.tsql.security.context import SecurityContext
 from fakemssql.types import SqlType
 
 SYSTEM_VARIABLES = {
-    "@@rowcount": INT,
-    "@@error": INT,
-    "@@trancount": INT,
-    "@@spid": SqlType("smallint"),
-    "@@options": INT,
-    "@@lock_timeout": INT,
+    **dict.fromkeys(
+        [
+            "@@rowcount",
+            "@@error",
+            "@@trancount",
+            "@@options",
+            "@@lock_timeout",
+            "@@max_connections",
+            "@@nestlevel",
+            "@@procid",
+            "@@fetch_status",
+            "@@microsoftversion",
+            "@@textsize",
+            "@@cpu_busy",
+            "@@connections",
+            "@@cursor_rows",
+            "@@timeticks",
+        ],
+        INT,
+    ),
+    **dict.fromkeys(["@@spid", "@@langid"], SqlType("smallint")),
     "@@identity": SqlType("numeric", precision=38, scale=0),
     "@@version": SqlType("nvarchar", length=300),
-    "@@servername": SqlType("nvarchar", length=128),
-    "@@servicename": SqlType("nvarchar", length=128),
-    "@@language": SqlType("nvarchar", length=128),
-    "@@langid": SqlType("smallint"),
-    "@@datefirst": SqlType("tinyint"),
-    "@@max_precision": SqlType("tinyint"),
-    "@@max_connections": INT,
-    "@@nestlevel": INT,
-    "@@procid": INT,
-    "@@fetch_status": INT,
-    "@@microsoftversion": INT,
-    "@@textsize": INT,
+    **dict.fromkeys(["@@servername", "@@servicename", "@@language"], SqlType("nvarchar", length=128)),
+    **dict.fromkeys(["@@datefirst", "@@max_precision"], SqlType("tinyint")),
     "@@dbts": SqlType("varbinary", length=8),
-    "@@cpu_busy": INT,
-    "@@connections": INT,
-    "@@cursor_rows": INT,
-    "@@timeticks": INT,
 }
 
 
 @dataclass
 class Environment:
-    """What the meaning of a statement depends on besides its text."""
+    """Environment of a statement: catalog, variables, isolation level, user and switches."""
 
     catalog: Catalog
     database: str
@@ -54,11 +53,13 @@ class Environment:
     in_transaction: bool = False
     identity_insert: str = ""
     errors: bool = False
-    security: SecurityContext | None = None  # None: a definition, compiled for nobody
-    properties: Mapping[str, str | int | None] = field(default_factory=dict)  # of SERVERPROPERTY, instead of its own
+    security: SecurityContext | None = None  # None: a definition, for no particular user
+    properties: Mapping[str, str | int | None] = field(
+        default_factory=dict
+    )  # values of SERVERPROPERTY that tests have set
     page_locks: bool = False  # see fakemssql.switches.Switches
 
     def require(self, table: TableInfo, permission: str) -> None:
-        """Error 229 for who may not do that to an object."""
+        """Require a permission on an object. Error 229 if the user does not have it."""
         if self.security is not None:
             self.security.require(table, permission)

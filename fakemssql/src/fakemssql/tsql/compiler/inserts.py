@@ -10,14 +10,24 @@ from fakemssql.tsql.catalog.tables import ColumnInfo, TableInfo
 from fakemssql.tsql.compiler.base_tables import lookup, reading, table_scope
 from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.locks import check_hints, locking
-from fakemssql.tsql.compiler.order import row_count
 from fakemssql.tsql.compiler.outputs import shown, with_outputs
 from fakemssql.tsql.compiler.plan import MADE, Plan
-from fakemssql.tsql.compiler.targets import check_target, identity_on, refuse_identity, to_column, view_target, writable
-from fakemssql.tsql.compiler.typed import Names, with_ctes
+from fakemssql.tsql.compiler.scopes import Names, with_ctes
+from fakemssql.tsql.compiler.targets import (
+    check_count,
+    check_target,
+    identity_on,
+    listed,
+    new_value,
+    refuse_identity,
+    refuse_twice,
+    to_column,
+    view_target,
+)
 from fakemssql.tsql.datatypes.sqltypes import BIGINT
 from fakemssql.tsql.names import quoted
 from fakemssql.tsql.parser import nodes
+from fakemssql.tsql.parser.lexer import syntax_error
 
 
 def insert(c: Compilation, node: nodes.Insert) -> Plan:
@@ -34,7 +44,7 @@ def insert(c: Compilation, node: nodes.Insert) -> Plan:
     check_hints(node.hints, table, True)
     read = reading(c, table, True)
     if read.isolation == "SERIALIZABLE":
-        # An INSERT locks no range but the key that it inserts.
+        # An INSERT locks only the key that it inserts, not a range.
         read = replace(read, isolation="READ COMMITTED")
     how = locking(
         [h for h in node.hints if h.name in ("TABLOCK", "TABLOCKX", "HOLDLOCK", "SERIALIZABLE", "XLOCK", "NOWAIT")],
@@ -43,14 +53,11 @@ def insert(c: Compilation, node: nodes.Insert) -> Plan:
     )
     if how.table_mode:
         c.table_locks.append((how.table_sql(table.pg), False))
-    explicit = [writable(table, name, False) for name in node.columns]
-    if len({column.pg for column in explicit}) != len(explicit):
-        name = next(each.name for each in explicit if [d.pg for d in explicit].count(each.pg) > 1)
-        raise SqlError(
-            264,
-            f"The column name '{name}' is specified more than once in the SET clause or column list of an INSERT.",
-        )
-    columns = explicit or [each for each in table.columns if each.computed is None and not each.identity]
+    columns = listed(table, node.columns)
+    explicit = columns if node.columns else []
+    for position, column in enumerate(explicit):
+        if column in explicit[:position]:
+            refuse_twice(column)
     identity = table.identity
     if identity is not None:
         if identity in explicit and not identity_on(c, table) and node.source is not None:
@@ -59,22 +66,21 @@ def insert(c: Compilation, node: nodes.Insert) -> Plan:
             if not explicit:
                 raise SqlError(
                     8101,
-                    "An explicit value for the identity column in table"
-                    f" '{table.full_name}' can only be specified when a"
-                    " column list is used and IDENTITY_INSERT is ON.",
+                    f"An explicit value for the identity column in table '{table.full_name}' can only be specified"
+                    " when a column list is used and IDENTITY_INSERT is ON.",
                 )
             raise SqlError(
                 545,
-                f"Explicit value must be specified for identity column in table '{table.name}' either"
-                " when IDENTITY_INSERT is set to ON or when a replication user"
-                " is inserting into a NOT FOR REPLICATION identity column.",
+                f"Explicit value must be specified for identity column in table '{table.name}' either when"
+                " IDENTITY_INSERT is set to ON or when a replication user is inserting into a NOT FOR REPLICATION"
+                " identity column.",
             )
     target = f"INSERT INTO {table.pg} AS d ({', '.join(quoted(each.pg) for each in columns)})"
     if node.source is None:
         change = f"INSERT INTO {table.pg} AS d DEFAULT VALUES"
     elif isinstance(node.source, nodes.Execute):
         raise SqlError(40517, "INSERT ... EXECUTE is not supported by fakemssql.")
-    elif isinstance(node.source.body, nodes.Values) and node.top is None:
+    elif isinstance(node.source.body, nodes.Values):
         change = f"{target} VALUES {_value_rows(c, node.source.body, table, columns, parent, bool(explicit))}"
     else:
         change = f"{target} {_insert_query(c, node, node.source, table, columns, parent)}"
@@ -95,36 +101,21 @@ def _value_rows(
     parent: Names | None,
     explicit: bool,
 ) -> str:
-    rows = []
+    rows, names = [], Names([], parent)
     if len({len(row) for row in values.rows}) > 1:
-        raise SqlError(
-            10709, "The number of columns for each row in a table value constructor must be the same.", severity=15
-        )
+        raise syntax_error(10709, "The number of columns for each row in a table value constructor must be the same.")
     if not explicit and len(values.rows[0]) != len(columns):
         raise SqlError(213, "Column name or number of supplied values does not match table definition.")
     for row in values.rows:
         if len(row) != len(columns):
-            if len(row) > len(columns):
-                raise SqlError(
-                    110,
-                    "There are fewer columns in the INSERT statement than values specified in the VALUES"
-                    " clause. The number of values in the VALUES clause must match"
-                    " the number of columns specified in the INSERT statement.",
-                    severity=15,
-                )
-            raise SqlError(
-                109,
-                "There are more columns in the INSERT statement than values specified in the VALUES"
-                " clause. The number of values in the VALUES clause must match"
-                " the number of columns specified in the INSERT statement.",
-                severity=15,
+            number, word = (110, "fewer") if len(row) > len(columns) else (109, "more")
+            raise syntax_error(
+                number,
+                f"There are {word} columns in the INSERT statement than values specified in the VALUES clause. The"
+                " number of values in the VALUES clause must match the number of columns specified in the INSERT"
+                " statement.",
             )
-        cells = []
-        for node, column in zip(row, columns, strict=True):
-            if isinstance(node, nodes.Literal) and node.kind == "default":
-                cells.append("DEFAULT")
-            else:
-                cells.append(to_column(c.scalar(node, Names([], parent)), table, column))
+        cells = [new_value(c, node, table, column, names) for node, column in zip(row, columns, strict=True)]
         rows.append(f"({', '.join(cells)})")
     return ", ".join(rows)
 
@@ -137,29 +128,15 @@ def _insert_query(
     columns: list[ColumnInfo],
     parent: Names | None,
 ) -> str:
-    limit = ""
-    if node.top is not None:
-        body = query.body
-        if isinstance(body, nodes.Select) and body.top is None and query.offset is None:
-            query = replace(query, body=replace(body, top=node.top))
-        elif node.top.percent:
-            raise SqlError(40517, "INSERT TOP PERCENT of such a source is not supported by fakemssql.")
-        else:
-            limit = f" LIMIT {row_count(c, node.top.value, Names([], parent))}"
     c.depth -= 1
     compiled = c.query(query, parent)
     c.depth += 1
     if len(compiled.columns) != len(columns):
         if not node.columns:
             raise SqlError(213, "Column name or number of supplied values does not match table definition.")
-        number, word = (121, "more") if len(compiled.columns) > len(columns) else (120, "fewer")
-        raise SqlError(
-            number,
-            f"The select list for the INSERT statement contains {word} items than the insert"
-            " list. The number of SELECT values must match the number of INSERT columns.",
-        )
+        check_count(len(compiled.columns), len(columns))
     cells = [
         to_column(value.with_(sql=f"s.c{i}", constant=None), table, column)
         for i, (value, column) in enumerate(zip(compiled.columns, columns, strict=True), 1)
     ]
-    return f"SELECT {', '.join(cells)} FROM ({compiled.sql}) AS s{limit}"
+    return f"SELECT {', '.join(cells)} FROM ({compiled.sql}) AS s"

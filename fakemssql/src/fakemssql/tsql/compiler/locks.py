@@ -1,9 +1,9 @@
-"""What table hints and the isolation level ask of PostgreSQL's locks.
+"""Row and table locks of PostgreSQL for table hints and isolation levels.
 
 Source: "Table hints (Transact-SQL)", "SET TRANSACTION ISOLATION LEVEL (Transact-SQL)".
 
-A shared lock is FOR KEY SHARE, an update lock FOR NO KEY UPDATE, which goes together with it, an exclusive one FOR
-UPDATE, which is what PostgreSQL's DELETE takes.
+A shared lock is FOR KEY SHARE. An update lock is FOR NO KEY UPDATE, which is compatible with FOR KEY SHARE. An
+exclusive lock is FOR UPDATE, as PostgreSQL's DELETE takes.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import TableInfo
 from fakemssql.tsql.names import fold
+from fakemssql.tsql.parser.lexer import syntax_error
 from fakemssql.tsql.parser.nodes import Hint
 
 
 @dataclass(slots=True)
 class Locking:
-    """How rows of one table source are locked: a FOR clause (or none), and a table lock before."""
+    """Locks of one table source: a FOR clause or none, and a table lock before it."""
 
     strength: str = ""
     wait: str = ""
@@ -28,12 +29,12 @@ class Locking:
     nowait: bool = False
 
     def table_sql(self, pg: str) -> str:
-        """The statement that locks the table ``pg``."""
+        """Return the statement that locks the table ``pg``."""
         return f"LOCK TABLE {pg} IN {self.table_mode} MODE{' NOWAIT' if self.nowait else ''}"
 
 
 def check_hints(hints: list[Hint], table: TableInfo, target: bool) -> set[str]:
-    """The names of the hints, checked against each other and the table's indexes."""
+    """Return the names of the hints. Raises errors for conflicting hints and for indexes that do not exist."""
     names = {hint.name for hint in hints}
     for hint in hints:
         for arg in hint.args:
@@ -41,8 +42,8 @@ def check_hints(hints: list[Hint], table: TableInfo, target: bool) -> set[str]:
                 if fold(arg) not in {fold(index.name) for index in table.indexes}:
                     raise SqlError(
                         308,
-                        f"Index '{arg}' on table '{table.schema}.{table.name}'"
-                        " (specified in the FROM clause) does not exist.",
+                        f"Index '{arg}' on table '{table.schema}.{table.name}' (specified in the FROM clause) does not"
+                        " exist.",
                     )
                 if any(index.disabled and fold(index.name) == fold(arg) for index in table.indexes):
                     raise SqlError(
@@ -53,27 +54,26 @@ def check_hints(hints: list[Hint], table: TableInfo, target: bool) -> set[str]:
                     )
     loose = names & {"NOLOCK", "READUNCOMMITTED"}
     if loose and target:
-        raise SqlError(
+        raise syntax_error(
             1065,
             "The NOLOCK and READUNCOMMITTED lock hints are not allowed for target tables of INSERT, UPDATE, DELETE or"
             " MERGE statements.",
-            severity=15,
         )
     strict = names & {"HOLDLOCK", "SERIALIZABLE", "REPEATABLEREAD", "READCOMMITTED", "READCOMMITTEDLOCK", "SNAPSHOT"}
     if (loose and (strict or names & {"UPDLOCK", "XLOCK", "READPAST", "TABLOCKX"})) or (
         "READCOMMITTED" in names and names & {"HOLDLOCK", "SERIALIZABLE", "REPEATABLEREAD", "READCOMMITTEDLOCK"}
     ):
-        raise SqlError(1047, "Conflicting locking hints specified.", severity=15)
+        raise syntax_error(1047, "Conflicting locking hints specified.")
     return names
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What besides its hints decides which locks a table source takes.
+    """Conditions, other than hints, under which a table source takes locks.
 
     ``versioned``: READ_COMMITTED_SNAPSHOT is ON in the table's database; ``snapshots``: ALLOW_SNAPSHOT_ISOLATION is.
-    ``target``: the rows are about to be changed. ``bare``: locks may be taken where no hint asks for them. ``pages``:
-    see :class:`fakemssql.switches.Switches`.
+    ``target``: the rows are about to be changed. ``bare``: locks may be taken without a hint. ``pages``: see
+    :class:`fakemssql.switches.Switches`.
     """
 
     isolation: str
@@ -86,7 +86,7 @@ class Reading:
 
 
 _LOCKING = frozenset(("READCOMMITTEDLOCK", "REPEATABLEREAD", "UPDLOCK", "XLOCK", "TABLOCK", "TABLOCKX"))
-"""Hints beside which READPAST has locks to read past, whatever the database's option."""
+"""Hints that take locks, so that READPAST is allowed whatever READ_COMMITTED_SNAPSHOT is."""
 
 _LEVELS = {
     "HOLDLOCK": "SERIALIZABLE",
@@ -102,12 +102,12 @@ _LEVELS = {
 
 
 def _level(names: set[str], isolation: str) -> str:
-    """The isolation level at which a source is read: that of its hints, else that of the session."""
+    """Return the isolation level at which a source is read: that of its hints, else that of the session."""
     return next((level for name, level in _LEVELS.items() if name in names), isolation)
 
 
 def _check_readpast(names: set[str], reading: Reading) -> None:
-    """Msg 650 where READPAST is not allowed."""
+    """Raise error 650 if READPAST is not allowed."""
     level = _level(names, reading.isolation)
     unlocked = level == "READ COMMITTED" and reading.versioned and not reading.target and not names & _LOCKING
     if reading.isolation == "SNAPSHOT":
@@ -121,14 +121,14 @@ def _check_readpast(names: set[str], reading: Reading) -> None:
 
 
 def is_dirty(hints: list[Hint], isolation: str) -> bool:
-    """Whether rows are read without locks and versions, as uncommitted ones are."""
+    """Whether rows are read uncommitted, without locks and versions."""
     names = {hint.name for hint in hints}
     locked = names & {"READCOMMITTED", "HOLDLOCK", "SERIALIZABLE", "XLOCK", *_LOCKING}
     return bool(names & {"NOLOCK", "READUNCOMMITTED"}) or (isolation == "READ UNCOMMITTED" and not locked)
 
 
 def locking(hints: list[Hint], table: TableInfo, reading: Reading) -> Locking:
-    """The locks that reading ``table`` with ``hints`` takes."""
+    """Return the locks that a read of ``table`` with ``hints`` takes."""
     target = reading.target
     names = check_hints(hints, table, target)
     if "READPAST" in names:
@@ -142,8 +142,8 @@ def locking(hints: list[Hint], table: TableInfo, reading: Reading) -> Locking:
     if level == "SNAPSHOT" and not reading.snapshots:
         raise SqlError(
             3952,
-            f"Snapshot isolation transaction failed accessing database '{table.database}' because snapshot isolation is"
-            " not allowed in this database. Use ALTER DATABASE to allow snapshot isolation.",
+            f"Snapshot isolation transaction failed accessing database '{table.database}' because snapshot isolation"
+            " is not allowed in this database. Use ALTER DATABASE to allow snapshot isolation.",
         )
     serial = level == "SERIALIZABLE"
     if names & {"HOLDLOCK", "SERIALIZABLE", "REPEATABLEREAD"}:
@@ -153,7 +153,7 @@ def locking(hints: list[Hint], table: TableInfo, reading: Reading) -> Locking:
     if "XLOCK" in names:
         result.strength = "UPDATE"
     elif target:
-        # Rows are read with update locks first, so READPAST does not step over those that others only read.
+        # SQL Server reads with update locks first, so READPAST does not skip rows that others only read.
         result.strength = "NO KEY UPDATE" if "READPAST" in names else "UPDATE"
     elif "UPDLOCK" in names:
         result.strength = "NO KEY UPDATE"
@@ -162,13 +162,13 @@ def locking(hints: list[Hint], table: TableInfo, reading: Reading) -> Locking:
     elif names & {"READPAST", "READCOMMITTEDLOCK"} or (reading.bare and _reads_with_locks(names, reading)):
         result.strength, result.transient = "KEY SHARE", True
     if result.strength:
-        # Over a page that others have locked rows on, READPAST waits.
+        # READPAST waits for a page that has rows locked by others.
         pages = "PAGLOCK" in names or (reading.pages and "ROWLOCK" not in names)
         result.wait = " SKIP LOCKED" if "READPAST" in names and not pages else " NOWAIT" if "NOWAIT" in names else ""
     if "TABLOCKX" in names or ("TABLOCK" in names and names & {"XLOCK", "UPDLOCK"}):
         result.table_mode = "EXCLUSIVE"
     elif serial:
-        # Key ranges cannot be locked: no other transaction may write to the table instead.
+        # PostgreSQL cannot lock ranges of keys: lock the table against writers instead.
         result.table_mode = "SHARE ROW EXCLUSIVE" if target or names & {"UPDLOCK", "XLOCK"} else "SHARE"
     elif "TABLOCK" in names:
         result.table_mode, result.table_transient = ("EXCLUSIVE", False) if target else ("SHARE", not held)
@@ -176,6 +176,6 @@ def locking(hints: list[Hint], table: TableInfo, reading: Reading) -> Locking:
 
 
 def _reads_with_locks(names: set[str], reading: Reading) -> bool:
-    """Whether a read without a hint on locks takes shared ones, for as long as it reads."""
+    """Whether a read without a hint takes shared locks while it reads."""
     level = _level(names, reading.isolation)
     return level == "REPEATABLE READ" or (level == "READ COMMITTED" and not reading.versioned)

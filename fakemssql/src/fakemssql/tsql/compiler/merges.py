@@ -6,19 +6,19 @@ from __future__ import annotations
 from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import TableInfo
 from fakemssql.tsql.compiler.base_tables import lookup, table_scope
-from fakemssql.tsql.compiler.compilation import Compilation, RowLock
+from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.outputs import with_outputs
 from fakemssql.tsql.compiler.plan import Plan
+from fakemssql.tsql.compiler.scopes import Names, Scope, Typed, with_ctes
 from fakemssql.tsql.compiler.targets import (
     assigned,
     check_target,
     identity_on,
+    listed,
     lock_target,
+    new_value,
     refuse_identity,
-    to_column,
-    writable,
 )
-from fakemssql.tsql.compiler.typed import Names, Scope, Typed, with_ctes
 from fakemssql.tsql.names import quoted
 from fakemssql.tsql.parser import nodes
 from fakemssql.types import SqlType
@@ -26,8 +26,6 @@ from fakemssql.types import SqlType
 
 def merge(c: Compilation, node: nodes.Merge) -> Plan:
     c.statement = "merge"
-    if node.top is not None:
-        raise SqlError(40517, "MERGE TOP is not supported by fakemssql.")
     parent = with_ctes(node.ctes, None)
     table = lookup(c, node.target, node.line)
     c.env.require(table, "SELECT")
@@ -35,19 +33,18 @@ def merge(c: Compilation, node: nodes.Merge) -> Plan:
         c.env.require(table, action.action.upper())
     if table.type == "V":
         raise SqlError(40517, f"MERGE into the view '{table.name}' is not supported by fakemssql.")
-    for event in {"update": "UPDATE", "delete": "DELETE", "insert": "INSERT"}.values():
+    for event in ("UPDATE", "DELETE", "INSERT"):
         check_target(c, table, node.outputs, event)
     lock_target(c, node.hints, table)
     target = table_scope(c, table, node.alias or node.target[-1], "d", (node.alias,) if node.alias else node.target)
     names = Names([], parent)
-    locks: list[RowLock] = []
-    source = c.source(node.source, names, locks)
+    source = c.source(node.source, names)
     source_scopes = list(names.scopes)
     names.scopes = [target, *source_scopes]
     text = f"MERGE INTO {table.pg} AS d USING {source} ON {c.predicate(node.on, names)}"
     prelock = ""
     if table.type == "U" and not table.local and any(action.matched != "target" for action in node.actions):
-        # The lock that PostgreSQL's own MERGE takes lets others' shared locks in.
+        # The lock of PostgreSQL's MERGE is compatible with shared locks of others; an exclusive lock is not.
         join = "LEFT JOIN" if any(action.matched == "source" for action in node.actions) else "JOIN"
         pairs = f"{table.pg} AS d {join} {source} ON {c.predicate(node.on, names)}"
         prelock = f"SELECT count(*) FROM (SELECT 1 FROM {pairs} FOR UPDATE OF d) AS m"
@@ -86,19 +83,12 @@ def _merge_action(
         if variables:
             raise SqlError(40517, "Assigning variables in MERGE is not supported by fakemssql.")
         return text + " THEN UPDATE SET " + ", ".join(f"{quoted(column.pg)} = {sql}" for column, sql in sets)
-    columns = [writable(table, name, False) for name in action.columns] or [
-        each for each in table.columns if each.computed is None and not each.identity
-    ]
+    columns = listed(table, action.columns)
     if any(column.identity for column in columns) and not identity_on(c, table):
         refuse_identity(table)
     if action.values is None:
         return text + " THEN INSERT DEFAULT VALUES"
     if len(action.values) != len(columns):
         raise SqlError(10709, "The number of columns in the INSERT clause of MERGE must match the number of values.")
-    cells = []
-    for value, column in zip(action.values, columns, strict=True):
-        if isinstance(value, nodes.Literal) and value.kind == "default":
-            cells.append("DEFAULT")
-        else:
-            cells.append(to_column(c.scalar(value, visible), table, column))
+    cells = [new_value(c, node, table, column, visible) for node, column in zip(action.values, columns, strict=True)]
     return f"{text} THEN INSERT ({', '.join(quoted(each.pg) for each in columns)}) VALUES ({', '.join(cells)})"

@@ -4,30 +4,23 @@ from __future__ import annotations
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.compiler.convert import convert
-from fakemssql.tsql.compiler.typed import Typed
+from fakemssql.tsql.compiler.scopes import Typed
 from fakemssql.tsql.datatypes import sqltypes
-from fakemssql.tsql.datatypes.sqltypes import (
-    INT,
-    family,
-    is_moment,
-    is_number,
-    is_text,
-    storage,
-    wider,
-)
+from fakemssql.tsql.datatypes.sqltypes import INT, family, is_moment, is_number, is_text, storage, wider
 from fakemssql.tsql.names import literal
+from fakemssql.tsql.parser import nodes
 from fakemssql.types import MAX, SqlType
 
 
 def _literal_size(value: Typed, own: SqlType, other: SqlType) -> SqlType:
-    """An integer literal beside a decimal counts with the digits it has, not with those of int."""
+    """Return the type of an operand; an integer literal beside a decimal has the precision of its digits."""
     if isinstance(value.constant, int) and other.name in ("decimal", "numeric"):
         return SqlType("decimal", precision=len(str(abs(value.constant))), scale=0)
     return own
 
 
 def operate(op: str, left: Typed, right: Typed) -> Typed:
-    """``left op right`` for the arithmetic, bit and concatenation operators."""
+    """Compile ``left op right`` for the arithmetic, bit and concatenation operators."""
     if left.type is None and right.type is None:
         return Typed("NULL::int4", INT)
     a, b = left.type or right.type, right.type or left.type
@@ -137,7 +130,7 @@ def _bits(op: str, left: Typed, right: Typed, a: SqlType, b: SqlType) -> Typed:
 
 
 def common_type(values: list[Typed]) -> SqlType:
-    """The type of a result that is one of ``values``."""
+    """Return the type of a result that is one of ``values``."""
     kind: SqlType | None = None
     for value in values:
         if value.type is not None:
@@ -146,13 +139,13 @@ def common_type(values: list[Typed]) -> SqlType:
 
 
 def compare(op: str, left: Typed, right: Typed) -> str:
-    """A comparison as PostgreSQL's boolean."""
+    """Compile a comparison to a PostgreSQL boolean."""
     a, b, _ = comparable(left, right)
     return f"({a} {op} {b})"
 
 
 def comparable(left: Typed, right: Typed) -> tuple[str, str, SqlType]:
-    """Both sides in their common type, text folded as the collation compares it."""
+    """Return both sides in their common type, with text folded as the collation compares it."""
     if left.type is None and right.type is None:
         return "NULL::int4", "NULL::int4", INT
     a, b = left.type or right.type, right.type or left.type
@@ -166,7 +159,7 @@ def comparable(left: Typed, right: Typed) -> tuple[str, str, SqlType]:
         binary = left.binary or right.binary
         return folded_text(left, binary), folded_text(right, binary), kind
     if is_number(kind) and is_number(a) and is_number(b):
-        # PostgreSQL compares numbers of different types by itself, and then an index still serves.
+        # PostgreSQL compares numbers of different types without a conversion, so that it can use an index.
         return left.sql if left.type else "NULL::int4", right.sql if right.type else "NULL::int4", kind
     if kind.name in ("datetime", "smalldatetime", "datetime2") and family(a) == family(b) == "timestamp":
         return left.sql if left.type else "NULL::timestamp", right.sql if right.type else "NULL::timestamp", kind
@@ -174,7 +167,7 @@ def comparable(left: Typed, right: Typed) -> tuple[str, str, SqlType]:
 
 
 def folded_text(value: Typed, binary: bool | None = None) -> str:
-    """A text as the collation compares it: without case (unless binary) and without trailing blanks."""
+    """Return a text as the collation compares it: without case (unless binary) and without trailing blanks."""
     if value.type is None:
         return "NULL::text"
     if not is_text(value.type):
@@ -191,7 +184,7 @@ def folded_text(value: Typed, binary: bool | None = None) -> str:
 
 
 def as_text(value: Typed) -> Typed:
-    """A value as text of its natural kind (varchar for what is no text)."""
+    """Return a value as text; a value of another type becomes varchar."""
     if value.type is None:
         return Typed("NULL::text", sqltypes.varchar(1))
     if is_text(value.type):
@@ -200,12 +193,17 @@ def as_text(value: Typed) -> Typed:
 
 
 def as_integer(value: Typed, kind: SqlType = INT) -> str:
-    """A value converted to a whole number."""
+    """Return the SQL of a value converted to a whole number."""
     return convert(value, kind).sql
 
 
+def directed(value: Typed, item: nodes.OrderItem) -> str:
+    """Return a value with the direction of its item of ORDER BY; NULL is the smallest value, as on SQL Server."""
+    return order_key(value) + (" DESC NULLS LAST" if item.descending else " ASC NULLS FIRST")
+
+
 def order_key(value: Typed) -> str:
-    """What rows are ordered and grouped by for a value."""
+    """Return the SQL by which rows are ordered and grouped for a value."""
     if value.type is not None and is_text(value.type):
         return folded_text(value.with_(constant=None))
     return value.sql

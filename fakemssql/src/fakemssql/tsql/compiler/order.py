@@ -1,21 +1,22 @@
 # ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
-"""Compiling ORDER BY, OFFSET, TOP and DISTINCT, and where in the query the row locks stand."""
+"""Compiling ORDER BY, OFFSET, TOP and DISTINCT, and the inner query that takes the row locks."""
 
 from __future__ import annotations
 
 from fakemssql.contract import SqlError
-from fakemssql.tsql.compiler.compilation import Compilation, Compiled, RowLock
+from fakemssql.tsql.compiler.compilation import Compilation, Compiled
 from fakemssql.tsql.compiler.convert import convert
-from fakemssql.tsql.compiler.operators import order_key
-from fakemssql.tsql.compiler.typed import Names, Scope, Typed
+from fakemssql.tsql.compiler.operators import directed, order_key
+from fakemssql.tsql.compiler.scopes import Names, Scope, Typed
 from fakemssql.tsql.datatypes import sqltypes
 from fakemssql.tsql.datatypes.sqltypes import BIGINT
 from fakemssql.tsql.names import fold
 from fakemssql.tsql.parser import nodes
+from fakemssql.tsql.parser.lexer import syntax_error
 
 
 def ordered(c: Compilation, compiled: Compiled, query: nodes.Query, parent: Names | None) -> Compiled:
-    """ORDER BY and OFFSET over a finished query, by its output columns."""
+    """Add ORDER BY and OFFSET to a compiled query, by its output columns."""
     if not query.order and query.offset is None:
         return compiled
     alias = c.fresh("o")
@@ -34,7 +35,7 @@ def order_by(
     names: Names,
     distinct: bool = False,
 ) -> str:
-    """ORDER BY with its blank before, empty without items; a position or an alias stands for an output column."""
+    """Compile ORDER BY, with a leading blank; empty without items. A position or an alias means an output column."""
     if not items:
         return ""
     parts = []
@@ -45,8 +46,8 @@ def order_by(
             if not 1 <= node.value <= len(values):
                 raise SqlError(
                     108,
-                    f"The ORDER BY position number {node.value} is out of"
-                    " range of the number of items in the select list.",
+                    f"The ORDER BY position number {node.value} is out of range of the number of items in the select"
+                    " list.",
                 )
             value = values[node.value - 1]
         elif isinstance(node, nodes.Column) and (len(node.name) == 1 or distinct):
@@ -55,35 +56,31 @@ def order_by(
                 value = values[found[0]]
         if value is None:
             value = c.scalar(node, names)
-            if distinct and value.sql not in {v.sql for v in values} and not any(value.sql == v.sql for v in values):
-                if names.scopes and not names.scopes[0].alias:
-                    pass
-                else:
-                    raise SqlError(
-                        145,
-                        "ORDER BY items must appear in the select list if SELECT DISTINCT is specified.",
-                        severity=15,
-                    )
-        parts.append(order_key(value) + (" DESC NULLS LAST" if item.descending else " ASC NULLS FIRST"))
+            over_output = names.scopes and not names.scopes[0].alias
+            if distinct and not over_output and value.sql not in {v.sql for v in values}:
+                raise _not_selected()
+        parts.append(directed(value, item))
     return " ORDER BY " + ", ".join(parts)
 
 
+def _not_selected() -> SqlError:
+    return syntax_error(145, "ORDER BY items must appear in the select list if SELECT DISTINCT is specified.")
+
+
 def offset(c: Compilation, query: nodes.Query, names: Names) -> str:
-    """OFFSET and FETCH."""
+    """Compile OFFSET and FETCH."""
     text = ""
     if query.offset is not None:
         text += f" OFFSET {row_count(c, query.offset, names)}"
     if query.fetch is not None:
         if isinstance(query.fetch, nodes.Literal) and query.fetch.value == 0:
-            raise SqlError(
-                10744, "The number of rows provided for a FETCH clause must be greater then zero.", severity=15
-            )
+            raise syntax_error(10744, "The number of rows provided for a FETCH clause must be greater then zero.")
         text += f" LIMIT {row_count(c, query.fetch, names)}"
     return text
 
 
 def row_count(c: Compilation, node: nodes.Expr, names: Names) -> str:
-    """A number of rows for TOP, OFFSET and FETCH; NULL and negative numbers are errors."""
+    """Compile a number of rows for TOP, OFFSET and FETCH; NULL and negative numbers are errors."""
     value = c.scalar(node, names)
     if isinstance(value.constant, int) and value.constant >= 0:
         return str(value.constant)
@@ -95,30 +92,21 @@ def row_count(c: Compilation, node: nodes.Expr, names: Names) -> str:
 
 
 def output_sql(value: Typed) -> str:
-    """A value in a select list, where an untyped NULL needs a type."""
+    """Return the SQL of a value in a select list, where an untyped NULL needs a type."""
     return "NULL::int4" if value.type is None else value.sql
 
 
-def limited(c: Compilation, select: nodes.Select, query: nodes.Query, names: Names) -> tuple[str, bool]:
-    """TOP as a LIMIT, and whether it is WITH TIES."""
-    if select.top is None or select.top.percent:
-        return "", False
+def limited(c: Compilation, select: nodes.Select, query: nodes.Query, names: Names) -> str:
+    """Compile TOP to LIMIT."""
+    if select.top is None:
+        return ""
     if query.offset is not None:
-        raise SqlError(10741, "A TOP can not be used in the same query or sub-query as a OFFSET.", severity=15)
-    count = row_count(c, select.top.value, Names([], names.parent))
-    if select.top.ties:
-        if not query.order:
-            raise SqlError(
-                1062,
-                "The TOP N WITH TIES clause is not allowed without a corresponding ORDER BY clause.",
-                severity=15,
-            )
-        return f" FETCH FIRST ({count}) ROWS WITH TIES", True
-    return f" LIMIT {count}", False
+        raise syntax_error(10741, "A TOP can not be used in the same query or sub-query as a OFFSET.")
+    return f" LIMIT {row_count(c, select.top.value, Names([], names.parent))}"
 
 
 def distinct_rows(c: Compilation, text: str, items: list[Typed], query: nodes.Query, order: str, names: Names) -> str:
-    """SELECT DISTINCT: rows are equal as the collation compares them."""
+    """Compile SELECT DISTINCT; the collation decides which rows are equal."""
     alias = c.fresh("d")
     keys = [order_key(v.with_(sql=f"{alias}.c{i}")) for i, v in enumerate(items, 1)]
     inner = f"SELECT DISTINCT ON ({', '.join(keys)}) * FROM ({text}) AS {alias}"
@@ -139,40 +127,13 @@ def distinct_rows(c: Compilation, text: str, items: list[Typed], query: nodes.Qu
                 value = c.scalar(node, names)
                 index = next((i for i, v in enumerate(items) if v.sql == value.sql), None)
         if index is None:
-            raise SqlError(
-                145, "ORDER BY items must appear in the select list if SELECT DISTINCT is specified.", severity=15
-            )
-        parts.append(order_key(outputs[index]) + (" DESC NULLS LAST" if item.descending else " ASC NULLS FIRST"))
+            raise _not_selected()
+        parts.append(directed(outputs[index], item))
     clause = " ORDER BY " + ", ".join(parts) if parts else ""
     return f"SELECT * FROM ({inner}) AS {outer}{clause}{offset(c, query, names)}"
 
 
-def top_percent(
-    c: Compilation,
-    select: nodes.Select,
-    items: list[Typed],
-    from_sql: str,
-    where: str,
-    tail: str,
-    order: str,
-    names: Names,
-) -> Compiled:
-    """TOP (n) PERCENT."""
-    assert select.top is not None
-    if select.top.ties or select.distinct:
-        raise SqlError(40517, "TOP PERCENT WITH TIES or DISTINCT is not supported by fakemssql.")
-    share = convert(c.scalar(select.top.value, Names([], names.parent)), sqltypes.FLOAT).sql
-    columns = ", ".join(f"{output_sql(value)} AS c{i}" for i, value in enumerate(items, 1))
-    alias = c.fresh("p")
-    inner = f"SELECT {columns}, row_number() OVER ({order.strip()}) AS _n, count(*) OVER () AS _all"
-    inner += (f" FROM {from_sql}" if from_sql else "") + (f" WHERE {where}" if where else "") + tail
-    outputs = ", ".join(f"{alias}.c{i}" for i in range(1, len(items) + 1))
-    sql = f"SELECT {outputs} FROM ({inner}) AS {alias} WHERE _n <= ceil(_all * ({share}) / 100.0) ORDER BY _n"
-    return Compiled(sql, [value.with_(sql=f"c{i}") for i, value in enumerate(items, 1)])
-
-
 def lock_inside(
-    locks: list[RowLock],
     from_sql: str,
     where: str,
     names: Names,
@@ -180,19 +141,19 @@ def lock_inside(
     order: str,
     limit: str,
 ) -> tuple[str, str]:
-    """PostgreSQL locks no rows beside aggregates, DISTINCT and windows: lock them in an inner query."""
-    if len(names.scopes) == 1 and len(locks) == 1:
-        lock = locks[0]
+    """Lock rows in an inner query, because PostgreSQL locks none beside aggregates, DISTINCT and windows."""
+    if len(names.scopes) == 1 and len(names.locks) == 1:
+        lock = names.locks[0]
         inner = f"SELECT {lock.alias}.*, {lock.alias}.ctid AS _ctid FROM {from_sql}"
         if where:
             inner += f" WHERE {where}"
         if limit and names.windows and _running(names, select, order, lock.scope):
-            # The window runs along the order in which TOP takes rows: rows beyond it change no result.
+            # The window has the order of TOP: rows behind the last row of TOP change no result.
             inner += order + limit
-        inner += f" FOR {lock.how.strength} OF {lock.alias}{lock.how.wait}"
+        inner += lock.clause
         lock.scope.ctid = f"{lock.alias}._ctid"
         return f"({inner}) AS {lock.alias}", ""
-    for lock in locks:
+    for lock in names.locks:
         inner = f"(SELECT *, ctid AS _ctid FROM {lock.sql} FOR {lock.how.strength}{lock.how.wait}) AS {lock.alias}"
         from_sql = from_sql.replace(lock.sql, inner, 1)
         lock.scope.ctid = f"{lock.alias}._ctid"

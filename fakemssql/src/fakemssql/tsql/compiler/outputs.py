@@ -9,19 +9,20 @@ from fakemssql.tsql.compiler.base_tables import lookup
 from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.order import output_sql
 from fakemssql.tsql.compiler.plan import Plan, finish
-from fakemssql.tsql.compiler.targets import identity_on, refuse_identity, to_column, writable
-from fakemssql.tsql.compiler.typed import Names, Typed
-from fakemssql.tsql.names import fold, quoted
+from fakemssql.tsql.compiler.scalars import starred
+from fakemssql.tsql.compiler.scopes import Names, Typed
+from fakemssql.tsql.compiler.targets import check_count, identity_on, listed, refuse_identity, to_column
+from fakemssql.tsql.names import quoted
 from fakemssql.tsql.parser import nodes
 
 
 def shown(outputs: list[nodes.Output]) -> bool:
-    """Whether a statement itself has an OUTPUT clause, beside those that collect rows for triggers."""
+    """Whether a statement has an OUTPUT clause other than those that collect rows for triggers."""
     return not all(map(collects, outputs))
 
 
 def collects(output: nodes.Output) -> bool:
-    """Whether an OUTPUT clause is one of those that collect rows for triggers."""
+    """Whether an OUTPUT clause collects rows for triggers."""
     return output.into is not None and output.into[0].startswith("@@")
 
 
@@ -38,9 +39,10 @@ def with_outputs(
 ) -> Plan:
     """Attach OUTPUT clauses to ``change`` (a statement text without RETURNING).
 
-    ``whole`` has every column of the table, for triggers, where ``names`` has those that a CTE shows.
+    ``whole`` has every column of the table, for triggers; ``names`` has the columns that a CTE shows.
     """
-    change, prefix = _split_prefix(change)
+    # A leading ``WITH m AS MATERIALIZED (...)`` must precede other items of WITH.
+    prefix, _, change = change.rpartition("\x00")
 
     def plan(sql: str, columns: list[Typed] | None = None) -> Plan:
         return finish(c, sql, columns=columns, writes=True, table=table, identity=identity)
@@ -67,21 +69,11 @@ def with_outputs(
     if client is None and not extra and len(inserts) == 1:
         return plan(f"{head} {inserts[0]}")
     head += "".join(f", i{n} AS ({text})" for n, text in enumerate(inserts))
-    number = len(outputs) - 1
-    number = next((n for n, output in enumerate(outputs) if output.into is None), number)
+    number = next((n for n, output in enumerate(outputs) if output.into is None), len(outputs) - 1)
     final = ", ".join(
         [f"w.o{number}_{i} AS c{i}" for i in range(1, len(client or []) + 1)] + [f"w.e{i}" for i in range(len(extra))]
     )
     return plan(f"{head} SELECT {final} FROM w", client)
-
-
-def _split_prefix(change: str) -> tuple[str, str]:
-    """A leading ``WITH m AS MATERIALIZED (...) `` belongs before our own WITH items."""
-    marker = "\x00"
-    if marker in change:
-        prefix, change = change.split(marker, 1)
-        return change, prefix
-    return change, ""
 
 
 def _output_items(c: Compilation, output: nodes.Output, names: Names) -> list[Typed]:
@@ -89,15 +81,7 @@ def _output_items(c: Compilation, output: nodes.Output, names: Names) -> list[Ty
     for item in output.items:
         node = item.value
         if isinstance(node, nodes.Star):
-            found = [s for s in names.scopes if node.qualifier and s.alias == fold(node.qualifier[-1])]
-            if not found:
-                raise SqlError(
-                    107,
-                    f"The column prefix '{'.'.join(node.qualifier)}' does not"
-                    " match with a table name or alias name used in the query.",
-                    severity=15,
-                )
-            items += found[0].columns
+            items += starred(names, node, bare=False)[0].columns
             continue
         value = c.scalar(node, names)
         items.append(
@@ -118,26 +102,8 @@ def _into(c: Compilation, output: nodes.Output, values: list[Typed], number: int
         raise SqlError(
             330, f"The target '{table.name}' of the OUTPUT INTO clause cannot be a view or common table expression."
         )
-    if output.columns:
-        columns = [writable(table, name, False) for name in output.columns]
-    else:
-        columns = [
-            each
-            for each in table.columns
-            if each.computed is None and not (each.identity and not identity_on(c, table))
-        ]
-    if len(columns) != len(values):
-        if len(columns) > len(values):
-            raise SqlError(
-                120,
-                "The select list for the INSERT statement contains fewer items than the insert"
-                " list. The number of SELECT values must match the number of INSERT columns.",
-            )
-        raise SqlError(
-            121,
-            "The select list for the INSERT statement contains more items than the insert list."
-            " The number of SELECT values must match the number of INSERT columns.",
-        )
+    columns = listed(table, output.columns, with_identity=identity_on(c, table))
+    check_count(len(values), len(columns))
     for column in columns:
         if column.identity and not identity_on(c, table):
             refuse_identity(table)

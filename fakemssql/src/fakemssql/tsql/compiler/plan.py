@@ -1,4 +1,4 @@
-"""A compiled statement: what is sent to PostgreSQL and what becomes of the answer."""
+"""Plan of a statement: the SQL for PostgreSQL, its parameters, and the use of its result."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 
 from fakemssql.tsql.catalog.tables import TableInfo
 from fakemssql.tsql.compiler.compilation import Compilation
-from fakemssql.tsql.compiler.typed import Typed
+from fakemssql.tsql.compiler.scopes import Typed
 from fakemssql.types import SqlType
 
 MADE = "@@made"
-"""The variable to which an INSERT with IDENTITY_INSERT assigns the identity value it was given."""
+"""Variable to which an INSERT under IDENTITY_INSERT assigns its identity value."""
 
 
 @dataclass(slots=True)
 class Plan:
-    """``columns`` is None for a statement without a result set; ``assign`` receives the last row's values instead."""
+    """Plan of a statement. Without a result set ``columns`` is None; ``assign`` takes the values of the last row."""
 
     sql: str
     parameters: list[str]
@@ -35,7 +35,7 @@ class Plan:
     name: bytes = b""
     selects: bool = False
     uses: int = 0
-    node: object = None  # keeps the statement alive, whose id is a key of the cache
+    node: object = None  # keeps the statement alive, because its id is a key of the cache
 
 
 def finish(
@@ -49,21 +49,23 @@ def finish(
     table: TableInfo | None = None,
     identity: TableInfo | None = None,
 ) -> Plan:
-    """The plan of a statement that is compiled to ``sql``, with the locks that it came to need."""
+    """Return the plan of a statement that is compiled to ``sql``, with its locks."""
     plan = Plan(sql if "\x01" in sql else pruned(c, sql), c.parameters, c.oids, c.kinds, columns, assign or [])
     plan.selects, plan.writes, plan.table, plan.identity = selects, writes, table, identity
     plan.before = list(dict.fromkeys(text for text, _ in c.table_locks))
     transient_tables = all(transient for _, transient in c.table_locks)
-    plan.transient = (c.transient or bool(c.table_locks and transient_tables)) and not c.held and not plan.writes
-    plan.dirty = c.dirty
+    plan.transient = (
+        (c.has_transient_locks or bool(c.table_locks and transient_tables)) and not c.has_held_locks and not plan.writes
+    )
+    plan.dirty = c.reads_dirty
     if columns is not None and any(column.type is not None and column.type.length == -1 for column in columns):
         plan.chunk = 32
     return plan
 
 
 def pruned(c: Compilation, sql: str) -> str:
-    """``sql`` without computed columns of locking subqueries that nothing reads (a BodyString over every body)."""
-    for column, piece in c.prunable:
+    """Remove unused computed columns of locking subqueries from ``sql``, as a BodyString over every body."""
+    for column, piece in c.prunable_columns:
         if not re.search(rf"\b{re.escape(column)}\b", sql):
             sql = sql.replace(piece, "NULL::int4 AS " + piece.rsplit(" AS ", 1)[1], 1)
     return sql

@@ -7,18 +7,17 @@ from fakemssql.contract import SqlError
 from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.operators import comparable, compare
-from fakemssql.tsql.compiler.typed import Names
+from fakemssql.tsql.compiler.scopes import Names
 from fakemssql.tsql.datatypes import sqltypes
-from fakemssql.tsql.datatypes.sqltypes import (
-    is_text,
-)
+from fakemssql.tsql.datatypes.sqltypes import is_text
 from fakemssql.tsql.names import literal
 from fakemssql.tsql.parser import nodes
+from fakemssql.tsql.parser.lexer import syntax_error
 from fakemssql.tsql.parser.nodes import Expr
 
 
 def binary(c: Compilation, node: nodes.Binary, names: Names) -> str:
-    """AND, OR and comparisons."""
+    """Compile AND, OR and comparisons."""
     if node.op in ("and", "or"):
         return f"({c.predicate(node.left, names)} {node.op.upper()} {c.predicate(node.right, names)})"
     if node.op in ("=", "<>", "<", ">", "<=", ">="):
@@ -27,7 +26,7 @@ def binary(c: Compilation, node: nodes.Binary, names: Names) -> str:
 
 
 def unary(c: Compilation, node: nodes.Unary, names: Names) -> str:
-    """NOT."""
+    """Compile NOT."""
     return f"(NOT {c.predicate(node.value, names)})" if node.op == "not" else no_condition(c, node, names)
 
 
@@ -46,26 +45,11 @@ def between(c: Compilation, node: nodes.Between, names: Names) -> str:
     return f"(NOT {sql})" if node.negated else sql
 
 
-def is_distinct(c: Compilation, node: nodes.IsDistinct, names: Names) -> str:
-    left, right, _ = comparable(c.scalar(node.left, names), c.scalar(node.right, names))
-    return f"({left} IS {'NOT ' if node.negated else ''}DISTINCT FROM {right})"
-
-
-def quantified(c: Compilation, node: nodes.Quantified, names: Names) -> str:
-    """A comparison with ALL, ANY or SOME rows of a query."""
-    value = c.scalar(node.left, names)
-    found = c.query(node.query, names)
-    left, right, _ = comparable(value, found.columns[0].with_(sql="q.c1", constant=None))
-    return f"({left} {node.op} {'ALL' if node.all else 'ANY'} (SELECT {right} FROM ({found.sql}) AS q(c1)))"
-
-
 def no_condition(c: Compilation, node: Expr, names: Names) -> str:
-    """Error 4145 for what has a value and holds or not of nothing."""
+    """Raise error 4145 for a value in the place of a condition."""
     near = c.scalar(node, names).name or "the expression"
-    raise SqlError(
-        4145,
-        f"An expression of non-boolean type specified in a context where a condition is expected, near '{near}'.",
-        severity=15,
+    raise syntax_error(
+        4145, f"An expression of non-boolean type specified in a context where a condition is expected, near '{near}'."
     )
 
 

@@ -7,29 +7,21 @@ from typing import Any
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.compiler.base_tables import hinted
-from fakemssql.tsql.compiler.compilation import Compilation, Compiled, RowLock
+from fakemssql.tsql.compiler.compilation import Compilation, Compiled
 from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.operators import common_type, order_key
-from fakemssql.tsql.compiler.order import (
-    distinct_rows,
-    limited,
-    lock_inside,
-    offset,
-    order_by,
-    ordered,
-    output_sql,
-    top_percent,
-)
-from fakemssql.tsql.compiler.references import grouped, qualifies
+from fakemssql.tsql.compiler.order import distinct_rows, limited, lock_inside, offset, order_by, ordered, output_sql
+from fakemssql.tsql.compiler.scalars import grouped, starred
+from fakemssql.tsql.compiler.scopes import Names, Typed
 from fakemssql.tsql.compiler.seeks import check_seeks
 from fakemssql.tsql.compiler.trees import has_aggregate, has_window
-from fakemssql.tsql.compiler.typed import Names, Typed
 from fakemssql.tsql.datatypes.sqltypes import INT, is_text, wider
 from fakemssql.tsql.parser import nodes
+from fakemssql.tsql.parser.lexer import syntax_error
 
 
 def parenthesised(c: Compilation, body: nodes.Query, query: nodes.Query, parent: Names | None, carry: bool) -> Compiled:
-    """A query expression in parentheses, with an order of its own maybe."""
+    """Compile a query expression in parentheses, with or without ORDER BY."""
     if not (query.order or query.offset is not None):
         return c.query(body, parent, carry)
     return ordered(c, c.query(body, parent), query, parent)
@@ -41,35 +33,24 @@ def _check_carry(carry: bool) -> None:
 
 
 def _check_clauses(select: nodes.Select) -> None:
-    """Aggregates and window functions where they have no meaning."""
+    """Raise errors 147 and 4108 for aggregates and window functions in the wrong clause."""
     if has_aggregate(select.where):
-        raise SqlError(
+        raise syntax_error(
             147,
-            "An aggregate may not appear in the WHERE clause unless it is in a subquery contained in a HAVING"
-            " clause or a select list, and the column being aggregated is an outer reference.",
-            severity=15,
+            "An aggregate may not appear in the WHERE clause unless it is in a subquery contained in a HAVING clause"
+            " or a select list, and the column being aggregated is an outer reference.",
         )
     if has_window([select.where, select.group, select.having]):
-        raise SqlError(4108, "Windowed functions can only appear in the SELECT or ORDER BY clauses.", severity=15)
+        raise syntax_error(4108, "Windowed functions can only appear in the SELECT or ORDER BY clauses.")
 
 
 def _expand(c: Compilation, select: nodes.Select, names: Names) -> list[Typed]:
-    """The select list with stars expanded; names as SQL Server shows them."""
+    """Compile the select list, with stars expanded and names as SQL Server shows them."""
     items: list[Typed] = []
     for item in select.items:
         node = item.value
         if isinstance(node, nodes.Star):
-            scopes = [s for s in names.scopes if not node.qualifier or qualifies(node.qualifier, s)]
-            if not scopes:
-                if not node.qualifier:
-                    raise SqlError(263, "Must specify table to select from.")
-                raise SqlError(
-                    107,
-                    f"The column prefix '{'.'.join(node.qualifier)}' does not"
-                    " match with a table name or alias name used in the query.",
-                    severity=15,
-                )
-            for scope in scopes:
+            for scope in starred(names, node):
                 for column in scope.columns:
                     if names.grouped is not None:
                         column = grouped(column, names, nodes.Column((column.name,)))
@@ -82,21 +63,20 @@ def _expand(c: Compilation, select: nodes.Select, names: Names) -> list[Typed]:
 
 
 def select(c: Compilation, select: nodes.Select, query: nodes.Query, parent: Names | None, carry: bool) -> Compiled:
-    """One SELECT; with ``carry`` its rows can be changed, and it has their places as ``_ctid``."""
+    """Compile one SELECT; with ``carry`` its rows can be changed, and it returns their ctid as ``_ctid``."""
     names = Names([], parent)
-    locks: list[RowLock] = []
-    from_sql = ", ".join(c.source(node, names, locks, "" if carry else None) for node in select.sources)
+    from_sql = ", ".join(c.source(node, names, "" if carry else None) for node in select.sources)
     scope = names.scopes[0] if carry and names.scopes else None
     if carry and (len(names.scopes) != 1 or scope is None or scope.table is None or select.group or select.distinct):
         raise SqlError(
             4405,
-            "The common table expression, derived table or view is not updatable because the modification"
-            " affects multiple base tables or it is grouped.",
+            "The common table expression, derived table or view is not updatable because the modification affects"
+            " multiple base tables or it is grouped.",
         )
     _check_clauses(select)
     where = c.predicate(select.where, names) if select.where is not None else ""
     if c.depth == 1 or select.top is not None:
-        # From elsewhere conditions may come in, as those of a query on a view do.
+        # An outer query may add conditions to an inner one, as to a view.
         check_seeks(select.sources, select.where, lambda name: hinted(c, name, names))
     aggregated = (
         bool(select.group)
@@ -111,21 +91,11 @@ def select(c: Compilation, select: nodes.Select, query: nodes.Query, parent: Nam
     having = f" HAVING {c.predicate(select.having, names)}" if select.having is not None else ""
     outputs = list(items)
     order = order_by(c, query.order, outputs, items, names, select.distinct)
-    limit, ties = limited(c, select, query, names)
-    if query.order and not limit and query.offset is None and c.depth > 1 and not select.top:
-        raise SqlError(
-            1033,
-            "The ORDER BY clause is invalid in views, inline functions, derived tables, subqueries, and common"
-            " table expressions, unless TOP, OFFSET or FOR XML is also specified.",
-            severity=15,
-        )
-    if locks and (
-        aggregated or select.distinct or names.windows or ties or len({lock.how.strength for lock in locks}) > 4
-    ):
-        from_sql, where = lock_inside(locks, from_sql, where, names, select, order, limit)
+    limit = limited(c, select, query, names)
+    locks = names.locks
+    if locks and (aggregated or select.distinct or names.windows):
+        from_sql, where = lock_inside(from_sql, where, names, select, order, limit)
         locks = []
-    if select.top is not None and select.top.percent:
-        return top_percent(c, select, items, from_sql, where, group + having, order, names)
     columns = [f"{output_sql(value)} AS c{i}" for i, value in enumerate(items, 1)]
     if carry and scope is not None:
         columns.append(f"{scope.ctid} AS _ctid")
@@ -140,8 +110,7 @@ def select(c: Compilation, select: nodes.Select, query: nodes.Query, parent: Nam
         text += limit
     else:
         text += order + offset(c, query, names) + limit
-    for lock in locks:
-        text += f" FOR {lock.how.strength} OF {lock.alias}{lock.how.wait}"
+    text += "".join(lock.clause for lock in locks)
     result = [value.with_(sql=f"c{i}") for i, value in enumerate(items, 1)]
     pieces = columns[: len(items)] if locks and not select.distinct else []
     return Compiled(text, result, scope.table if carry and scope is not None else None, pieces, bool(locks))
@@ -153,10 +122,8 @@ def _group(c: Compilation, select: nodes.Select, names: Names) -> str:
     for node in select.group:
         value = c.scalar(node, names)
         if isinstance(node, nodes.Literal):
-            raise SqlError(
-                164,
-                "Each GROUP BY expression must contain at least one column that is not an outer reference.",
-                severity=15,
+            raise syntax_error(
+                164, "Each GROUP BY expression must contain at least one column that is not an outer reference."
             )
         text = value.type is not None and is_text(value.type)
         keys[value.sql] = text
@@ -170,18 +137,14 @@ def _group(c: Compilation, select: nodes.Select, names: Names) -> str:
 def set_operation(
     c: Compilation, body: nodes.SetOperation, query: nodes.Query, parent: Names | None, carry: bool
 ) -> Compiled:
-    """UNION, EXCEPT and INTERSECT."""
+    """Compile UNION, EXCEPT and INTERSECT."""
     _check_carry(carry)
-    return ordered(c, _set(c, body, parent), query, parent)
-
-
-def _set(c: Compilation, body: nodes.SetOperation, parent: Names | None) -> Compiled:
     left, right = _operand(c, body.left, parent), _operand(c, body.right, parent)
     if len(left.columns) != len(right.columns):
         raise SqlError(
             205,
-            "All queries combined using a UNION, INTERSECT or EXCEPT operator must have an equal number of"
-            " expressions in their target lists.",
+            "All queries combined using a UNION, INTERSECT or EXCEPT operator must have an equal number of expressions"
+            " in their target lists.",
         )
     columns = []
     for a, b in zip(left.columns, right.columns, strict=True):
@@ -207,13 +170,13 @@ def _set(c: Compilation, body: nodes.SetOperation, parent: Names | None) -> Comp
         sql = f"SELECT DISTINCT ON ({keys}) * FROM ({first}) AS {one} WHERE {found}"
     else:
         sql = f"({first}) {op} ({second})"
-    return Compiled(sql, columns)
+    return ordered(c, Compiled(sql, columns), query, parent)
 
 
 def _operand(c: Compilation, body: Any, parent: Names | None) -> Compiled:
     compiled = c.branch(body, parent)
     if compiled.locked:
-        # PostgreSQL locks no rows in an operand itself, only in a query below it.
+        # PostgreSQL locks no rows in an operand, only in an inner query.
         compiled.sql = f"SELECT * FROM ({compiled.sql}) AS {c.fresh('u')}"
     return compiled
 
@@ -231,12 +194,8 @@ def _cast(c: Compilation, compiled: Compiled, columns: list[Typed]) -> str:
 
 
 def values(c: Compilation, body: nodes.Values, query: nodes.Query, parent: Names | None, carry: bool) -> Compiled:
-    """A table value constructor."""
+    """Compile a table value constructor."""
     _check_carry(carry)
-    return ordered(c, _values(c, body, parent), query, parent)
-
-
-def _values(c: Compilation, body: nodes.Values, parent: Names | None) -> Compiled:
     names = Names([], parent)
     rows = [[c.scalar(node, names) for node in row] for row in body.rows]
     if len({len(row) for row in rows}) != 1:
@@ -252,4 +211,5 @@ def _values(c: Compilation, body: nodes.Values, parent: Names | None) -> Compile
         for row in rows
     ]
     names_list = ", ".join(f"c{i}" for i in range(1, len(columns) + 1))
-    return Compiled(f"SELECT * FROM (VALUES {', '.join(texts)}) AS {c.fresh('v')}({names_list})", columns)
+    compiled = Compiled(f"SELECT * FROM (VALUES {', '.join(texts)}) AS {c.fresh('v')}({names_list})", columns)
+    return ordered(c, compiled, query, parent)

@@ -1,4 +1,4 @@
-"""Compiling expressions that have a value: literals, CAST, CASE, subqueries."""
+"""Compiling expressions that have a value: columns, variables, literals, CAST, CASE, subqueries."""
 
 from __future__ import annotations
 
@@ -7,20 +7,91 @@ from fakemssql.text import from_cp1252, to_cp1252
 from fakemssql.tsql.catalog.tables import is_binary_collation
 from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.convert import attempt, convert
+from fakemssql.tsql.compiler.environment import SYSTEM_VARIABLES
 from fakemssql.tsql.compiler.operators import common_type, compare, operate
-from fakemssql.tsql.compiler.typed import Names, Typed
+from fakemssql.tsql.compiler.scopes import Names, Scope, Typed
 from fakemssql.tsql.datatypes import sqltypes
-from fakemssql.tsql.datatypes.sqltypes import (
-    BIT,
-    INT,
-    family,
-    is_number,
-    is_text,
-)
-from fakemssql.tsql.names import literal
+from fakemssql.tsql.datatypes.sqltypes import BIT, INT, family, is_number, is_text
+from fakemssql.tsql.names import fold, literal
 from fakemssql.tsql.parser import nodes
+from fakemssql.tsql.parser.lexer import syntax_error
 from fakemssql.tsql.parser.nodes import Expr
 from fakemssql.types import MAX, SqlType
+
+
+def variable(c: Compilation, node: nodes.Variable, names: Names) -> Typed:
+    """Compile a variable of the batch, or a system variable."""
+    kind = SYSTEM_VARIABLES.get(node.name) or c.declared(node.name)
+    return Typed(c.parameter(node.name, kind), kind)
+
+
+def column(c: Compilation, node: nodes.Column, names: Names) -> Typed:
+    """Compile a column: search the scopes, innermost first."""
+    parts = node.name
+    wanted = fold(parts[-1])
+    level: Names | None = names
+    while level is not None:
+        found: list[Typed] = []
+        for scope in level.scopes:
+            if len(parts) > 1 and not qualifies(parts[:-1], scope):
+                continue
+            found += scope.find(wanted)
+            if len(parts) > 1 and not found:
+                raise SqlError(207, f"Invalid column name '{parts[-1]}'.", line=node.line)
+        if len(found) > 1:
+            raise SqlError(209, f"Ambiguous column name '{parts[-1]}'.", line=node.line)
+        if found:
+            if level.grouped is not None and not level.in_aggregate and level is names:
+                return grouped(found[0], level, node)
+            return found[0]
+        level = level.parent
+    if len(parts) > 1:
+        raise SqlError(4104, f'The multi-part identifier "{".".join(parts)}" could not be bound.', line=node.line)
+    raise SqlError(207, f"Invalid column name '{parts[0]}'.", line=node.line)
+
+
+def grouped(column: Typed, names: Names, node: nodes.Column) -> Typed:
+    """Return a column of a grouped query; error 8120 if it is neither in GROUP BY nor in an aggregate."""
+    assert names.grouped is not None
+    key = column.sql
+    if key in names.grouped:
+        return column.with_(sql=f"any_value({key})") if names.grouped[key] else column
+    if names.grouped.get("*"):
+        return column
+    raise SqlError(
+        8120,
+        f"Column '{'.'.join(node.name)}' is invalid in the select list because it is not contained in either an"
+        " aggregate function or the GROUP BY clause.",
+        line=node.line,
+    )
+
+
+def starred(names: Names, node: nodes.Star, *, bare: bool = True) -> list[Scope]:
+    """Return the scopes of ``t.*``, or of ``*`` if it may be ``bare``. Errors 107 and 263."""
+    scopes = [s for s in names.scopes if (qualifies(node.qualifier, s) if node.qualifier else bare)]
+    if not scopes and bare and not node.qualifier:
+        raise SqlError(263, "Must specify table to select from.")
+    if not scopes:
+        raise syntax_error(
+            107,
+            f"The column prefix '{'.'.join(node.qualifier)}' does not match with a table name or alias name used in the"
+            " query.",
+        )
+    return scopes
+
+
+def qualifies(qualifier: tuple[str, ...], scope: Scope) -> bool:
+    """Whether a qualifier names a scope."""
+    last = fold(qualifier[-1])
+    if last != scope.alias:
+        return False
+    if len(qualifier) == 1:
+        return True
+    exposed = tuple(fold(part) for part in scope.exposed)
+    wanted = tuple(fold(part) for part in qualifier)
+    return all(
+        not want or not have or want == have for want, have in zip(reversed(wanted), reversed(exposed), strict=False)
+    ) and bool(exposed)
 
 
 def literal_value(c: Compilation, node: nodes.Literal, names: Names) -> Typed:
@@ -45,14 +116,14 @@ def literal_value(c: Compilation, node: nodes.Literal, names: Names) -> Typed:
         whole, _, fraction = value.partition(".")
         digits = len(whole.lstrip("0")) + len(fraction)
         if digits > 38:
-            raise SqlError(1007, f"The number '{value}' is out of the range for numeric representation.", severity=15)
+            raise syntax_error(1007, f"The number '{value}' is out of the range for numeric representation.")
         text = (whole or "0") + ("." + fraction if fraction else "")
         return Typed(f"{text}::numeric", SqlType("numeric", precision=max(digits, 1), scale=len(fraction)), False)
     if kind == "float":
         return Typed(f"{value}::float8", SqlType("float"), False)
     if kind == "money":
         return Typed(f"{value}::numeric(19,4)", SqlType("money"), False)
-    raise SqlError(156, "Incorrect syntax near the keyword 'DEFAULT'.", severity=15)
+    raise syntax_error(156, "Incorrect syntax near the keyword 'DEFAULT'.")
 
 
 def cast(c: Compilation, node: nodes.Cast, names: Names) -> Typed:
@@ -77,17 +148,9 @@ def collated(c: Compilation, node: nodes.Collate, names: Names) -> Typed:
     return value.with_(binary=is_binary_collation(name))
 
 
-def at_time_zone(c: Compilation, node: nodes.AtTimeZone, names: Names) -> Typed:
-    value, zone = c.scalar(node.value, names), c.scalar(node.zone, names)
-    if not isinstance(zone.constant, str) or zone.constant.upper() != "UTC":
-        raise SqlError(40517, "AT TIME ZONE other than 'UTC' is not supported by fakemssql.")
-    scale = value.type.scale if value.type is not None and value.type.scale is not None else 7
-    return convert(value, SqlType("datetimeoffset", scale=scale), "cast")
-
-
 def unary(c: Compilation, node: nodes.Unary, names: Names) -> Typed:
     if node.op == "not":
-        raise SqlError(156, "Incorrect syntax near the keyword 'NOT'.", severity=15)
+        raise syntax_error(156, "Incorrect syntax near the keyword 'NOT'.")
     value = c.scalar(node.value, names)
     if value.type is None:
         return Typed("NULL", None)
@@ -112,7 +175,7 @@ def unary(c: Compilation, node: nodes.Unary, names: Names) -> Typed:
 
 def binary(c: Compilation, node: nodes.Binary, names: Names) -> Typed:
     if node.op not in ("+", "-", "*", "/", "%", "&", "|", "^"):
-        raise SqlError(102, f"Incorrect syntax near '{node.op}'.", severity=15)
+        raise syntax_error(102, f"Incorrect syntax near '{node.op}'.")
     return operate(node.op, c.scalar(node.left, names), c.scalar(node.right, names))
 
 
@@ -144,5 +207,5 @@ def subquery(c: Compilation, node: nodes.Subquery, names: Names) -> Typed:
 
 
 def no_value(c: Compilation, node: Expr, names: Names) -> Typed:
-    """Error 102 for a condition, or for what stands in a list alone, where a value is expected."""
-    raise SqlError(102, "Incorrect syntax near a condition where an expression is expected.", severity=15)
+    """Raise error 102 for a condition or a star where a value is expected."""
+    raise syntax_error(102, "Incorrect syntax near a condition where an expression is expected.")

@@ -1,7 +1,7 @@
-"""FORCESEEK: whether an index can serve the seek that the hint asks for.
+"""FORCESEEK: check whether an index can serve the seek.
 
-The hint chooses no plan, that is PostgreSQL's to do; but where SQL Server has none there is its error. Conditions are
-looked at one by one, so a few are taken for seekable that SQL Server could not seek by.
+The hint chooses no plan, because PostgreSQL does that. If SQL Server would find no plan, its error 8622 is raised.
+Conditions are checked one by one, so a few conditions pass that SQL Server could not seek by.
 
 Source: "Table hints (Transact-SQL)".
 """
@@ -22,7 +22,7 @@ _COMPARISONS = frozenset(("=", "<", ">", "<=", ">=", "<>", "!=", "!<", "!>"))
 def check_seeks(
     sources: list[nodes.Source], where: nodes.Expr | None, table_of: Callable[[nodes.Name], TableInfo | None]
 ) -> None:
-    """Error 8622 for a table with FORCESEEK of which no index has its first key compared with anything."""
+    """Raise error 8622 for a table with FORCESEEK if no condition compares the first key of an index."""
     found = list(_tables(sources))
     if not any(hint.name == "FORCESEEK" for source in found for hint in source.hints):
         return
@@ -41,8 +41,8 @@ def check_seeks(
         ):
             raise SqlError(
                 8622,
-                "Query processor could not produce a query plan because of the hints defined in this query."
-                " Resubmit the query without specifying any hints and without using SET FORCEPLAN.",
+                "Query processor could not produce a query plan because of the hints defined in this query. Resubmit"
+                " the query without specifying any hints and without using SET FORCEPLAN.",
             )
 
 
@@ -55,7 +55,7 @@ def _tables(sources: list[nodes.Source]) -> Iterator[nodes.TableSource]:
 
 
 def _compared(node: object) -> Iterator[str]:
-    """The names of columns that stand alone on a side of a comparison."""
+    """Return the names of columns that are alone on a side of a comparison."""
     for each in walk(node):
         sides: list[nodes.Expr] = []
         if isinstance(each, nodes.Binary) and each.op in _COMPARISONS:

@@ -1,31 +1,29 @@
-"""Compiling FROM: joins, derived tables, table variables, functions, and what has a name."""
+"""Compiling FROM: joins, derived tables, table variables, functions, tables, views and CTEs."""
 
 from __future__ import annotations
 
-from fakemssql.contract import SqlError
 from fakemssql.tsql.compiler.base_tables import base_table, lookup
-from fakemssql.tsql.compiler.compilation import Compilation, RowLock
-from fakemssql.tsql.compiler.ctes import cte_source, repeated_source
-from fakemssql.tsql.compiler.derived import derived, optional
+from fakemssql.tsql.compiler.compilation import Compilation
+from fakemssql.tsql.compiler.derived_tables import cte_source, derived, optional, repeated_source
 from fakemssql.tsql.compiler.functions.tables import table_function
-from fakemssql.tsql.compiler.typed import Names
+from fakemssql.tsql.compiler.scopes import Names
 from fakemssql.tsql.names import fold
 from fakemssql.tsql.parser import nodes
 
 
-def join(c: Compilation, node: nodes.Join, names: Names, locks: list[RowLock], carry: str | None) -> str:
-    """JOIN and APPLY."""
+def join(c: Compilation, node: nodes.Join, names: Names, carry: str | None) -> str:
+    """Compile JOIN and APPLY."""
     with optional(c, node.kind in ("right", "full")):
-        left = c.source(node.left, names, locks, carry)
+        left = c.source(node.left, names, carry)
     if node.kind.endswith("_apply"):
-        lateral = Names([], names, names.ctes)
-        right = c.source(node.right, lateral, locks).removeprefix("LATERAL ")
+        lateral = Names([], names, names.ctes, locks=names.locks)
+        right = c.source(node.right, lateral).removeprefix("LATERAL ")
         names.scopes += lateral.scopes
         return f"({left} {'CROSS' if node.kind == 'cross_apply' else 'LEFT'} JOIN LATERAL {right}" + (
             ")" if node.kind == "cross_apply" else " ON true)"
         )
     with optional(c, node.kind in ("left", "full")):
-        right = c.source(node.right, names, locks, carry)
+        right = c.source(node.right, names, carry)
     if node.kind == "cross":
         return f"({left} CROSS JOIN {right})"
     assert node.on is not None
@@ -33,34 +31,27 @@ def join(c: Compilation, node: nodes.Join, names: Names, locks: list[RowLock], c
     return f"({left} {node.kind.upper()} JOIN {right} ON {on})"
 
 
-def query_source(c: Compilation, node: nodes.QuerySource, names: Names, locks: list[RowLock], carry: str | None) -> str:
-    """A derived table."""
+def query_source(c: Compilation, node: nodes.QuerySource, names: Names, carry: str | None) -> str:
+    """Compile a derived table."""
     wanted = carry is not None and carry in ("", fold(node.alias))
     inner_names = Names([], names.parent, names.ctes)
     return derived(c, c.query(node.query, inner_names, wanted), node.alias, node.columns, names)
 
 
-def variable_source(
-    c: Compilation, node: nodes.VariableSource, names: Names, locks: list[RowLock], carry: str | None
-) -> str:
-    """A table variable."""
-    table = c.env.tables.get(node.name)
-    if table is None:
-        raise SqlError(1087, f'Must declare the table variable "{node.name}".', severity=15, state=2)
-    return base_table(c, table, node.alias, (), [], names, locks, carry)
+def variable_source(c: Compilation, node: nodes.VariableSource, names: Names, carry: str | None) -> str:
+    """Compile a table variable."""
+    return base_table(c, lookup(c, (node.name,)), node.alias, (), [], names, carry)
 
 
-def function_source(
-    c: Compilation, node: nodes.FunctionSource, names: Names, locks: list[RowLock], carry: str | None
-) -> str:
-    """A table-valued function."""
+def function_source(c: Compilation, node: nodes.FunctionSource, names: Names, carry: str | None) -> str:
+    """Compile a table-valued function."""
     return table_function(c, node, names)
 
 
-def named_source(c: Compilation, node: nodes.TableSource, names: Names, locks: list[RowLock], carry: str | None) -> str:
-    """What has a name: a common table expression, a table or a view."""
+def named_source(c: Compilation, node: nodes.TableSource, names: Names, carry: str | None) -> str:
+    """Compile a common table expression, a table or a view."""
     if len(node.name) == 1:
-        repeated = c.repeated.get(fold(node.name[0]))
+        repeated = c.recursive_ctes.get(fold(node.name[0]))
         if repeated is not None:
             return repeated_source(c, repeated, node, names)
         cte = names.cte(fold(node.name[0]))
@@ -68,5 +59,5 @@ def named_source(c: Compilation, node: nodes.TableSource, names: Names, locks: l
             return cte_source(c, cte, node, names, carry)
     table = lookup(c, node.name, node.line)
     return base_table(
-        c, table, node.alias or node.name[-1], node.name if not node.alias else (), node.hints, names, locks, carry
+        c, table, node.alias or node.name[-1], node.name if not node.alias else (), node.hints, names, carry
     )

@@ -1,32 +1,31 @@
-"""The tables that statements change: which columns may be written, and with what."""
+# ruff: noqa: S608 - names go through names.quoted, values through names.literal or as parameters
+"""Targets of statements that change rows: writable columns and the values for them."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NoReturn
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import DERIVED, ColumnInfo, TableInfo
 from fakemssql.tsql.compiler.base_tables import reading
 from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.convert import convert
+from fakemssql.tsql.compiler.derived_tables import view_source
 from fakemssql.tsql.compiler.locks import locking
 from fakemssql.tsql.compiler.operators import operate
+from fakemssql.tsql.compiler.scopes import Names, Scope, Typed
 from fakemssql.tsql.compiler.trees import walk
-from fakemssql.tsql.compiler.typed import Names, Scope, Typed
-from fakemssql.tsql.compiler.views import view_source
 from fakemssql.tsql.datatypes.sqltypes import INT
 from fakemssql.tsql.names import literal, quoted
 from fakemssql.tsql.parser import nodes
 from fakemssql.types import SqlType
 
 
-def _place(table: TableInfo, column: ColumnInfo) -> str:
-    return f"table '{table.database}.{table.schema}.{table.name}', column '{column.name}'"
-
-
 def to_column(value: Typed, table: TableInfo, column: ColumnInfo) -> str:
-    """A value converted to a column's type as assignment does; the identity column notes what it is given."""
-    text = convert(value, column.type, "assign", place=_place(table, column)).sql
+    """Return a value converted to the type of its column; an identity column also moves its identity value."""
+    place = f"table '{table.full_name}', column '{column.name}'"
+    text = convert(value, column.type, "assign", place=place).sql
     if not column.identity:
         return text
     sequence = f"pg_get_serial_sequence({literal(table.pg)}, {literal(column.pg)})"
@@ -34,7 +33,7 @@ def to_column(value: Typed, table: TableInfo, column: ColumnInfo) -> str:
 
 
 def writable(table: TableInfo, name: str, updating: bool) -> ColumnInfo:
-    """A column that a statement may write; errors 207, 271, 4406 and 8102."""
+    """Return a column that a statement may write; errors 207, 271, 4406 and 8102."""
     column = table.column(name)
     if column is None:
         raise SqlError(207, f"Invalid column name '{name}'.")
@@ -55,23 +54,55 @@ def writable(table: TableInfo, name: str, updating: bool) -> ColumnInfo:
     return column
 
 
+def refuse_twice(column: ColumnInfo) -> NoReturn:
+    """Raise error 264, a column that is given two values."""
+    raise SqlError(
+        264,
+        f"The column name '{column.name}' is specified more than once in the SET clause or column list of an INSERT.",
+    )
+
+
+def listed(table: TableInfo, names: list[str], *, with_identity: bool = False) -> list[ColumnInfo]:
+    """Return the columns that an INSERT names, or those that it fills without a list."""
+    if names:
+        return [writable(table, name, False) for name in names]
+    return [each for each in table.columns if each.computed is None and (with_identity or not each.identity)]
+
+
+def new_value(c: Compilation, node: nodes.Expr, table: TableInfo, column: ColumnInfo, names: Names) -> str:
+    """Compile DEFAULT, or an expression converted to the type of its column."""
+    if isinstance(node, nodes.Literal) and node.kind == "default":
+        return "DEFAULT"
+    return to_column(c.scalar(node, names), table, column)
+
+
+def check_count(given: int, columns: int) -> None:
+    """Raise errors 120 and 121 if an INSERT's query and column list differ in length."""
+    if given != columns:
+        number, word = (121, "more") if given > columns else (120, "fewer")
+        raise SqlError(
+            number,
+            f"The select list for the INSERT statement contains {word} items than the insert list. The number of SELECT"
+            " values must match the number of INSERT columns.",
+        )
+
+
 def check_target(c: Compilation, table: TableInfo, outputs: list[nodes.Output], event: str) -> None:
-    """Errors 259, 334 and 40517 for a table that the statement cannot change."""
+    """Raise errors 259, 334 and 40517 for a table that the statement cannot change."""
     if table.type == "S":
         raise SqlError(259, "Ad hoc updates to system catalogs are not allowed.")
     if event in table.triggers and any(output.into is None for output in outputs):
         raise SqlError(
             334,
-            f"The target table '{table.name}' of the DML statement"
-            " cannot have any enabled triggers if the statement"
+            f"The target table '{table.name}' of the DML statement cannot have any enabled triggers if the statement"
             " contains an OUTPUT clause without INTO clause.",
         )
     fired = {*table.extra.get("trigger_events", ()), *table.extra.get("instead_events", ())}
     if event in fired and c.statement == "merge":
         raise SqlError(
             40517,
-            f"The table '{table.name}' has a trigger with a body, which MERGE does not run on fakemssql:"
-            " disable or drop the trigger.",
+            f"The table '{table.name}' has a trigger with a body, which MERGE does not run on fakemssql: disable or"
+            " drop the trigger.",
         )
 
 
@@ -81,7 +112,7 @@ def identity_on(c: Compilation, table: TableInfo) -> bool:
 
 
 def refuse_identity(table: TableInfo) -> None:
-    """Error 544."""
+    """Raise error 544, an explicit value for an identity column."""
     raise SqlError(
         544,
         f"Cannot insert explicit value for identity column in table '{table.name}' when IDENTITY_INSERT is set to OFF.",
@@ -89,7 +120,7 @@ def refuse_identity(table: TableInfo) -> None:
 
 
 def view_target(c: Compilation, view: TableInfo) -> tuple[TableInfo, TableInfo]:
-    """The one table that a view is of: as the view shows it, and as it is. Error 4405 where there is not one."""
+    """Return the single base table of a view: as the view shows it, and as it is. Error 4405 for several tables."""
     names = Names()
     view_source(c, view, view.name, names, True, [])
     base = names.scopes[0].table
@@ -98,7 +129,7 @@ def view_target(c: Compilation, view: TableInfo) -> tuple[TableInfo, TableInfo]:
 
 
 def as_shown(scope: Scope, base: TableInfo) -> TableInfo:
-    """``base`` with the columns and names under which ``scope``, a view or CTE over it, shows them."""
+    """Return ``base`` with the columns and names that ``scope``, a view or CTE over it, shows."""
     own = {quoted(column.pg): column for column in base.columns if column.computed is None}
     columns = []
     for column in scope.columns:
@@ -111,7 +142,7 @@ def as_shown(scope: Scope, base: TableInfo) -> TableInfo:
 
 
 def lock_target(c: Compilation, hints: list[nodes.Hint], table: TableInfo) -> None:
-    """Note the lock on a whole table that the hints of a statement on it ask for."""
+    """Note the table lock that the hints of a statement require."""
     how = locking(hints, table, reading(c, table, True))
     if how.table_mode:
         c.table_locks.append((how.table_sql(table.pg), False))
@@ -120,7 +151,7 @@ def lock_target(c: Compilation, hints: list[nodes.Hint], table: TableInfo) -> No
 def assigned(
     c: Compilation, assignments: list[nodes.Assignment], table: TableInfo, names: Names
 ) -> tuple[list[tuple[ColumnInfo, str]], list[tuple[str, SqlType, nodes.Expr | None, ColumnInfo | None]]]:
-    """The items of SET: columns with their values as PostgreSQL text, and variables with what they are assigned."""
+    """Compile the items of SET: columns with the SQL of their values, and variables with their values."""
     sets: list[tuple[ColumnInfo, str]] = []
     variables: list[tuple[str, SqlType, nodes.Expr | None, ColumnInfo | None]] = []
     assigned = {item.variable for item in assignments if item.variable is not None}
@@ -128,19 +159,14 @@ def assigned(
     read |= {item.variable for item in assignments if item.variable and not item.column and item.op != "="}
     if assigned & read:
         raise SqlError(
-            40517,
-            "An UPDATE that reads a variable it assigns, row after row, is not supported by fakemssql.",
+            40517, "An UPDATE that reads a variable it assigns, row after row, is not supported by fakemssql."
         )
     for item in assignments:
         column = None
         if item.column is not None:
             column = writable(table, item.column, True)
             if any(column.pg == other.pg for other, _ in sets):
-                raise SqlError(
-                    264,
-                    f"The column name '{column.name}' is specified more than"
-                    " once in the SET clause or column list of an INSERT.",
-                )
+                refuse_twice(column)
             if isinstance(item.value, nodes.Literal) and item.value.kind == "default":
                 sets.append((column, "DEFAULT"))
             else:
@@ -149,9 +175,7 @@ def assigned(
                     value = operate(item.op[0], c.scalar(nodes.Column((item.column,)), names), value)
                 sets.append((column, to_column(value, table, column)))
         if item.variable is not None:
-            kind = c.env.variables.get(item.variable)
-            if kind is None:
-                raise SqlError(137, f'Must declare the scalar variable "{item.variable}".', severity=15, state=2)
+            kind = c.declared(item.variable)
             expr = item.value
             if column is None and item.op != "=":
                 expr = nodes.Binary(item.op[0], nodes.Variable(item.variable), expr)

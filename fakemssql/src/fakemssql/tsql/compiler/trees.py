@@ -14,19 +14,19 @@ from fakemssql.types import SqlType
 
 
 def _names(node: Any) -> tuple[str, ...] | None:
-    """The names of a node's attributes; None for what is no node."""
+    """Return the names of a node's attributes; None for any other object."""
     kind: Any = type(node)
     return _names_of(kind)
 
 
 @cache
 def _names_of(kind: Any) -> tuple[str, ...] | None:
-    """Kept by kind, because every statement is walked often."""
+    """Return the names of the attributes of a type; cached, because every statement is walked often."""
     return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else None
 
 
 def children(node: Any) -> Sequence[Any]:
-    """What a node, or a list of them, holds; nothing for anything else."""
+    """Return the children of a node or of a list of nodes; no children for any other object."""
     if isinstance(node, list | tuple):
         return node
     return [getattr(node, name) for name in _names(node) or ()]
@@ -34,23 +34,25 @@ def children(node: Any) -> Sequence[Any]:
 
 def has_aggregate(node: Any) -> bool:
     """Whether an expression contains an aggregate of its own query level."""
-    if isinstance(node, nodes.Function) and node.over is None and node.name[-1].upper() in AGGREGATES:
-        return True
-    return not isinstance(node, _OTHER_LEVEL) and any(map(has_aggregate, children(node)))
+    return any(each.over is None and each.name[-1].upper() in AGGREGATES for each in _calls(node))
 
 
 def has_window(node: Any) -> bool:
     """Whether an expression contains a window function of its own query level."""
-    if isinstance(node, nodes.Function) and node.over is not None:
-        return True
-    return not isinstance(node, _OTHER_LEVEL) and any(map(has_window, children(node)))
+    return any(each.over is not None for each in _calls(node))
 
 
-_OTHER_LEVEL = (nodes.Query, nodes.Subquery, nodes.Exists)
+def _calls(node: Any) -> Iterator[nodes.Function]:
+    """Yield the function calls in an expression, without those in its subqueries."""
+    if isinstance(node, nodes.Function):
+        yield node
+    if not isinstance(node, nodes.Query | nodes.Subquery | nodes.Exists):
+        for child in children(node):
+            yield from _calls(child)
 
 
 def walk(node: Any) -> Iterator[Any]:
-    """The nodes of a syntax tree, outer ones first."""
+    """Yield the nodes of a syntax tree, outer ones first."""
     if _names(node) is not None:
         yield node
     for child in children(node):
@@ -58,7 +60,7 @@ def walk(node: Any) -> Iterator[Any]:
 
 
 def rewritten(node: Any, change: Callable[[Any], Any]) -> Any:
-    """A copy of a syntax tree in which ``change`` replaced the nodes for which it does not return None."""
+    """Return a copy of a syntax tree; ``change`` returns the replacement of a node, or None to keep it."""
     if (names := _names(node)) is not None:
         changed = change(node)
         if changed is not None:

@@ -1,4 +1,4 @@
-"""Values between Python and PostgreSQL's binary format, by SQL Server type."""
+"""Codec of values: Python to PostgreSQL's binary format and back, by SQL Server type."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _datetime_ms(value: dt.datetime) -> dt.datetime:
 
 
 def encode(kind: SqlType, value: Any) -> bytes | None:
-    """``value`` as PostgreSQL's binary form of the storage type of ``kind``."""
+    """Encode ``value`` in PostgreSQL's binary format of the storage type of ``kind``."""
     if value is None:
         return None
     pg = storage(kind)
@@ -71,7 +71,7 @@ def encode(kind: SqlType, value: Any) -> bytes | None:
 
 
 def decode(kind: SqlType, data: bytes | None) -> Any:
-    """The Python value of PostgreSQL's binary form."""
+    """Decode a value from PostgreSQL's binary format."""
     if data is None:
         return None
     value = pgvalues.decoder(oid(kind))(data)

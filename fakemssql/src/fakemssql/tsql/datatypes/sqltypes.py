@@ -1,4 +1,4 @@
-"""Facts about the data types: how they are stored, which of two wins, how wide a result is.
+"""Rules of the data types: storage, precedence, precision and length of results.
 
 Sources: "Data types (Transact-SQL)", "Data type precedence", "Precision, scale, and length".
 """
@@ -7,70 +7,29 @@ from __future__ import annotations
 
 from fakemssql.types import MAX, SqlType
 
-_STORAGE = {
-    "bit": ("int2", 21),
-    "tinyint": ("int2", 21),
-    "smallint": ("int2", 21),
-    "int": ("int4", 23),
-    "bigint": ("int8", 20),
-    "decimal": ("numeric", 1700),
-    "numeric": ("numeric", 1700),
-    "money": ("numeric", 1700),
-    "smallmoney": ("numeric", 1700),
-    "float": ("float8", 701),
-    "real": ("float4", 700),
-    "binary": ("bytea", 17),
-    "varbinary": ("bytea", 17),
-    "image": ("bytea", 17),
-    "uniqueidentifier": ("uuid", 2950),
-    "date": ("date", 1082),
-    "time": ("time", 1083),
-    "datetime": ("timestamp", 1114),
-    "smalldatetime": ("timestamp", 1114),
-    "datetime2": ("timestamp", 1114),
-    "datetimeoffset": ("timestamptz", 1184),
+_TYPES = {
+    **dict.fromkeys(("sql_variant", "xml"), ("text", 25, "ntext")),
+    "datetimeoffset": ("timestamptz", 1184, "datetimeoffset"),
+    **dict.fromkeys(("datetime2", "datetime", "smalldatetime"), ("timestamp", 1114, "timestamp")),
+    "date": ("date", 1082, "date"),
+    "time": ("time", 1083, "time"),
+    "float": ("float8", 701, "float"),
+    "real": ("float4", 700, "float"),
+    **dict.fromkeys(("decimal", "numeric", "money", "smallmoney"), ("numeric", 1700, "decimal")),
+    "bigint": ("int8", 20, "int"),
+    "int": ("int4", 23, "int"),
+    **dict.fromkeys(("smallint", "tinyint", "bit"), ("int2", 21, "int")),
+    "ntext": ("text", 25, "ntext"),
+    "text": ("text", 25, "text"),
+    "image": ("bytea", 17, "binary"),
+    "uniqueidentifier": ("uuid", 2950, "uniqueidentifier"),
+    **dict.fromkeys(("nvarchar", "nchar"), ("text", 25, "ntext")),
+    **dict.fromkeys(("varchar", "char"), ("text", 25, "text")),
+    **dict.fromkeys(("varbinary", "binary"), ("bytea", 17, "binary")),
 }
-_PRECEDENCE = [
-    "sql_variant",
-    "xml",
-    "datetimeoffset",
-    "datetime2",
-    "datetime",
-    "smalldatetime",
-    "date",
-    "time",
-    "float",
-    "real",
-    "decimal",
-    "numeric",
-    "money",
-    "smallmoney",
-    "bigint",
-    "int",
-    "smallint",
-    "tinyint",
-    "bit",
-    "ntext",
-    "text",
-    "image",
-    "uniqueidentifier",
-    "nvarchar",
-    "nchar",
-    "varchar",
-    "char",
-    "varbinary",
-    "binary",
-]
-_RANK = {name: rank for rank, name in enumerate(_PRECEDENCE)}
-_FAMILY = {
-    **dict.fromkeys(("bit", "tinyint", "smallint", "int", "bigint"), "int"),
-    **dict.fromkeys(("decimal", "numeric", "money", "smallmoney"), "decimal"),
-    **dict.fromkeys(("float", "real"), "float"),
-    **dict.fromkeys(("char", "varchar", "text"), "text"),
-    **dict.fromkeys(("nchar", "nvarchar", "ntext", "xml", "sql_variant"), "ntext"),
-    **dict.fromkeys(("binary", "varbinary", "image"), "binary"),
-    **dict.fromkeys(("datetime", "smalldatetime", "datetime2"), "timestamp"),
-}
+"""Types by precedence, highest first, with their storage type in PostgreSQL, its object id, and their family."""
+
+_RANK = {name: rank for rank, name in enumerate(_TYPES)}
 _INT_PRECISION = {"bit": 1, "tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 _FIXED = {"money": (19, 4), "smallmoney": (10, 4)}
 
@@ -89,18 +48,18 @@ def nvarchar(length: int) -> SqlType:
 
 
 def storage(kind: SqlType) -> str:
-    """The PostgreSQL type that holds values of ``kind``."""
-    return _STORAGE.get(kind.name, ("text", 25))[0]
+    """Return the PostgreSQL type that stores values of ``kind``."""
+    return _TYPES.get(kind.name, _TYPES["text"])[0]
 
 
 def oid(kind: SqlType) -> int:
-    """The object id of :func:`storage`."""
-    return _STORAGE.get(kind.name, ("text", 25))[1]
+    """Return the object id of the storage type of ``kind``."""
+    return _TYPES.get(kind.name, _TYPES["text"])[1]
 
 
 def family(kind: SqlType) -> str:
-    """``int``, ``decimal``, ``float``, ``text``, ``ntext``, ``binary``, ``timestamp``; else the type's own name."""
-    return _FAMILY.get(kind.name, kind.name)
+    """Family of a type: int, decimal, float, text, ntext, binary or timestamp; else the name of the type."""
+    return _TYPES[kind.name][2] if kind.name in _TYPES else kind.name
 
 
 def is_number(kind: SqlType) -> bool:
@@ -116,7 +75,7 @@ def is_moment(kind: SqlType) -> bool:
 
 
 def numeric_size(kind: SqlType) -> tuple[int, int]:
-    """Precision and scale of a number as a decimal."""
+    """Return the precision and scale of a numeric type as a decimal."""
     if kind.name in _INT_PRECISION:
         return _INT_PRECISION[kind.name], 0
     if kind.name in _FIXED:
@@ -127,7 +86,7 @@ def numeric_size(kind: SqlType) -> tuple[int, int]:
 
 
 def decimal(precision: int, scale: int) -> SqlType:
-    """decimal(precision, scale) within SQL Server's limit of 38 digits, which takes from the scale."""
+    """Return decimal(precision, scale); above SQL Server's limit of 38 digits the scale is reduced."""
     if precision > 38:
         scale = max(scale - (precision - 38), min(scale, 6))
         precision = 38
@@ -135,14 +94,14 @@ def decimal(precision: int, scale: int) -> SqlType:
 
 
 def text_length(kind: SqlType) -> int:
-    """The greatest number of characters of a value of ``kind`` as text."""
+    """Return the greatest number of characters of a value of ``kind`` as text."""
     if kind.length is not None:
         return kind.length
     return {"uniqueidentifier": 36, "text": MAX, "ntext": MAX, "xml": MAX, "image": MAX}.get(kind.name, 40)
 
 
 def wider(left: SqlType, right: SqlType) -> SqlType:
-    """The type of a result that may be either: by precedence, as CASE, COALESCE and UNION choose it."""
+    """Return the common type of two types by precedence, as CASE, COALESCE and UNION do."""
     if left == right:
         return left
     high, low = (left, right) if _RANK.get(left.name, 99) <= _RANK.get(right.name, 99) else (right, left)
@@ -166,12 +125,12 @@ def wider(left: SqlType, right: SqlType) -> SqlType:
 
 
 def arithmetic(op: str, left: SqlType, right: SqlType) -> SqlType:
-    """The type of ``left op right`` for two numbers."""
+    """Return the type of ``left op right`` for two numbers."""
     high = left if _RANK[left.name] <= _RANK[right.name] else right
     if family(high) == "float" or high.name in ("money", "smallmoney"):
         return high
     if family(high) == "int":
-        return INT if high.name in ("bit",) else high
+        return INT if high.name == "bit" else high
     (p1, s1), (p2, s2) = numeric_size(left), numeric_size(right)
     if op in ("+", "-"):
         scale = max(s1, s2)

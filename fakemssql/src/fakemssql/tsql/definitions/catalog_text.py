@@ -85,7 +85,7 @@ class _Form:
         return ".".join(bracketed(part) for part in node.name), _ATOM
 
     def _function(self, node: nodes.Function) -> tuple[str, int]:
-        if node.over is not None or node.within or node.distinct or node.star or len(node.name) > 1:
+        if node.over is not None or node.distinct or node.star or len(node.name) > 1:
             raise KeyError(node.name)
         return f"{node.name[0].lower()}({','.join(self._alone(arg) for arg in node.args)})", _ATOM
 

@@ -14,8 +14,8 @@ from fakemssql.tsql.catalog.tables import ColumnInfo, TableInfo, is_binary_colla
 from fakemssql.tsql.compiler.base_tables import table_scope
 from fakemssql.tsql.compiler.compiler import compilation
 from fakemssql.tsql.compiler.convert import convert
+from fakemssql.tsql.compiler.scopes import Names
 from fakemssql.tsql.compiler.trees import walk
-from fakemssql.tsql.compiler.typed import Names
 from fakemssql.tsql.datatypes.sqltypes import is_text, storage
 from fakemssql.tsql.definitions.definer import Definer
 from fakemssql.tsql.names import bracketed, fold, pg_name, quoted

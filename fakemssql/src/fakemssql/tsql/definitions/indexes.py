@@ -9,7 +9,7 @@ from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import IndexInfo, TableInfo
 from fakemssql.tsql.compiler.base_tables import table_scope
 from fakemssql.tsql.compiler.compiler import compilation
-from fakemssql.tsql.compiler.typed import Names, Scope
+from fakemssql.tsql.compiler.scopes import Names, Scope
 from fakemssql.tsql.datatypes.sqltypes import is_text, storage
 from fakemssql.tsql.definitions.catalog_text import catalog_text
 from fakemssql.tsql.definitions.columns import MARK

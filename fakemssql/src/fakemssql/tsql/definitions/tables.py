@@ -8,7 +8,7 @@ import json
 from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import ColumnInfo, TableInfo
 from fakemssql.tsql.compiler.convert import convert
-from fakemssql.tsql.compiler.typed import Typed
+from fakemssql.tsql.compiler.scopes import Typed
 from fakemssql.tsql.datatypes.sqltypes import storage
 from fakemssql.tsql.definitions import temporary
 from fakemssql.tsql.definitions.columns import (

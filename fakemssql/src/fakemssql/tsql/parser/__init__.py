@@ -1,6 +1,6 @@
-"""Transact-SQL text to a syntax tree: tokens, expressions, queries, statements. Knows nothing of PostgreSQL.
+"""Parser of Transact-SQL: text to tokens to a syntax tree. It knows nothing of PostgreSQL.
 
-``batches`` has the entry. A ``parser.Parser`` is the tokens and a place among them; the grammar is functions that take
-it and return ``nodes``, found in tables: of statements by their first word in ``statements``, of operands in ``terms``,
-of functions with a grammar of their own in ``calls``, of predicates in ``expressions``.
+The entry is ``batches.parse``. A ``parser.Parser`` holds the tokens and a position. The rules of the grammar are
+functions that take a parser and return ``nodes``. Tables find the rules: ``batches`` by the first word of a statement,
+``terms`` for operands, ``calls`` for functions with a grammar of their own, ``expressions`` for predicates.
 """

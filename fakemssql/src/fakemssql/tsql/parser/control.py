@@ -1,16 +1,15 @@
-"""Parsing of control of flow and messages: BEGIN, IF, WHILE, TRY, RETURN, PRINT, THROW, RAISERROR, WAITFOR, USE."""
+"""Parsing of control of flow, messages and transactions: BEGIN, IF, WHILE, TRY, RETURN, THROW, COMMIT, USE."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from fakemssql.contract import SqlError
 from fakemssql.tsql.parser import lexer, nodes
 from fakemssql.tsql.parser.expressions import condition, expression
+from fakemssql.tsql.parser.lexer import syntax_error
 from fakemssql.tsql.parser.nodes import Expr, Statement
 from fakemssql.tsql.parser.parser import Parser
 from fakemssql.tsql.parser.terms import LITERALS, constant
-from fakemssql.tsql.parser.transactions import begin_transaction
 
 _INTEGER = (lexer.NUMBER, lexer.VARIABLE)
 _TEXT = (lexer.STRING, lexer.NSTRING, lexer.VARIABLE)
@@ -19,41 +18,90 @@ _TEXT = (lexer.STRING, lexer.NSTRING, lexer.VARIABLE)
 
 
 def statements(p: Parser, *ends: str) -> list[Statement]:
-    """Statements up to one of the words ``ends`` (not taken), or to the end of the text."""
+    """Parse statements up to one of the words ``ends``, which is not taken, or to the end of the text."""
     found: list[Statement] = []
     while True:
-        while p.accept_op(";"):
-            pass
+        p.skip_semicolons()
         if p.token.kind == lexer.END:
             if ends:
                 p.fail()
             return found
         if p.upper in ends:
             return found
-        if found and not _ended(p):
+        last = p.peek(-1)
+        if found and not (last.kind == lexer.OPERATOR and last.value == ";"):
             _require_end(p)
         found.append(p.statement())
 
 
-def _ended(p: Parser) -> bool:
-    """Whether a semicolon stands before the next statement."""
-    token = p.peek(-1)
-    return token.kind == lexer.OPERATOR and bool(token.value == ";")
-
-
 def _require_end(p: Parser) -> None:
-    """WITH and THROW are read as parts of the statement before them unless a semicolon ends it."""
+    """Refuse WITH and THROW behind a statement without a semicolon, which SQL Server reads as parts of it."""
     if p.upper == "WITH":
-        raise SqlError(
+        raise syntax_error(
             319,
             "Incorrect syntax near the keyword 'with'. If this statement is a common table expression, an"
-            " xmlnamespaces clause or a change tracking context clause, the previous statement must be terminated"
-            " with a semicolon.",
-            severity=15,
+            " xmlnamespaces clause or a change tracking context clause, the previous statement must be terminated with"
+            " a semicolon.",
             line=p.token.line,
         )
     if p.upper == "THROW":
         p.fail()
+
+
+# --- Transactions ----------------------------------------------------------------------------------------------------
+
+_TRANSACTION = ("TRAN", "TRANSACTION")
+
+
+def begin_transaction(p: Parser) -> nodes.Transaction:
+    """Parse BEGIN TRANSACTION behind its BEGIN."""
+    p.expect_any(*_TRANSACTION)
+    name = _name(p)
+    if p.accept("WITH"):
+        p.unsupported("BEGIN TRANSACTION WITH MARK")
+    return nodes.Transaction("begin", name)
+
+
+def end_transaction(p: Parser) -> nodes.Transaction:
+    """COMMIT or ROLLBACK."""
+    kind = p.word().lower()
+    name = None
+    if p.accept_any(*_TRANSACTION):
+        name = _name(p)
+    else:
+        p.accept("WORK")
+    if kind == "commit" and p.upper == "WITH" and p.peek().value == "(":
+        _durability(p)
+    return nodes.Transaction(kind, name)
+
+
+def save_transaction(p: Parser) -> nodes.Transaction:
+    p.expect("SAVE")
+    p.expect_any(*_TRANSACTION)
+    name = _name(p)
+    if name is None:
+        p.fail()
+    return nodes.Transaction("save", name)
+
+
+def _name(p: Parser) -> str | None:
+    token = p.token
+    if token.kind == lexer.VARIABLE:
+        return p.variable()
+    if p.is_identifier() and token.upper not in ("THROW", "GO"):
+        p.next()
+        return str(token.value)
+    return None
+
+
+def _durability(p: Parser) -> None:
+    """``WITH (DELAYED_DURABILITY = ON)``, which has no effect here."""
+    p.expect("WITH")
+    p.expect_op("(")
+    p.expect("DELAYED_DURABILITY")
+    p.expect_op("=")
+    p.switch()
+    p.expect_op(")")
 
 
 # --- Blocks and branches ---------------------------------------------------------------------------------------------
@@ -84,21 +132,13 @@ def _try(p: Parser) -> nodes.TryCatch:
     return nodes.TryCatch(body, handler)
 
 
-def _distributed(p: Parser) -> Statement:
-    p.unsupported("BEGIN DISTRIBUTED TRANSACTION")
-
-
-def _broker(p: Parser) -> Statement:
-    p.unsupported("Service Broker")
-
-
 _BLOCKS: dict[str, Callable[[Parser], Statement]] = {
     **dict.fromkeys(["TRAN", "TRANSACTION"], begin_transaction),
-    **dict.fromkeys(["DIALOG", "CONVERSATION"], _broker),
-    "DISTRIBUTED": _distributed,
+    **dict.fromkeys(["DIALOG", "CONVERSATION"], Parser.refusing("Service Broker")),
+    "DISTRIBUTED": Parser.refusing("BEGIN DISTRIBUTED TRANSACTION"),
     "TRY": _try,
 }
-"""What follows BEGIN and is no statement of a block."""
+"""Rules for the words behind BEGIN that do not begin a block of statements."""
 
 
 def if_(p: Parser) -> nodes.If:
@@ -106,8 +146,7 @@ def if_(p: Parser) -> nodes.If:
     checked = condition(p)
     then = p.statement()
     mark = p.index
-    while p.accept_op(";"):
-        pass
+    p.skip_semicolons()
     if p.accept("ELSE"):
         return nodes.If(checked, then, p.statement())
     p.move(mark)
@@ -120,7 +159,7 @@ def while_(p: Parser) -> nodes.While:
 
 
 def simple(p: Parser) -> nodes.Simple:
-    """A statement that is one word."""
+    """Parse a statement of one word."""
     return nodes.Simple(p.word().lower())
 
 
@@ -129,12 +168,7 @@ def return_(p: Parser) -> nodes.Return:
     if not _expression_ahead(p):
         return nodes.Return(None)
     if not p.in_module:
-        raise SqlError(
-            178,
-            "A RETURN statement with a return value cannot be used in this context.",
-            severity=15,
-            line=line,
-        )
+        raise syntax_error(178, "A RETURN statement with a return value cannot be used in this context.", line=line)
     return nodes.Return(expression(p))
 
 

@@ -1,11 +1,9 @@
-"""Parsing of other data definition statements: indexes, views, schemas, databases; DROP of all."""
+"""Parsing of definitions of views, schemas, databases and synonyms, and of DROP."""
 
 from __future__ import annotations
 
-from fakemssql.contract import SqlError
 from fakemssql.tsql.parser import lexer, nodes
-from fakemssql.tsql.parser.constraints import index_tail, key_columns
-from fakemssql.tsql.parser.index_options import option_list, storage_options
+from fakemssql.tsql.parser.indexes import storage_options
 from fakemssql.tsql.parser.parser import Parser
 from fakemssql.tsql.parser.queries import nested_query, with_clause
 
@@ -15,7 +13,7 @@ _PARTS = {
     **dict.fromkeys(["TABLE", "SYNONYM"], 3),
     "INDEX": 4,
 }
-"""What can be dropped, and how many parts its name may have."""
+"""Kinds of objects that DROP takes, with the greatest number of parts of their names."""
 
 _REFUSED = ("TYPE", "STATISTICS", "CERTIFICATE", "APPLICATION", "ASSEMBLY", "SEQUENCE", "DEFAULT", "RULE")
 
@@ -23,47 +21,6 @@ _DATABASE_WORDS = {
     "DELAYED_DURABILITY": ("DISABLED", "ALLOWED", "FORCED"),
     "RECOVERY": ("FULL", "BULK_LOGGED", "SIMPLE"),
 }
-
-
-def create_index(p: Parser) -> nodes.IndexDefinition:
-    line = p.token.line
-    unique = p.accept("UNIQUE")
-    clustered = p.accept_any("CLUSTERED", "NONCLUSTERED") == "CLUSTERED"
-    if p.upper in ("COLUMNSTORE", "XML", "SPATIAL"):
-        p.unsupported(f"A {p.token.value} index")
-    p.expect("INDEX")
-    index = nodes.IndexDefinition(p.identifier(), (), [], unique, clustered, line=line)
-    p.expect("ON")
-    index.table = p.name()
-    index.columns = key_columns(p)
-    index_tail(p, index)
-    return index
-
-
-def alter_index(p: Parser) -> nodes.AlterIndex:
-    line = p.expect("INDEX").line
-    name = None if p.accept("ALL") else p.identifier()
-    p.expect("ON")
-    table = p.name()
-    action = p.next().upper
-    if action not in ("DISABLE", "REBUILD", "REORGANIZE", "SET", "RESUME", "PAUSE", "ABORT"):
-        p.fail(p.peek(-1))
-    if action == "REBUILD" and p.accept("PARTITION"):
-        p.expect_op("=")
-        if not p.accept("ALL"):
-            raise SqlError(
-                7729,
-                "Cannot specify partition number in the ALTER INDEX statement as the index"
-                f" '{name or table[-1]}' is not partitioned.",
-                line=line,
-            )
-    if action == "SET":
-        options = option_list(p, action)
-    elif action in ("REBUILD", "REORGANIZE", "RESUME"):
-        options = storage_options(p, action, places=False)
-    else:
-        options = {}
-    return nodes.AlterIndex(name, table, action.lower(), options, line=line)
 
 
 def drop(p: Parser) -> nodes.Drop:
@@ -114,9 +71,8 @@ def _view_option(p: Parser) -> str:
 
 
 def _end(p: Parser) -> None:
-    """The end of a batch that has one statement."""
-    while p.accept_op(";"):
-        pass
+    """Require the end of a batch that has one statement."""
+    p.skip_semicolons()
     if p.token.kind != lexer.END:
         p.fail()
 
@@ -129,7 +85,7 @@ def schema(p: Parser, _: str) -> nodes.CreateSchema:
         owner = p.identifier()
         name = name or owner
     if p.upper in ("CREATE", "GRANT", "DENY", "REVOKE"):
-        p.unsupported("What CREATE SCHEMA makes in the schema")
+        p.unsupported("CREATE SCHEMA with definitions of its objects")
     _end(p)
     return nodes.CreateSchema(name, owner, line=line)
 

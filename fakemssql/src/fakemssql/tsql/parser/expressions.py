@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fakemssql.contract import SqlError
 from fakemssql.tsql.parser import lexer, nodes
+from fakemssql.tsql.parser.lexer import syntax_error
 from fakemssql.tsql.parser.nodes import Expr, Query
 from fakemssql.tsql.parser.parser import Parser
 from fakemssql.tsql.parser.terms import COMPARISONS, is_condition, operand, scalar
 
 _SAME = {"!=": "<>", "!<": ">=", "!>": "<="}
-"""Comparisons that have another spelling, which is the one in the tree."""
+"""Comparison operators with a second spelling; the tree has the second one."""
 
 # --- Values ----------------------------------------------------------------------------------------------------------
 
 
 def expression(p: Parser) -> Expr:
-    """A scalar expression: comparison and logic end it."""
+    """Parse a scalar expression; a comparison or AND, OR, NOT ends it."""
     return scalar(p, _sum(p))
 
 
 def expression_or_star(p: Parser) -> Expr:
-    """What an item of a SELECT list may be: a scalar expression, or ``t.*``."""
+    """Parse an item of a SELECT list: a scalar expression, or ``t.*``."""
     value = _sum(p)
     return value if isinstance(value, nodes.Star) else scalar(p, value)
 
@@ -37,10 +37,8 @@ def _sum(p: Parser) -> Expr:
         elif token.upper == "COLLATE":
             p.next()
             left = nodes.Collate(scalar(p, left), p.identifier())
-        elif token.upper == "AT" and p.accept("AT", "TIME"):
-            if p.next().upper != "ZONE":
-                p.fail()
-            left = nodes.AtTimeZone(scalar(p, left), scalar(p, _product(p)))
+        elif token.upper == "AT" and p.peek().upper == "TIME":
+            p.unsupported("AT TIME ZONE")
         else:
             return left
 
@@ -57,23 +55,22 @@ def _product(p: Parser) -> Expr:
 
 
 def condition(p: Parser) -> Expr:
-    """A search condition. Error 4145 for a value."""
+    """Parse a search condition. Error 4145 for a value."""
     return _truth(p, predicate(p))
 
 
 def predicate(p: Parser) -> Expr:
-    """A search condition (or, in parentheses, whatever it turns out to be)."""
+    """Parse a search condition, or a value in parentheses."""
     return _joined(p, "OR", _conjunction)
 
 
 def _truth(p: Parser, value: Expr) -> Expr:
     if not is_condition(value):
         token = p.token if p.token.kind != lexer.END else p.peek(-1)
-        raise SqlError(
+        raise syntax_error(
             4145,
             "An expression of non-boolean type specified in a context where a condition is expected, near"
             f" '{p.text[token.start : token.end]}'.",
-            severity=15,
             line=token.line,
         )
     return value
@@ -84,7 +81,7 @@ def _conjunction(p: Parser) -> Expr:
 
 
 def _joined(p: Parser, word: str, part: Callable[[Parser], Expr]) -> Expr:
-    """Conditions with a word between them, or one alone, which may be a value."""
+    """Parse conditions with AND or OR between them, or a single condition or value."""
     left = part(p)
     while p.upper == word:
         _truth(p, left)
@@ -112,8 +109,7 @@ def _comparison(p: Parser) -> Expr:
         p.next()
         op = _SAME.get(token.value, token.value)
         if p.upper in ("ALL", "ANY", "SOME") and p.peek().value == "(":
-            every = p.next().upper == "ALL"
-            return nodes.Quantified(op, left, every, _subquery(p))
+            p.unsupported("A comparison with ALL, ANY or SOME")
         return nodes.Binary(op, left, expression(p))
     negated = token.upper == "NOT" and p.peek().upper in _NEGATED
     if negated:
@@ -132,41 +128,24 @@ def _exists(p: Parser) -> Expr:
 
 def _updated(p: Parser) -> Expr:
     p.expect("UPDATE")
-    p.expect_op("(")
-    column = p.identifier()
-    p.expect_op(")")
-    return nodes.Updated(column)
+    return nodes.Updated(p.in_parentheses(Parser.identifier))
 
 
 def _subquery(p: Parser) -> Query:
-    p.expect_op("(")
-    query = p.nested_query()
-    p.expect_op(")")
-    return query
+    return p.in_parentheses(lambda p: p.nested_query())
 
 
 def _in(p: Parser, left: Expr, negated: bool) -> Expr:
-    p.expect_op("(")
     if p.query_ahead():
-        query = p.nested_query()
-        p.expect_op(")")
-        return nodes.In(left, None, query, negated)
-    items = p.list_of(expression)
-    p.expect_op(")")
-    return nodes.In(left, items, None, negated)
+        return nodes.In(left, None, _subquery(p), negated)
+    return nodes.In(left, p.list_in_parentheses(expression), None, negated)
 
 
 def _like(p: Parser, left: Expr, negated: bool) -> Expr:
     pattern = expression(p)
-    escape = None
-    if p.accept("ESCAPE"):
-        escape = expression(p)
-    elif p.is_op("{") and p.peek().upper == "ESCAPE":
-        p.next()
-        p.next()
-        escape = expression(p)
-        p.expect_op("}")
-    return nodes.Like(left, pattern, escape, negated)
+    if p.is_op("{"):
+        p.unsupported("An ODBC escape")
+    return nodes.Like(left, pattern, expression(p) if p.accept("ESCAPE") else None, negated)
 
 
 def _between(p: Parser, left: Expr, negated: bool) -> Expr:
@@ -177,15 +156,14 @@ def _between(p: Parser, left: Expr, negated: bool) -> Expr:
 
 def _is(p: Parser, left: Expr, _: bool) -> Expr:
     negated = p.accept("NOT")
-    if p.accept("DISTINCT"):
-        p.expect("FROM")
-        return nodes.IsDistinct(left, expression(p), negated)
+    if p.upper == "DISTINCT":
+        p.unsupported("IS DISTINCT FROM")
     p.expect("NULL")
     return nodes.IsNull(left, negated)
 
 
 _TESTS: dict[str, Callable[[Parser], Expr]] = {"EXISTS": _exists, "UPDATE": _updated}
-"""Conditions that begin with a word and a parenthesis."""
+"""Rules of conditions that begin with a word and a parenthesis."""
 
 _RELATIONS: dict[str, Callable[[Parser, Expr, bool], Expr]] = {
     "IN": _in,
@@ -193,6 +171,6 @@ _RELATIONS: dict[str, Callable[[Parser, Expr, bool], Expr]] = {
     "BETWEEN": _between,
     "IS": _is,
 }
-"""Conditions of the value before them, by their word; NOT may stand before those of ``_NEGATED``."""
+"""Rules of conditions on the value before them, by their word. NOT may precede those of ``_NEGATED``."""
 
 _NEGATED = ("IN", "LIKE", "BETWEEN")

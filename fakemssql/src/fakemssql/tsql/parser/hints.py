@@ -1,9 +1,9 @@
-"""Parsing of table hints, with and without WITH ("Table hints")."""
+"""Parsing of hints: table hints, with and without WITH, and OPTION ("Table hints", "Query hints")."""
 
 from __future__ import annotations
 
-from fakemssql.contract import SqlError
 from fakemssql.tsql.parser import lexer
+from fakemssql.tsql.parser.lexer import syntax_error
 from fakemssql.tsql.parser.nodes import Hint
 from fakemssql.tsql.parser.parser import Parser
 
@@ -17,7 +17,22 @@ _HINTS = frozenset(
 )
 
 _OLD_HINTS = _HINTS - {"INDEX", "FORCESEEK", "FORCESCAN", "READCOMMITTEDLOCK"}
-"""Those that may stand without WITH (where a table has no alias; behind an alias all may)."""
+"""Hints that a table without an alias may have without WITH; behind an alias every hint may."""
+
+
+def option_clause(p: Parser) -> None:
+    """``OPTION (...)`` or nothing: hints for the optimizer, which change no result."""
+    if p.accept("OPTION"):
+        p.list_in_parentheses(_query_hint)
+
+
+def _query_hint(p: Parser) -> None:
+    word = p.word()
+    if word in ("FAST", "MAXDOP", "MAXRECURSION"):
+        if p.next().kind != lexer.NUMBER:
+            p.fail(p.peek(-1))
+    elif word != "RECOMPILE":
+        p.unsupported(f"The query hint {word}", p.peek(-1))
 
 
 def table_hints(p: Parser) -> list[Hint]:
@@ -37,17 +52,16 @@ def old_hint_ahead(p: Parser) -> bool:
 
 
 def old_hint(p: Parser, *, alias: bool) -> list[Hint]:
-    """``(NOLOCK)``: the hint stands alone, perhaps behind an ``alias``. Error 1018 where it does not."""
+    """``(NOLOCK)``: one hint without WITH, perhaps behind an ``alias``. Error 1018 for several hints."""
     known = _HINTS if alias else _OLD_HINTS
     p.expect_op("(")
     hint = _hint(p)
     if hint.name not in known or not p.is_op(")"):
         word = p.token.value if hint.name in known else hint.name
-        raise SqlError(
+        raise syntax_error(
             1018,
             f"Incorrect syntax near '{word}'. If this is intended as a part of a table hint, A WITH keyword and"
             " parenthesis are now required. See SQL Server Books Online for proper syntax.",
-            severity=15,
             line=p.token.line,
         )
     p.next()
@@ -58,12 +72,11 @@ def _hint(p: Parser) -> Hint:
     token = p.token
     if token.upper not in _HINTS:
         if token.kind == lexer.WORD:
-            raise SqlError(
+            raise syntax_error(
                 321,
                 f'"{token.value}" is not a recognized table hints option. If it is intended as a parameter'
                 " to a table-valued function or to the CHANGETABLE function, ensure that your database"
                 " compatibility mode is set to 90.",
-                severity=15,
                 line=token.line,
             )
         p.fail()

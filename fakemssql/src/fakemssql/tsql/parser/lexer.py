@@ -1,4 +1,4 @@
-"""Tokens of Transact-SQL.
+"""Lexer: the tokens and the reserved keywords of Transact-SQL.
 
 The lexical rules are those of Microsoft's "Transact-SQL syntax conventions", "Constants" and "Database identifiers":
 ``[a]]b]`` and ``"a""b"`` are identifiers, comments of the ``/* */`` kind nest, ``0x`` starts a binary constant.
@@ -32,9 +32,14 @@ _PATTERN = re.compile(
 )
 
 
+def syntax_error(number: int, message: str, *, state: int = 1, line: int = 1) -> SqlError:
+    """Error of severity 15, as SQL Server has for text that is not valid T-SQL in its place."""
+    return SqlError(number, message, severity=15, state=state, line=line)
+
+
 @dataclass(slots=True)
 class Token:
-    """One token: ``value`` is the unescaped text, ``upper`` the keyword form of a bare word (else empty)."""
+    """Token: ``value`` is the unescaped text, ``upper`` the word in capitals, empty for every other kind of token."""
 
     kind: int
     value: Any
@@ -45,7 +50,7 @@ class Token:
 
 
 def _closing(text: str, start: int, quote: str) -> int:
-    """The position after the closing ``quote`` (doubled quotes do not close), or -1."""
+    """Return the position after the closing ``quote``, or -1. A doubled quote does not close."""
     position = start
     while True:
         position = text.find(quote, position)
@@ -62,7 +67,7 @@ def _comment_end(text: str, start: int, line: int) -> int:
     while depth:
         opening, closing = text.find("/*", position), text.find("*/", position)
         if closing < 0:
-            raise SqlError(113, "Missing end comment mark '*/'.", severity=15, line=line)
+            raise syntax_error(113, "Missing end comment mark '*/'.", line=line)
         if 0 <= opening < closing:
             depth, position = depth + 1, opening + 2
         else:
@@ -71,13 +76,13 @@ def _comment_end(text: str, start: int, line: int) -> int:
 
 
 def tokenize(text: str, quoted_identifier: bool = True) -> list[Token]:
-    """All tokens of ``text`` with an END token last. Raises :class:`SqlError` 102, 105 or 113."""
+    """Return all tokens of ``text``, with an END token last. Raises :class:`SqlError` 102, 105 or 113."""
     tokens: list[Token] = []
     position, line, size = 0, 1, len(text)
     while position < size:
         match = _PATTERN.match(text, position)
         if match is None:
-            raise SqlError(102, f"Incorrect syntax near '{text[position]}'.", severity=15, line=line)
+            raise syntax_error(102, f"Incorrect syntax near '{text[position]}'.", line=line)
         group, start, end = match.lastgroup, position, match.end()
         if group == "word":
             word = match.group()
@@ -92,8 +97,8 @@ def tokenize(text: str, quoted_identifier: bool = True) -> list[Token]:
             end = _closing(text, body, closing)
             if end < 0:
                 rest = text[body:]
-                raise SqlError(
-                    105, f"Unclosed quotation mark after the character string '{rest[:128]}'.", severity=15, line=line
+                raise syntax_error(
+                    105, f"Unclosed quotation mark after the character string '{rest[:128]}'.", line=line
                 )
             value = text[body : end - 1].replace(closing * 2, closing)
             if group == "bracket" or (group == "double" and quoted_identifier):
@@ -101,16 +106,39 @@ def tokenize(text: str, quoted_identifier: bool = True) -> list[Token]:
             else:
                 kind = NSTRING if group == "nstring" else STRING
             tokens.append(Token(kind, value, "", line, start, end))
-        elif group == "number":
-            tokens.append(Token(NUMBER, match.group(), "", line, start, end))
         elif group == "binary":
             digits = match.group()[2:]
             tokens.append(Token(BINARY, bytes.fromhex("0" * (len(digits) % 2) + digits), "", line, start, end))
         elif group == "money":
             tokens.append(Token(MONEY, match.group()[1:], "", line, start, end))
-        elif group == "variable":
-            tokens.append(Token(VARIABLE, match.group(), "", line, start, end))
+        elif group in ("number", "variable"):
+            kind = NUMBER if group == "number" else VARIABLE
+            tokens.append(Token(kind, match.group(), "", line, start, end))
         line += text.count("\n", start, end)
         position = end
     tokens.append(Token(END, "", "", line, size, size))
     return tokens
+
+
+RESERVED = frozenset(
+    [
+        *("ADD", "ALL", "ALTER", "AND", "ANY", "AS", "ASC", "AUTHORIZATION", "BACKUP", "BEGIN", "BETWEEN", "BREAK"),
+        *("BROWSE", "BULK", "BY", "CASCADE", "CASE", "CHECK", "CHECKPOINT", "CLOSE", "CLUSTERED", "COALESCE"),
+        *("COLLATE", "COLUMN", "COMMIT", "COMPUTE", "CONSTRAINT", "CONTAINS", "CONTAINSTABLE", "CONTINUE", "CONVERT"),
+        *("CREATE", "CROSS", "CURRENT", "CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "CURRENT_USER"),
+        *("CURSOR", "DATABASE", "DBCC", "DEALLOCATE", "DECLARE", "DEFAULT", "DELETE", "DENY", "DESC", "DISTINCT"),
+        *("DISTRIBUTED", "DOUBLE", "DROP", "ELSE", "END", "ERRLVL", "ESCAPE", "EXCEPT", "EXEC", "EXECUTE", "EXISTS"),
+        *("EXIT", "EXTERNAL", "FETCH", "FILE", "FILLFACTOR", "FOR", "FOREIGN", "FREETEXT", "FREETEXTTABLE", "FROM"),
+        *("FULL", "FUNCTION", "GOTO", "GRANT", "GROUP", "HAVING", "HOLDLOCK", "IDENTITY", "IDENTITY_INSERT"),
+        *("IDENTITYCOL", "IF", "IN", "INDEX", "INNER", "INSERT", "INTERSECT", "INTO", "IS", "JOIN", "KEY", "KILL"),
+        *("LEFT", "LIKE", "LINENO", "LOAD", "MERGE", "NATIONAL", "NOCHECK", "NONCLUSTERED", "NOT", "NULL", "NULLIF"),
+        *("OF", "OFF", "OFFSETS", "ON", "OPEN", "OPENDATASOURCE", "OPENQUERY", "OPENROWSET", "OPENXML", "OPTION"),
+        *("OR", "ORDER", "OUTER", "OVER", "PERCENT", "PIVOT", "PLAN", "PRIMARY", "PRINT", "PROC", "PROCEDURE"),
+        *("PUBLIC", "RAISERROR", "READ", "READTEXT", "RECONFIGURE", "REFERENCES", "REPLICATION", "RESTORE"),
+        *("RESTRICT", "RETURN", "REVERT", "REVOKE", "RIGHT", "ROLLBACK", "ROWCOUNT", "ROWGUIDCOL", "RULE", "SAVE"),
+        *("SCHEMA", "SELECT", "SESSION_USER", "SET", "SETUSER", "SHUTDOWN", "SOME", "STATISTICS", "SYSTEM_USER"),
+        *("TABLE", "TABLESAMPLE", "TEXTSIZE", "THEN", "TO", "TOP", "TRAN", "TRANSACTION", "TRIGGER", "TRUNCATE"),
+        *("TRY_CONVERT", "TSEQUAL", "UNION", "UNIQUE", "UNPIVOT", "UPDATE", "UPDATETEXT", "USE", "USER", "VALUES"),
+        *("VARYING", "VIEW", "WAITFOR", "WHEN", "WHERE", "WHILE", "WITH", "WITHIN", "WRITETEXT"),
+    ]
+)

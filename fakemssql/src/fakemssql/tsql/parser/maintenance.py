@@ -1,4 +1,4 @@
-"""Parsing of UPDATE STATISTICS and DBCC."""
+"""Parsing of UPDATE STATISTICS, KILL and DBCC."""
 
 from __future__ import annotations
 
@@ -7,20 +7,9 @@ from fakemssql.tsql.parser.nodes import Expr, UpdateStatistics
 from fakemssql.tsql.parser.parser import Parser
 from fakemssql.tsql.parser.terms import constant
 
-_STATISTICS_OPTIONS = {
-    **dict.fromkeys(["FULLSCAN", "SAMPLE", "RESAMPLE", "ALL", "COLUMNS", "INDEX", "NORECOMPUTE"], ""),
-    **dict.fromkeys(["INCREMENTAL", "PERSIST_SAMPLE_PERCENT", "AUTO_DROP"], "switch"),
-    **dict.fromkeys(["ROWCOUNT", "PAGECOUNT", "MAXDOP"], "number"),
-}
-"""Options of UPDATE STATISTICS and the kind of value that they take."""
-
-_DBCC_OPTIONS = (
-    *("NO_INFOMSGS", "ALL_ERRORMSGS", "TABLERESULTS", "COUNT_ROWS", "DATA_PURITY", "PHYSICAL_ONLY", "TABLOCK"),
-)
-
 
 def update_statistics(p: Parser) -> UpdateStatistics:
-    """UPDATE STATISTICS t [index | (index, ...)] [WITH FULLSCAN | SAMPLE n PERCENT | ROWCOUNT = n, ...]."""
+    """UPDATE STATISTICS t [index | (index, ...)] [WITH FULLSCAN | ROWCOUNT = n | PAGECOUNT = n, ...]."""
     p.expect("UPDATE", "STATISTICS")
     statement = UpdateStatistics(p.name(), [])
     if p.is_op("("):
@@ -35,20 +24,13 @@ def update_statistics(p: Parser) -> UpdateStatistics:
 
 
 def _statistics_option(p: Parser, statement: UpdateStatistics) -> None:
-    option = p.expect_any(*_STATISTICS_OPTIONS)
-    kind = _STATISTICS_OPTIONS[option]
-    if option == "RESAMPLE" and p.upper == "ON":
-        p.unsupported("Partitioning")
-    if option == "SAMPLE":
-        _count(p)
-        p.expect_any("PERCENT", "ROWS")
-    elif kind:
+    option = p.word()
+    if option in ("ROWCOUNT", "PAGECOUNT"):
         p.expect_op("=")
-        if kind == "switch":
-            p.switch()
-        else:
-            count = _count(p)
-            statement.row_count = count if option == "ROWCOUNT" else statement.row_count
+        count = _count(p)
+        statement.row_count = count if option == "ROWCOUNT" else statement.row_count
+    elif option != "FULLSCAN":
+        p.unsupported(f"UPDATE STATISTICS ... WITH {option}", p.peek(-1))
 
 
 def _count(p: Parser) -> int:
@@ -81,7 +63,7 @@ def dbcc(p: Parser) -> nodes.Dbcc:
 
 
 def _dbcc_argument(p: Parser) -> Expr:
-    """A constant, a variable, or a name in one part, brackets and all."""
+    """Parse a constant, a variable, or a name of one part with its brackets."""
     if not p.is_identifier():
         return constant(p)
     start = p.index
@@ -91,5 +73,7 @@ def _dbcc_argument(p: Parser) -> Expr:
     return nodes.Literal("nvarchar", p.source_text(start))
 
 
-def _dbcc_option(p: Parser) -> str:
-    return p.expect_any(*_DBCC_OPTIONS)
+def _dbcc_option(p: Parser) -> None:
+    option = p.word()
+    if option != "NO_INFOMSGS":
+        p.unsupported(f"DBCC ... WITH {option}", p.peek(-1))

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fakemssql.contract import SqlError
 from fakemssql.tsql.parser import lexer, nodes
-from fakemssql.tsql.parser.execution import execute
 from fakemssql.tsql.parser.expressions import condition, expression
-from fakemssql.tsql.parser.hints import table_hints
+from fakemssql.tsql.parser.hints import option_clause, table_hints
+from fakemssql.tsql.parser.lexer import syntax_error
 from fakemssql.tsql.parser.nodes import Cte, Expr, Hint, Name, Output
 from fakemssql.tsql.parser.parser import ASSIGNMENTS, Parser
+from fakemssql.tsql.parser.procedures import execute
 from fakemssql.tsql.parser.queries import query, select_item, top_clause
-from fakemssql.tsql.parser.query_hints import option_clause
 from fakemssql.tsql.parser.sources import alias, from_clause, join, new_value, values
 
 
 def insert(p: Parser, ctes: list[Cte]) -> nodes.Insert:
     line = p.expect("INSERT").line
-    top = top_clause(p, changing=True)
+    if top_clause(p, changing=True) is not None:
+        p.unsupported("INSERT TOP")
     p.accept("INTO")
     target = _target(p, columns=True)
     hints = _hints(p)
@@ -37,7 +37,7 @@ def insert(p: Parser, ctes: list[Cte]) -> nodes.Insert:
         option_clause(p)
     else:
         source = query(p, [])
-    return nodes.Insert(target, columns, hints, source, outputs, ctes, top, line=line)
+    return nodes.Insert(target, columns, hints, source, outputs, ctes, line=line)
 
 
 def update(p: Parser, ctes: list[Cte]) -> nodes.Update:
@@ -66,7 +66,8 @@ def delete(p: Parser, ctes: list[Cte]) -> nodes.Delete:
 
 def merge(p: Parser, ctes: list[Cte]) -> nodes.Merge:
     line = p.expect("MERGE").line
-    top = top_clause(p, changing=True)
+    if top_clause(p, changing=True) is not None:
+        p.unsupported("MERGE TOP")
     p.accept("INTO")
     target = _target(p)
     hints = _hints(p)
@@ -83,10 +84,8 @@ def merge(p: Parser, ctes: list[Cte]) -> nodes.Merge:
     outputs = _output_clauses(p)
     option_clause(p)
     if not p.is_op(";"):
-        raise SqlError(
-            10713, "A MERGE statement must be terminated by a semi-colon (;).", severity=15, line=p.token.line
-        )
-    return nodes.Merge(target, named, hints, source, on, actions, outputs, ctes, top, line=line)
+        raise syntax_error(10713, "A MERGE statement must be terminated by a semi-colon (;).", line=p.token.line)
+    return nodes.Merge(target, named, hints, source, on, actions, outputs, ctes, line=line)
 
 
 CHANGES: dict[str, Callable[[Parser, list[Cte]], nodes.Statement]] = {
@@ -95,7 +94,7 @@ CHANGES: dict[str, Callable[[Parser, list[Cte]], nodes.Statement]] = {
     "DELETE": delete,
     "MERGE": merge,
 }
-"""The statements that take common table expressions besides SELECT."""
+"""Rules of the statements that, besides SELECT, take common table expressions."""
 
 
 def truncate(p: Parser) -> nodes.Truncate:
@@ -108,7 +107,7 @@ def truncate(p: Parser) -> nodes.Truncate:
 
 
 def _target(p: Parser, *, columns: bool = False) -> Name:
-    """A table, view, CTE, alias or ``@variable`` that is changed; ``columns`` may follow it."""
+    """Parse the target of a change: table, view, CTE, alias or ``@variable``. ``columns``: a column list may follow."""
     if p.token.kind == lexer.VARIABLE:
         return (p.variable(),)
     if p.upper in ("OPENROWSET", "OPENQUERY", "OPENDATASOURCE"):
@@ -120,7 +119,7 @@ def _target(p: Parser, *, columns: bool = False) -> Name:
 
 
 def _hints(p: Parser) -> list[Hint]:
-    """Hints on what is changed: always behind WITH, and none on indexes (error 1069)."""
+    """Parse the hints on a target: WITH is required, and hints on indexes are refused (error 1069)."""
     line = p.token.line
     if p.upper != "WITH" or p.peek().value != "(":
         return []
@@ -128,9 +127,7 @@ def _hints(p: Parser) -> list[Hint]:
         p.fail(p.peek())
     hints = table_hints(p)
     if any(hint.name == "INDEX" for hint in hints):
-        raise SqlError(
-            1069, "Index hints are only allowed in a FROM or OPTION clause.", severity=15, state=1, line=line
-        )
+        raise syntax_error(1069, "Index hints are only allowed in a FROM or OPTION clause.", line=line)
     return hints
 
 
@@ -154,7 +151,7 @@ def _output_item(p: Parser) -> nodes.SelectItem:
 
 
 def _column(p: Parser) -> str:
-    """A column that is given a value; what stands before its name tells nothing new."""
+    """Parse a column that gets a value, and skip the qualifier before its name."""
     name = p.identifier()
     while p.accept_op("."):
         name = p.identifier()

@@ -1,8 +1,8 @@
-"""What every rule of the grammar is given: the tokens, the place among them, and the rules that lie above it.
+"""Parser: the tokens, the position among them, and the rules that lower rules need.
 
-A rule is a function that takes a parser, reads what it is about and returns a node. It calls the rules of its module
-and of those below. Where the grammar goes in circles (a query has expressions, an expression has queries) a rule calls
-the one above through the parser; :class:`~fakemssql.tsql.parser.batches.Batch` puts those in their places.
+A rule is a function that takes a parser, reads its part of the text and returns a node. It calls rules of its own
+module and of lower modules. The grammar is circular (a query has expressions, an expression has queries): a rule calls
+a higher rule through the parser. :class:`~fakemssql.tsql.parser.batches.Batch` sets these rules.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from typing import ClassVar, NoReturn, TypeVar
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.parser import lexer
-from fakemssql.tsql.parser.keywords import RESERVED
-from fakemssql.tsql.parser.lexer import Token
+from fakemssql.tsql.parser.lexer import RESERVED, Token, syntax_error
 from fakemssql.tsql.parser.nodes import Expr, Name, Query, Statement
 
 Item = TypeVar("Item")
@@ -22,14 +21,14 @@ ASSIGNMENTS = frozenset(["=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^="])
 
 
 class Parser:
-    """Reads tokens one by one; raises 102 or 156 where SQL Server would."""
+    """Reader of tokens, one by one; it raises error 102 or 156 where SQL Server does."""
 
     expression: ClassVar[Callable[[Parser], Expr]]
     condition: ClassVar[Callable[[Parser], Expr]]
     predicate: ClassVar[Callable[[Parser], Expr]]
     nested_query: ClassVar[Callable[[Parser], Query]]
     statement: ClassVar[Callable[[Parser], Statement]]
-    """The rules that others below them lead back to."""
+    """Rules that lower rules call."""
 
     def __init__(self, text: str, tokens: list[Token]) -> None:
         self.text, self.tokens = text, tokens
@@ -37,10 +36,10 @@ class Parser:
         self.in_module = False
         self.move(0)
 
-    # --- The place -------------------------------------------------------------------------------------------------
+    # --- Position -------------------------------------------------------------------------------------------------
 
     def move(self, index: int) -> None:
-        """Go to the token at ``index``, back or on."""
+        """Go to the token at ``index``, backward or forward."""
         self.index = index
         self.token = self.tokens[index]
         self.upper: str = self.token.upper
@@ -57,7 +56,7 @@ class Parser:
         return token
 
     def source_text(self, start: int) -> str:
-        """The text from the token at index ``start`` to the last token taken."""
+        """Return the text from the token at index ``start`` to the last token taken."""
         return self.text[self.tokens[start].start : self.tokens[self.index - 1].end]
 
     # --- Refusals --------------------------------------------------------------------------------------------------
@@ -69,15 +68,20 @@ class Parser:
             last = self.tokens[max(self.index - 1, 0)]
             near = last.value
         if token.upper in RESERVED:
-            raise SqlError(156, f"Incorrect syntax near the keyword '{token.value}'.", severity=15, line=token.line)
+            raise syntax_error(156, f"Incorrect syntax near the keyword '{token.value}'.", line=token.line)
         if isinstance(near, bytes):
             near = "0x" + near.hex().upper()
-        raise SqlError(102, f"Incorrect syntax near '{near}'.", severity=15, line=token.line)
+        raise syntax_error(102, f"Incorrect syntax near '{near}'.", line=token.line)
 
     def unsupported(self, what: str, token: Token | None = None) -> NoReturn:
-        """What SQL Server knows and fakemssql does not: error 40517 (a feature is not supported)."""
+        """Raise error 40517 (not supported) for a feature that SQL Server has and fakemssql does not."""
         line = (token or self.token).line
         raise SqlError(40517, f"{what} is not supported by fakemssql.", line=line)
+
+    @staticmethod
+    def refusing(what: str) -> Callable[[Parser], NoReturn]:
+        """Return a rule that refuses a feature as not supported."""
+        return lambda p: p.unsupported(what)
 
     # --- Operators and words ---------------------------------------------------------------------------------------
 
@@ -92,13 +96,17 @@ class Parser:
             return True
         return False
 
+    def skip_semicolons(self) -> None:
+        while self.accept_op(";"):
+            pass
+
     def expect_op(self, op: str) -> Token:
         if not self.is_op(op):
             self.fail()
         return self.next()
 
     def accept(self, *words: str) -> bool:
-        """Take the words if they all come next."""
+        """Take the words if all of them come next."""
         if self.upper != words[0]:
             return False
         for offset in range(1, len(words)):
@@ -115,7 +123,7 @@ class Parser:
         return ""
 
     def expect(self, *words: str) -> Token:
-        """Take the words. Returns the last of them."""
+        """Take the words and return the last token. Error 102 or 156 if another word comes next."""
         token = self.token
         for word in words:
             if self.upper != word:
@@ -127,14 +135,14 @@ class Parser:
         return self.accept_any(*words) or self.fail()
 
     def word(self) -> str:
-        """One word of a clause, reserved or not."""
+        """Take one word, reserved or not."""
         token = self.next()
         if token.kind != lexer.WORD:
             self.fail(token)
         return token.upper
 
     def switch(self) -> bool:
-        """ON or OFF."""
+        """Take ON or OFF; True for ON."""
         return self.expect_any("ON", "OFF") == "ON"
 
     # --- Names and constants ---------------------------------------------------------------------------------------
@@ -151,18 +159,17 @@ class Parser:
             self.fail()
         self.next()
         if len(token.value) > 128:
-            raise SqlError(
+            raise syntax_error(
                 103,
                 f"The identifier that starts with '{token.value[:128]}' is too long. Maximum length is 128.",
-                severity=15,
                 line=token.line,
             )
         if not token.value.strip(" ") and token.kind == lexer.QUOTED:
-            raise SqlError(1038, "An object or column name is missing or empty.", severity=15, line=token.line)
+            raise syntax_error(1038, "An object or column name is missing or empty.", line=token.line)
         return str(token.value)
 
     def name(self, most: int = 4) -> Name:
-        """A name of up to ``most`` parts, of which any but the last may be left out."""
+        """Take a name of up to ``most`` parts; every part but the last may be omitted."""
         left_out = 0
         while self.accept_op("."):
             left_out += 1
@@ -202,7 +209,7 @@ class Parser:
         return str(token.value)
 
     def assignment(self) -> str:
-        """``=``, ``+=`` and its like."""
+        """Take ``=``, ``+=`` or another assignment operator."""
         token = self.next()
         if token.kind != lexer.OPERATOR or token.value not in ASSIGNMENTS:
             self.fail(token)
@@ -211,25 +218,29 @@ class Parser:
     # --- Lists -----------------------------------------------------------------------------------------------------
 
     def list_of(self, item: Callable[[Parser], Item]) -> list[Item]:
-        """One item or several with commas between them."""
+        """Parse one item, or several with commas between them."""
         items = [item(self)]
         while self.accept_op(","):
             items.append(item(self))
         return items
 
-    def list_in_parentheses(self, item: Callable[[Parser], Item]) -> list[Item]:
-        """``(a, b)``: such a list, with what encloses it."""
+    def in_parentheses(self, item: Callable[[Parser], Item]) -> Item:
+        """Parse one item in parentheses."""
         self.expect_op("(")
-        items = self.list_of(item)
+        found = item(self)
         self.expect_op(")")
-        return items
+        return found
+
+    def list_in_parentheses(self, item: Callable[[Parser], Item]) -> list[Item]:
+        """Parse a list of items in parentheses: ``(a, b)``."""
+        return self.in_parentheses(lambda p: p.list_of(item))
 
     def column_list(self) -> list[str]:
-        """``(a, b)``, of names."""
+        """Parse a list of names in parentheses: ``(a, b)``."""
         return self.list_in_parentheses(Parser.identifier)
 
     def query_ahead(self) -> bool:
-        """Whether a query expression starts here, perhaps behind parentheses."""
+        """Whether a query expression starts here, with or without parentheses before it."""
         ahead = 0
         while self.peek(ahead).kind == lexer.OPERATOR and self.peek(ahead).value == "(":
             ahead += 1

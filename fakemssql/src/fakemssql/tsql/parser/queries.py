@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from fakemssql.contract import SqlError
 from fakemssql.tsql.parser import lexer, nodes
+from fakemssql.tsql.parser.calls import order_by
 from fakemssql.tsql.parser.expressions import condition, expression, expression_or_star
+from fakemssql.tsql.parser.hints import option_clause
+from fakemssql.tsql.parser.lexer import syntax_error
 from fakemssql.tsql.parser.nodes import Query
 from fakemssql.tsql.parser.parser import ASSIGNMENTS, Parser
-from fakemssql.tsql.parser.query_hints import option_clause
 from fakemssql.tsql.parser.sources import alias, from_clause
 from fakemssql.tsql.parser.terms import number
-from fakemssql.tsql.parser.windows import order_by
 
 _Body = nodes.Select | nodes.SetOperation | Query
 
@@ -28,16 +28,13 @@ def _cte(p: Parser) -> nodes.Cte:
     name = p.identifier()
     columns = p.column_list() if p.is_op("(") else []
     p.expect("AS")
-    p.expect_op("(")
-    query = nested_query(p)
-    p.expect_op(")")
-    return nodes.Cte(name, columns, query)
+    return nodes.Cte(name, columns, p.in_parentheses(nested_query))
 
 
 def query(p: Parser, ctes: list[nodes.Cte], *, alone: bool = False) -> Query:
-    """A query expression with its ORDER BY, OFFSET, FOR and OPTION clauses.
+    """Parse a query expression with its ORDER BY, OFFSET and OPTION clauses.
 
-    ``alone``: it is a statement, which may have INTO and give values to variables.
+    ``alone``: the query is a statement, which may have INTO and may assign variables.
     """
     found = _ordered(p, ctes, alone)
     option_clause(p)
@@ -45,16 +42,15 @@ def query(p: Parser, ctes: list[nodes.Cte], *, alone: bool = False) -> Query:
 
 
 def nested_query(p: Parser) -> Query:
-    """A query expression in another one or in a view, whose order means nothing. Error 1033."""
+    """Parse a query expression inside another one or in a view. Error 1033 for ORDER BY without TOP or OFFSET."""
     line = p.token.line
     found = _ordered(p, [], False)
     body = found.body
     if found.order and found.offset is None and not (isinstance(body, nodes.Select) and body.top is not None):
-        raise SqlError(
+        raise syntax_error(
             1033,
-            "The ORDER BY clause is invalid in views, inline functions, derived tables, subqueries, and common"
-            " table expressions, unless TOP, OFFSET or FOR XML is also specified.",
-            severity=15,
+            "The ORDER BY clause is invalid in views, inline functions, derived tables, subqueries, and common table"
+            " expressions, unless TOP, OFFSET or FOR XML is also specified.",
             line=line,
         )
     return found
@@ -95,24 +91,25 @@ def _intersections(p: Parser, alone: bool) -> _Body:
 
 
 def top_clause(p: Parser, *, changing: bool = False) -> nodes.Top | None:
-    """``TOP (n)``, whose parentheses only SELECT may leave out."""
+    """``TOP (n)`` or nothing; only SELECT may omit the parentheses."""
     if not p.accept("TOP"):
         return None
-    if p.accept_op("("):
-        value = expression(p)
-        p.expect_op(")")
+    if p.is_op("("):
+        value = p.in_parentheses(expression)
     else:
         token = p.next()
         if token.kind != lexer.NUMBER or changing:
             p.fail(token)
         value = number(token)
-    percent = p.accept("PERCENT")
-    ties = not changing and p.accept("WITH", "TIES")
-    return nodes.Top(value, percent, ties)
+    if p.upper == "PERCENT":
+        p.unsupported("TOP PERCENT")
+    if p.upper == "WITH" and p.peek().upper == "TIES" and not changing:
+        p.unsupported("TOP WITH TIES")
+    return nodes.Top(value)
 
 
 def _select(p: Parser, alone: bool) -> nodes.Select | Query:
-    """SELECT, or a query expression in parentheses."""
+    """Parse SELECT, or a query expression in parentheses."""
     if p.accept_op("("):
         inner = Query(_set_operations(p, False), [])
         p.expect_op(")")
@@ -133,7 +130,8 @@ def _select(p: Parser, alone: bool) -> nodes.Select | Query:
         p.expect("BY")
         if p.upper in ("ROLLUP", "CUBE", "GROUPING") and p.peek().value in ("(", "SETS"):
             p.unsupported("GROUP BY ROLLUP, CUBE and GROUPING SETS")
-        p.accept("ALL")
+        if p.upper == "ALL":
+            p.unsupported("GROUP BY ALL")
         select.group = p.list_of(expression)
         if p.upper == "WITH" and p.peek().upper in ("ROLLUP", "CUBE"):
             p.unsupported("GROUP BY ... WITH ROLLUP and CUBE")
@@ -145,7 +143,7 @@ def _select(p: Parser, alone: bool) -> nodes.Select | Query:
 
 
 def select_item(p: Parser, *, assign: bool = False, renamed: bool = True) -> nodes.SelectItem:
-    """One item of a SELECT or OUTPUT list; ``renamed``: its name may stand in front, with an equals sign."""
+    """Parse an item of a SELECT or OUTPUT list; ``renamed``: its name may precede it, with an equals sign."""
     token = p.token
     if p.accept_op("*"):
         return nodes.SelectItem(nodes.Star(()))

@@ -7,18 +7,18 @@ from fakemssql.tsql.parser.parser import Parser
 
 _CLASSES = ("OBJECT", "SCHEMA", "DATABASE", "USER", "ROLE")
 _NO_PERMISSION = ("FROM", "GRANT", "ON", "TO", "TRY_CONVERT", "WHERE")
-"""Words that no permission has in its name."""
+"""Words that the name of a permission does not contain."""
 
 _SHORT = {"EXEC": "EXECUTE", "CREATE PROC": "CREATE PROCEDURE"}
 
 
 def _principal(p: Parser) -> str:
-    """A login, user or role; ``public`` needs no brackets though it is a reserved word."""
+    """Parse the name of a login, user or role; ``public`` needs no brackets, although it is a reserved word."""
     return "public" if p.accept("PUBLIC") else p.identifier()
 
 
 def _option(p: Parser) -> str:
-    """The name of an option, and the equals sign behind it."""
+    """Parse the name of an option and the equals sign behind it."""
     option = p.word()
     p.expect_op("=")
     return option
@@ -200,7 +200,7 @@ def _permission(p: Parser) -> str:
 
 
 def _securable(p: Parser) -> tuple[str, nodes.Name]:
-    """``[class::]name``; an object where no class is named."""
+    """``[class::]name``; an object if the class is omitted."""
     kind = "OBJECT"
     if p.peek().value == "::":
         kind = p.word()

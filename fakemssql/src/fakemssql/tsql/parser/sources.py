@@ -15,7 +15,7 @@ _ROWSETS = (*("OPENROWSET", "OPENQUERY", "OPENXML", "OPENJSON", "OPENDATASOURCE"
 
 
 def alias(p: Parser, *, strings: bool = False, words: bool = False) -> str | None:
-    """``[AS] name`` if there is one; with ``words`` also one with which a clause might begin."""
+    """Parse an alias, ``[AS] name``, or nothing; ``words``: also one that is the first word of a clause elsewhere."""
     named = p.accept("AS")
     if strings and p.is_string():
         return p.string()
@@ -31,7 +31,7 @@ def trigger_switch_ahead(p: Parser) -> bool:
 
 
 def _clause_ahead(p: Parser) -> bool:
-    """Words that are no reserved keywords yet start a clause or a statement here."""
+    """Whether a clause or a statement starts here with a word that is not a reserved keyword."""
     return p.upper in ("OUTPUT", "OFFSET", "USING", "WINDOW", "THROW") or (p.upper == "AT" and p.peek().upper == "TIME")
 
 
@@ -41,7 +41,7 @@ def from_clause(p: Parser) -> list[Source]:
 
 
 def join(p: Parser) -> Source:
-    """A table and what is joined to it."""
+    """Parse a table and its joins."""
     left = _table_source(p)
     while True:
         word, following = p.upper, p.peek().upper
@@ -63,7 +63,7 @@ def join(p: Parser) -> Source:
 
 
 def _right_side(p: Parser) -> Source:
-    """The right side of a join: ``a JOIN b JOIN c ON .. ON ..`` nests to the right."""
+    """Parse the right side of a join; ``a JOIN b JOIN c ON .. ON ..`` nests to the right."""
     source = _table_source(p)
     while p.upper in _JOINS:
         mark = p.index
@@ -164,17 +164,17 @@ def _function_source(p: Parser, name: nodes.Name, line: int) -> Source:
 
 
 def _function_argument(p: Parser) -> Expr:
-    """DEFAULT is NULL for the system's functions."""
+    """Parse an argument; DEFAULT is NULL for system functions."""
     return nodes.Literal("null", None) if p.accept("DEFAULT") else expression(p)
 
 
 def new_value(p: Parser) -> Expr:
-    """What a column is given: an expression or DEFAULT."""
+    """Parse the value for a column: an expression or DEFAULT."""
     return nodes.Literal("default", None) if p.accept("DEFAULT") else expression(p)
 
 
 def values(p: Parser, *, new: bool = True) -> nodes.Values:
-    """``VALUES (1, 2), (3, 4)``; with ``new`` they are given to columns, which may have defaults."""
+    """``VALUES (1, 2), (3, 4)``; ``new``: the values are for columns, so that DEFAULT is allowed."""
     p.expect("VALUES")
     return nodes.Values(p.list_of(_new_row if new else _row))
 

@@ -1,4 +1,4 @@
-"""Parsing of tables: columns and inline indexes ("CREATE TABLE", "ALTER TABLE")."""
+"""Parsing of tables: columns and constraints ("CREATE TABLE", "ALTER TABLE", "table_constraint")."""
 
 from __future__ import annotations
 
@@ -6,10 +6,17 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from fakemssql.contract import SqlError
-from fakemssql.tsql.parser.constraints import constraint, index_tail, key_columns
-from fakemssql.tsql.parser.expressions import expression
-from fakemssql.tsql.parser.index_options import storage_options
-from fakemssql.tsql.parser.nodes import AlterTable, ColumnDefinition, CreateTable, IndexDefinition, KeyColumn, Name
+from fakemssql.tsql.parser.expressions import condition, expression
+from fakemssql.tsql.parser.indexes import index_tail, key_columns, storage_options
+from fakemssql.tsql.parser.nodes import (
+    AlterTable,
+    ColumnDefinition,
+    Constraint,
+    CreateTable,
+    IndexDefinition,
+    KeyColumn,
+    Name,
+)
 from fakemssql.tsql.parser.parser import Parser
 from fakemssql.tsql.parser.types import data_type
 
@@ -26,7 +33,7 @@ def create_table(p: Parser) -> CreateTable:
 
 
 def table_elements(p: Parser, table: CreateTable, *, variable: bool = False) -> None:
-    """``(column, constraint, ...)``; constraints of a table ``variable`` have no names and refer to no table."""
+    """``(column, constraint, ...)``; in a table ``variable`` constraints have no names and no REFERENCES."""
     p.expect_op("(")
     while True:
         start = p.index
@@ -41,7 +48,7 @@ def table_elements(p: Parser, table: CreateTable, *, variable: bool = False) -> 
 
 
 def _element(p: Parser, table: CreateTable | AlterTable, *, adding: bool = False) -> None:
-    """A column, a constraint or an index of a table; ``adding``: in ALTER TABLE ... ADD."""
+    """Parse a column, a constraint or an index of a table; ``adding``: in ALTER TABLE ... ADD."""
     if p.upper == "PERIOD":
         p.unsupported("PERIOD FOR SYSTEM_TIME")
     if p.upper == "INDEX":
@@ -78,7 +85,7 @@ def _inline_index(p: Parser, table: Name, columns: list[KeyColumn]) -> IndexDefi
 
 
 def _column(p: Parser, table: CreateTable | AlterTable, adding: bool) -> ColumnDefinition:
-    """A column; its constraints and indexes go to the table."""
+    """Parse a column; its constraints and indexes are added to the table."""
     column = ColumnDefinition(p.identifier(), None)
     if p.accept("AS"):
         mark = p.index
@@ -107,12 +114,12 @@ def _column(p: Parser, table: CreateTable | AlterTable, adding: bool) -> ColumnD
 
 
 def _may_have(column: ColumnDefinition, word: str) -> bool:
-    """What is computed is never said to be NULL, and NOT NULL where it is persisted."""
+    """Whether a column may have NULL or NOT NULL; a computed one may have only NOT NULL, and only if persisted."""
     return column.computed is None or word not in ("NULL", "NOT") or (word == "NOT" and column.persisted)
 
 
 def _column_constraint(p: Parser, table: CreateTable | AlterTable, column: ColumnDefinition, adding: bool) -> bool:
-    """Whether one starts here, which is taken then."""
+    """Parse a constraint of a column if one starts here; True if so."""
     found = constraint(p, column, adding=adding)
     if found is None:
         return False
@@ -273,3 +280,106 @@ _ACTIONS: dict[str, Callable[[Parser, AlterTable], None]] = {
     "SET": _set,
     "REBUILD": _rebuild,
 }
+
+
+def constraint(p: Parser, column: ColumnDefinition | None, *, adding: bool = False) -> Constraint | None:
+    """Parse a constraint of a column or table; None if there is no constraint. ``adding``: in ALTER TABLE ... ADD."""
+    name = p.identifier() if p.accept("CONSTRAINT") else ""
+    own = [KeyColumn(column.name)] if column else []
+    rule = _RULES.get(p.upper)
+    if rule is not None and (rule is not _default or own or adding):
+        return rule(p, name, own, adding)
+    if name:
+        p.fail()
+    return None
+
+
+def _default(p: Parser, name: str, own: list[KeyColumn], adding: bool) -> Constraint:
+    p.expect("DEFAULT")
+    mark = p.index
+    value = expression(p)
+    found = Constraint("default", name, own, expression=value, text=p.source_text(mark))
+    if not own:
+        p.expect("FOR")
+        found.columns = [KeyColumn(p.identifier())]
+    if adding and p.accept("WITH"):
+        p.expect("VALUES")
+    return found
+
+
+def _key(p: Parser, name: str, own: list[KeyColumn], adding: bool) -> Constraint:
+    word = p.word()
+    if word == "PRIMARY":
+        p.expect("KEY")
+    found = Constraint(word.lower(), name, own)
+    clustering = p.accept_any("CLUSTERED", "NONCLUSTERED")
+    found.clustered = None if not clustering else clustering == "CLUSTERED"
+    if p.upper == "HASH":
+        p.unsupported("A hash index")
+    if p.is_op("("):
+        found.columns = key_columns(p)
+    elif not own:
+        p.fail()
+    found.options = storage_options(p, "ALTER TABLE key" if adding else "CREATE TABLE key")
+    return found
+
+
+def _check_constraint(p: Parser, name: str, own: list[KeyColumn], _: bool) -> Constraint:
+    p.expect("CHECK")
+    if p.accept("NOT"):
+        p.expect("FOR", "REPLICATION")
+    p.expect_op("(")
+    mark = p.index
+    checked = condition(p)
+    text = p.source_text(mark)
+    p.expect_op(")")
+    return Constraint("check", name, own, expression=checked, text=text)
+
+
+def _foreign(p: Parser, name: str, own: list[KeyColumn], _: bool) -> Constraint:
+    found = Constraint("foreign", name, own)
+    if p.accept("FOREIGN"):
+        p.expect("KEY")
+        if p.is_op("("):
+            found.columns = key_columns(p)
+    p.expect("REFERENCES")
+    found.reference = p.name()
+    if p.is_op("("):
+        found.reference_columns = p.column_list()
+    seen: set[str] = set()
+    while p.upper in ("ON", "NOT"):
+        if p.accept("NOT"):
+            p.expect("FOR", "REPLICATION")
+            break
+        event = p.peek().upper
+        if event not in ("DELETE", "UPDATE"):
+            break
+        p.next()
+        if event in seen:
+            p.fail()
+        seen.add(p.next().upper)
+        if event == "DELETE":
+            found.on_delete = _referential_action(p)
+        else:
+            found.on_update = _referential_action(p)
+    return found
+
+
+def _referential_action(p: Parser) -> str:
+    if p.accept("SET"):
+        return "SET " + ("NULL" if p.accept("NULL") else p.expect("DEFAULT").upper)
+    if p.accept("CASCADE"):
+        return "CASCADE"
+    p.expect("NO")
+    if p.next().upper != "ACTION":
+        p.fail(p.peek(-1))
+    return "NO ACTION"
+
+
+_RULES: dict[str, Callable[[Parser, str, list[KeyColumn], bool], Constraint]] = {
+    **dict.fromkeys(["PRIMARY", "UNIQUE"], _key),
+    **dict.fromkeys(["FOREIGN", "REFERENCES"], _foreign),
+    "CHECK": _check_constraint,
+    "DEFAULT": _default,
+}
+"""Rules of constraints by their first word; each takes the name, the constraint's own column, and ``adding``."""

@@ -1,4 +1,4 @@
-"""Parsing of what stands between operators: constants, names, calls, CASE, what is in parentheses or has a sign."""
+"""Parsing of operands: constants, names, calls, CASE, parentheses, signs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from fakemssql.tsql.parser.calls import CALLS, call
 from fakemssql.tsql.parser.lexer import Token
 from fakemssql.tsql.parser.nodes import Expr
 from fakemssql.tsql.parser.parser import Parser
-from fakemssql.types import SqlType
 
 COMPARISONS = frozenset(["=", "<>", "!=", "<", ">", "<=", ">=", "!<", "!>"])
 
@@ -20,21 +19,19 @@ _CONDITIONS = (
     nodes.Like,
     nodes.Between,
     nodes.IsNull,
-    nodes.IsDistinct,
-    nodes.Quantified,
     nodes.Updated,
 )
 
 
 def is_condition(value: Expr) -> bool:
-    """Whether an expression is true or false, which in T-SQL no value is."""
+    """Whether an expression is a condition; in T-SQL a condition is not a value."""
     if isinstance(value, nodes.Binary):
         return value.op in COMPARISONS or value.op in ("and", "or")
     return isinstance(value, _CONDITIONS) or (isinstance(value, nodes.Unary) and value.op == "not")
 
 
 def scalar(p: Parser, value: Expr) -> Expr:
-    """A value that is no condition in parentheses, and not ``t.*``."""
+    """Return ``value``; error 102 or 156 for a condition and for ``t.*``."""
     if is_condition(value) or isinstance(value, nodes.Star):
         p.fail(p.peek(-1))
     return value
@@ -54,7 +51,7 @@ def operand(p: Parser) -> Expr:
 
 
 def _rule(p: Parser, token: Token) -> Callable[[Parser], Expr]:
-    """What reads the operand that begins with an operator or a word."""
+    """Return the rule of an operand that begins with an operator or a word."""
     if token.kind == lexer.OPERATOR:
         return _OPERATORS.get(token.value) or p.fail()
     rule = _WORDS.get(token.upper)
@@ -64,7 +61,7 @@ def _rule(p: Parser, token: Token) -> Callable[[Parser], Expr]:
 
 
 def constant(p: Parser) -> Expr:
-    """A literal, with a sign where it is a number, or a variable."""
+    """Parse a literal, with a sign if it is a number, or a variable."""
     if p.is_op("-") and p.peek().kind in (lexer.NUMBER, lexer.MONEY):
         p.next()
         return nodes.Unary("-", operand(p))
@@ -104,25 +101,8 @@ def _parenthesised(p: Parser) -> Expr:
     return inner
 
 
-def _escape(p: Parser) -> Expr:
-    """ODBC escapes: ``{fn f(x)}``, ``{d '..'}``, ``{t '..'}``, ``{ts '..'}``, ``{guid '..'}``."""
-    p.expect_op("{")
-    word = p.next().upper
-    if word == "FN":
-        inner = p.expression()
-        if not isinstance(inner, nodes.Function | nodes.Cast):
-            p.fail(p.peek(-1))
-    elif word in ("D", "T", "TS", "GUID") and p.is_string():
-        kind = "uniqueidentifier" if word == "GUID" else "datetime"
-        inner = nodes.Cast(nodes.Literal("varchar", p.string()), SqlType(kind))
-    else:
-        p.fail()
-    p.expect_op("}")
-    return inner
-
-
 def _without_schema(p: Parser) -> Expr:
-    """``.t.a``: the schema's name is left out."""
+    """``.t.a``: a name whose schema is omitted."""
     while p.accept_op("."):
         pass
     value = _named(p)
@@ -134,7 +114,7 @@ def _without_schema(p: Parser) -> Expr:
 
 
 def _named(p: Parser) -> Expr:
-    """A column, a function call, or ``t.*``."""
+    """Parse a column, a function call, or ``t.*``."""
     line, quoted = p.token.line, p.token.kind == lexer.QUOTED
     parts = [p.identifier()]
     while p.accept_op("."):
@@ -174,7 +154,7 @@ def _null(p: Parser) -> Expr:
 
 
 def _without_parentheses(p: Parser) -> Expr:
-    """A function that is called by its name alone."""
+    """Parse a function that is called without parentheses."""
     token = p.next()
     return nodes.Function((token.value,), [], line=token.line)
 
@@ -197,12 +177,12 @@ LITERALS: dict[int, Callable[[Token], Expr]] = {
     lexer.MONEY: lambda token: nodes.Literal("money", token.value),
     lexer.VARIABLE: lambda token: nodes.Variable(token.value.lower()),
 }
-"""What a token is by itself, by its kind."""
+"""Nodes of single tokens, by the kind of the token."""
 
 _OPERATORS: dict[str, Callable[[Parser], Expr]] = {
     **dict.fromkeys(["+", "-", "~"], _signed),
     "(": _parenthesised,
-    "{": _escape,
+    "{": Parser.refusing("An ODBC escape"),
     ".": _without_schema,
 }
 

@@ -1,9 +1,10 @@
-"""Parsing of data types: their names, and what they make with the sizes given or left out ("Data types")."""
+"""Parsing of data types: names, synonyms, sizes and their defaults ("Data types")."""
 
 from __future__ import annotations
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.parser import lexer
+from fakemssql.tsql.parser.lexer import syntax_error
 from fakemssql.tsql.parser.parser import Parser
 from fakemssql.types import MAX, SqlType
 
@@ -41,7 +42,7 @@ _VARYING = ("varchar", "nvarchar", "varbinary", "charvarying", "charactervarying
 
 
 def data_type(p: Parser, *, declared: bool = True) -> SqlType:
-    """A data type as in a declaration (``declared``) or in CAST."""
+    """Parse a data type as in a declaration (``declared``) or in CAST."""
     token = p.token
     if not p.is_identifier(token) and token.upper not in ("NATIONAL", "DOUBLE", "CURSOR"):
         p.fail()
@@ -75,7 +76,7 @@ def data_type(p: Parser, *, declared: bool = True) -> SqlType:
 
 
 def _make(name: str, sizes: list[int], *, declared: bool, line: int) -> SqlType:
-    """The type ``name(sizes)``. ``declared``: a missing length means 1 as in a declaration, else 30 as in CAST."""
+    """Return the type ``name(sizes)``. A missing length is 1 in a declaration (``declared``), 30 in CAST."""
     name = _SYNONYMS.get(name.lower(), name.lower())
     if name not in _NAMES:
         if declared:
@@ -87,15 +88,14 @@ def _make(name: str, sizes: list[int], *, declared: bool, line: int) -> SqlType:
         length = sizes[0] if sizes else (1 if declared else 30)
         limit = 4000 if name in ("nvarchar", "nchar") else 8000
         if length != MAX and not 1 <= length <= limit:
-            raise SqlError(
+            raise syntax_error(
                 131 if length > limit else 1001,
                 f"The size ({length}) given to the type '{name}' exceeds the maximum allowed for any data type"
                 f" ({limit}).",
-                severity=15,
                 line=line,
             )
         if length == MAX and name in ("char", "nchar", "binary"):
-            raise SqlError(102, "Incorrect syntax near 'max'.", severity=15, line=line)
+            raise syntax_error(102, "Incorrect syntax near 'max'.", line=line)
         return SqlType(name, length=length)
     if name in ("decimal", "numeric"):
         precision = sizes[0] if sizes else 18

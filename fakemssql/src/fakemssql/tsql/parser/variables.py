@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fakemssql.contract import SqlError
 from fakemssql.tsql.parser import lexer, nodes
 from fakemssql.tsql.parser.expressions import expression
+from fakemssql.tsql.parser.lexer import syntax_error
 from fakemssql.tsql.parser.nodes import Statement
 from fakemssql.tsql.parser.parser import Parser
 from fakemssql.tsql.parser.tables import table_elements
@@ -30,7 +30,7 @@ _VALUES = frozenset(
         *("LOCK_TIMEOUT", "QUERY_GOVERNOR_COST_LIMIT", "ROWCOUNT", "TEXTSIZE"),
     ]
 )
-"""Options with a value."""
+"""Options that have a value."""
 
 
 def declare(p: Parser) -> Statement:
@@ -48,17 +48,16 @@ def declare(p: Parser) -> Statement:
 
 
 def _declared(p: Parser) -> str:
-    """The name of a variable that is declared here; AS may follow it."""
+    """Parse the name of a variable that is declared here, and AS behind it. Error 134 for a second declaration."""
     line = p.token.line
     if p.is_identifier() and p.peek().upper in ("CURSOR", "INSENSITIVE", "SCROLL"):
         p.unsupported("A cursor")
     name = p.variable()
     if name in p.declared:
-        raise SqlError(
+        raise syntax_error(
             134,
-            f"The variable name '{name}' has already been declared."
-            " Variable names must be unique within a query batch or stored procedure.",
-            severity=15,
+            f"The variable name '{name}' has already been declared. Variable names must be unique within a query batch"
+            " or stored procedure.",
             line=line,
         )
     p.declared.add(name)
@@ -71,7 +70,7 @@ def _variable(p: Parser, name: str, line: int) -> Statement:
         p.unsupported("A cursor")
     kind = data_type(p)
     if p.upper in ("NULL", "NOT"):
-        p.unsupported("A variable that tells whether it may be NULL")
+        p.unsupported("NULL or NOT NULL in the declaration of a variable")
     value = expression(p) if p.accept_op("=") else None
     return nodes.Declare(name, kind, value, line=line)
 
@@ -92,7 +91,7 @@ def set_(p: Parser) -> Statement:
         names.append(p.word())
     unknown = next((each for each in names if each not in _SWITCHES), None)
     if unknown is not None:
-        raise SqlError(195, f"'{unknown}' is not a recognized SET option.", severity=15, state=5, line=p.token.line)
+        raise syntax_error(195, f"'{unknown}' is not a recognized SET option.", state=5, line=p.token.line)
     return nodes.SetOption(names, p.switch())
 
 
@@ -141,11 +140,11 @@ _RULES: dict[str, Callable[[Parser], Statement]] = {
     "IDENTITY_INSERT": _identity_insert,
     "STATISTICS": _statistics,
 }
-"""What follows SET and is neither a variable nor an option by its name alone."""
+"""Rules for the words behind SET that need more than ON, OFF or a value."""
 
 
 def _value(p: Parser, name: str) -> object:
-    """A constant, a variable, or a word, which is a text."""
+    """Parse a constant, a variable, or a word, which counts as text."""
     token = p.token
     if name == "FIPS_FLAGGER" and p.accept("OFF"):
         return False

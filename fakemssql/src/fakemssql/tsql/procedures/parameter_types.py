@@ -13,8 +13,8 @@ from typing import Any
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.compiler.compiler import compilation
+from fakemssql.tsql.compiler.scopes import Names
 from fakemssql.tsql.compiler.trees import children
-from fakemssql.tsql.compiler.typed import Names
 from fakemssql.tsql.datatypes.sqltypes import BIGINT, INT, nvarchar
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.runtime.execution.plans import environment
@@ -154,9 +154,6 @@ class ParameterTypes:
         else:
             self._beside([node.left, node.right], columns, target)
 
-    def _visit_isdistinct(self, node: nodes.IsDistinct, columns: list[Any], _: SqlType | None) -> None:
-        self._beside([node.left, node.right], columns)
-
     def _visit_in(self, node: nodes.In, columns: list[Any], _: SqlType | None) -> None:
         items = node.items or []
         for item in items:
@@ -191,7 +188,7 @@ class ParameterTypes:
 
     def _visit_function(self, node: nodes.Function, columns: list[Any], target: SqlType | None) -> None:
         name = node.name[-1].upper()
-        self.visit([node.over, node.within], columns)
+        self.visit(node.over, columns)
         if name in _ALIKE and len(node.name) == 1:
             first = 1 if name == "IIF" else 0
             self.visit(node.args[:first], columns, INT)
@@ -219,7 +216,7 @@ class ParameterTypes:
             self.visit(child, inner)
 
     def _visit_insert(self, node: nodes.Insert, columns: list[Any], _: SqlType | None) -> None:
-        self.visit([node.ctes, node.top, node.outputs], columns)
+        self.visit([node.ctes, node.outputs], columns)
         body = node.source.body if isinstance(node.source, nodes.Query) else None
         if isinstance(body, nodes.Values):
             kinds = target_types(self.session, node.target, node.columns)
@@ -245,7 +242,7 @@ class ParameterTypes:
 
     def _visit_merge(self, node: nodes.Merge, columns: list[Any], _: SqlType | None) -> None:
         inner = [*tables_in(self.session, [nodes.TableSource(node.target, node.alias, []), node.source]), *columns]
-        self.visit([node.ctes, node.top, node.source, node.on, node.outputs], inner)
+        self.visit([node.ctes, node.source, node.on, node.outputs], inner)
         for action in node.actions:
             self.visit([action.condition, action.assignments], inner)
             self._values(action.values or [], target_types(self.session, node.target, action.columns), inner)
@@ -286,7 +283,6 @@ _VISITS: dict[type, Callable[[ParameterTypes, Any, list[Any], SqlType | None], N
     list: ParameterTypes._visit_list,
     tuple: ParameterTypes._visit_list,
     nodes.Binary: ParameterTypes._visit_binary,
-    nodes.IsDistinct: ParameterTypes._visit_isdistinct,
     nodes.In: ParameterTypes._visit_in,
     nodes.Between: ParameterTypes._visit_between,
     nodes.Like: ParameterTypes._visit_like,

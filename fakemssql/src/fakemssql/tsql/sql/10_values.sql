@@ -250,17 +250,6 @@ BEGIN
   RETURN '^' || result || '$';
 END $$;
 
-CREATE FUNCTION mssql.patindex(pattern text, x text) RETURNS int LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
-DECLARE re text; i int; opening bool := left(pattern, 1) = '%';
-BEGIN
-  IF NOT opening THEN RETURN CASE WHEN lower(x) ~ mssql.like_pattern(lower(pattern), NULL) THEN 1 ELSE 0 END; END IF;
-  re := mssql.like_pattern(lower(ltrim(pattern, '%')), NULL);
-  FOR i IN 1 .. length(x) LOOP
-    IF lower(substr(x, i)) ~ re THEN RETURN i; END IF;
-  END LOOP;
-  RETURN 0;
-END $$;
-
 CREATE FUNCTION mssql.charindex(needle text, x text, start int) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE
   RETURN CASE WHEN needle = '' THEN 0
     ELSE COALESCE(NULLIF(position(lower(needle) IN substr(lower(x), greatest(start, 1))), 0) + greatest(start, 1) - 1,
@@ -293,10 +282,6 @@ BEGIN
   RETURN regexp_replace(x, regexp_replace(old, '([\\.*+?(){}|^$\[\]])', '\\\1', 'g'), replace(new, '\', '\\'), 'gi');
 END $$;
 
-CREATE FUNCTION mssql.stuff(x text, start int, size int, new text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
-  RETURN CASE WHEN start < 1 OR size < 0 OR start > length(x) THEN NULL
-              ELSE left(x, start - 1) || COALESCE(new, '') || substr(x, least(start::bigint + size, 2147483647)::int) END;
-
 CREATE FUNCTION mssql.quotename(x text, q text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
   RETURN CASE WHEN length(x) > 128 THEN NULL
     WHEN q IN ('[', ']', '') THEN '[' || replace(x, ']', ']]') || ']'
@@ -319,9 +304,6 @@ BEGIN
   END LOOP;
   RETURN CASE WHEN cardinality(parts) > 4 THEN NULL ELSE parts END;
 END $$;
-
-CREATE FUNCTION mssql.isnumeric(x text) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE
-  RETURN CASE WHEN btrim(x) ~ '^[+-]?\$?([0-9,]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$' OR btrim(x) IN ('+', '-', '$') THEN 1 ELSE 0 END;
 
 CREATE FUNCTION mssql.isjson(x text) RETURNS int LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
 BEGIN
@@ -375,14 +357,4 @@ DECLARE value json := mssql.json_at(mssql.json(x), path);
 BEGIN
   IF value IS NULL OR json_typeof(value) NOT IN ('object', 'array') THEN RETURN NULL; END IF;
   RETURN value::text;
-END $$;
-
-CREATE FUNCTION mssql.hashbytes(algorithm text, x bytea) RETURNS bytea LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
-BEGIN
-  CASE upper(algorithm)
-    WHEN 'MD5' THEN RETURN decode(md5(x), 'hex');
-    WHEN 'SHA2_256' THEN RETURN sha256(x);
-    WHEN 'SHA2_512' THEN RETURN sha512(x);
-    ELSE RETURN mssql.raise(40517, 'HASHBYTES(''' || algorithm || ''') is not supported by fakemssql.');
-  END CASE;
 END $$;

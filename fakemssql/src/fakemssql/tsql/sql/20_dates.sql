@@ -147,10 +147,6 @@ CREATE FUNCTION mssql.datepart(part text, x timestamp) RETURNS int LANGUAGE sql 
     WHEN 'year' THEN extract(year FROM x) WHEN 'quarter' THEN extract(quarter FROM x) WHEN 'month' THEN extract(month FROM x)
     WHEN 'day' THEN extract(day FROM x) WHEN 'hour' THEN extract(hour FROM x) WHEN 'minute' THEN extract(minute FROM x) END::int;
 
-CREATE FUNCTION mssql.datename(part text, x timestamp) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
-  RETURN CASE part WHEN 'month' THEN to_char(x, 'FMMonth') WHEN 'weekday' THEN to_char(x, 'FMDay') WHEN 'tzoffset' THEN '+00:00'
-              ELSE mssql.datepart(part, x)::text END;
-
 CREATE FUNCTION mssql.span(part text, n int) RETURNS interval LANGUAGE sql IMMUTABLE PARALLEL SAFE
   RETURN CASE part WHEN 'year' THEN make_interval(years => n) WHEN 'quarter' THEN make_interval(months => 3) * n
     WHEN 'month' THEN make_interval(months => n) WHEN 'week' THEN make_interval(weeks => n)

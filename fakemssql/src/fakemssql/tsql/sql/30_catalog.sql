@@ -1,4 +1,4 @@
--- What SQL Server knows of its objects and PostgreSQL does not keep: written in the transaction of the DDL itself.
+-- Metadata tables: facts of SQL Server objects that PostgreSQL does not store. The transaction of the DDL writes them.
 CREATE DOMAIN mssql.sysname AS text;
 CREATE DOMAIN mssql.bit AS smallint;
 CREATE DOMAIN mssql.tinyint AS smallint;

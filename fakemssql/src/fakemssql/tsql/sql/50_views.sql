@@ -1,4 +1,4 @@
--- System views. A column _db, never shown, tells which database a row belongs to; domains tell the T-SQL types.
+-- System views. The hidden column _db is the database of a row; domains are the T-SQL types.
 CREATE SCHEMA mssql_sys;
 CREATE SCHEMA mssql_information_schema;
 

@@ -1,4 +1,4 @@
--- Where data is stored: partitions, pages, statistics, files. Pages are PostgreSQL's, of 8 KB as well.
+-- Storage: partitions, pages, statistics, files. Pages are those of PostgreSQL, which have 8 KB too.
 CREATE FUNCTION mssql.index_relation(id int, number int) RETURNS regclass LANGUAGE sql STABLE
   RETURN (SELECT to_regclass(format('%I.%I', s.pg_name, i.pg_name)) FROM mssql.indexes i JOIN mssql.objects o USING (object_id)
           JOIN mssql.schemas s USING (database_id, schema_id) WHERE i.object_id = id AND i.index_id = number AND i.disabled = 0);
@@ -12,7 +12,7 @@ CREATE FUNCTION mssql.used_pages(id int, number int) RETURNS bigint LANGUAGE sql
 CREATE FUNCTION mssql.lob_pages(id int, number int) RETURNS bigint LANGUAGE sql STABLE
   RETURN CASE WHEN number < 2 THEN mssql.relation_pages((SELECT c.reltoastrelid FROM pg_class c WHERE c.oid = to_regclass(mssql.pg_table(id)))) ELSE 0 END;
 CREATE FUNCTION mssql.extents(pages bigint) RETURNS bigint LANGUAGE sql IMMUTABLE RETURN (pages + 7) / 8 * 8;
--- UPDATE STATISTICS ... WITH ROWCOUNT says how many rows more the catalog has than the table.
+-- UPDATE STATISTICS ... WITH ROWCOUNT sets the number of rows that the catalog has more than the table.
 CREATE FUNCTION mssql.index_rows(id int, number int) RETURNS bigint LANGUAGE sql STABLE
   RETURN mssql.row_count(id, (SELECT pg_get_expr(x.indpred, x.indrelid) FROM pg_index x WHERE number > 1 AND x.indexrelid = mssql.index_relation(id, number)))
     + CASE WHEN number < 2 THEN COALESCE((SELECT (o.extra->>'rows_more')::bigint FROM mssql.objects o WHERE o.object_id = id), 0) ELSE 0 END;
@@ -51,7 +51,7 @@ SELECT s._db, s.partition_id * 4 + 2, 2, 'LOB_DATA', s.partition_id, 1, mssql.ex
   mssql.lob_pages(s.object_id, s.index_id), 0
 FROM mssql.stored s JOIN mssql_sys.tables t ON t.object_id = s.object_id WHERE s.index_id < 2 AND t.lob_data_space_id = 1;
 
--- Statistics: those of indexes; PostgreSQL's are of a whole table.
+-- Statistics of indexes; PostgreSQL has statistics of whole tables only.
 CREATE FUNCTION mssql.stats_date(db int, id int, number int) RETURNS timestamp LANGUAGE sql STABLE
   RETURN (SELECT (GREATEST(a.last_analyze, a.last_autoanalyze) AT TIME ZONE 'UTC')::timestamp(3)
           FROM pg_stat_all_tables a WHERE a.relid = to_regclass(mssql.pg_table(id))
@@ -85,7 +85,7 @@ SELECT i._db::smallint AS database_id, i.object_id, i.index_id, CASE WHEN i.inde
 FROM mssql_sys.indexes i JOIN pg_stat_all_tables t ON t.relid = to_regclass(mssql.pg_table(i.object_id))
 LEFT JOIN pg_stat_all_indexes x ON x.indexrelid = mssql.index_relation(i.object_id, i.index_id);
 
--- LIMITED, the default, leaves what needs reading every page NULL. Dead rows that are still there are ghosts.
+-- LIMITED, the default, returns NULL for values that need a read of every page. Dead rows that still exist are ghosts.
 CREATE FUNCTION mssql_sys.dm_db_index_physical_stats(db int, wanted int, number int, part int, mode text)
 RETURNS TABLE (database_id smallint, object_id int, index_id int, partition_number int, index_type_desc mssql.n60, alloc_unit_type_desc mssql.n60,
   index_depth mssql.tinyint, index_level mssql.tinyint, avg_fragmentation_in_percent float8, fragment_count bigint, avg_fragment_size_in_pages float8,

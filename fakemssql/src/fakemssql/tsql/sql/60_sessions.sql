@@ -1,11 +1,11 @@
--- Sessions, requests, transactions and locks of this moment. What a session tells of itself stands in a file of the data
--- directory, which runtime/connection/activity.py describes; PostgreSQL knows what each waits for.
+-- Current sessions, requests, transactions and locks. Each session writes its state to a file in the data directory, which
+-- runtime/connection/activity.py describes; PostgreSQL has the locks that a session waits for.
 CREATE FUNCTION mssql.int_at(raw bytea, at int) RETURNS int LANGUAGE sql IMMUTABLE
   RETURN get_byte(raw, at) + (get_byte(raw, at + 1) << 8) + (get_byte(raw, at + 2) << 16) + (get_byte(raw, at + 3) << 24);
 CREATE FUNCTION mssql.session_file(pid int) RETURNS bytea LANGUAGE plpgsql VOLATILE AS $$
 DECLARE raw bytea;
 BEGIN
-  -- A writer may have lost the processor in the middle of a state: it gets some time, a second in all.
+  -- A writer may have been interrupted while it wrote its state: wait for it, up to one second in all.
   FOR attempt IN 1 .. 100 LOOP
     raw := pg_read_binary_file('fakemssql_sessions/' || pid, 0, 32768, true);
     IF raw IS NULL OR substr(raw, 32761, 8) = '\x0000000000000000' THEN RETURN NULL; END IF;
@@ -27,13 +27,13 @@ LANGUAGE sql STABLE AS $$
   LEFT JOIN mssql.databases d ON d.folded = mssql.fold(r.record->>'database')
   WHERE a.backend_type = 'client backend' AND (r.record->>'backend')::numeric = extract(epoch FROM a.backend_start)
 $$;
--- The handle names a session and its text: when the session runs another one, the old text is known no more.
+-- The handle identifies a session and its text: after the session has run another text, the old one is gone.
 CREATE FUNCTION mssql.sql_handle(pid int, text text) RETURNS bytea LANGUAGE sql IMMUTABLE
   RETURN '\x02000000'::bytea || int4send(pid) || decode(md5(text), 'hex');
 CREATE FUNCTION mssql.blocker(pid int) RETURNS smallint LANGUAGE sql STABLE
   RETURN (SELECT COALESCE(min(b), 0) % 32768 FROM unnest(pg_blocking_pids(pid)) AS b)::smallint;
 
--- The kind of a batch by its first statement: behind the declarations of parameters, and behind common table expressions.
+-- Kind of a batch by its first statement, after declarations of parameters and common table expressions.
 CREATE FUNCTION mssql.command_of(text text) RETURNS text LANGUAGE sql IMMUTABLE
   RETURN upper(COALESCE(
     (regexp_match(text, '^(?:\(@.*?\))?\s*(SELECT|INSERT|UPDATE|DELETE|MERGE|WAITFOR|EXECUTE|CREATE|ALTER|DROP|TRUNCATE)\M', 'i'))[1],

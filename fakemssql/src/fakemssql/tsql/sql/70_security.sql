@@ -1,4 +1,4 @@
--- Logins, users, roles and permissions, and who may do what. Permissions are checked by the engine, which asks these
+-- Logins, users, roles and permissions. The engine checks permissions with these
 -- functions; "db, token, logins" is a security context: a database, the database principals that the user acts as
 -- (itself, its roles, public), and the server principals that the login acts as.
 -- Sources: the pages of GRANT, "Permissions hierarchy", "Database-level roles", "Metadata visibility configuration".
@@ -12,7 +12,7 @@ CREATE TABLE mssql.logins (
   kind text NOT NULL DEFAULT 'S', sid bytea NOT NULL DEFAULT uuid_send(gen_random_uuid()), password text,
   default_database text NOT NULL DEFAULT 'master', disabled smallint NOT NULL DEFAULT 0, policy smallint NOT NULL DEFAULT 1,
   created timestamp NOT NULL DEFAULT mssql.utcnow_dt(), modified timestamp NOT NULL DEFAULT mssql.utcnow_dt());
--- The administrator's password is known to the server's command line only.
+-- Only the server's command line has the administrator's password.
 INSERT INTO mssql.logins (principal_id, name, folded, kind, sid) VALUES (1, 'sa', 'sa', 'S', '\x01'),
   (2, 'public', 'public', 'R', '\x02'), (3, 'sysadmin', 'sysadmin', 'R', '\x03'), (4, 'securityadmin', 'securityadmin', 'R', '\x04'),
   (5, 'serveradmin', 'serveradmin', 'R', '\x05'), (6, 'setupadmin', 'setupadmin', 'R', '\x06'), (7, 'processadmin', 'processadmin', 'R', '\x07'),
@@ -23,7 +23,7 @@ CREATE TABLE mssql.server_role_members (
   PRIMARY KEY (role_id, member_id));
 INSERT INTO mssql.server_role_members VALUES (3, 1);
 
--- Who made a database is its dbo.
+-- The login that creates a database is its dbo.
 ALTER TABLE mssql.databases ADD COLUMN owner_id int NOT NULL DEFAULT 1 REFERENCES mssql.logins;
 
 CREATE TABLE mssql.principals (
@@ -57,7 +57,7 @@ SELECT grantee, permission, state FROM (VALUES
   (16392, 'D', ARRAY['SELECT']),
   (16393, 'D', ARRAY['INSERT', 'UPDATE', 'DELETE'])) AS r(grantee, state, permissions), unnest(permissions) AS permission;
 
--- Each permission, its code, what implies it in its own class, and in the class around it.
+-- Each permission, its code, and the permissions that imply it in its own class and in the outer class.
 CREATE TABLE mssql.permission_names (
   class int NOT NULL, name text NOT NULL, code text NOT NULL, implied_by text, outer_class int, outer_implied_by text,
   PRIMARY KEY (class, name));
@@ -107,7 +107,7 @@ INSERT INTO mssql.permission_names VALUES
   (100, 'IMPERSONATE ANY LOGIN', 'IAL', 'CONTROL SERVER', NULL, NULL),
   (100, 'SELECT ALL USER SECURABLES', 'SUS', 'CONTROL SERVER', NULL, NULL);
 
--- Which permissions imply which, themselves included, through all classes.
+-- Pairs of permissions: the first implies the second, through all classes. Each permission implies itself.
 CREATE TABLE mssql.implications (class int, permission text, by_class int, by_permission text, PRIMARY KEY (by_class, by_permission, class, permission));
 INSERT INTO mssql.implications
 WITH RECURSIVE steps AS (
@@ -136,7 +136,7 @@ BEGIN
 END $$;
 CREATE TRIGGER principals AFTER INSERT ON mssql.databases FOR EACH ROW EXECUTE FUNCTION mssql.new_database();
 
--- What was granted on something goes with it.
+-- Permissions on an object end with the object.
 CREATE FUNCTION mssql.forget_permissions() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   DELETE FROM mssql.permissions WHERE database_id = OLD.database_id AND CASE TG_TABLE_NAME
@@ -151,7 +151,7 @@ CREATE TRIGGER permissions AFTER DELETE ON mssql.schemas FOR EACH ROW EXECUTE FU
 CREATE TRIGGER permissions AFTER DELETE ON mssql.principals FOR EACH ROW EXECUTE FUNCTION mssql.forget_permissions();
 CREATE TRIGGER permissions AFTER DELETE ON mssql.databases FOR EACH ROW EXECUTE FUNCTION mssql.forget_permissions();
 
--- The principals that a database principal acts as: itself, its roles and theirs, public.
+-- The principals that a database principal acts as: itself, its roles, their roles, and public.
 CREATE FUNCTION mssql.token(db int, principal int) RETURNS int[] LANGUAGE sql STABLE AS $$
   WITH RECURSIVE r(id) AS (SELECT principal UNION SELECT m.role_id FROM mssql.role_members m JOIN r ON m.member_id = r.id WHERE m.database_id = db)
   SELECT array_agg(id ORDER BY id) FROM (SELECT id FROM r UNION SELECT 0) AS s;
@@ -160,7 +160,7 @@ CREATE FUNCTION mssql.server_token(login int) RETURNS int[] LANGUAGE sql STABLE 
   SELECT array_agg(id ORDER BY id) FROM (SELECT login AS id UNION SELECT 2 UNION SELECT role_id FROM mssql.server_role_members WHERE member_id = login) AS s;
 $$;
 
--- Grants and denials that reach a context, spelled out for everything they imply.
+-- Grants and denials that apply to a context, with all permissions that they imply.
 CREATE FUNCTION mssql.grants(db int, token int[], logins int[])
 RETURNS TABLE(class int, permission text, at_class int, major_id int, state text) LANGUAGE sql STABLE AS $$
   SELECT i.class, i.permission, p.class, p.major_id, p.state
@@ -170,7 +170,7 @@ RETURNS TABLE(class int, permission text, at_class int, major_id int, state text
   JOIN mssql.implications i ON i.by_class = p.class AND i.by_permission = p.permission;
 $$;
 
--- Whether a context holds a permission: sysadmin and dbo all; owners those on their own; others what is granted and not denied.
+-- Whether a context has a permission: sysadmin and dbo have all, owners all on their own objects, others the granted and not denied ones.
 CREATE FUNCTION mssql.allowed(db int, token int[], logins int[], wanted_class int, major int, wanted text, grantable boolean DEFAULT false)
 RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 DECLARE target int := major; in_schema int; owner int;
@@ -195,8 +195,8 @@ BEGIN
       AND (g.at_class IN (0, 100) OR g.at_class = wanted_class AND g.major_id = target OR g.at_class = 3 AND g.major_id = in_schema)), false);
 END $$;
 
--- The objects that a context sees: those it owns or has some permission on, with what belongs to them. With "source", those
--- whose definition it may read.
+-- The objects that a context may see: those that it owns or has a permission on, and their parts. With "source": those whose
+-- definition it may read.
 CREATE FUNCTION mssql.visible(db int, token int[], logins int[], source boolean DEFAULT false) RETURNS SETOF int LANGUAGE sql STABLE AS $$
   WITH g AS MATERIALIZED (SELECT DISTINCT permission, at_class, major_id, state FROM mssql.grants(db, token, logins) WHERE class = 1),
   rights AS (
@@ -220,12 +220,12 @@ CREATE FUNCTION mssql.seen(db int, token int[], logins int[], id int, source boo
 CREATE FUNCTION mssql.seen_name(db int, token int[], logins int[], name text) RETURNS text LANGUAGE sql STABLE
   RETURN CASE WHEN mssql.seen(db, token, logins, mssql.object_id(db, name, NULL)) IS NOT NULL THEN name END;
 
--- A name without a schema as the default schema has it, if that holds such an object.
+-- A name without a schema, with the default schema added if the default schema has such an object.
 CREATE FUNCTION mssql.in_schema(db int, name text, wanted text) RETURNS text LANGUAGE sql STABLE
   RETURN CASE WHEN cardinality(mssql.parse_name(name)) = 1 AND mssql.object_id(db, quote_ident(wanted) || '.' || name, NULL) IS NOT NULL
     THEN quote_ident(wanted) || '.' || name ELSE name END;
 
--- The user that a login is in a database, no row if it may not enter.
+-- The user of a login in a database; no row if the login may not enter.
 CREATE FUNCTION mssql.identify(db int, login int)
 RETURNS TABLE(user_id int, name text, default_schema text, token int[], logins int[]) LANGUAGE plpgsql STABLE AS $$
 DECLARE server int[] := mssql.server_token(login); found int;

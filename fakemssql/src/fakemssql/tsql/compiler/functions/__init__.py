@@ -1,8 +1,8 @@
-"""Built-in functions: how each is called in PostgreSQL and what type it has. :func:`call` is the entry."""
+"""Built-in functions: their PostgreSQL calls and their types. :func:`call` is the entry."""
 
 from __future__ import annotations
 
-from fakemssql.tsql.compiler.functions import conditional, dates, numbers, other, strings, system
+from fakemssql.tsql.compiler.functions import dates, general, strings, system
 from fakemssql.tsql.compiler.functions.registry import call
 
-__all__ = ["call", "conditional", "dates", "numbers", "other", "strings", "system"]
+__all__ = ["call", "dates", "general", "strings", "system"]

@@ -4,35 +4,23 @@ from __future__ import annotations
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.compiler.compilation import Compilation
-from fakemssql.tsql.compiler.convert import convert
-from fakemssql.tsql.compiler.operators import as_integer, as_text, order_key
-from fakemssql.tsql.compiler.typed import Names, Typed
+from fakemssql.tsql.compiler.operators import directed, order_key
+from fakemssql.tsql.compiler.scopes import Names, Typed
 from fakemssql.tsql.datatypes import sqltypes
-from fakemssql.tsql.datatypes.sqltypes import BIGINT, FLOAT, INT, NMAX, family, is_number, storage
+from fakemssql.tsql.datatypes.sqltypes import BIGINT, FLOAT, INT, family, is_number, storage
 from fakemssql.tsql.parser import nodes
+from fakemssql.tsql.parser.lexer import syntax_error
 from fakemssql.types import SqlType
 
-AGGREGATES = frozenset(["COUNT", "COUNT_BIG", "SUM", "AVG", "MIN", "MAX", "STRING_AGG"])
-_RANKING = {"ROW_NUMBER": "row_number", "RANK": "rank", "DENSE_RANK": "dense_rank"}
-_OFFSET = {"LAG": "lag", "LEAD": "lead", "FIRST_VALUE": "first_value", "LAST_VALUE": "last_value"}
-
-WINDOW = frozenset([*_RANKING, *_OFFSET])
-
-
-def order_sql(c: Compilation, items: list[nodes.OrderItem], names: Names) -> str:
-    """``ORDER BY`` items; NULL is the smallest value, as in SQL Server."""
-    parts = []
-    for item in items:
-        value = c.scalar(item.value, names)
-        parts.append(order_key(value) + (" DESC NULLS LAST" if item.descending else " ASC NULLS FIRST"))
-    return ", ".join(parts)
+AGGREGATES = frozenset(["COUNT", "COUNT_BIG", "SUM", "AVG", "MIN", "MAX"])
+RANKINGS = {"ROW_NUMBER": "row_number", "RANK": "rank", "DENSE_RANK": "dense_rank"}
 
 
 def _window(c: Compilation, node: nodes.Function, names: Names) -> str:
     if node.over is None:
         return ""
     parts = []
-    order = order_sql(c, node.over.order, names) if node.over.order else ""
+    order = ", ".join(directed(c.scalar(item.value, names), item) for item in node.over.order)
     names.windows.append((bool(node.over.partition), order, node.over.frame))
     if node.over.partition:
         keys = [order_key(c.scalar(value, names)) for value in node.over.partition]
@@ -47,10 +35,10 @@ def _window(c: Compilation, node: nodes.Function, names: Names) -> str:
 def call(c: Compilation, node: nodes.Function, names: Names) -> Typed:
     """Compile an aggregate (with or without OVER) or a window function."""
     name = node.name[-1].upper()
-    if name in _RANKING or name in _OFFSET:
+    if name in RANKINGS:
         return _ranking(c, node, names, name)
     if name not in AGGREGATES:
-        raise SqlError(10757, f"The function '{node.name[-1]}' may not have a window in OVER.", severity=15)
+        raise syntax_error(10757, f"The function '{node.name[-1]}' may not have a window in OVER.")
     over = _window(c, node, names)
     if not over:
         names.aggregates = True
@@ -74,20 +62,6 @@ def _aggregate(c: Compilation, node: nodes.Function, names: Names, name: str, ov
         value = _one(c, node, names)
         inner = order_key(value) if node.distinct else value.sql
         return Typed(f"count({'DISTINCT ' if node.distinct else ''}{inner}){over}{cast}", kind, False)
-    if name == "STRING_AGG":
-        if len(node.args) != 2:
-            raise SqlError(174, "The string_agg function requires 2 argument(s).", severity=15)
-        text, separator = as_text(c.scalar(node.args[0], names)), as_text(c.scalar(node.args[1], names))
-        unicode = text.type is not None and family(text.type) == "ntext"
-        order = f" ORDER BY {order_sql(c, node.within, names)}" if node.within else ""
-        kind = (
-            NMAX
-            if text.type == NMAX
-            else sqltypes.VMAX
-            if text.type == sqltypes.VMAX
-            else (sqltypes.nvarchar(4000) if unicode else sqltypes.varchar(8000))
-        )
-        return Typed(f"string_agg({text.sql}, {separator.sql}{order}){over}", kind)
     value = _one(c, node, names)
     kind = value.type or INT
     distinct = "DISTINCT " if node.distinct else ""
@@ -96,7 +70,7 @@ def _aggregate(c: Compilation, node: nodes.Function, names: Names, name: str, ov
         if kind.name == "bit":
             raise SqlError(8117, f"Operand data type bit is invalid for {function} operator.")
         if kind.name == "uniqueidentifier":
-            # PostgreSQL orders them by another byte first; which is least matters only as a tie-break.
+            # PostgreSQL compares other bytes first; the least value matters only as a tie-break.
             return Typed(f"{function}(({value.sql})::text){over}::uuid", kind)
         return Typed(f"{function}({value.sql}){over}", kind, binary=value.binary)
     if not is_number(kind) or kind.name == "bit":
@@ -121,7 +95,7 @@ def _aggregate(c: Compilation, node: nodes.Function, names: Names, name: str, ov
 
 def _one(c: Compilation, node: nodes.Function, names: Names) -> Typed:
     if len(node.args) != 1:
-        raise SqlError(174, f"The {node.name[-1].lower()} function requires 1 argument(s).", severity=15)
+        raise syntax_error(174, f"The {node.name[-1].lower()} function requires 1 argument(s).")
     value = c.scalar(node.args[0], names)
     if value.type is None:
         raise SqlError(8117, f"Operand data type NULL is invalid for {node.name[-1].lower()} operator.")
@@ -130,16 +104,7 @@ def _one(c: Compilation, node: nodes.Function, names: Names) -> Typed:
 
 def _ranking(c: Compilation, node: nodes.Function, names: Names, name: str) -> Typed:
     if node.over is None:
-        raise SqlError(10753, f"The function '{node.name[-1]}' must have an OVER clause.", severity=15)
-    if name in _RANKING and not node.over.order:
-        raise SqlError(4112, f"The function '{node.name[-1]}' must have an OVER clause with ORDER BY.", severity=15)
-    if name in _RANKING:
-        return Typed(f"{_RANKING[name]}(){_window(c, node, names)}::int8", BIGINT, False)
-    values = [c.scalar(arg, names) for arg in node.args]
-    kind = values[0].type or INT
-    texts = [values[0].sql if values[0].type else "NULL::int4"]
-    if name in ("LAG", "LEAD"):
-        texts.append(as_integer(values[1]) if len(values) > 1 else "1")
-        if len(values) > 2:
-            texts.append(convert(values[2], kind).sql)
-    return Typed(f"{_OFFSET[name]}({', '.join(texts)}){_window(c, node, names)}", kind, binary=values[0].binary)
+        raise syntax_error(10753, f"The function '{node.name[-1]}' must have an OVER clause.")
+    if not node.over.order:
+        raise syntax_error(4112, f"The function '{node.name[-1]}' must have an OVER clause with ORDER BY.")
+    return Typed(f"{RANKINGS[name]}(){_window(c, node, names)}::int8", BIGINT, False)

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.compiler.compilation import Compilation
-from fakemssql.tsql.compiler.convert import convert
+from fakemssql.tsql.compiler.convert import as_timestamp, convert
 from fakemssql.tsql.compiler.functions.registry import Special, define, special
-from fakemssql.tsql.compiler.operators import as_integer
-from fakemssql.tsql.compiler.typed import Names, Typed
-from fakemssql.tsql.datatypes.sqltypes import (
-    BIGINT,
-    DATETIME,
-    INT,
-    is_moment,
-    is_number,
-    is_text,
-    nvarchar,
-)
+from fakemssql.tsql.compiler.scopes import Names, Typed
+from fakemssql.tsql.datatypes.sqltypes import BIGINT, DATETIME, INT, is_moment, is_number, is_text
 from fakemssql.tsql.parser import nodes
+from fakemssql.tsql.parser.lexer import syntax_error
 from fakemssql.types import SqlType
 
 _PARTS = {
@@ -44,19 +36,19 @@ _DT2 = SqlType("datetime2", scale=7)
 def _part(node: nodes.Function, count: int) -> str:
     name = node.name[-1].lower()
     if len(node.args) != count:
-        raise SqlError(174, f"The {name} function requires {count} argument(s).", severity=15)
+        raise syntax_error(174, f"The {name} function requires {count} argument(s).")
     first = node.args[0]
     if isinstance(first, nodes.Literal | nodes.Variable) or not isinstance(first, nodes.Column | nodes.Function):
-        raise SqlError(1023, f"Invalid parameter 1 specified for {name}.", severity=15)
+        raise syntax_error(1023, f"Invalid parameter 1 specified for {name}.")
     word = first.name[-1].lower()
     part = _BY_ABBREVIATION.get(word)
     if part is None:
-        raise SqlError(155, f"'{first.name[-1]}' is not a recognized {name} option.", severity=15)
+        raise syntax_error(155, f"'{first.name[-1]}' is not a recognized {name} option.")
     return part
 
 
 def moment(value: Typed, default: SqlType = DATETIME) -> Typed:
-    """An argument where a date is expected; text becomes ``default``."""
+    """Convert an argument to a date or time; text becomes ``default``."""
     if value.type is None or is_text(value.type) or is_number(value.type):
         return convert(value, default, "cast")
     if not is_moment(value.type):
@@ -65,16 +57,9 @@ def moment(value: Typed, default: SqlType = DATETIME) -> Typed:
 
 
 def _plain(value: Typed) -> str:
-    """A moment as a PostgreSQL timestamp."""
-    kind = value.type
-    assert kind is not None
-    if kind.name == "date":
-        return f"({value.sql})::timestamp"
-    if kind.name == "time":
-        return f"('1900-01-01'::date + {value.sql})"
-    if kind.name == "datetimeoffset":
-        return f"({value.sql} AT TIME ZONE 'UTC')"
-    return value.sql
+    """Return a date or time as a PostgreSQL timestamp."""
+    assert value.type is not None
+    return as_timestamp(value.sql, value.type.name)
 
 
 def _dateadd(c: Compilation, node: nodes.Function, names: Names) -> Typed:
@@ -115,17 +100,11 @@ def _datepart(c: Compilation, node: nodes.Function, names: Names) -> Typed:
     return Typed(f"mssql.datepart('{part}', {_plain(moment(c.scalar(node.args[1], names), _DT2))})", INT)
 
 
-def _datename(c: Compilation, node: nodes.Function, names: Names) -> Typed:
-    part = _part(node, 2)
-    return Typed(f"mssql.datename('{part}', {_plain(moment(c.scalar(node.args[1], names), _DT2))})", nvarchar(30))
-
-
 for _name, _function in {
     "DATEADD": _dateadd,
     "DATEDIFF": _difference("datediff", INT),
     "DATEDIFF_BIG": _difference("datediff_big", BIGINT),
     "DATEPART": _datepart,
-    "DATENAME": _datename,
 }.items():
     special(_name)(_function)
 
@@ -154,14 +133,7 @@ _extract("MONTH", "month")
 _extract("DAY", "day")
 
 
-@define("EOMONTH", 1, 2)
-def _eomonth(c: Compilation, a: list[Typed]) -> Typed:
-    months = as_integer(a[1]) if len(a) > 1 else "0"
-    start = f"date_trunc('month', {_plain(moment(a[0]))})"
-    return Typed(f"({start} + make_interval(months => {months} + 1) - interval '1 day')::date", SqlType("date"))
-
-
-@define("SWITCHOFFSET TODATETIMEOFFSET", 2)
+@define("SWITCHOFFSET", 2)
 def _switchoffset(c: Compilation, a: list[Typed]) -> Typed:
     if a[1].constant not in ("+00:00", "-00:00", "Z", 0):
         raise SqlError(40517, "A time zone other than +00:00 is not supported by fakemssql.")

@@ -1,7 +1,6 @@
-"""The table of built-in functions: which compiles a call by its name.
+"""Registry of built-in functions by name.
 
-Source: the pages of "Transact-SQL functions". A name that is not here is error 195, as SQL Server says of what
-is no built-in function.
+Source: the pages of "Transact-SQL functions". A name that is not in the registry is error 195, as on SQL Server.
 """
 
 from __future__ import annotations
@@ -11,8 +10,10 @@ from collections.abc import Callable
 from fakemssql.contract import SqlError
 from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.functions import aggregates
-from fakemssql.tsql.compiler.typed import Names, Typed
+from fakemssql.tsql.compiler.scopes import Names, Typed
 from fakemssql.tsql.parser import nodes
+from fakemssql.tsql.parser.lexer import syntax_error
+from fakemssql.types import SqlType
 
 Implementation = Callable[[Compilation, list[Typed]], Typed]
 Special = Callable[[Compilation, nodes.Function, Names], Typed]
@@ -23,24 +24,27 @@ def _refuse(c: Compilation, node: nodes.Function, names: Names) -> Typed:
 
 
 _REFUSED = """
-    ACOS APPLOCK_TEST APPROX_COUNT_DISTINCT ASCII ASIN ATAN ATN2 BINARY_CHECKSUM CHECKSUM CHECKSUM_AGG CHOOSE
-    COLLATIONPROPERTY COMPRESS CONCAT_WS CONTEXT_INFO COS COT CUME_DIST DATABASEPROPERTY DATEFROMPARTS
-    DATETIMEFROMPARTS DATETRUNC DECOMPRESS DEGREES DIFFERENCE EXP FILEGROUP_ID FILEGROUP_NAME FILE_ID FILE_NAME
-    FORMAT FORMATMESSAGE FULLTEXTSERVICEPROPERTY GENERATE_SERIES GETANSINULL GREATEST GROUPING HAS_PERMS_BY_NAME
-    HOST_ID ISDATE JSON_MODIFY LEAST LOG LOG10 NTILE PERCENT_RANK PI RADIANS RAND REVERSE ROWCOUNT_BIG
-    SESSIONPROPERTY SESSION_CONTEXT SIN SOUNDEX SPACE SQRT SQUARE STDEV STDEVP STR STRING_ESCAPE SUSER_SID TAN
-    TRANSLATE TRIGGER_NESTLEVEL TYPEPROPERTY TYPE_ID UNICODE VAR VARP
+    COLUMNPROPERTY COL_NAME DATABASEPROPERTYEX IDENT_INCR IDENT_SEED INDEXKEY_PROPERTY INDEXPROPERTY INDEX_COL
+    OBJECTPROPERTY OBJECTPROPERTYEX STATS_DATE
+    ABS ACOS APPLOCK_TEST APPROX_COUNT_DISTINCT ASCII ASIN ATAN ATN2 BINARY_CHECKSUM CEILING CHAR CHECKSUM
+    CHECKSUM_AGG CHOOSE COLLATIONPROPERTY COMPRESS CONCAT CONCAT_WS CONTEXT_INFO COS COT CUME_DIST DATABASEPROPERTY
+    DATEFROMPARTS DATENAME DATETIMEFROMPARTS DATETRUNC DECOMPRESS DEGREES DIFFERENCE EOMONTH EXP FILEGROUP_ID
+    FILEGROUP_NAME FILE_ID FILE_NAME FIRST_VALUE FLOOR FORMAT FORMATMESSAGE FULLTEXTSERVICEPROPERTY GENERATE_SERIES
+    GETANSINULL GREATEST GROUPING HASHBYTES HAS_PERMS_BY_NAME HOST_ID ISDATE ISNUMERIC JSON_MODIFY LAG LAST_VALUE
+    LEAD LEAST LOG LOG10 NTILE PATINDEX PERCENT_RANK PI POWER RADIANS RAND REVERSE ROUND ROWCOUNT_BIG
+    SESSIONPROPERTY SESSION_CONTEXT SIGN SIN SOUNDEX SPACE SQRT SQUARE STDEV STDEVP STR STRING_AGG STRING_ESCAPE
+    STUFF SUSER_SID TAN TODATETIMEOFFSET TRANSLATE TRIGGER_NESTLEVEL TYPEPROPERTY TYPE_ID UNICODE VAR VARP
 """
-"""Functions of SQL Server that nobody needs here."""
+"""Functions of SQL Server that are not supported, because none of the users of fakemssql needs them."""
 
 _FUNCTIONS: dict[str, Special] = {
     **dict.fromkeys(_REFUSED.split(), _refuse),
-    **dict.fromkeys(aggregates.AGGREGATES | aggregates.WINDOW, aggregates.call),
+    **dict.fromkeys([*aggregates.AGGREGATES, *aggregates.RANKINGS], aggregates.call),
 }
 
 
 def special(name: str) -> Callable[[Special], Special]:
-    """Register a function whose arguments are not all plain values."""
+    """Register a function that compiles its arguments itself."""
 
     def register(function: Special) -> Special:
         _FUNCTIONS[name] = function
@@ -50,7 +54,7 @@ def special(name: str) -> Callable[[Special], Special]:
 
 
 def define(name: str, least: int, most: int | None = None) -> Callable[[Implementation], Implementation]:
-    """Register a function by its names with its least and greatest number of arguments (-1: any)."""
+    """Register a function under its names, with its least and greatest number of arguments (-1: any)."""
     greatest = least if most is None else most
 
     def register(function: Implementation) -> Implementation:
@@ -65,14 +69,19 @@ def define(name: str, least: int, most: int | None = None) -> Callable[[Implemen
     return register
 
 
+def provided(name: str, variable: str, kind: SqlType) -> None:
+    """Register a function without arguments whose value the session provides as the parameter ``variable``."""
+    define(name, 0)(lambda c, a: Typed(c.parameter(variable, kind), kind))
+
+
 def _check_arguments(node: nodes.Function, least: int, most: int) -> None:
     name = node.name[-1].lower()
     if node.star or node.distinct:
-        raise SqlError(102, f"Incorrect syntax near '{'*' if node.star else 'DISTINCT'}'.", severity=15)
+        raise syntax_error(102, f"Incorrect syntax near '{'*' if node.star else 'DISTINCT'}'.")
     if len(node.args) < least or (most >= 0 and len(node.args) > most):
         if least == most:
-            raise SqlError(174, f"The {name} function requires {least} argument(s).", severity=15)
-        raise SqlError(189, f"The {name} function requires {least} to {most} arguments.", severity=15)
+            raise syntax_error(174, f"The {name} function requires {least} argument(s).")
+        raise syntax_error(189, f"The {name} function requires {least} to {most} arguments.")
 
 
 def call(c: Compilation, node: nodes.Function, names: Names) -> Typed:
@@ -91,5 +100,5 @@ def call(c: Compilation, node: nodes.Function, names: Names) -> Typed:
     if node.over is not None and function is not _refuse:
         return aggregates.call(c, node, names)
     if function is None:
-        raise SqlError(195, f"'{node.name[-1]}' is not a recognized built-in function name.", severity=15, state=10)
+        raise syntax_error(195, f"'{node.name[-1]}' is not a recognized built-in function name.", state=10)
     return function(c, node, names)

@@ -1,12 +1,12 @@
 # ruff: noqa: S608 - values are numbers of principals and databases
-"""Functions that tell of users, roles and permissions ("Security functions"), and what others may show of objects."""
+"""Security functions: users, roles, permissions; and which objects the metadata functions may show."""
 
 from __future__ import annotations
 
 from fakemssql.tsql.compiler.compilation import Compilation
-from fakemssql.tsql.compiler.functions.registry import define
+from fakemssql.tsql.compiler.functions.registry import define, provided
 from fakemssql.tsql.compiler.operators import as_integer, as_text
-from fakemssql.tsql.compiler.typed import Typed
+from fakemssql.tsql.compiler.scopes import Typed
 from fakemssql.tsql.datatypes.sqltypes import INT, SYSNAME
 from fakemssql.tsql.names import literal
 from fakemssql.tsql.security.context import DBO, Identity
@@ -14,7 +14,7 @@ from fakemssql.types import SqlType
 
 
 def identity(c: Compilation) -> Identity:
-    """Whom the statement is compiled for. A definition that is compiled for nobody is marked as depending on it."""
+    """Return the user that the statement runs as. A definition has no user and is marked as dependent on the user."""
     if c.env.security is None:
         c.parameter("@@user", SYSNAME)
         return Identity(0, DBO, "dbo", "dbo", "{0,1,16384}", "{1,2,3}")
@@ -27,20 +27,20 @@ def _restricted(c: Compilation) -> bool:
 
 
 def seen_id(c: Compilation, sql: str, source: bool = False) -> str:
-    """The id of an object, NULL if it is one that the user does not see."""
+    """Return SQL for the id of an object, NULL if the user may not see it."""
     if not _restricted(c):
         return sql
     return f"mssql.seen({identity(c).arguments}, {sql}, {'true' if source else 'false'})"
 
 
 def seen_name(c: Compilation, sql: str) -> str:
-    """The name of an object, NULL if it is one that the user does not see."""
+    """Return SQL for the name of an object, NULL if the user may not see it."""
     name = in_default_schema(c, sql)
     return f"mssql.seen_name({identity(c).arguments}, {name})" if _restricted(c) else name
 
 
 def in_default_schema(c: Compilation, sql: str) -> str:
-    """The name of an object, looked for in the default schema first."""
+    """Return SQL for the name of an object, searched in the default schema first."""
     schema = c.env.catalog.default_schema(c.env.database)
     if schema == "dbo":
         return sql
@@ -48,7 +48,7 @@ def in_default_schema(c: Compilation, sql: str) -> str:
 
 
 def _current(name: str, variable: str, kind: SqlType, given: str) -> None:
-    """A function of the session without an argument, of ``given`` (PostgreSQL's function) with one."""
+    """Register a function of the session's value; with an argument it calls ``given``, a PostgreSQL function."""
     by_name = kind != SYSNAME
 
     def implementation(c: Compilation, a: list[Typed]) -> Typed:
@@ -67,13 +67,9 @@ _current("SUSER_NAME", "@@login", SYSNAME, "login_name")
 _current("SUSER_ID", "@@login_id", INT, "login_id")
 
 
-def _plain(name: str, variable: str) -> None:
-    define(name, 0)(lambda c, a: Typed(c.parameter(variable, SYSNAME), SYSNAME))
-
-
-_plain("USER CURRENT_USER SESSION_USER", "@@user")
-_plain("SYSTEM_USER", "@@login")
-_plain("ORIGINAL_LOGIN", "@@original_login")
+provided("USER CURRENT_USER SESSION_USER", "@@user", SYSNAME)
+provided("SYSTEM_USER", "@@login", SYSNAME)
+provided("ORIGINAL_LOGIN", "@@original_login", SYSNAME)
 
 
 @define("SUSER_SNAME", 0, 1)

@@ -5,23 +5,13 @@ from __future__ import annotations
 from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.functions.registry import define
 from fakemssql.tsql.compiler.operators import as_integer, as_text
-from fakemssql.tsql.compiler.typed import Typed
-from fakemssql.tsql.datatypes.sqltypes import (
-    BIGINT,
-    INT,
-    NMAX,
-    VMAX,
-    family,
-    is_text,
-    nvarchar,
-    text_length,
-    varchar,
-)
+from fakemssql.tsql.compiler.scopes import Typed
+from fakemssql.tsql.datatypes.sqltypes import BIGINT, INT, NMAX, VMAX, family, is_text, nvarchar, text_length, varchar
 from fakemssql.types import MAX, SqlType
 
 
 def _same(c: Compilation, value: Typed, template: str, length: int | None = None) -> Typed:
-    """A text made of a text: ``{}`` in ``template``; its type stays varchar or nvarchar."""
+    """Return a text computed from a text, which is ``{}`` in ``template``; varchar and nvarchar are kept."""
     text = as_text(value)
     assert text.type is not None
     size = text_length(text.type) if length is None else length
@@ -35,8 +25,6 @@ def _one(name: str, template: str) -> None:
 
 
 _one("UPPER", "upper({})")
-
-
 _one("LOWER", "lower({})")
 
 
@@ -49,20 +37,15 @@ def _trim(name: str, function: str) -> None:
 
 
 _trim("LTRIM", "ltrim")
-
-
 _trim("RTRIM", "rtrim")
-
-
 _trim("TRIM", "btrim")
 
 
 @define("LEN", 1)
 def _len(c: Compilation, a: list[Typed]) -> Typed:
     if a[0].type is not None and family(a[0].type) == "binary":
-        return Typed(f"octet_length({a[0].sql})", BIGINT if a[0].type.length == MAX else INT).with_(
-            sql=f"octet_length({a[0].sql}){'::int8' if a[0].type.length == MAX else ''}"
-        )
+        big, sql = a[0].type.length == MAX, f"octet_length({a[0].sql})"
+        return Typed(f"{sql}::int8" if big else sql, BIGINT if big else INT)
     text = as_text(a[0])
     big = text.type is not None and text.type.length == MAX and a[0].type is not None and is_text(a[0].type)
     return Typed(f"mssql.len16(rtrim({text.sql}, ' ')){'::int8' if big else ''}", BIGINT if big else INT)
@@ -83,13 +66,9 @@ def _limit(c: Compilation, value: Typed, size: Typed) -> int:
     assert kind is not None
     whole = text_length(kind)
     if isinstance(size.constant, int) and size.constant > 0:
-        return (
-            size.constant
-            if whole == MAX and size.constant <= 4000
-            else min(whole, size.constant)
-            if whole != MAX
-            else MAX
-        )
+        if whole == MAX:
+            return size.constant if size.constant <= 4000 else MAX
+        return min(whole, size.constant)
     return whole
 
 
@@ -110,11 +89,6 @@ def _charindex(c: Compilation, a: list[Typed]) -> Typed:
     return Typed(sql + ("::int8" if big else ""), BIGINT if big else INT)
 
 
-@define("PATINDEX", 2)
-def _patindex(c: Compilation, a: list[Typed]) -> Typed:
-    return Typed(f"mssql.patindex({as_text(a[0]).sql}, {as_text(a[1]).sql})", INT)
-
-
 @define("REPLACE", 3)
 def _replace(c: Compilation, a: list[Typed]) -> Typed:
     unicode = any(v.type is not None and family(v.type) == "ntext" for v in a)
@@ -123,16 +97,6 @@ def _replace(c: Compilation, a: list[Typed]) -> Typed:
     kind = (NMAX if big else nvarchar(4000)) if unicode else (VMAX if big else varchar(8000))
     function = "replace" if any(k.binary for k in kinds) else "mssql.replace_ci"
     return Typed(f"{function}({kinds[0].sql}, {kinds[1].sql}, {kinds[2].sql})", kind, binary=kinds[0].binary)
-
-
-@define("STUFF", 4)
-def _stuff(c: Compilation, a: list[Typed]) -> Typed:
-    return _same(
-        c,
-        a[0],
-        f"mssql.stuff({{}}, {as_integer(a[1])}, {as_integer(a[2])}, {as_text(a[3]).sql})",
-        MAX if as_text(a[0]).type == NMAX or as_text(a[0]).type == VMAX else 4000,
-    )
 
 
 @define("REPLICATE", 2)
@@ -147,44 +111,17 @@ def _replicate(c: Compilation, a: list[Typed]) -> Typed:
     return _same(c, a[0], f"(CASE WHEN {n} >= 0 THEN left(repeat({{}}, least({n}, {limit})), {limit}) END)", limit)
 
 
-@define("CONCAT", 2, 254)
-def _concat(c: Compilation, a: list[Typed]) -> Typed:
-    unicode = any(v.type is not None and family(v.type) == "ntext" for v in a)
-    texts = [as_text(v) for v in a]
-    sizes = [text_length(t.type) for t in texts if t.type is not None]
-    limit = 4000 if unicode else 8000
-    size = (
-        MAX
-        if MAX in [t.type.length for t, v in zip(texts, a, strict=True) if t.type and v.type and is_text(v.type)]
-        else min(sum(s if s != MAX else 40 for s in sizes), limit)
-    )
-    return Typed(
-        f"concat({', '.join(t.sql for t in texts)})", SqlType("nvarchar" if unicode else "varchar", length=size), False
-    )
-
-
 @define("QUOTENAME", 1, 2)
 def _quotename(c: Compilation, a: list[Typed]) -> Typed:
     quote = as_text(a[1]).sql if len(a) > 1 else "'['"
     return Typed(f"mssql.quotename({as_text(a[0]).sql}, left({quote}, 1))", nvarchar(258))
 
 
-@define("CHAR", 1)
-def _char(c: Compilation, a: list[Typed]) -> Typed:
-    n = as_integer(a[0])
-    return Typed(
-        f"(CASE WHEN {n} BETWEEN 0 AND 255 THEN mssql.bytes_text(set_byte('\\x00', 0, {n})) END)",
-        SqlType("char", length=1),
-    )
-
-
 @define("NCHAR", 1)
 def _nchar(c: Compilation, a: list[Typed]) -> Typed:
     n = as_integer(a[0])
-    return Typed(
-        f"(CASE WHEN {n} BETWEEN 0 AND 65535 THEN mssql.bytes_ntext(decode(mssql.unit_hex({n}), 'hex')) END)",
-        SqlType("nchar", length=1),
-    )
+    sql = f"(CASE WHEN {n} BETWEEN 0 AND 65535 THEN mssql.bytes_ntext(decode(mssql.unit_hex({n}), 'hex')) END)"
+    return Typed(sql, SqlType("nchar", length=1))
 
 
 @define("PARSENAME", 2)

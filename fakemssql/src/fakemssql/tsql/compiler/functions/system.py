@@ -1,4 +1,4 @@
-"""Functions that tell of the server, the session and the catalog ("System functions", "Metadata functions")."""
+"""Functions of the server, the session and the catalog ("System functions", "Metadata functions")."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from functools import partial
 
 from fakemssql.contract import SERVER_VERSION
 from fakemssql.tsql.compiler.compilation import Compilation
-from fakemssql.tsql.compiler.functions.registry import Special, define, special
+from fakemssql.tsql.compiler.functions.registry import define, provided, special
 from fakemssql.tsql.compiler.functions.security import in_default_schema, seen_id, seen_name
 from fakemssql.tsql.compiler.operators import as_integer, as_text
-from fakemssql.tsql.compiler.typed import Names, Typed
+from fakemssql.tsql.compiler.scopes import Names, Typed
 from fakemssql.tsql.datatypes.sqltypes import BIGINT, INT, NMAX, SYSNAME, nvarchar
 from fakemssql.tsql.names import literal
 from fakemssql.tsql.parser import nodes
+from fakemssql.tsql.parser.lexer import syntax_error
 from fakemssql.types import SqlType
 
 VERSION = ".".join(map(str, SERVER_VERSION))
@@ -36,14 +37,6 @@ _SERVER = {
     "ISXTPSUPPORTED": 0,
     "SQLSORTORDER": 52,
 }
-_DATABASE = {
-    "COLLATION": "SQL_Latin1_General_CP1_CI_AS",
-    "STATUS": "ONLINE",
-    "UPDATEABILITY": "READ_WRITE",
-    "USERACCESS": "MULTI_USER",
-    "RECOVERY": "FULL",
-    "VERSION": 957,
-}
 
 
 def _value(value: object) -> Typed:
@@ -54,29 +47,16 @@ def _value(value: object) -> Typed:
     return Typed(literal(str(value)) + "::text", nvarchar(128))
 
 
-def _property(known: dict[str, object], position: int) -> Special:
-    def compile_(c: Compilation, node: nodes.Function, names: Names) -> Typed:
-        arg = node.args[position] if len(node.args) > position else None
-        if isinstance(arg, nodes.Literal) and isinstance(arg.value, str):
-            return _value(known.get(arg.value.upper()))
-        assert arg is not None
-        text = as_text(c.scalar(arg, names)).sql
-        parts = " ".join(f"WHEN '{key}' THEN {literal(str(v))}" for key, v in known.items() if v is not None)
-        return Typed(f"(CASE upper({text}) {parts} END)::text", nvarchar(128))
-
-    return compile_
-
-
 def _serverproperty(c: Compilation, node: nodes.Function, names: Names) -> Typed:
-    told = {name.upper(): value for name, value in c.env.properties.items()}
-    return _property({**_SERVER, **told}, 0)(c, node, names)
-
-
-def _databaseproperty(c: Compilation, node: nodes.Function, names: Names) -> Typed:
-    """NULL for a database that does not exist."""
-    value = _property(dict(_DATABASE), 1)(c, node, names)
-    found = f"mssql.db_id({_db(c)}, {as_text(c.scalar(node.args[0], names)).sql})"
-    return Typed(f"(CASE WHEN {found} IS NOT NULL THEN {value.sql} END)", value.type)
+    properties: dict[str, object] = {**_SERVER, **{name.upper(): value for name, value in c.env.properties.items()}}
+    if len(node.args) != 1:
+        raise syntax_error(174, "The serverproperty function requires 1 argument(s).")
+    name = node.args[0]
+    if isinstance(name, nodes.Literal) and isinstance(name.value, str):
+        return _value(properties.get(name.value.upper()))
+    text = as_text(c.scalar(name, names)).sql
+    parts = " ".join(f"WHEN '{key}' THEN {literal(str(v))}" for key, v in properties.items() if v is not None)
+    return Typed(f"(CASE upper({text}) {parts} END)::text", nvarchar(128))
 
 
 def _object_id(c: Compilation, node: nodes.Function, names: Names) -> Typed:
@@ -95,12 +75,8 @@ def _db(c: Compilation) -> str:
     return c.parameter("@@db_id", INT)
 
 
-for _name, _function in {
-    "SERVERPROPERTY": _serverproperty,
-    "DATABASEPROPERTYEX": _databaseproperty,
-    "OBJECT_ID": _object_id,
-}.items():
-    special(_name)(_function)
+special("SERVERPROPERTY")(_serverproperty)
+special("OBJECT_ID")(_object_id)
 
 
 def _catalog(
@@ -112,9 +88,9 @@ def _catalog(
     text: tuple[int, ...] = (),
     guard: Callable[[Compilation, str], str] | None = None,
 ) -> None:
-    """A function of the database's catalog, run in PostgreSQL with the current database as first argument.
+    """Register a function of the catalog; PostgreSQL's function takes the current database as first argument.
 
-    ``guard`` makes NULL of a first argument that is an object which the user does not see.
+    ``guard`` turns the first argument into NULL if it is an object that the user may not see.
     """
 
     def implementation(c: Compilation, a: list[Typed]) -> Typed:
@@ -134,24 +110,15 @@ def _catalog(
 _catalog("OBJECT_NAME", "object_name", SYSNAME, 1, 2, (), seen_id)
 _catalog("OBJECT_SCHEMA_NAME", "object_schema_name", SYSNAME, 1, 2, (), seen_id)
 _catalog("OBJECT_DEFINITION", "object_definition", NMAX, 1, 1, (), partial(seen_id, source=True))
-_catalog("OBJECTPROPERTY", "objectproperty", INT, 2, 2, (1,), seen_id)
 _catalog("COL_LENGTH", "col_length", SqlType("smallint"), 2, 2, (0, 1), seen_name)
-_catalog("COL_NAME", "col_name", SYSNAME, 2, 2, (), seen_id)
-_catalog("COLUMNPROPERTY", "columnproperty", INT, 3, 3, (1, 2), seen_id)
-_catalog("INDEXPROPERTY", "indexproperty", INT, 3, 3, (1, 2), seen_id)
-_catalog("INDEXKEY_PROPERTY", "indexkey_property", INT, 4, 4, (3,), seen_id)
-_catalog("STATS_DATE", "stats_date", SqlType("datetime"), 2, 2, (), seen_id)
-_catalog("INDEX_COL", "index_col", SYSNAME, 3, 3, (0,), seen_name)
 _catalog("IDENT_CURRENT", "ident_current", SqlType("numeric", precision=38, scale=0), 1, 1, (0,), seen_name)
-_catalog("IDENT_SEED", "ident_seed", SqlType("numeric", precision=38, scale=0), 1, 1, (0,), seen_name)
-_catalog("IDENT_INCR", "ident_incr", SqlType("numeric", precision=38, scale=0), 1, 1, (0,), seen_name)
 _catalog("DB_ID", "db_id", SqlType("smallint"), 0, 1, (0,))
 _catalog("DB_NAME", "db_name", SYSNAME, 0, 1)
 _catalog("TYPE_NAME", "type_name", SYSNAME, 1, 1)
 
 
 def _of_schema(name: str, kind: SqlType, text: bool) -> None:
-    """SCHEMA_ID and SCHEMA_NAME: of the user's default schema without an argument."""
+    """Register SCHEMA_ID or SCHEMA_NAME; without an argument it is about the user's default schema."""
 
     def implementation(c: Compilation, a: list[Typed]) -> Typed:
         default = literal(c.env.catalog.default_schema(c.env.database)) + "::text"
@@ -167,35 +134,19 @@ _of_schema("SCHEMA_ID", INT, True)
 _of_schema("SCHEMA_NAME", SYSNAME, False)
 
 
-def _session(name: str, variable: str, kind: SqlType, least: int = 0, most: int = 0) -> None:
-    """A function whose value the session provides as the parameter ``variable``."""
-    define(name, least, most)(lambda c, a: Typed(c.parameter(variable, kind), kind))
-
-
-_session("SCOPE_IDENTITY", "@@scope_identity", SqlType("numeric", precision=38, scale=0))
-_session("XACT_STATE", "@@xact_state", SqlType("smallint"))
-_session("ERROR_NUMBER", "@@error_number", INT)
-_session("ERROR_MESSAGE", "@@error_message", nvarchar(4000))
-_session("ERROR_SEVERITY", "@@error_severity", INT)
-_session("ERROR_STATE", "@@error_state", INT)
-_session("ERROR_LINE", "@@error_line", INT)
-_session("ERROR_PROCEDURE", "@@error_procedure", nvarchar(128))
-_session("APP_NAME", "@@app_name", SYSNAME)
-_session("HOST_NAME", "@@host_name", SYSNAME)
-_session("CURRENT_TRANSACTION_ID", "@@transaction_id", BIGINT)
+provided("SCOPE_IDENTITY", "@@scope_identity", SqlType("numeric", precision=38, scale=0))
+provided("XACT_STATE", "@@xact_state", SqlType("smallint"))
+provided("ERROR_NUMBER", "@@error_number", INT)
+provided("ERROR_MESSAGE", "@@error_message", nvarchar(4000))
+provided("ERROR_SEVERITY", "@@error_severity", INT)
+provided("ERROR_STATE", "@@error_state", INT)
+provided("ERROR_LINE", "@@error_line", INT)
+provided("ERROR_PROCEDURE", "@@error_procedure", nvarchar(128))
+provided("APP_NAME", "@@app_name", SYSNAME)
+provided("HOST_NAME", "@@host_name", SYSNAME)
+provided("CURRENT_TRANSACTION_ID", "@@transaction_id", BIGINT)
 
 
 @define("CONNECTIONPROPERTY", 1)
 def _connectionproperty(c: Compilation, a: list[Typed]) -> Typed:
     return Typed(f"mssql.connectionproperty({as_text(a[0]).sql})", nvarchar(128))
-
-
-@define("OBJECTPROPERTYEX", 2)
-def _objectpropertyex(c: Compilation, a: list[Typed]) -> Typed:
-    """BaseType is a text and Cardinality a bigint; every other property is what OBJECTPROPERTY gives."""
-    db, number, wanted = _db(c), seen_id(c, as_integer(a[0])), str(a[1].constant).strip().lower()
-    if wanted == "basetype":
-        return Typed(f"mssql.base_type({db}, {number})", SqlType("char", length=2))
-    if wanted == "cardinality":
-        return Typed(f"mssql.cardinality({db}, {number})", BIGINT)
-    return Typed(f"mssql.objectproperty({db}, {number}, {as_text(a[1]).sql})", INT)

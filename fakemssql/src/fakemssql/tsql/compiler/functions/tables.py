@@ -1,4 +1,4 @@
-"""Table-valued functions: STRING_SPLIT, GENERATE_SERIES, and the few system ones that tools call."""
+"""Table-valued functions: those of the schema sys."""
 
 from __future__ import annotations
 
@@ -7,37 +7,20 @@ from fakemssql.tsql.catalog.tables import TableFunction
 from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.functions.security import seen_id
-from fakemssql.tsql.compiler.operators import as_text
-from fakemssql.tsql.compiler.typed import Names, Scope, Typed
-from fakemssql.tsql.datatypes.sqltypes import BIGINT, INT, family, nvarchar
+from fakemssql.tsql.compiler.scopes import Names, Scope, Typed
 from fakemssql.tsql.names import fold, quoted
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.security.visibility import require_state
 
 
 def table_function(c: Compilation, node: nodes.FunctionSource, names: Names) -> str:
-    """The FROM item for a call of a table-valued function."""
+    """Compile a call of a table-valued function in FROM."""
     name = node.name[-1].upper()
     # An argument may use the columns of sources to the left, as CROSS APPLY does.
     args = [c.scalar(arg, names) for arg in node.args]
     alias = c.fresh("t")
-    if name == "STRING_SPLIT" and len(node.name) == 1 and len(args) in (2, 3):
-        text, separator = as_text(args[0]), as_text(args[1])
-        kind = text.type or nvarchar(4000)
-        columns = [Typed(f"{alias}.c1", kind, name="value")]
-        if len(args) == 3 and args[2].constant == 1:
-            columns.append(Typed(f"{alias}.c2", BIGINT, name="ordinal"))
-        _add(names, node, columns, alias)
-        return f"LATERAL string_to_table({text.sql}, {separator.sql}) WITH ORDINALITY AS {alias}(c1, c2)"
-    if name == "GENERATE_SERIES" and len(node.name) == 1 and len(args) in (2, 3):
-        kind = args[0].type or INT
-        step = convert(args[2], kind).sql if len(args) == 3 else "1"
-        if family(kind) not in ("int", "decimal"):
-            raise SqlError(5373, "All the input parameters should be of the same type.")
-        _add(names, node, [Typed(f"{alias}.c1", kind, name="value")], alias)
-        return f"LATERAL generate_series({args[0].sql}, {convert(args[1], kind).sql}, {step}) AS {alias}(c1)"
-    if name == "FN_MY_PERMISSIONS":
-        raise SqlError(40517, "fn_my_permissions is not supported by fakemssql.", line=node.line)
+    if name in ("FN_MY_PERMISSIONS", "GENERATE_SERIES", "STRING_SPLIT"):
+        raise SqlError(40517, f"{node.name[-1]} is not supported by fakemssql.", line=node.line)
     if len(node.name) > 1 and fold(node.name[-2]) == "sys":
         found = c.env.catalog.table_function(fold(node.name[-1]))
         if found is not None:
@@ -48,7 +31,7 @@ def table_function(c: Compilation, node: nodes.FunctionSource, names: Names) -> 
 def _system(
     c: Compilation, node: nodes.FunctionSource, found: TableFunction, args: list[Typed], alias: str, names: Names
 ) -> str:
-    """A system function, which is a function of PostgreSQL with the same arguments and columns."""
+    """Compile a system function as a function of PostgreSQL with the same arguments and columns."""
     if len(args) != len(found.arguments):
         few = "An insufficient number of" if len(args) < len(found.arguments) else "Too many"
         number, word = (313, "were supplied for") if len(args) < len(found.arguments) else (8144, "specified for")
@@ -71,4 +54,4 @@ def _system(
 def _add(names: Names, node: nodes.FunctionSource, columns: list[Typed], alias: str) -> None:
     if node.columns:
         columns = [column.with_(name=name) for column, name in zip(columns, node.columns, strict=False)]
-    names.scopes.append(Scope(fold(node.alias), columns, pg_alias=alias, exposed=(node.alias,)))
+    names.scopes.append(Scope(fold(node.alias), columns, exposed=(node.alias,)))

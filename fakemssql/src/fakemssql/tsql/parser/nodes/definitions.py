@@ -1,4 +1,4 @@
-"""Definition statements: CREATE, ALTER, DROP, DECLARE of a table."""
+"""Nodes of definitions: CREATE, ALTER, DROP; logins, users, roles and permissions."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class CreateView(Statement):
 
 @dataclass
 class CreateModule(Statement):
-    """CREATE PROCEDURE, TRIGGER or FUNCTION: ``body`` is None for what can only be recorded or refused."""
+    """CREATE PROCEDURE or CREATE TRIGGER."""
 
     kind: str
     name: Name
@@ -153,11 +153,88 @@ class TriggerState(Statement):
 
 @dataclass
 class UpdateStatistics(Statement):
-    """UPDATE STATISTICS of a table, or of those of its indexes that are named.
+    """UPDATE STATISTICS of a table or of the named indexes.
 
-    ``row_count`` is what the catalog is to say of its rows, whatever they are.
+    ``row_count`` is the number of rows that the catalog will show, whatever the table holds.
     """
 
     table: Name
     names: list[str]
     row_count: int | None = None
+
+
+@dataclass
+class SecurityDefinition(Statement):
+    """Statement on logins, users, roles or permissions; it runs in a transaction, as other definitions do."""
+
+
+@dataclass
+class CreateLogin(SecurityDefinition):
+    name: str
+    password: str = field(repr=False)
+    database: str
+    policy: bool
+
+
+@dataclass
+class AlterLogin(SecurityDefinition):
+    """ALTER LOGIN; a field that is None stays unchanged."""
+
+    name: str
+    password: str | None = field(default=None, repr=False)
+    old_password: str | None = field(default=None, repr=False)
+    database: str | None = None
+    policy: bool | None = None
+    new_name: str | None = None
+    enabled: bool | None = None
+
+
+@dataclass
+class CreateUser(SecurityDefinition):
+    name: str
+    login: str | None  # None: WITHOUT LOGIN
+    schema: str | None
+
+
+@dataclass
+class AlterUser(SecurityDefinition):
+    name: str
+    new_name: str | None = None
+    schema: str | None = None
+    login: str | None = None
+
+
+@dataclass
+class CreateRole(SecurityDefinition):
+    name: str
+    owner: str | None
+
+
+@dataclass
+class AlterRole(SecurityDefinition):
+    """ALTER ROLE or ALTER SERVER ROLE; ``action`` is add or drop (a member), or rename."""
+
+    name: str
+    action: str
+    member: str
+    server: bool = False
+
+
+@dataclass
+class DropPrincipal(SecurityDefinition):
+    kind: str  # login, user, role
+    name: str
+    if_exists: bool
+
+
+@dataclass
+class Permission(SecurityDefinition):
+    """GRANT, DENY or REVOKE. ``kind`` is the class of the securable, empty for the database or the server."""
+
+    action: str
+    permissions: list[str]
+    kind: str
+    securable: Name
+    principals: list[str]
+    grant_option: bool = False  # WITH GRANT OPTION, or GRANT OPTION FOR
+    cascade: bool = False

@@ -1,4 +1,4 @@
-"""Expressions, predicates, and the queries in them: SELECT, FROM, set operations, common table expressions."""
+"""Nodes of expressions, predicates and queries: SELECT, FROM, set operations, common table expressions."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from fakemssql.types import SqlType
 
 Name = tuple[str, ...]
-"""A name of one to four parts, outermost first; an omitted part (``db..t``) is an empty string."""
+"""Name of one to four parts, outermost first; an omitted part (``db..t``) is an empty string."""
 
 
 class Expr:
-    """A scalar expression or a predicate; which of the two is found out by the compiler, as SQL Server does."""
+    """Scalar expression or predicate."""
 
     __slots__ = ()
 
@@ -53,7 +53,6 @@ class Function(Expr):
     distinct: bool = False
     star: bool = False
     over: Window | None = None
-    within: list[OrderItem] | None = None
     line: int = 0
 
 
@@ -126,30 +125,9 @@ class IsNull(Expr):
 
 
 @dataclass(slots=True)
-class IsDistinct(Expr):
-    left: Expr
-    right: Expr
-    negated: bool
-
-
-@dataclass(slots=True)
-class Quantified(Expr):
-    op: str
-    left: Expr
-    all: bool
-    query: Query
-
-
-@dataclass(slots=True)
 class Collate(Expr):
     value: Expr
     collation: str
-
-
-@dataclass(slots=True)
-class AtTimeZone(Expr):
-    value: Expr
-    zone: Expr
 
 
 @dataclass(slots=True)
@@ -172,7 +150,7 @@ class Hint:
 
 
 class Source:
-    """Something in a FROM clause."""
+    """Item of a FROM clause."""
 
     __slots__ = ()
 
@@ -218,8 +196,6 @@ class Join(Source):
 @dataclass(slots=True)
 class Top:
     value: Expr
-    percent: bool
-    ties: bool
 
 
 @dataclass(slots=True)
@@ -239,7 +215,6 @@ class Select:
     sources: list[Source] = field(default_factory=list)
     where: Expr | None = None
     group: list[Expr] = field(default_factory=list)
-    grouping: str = ""
     having: Expr | None = None
     line: int = 0
 
@@ -265,7 +240,7 @@ class Cte:
 
 @dataclass(slots=True)
 class Query:
-    """A query expression; ``body`` is a Select, Values, SetOperation or Query (a parenthesised one)."""
+    """Query expression; ``body`` is a Select, Values, SetOperation or Query (a parenthesised one)."""
 
     body: Any
     ctes: list[Cte] = field(default_factory=list)

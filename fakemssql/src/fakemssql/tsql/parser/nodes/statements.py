@@ -1,11 +1,11 @@
-"""What every statement has, control of flow, variables, transactions, EXECUTE."""
+"""Nodes of statements: control of flow, variables, transactions, EXECUTE, and changes of rows."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from fakemssql.tsql.parser.nodes.queries import Expr, Name, Query
+from fakemssql.tsql.parser.nodes.queries import Cte, Expr, Hint, Name, Query, SelectItem, Source, Top
 from fakemssql.types import SqlType
 
 
@@ -83,7 +83,7 @@ class TryCatch(Statement):
 
 @dataclass
 class Simple(Statement):
-    """BREAK, CONTINUE, CHECKPOINT and other words without operands."""
+    """BREAK, CONTINUE or CHECKPOINT."""
 
     kind: str
 
@@ -129,7 +129,6 @@ class Use(Statement):
 class Transaction(Statement):
     kind: str  # begin commit rollback save
     name: str | None
-    work: bool = False
 
 
 @dataclass
@@ -141,3 +140,80 @@ class Kill(Statement):
 class Dbcc(Statement):
     command: str
     arguments: list[Expr]
+
+
+@dataclass
+class Output:
+    """OUTPUT clause: with ``into`` (a name or a ``@variable``) or to the client."""
+
+    items: list[SelectItem]
+    into: Name | None = None
+    columns: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Insert(Statement):
+    target: Name
+    columns: list[str]
+    hints: list[Hint]
+    source: Query | Execute | None  # None: DEFAULT VALUES
+    outputs: list[Output]
+    ctes: list[Cte]
+
+
+@dataclass
+class Assignment:
+    column: str | None
+    variable: str | None
+    op: str
+    value: Expr
+
+
+@dataclass
+class Update(Statement):
+    target: Name
+    hints: list[Hint]
+    assignments: list[Assignment]
+    outputs: list[Output]
+    sources: list[Source]
+    where: Expr | None
+    ctes: list[Cte]
+    top: Top | None = None
+
+
+@dataclass
+class Delete(Statement):
+    target: Name
+    hints: list[Hint]
+    outputs: list[Output]
+    sources: list[Source]
+    where: Expr | None
+    ctes: list[Cte]
+    top: Top | None = None
+
+
+@dataclass
+class MergeAction:
+    matched: str  # matched, target (not matched by target), source
+    condition: Expr | None
+    action: str  # update, delete, insert
+    assignments: list[Assignment]
+    columns: list[str]
+    values: list[Expr] | None
+
+
+@dataclass
+class Merge(Statement):
+    target: Name
+    alias: str
+    hints: list[Hint]
+    source: Source
+    on: Expr
+    actions: list[MergeAction]
+    outputs: list[Output]
+    ctes: list[Cte]
+
+
+@dataclass
+class Truncate(Statement):
+    target: Name

@@ -12,7 +12,7 @@ from fakemssql.tsql.compiler.compiler import compilation, compile_statement
 from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.environment import Environment
 from fakemssql.tsql.compiler.plan import MADE, Plan, finish
-from fakemssql.tsql.compiler.typed import Names
+from fakemssql.tsql.compiler.scopes import Names
 from fakemssql.tsql.datatypes.codec import decode, encode
 from fakemssql.tsql.datatypes.sqltypes import BIGINT, INT
 from fakemssql.tsql.parser import nodes

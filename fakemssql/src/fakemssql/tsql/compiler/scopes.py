@@ -1,4 +1,4 @@
-"""PostgreSQL expressions with their T-SQL types, and the scopes in which names are looked up."""
+"""Scopes of names, and PostgreSQL expressions with their T-SQL types."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fakemssql.tsql.catalog.tables import TableInfo
+from fakemssql.tsql.compiler.locks import Locking
 from fakemssql.tsql.names import fold
 from fakemssql.tsql.parser import nodes
 from fakemssql.types import SqlType
@@ -13,7 +14,7 @@ from fakemssql.types import SqlType
 
 @dataclass(slots=True)
 class Typed:
-    """A PostgreSQL expression. ``type`` None is the untyped NULL; ``constant`` is the value of a literal."""
+    """PostgreSQL expression with its T-SQL type, None for the untyped NULL; ``constant`` is the value of a literal."""
 
     sql: str
     type: SqlType | None
@@ -22,7 +23,7 @@ class Typed:
     binary: bool = False
     constant: Any = None
     name: str = ""
-    origin: str = ""  # the quoted PostgreSQL column this is, unchanged, of its base table
+    origin: str = ""  # the quoted PostgreSQL column of the base table, if this is one
 
     def with_(self, **changes: Any) -> Typed:
         return replace(self, **changes)
@@ -30,12 +31,11 @@ class Typed:
 
 @dataclass(slots=True)
 class Scope:
-    """One item of a FROM clause: an alias and its columns. ``ctid`` names the row of its base table, if it has one."""
+    """Scope of an item of FROM: an alias and its columns. ``ctid`` is the row of its base table, if there is one."""
 
     alias: str  # folded
     columns: list[Typed]
     table: TableInfo | None = None
-    pg_alias: str = ""
     exposed: tuple[str, ...] = ()
     ctid: str = ""
 
@@ -44,17 +44,32 @@ class Scope:
 
 
 @dataclass(slots=True)
+class RowLock:
+    """Lock on the rows of one table source."""
+
+    alias: str
+    how: Locking
+    sql: str  # the table with its alias, as in FROM
+    scope: Scope
+
+    @property
+    def clause(self) -> str:
+        return f" FOR {self.how.strength} OF {self.alias}{self.how.wait}"
+
+
+@dataclass(slots=True)
 class Names:
-    """The scopes visible at a place: the query's own, then those around it."""
+    """Names of one level of a query: its scopes, and the names of the outer level."""
 
     scopes: list[Scope] = field(default_factory=list)
     parent: Names | None = None
     ctes: dict[str, Any] = field(default_factory=dict)
-    grouped: dict[str, bool] | None = None  # compiled grouping expressions -> needs any_value
+    grouped: dict[str, bool] | None = None  # SQL of the GROUP BY expressions -> whether it needs any_value
     in_aggregate: bool = False
     aggregates: bool = False
     windows: list[tuple[bool, str, str]] = field(default_factory=list)  # partitioned, order, frame
     group_expressions: bool = False
+    locks: list[RowLock] = field(default_factory=list)
 
     def cte(self, folded: str) -> Any:
         names: Names | None = self
@@ -66,7 +81,7 @@ class Names:
 
 
 def with_ctes(ctes: list[nodes.Cte], parent: Names | None) -> Names | None:
-    """A level of names on which the CTEs are known."""
+    """Return a level of names that has the CTEs."""
     for cte in ctes:
         parent = Names(parent=parent, ctes={fold(cte.name): (cte, parent)})
     return parent

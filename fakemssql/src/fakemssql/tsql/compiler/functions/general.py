@@ -1,24 +1,57 @@
-"""Sizes, tests of values, JSON, hashes, identifiers; and functions that are known and refused."""
+"""Functions of values of any type: ISNULL, COALESCE, NULLIF, IIF, DATALENGTH; JSON and NEWID."""
 
 from __future__ import annotations
 
+from fakemssql.contract import SqlError
 from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.convert import convert
-from fakemssql.tsql.compiler.functions.registry import define
-from fakemssql.tsql.compiler.operators import as_text
-from fakemssql.tsql.compiler.typed import Typed
-from fakemssql.tsql.datatypes.sqltypes import (
-    BIGINT,
-    BMAX,
-    GUID,
-    INT,
-    NMAX,
-    family,
-    is_number,
-    is_text,
-    nvarchar,
-)
-from fakemssql.types import MAX, SqlType
+from fakemssql.tsql.compiler.functions.registry import define, special
+from fakemssql.tsql.compiler.operators import as_text, common_type, compare
+from fakemssql.tsql.compiler.scopes import Names, Typed
+from fakemssql.tsql.datatypes.sqltypes import BIGINT, GUID, INT, NMAX, family, is_text, nvarchar
+from fakemssql.tsql.parser import nodes
+from fakemssql.tsql.parser.lexer import syntax_error
+from fakemssql.types import MAX
+
+
+@special("IIF")
+def _iif(c: Compilation, node: nodes.Function, names: Names) -> Typed:
+    if len(node.args) != 3:
+        raise syntax_error(174, "The iif function requires 3 argument(s).")
+    case = nodes.Case(None, [(node.args[0], node.args[1])], node.args[2])
+    return c.scalar(case, names)
+
+
+@define("ISNULL", 2)
+def _isnull(c: Compilation, a: list[Typed]) -> Typed:
+    kind = a[0].type or a[1].type or INT
+    other = convert(a[1], kind, "cast" if is_text(kind) or family(kind) == "binary" else "implicit")
+    return Typed(
+        f"COALESCE({convert(a[0], kind).sql}, {other.sql})", kind, a[1].nullable and a[0].nullable, binary=a[0].binary
+    )
+
+
+@define("COALESCE", 2, -1)
+def _coalesce(c: Compilation, a: list[Typed]) -> Typed:
+    if all(value.type is None for value in a):
+        raise SqlError(
+            4127, "At least one of the arguments to COALESCE must be an expression that is not the NULL constant."
+        )
+    kind = common_type(a)
+    return Typed(
+        f"COALESCE({', '.join(convert(value, kind).sql for value in a)})",
+        kind,
+        all(value.nullable for value in a),
+        binary=any(value.binary for value in a),
+    )
+
+
+@define("NULLIF", 2)
+def _nullif(c: Compilation, a: list[Typed]) -> Typed:
+    if a[0].type is None:
+        raise SqlError(4151, "The type of the first argument to NULLIF cannot be the NULL constant.")
+    return Typed(f"(CASE WHEN {compare('=', a[0], a[1])} THEN NULL ELSE {a[0].sql} END)", a[0].type, binary=a[0].binary)
+
 
 _SIZES = {
     "bit": 1,
@@ -61,15 +94,6 @@ def _datalength(c: Compilation, a: list[Typed]) -> Typed:
     return Typed(f"(CASE WHEN {a[0].sql} IS NOT NULL THEN {size} END)", INT)
 
 
-@define("ISNUMERIC", 1)
-def _isnumeric(c: Compilation, a: list[Typed]) -> Typed:
-    if a[0].type is not None and is_number(a[0].type):
-        return Typed(f"(CASE WHEN {a[0].sql} IS NULL THEN 0 ELSE 1 END)", INT)
-    if a[0].type is None or not is_text(a[0].type):
-        return Typed("0", INT)
-    return Typed(f"COALESCE(mssql.isnumeric({a[0].sql}), 0)", INT)
-
-
 @define("ISJSON", 1)
 def _isjson(c: Compilation, a: list[Typed]) -> Typed:
     return Typed(f"mssql.isjson({as_text(a[0]).sql})", INT)
@@ -89,9 +113,3 @@ def _json_query(c: Compilation, a: list[Typed]) -> Typed:
 @define("NEWID NEWSEQUENTIALID", 0)
 def _newid(c: Compilation, a: list[Typed]) -> Typed:
     return Typed("gen_random_uuid()", GUID, False)
-
-
-@define("HASHBYTES", 2)
-def _hashbytes(c: Compilation, a: list[Typed]) -> Typed:
-    value = a[1] if a[1].type is not None and family(a[1].type) == "binary" else convert(as_text(a[1]), BMAX, "cast")
-    return Typed(f"mssql.hashbytes({as_text(a[0]).sql}, {value.sql})", SqlType("varbinary", length=8000))
