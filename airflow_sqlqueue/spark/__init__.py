@@ -6,12 +6,11 @@ Spark's workers").
 
 from __future__ import annotations
 
-from airflow_sqlqueue.spark.batch import raw_schema, read_batch, typed_columns, verify_count
-from airflow_sqlqueue.spark.bodies import read_bodies
+from airflow_sqlqueue.spark.batch import raw_schema, read_batch, read_bodies, typed_columns, verify_count
 from airflow_sqlqueue.spark.manifests import load_batch
 from airflow_sqlqueue.spark.session import local_session
 from airflow_sqlqueue.spark.sinks import MicroBatch, foreach_batch, write_delta, write_partitions
-from airflow_sqlqueue.spark.source.registration import finish_stream, register
+from airflow_sqlqueue.spark.source import finish_stream, register
 
 __all__ = [
     "MicroBatch",

@@ -31,7 +31,7 @@ from airflow_sqlqueue.spark.secrets import broadcast
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from airflow_sqlqueue.server.settings import ConnectionSettings
@@ -62,7 +62,7 @@ def read_batch(
     - The row: ``Id``, ``CorrelationId``, ``ReplyToAddress``, ``Recoverable``, ``Expires``, ``Body``, ``RowVersion`` and
       ``Expired`` under the table's names; its ``Headers`` are ``headers_raw``, because to Spark ``Headers`` and
       ``headers`` are one name. ``BodyFile`` names the file of a body that is too large for its row; ``Body`` is null
-      there, unless :func:`~airflow_sqlqueue.spark.bodies.read_bodies` fetches it.
+      there, unless :func:`read_bodies` fetches it.
     - ``headers``: ``map<string,string>``, null where ``headers_malformed``: no JSON object of texts, one that Spark
       cannot hold (a name of more than 50,000 characters), more than 1,048,576 characters, or more than 10,000 headers.
     - Texts: ``message_id`` (the row's ``Id`` where the header is missing, as the transport does), ``correlation_id``,
@@ -142,6 +142,31 @@ def verify_count(df: DataFrame, batch: Batch) -> int:
     return rows
 
 
+def read_bodies(df: DataFrame, batch: Batch) -> DataFrame:
+    """What :func:`read_batch` returned, with every ``Body`` in its row.
+
+    A drain writes bodies over ``DrainOptions.inline_body_bytes`` to files of their own, which ``BodyFile`` names, so
+    that neither it nor a reader who does not need them has to hold them. Spark takes a body up to 2 GiB less one byte,
+    and executors need several times the memory of the largest. The names of the files are collected on the driver.
+
+    Raises :class:`BatchMismatchError` where a file is missing, at once or when it is read, and
+    at once for a name in ``BodyFile`` that is not that of a file which the drain wrote beside a part of the batch.
+    """
+    from pyspark.sql import functions as sf
+
+    named = df.where(sf.col("BodyFile").isNotNull()).select("BodyFile").distinct()
+    with translate_read_errors(batch):
+        paths = [row[0] for row in named.collect()]
+        if not paths:
+            return df
+        batch.check_files(paths)
+        files = df.sparkSession.read.format("binaryFile").load(paths)
+    # By the name: Spark writes the scheme of a path in other ways than it is given.
+    contents = files.select(_file_name("path").alias("_name"), sf.col("content").alias("_content"))
+    joined = df.withColumn("_name", _file_name("BodyFile")).join(contents, "_name", "left")
+    return joined.withColumn("Body", sf.coalesce("Body", "_content")).select(*df.columns)
+
+
 def _table_rows(
     spark: SparkSession, batch: Batch, connection: ConnectionSettings | None, ledger_schema: str
 ) -> DataFrame:
@@ -177,3 +202,9 @@ def _file_rows(spark: SparkSession, batch: Batch) -> DataFrame:
     options = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false", "recursiveFileLookup": "true"}
     with translate_read_errors(batch):
         return spark.read.schema(schema).options(**options).parquet(*batch.paths)
+
+
+def _file_name(column: str) -> Column:
+    from pyspark.sql import functions as sf
+
+    return sf.substring_index(column, "/", -1)

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import logging
 import pickle
+import threading
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_sqlqueue.budget import MIB, Budget
 from airflow_sqlqueue.drain.ledger import Part
@@ -26,24 +28,26 @@ from airflow_sqlqueue.drain.stages.files import FileStage
 from airflow_sqlqueue.drain.storage.object_stores import error_text
 from airflow_sqlqueue.drain.worker import Worker, WorkPlan
 from airflow_sqlqueue.drain.worker_pool import Windows
-from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError, StagingError
+from airflow_sqlqueue.errors import ConfigurationError, SparkJobError, SqlQueueError, StagingError
 from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.reconnecting import Reconnecting
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import DEFAULT_LOCK_TIMEOUT, Session
-from airflow_sqlqueue.spark.actions import Action
 from airflow_sqlqueue.spark.errors import error_from_text
 from airflow_sqlqueue.spark.executor_tasks import ExecutorPlan, TaskReport, TaskWindow, drain_tasks
-from airflow_sqlqueue.spark.secrets import SecretBroadcast, broadcast
+from airflow_sqlqueue.spark.secrets import broadcast
 
 if TYPE_CHECKING:
-    from pyspark import RDD
+    from pyspark import RDD, Broadcast
     from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 2.0
 """How often the driver asks the ledger for parts that the executors have committed."""
+
+_STOP_SECONDS = 30.0
+"""The longest wait for a cancelled action to end."""
 
 _TASK_BYTES = 16 * MIB
 """Bytes of messages that are worth the start of a task and its connection, as so many messages are."""
@@ -141,7 +145,7 @@ class SparkEngine:
         try:
             title = f"drain {plan.work.queue.canonical} into batch {plan.work.batch_id}"
             drained = drained_reports(self._spark, secret, len(plan.windows))
-            with Action(self._spark, title, drained.collect) as action:
+            with BackgroundAction(self._spark, title, drained.collect) as action:
                 while not action.ended(within=_POLL_SECONDS):
                     poller.poll()
                 reports: list[TaskReport] = action.result()
@@ -149,7 +153,7 @@ class SparkEngine:
         finally:
             secret.destroy()
 
-    def _broadcast(self, plan: ExecutorPlan) -> SecretBroadcast[ExecutorPlan]:
+    def _broadcast(self, plan: ExecutorPlan) -> Broadcast[ExecutorPlan]:
         try:
             # Beforehand, as Spark would print the error and leave what it has written by then.
             pickle.dumps(plan)
@@ -161,6 +165,62 @@ class SparkEngine:
                 ' Name the folder by a URL that they can open by themselves, or use engine="threads".'
             ) from None
         return broadcast(self._spark, plan)
+
+
+class BackgroundAction:
+    """An action under way; a context manager that cancels its jobs where the block is left before their end.
+
+    :param title: what Spark's web UI calls it.
+    :param action: for example the ``collect`` of a DataFrame.
+    """
+
+    def __init__(self, spark: SparkSession, title: str, action: Callable[[], Any]) -> None:
+        from pyspark import InheritableThread
+
+        self._context, self._title, self._action = spark.sparkContext, title, action
+        self._tag = f"sqlqueue-{uuid.uuid4()}"
+        self._ended = threading.Event()
+        self._result: Any = None
+        self._failure: BaseException | None = None
+        self._thread = InheritableThread(target=self._run, session=spark, name=title, daemon=True)
+
+    def __enter__(self) -> BackgroundAction:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        until = time.monotonic() + _STOP_SECONDS
+        while not self._ended.is_set() and time.monotonic() < until:
+            # Again and again, as its job may not have begun. A context that was stopped has none left.
+            with suppress(Exception):
+                self._context.cancelJobsWithTag(self._tag)
+            self._ended.wait(1)
+
+    def ended(self, within: float) -> bool:
+        """Wait so many seconds for its end; False where it goes on."""
+        return self._ended.wait(within)
+
+    def result(self) -> Any:
+        """What the action returned. Raises :class:`SparkJobError` where it failed."""
+        self._ended.wait()
+        if self._failure is None:
+            return self._result
+        if "No module named 'airflow_sqlqueue" in str(self._failure):
+            raise ConfigurationError(
+                "The Spark executors do not have this package: install airflow-sqlqueue and an ODBC driver there."
+            ) from self._failure
+        raise SparkJobError(f"Spark could not {self._title}: see the error that it gave.") from self._failure
+
+    def _run(self) -> None:
+        try:
+            # Both belong to this thread, and go with it.
+            self._context.addJobTag(self._tag)
+            self._context.setJobDescription(self._title)
+            self._result = self._action()
+        except BaseException as error:
+            self._failure = error
+        finally:
+            self._ended.set()
 
 
 def _joined(pieces: list[TaskWindow], count: int) -> list[TaskWindow]:
@@ -200,7 +260,7 @@ class _LedgerPoller:
             return []
 
 
-def drained_reports(spark: SparkSession, secret: SecretBroadcast[ExecutorPlan], tasks: int) -> RDD[TaskReport]:
+def drained_reports(spark: SparkSession, secret: Broadcast[ExecutorPlan], tasks: int) -> RDD[TaskReport]:
     """The drain as an RDD, a partition for each task: each action on it drains.
 
     Not a DataFrame: for that Spark generates and compiles code, and loads Arrow and pandas, on every executor.

@@ -29,10 +29,9 @@ from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.table_access import LAST
 from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.spark.actions import Action
 from airflow_sqlqueue.spark.errors import error_from_text
 from airflow_sqlqueue.spark.executor_tasks import ExecutorPlan, TaskWindow, drain_tasks
-from airflow_sqlqueue.spark.executors import SparkEngine
+from airflow_sqlqueue.spark.executors import BackgroundAction, SparkEngine
 from airflow_sqlqueue.sql import Query
 from tests.contract.conftest import Connect
 from tests.faults.account import Account
@@ -320,7 +319,7 @@ def test_executors_without_this_package_are_told_of(spark: SparkSession) -> None
         raise RuntimeError("ModuleNotFoundError: No module named 'airflow_sqlqueue'")
 
     with (
-        Action(spark, "drain", fail) as action,
+        BackgroundAction(spark, "drain", fail) as action,
         pytest.raises(ConfigurationError, match="executors do not have this package"),
     ):
         action.result()

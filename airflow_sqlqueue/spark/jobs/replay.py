@@ -15,7 +15,7 @@ from airflow_sqlqueue.errorqueue.headers import FAILURE_HEADERS
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.spark.headers import all_headers, last_wins, readable
 from airflow_sqlqueue.spark.jobs.program import Program, connection_of_environment, need_columns
-from airflow_sqlqueue.spark.source.registration import register
+from airflow_sqlqueue.spark.source import register
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _NAME = re.compile("[0-9A-Za-z][0-9A-Za-z._-]{0,127}")
 """What can be a folder's name in any store, as it is."""
@@ -51,6 +55,44 @@ def transaction_of(batch: AnyKey) -> tuple[str, int]:
     if isinstance(batch, MicroBatch):
         return f"sqlqueue stream {batch.stream}", batch.number
     return f"sqlqueue batch {_batch_id(batch)}", 0
+
+
+def foreach_batch(
+    sink: Callable[..., object], target: str, *, stream: str | None = None, **options: Any
+) -> Callable[[DataFrame, int], None]:
+    """What ``writeStream.foreachBatch`` takes to write each micro-batch once, over restarts as well.
+
+    Spark gives a micro-batch again, with the same rows, where it was not noted in the checkpoint that it was written:
+    the sink knows it by the query's id, which is in the checkpoint, and its number.
+
+    :param sink: :func:`write_delta` or :func:`write_partitions`, or another function that takes rows, a target and a
+        :class:`MicroBatch`.
+    :param target: the table or path, which is the sink's second argument.
+    :param stream: a name in place of the query's id, where that cannot be asked for: with Spark Connect. It belongs
+        to one checkpoint: give a new one another.
+    :param options: what else the sink takes, for example ``merge_on``.
+
+    The function raises what the sink raises, which ends the query, and :class:`ConfigurationError` with Spark Connect
+    where no ``stream`` is given.
+    """
+
+    def write(rows: DataFrame, number: int) -> None:
+        sink(rows, target, MicroBatch(stream or _query_id(rows), number), **options)
+
+    return write
+
+
+def _query_id(rows: DataFrame) -> str:
+    try:
+        found = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+    except Exception:  # with Spark Connect, which has no context
+        found = None
+    if not found:
+        raise ConfigurationError(
+            "Spark does not give the query's id here: name the stream, foreach_batch(..., stream=...), and give each "
+            "new checkpoint a new name."
+        )
+    return str(found)
 
 
 def _batch_id(batch: Batch | uuid.UUID | str) -> str:

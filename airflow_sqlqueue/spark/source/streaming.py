@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -18,10 +17,9 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue.send_ledger import send_id_for
-from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.spark.source.claims import Claims, Offset, StreamOptions
 from airflow_sqlqueue.spark.source.columns import SelectedColumns
-from airflow_sqlqueue.spark.source.options import ServerAccess, SourceOptions
+from airflow_sqlqueue.spark.source.options import ServerAccess
 from airflow_sqlqueue.spark.source.sending import Destination, StagedMessage
 from airflow_sqlqueue.spark.source.staged import read_share
 
@@ -68,25 +66,6 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """Let the next query read as this consumer."""
         self._claims.close()
-
-
-def commit_last_claims(query: Any, connection: ConnectionSettings | None) -> int:
-    """What ``finish_stream`` does."""
-    if query.isActive or query.exception() is not None:
-        raise ConfigurationError("The query is running, or has failed: call this when it has come to its end.")
-    done = 0
-    for source in query.lastProgress.sources if query.lastProgress is not None else ():
-        end = json.loads(source.endOffset) if source.endOffset else None
-        if not isinstance(end, dict) or end.keys() != Offset.__required_keys__:
-            continue
-        access = ServerAccess.of(SourceOptions({"ledgerSchema": end["schema"]}, "ledgerSchema"), connection)
-        claims = Claims(access, StreamOptions(end["queue"], end["consumer"], 1, 1, False))
-        try:
-            claims.commit(cast(Offset, end))
-        finally:
-            claims.close()
-        done += end["number"]
-    return done
 
 
 @dataclass(frozen=True)
