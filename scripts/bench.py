@@ -10,9 +10,8 @@ from __future__ import annotations
 import sys
 
 from bench_consume import compare_consuming
-from bench_drain import compare_drains
+from bench_drain import compare_drains, compare_growth
 from bench_executors import compare_executors
-from bench_growth import compare_growth
 from bench_memory import compare_memory
 from bench_page import compare_page
 from bench_queue import compare_queue

@@ -9,31 +9,41 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench_counts import compare_counts
-from bench_jdbc import NEEDED, jdbc_comparisons, jdbc_frames
 from bench_report import Comparison, report
-from bench_setting import TURNS
-from jars import forget_java
+from bench_setting import TURNS, fill, messages
+from jars import forget_java, jars_for
 
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.drain.stages.message_table import MessageTable
+from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
+from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.spark import local_session, raw_schema, read_batch
+from airflow_sqlqueue.spark import local_session, raw_schema, read_batch, register
 from airflow_sqlqueue.spark.jobs.audit import audit_rows, write_audit_rows
 from airflow_sqlqueue.traffic import generate
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, GroupedData, SparkSession
 
 BARE, TYPED, MAP = "bare from_json", "typed columns", "typed columns and the map"
 REWRITE, TABLE = "rewrite", "the audit table"
+TYPES = 20
+COUNTS, BARE_COUNTS = "messages to counts by type", "the same of bare Parquet"
+LOOK, LOOK_JDBC = "a look at a queue", "JDBC reader of the queue"
+BATCH, BATCH_JDBC = "a batch in a table", "JDBC reader of the table"
+NEEDED = jars_for("mssql-jdbc") or []
+"""The jar of Microsoft's JDBC driver; without it (``make jars``) the comparisons with the JDBC reader are left out."""
+_TASKS = 2
 _NOT_TYPED = {"headers", "headers_raw"}
 
 
@@ -104,6 +114,99 @@ def _least_seconds(kinds: dict[str, Callable[[], object]], turns: int) -> dict[s
             if turn:
                 best[name] = min(best.get(name, float("inf")), time.perf_counter() - started)
     return best
+
+
+def compare_counts(
+    spark: SparkSession,
+    queue: QueueTable,
+    count: int,
+    least: Callable[[dict[str, Callable[[], object]]], dict[str, float]],
+) -> list[Comparison]:
+    """Drain ``count`` messages of an empty queue and count them; ``least`` gives the least seconds of each side.
+
+    Raises :class:`RuntimeError` where a side counts other messages than were drained.
+    """
+    from pyspark.sql import functions as sf
+
+    fill(queue, count, typed)
+    settings = queue.session.settings
+    with tempfile.TemporaryDirectory(prefix="sqlqueue-bench-") as folder:
+        started = time.perf_counter()
+        batch = Drain(lambda: Session(settings), queue.address, StagingFolder.of(Path(folder))).run().batch
+        drained = time.perf_counter() - started
+        header = sf.get_json_object("Headers", f"$['{HeaderNames.ENCLOSED_MESSAGE_TYPES}']")
+        raw = spark.read.schema(raw_schema()).parquet(*batch.paths)
+        frames = {COUNTS: read_batch(spark, batch).groupBy("message_type"), BARE_COUNTS: raw.groupBy(header)}
+        found = least({name: partial(_check_count, rows, count) for name, rows in frames.items()})
+    note = f"drained in {drained:,.0f} s before"
+    return [
+        Comparison(
+            f"{count:,} {COUNTS}", found[COUNTS], BARE_COUNTS, found[BARE_COUNTS], limit=True, unit="s", note=note
+        )
+    ]
+
+
+def typed(count: int) -> Iterator[Message]:
+    """Small messages of :data:`TYPES` types in turns."""
+    for number, message in enumerate(messages(count)):
+        kind = f"Shop.Messages.Event{number % TYPES}, Shop.Messages"
+        headers = {**dict(message.headers), HeaderNames.ENCLOSED_MESSAGE_TYPES: kind}  # type: ignore[arg-type]
+        yield replace(message, headers=headers, body=message.body[:100])
+
+
+def _check_count(groups: GroupedData, wanted: int) -> None:
+    # A DataFrame of its own each time: one that is collected again takes what its shuffle has kept.
+    found = [row["count"] for row in groups.count().collect()]
+    if (len(found), sum(found)) != (min(TYPES, wanted), wanted):
+        raise RuntimeError(f"{sum(found)} messages of {len(found)} types were counted, {wanted} were drained.")
+
+
+def jdbc_frames(spark: SparkSession, queue: QueueTable, count: int) -> dict[str, DataFrame]:
+    """What reads ``count`` messages of a shop in the queue, and as many that were drained into the table, by name."""
+    settings = queue.session.settings
+    queue.send(generate(count, seed=1))
+    batch = Drain(lambda: Session(settings), queue.address, TableStage()).run().batch
+    queue.send(generate(count, seed=1))
+    register(spark, settings)
+    ours = spark.read.format("sqlqueue").option("partitions", _TASKS)
+    staged = MessageTable.address_in(queue.address.catalog).qualified_name
+    of_batch = f"(SELECT * FROM {staged} WHERE [BatchId] = '{batch.batch_id}') AS batch"  # noqa: S608 - our own names
+    return {
+        LOOK: ours.option("queue", queue.address.canonical).load(),
+        LOOK_JDBC: _jdbc(spark, settings, queue.address.qualified_name),
+        BATCH: spark.read.format("sqlqueue").options(partitions=_TASKS, batch=batch.batch_id).load(),
+        BATCH_JDBC: _jdbc(spark, settings, of_batch),
+    }
+
+
+def _jdbc(spark: SparkSession, settings: ConnectionSettings, table: str) -> DataFrame:
+    keywords = {name.lower(): value for name, value in settings.keywords.items()}
+    yes = {"yes": "true", "no": "false"}
+    encrypt = keywords.get("encrypt", "yes")
+    trust = keywords.get("trustservercertificate", "no")
+    url = f"jdbc:sqlserver://{settings.host}:{settings.port};databaseName={{{settings.database}}}"
+    access = {
+        "url": f"{url};encrypt={yes.get(encrypt, encrypt)};trustServerCertificate={yes[trust]}",
+        "user": settings.user or "",
+        "password": settings.password or "",
+        "driver": "com.microsoft.sqlserver.jdbc.SQLServerDriver",
+    }
+    reader = spark.read.format("jdbc").options(**access, fetchsize="1000")
+    ends = f"SELECT MIN([RowVersion]) AS low, MAX([RowVersion]) AS high FROM {table}"  # noqa: S608 - our own names
+    low, high = reader.option("query", ends).load().collect()[0]
+    return (
+        spark.read.format("jdbc")
+        .options(**access, fetchsize="1000", dbtable=table)
+        .options(partitionColumn="RowVersion", lowerBound=low, upperBound=high + 1, numPartitions=_TASKS)
+        .load()
+    )
+
+
+def jdbc_comparisons(best: dict[str, float]) -> list[Comparison]:
+    """The least seconds of each side."""
+    pairs = ((LOOK, LOOK_JDBC), (BATCH, BATCH_JDBC))
+    note = f"{_TASKS} tasks each"
+    return [Comparison(ours, best[ours], jdbc, best[jdbc], limit=True, unit="s", note=note) for ours, jdbc in pairs]
 
 
 if __name__ == "__main__":

@@ -15,9 +15,8 @@ from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.traffic.bodies import CUSTOMERS, BodyTemplate
 from airflow_sqlqueue.traffic.clock import Rhythm, microseconds, wire_time
-from airflow_sqlqueue.traffic.failures import FAILURES
-from airflow_sqlqueue.traffic.headers import Facts, HeaderTemplate, malformed
-from airflow_sqlqueue.traffic.shop import FLOWS, LONGEST_CONVERSATION_S, SUBSCRIPTION, Step
+from airflow_sqlqueue.traffic.headers import HeaderTemplate, MessageFacts, malformed
+from airflow_sqlqueue.traffic.shop import FAILURES, FLOWS, LONGEST_CONVERSATION_S, SUBSCRIPTION, Step
 
 DEFAULT_START = datetime(2026, 3, 5, tzinfo=timezone.utc)
 """Where traffic ends by default: a fixed moment, so that a run can be repeated."""
@@ -31,7 +30,7 @@ _WAIT_MS, _WAIT_SPREAD, _WAIT_CAP_US = 18.0, 1.1, 60_000_000
 _WORK_CAP_US = 30_000_000
 _RETRY_US = 15_000_000
 
-_Row = tuple[int, int, Step, int, str, Facts]
+_Row = tuple[int, int, Step, int, str, MessageFacts]
 """The end of the processing (µs), a number that no other row has, the step, its receiver, the order's id, the rest."""
 
 
@@ -145,7 +144,7 @@ class _Traffic:
         """The rows of one conversation. What a failed message would have caused does not happen."""
         rng = self._rng
         conversation_id, order_id, customer = _guid(rng), _guid(rng), int(rng.random() * len(CUSTOMERS))
-        done: dict[tuple[int, str], Facts] = {}
+        done: dict[tuple[int, str], MessageFacts] = {}
         for position, step in enumerate(flow):
             cause = None if step.cause is None else done.get((step.cause, step.sender.name))
             if step.cause is not None and cause is None:
@@ -166,7 +165,7 @@ class _Traffic:
                     failure = kinds[min(bisect_right(totals, rng.random()), len(kinds) - 1)]
                     retries = int(rng.random() * 6)
                     ended += retries * _RETRY_US
-                facts = Facts(
+                facts = MessageFacts(
                     message_id, correlation_id, conversation_id, related_to, customer, sent, started, ended, failure,
                     retries,
                 )  # fmt: skip

@@ -13,15 +13,14 @@ from typing import NamedTuple
 from airflow_sqlqueue.message import HeaderNames
 from airflow_sqlqueue.traffic.bodies import CUSTOMERS
 from airflow_sqlqueue.traffic.clock import wire_time
-from airflow_sqlqueue.traffic.failures import FAILURES, ShopFailure
-from airflow_sqlqueue.traffic.shop import SALES, Handling, ShopEndpoint, Step
+from airflow_sqlqueue.traffic.shop import FAILURES, SALES, Handling, ShopFailure, Step
 
 CONTROL_MESSAGE = "NServiceBus.ControlMessage"
 _CAMPAIGNS = ("Frühjahr", "Soldes d'été", "春のセール", "none", "Black Friday \u2600")
 _AUDIT_ONLY = (HeaderNames.PROCESSING_STARTED, HeaderNames.PROCESSING_ENDED, HeaderNames.PROCESSING_ENDPOINT)
 
 
-class Facts(NamedTuple):
+class MessageFacts(NamedTuple):
     """What differs from row to row. Moments are microseconds since 1970; ``failure`` is None for an audited message."""
 
     message_id: str
@@ -73,7 +72,7 @@ class HeaderTemplate:
     """The headers of one step as one receiver sees them, for every machine that may send or handle it."""
 
     def __init__(self, step: Step, handling: Handling) -> None:
-        endpoint: ShopEndpoint = handling.endpoint
+        endpoint = handling.endpoint
         self._audited: list[dict[str, str | None]] = []
         for origin in step.sender.machines:
             for machine in endpoint.machines:
@@ -91,7 +90,7 @@ class HeaderTemplate:
         )
         self._traced = step.sender.version.startswith("9.")
 
-    def render(self, rng: Random, facts: Facts) -> dict[str, str | None]:
+    def render(self, rng: Random, facts: MessageFacts) -> dict[str, str | None]:
         """The headers of one row."""
         ended = wire_time(facts.ended)
         values: dict[str, str | None] = {

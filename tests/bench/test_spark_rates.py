@@ -6,7 +6,7 @@ from typing import Any
 
 import bench_spark
 import pytest
-from bench_jdbc import NEEDED
+from bench_spark import NEEDED
 
 BY_JDBC = {"a look at a queue": "JDBC reader of the queue", "a batch in a table": "JDBC reader of the table"}
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+from bench_drain import staged_move
 from bench_setting import fill, messages
-from bench_staging import staged_move
 
 
 def test_doing_it_oneself_brings_what_the_queue_held_and_leaves_both_tables_empty(queue: Any, tmp_path: Path) -> None:
