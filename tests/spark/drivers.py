@@ -206,7 +206,7 @@ def _read(spark: SparkSession, scene: Scene, _: object) -> list[int]:
 
 
 def _stream(spark: SparkSession, scene: Scene, _: object) -> list[int]:
-    options = {"queue": scene.queues["stream"], "consumer": scene.name, "maxMessages": "30", "partitions": "2"}
+    options = {"queue": scene.queues["stream"], "stream": scene.name, "maxMessages": "30", "partitions": "2"}
     stream = spark.readStream.format("sqlqueue").options(**options).schema("Body binary").load()
     writer = stream.writeStream.format("parquet").option("checkpointLocation", str(scene.folder / "checkpoint"))
     from pyspark.errors import StreamingQueryException

@@ -60,7 +60,7 @@ def finish_stream(query: Any, connection: ConnectionSettings | None = None) -> i
         if not isinstance(end, dict) or end.keys() != Offset.__required_keys__:
             continue
         access = ServerAccess.of(SourceOptions({"ledgerSchema": end["schema"]}, "ledgerSchema"), connection)
-        claims = Claims(access, StreamOptions(end["queue"], end["consumer"], 1, 1, False))
+        claims = Claims(access, StreamOptions(end["queue"], end["stream"], 1, 1, False))
         try:
             claims.commit(cast(Offset, end))
         finally:

@@ -58,7 +58,7 @@ class QueueDataSource(DataSource):
     def schema(self) -> StructType:
         """The columns of a drained row, where the user gives no schema. The options are checked here as well."""
         schema = StructType.fromJson(spark_schema())
-        if "consumer" in self.options:
+        if "stream" in self.options:
             self.streamReader(schema)
         else:
             self.reader(schema)
