@@ -1,7 +1,7 @@
 """The format ``sqlqueue`` of Spark: a Python data source.
 
-``data_source`` and what it is made of define subclasses of PySpark's, so they are imported by ``register`` and on
-executors, and by nothing else here.
+``data_source`` and the modules below it define subclasses of PySpark's classes. Therefore only ``register`` and
+executors import them.
 
 Source: docs/design.md, "The format sqlqueue".
 """
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession, connection: ConnectionSettings | None = None) -> None:
-    """Make the format ``sqlqueue`` known to a session, of a master or of Spark Connect; again, it is replaced.
+    """Register the format ``sqlqueue`` with a session, of a master or of Spark Connect; a second call replaces it.
 
-    ``spark.read.format("sqlqueue")`` looks at a queue and takes nothing, or with the option ``batch`` reads a sealed
+    ``spark.read.format("sqlqueue")`` browses a queue and takes nothing, or with the option ``batch`` reads a sealed
     batch; ``df.write`` sends, ``spark.readStream`` consumes, and ``df.writeStream`` sends each micro-batch. Driver and
     executors need this package and an ODBC driver.
 
-    :param connection: the server and the login of every read and write that names none itself by the option ``url``.
-        It is pickled with the format's code: no plan, web UI or event log shows it, with Spark Connect as well. Without
-        it the environment variable ``SQLQUEUE_URL`` of Spark's driver and executors counts.
+    :param connection: the server and the login of each read and write without an option ``url``. It is pickled with the
+        format's code: no plan, web UI or event log shows it, with Spark Connect as well. Without it the environment
+        variable ``SQLQUEUE_URL`` of Spark's driver and executors names the server.
     """
     from airflow_sqlqueue.spark.source.data_source import bound_to
 
@@ -36,15 +36,15 @@ def register(spark: SparkSession, connection: ConnectionSettings | None = None) 
 
 
 def finish_stream(query: Any, connection: ConnectionSettings | None = None) -> int:
-    """Commit the last claim of a query that has ended well, which Spark does not do by itself.
+    """Commit the last claim of a query that has ended without an error; Spark does not do this by itself.
 
-    To be called after ``awaitTermination()``, above all with ``trigger(availableNow=True)``: Spark tells a source what
-    it has committed when the next micro-batch begins, so the messages of the last one stay claimed, in a batch that is
-    sealed, until the query runs again. Nothing is lost or doubled without it. Returns how many claims the consumers of
-    the query have done by now, added up; 0 where it has made no progress.
+    Call it after ``awaitTermination()``, above all with ``trigger(availableNow=True)``: Spark commits a micro-batch to
+    its source only when the next one begins, so the messages of the last one stay claimed, in a sealed batch, until the
+    query runs again. Without this call no message is lost or doubled. Returns the number of claims that the streams of
+    the query have done so far, in sum; 0 for a query without progress.
 
-    Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` for a query that is running or has failed, whose last
-    claim may not be processed.
+    Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` for a query that is running or has failed, because its
+    last claim may not be processed.
 
     :param query: the ``StreamingQuery``.
     :param connection: as for :func:`register`.
@@ -53,7 +53,7 @@ def finish_stream(query: Any, connection: ConnectionSettings | None = None) -> i
     from airflow_sqlqueue.spark.source.options import ServerAccess, SourceOptions
 
     if query.isActive or query.exception() is not None:
-        raise ConfigurationError("The query is running, or has failed: call this when it has come to its end.")
+        raise ConfigurationError("The query is running, or has failed: call this when it has ended without an error.")
     done = 0
     for source in query.lastProgress.sources if query.lastProgress is not None else ():
         end = json.loads(source.endOffset) if source.endOffset else None

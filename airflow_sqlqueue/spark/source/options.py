@@ -1,4 +1,4 @@
-"""What ``option(...)`` of the format ``sqlqueue`` may say, read and checked."""
+"""Options of the format ``sqlqueue``, read and checked."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
 
 URL_VARIABLE = "SQLQUEUE_URL"
-"""The environment variable that names the server where no option does, on the driver and on the executors."""
+"""The environment variable, on driver and executors, that names the server of reads and writes without a URL."""
 
 MAX_PARTITIONS = 10_000
 
 
 class SourceOptions:
-    """The options of one read or write, by their names without regard to case and underscores.
+    """The options of one read or write; case and underscores of their names do not matter.
 
-    Raises :class:`ConfigurationError` for one that is not ``known``. No error quotes a value.
+    Raises :class:`ConfigurationError` for an option that is not ``known``. No error quotes a value.
     """
 
     def __init__(self, options: Mapping[str, str], *known: str) -> None:
@@ -36,18 +36,18 @@ class SourceOptions:
             )
 
     def text(self, name: str) -> str | None:
-        """An option's text without blanks around it, None where it is missing or empty."""
+        """An option's text without blanks around it; None if it is missing or empty."""
         return (self._values.get(_plain(name)) or "").strip() or None
 
     def required(self, name: str, why: str) -> str:
-        """The text of an option that has to be there."""
+        """The text of a required option. Raises :class:`ConfigurationError` with ``why`` if it is missing."""
         value = self.text(name)
         if value is None:
             raise ConfigurationError(f"The option {name!r} is missing: {why}.")
         return value
 
     def number(self, name: str, default: int | None, *, least: int = 1, most: int = LAST) -> int | None:
-        """The whole number of an option, the default where it is missing."""
+        """The whole number of an option; the default if it is missing."""
         text = self.text(name)
         if text is None:
             return default
@@ -61,9 +61,9 @@ class SourceOptions:
         return value
 
     def size(self, name: str) -> int | None:
-        """The bytes of an option, None where it is missing: a number, with a unit as Spark has them (``512m``, ``1g``).
+        """The bytes of an option, None if it is missing: a number, with a unit as in Spark (``512m``, ``1g``).
 
-        A ``k`` is 1,024.
+        One ``k`` is 1,024 bytes.
         """
         text = self.text(name)
         if text is None:
@@ -74,14 +74,14 @@ class SourceOptions:
         return int(match[1]) << 10 * " kmgt".index(match[2] or " ")
 
     def flag(self, name: str) -> bool:
-        """Whether an option is ``true``; ``false`` where it is missing."""
+        """True if the option is ``true``; a missing option is ``false``."""
         text = (self.text(name) or "false").lower()
         if text not in ("true", "false"):
             raise ConfigurationError(f"The option {name!r} must be true or false.")
         return text == "true"
 
     def identifier(self, name: str) -> uuid.UUID | None:
-        """The UUID of an option, None where it is missing."""
+        """The UUID of an option; None if it is missing."""
         text = self.text(name)
         try:
             return None if text is None else uuid.UUID(text)
@@ -95,9 +95,9 @@ def _plain(name: str) -> str:
 
 @dataclass(frozen=True)
 class ServerAccess:
-    """How the server is reached, from the driver and from tasks; made for pickling, and it shows no secret.
+    """Access to the server from the driver and from tasks; it can be pickled, and its repr shows no secret.
 
-    Without a URL the environment of the process that asks is what counts.
+    Without a URL and settings, the environment of the calling process names the server.
     """
 
     url: str | None = field(default=None, repr=False)
@@ -109,9 +109,9 @@ class ServerAccess:
 
     @classmethod
     def of(cls, options: SourceOptions, settings: ConnectionSettings | None) -> ServerAccess:
-        """Read the options; ``settings`` are those of ``register``, which an option ``url`` wins over.
+        """Read the options; an option ``url`` replaces ``settings``, those of ``register``.
 
-        Raises :class:`ConfigurationError` for a URL that cannot be used, and where nothing names a server.
+        Raises :class:`ConfigurationError` for a URL that cannot be used, and if no server is named.
         """
         access = cls(
             options.text("url"), options.text("password"), settings, options.text("ledgerSchema") or LEDGER_SCHEMA
@@ -147,7 +147,7 @@ class ServerAccess:
 
 @dataclass(frozen=True)
 class PeekOptions:
-    """What a peek reads: up to ``limit`` messages of ``queue`` within a range of RowVersions, in so many partitions."""
+    """Options of a peek: at most ``limit`` messages with RowVersions ``low`` to ``high``, in ``partitions``."""
 
     queue: str
     partitions: int
@@ -170,7 +170,7 @@ class PeekOptions:
 
 @dataclass(frozen=True)
 class BatchOptions:
-    """The batch that is read, and in how many partitions; ``queue`` names the database whose ledger has it."""
+    """Options of a read of a batch; ``queue`` names the database whose ledger has the batch."""
 
     batch_id: uuid.UUID
     queue: str | None
@@ -180,7 +180,7 @@ class BatchOptions:
 
     @classmethod
     def of(cls, options: SourceOptions, batch_id: uuid.UUID) -> BatchOptions:
-        """Raises :class:`ConfigurationError` beside an option that a peek has: a batch is read whole."""
+        """Read the options. Raises :class:`ConfigurationError` for an option of a peek: a batch is read as a whole."""
         for name in PeekOptions.OPTIONS:
             if name not in cls.OPTIONS and options.text(name) is not None:
                 raise ConfigurationError(f"A batch is read whole: remove the option {name!r}, and filter its rows.")
