@@ -1,7 +1,7 @@
-"""What Spark reads of a drained queue, the format ``sqlqueue``, and sinks that have each batch once.
+"""Spark's side: drained batches as DataFrames, the format ``sqlqueue``, and sinks that write each batch once.
 
-Shipped to executors, so nothing here imports airflow, and pyspark only where it is used (docs/design.md, "Python of
-Spark's workers").
+Executors get this package, so no module here imports airflow, and functions import pyspark where they use it
+(docs/design.md, "Python of Spark's workers").
 """
 
 from __future__ import annotations
