@@ -1,4 +1,4 @@
-"""What Spark's executors run of a drain: the driver's plan, and the window of RowVersions that a task drains."""
+"""Tasks of a drain on Spark's executors: the driver's plan, and the drain of one task's window of RowVersions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from airflow_sqlqueue.spark.errors import error_to_text
 
 
 class TaskReport(NamedTuple):
-    """What a task returns: the id of a part that it has committed, or the text of the error that ended it."""
+    """Result of a task: the id of a part that it has committed, or the text of the error that ended it."""
 
     part: str | None = None
     error: str | None = None
@@ -32,24 +32,24 @@ class TaskReport(NamedTuple):
 class TaskWindow:
     """The window of one Spark task.
 
-    ``limit`` is how many rows the batch's parts inside may hold in the end, those of earlier tries included, so that
-    a task that is repeated does not drain its share twice; None where there is no limit.
+    ``limit`` is the number of rows that the batch's parts inside the window may hold in the end, with those of earlier
+    tries, so that a repeated task does not drain its share twice; None means no limit.
     """
 
     window: Window
     limit: int | None = None
 
     def rows(self, parts: Iterable[Part]) -> int:
-        """How many rows the parts hold that lie inside the window."""
+        """The number of rows in the parts that lie inside the window."""
         after, up_to = self.window.after, self.window.up_to
         return sum(part.rows for part in parts if part.min_row_version > after and part.max_row_version <= up_to)
 
 
 @dataclass(frozen=True)
 class ExecutorPlan:
-    """What executors have to know, secrets included.
+    """The driver's plan for executors, with secrets.
 
-    ``windows`` has one for each Spark task. ``marker_file`` is one that the driver has made in a local staging folder.
+    ``windows`` has one window for each Spark task. The driver creates ``marker_file`` in a local staging folder.
     """
 
     settings: ConnectionSettings = field(repr=False)
@@ -62,7 +62,7 @@ class ExecutorPlan:
         return Session(self.settings, lock_timeout=self.lock_timeout)
 
     def check(self) -> None:
-        """Raise :class:`ConfigurationError` where the staging folder is another one than the driver's."""
+        """Raise :class:`ConfigurationError` if the staging folder is not the one of the driver."""
         if self.marker_file is not None and not self.marker_file.exists():
             raise ConfigurationError(
                 f"The staging folder {self.marker_file.parent} here is not the one of the driver: name a folder that "
@@ -71,10 +71,10 @@ class ExecutorPlan:
 
 
 def drain_tasks(plan: ExecutorPlan, numbers: Iterable[int]) -> Iterator[TaskReport]:
-    """What an executor runs: drain the windows of the tasks of these numbers.
+    """Drain the windows of the tasks with these numbers, on an executor.
 
-    An error of ours is reported, which ends the task without Spark repeating it: whatever is worth a retry was retried
-    here.
+    An error of this package is reported as a result, so that Spark does not repeat the task: this function has retried
+    each error that is worth a retry.
     """
     for number in numbers:
         try:
@@ -86,7 +86,7 @@ def drain_tasks(plan: ExecutorPlan, numbers: Iterable[int]) -> Iterator[TaskRepo
 
 
 def _drain(plan: ExecutorPlan, share: TaskWindow) -> Iterator[Part]:
-    """Take parts until the window is empty or its limit is reached, through one connection that is replaced."""
+    """Drain parts until the window is empty or its limit is reached; a broken connection is replaced."""
     with closing(Reconnecting(plan.connect, "Draining a part", known=True)) as connection:
         yield from connection.stream(partial(_parts, plan, share))
 
@@ -97,14 +97,14 @@ def _parts(plan: ExecutorPlan, share: TaskWindow, session: Session) -> Iterator[
 
 
 def _budget(plan: ExecutorPlan, share: TaskWindow, session: Session) -> Budget:
-    """What the limits leave of the window, by the ledger: an earlier attempt of this task may have drained some."""
+    """The rest of the window's limits, by the ledger: an earlier attempt of this task may have drained messages."""
     batch_id, seconds = plan.work.batch_id, plan.work.options.max_seconds
     ledger = plan.work.ledger(session)
     if seconds is not None:
         seconds = max(0.0, seconds - ledger.find(batch_id).age)
     if share.limit is None:
         return Budget(None, seconds)
-    # While the earlier attempt lives, or its COMMIT is under way, the ledger cannot say what its share comes to.
+    # While the earlier attempt lives, or its COMMIT runs, the ledger does not have all of its parts.
     resource = f"sqlqueue.window.{batch_id}.{share.window.after}"
     wait = int(plan.lock_timeout * 1000)
     lock = ledger.query("ledger.lock_window")

@@ -1,7 +1,7 @@
 """Jobs on drained messages, in plain PySpark: each is a function of a DataFrame, and a program of the same name.
 
-Call the function in a notebook or in a task with a session, start the module with ``python -m``, or hand its file to
-``spark-submit``. What a program prints is numbers only: no body and no header's value reaches a log.
+Call the function in a notebook or in a task with a session, start the module with ``python -m``, or pass its file to
+``spark-submit``. A program prints numbers only: no body and no header's value reaches a log.
 
 =================== ==================================================================================
 :mod:`.audit`       a batch into a table that is partitioned by batch and day
@@ -35,7 +35,7 @@ __all__ = [
     "replay_messages",
 ]
 
-# Loaded when they are asked for: Python warns of a program that its own package has loaded before.
+# Loaded on first use: Python warns of a program (python -m) that its own package has already loaded.
 _MODULES = {
     "audit": ("audit_rows", "audit_table"),
     "causes": ("caused_messages", "conversation_graph", "message_flow"),

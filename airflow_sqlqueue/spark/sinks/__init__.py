@@ -1,4 +1,4 @@
-"""Sinks that have each batch once, however often it is written."""
+"""Sinks that contain each batch once, however often it is written."""
 
 from __future__ import annotations
 
