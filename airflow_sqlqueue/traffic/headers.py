@@ -1,4 +1,4 @@
-"""Headers of audited, failed and malformed rows, from parts prepared once per step of a conversation.
+"""Headers of audited, failed and malformed messages; the parts of each step of a conversation are prepared once.
 
 Source: docs/transport/messages.md, "Headers as JSON", "Header names" and "Poison messages".
 """
@@ -21,7 +21,7 @@ _AUDIT_ONLY = (HeaderNames.PROCESSING_STARTED, HeaderNames.PROCESSING_ENDED, Hea
 
 
 class MessageFacts(NamedTuple):
-    """What differs from row to row. Moments are microseconds since 1970; ``failure`` is None for an audited message."""
+    """Facts of one message. Times are microseconds since 1970; ``failure`` is None for an audited message."""
 
     message_id: str
     correlation_id: str
@@ -36,12 +36,12 @@ class MessageFacts(NamedTuple):
 
 
 def host_id(machine: str) -> str:
-    """A host's id: NServiceBus derives it from the machine and the path by MD5."""
+    """Id of a host, an MD5 hash: NServiceBus derives it from the machine and the path."""
     return hashlib.md5(machine.encode(), usedforsecurity=False).hexdigest()
 
 
 def sent_headers(step: Step, machine: str) -> dict[str, str | None]:
-    """What the sender wrote that does not change from one message to the next."""
+    """The sender's headers that are the same in all messages of a step."""
     sender, message = step.sender, step.message
     values: dict[str, str | None] = {
         HeaderNames.MESSAGE_INTENT: step.intent,
@@ -69,7 +69,7 @@ def sent_headers(step: Step, machine: str) -> dict[str, str | None]:
 
 
 class HeaderTemplate:
-    """The headers of one step as one receiver sees them, for every machine that may send or handle it."""
+    """The headers of one step at one receiver, for each machine that may send or handle it."""
 
     def __init__(self, step: Step, handling: Handling) -> None:
         endpoint = handling.endpoint
@@ -91,7 +91,7 @@ class HeaderTemplate:
         self._traced = step.sender.version.startswith("9.")
 
     def render(self, rng: Random, facts: MessageFacts) -> dict[str, str | None]:
-        """The headers of one row."""
+        """The headers of one message."""
         ended = wire_time(facts.ended)
         values: dict[str, str | None] = {
             HeaderNames.MESSAGE_ID: facts.message_id,
@@ -120,7 +120,7 @@ class HeaderTemplate:
 
 
 def malformed(values: dict[str, str | None], kind: int) -> str:
-    """A Headers column that endpoints treat as poison: broken JSON, or JSON that is not an object of texts."""
+    """Malformed value of the column Headers: broken JSON, or JSON that is not an object of texts (a poison message)."""
     sent = {name: value for name, value in values.items() if name not in _AUDIT_ONLY and "ExceptionInfo" not in name}
     text = json.dumps(sent, ensure_ascii=False)
     variants = (

@@ -1,7 +1,7 @@
-"""The shop: its endpoints, the messages they exchange, and the conversations that these form.
+"""The shop of the generated traffic: endpoints, their failures, messages, and the conversations of messages.
 
-Sales takes an order, waits out the buyer's remorse and has Billing and Shipping do their parts. Every published event
-is handled by each of its subscribers, so one event leaves several audit rows with one message id.
+Sales takes an order, waits until the buyer can no longer cancel it, and sends commands to Billing and Shipping. Each
+subscriber handles a published event, so one event leaves several audit rows with one message id.
 
 Source: docs/transport/messages.md, "Header names", for what the headers mean.
 """
@@ -31,7 +31,7 @@ class ShopEndpoint:
 
 @dataclass(frozen=True)
 class ShopFailure:
-    """An exception as an endpoint meets it; ``weight`` is its share among that endpoint's failures."""
+    """An exception of an endpoint; ``weight`` is its share of that endpoint's failures."""
 
     exception: str
     message: str
@@ -40,7 +40,7 @@ class ShopFailure:
     weight: float
 
     def headers(self, endpoint: ShopEndpoint, handler: str) -> dict[str, str | None]:
-        """The headers that do not change from one failed message to the next."""
+        """The headers of this failure that are the same in all messages."""
         stack = (
             f"{self.exception}: {self.message}\r\n   at {self.frame}\r\n"
             f"   at Shop.{endpoint.name}.{handler}.Handle({handler.removesuffix('Handler')} message, "
@@ -72,7 +72,7 @@ class MessageType:
 
     @property
     def full_name(self) -> str:
-        """The .NET name with its namespace, as reports show it."""
+        """The .NET name with its namespace, as in reports."""
         return f"Shop.{self.owner}.Contracts.{self.name}"
 
     @property
@@ -85,7 +85,7 @@ class MessageType:
 
 @dataclass(frozen=True)
 class Handling:
-    """One receiver of a step: its processing time is log-normal with this median (ms) and spread (of the logarithm)."""
+    """A receiver of a step: its processing time is log-normal with this median (ms) and spread (of the logarithm)."""
 
     endpoint: ShopEndpoint
     median_ms: float
@@ -94,9 +94,9 @@ class Handling:
 
 @dataclass(frozen=True)
 class Step:
-    """A message of a conversation, sent by ``sender`` while it handled the step at index ``cause`` (None: the first).
+    """A message of a conversation, sent by ``sender`` during the handling of the step ``cause`` (None: the first step).
 
-    ``delay_s`` holds the message back, as a saga's timeout does. ``message`` is None for a control message.
+    ``delay_s`` delays the message, as the timeout of a saga. ``message`` is None for a control message.
     """
 
     message: MessageType | None
@@ -214,7 +214,7 @@ FLOWS: tuple[tuple[float, tuple[Step, ...]], ...] = (
     (0.168, STOCK_TAKE),
     (0.004, SUBSCRIPTION),
 )
-"""Each conversation's share. StockLevelChanged, the only type with a time to be received, makes 2% of the rows."""
+"""Share of each conversation. StockLevelChanged, the only type with a time to be received, makes 2% of the rows."""
 
 LONGEST_CONVERSATION_S = 45 * 60
-"""No conversation takes longer: waits, work and retries are capped in :mod:`airflow_sqlqueue.traffic.generate`."""
+"""Longest conversation: :mod:`airflow_sqlqueue.traffic.generate` caps waits, processing times and retries."""
