@@ -1,7 +1,9 @@
-"""How fast a drain is, beside single receives, beside a bare loop of its statements, and beside doing it oneself.
+"""Speed of a drain against single receives, a bare loop of its statements, and a do-it-yourself move; and its growth.
 
-``python scripts/bench_drain.py [--json]``, as ``bench_queue.py``. Two workers can only be faster than one where server
-and client have cores to spare: with fewer than four cores that ratio has no bound.
+``python scripts/bench_drain.py [drain] [growth] [--json]``, as ``bench_queue.py``. Two workers can only be faster than
+one if server and client have free cores: with fewer than four cores that ratio has no bound. A drain has fixed costs,
+which raise the cost of a message in a small drain and would hide a growth: therefore the growth compares the drain of a
+million messages with that of 100,000 as well.
 """
 
 from __future__ import annotations
@@ -72,7 +74,7 @@ _SCHEMA = pa.schema(
 def compare_drains(
     queue: QueueTable, *, count: int = 100_000, single: int = 500, turns: int = TURNS
 ) -> list[Comparison]:
-    """Drains with 1, 2 and 4 workers and what they are measured against, all of the same messages."""
+    """Compare drains with 1, 2 and 4 workers with their bases, all of the same messages."""
     with staged_move(queue) as move, tempfile.TemporaryDirectory(prefix="sqlqueue-bench-") as folder:
         kinds: dict[str, Callable[[], int]] = {
             SINGLE: lambda: sum(len(queue.receive()) for _ in range(single)),
@@ -100,7 +102,7 @@ def _drained_by(workers: int) -> str:
 
 
 def bare_loop(queue: QueueTable) -> int:
-    """The drain's own DELETE through the driver, in transactions of a part's size; the rows are thrown away."""
+    """The drain's own DELETE through the driver, in transactions of a part's size; the rows are discarded."""
     layout = queue.layout
     text = queue.query(
         "queue.take_head", window=Window().condition, **output(layout.types, into=layout.output_into)
@@ -126,7 +128,7 @@ def bare_loop(queue: QueueTable) -> int:
 
 
 def drain(queue: QueueTable, workers: int = DrainOptions.workers, engine: Engine | None = None) -> int:
-    """Drain the queue with the default settings, or other workers or an engine, to files that are then removed."""
+    """Drain the queue to files that are then removed; return the number of messages."""
     settings = queue.session.settings
     with tempfile.TemporaryDirectory(prefix="sqlqueue-bench-") as folder:
         staging, options = StagingFolder.of(Path(folder)), DrainOptions(workers=workers)
@@ -139,13 +141,13 @@ def drain(queue: QueueTable, workers: int = DrainOptions.workers, engine: Engine
 
 
 GROWTH_TURNS = {10_000: 5, 100_000: 3, 1_000_000: 1}
-"""Turns of each size, the best of which counts: what disturbs a short drain for a moment does more to it."""
+"""Turns of each size; the best one counts. A short drain gets more, because a short disturbance affects it more."""
 
 GROWTH_BOUND = 1.2
 
 
 def compare_growth(queue: QueueTable) -> list[Comparison]:
-    """The cost of a message in drains of different sizes, with the default settings, one after the other."""
+    """Compare the cost of a message in drains of different sizes, with the default settings, one after the other."""
     small, middle, large = GROWTH_TURNS
     _growth_cost(queue, small)  # prepares the statements
     cost = {size: min(_growth_cost(queue, size) for _ in range(turns)) for size, turns in GROWTH_TURNS.items()}
@@ -180,11 +182,11 @@ class StagedMove:
 
     def __init__(self, queue: QueueTable, staging: str) -> None:
         self._queue, self._staging = queue, staging
-        # Every statement commits on its own: a chunk is locked no longer than it takes.
+        # Every statement commits on its own, so a chunk is locked during its own statement only.
         self._move = _MOVE.format(queue=queue.address.qualified_name, staging=staging)
 
     def run(self, file: Path) -> int:
-        """Move all rows; return how many."""
+        """Move all rows; return their number."""
         count = 0
         with closing(open_connection(self._queue.session.settings)) as connection:
             cursor = connection.cursor()
@@ -200,7 +202,7 @@ class StagedMove:
 
 @contextmanager
 def staged_move(queue: QueueTable) -> Iterator[StagedMove]:
-    """A staging table for the queue, dropped at the end."""
+    """Create a staging table for the queue, dropped at the end."""
     staging = f"[{queue.address.schema}].[{queue.address.table}.staging]"
     types = ("uniqueidentifier", "varchar(255)", "varchar(255)", "bit", "datetime", "nvarchar(max)", "varbinary(max)")
     definitions = zip(_COLUMNS.split(", "), (*types, "bigint"), strict=True)

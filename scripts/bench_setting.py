@@ -1,4 +1,4 @@
-"""What every part of the bench stands on: a queue of its own on a server, messages, and turns."""
+"""Setting of the bench's parts: a queue of its own on a server, messages, and turns."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TURNS = 3
 
 @contextmanager
 def a_queue(url: str) -> Iterator[QueueTable]:
-    """A queue of its own on a server, dropped at the end."""
+    """Create a queue on a server, dropped at the end."""
     settings = ConnectionSettings.from_url(url)
     address = AddressResolver(default_catalog=settings.database).resolve(f"bench.{uuid.uuid4().hex[:12]}")
     with Session(settings) as session:
@@ -52,7 +52,7 @@ def connection_fields(settings: ConnectionSettings) -> dict[str, Any]:
 
 
 def messages(count: int, lives: timedelta | None = None) -> Iterator[Message]:
-    """Messages as an endpoint would send them, a day old, with bodies of half a kilobyte, the same every time."""
+    """Messages like those of an endpoint, a day old, with bodies of half a kilobyte, the same in every run."""
     sent = format_time(datetime.now(timezone.utc) - timedelta(days=1))
     for number, body in enumerate(islice(cycle(_bodies()), count)):
         message_id = str(uuid.UUID(int=number))
@@ -67,7 +67,7 @@ def messages(count: int, lives: timedelta | None = None) -> Iterator[Message]:
 
 
 def fill(queue: QueueTable, count: int, make: Callable[[int], Iterator[Message]] = messages) -> None:
-    """Make ``count`` messages of an empty queue: the first are sent, the others are copies that the server makes."""
+    """Put ``count`` messages into an empty queue: the first are sent, the server copies them for the others."""
     have, name = queue.send(make(min(count, _DIFFERENT))), queue.address.qualified_name
     while have < count:
         copied = min(have, count - have)
@@ -81,7 +81,7 @@ def fill(queue: QueueTable, count: int, make: Callable[[int], Iterator[Message]]
 
 _COPIED = "[CorrelationId], [ReplyToAddress], [Recoverable], [Expires], [Headers], [Body]"
 _DIFFERENT = 20_000
-"""How many bodies there are. A row group of a Parquet file has no more rows, so that none gets small by repetition."""
+"""Number of different bodies. A row group of a Parquet file has at most as many rows, so no body repeats in it."""
 
 
 @lru_cache
@@ -98,7 +98,7 @@ def _order(rng: Random) -> bytes:
 
 
 def rate_of(work: Callable[[], int]) -> float:
-    """Messages per second of work that returns how many messages it was done to."""
+    """Messages per second of ``work``, which returns the number of its messages."""
     started = time.perf_counter()
     count = work()
     return count / (time.perf_counter() - started)
@@ -109,7 +109,7 @@ def best_rates(
 ) -> dict[str, float]:
     """The best rate of each kind of work.
 
-    The kinds take turns; ``before``, which is not measured, is told whose turn it is. The first turn of each, which
+    The kinds take turns; ``before`` gets the name of the kind and is not measured. The first turn of each, which
     prepares statements, does not count.
     """
     best = dict.fromkeys(kinds, 0.0)

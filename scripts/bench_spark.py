@@ -1,4 +1,4 @@
-"""How fast Spark reads a batch, beside its own readers of JSON and of JDBC, and beside writing the same rows again.
+"""Speed of Spark's read of a batch, against Spark's own readers of JSON and of JDBC, and against a rewrite of its rows.
 
 ``python scripts/bench_spark.py [--json]``, as ``bench_queue.py``. The messages are a shop's, drained to files; every
 side reads the same files in one session, in turns.
@@ -50,7 +50,7 @@ _NOT_TYPED = {"headers", "headers_raw"}
 def compare_spark(
     queue: QueueTable, *, count: int = 100_000, turns: int = TURNS, counted: int = 1_000_000
 ) -> list[Comparison]:
-    """Columns against what reading JSON takes at the least, the table against writing its rows; a session's start."""
+    """Compare columns with a bare read of JSON, the audit table with a rewrite of its rows; time a session's start."""
     with tempfile.TemporaryDirectory(prefix="sqlqueue-bench-") as folder:
         batch = _shop(queue, count, Path(folder, "staging"))
         if NEEDED:
@@ -105,7 +105,7 @@ def _run(frame: DataFrame) -> None:
 
 
 def _least_seconds(kinds: dict[str, Callable[[], object]], turns: int) -> dict[str, float]:
-    """The fastest turn of each; the first of each, which loads and compiles, does not count."""
+    """Seconds of the fastest turn of each; the first turn, which loads and compiles, does not count."""
     best: dict[str, float] = {}
     for turn in range(turns + 1):
         for name, work in kinds.items():
@@ -122,9 +122,11 @@ def compare_counts(
     count: int,
     least: Callable[[dict[str, Callable[[], object]]], dict[str, float]],
 ) -> list[Comparison]:
-    """Drain ``count`` messages of an empty queue and count them; ``least`` gives the least seconds of each side.
+    """Compare counts by type of ``count`` drained messages; ``least`` gives the least seconds of each side.
 
-    Raises :class:`RuntimeError` where a side counts other messages than were drained.
+    The bare side takes the one header out of the text and applies no rule of messages: malformed headers would have a
+    type, and a type's name would include its assembly. Raises :class:`RuntimeError` if a side counts other messages
+    than were drained.
     """
     from pyspark.sql import functions as sf
 
@@ -155,14 +157,17 @@ def typed(count: int) -> Iterator[Message]:
 
 
 def _check_count(groups: GroupedData, wanted: int) -> None:
-    # A DataFrame of its own each time: one that is collected again takes what its shuffle has kept.
+    # A new DataFrame each time: a second collect of one would reuse the files of its shuffle.
     found = [row["count"] for row in groups.count().collect()]
     if (len(found), sum(found)) != (min(TYPES, wanted), wanted):
         raise RuntimeError(f"{sum(found)} messages of {len(found)} types were counted, {wanted} were drained.")
 
 
 def jdbc_frames(spark: SparkSession, queue: QueueTable, count: int) -> dict[str, DataFrame]:
-    """What reads ``count`` messages of a shop in the queue, and as many that were drained into the table, by name."""
+    """Our readers and Spark's JDBC reader, by name, for ``count`` messages in the queue and in the table of a batch.
+
+    Both sides read all columns of the same rows with as many tasks; Microsoft's driver is the JDBC driver.
+    """
     settings = queue.session.settings
     queue.send(generate(count, seed=1))
     batch = Drain(lambda: Session(settings), queue.address, TableStage()).run().batch
@@ -203,7 +208,7 @@ def _jdbc(spark: SparkSession, settings: ConnectionSettings, table: str) -> Data
 
 
 def jdbc_comparisons(best: dict[str, float]) -> list[Comparison]:
-    """The least seconds of each side."""
+    """Compare the least seconds of each side."""
     pairs = ((LOOK, LOOK_JDBC), (BATCH, BATCH_JDBC))
     note = f"{_TASKS} tasks each"
     return [Comparison(ours, best[ours], jdbc, best[jdbc], limit=True, unit="s", note=note) for ours, jdbc in pairs]
