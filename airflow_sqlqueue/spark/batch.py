@@ -31,7 +31,7 @@ from airflow_sqlqueue.spark.secrets import broadcast
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from airflow_sqlqueue.server.settings import ConnectionSettings
@@ -163,8 +163,8 @@ def read_bodies(df: DataFrame, batch: Batch) -> DataFrame:
         batch.check_files(paths)
         files = df.sparkSession.read.format("binaryFile").load(paths)
     # Joined by the file's name, because Spark changes how the scheme of a path is written.
-    contents = files.select(_file_name("path").alias("_name"), sf.col("content").alias("_content"))
-    joined = df.withColumn("_name", _file_name("BodyFile")).join(contents, "_name", "left")
+    contents = files.select(sf.substring_index("path", "/", -1).alias("_name"), sf.col("content").alias("_content"))
+    joined = df.withColumn("_name", sf.substring_index("BodyFile", "/", -1)).join(contents, "_name", "left")
     return joined.withColumn("Body", sf.coalesce("Body", "_content")).select(*df.columns)
 
 
@@ -203,9 +203,3 @@ def _file_rows(spark: SparkSession, batch: Batch) -> DataFrame:
     options = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false", "recursiveFileLookup": "true"}
     with translate_read_errors(batch):
         return spark.read.schema(schema).options(**options).parquet(*batch.paths)
-
-
-def _file_name(column: str) -> Column:
-    from pyspark.sql import functions as sf
-
-    return sf.substring_index(column, "/", -1)

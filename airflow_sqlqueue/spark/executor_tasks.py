@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -88,12 +87,9 @@ def drain_tasks(plan: ExecutorPlan, numbers: Iterable[int]) -> Iterator[TaskRepo
 def _drain(plan: ExecutorPlan, share: TaskWindow) -> Iterator[Part]:
     """Drain parts until the window is empty or its limit is reached; a broken connection is replaced."""
     with closing(Reconnecting(plan.connect, "Draining a part", known=True)) as connection:
-        yield from connection.stream(partial(_parts, plan, share))
-
-
-def _parts(plan: ExecutorPlan, share: TaskWindow, session: Session) -> Iterator[Part]:
-    budget = _budget(plan, share, session)
-    yield from drain_window(Worker(session, plan.work), share.window, budget)
+        yield from connection.stream(
+            lambda session: drain_window(Worker(session, plan.work), share.window, _budget(plan, share, session))
+        )
 
 
 def _budget(plan: ExecutorPlan, share: TaskWindow, session: Session) -> Budget:

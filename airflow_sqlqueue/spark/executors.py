@@ -244,20 +244,17 @@ class _LedgerPoller:
         self._connection.close()
 
     def poll(self) -> None:
-        for part in self._parts():
-            if part.id not in self._known:
-                self._known.add(part.id)
-                self._on_part(part)
-
-    def _parts(self) -> list[Part]:
         try:
-            return self._plan.work.ledger(self._connection.connect()).parts(self._plan.work.batch_id)
+            parts = self._plan.work.ledger(self._connection.connect()).parts(self._plan.work.batch_id)
         except SqlQueueError as error:
             self._connection.close()
             if not self._connection.passes(error):
                 raise
-            # The next poll tries again, so no wait here.
-            return []
+            return  # The next poll tries again.
+        for part in parts:
+            if part.id not in self._known:
+                self._known.add(part.id)
+                self._on_part(part)
 
 
 def drained_reports(spark: SparkSession, secret: Broadcast[ExecutorPlan], tasks: int) -> RDD[TaskReport]:

@@ -6,8 +6,7 @@ Source: docs/design.md, "Sinks that have a batch once".
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.errors import ConfigurationError
@@ -63,13 +62,20 @@ def write_delta(
     keys = [merge_on] if isinstance(merge_on, str) else list(merge_on or ())
     if missing := [name for name in (*keys, *partition_by) if name not in df.columns]:
         raise ConfigurationError(f"The rows have no column {missing[0]}, which merge_on or partition_by names.")
-    with _delta_errors():
+    try:
         if keys:
             _append(df.limit(0), table, partition_by, "ignore", {})
             _merge(df, table, keys)
         else:
             options = {"txnAppId": f"{application} {step}".rstrip(), "txnVersion": str(version)}
             _append(df, table, partition_by, "append", options)
+    except Exception as error:
+        if not re.search(_NO_DELTA, str(error)):
+            raise
+        raise ConfigurationError(
+            "This session has no Delta Lake: start it with the package io.delta:delta-spark of its own version of "
+            "Spark, and with Delta's spark.sql.extensions and spark.sql.catalog.spark_catalog."
+        ) from error
 
 
 def _append(df: DataFrame, table: str, partition_by: Sequence[str], mode: str, options: dict[str, str]) -> None:
@@ -97,16 +103,3 @@ def _merge(df: DataFrame, table: str, keys: Sequence[str]) -> None:
 
 def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
-
-
-@contextmanager
-def _delta_errors() -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        if not re.search(_NO_DELTA, str(error)):
-            raise
-        raise ConfigurationError(
-            "This session has no Delta Lake: start it with the package io.delta:delta-spark of its own version of "
-            "Spark, and with Delta's spark.sql.extensions and spark.sql.catalog.spark_catalog."
-        ) from error

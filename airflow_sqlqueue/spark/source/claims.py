@@ -30,7 +30,7 @@ from airflow_sqlqueue.queue.table_access import FIRST, LAST
 from airflow_sqlqueue.reconnecting import Reconnecting
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.spark.source.options import MAX_PARTITIONS, ServerAccess, SourceOptions
+from airflow_sqlqueue.spark.source.options import ServerAccess, SourceOptions
 from airflow_sqlqueue.spark.source.staged import BatchShare, share_out
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ class StreamOptions:
             queue=options.required("queue", "give the queue's address"),
             stream=stream,
             max_messages=options.number("maxMessages", 100_000) or 1,
-            partitions=options.number("partitions", 8, most=MAX_PARTITIONS) or 1,
+            partitions=options.partitions,
             keep_expired=options.flag("keepExpired"),
             max_bytes=options.size("maxBytesPerTrigger"),
         )

@@ -19,8 +19,6 @@ from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
 URL_VARIABLE = "SQLQUEUE_URL"
 """The environment variable, on driver and executors, that names the server of reads and writes without a URL."""
 
-MAX_PARTITIONS = 10_000
-
 
 class SourceOptions:
     """The options of one read or write; case and underscores of their names do not matter.
@@ -59,6 +57,11 @@ class SourceOptions:
             limits = f"{least} or more" if most == LAST else f"{least} to {most}"
             raise ConfigurationError(f"The option {name!r} must be a whole number, {limits}.")
         return value
+
+    @property
+    def partitions(self) -> int:
+        """The number of partitions of a read, 8 by default."""
+        return self.number("partitions", 8, most=10_000) or 1
 
     def size(self, name: str) -> int | None:
         """The bytes of an option, None if it is missing: a number, with a unit as in Spark (``512m``, ``1g``).
@@ -161,7 +164,7 @@ class PeekOptions:
     def of(cls, options: SourceOptions) -> PeekOptions:
         return cls(
             queue=options.required("queue", "give the queue's address, or a batch"),
-            partitions=_partitions(options),
+            partitions=options.partitions,
             limit=options.number("limit", None),
             low=options.number("minRowVersion", FIRST, least=FIRST) or 0,
             high=options.number("maxRowVersion", LAST, least=FIRST) or 0,
@@ -184,11 +187,7 @@ class BatchOptions:
         for name in PeekOptions.OPTIONS:
             if name not in cls.OPTIONS and options.text(name) is not None:
                 raise ConfigurationError(f"A batch is read whole: remove the option {name!r}, and filter its rows.")
-        return cls(batch_id, options.text("queue"), _partitions(options))
-
-
-def _partitions(options: SourceOptions) -> int:
-    return options.number("partitions", 8, most=MAX_PARTITIONS) or 1
+        return cls(batch_id, options.text("queue"), options.partitions)
 
 
 READ_OPTIONS = tuple(dict.fromkeys((*ServerAccess.OPTIONS, *PeekOptions.OPTIONS, *BatchOptions.OPTIONS)))
