@@ -115,7 +115,7 @@ def _database(url: str, arguments: argparse.Namespace) -> Iterator[str]:
     name, parts = f"sqlqueue_contract_{uuid.uuid4().hex[:12]}", urlsplit(url)
     collation, snapshot = arguments.collation, arguments.read_committed_snapshot
     if not re.fullmatch(r"\w*", collation or ""):
-        sys.exit(f"There is no collation {collation!r}: give a name as Latin1_General_100_CS_AS_SC_UTF8.")
+        sys.exit(f"There is no collation {collation!r}: give a name such as Latin1_General_100_CS_AS_SC_UTF8.")
     texts = [f"CREATE DATABASE [{name}]" + (f" COLLATE {collation}" if collation else "")]
     if snapshot:
         texts.append(f"ALTER DATABASE [{name}] SET READ_COMMITTED_SNAPSHOT {snapshot.upper()} WITH ROLLBACK IMMEDIATE")

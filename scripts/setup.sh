@@ -1,5 +1,5 @@
 #!/bin/sh
-# Make the virtual environment $1 with everything the demo and the tests need, and see to the system parts.
+# Make the virtual environment $1 with everything the demo and the tests need, and check the system parts.
 set -eu
 
 venv=$1

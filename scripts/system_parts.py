@@ -1,7 +1,7 @@
 """Check the system parts that no Python package brings, and install them with apt-get as root on Debian or Ubuntu.
 
-``python scripts/system_parts.py`` sees to the ODBC driver manager and Java; where it may not install them, it ends with
-the one line to run. ``--browser`` sees to Debian's chromium, which tests and pictures of the page need; it succeeds
+``python scripts/system_parts.py`` checks the ODBC driver manager and Java; if it may not install them, it ends with the
+one line to run. ``--browser`` checks Debian's chromium, which tests and screenshots of the page need; it succeeds
 without the browser as well and says so: ``make test-ui`` then skips its tests.
 """
 
@@ -81,7 +81,7 @@ def _install(what: str, packages: Callable[[], list[str]], *, check: bool) -> No
     subprocess.run(command, check=check, env=environment, stdout=subprocess.DEVNULL)
 
 
-def see_to_parts() -> int:
+def check_parts() -> int:
     missing = _missing()
     if not missing:
         return 0
@@ -99,7 +99,7 @@ def see_to_parts() -> int:
     return 1
 
 
-def see_to_browser() -> int:
+def check_browser() -> int:
     def is_there() -> bool:
         return bool(os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser"))
 
@@ -111,4 +111,4 @@ def see_to_browser() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(see_to_browser() if "--browser" in sys.argv[1:] else see_to_parts())
+    sys.exit(check_browser() if "--browser" in sys.argv[1:] else check_parts())

@@ -140,7 +140,7 @@ class SparkEngine:
         return parts, [replace(share, limit=(share.limit or 0) + share.rows(parts)) for share in shares]
 
     def _run_tasks(self, plan: ExecutorPlan, poller: _LedgerPoller) -> list[TaskReport]:
-        """Run the one action of Spark and return what its tasks report."""
+        """Run the action of Spark and return the reports of its tasks."""
         secret = self._broadcast(plan)
         try:
             title = f"drain {plan.work.queue.canonical} into batch {plan.work.batch_id}"
@@ -161,7 +161,7 @@ class SparkEngine:
             raise
         except Exception as error:
             raise ConfigurationError(
-                f"The staging folder's file system cannot be pickled, so not sent to executors: {error_text(error)}."
+                f"The staging folder's file system cannot be pickled, so executors cannot get it: {error_text(error)}."
                 ' Name the folder by a URL that they can open by themselves, or use engine="threads".'
             ) from None
         return broadcast(self._spark, plan)

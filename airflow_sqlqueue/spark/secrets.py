@@ -22,7 +22,7 @@ def broadcast(spark: SparkSession, value: T) -> Broadcast[T]:
     """Give the tasks of a session a value that can be pickled; functions for executors may refer to the result.
 
     A task must read ``value`` of the result itself: a value that was read before is pickled with the function. Spark
-    keeps a broadcast in its temporary folders on driver and executors, encrypted where the session sets
+    keeps a broadcast in its temporary folders on driver and executors, encrypted if the session sets
     ``spark.io.encryption.enabled``. Raises :class:`ConfigurationError` with Spark Connect, which has no broadcasts.
     """
     # Reading the attribute of a session of Spark Connect raises an AttributeError.

@@ -30,7 +30,7 @@ class SourceOptions:
         self._values = {_plain(name): value for name, value in options.items()}
         if unknown := sorted(name for name in options if _plain(name) not in {_plain(each) for each in known}):
             raise ConfigurationError(
-                f"The format sqlqueue has no option {unknown[0]!r} here: remove it; there are {', '.join(known)}."
+                f"The format sqlqueue has no option {unknown[0]!r} here: remove it, or use one of {', '.join(known)}."
             )
 
     def text(self, name: str) -> str | None:
@@ -131,7 +131,7 @@ class ServerAccess:
             client = QueueClient(self.settings, ledger_schema=self.ledger_schema)
         else:
             raise ConfigurationError(
-                f"No server is named: give the option 'url', hand the connection to register, or set {URL_VARIABLE} "
+                f"No server is named: give the option 'url', pass the connection to register, or set {URL_VARIABLE} "
                 "for Spark's driver and executors."
             )
         if self.password is None:

@@ -51,7 +51,7 @@ def plan_shares(access: ServerAccess, options: BatchOptions, known: Batch | None
     with client.session() as session:
         ledger = Ledger(session, catalog, access.ledger_schema)
         if not ledger.exists():
-            raise BatchNotFoundError(f"There is no ledger in {catalog!r} to know batch {batch_id}: name its queue.")
+            raise BatchNotFoundError(f"There is no ledger with batch {batch_id} in {catalog!r}: name its queue.")
         batch = ledger.manifest(batch_id)
         batch.check_readable()
         if known is not None and (batch.messages, batch.stage) != (known.messages, known.stage):
