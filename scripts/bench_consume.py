@@ -34,7 +34,7 @@ HANDLERS = (1, 4)
 def compare_consuming(queue: QueueTable, *, count: int = 6_000, turns: int = TURNS) -> list[Comparison]:
     """Compare one and four handlers, each with a bare loop in as many threads."""
     kinds: dict[str, Callable[[], int]] = {}
-    with beside(queue) as error:
+    with second_queue(queue) as error:
         for handlers in HANDLERS:
             kinds[_bare(handlers)] = lambda n=handlers: bare_loops(queue, n)  # type: ignore[misc]
             kinds[_handled(handlers)] = lambda n=handlers: consume(queue, error, n)  # type: ignore[misc]
@@ -46,7 +46,7 @@ def compare_consuming(queue: QueueTable, *, count: int = 6_000, turns: int = TUR
 
 
 @contextmanager
-def beside(queue: QueueTable, name: str = "error") -> Iterator[QueueTable]:
+def second_queue(queue: QueueTable, name: str = "error") -> Iterator[QueueTable]:
     """Create another queue, dropped at the end."""
     address = replace(queue.address, table=f"{queue.address.table}.{name}")
     create_queue(queue.session, address)

@@ -39,7 +39,7 @@ _CONNECTION = "sqlqueue_bench"
 def compare_page(queue: QueueTable, looks: int = 5, queues: int = QUEUES) -> list[Comparison]:
     """Compare requests of the page for all queues (the first, the slowest later one, the median) with bare queries."""
     with ExitStack() as stack:
-        client = stack.enter_context(crowded(QueueClient(queue.session.settings), queues))
+        client = stack.enter_context(database_with_queues(QueueClient(queue.session.settings), queues))
         looking = stack.enter_context(_server(client))
         first, *later = (_timed(looking) for _ in range(looks + 1))
         database = DatabaseOverview(client.settings.database, client.ledger_schema)
@@ -54,7 +54,7 @@ def compare_page(queue: QueueTable, looks: int = 5, queues: int = QUEUES) -> lis
 
 
 @contextmanager
-def crowded(client: QueueClient, queues: int = QUEUES) -> Iterator[QueueClient]:
+def database_with_queues(client: QueueClient, queues: int = QUEUES) -> Iterator[QueueClient]:
     """Create a database with ``queues`` queues, each of 50,000 messages by its catalog; return a client of it."""
     name = f"crowd_{uuid.uuid4().hex[:8]}"
     client.run_sql(f"CREATE DATABASE [{name}]")

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from bench_setting import a_queue
+from bench_setting import temporary_queue
 from rich.console import Console
 from rich.table import Table
 
@@ -89,7 +89,7 @@ def report(doc: str, parts: Mapping[str, Part]) -> int:
     with ExitStack() as stack:
         url = url or stack.enter_context(FakeServer(databases=["sqlqueue"])).url("sqlqueue")
         for name in names:
-            with a_queue(url) as queue:
+            with temporary_queue(url) as queue:
                 measured[name] = parts[name](queue)
             console.print(table(name, measured[name]))
     passed = all(each.passed for comparisons in measured.values() for each in comparisons)

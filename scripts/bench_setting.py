@@ -28,7 +28,7 @@ TURNS = 3
 
 
 @contextmanager
-def a_queue(url: str) -> Iterator[QueueTable]:
+def temporary_queue(url: str) -> Iterator[QueueTable]:
     """Create a queue on a server, dropped at the end."""
     settings = ConnectionSettings.from_url(url)
     address = AddressResolver(default_catalog=settings.database).resolve(f"bench.{uuid.uuid4().hex[:12]}")

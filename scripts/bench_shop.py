@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from bench_consume import beside
+from bench_consume import second_queue
 from bench_drain import bare_loop, drain
 from bench_report import Comparison, report
 from bench_setting import TURNS
@@ -42,7 +42,7 @@ def compare_shop(
     queue: QueueTable, *, count: int = 40_000, different: int = 10_000, sent: int = 10_000, turns: int = TURNS
 ) -> list[Comparison]:
     """Compare one worker with loops that fetch the same rows and discard them; a send with its INSERTs."""
-    with beside(queue, "stock") as stock:
+    with second_queue(queue, "stock") as stock:
         stock.send(generate(min(count, different), seed=_SEED))
         drains: dict[str, Callable[[], int]] = {
             PLAINEST: lambda: plainest_loop(queue),

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from bench_report import Comparison, report
 from bench_setting import TURNS, fill, messages
-from jars import forget_java, jars_for
+from jars import jars_for, stop_java
 
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.manifest import Batch
@@ -41,7 +41,7 @@ TYPES = 20
 COUNTS, BARE_COUNTS = "messages to counts by type", "the same of bare Parquet"
 LOOK, LOOK_JDBC = "a look at a queue", "JDBC reader of the queue"
 BATCH, BATCH_JDBC = "a batch in a table", "JDBC reader of the table"
-NEEDED = jars_for("mssql-jdbc") or []
+JDBC_JARS = jars_for("mssql-jdbc") or []
 """The jar of Microsoft's JDBC driver; without it (``make jars``) the comparisons with the JDBC reader are left out."""
 _TASKS = 2
 _NOT_TYPED = {"headers", "headers_raw"}
@@ -53,15 +53,15 @@ def compare_spark(
     """Compare columns with a bare read of JSON, the audit table with a rewrite of its rows; time a session's start."""
     with tempfile.TemporaryDirectory(prefix="sqlqueue-bench-") as folder:
         batch = _shop(queue, count, Path(folder, "staging"))
-        if NEEDED:
-            forget_java()
+        if JDBC_JARS:
+            stop_java()
         started = time.perf_counter()
-        with local_session("bench", config={"spark.jars": ",".join(NEEDED)}) as spark:
+        with local_session("bench", config={"spark.jars": ",".join(JDBC_JARS)}) as spark:
             spark.range(1).count()
             session = time.perf_counter() - started
             best = _least_seconds(_kinds(spark, batch, Path(folder)), turns)
             counts = compare_counts(spark, queue, counted, partial(_least_seconds, turns=turns))
-            found = jdbc_frames(spark, queue, count // 5) if NEEDED else {}
+            found = jdbc_frames(spark, queue, count // 5) if JDBC_JARS else {}
             reads = _least_seconds({name: partial(_run, frame) for name, frame in found.items()}, turns)
     pairs = (
         (TYPED, BARE, 2.5, "all of them"),

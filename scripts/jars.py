@@ -55,7 +55,7 @@ class Jar:
             )
 
 
-def locked(lock: Path = LOCK) -> list[Jar]:
+def read_lock(lock: Path = LOCK) -> list[Jar]:
     """The jars of the lock file."""
     jars, use = [], ""
     for line in lock.read_text("utf-8").splitlines():
@@ -69,7 +69,7 @@ def locked(lock: Path = LOCK) -> list[Jar]:
 
 def jars_for(*uses: str, folder: Path = FOLDER) -> list[str] | None:
     """The paths of the jars below these headings of the lock file; None if one is missing."""
-    wanted = [folder / jar.name for jar in locked() if jar.use in uses]
+    wanted = [folder / jar.name for jar in read_lock() if jar.use in uses]
     return [str(path) for path in wanted] if all(path.exists() for path in wanted) else None
 
 
@@ -131,7 +131,7 @@ def _download(jars: list[Jar], into: Path, seconds: float) -> None:
         )
 
 
-def forget_java() -> None:
+def stop_java() -> None:
     """End the Java machine of this process's earlier sessions: a Java machine takes jars only when it starts."""
     from pyspark import SparkContext
 
@@ -145,7 +145,7 @@ def forget_java() -> None:
 
 def main(optional: bool) -> int:
     try:
-        fetched = fetch(locked(), seconds=_OPTIONAL_SECONDS if optional else _SECONDS)
+        fetched = fetch(read_lock(), seconds=_OPTIONAL_SECONDS if optional else _SECONDS)
     except JarError as error:
         sys.stderr.write(f"{error}\n" + ("The tests that need jars are skipped.\n" if optional else ""))
         return 0 if optional else 1
