@@ -104,19 +104,29 @@ def rate_of(work: Callable[[], int]) -> float:
     return count / (time.perf_counter() - started)
 
 
-def best_rates(
-    kinds: Mapping[str, Callable[[], int]], turns: int, before: Callable[[str], object] = lambda name: None
-) -> dict[str, float]:
-    """The best rate of each kind of work.
+def timed_turns(
+    kinds: Mapping[str, Callable[[], Any]], turns: int, before: Callable[[str], object] = lambda name: None
+) -> Iterator[tuple[str, float, float, Any]]:
+    """Run kinds of work in turns; yield name, seconds, CPU seconds of this process, and result of each run.
 
-    The kinds take turns; ``before`` gets the name of the kind and is not measured. The first turn of each, which
-    prepares statements, does not count.
+    ``before`` gets the name of the kind and is not measured. The first turn, which loads, compiles and prepares
+    statements, does not count.
     """
-    best = dict.fromkeys(kinds, 0.0)
     for turn in range(turns + 1):
         for name, work in kinds.items():
             before(name)
-            rate = rate_of(work)
+            started, cpu = time.perf_counter(), time.process_time()
+            result = work()
+            seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
             if turn:
-                best[name] = max(best[name], rate)
+                yield name, seconds, cpu, result
+
+
+def best_rates(
+    kinds: Mapping[str, Callable[[], int]], turns: int, before: Callable[[str], object] = lambda name: None
+) -> dict[str, float]:
+    """The best rate of each kind of work, in messages per second; see :func:`timed_turns`."""
+    best = dict.fromkeys(kinds, 0.0)
+    for name, seconds, _, count in timed_turns(kinds, turns, before):
+        best[name] = max(best[name], count / seconds)
     return best

@@ -8,14 +8,13 @@ meaningful on a busy machine as well.
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from bench_consume import second_queue
 from bench_drain import bare_loop, drain
 from bench_report import Comparison, report
-from bench_setting import TURNS
+from bench_setting import TURNS, timed_turns
 
 from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT, QueueTable
 from airflow_sqlqueue.queue.sending import chunks, rows_of
@@ -77,16 +76,10 @@ def compare_shop(
 
 
 def _costs(kinds: Mapping[str, Callable[[], int]], turns: int, before: Callable[[], object]) -> dict[str, Cost]:
-    """Costs of each kind of work, in turns as in :func:`bench_setting.best_rates`."""
+    """The best costs of each kind of work."""
     best = dict.fromkeys(kinds, Cost(0.0, float("inf")))
-    for turn in range(turns + 1):
-        for name, work in kinds.items():
-            before()
-            started, cpu = time.perf_counter(), time.process_time()
-            count = work()
-            cost = Cost(count / (time.perf_counter() - started), (time.process_time() - cpu) / count * 1e6)
-            if turn:
-                best[name] = Cost(max(best[name].rate, cost.rate), min(best[name].cpu, cost.cpu))
+    for name, seconds, cpu, count in timed_turns(kinds, turns, lambda _: before()):
+        best[name] = Cost(max(best[name].rate, count / seconds), min(best[name].cpu, cpu / count * 1e6))
     return best
 
 

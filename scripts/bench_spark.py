@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench_report import Comparison, report
-from bench_setting import TURNS, fill, messages
+from bench_setting import TURNS, fill, messages, timed_turns
 from jars import jars_for, stop_java
 
 from airflow_sqlqueue.drain.drain import Drain
@@ -105,14 +105,10 @@ def _run(frame: DataFrame) -> None:
 
 
 def _least_seconds(kinds: dict[str, Callable[[], object]], turns: int) -> dict[str, float]:
-    """Seconds of the fastest turn of each; the first turn, which loads and compiles, does not count."""
+    """Seconds of the fastest turn of each kind of work."""
     best: dict[str, float] = {}
-    for turn in range(turns + 1):
-        for name, work in kinds.items():
-            started = time.perf_counter()
-            work()
-            if turn:
-                best[name] = min(best.get(name, float("inf")), time.perf_counter() - started)
+    for name, seconds, *_ in timed_turns(kinds, turns):
+        best[name] = min(best.get(name, float("inf")), seconds)
     return best
 
 
