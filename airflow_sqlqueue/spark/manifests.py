@@ -98,18 +98,14 @@ def _read(spark: SparkSession, path: str) -> dict[str, Any]:
         if is_manifest(name):
             found = Batch.from_dict(values)
             is_whole = bool(found.paths) and found.manifest_path.rpartition("/")[2] == name
+        if not is_whole:
+            raise ValueError("The content is not that of a manifest of this name.")
     except (ValueError, RecursionError) as error:
-        raise _changed(path) from error
-    if not is_whole:
-        raise _changed(path)
+        raise BatchMismatchError(
+            f"The file {path} is not the manifest that a drain wrote there: it was changed, or is another; read the "
+            "batch by its id and a connection."
+        ) from error
     return cast("dict[str, Any]", values)
-
-
-def _changed(path: str) -> BatchMismatchError:
-    return BatchMismatchError(
-        f"The file {path} is not the manifest that a drain wrote there: it was changed, or is another; read the batch "
-        "by its id and a connection."
-    )
 
 
 def _content(spark: SparkSession, path: str) -> bytes:

@@ -34,4 +34,5 @@ def broadcast(spark: SparkSession, value: T) -> Broadcast[T]:
         )
     # Spark would hide our error behind one of its own, and print a traceback.
     pickle.dumps(value)
-    return context.broadcast(value)
+    handle: Broadcast[T] = context.broadcast(value)
+    return handle

@@ -44,16 +44,7 @@ def generate(count: int, *, seed: int, start: datetime | None = None) -> Iterato
 
     Raises :class:`ConfigurationError` for a negative count and for a start without a time zone.
     """
-    return _traffic(count, seed, start).messages()
-
-
-def _traffic(count: int, seed: int, start: datetime | None, failed_in: tuple[str, str] | None = None) -> _Traffic:
-    if count < 0:
-        raise ConfigurationError(f"A count of messages is zero or more, not {count}.")
-    moment = DEFAULT_START if start is None else start
-    if moment.tzinfo is None:
-        raise ConfigurationError("The start of the traffic needs a time zone: give an aware datetime.")
-    return _Traffic(count, Random(seed), microseconds(moment), failed_in)  # noqa: S311 - repeatable on purpose
+    return _Traffic(count, seed, start).messages()
 
 
 def generate_failed(
@@ -65,7 +56,7 @@ def generate_failed(
     it can be returned there. The messages do not expire; one in 1,000 has malformed headers. Raises the errors of
     :func:`generate`.
     """
-    return _traffic(count, seed, start, (schema, catalog)).messages()
+    return _Traffic(count, seed, start, (schema, catalog)).messages()
 
 
 FAILED_QUEUES = tuple(endpoint.name for endpoint in FAILURES)
@@ -83,11 +74,16 @@ class _Traffic:
     With ``failed_in``, a schema and a catalog, more messages fail, in queues there, and only failed ones are its rows.
     """
 
-    def __init__(self, count: int, rng: Random, end_us: int, failed_in: tuple[str, str] | None = None) -> None:
-        self._failed_in = failed_in
+    def __init__(self, count: int, seed: int, start: datetime | None, failed_in: tuple[str, str] | None = None) -> None:
+        if count < 0:
+            raise ConfigurationError(f"A count of messages is zero or more, not {count}.")
+        moment = DEFAULT_START if start is None else start
+        if moment.tzinfo is None:
+            raise ConfigurationError("The start of the traffic needs a time zone: give an aware datetime.")
+        self._count, self._failed_in = count, failed_in
         self._failures = _FAILURES_IF_ALONE if failed_in else 1
-        self._count = count
-        self._rng = rng
+        self._rng = Random(seed)  # noqa: S311 - repeatable on purpose
+        end_us = microseconds(moment)
         begin = end_us - SPAN // timedelta(microseconds=1)
         self._rhythm = Rhythm(begin, end_us - LONGEST_CONVERSATION_S * 1_000_000)
         self._shares = list(accumulate(share for share, _ in FLOWS))
