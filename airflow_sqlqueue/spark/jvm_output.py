@@ -25,7 +25,7 @@ def level_of(line: str) -> int:
 
 
 @contextmanager
-def captured(log: Callable[[int, str], None]) -> Iterator[None]:
+def capture_stderr(log: Callable[[int, str], None]) -> Iterator[None]:
     """Pass the standard error of processes that the block starts to ``log``, as long as these processes live.
 
     Output of this process itself during the block is included. Logging starts at the end of the block, because a log

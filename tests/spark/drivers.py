@@ -144,9 +144,9 @@ def work_at_once(
     """
     from pyspark import InheritableThread
 
-    from airflow_sqlqueue.spark.source.data_source import bound_to
+    from airflow_sqlqueue.spark.source.data_source import data_source_for
 
-    source: Any = bound_to(scene.settings)
+    source: Any = data_source_for(scene.settings)
     spark.dataSource.register(source if barrier is None else halting(source, barrier))
     results: dict[str, list[int]] = {}
     failures: list[BaseException] = []

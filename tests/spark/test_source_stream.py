@@ -32,9 +32,9 @@ repeats, and before a commit."""
 
 def dying(settings: ConnectionSettings, faults: str) -> type:
     """The format, of whose reader a process kills itself once where a file of the fault's name says so."""
-    from airflow_sqlqueue.spark.source.data_source import bound_to
+    from airflow_sqlqueue.spark.source.data_source import data_source_for
 
-    source: Any = bound_to(settings)
+    source: Any = data_source_for(settings)
 
     def die(fault: str) -> None:
         import os

@@ -7,8 +7,8 @@ Call the function in a notebook or in a task with a session, start the module wi
 :mod:`.audit`       a batch into a table that is partitioned by batch and day
 :mod:`.processing`  processing times of each endpoint, or by other columns
 :mod:`.failures`    groups of failures over time
-:mod:`.causes`      which message caused which: a table of edges, and a picture
-:mod:`.replay`      messages from the lake to a queue, each once
+:mod:`.causes`      causes of messages: a table of edges, and a picture
+:mod:`.replay`      replay of messages from the lake to a queue, each once
 =================== ==================================================================================
 """
 

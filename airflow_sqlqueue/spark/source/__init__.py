@@ -30,9 +30,9 @@ def register(spark: SparkSession, connection: ConnectionSettings | None = None) 
         format's code: no plan, web UI or event log shows it, with Spark Connect as well. Without it the environment
         variable ``SQLQUEUE_URL`` of Spark's driver and executors names the server.
     """
-    from airflow_sqlqueue.spark.source.data_source import bound_to
+    from airflow_sqlqueue.spark.source.data_source import data_source_for
 
-    spark.dataSource.register(bound_to(connection))
+    spark.dataSource.register(data_source_for(connection))
 
 
 def finish_stream(query: Any, connection: ConnectionSettings | None = None) -> int:

@@ -36,7 +36,7 @@ from airflow_sqlqueue.spark.source.options import (
     ServerAccess,
     SourceOptions,
 )
-from airflow_sqlqueue.spark.source.peek import narrowed, plan_ranges, read_range
+from airflow_sqlqueue.spark.source.peek import narrow, plan_ranges, read_range
 from airflow_sqlqueue.spark.source.sending import SEND_OPTIONS, Destination, QueueWriter, send_id_of
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class QueueDataSource(DataSource):
         return Destination(ServerAccess.of(options, self.connection), queue_name, MessageColumns.of(schema))
 
 
-def bound_to(connection: ConnectionSettings | None) -> type[QueueDataSource]:
+def data_source_for(connection: ConnectionSettings | None) -> type[QueueDataSource]:
     """The data source with a login. Spark pickles a class that is in no module as a whole, with its attributes."""
     return (
         QueueDataSource
@@ -144,7 +144,7 @@ class FilteringQueueReader(QueueReader):
             if bounds is None:
                 yield condition
             else:
-                self._options = narrowed(self._options, *bounds)
+                self._options = narrow(self._options, *bounds)
 
     def _bounds(self, condition: Filter) -> tuple[int, int] | None:
         if not isinstance(condition, (EqualTo, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual)):

@@ -90,6 +90,6 @@ def read_range(
             after, left = page[-1][-1], None if left is None else left - len(page)
 
 
-def narrowed(options: PeekOptions, low: int, high: int) -> PeekOptions:
+def narrow(options: PeekOptions, low: int, high: int) -> PeekOptions:
     """The options with a narrower range of RowVersions."""
     return replace(options, low=max(options.low, low), high=min(options.high, high))
