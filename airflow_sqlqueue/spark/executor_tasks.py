@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 from airflow_sqlqueue.budget import Budget
 from airflow_sqlqueue.drain.ledger import Part
@@ -18,13 +17,6 @@ from airflow_sqlqueue.reconnecting import Reconnecting
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.spark.errors import error_to_text
-
-
-class TaskReport(NamedTuple):
-    """Result of a task: the id of a part that it has committed, or the text of the error that ended it."""
-
-    part: str | None = None
-    error: str | None = None
 
 
 @dataclass(frozen=True)
@@ -69,19 +61,19 @@ class ExecutorPlan:
             )
 
 
-def drain_tasks(plan: ExecutorPlan, numbers: Iterable[int]) -> Iterator[TaskReport]:
-    """Drain the windows of the tasks with these numbers, on an executor.
+def drain_tasks(plan: ExecutorPlan, numbers: Iterable[int]) -> Iterator[str | None]:
+    """Drain the windows of the tasks with these numbers, on an executor; yield None for each part that is committed.
 
-    An error of this package is reported as a result, so that Spark does not repeat the task: this function has retried
-    each error that is worth a retry.
+    It yields an error of this package as a text, so that Spark does not repeat the task: each error that is worth a
+    retry was retried before.
     """
     for number in numbers:
         try:
             plan.check()
-            for part in _drain(plan, plan.windows[number]):
-                yield TaskReport(part=str(part.id))
+            for _ in _drain(plan, plan.windows[number]):
+                yield None
         except SqlQueueError as error:
-            yield TaskReport(error=error_to_text(error))
+            yield error_to_text(error)
 
 
 def _drain(plan: ExecutorPlan, share: TaskWindow) -> Iterator[Part]:

@@ -34,7 +34,7 @@ from airflow_sqlqueue.reconnecting import Reconnecting
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import DEFAULT_LOCK_TIMEOUT, Session
 from airflow_sqlqueue.spark.errors import error_from_text
-from airflow_sqlqueue.spark.executor_tasks import ExecutorPlan, TaskReport, TaskWindow, drain_tasks
+from airflow_sqlqueue.spark.executor_tasks import ExecutorPlan, TaskWindow, drain_tasks
 from airflow_sqlqueue.spark.secrets import broadcast
 
 if TYPE_CHECKING:
@@ -111,11 +111,10 @@ class SparkEngine:
         log.info("Batch %s: Spark drains it in %d tasks", work.batch_id, len(windows))
         with closing(_LedgerPoller(plan, {part.id for part in known}, on_part)) as poller:
             with _marker_file(work) as marker_file:
-                returned = self._run_tasks(replace(plan, marker_file=marker_file), poller)
+                errors = self._run_tasks(replace(plan, marker_file=marker_file), poller)
             poller.poll()
-        for report in returned:
-            if report.error is not None:
-                raise error_from_text(report.error)
+        if errors:
+            raise error_from_text(errors[0])
 
     def _cut_windows(
         self, session: Session, work: WorkPlan, up_to: int, budget: Budget
@@ -139,8 +138,8 @@ class SparkEngine:
             return parts, [replace(share, limit=None) for share in shares]
         return parts, [replace(share, limit=(share.limit or 0) + share.rows(parts)) for share in shares]
 
-    def _run_tasks(self, plan: ExecutorPlan, poller: _LedgerPoller) -> list[TaskReport]:
-        """Run the action of Spark and return the reports of its tasks."""
+    def _run_tasks(self, plan: ExecutorPlan, poller: _LedgerPoller) -> list[str]:
+        """Run the action of Spark and return the texts of its tasks' errors."""
         secret = self._broadcast(plan)
         try:
             title = f"drain {plan.work.queue.canonical} into batch {plan.work.batch_id}"
@@ -148,8 +147,7 @@ class SparkEngine:
             with BackgroundAction(self._spark, title, drained.collect) as action:
                 while not action.ended(within=_POLL_SECONDS):
                     poller.poll()
-                reports: list[TaskReport] = action.result()
-                return reports
+                return [error for error in action.result() if error is not None]
         finally:
             secret.destroy()
 
@@ -257,14 +255,14 @@ class _LedgerPoller:
                 self._on_part(part)
 
 
-def drained_reports(spark: SparkSession, secret: Broadcast[ExecutorPlan], tasks: int) -> RDD[TaskReport]:
+def drained_reports(spark: SparkSession, secret: Broadcast[ExecutorPlan], tasks: int) -> RDD[str | None]:
     """The drain as an RDD, a partition for each task: each action on it drains.
 
     Not a DataFrame, because for a DataFrame Spark generates and compiles code, and loads Arrow and pandas, on every
     executor.
     """
 
-    def drain_windows(numbers: Iterable[int]) -> Iterator[TaskReport]:
+    def drain_windows(numbers: Iterable[int]) -> Iterator[str | None]:
         return drain_tasks(secret.value, numbers)
 
     return spark.sparkContext.parallelize(range(tasks), tasks).mapPartitions(drain_windows)

@@ -172,7 +172,7 @@ def plan(
 
 def errors(plan: ExecutorPlan) -> list[str | None]:
     """Drain as an executor does; what it reports."""
-    return [report.error for report in drain_tasks(plan, [0])]
+    return list(drain_tasks(plan, [0]))
 
 
 def test_a_repeated_task_does_not_drain_its_share_twice(
@@ -328,9 +328,9 @@ def test_executors_without_this_package_are_told_of(spark: SparkSession) -> None
 def test_a_folder_that_executors_do_not_share_is_refused_before_anything_is_taken(
     plan: ExecutorPlan, account: Account, tmp_path: Path
 ) -> None:
-    (report,) = drain_tasks(replace(plan, marker_file=tmp_path / "elsewhere"), [0])
-    assert report.error is not None
-    error = error_from_text(report.error)
+    (text,) = drain_tasks(replace(plan, marker_file=tmp_path / "elsewhere"), [0])
+    assert text is not None
+    error = error_from_text(text)
     assert isinstance(error, ConfigurationError)
     assert "not the one of the driver" in str(error)
     assert account.queued() == 30

@@ -85,8 +85,8 @@ def _closing(keys: Sequence[str], links: Sequence[Link]) -> set[Link]:
     """The links that close a circle, found by a depth-first search from the first node on."""
     leads: dict[str, list[Link]] = defaultdict(list)
     entered = {link.target for link in links if link.source != link.target}
-    for link in links:
-        leads[link.source].append(link)
+    for each in links:
+        leads[each.source].append(each)
     done: set[str] = set()
     closing: set[Link] = set()
     for start in sorted(keys, key=lambda key: key in entered):
@@ -95,13 +95,12 @@ def _closing(keys: Sequence[str], links: Sequence[Link]) -> set[Link]:
         path, stack = {start}, [(start, iter(leads[start]))]
         while stack:
             key, rest = stack[-1]
-            following = next(rest, None)
-            if following is None:
+            link = next(rest, None)
+            if link is None:
                 stack.pop()
                 path.discard(key)
                 done.add(key)
                 continue
-            link = following
             if link.target in path:
                 closing.add(link)
             elif link.target not in done:
