@@ -16,11 +16,9 @@ from typing import Any
 from bench_report import Comparison, report
 from bench_setting import TURNS, best_rates, fill
 
+from airflow_sqlqueue import AddressResolver, ConsumeOptions, RecoverabilityOptions
 from airflow_sqlqueue.consuming.consumer import Consumer
-from airflow_sqlqueue.consuming.options import ConsumeOptions
-from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.server.connection import open_connection
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import number, query

@@ -20,9 +20,8 @@ import pyarrow.parquet as pq
 from bench_report import Comparison, cores, report
 from bench_setting import TURNS, best_rates, fill, rate_of
 
+from airflow_sqlqueue import DrainOptions, DrainRequest
 from airflow_sqlqueue.drain.drain import Drain, Engine
-from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT, QueueTable
 from airflow_sqlqueue.queue.table_access import FIRST, LAST

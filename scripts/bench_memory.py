@@ -24,12 +24,11 @@ import fsspec
 import pyarrow.parquet as pq
 from bench_report import Comparison, report
 
+from airflow_sqlqueue import AddressResolver, ConnectionSettings, Message
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.stages.part_file import StagingFolder
-from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.routing import AddressResolver
-from airflow_sqlqueue.server.settings import ConnectionSettings, load_pyodbc
+from airflow_sqlqueue.server.settings import load_pyodbc
 from airflow_sqlqueue.session import Session
 
 MB, MIB = 1_000_000, 1024 * 1024

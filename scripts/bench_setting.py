@@ -13,11 +13,9 @@ from itertools import cycle, islice
 from random import Random
 from typing import Any
 
+from airflow_sqlqueue import AddressResolver, ConnectionSettings, HeaderNames, Message
 from airflow_sqlqueue.envelope.times import format_time
-from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.routing import AddressResolver
-from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query
 from airflow_sqlqueue.tables.create import create_queue

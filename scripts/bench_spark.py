@@ -19,14 +19,12 @@ from bench_report import Comparison, report
 from bench_setting import TURNS, fill, messages, timed_turns
 from jars import jars_for, stop_java
 
+from airflow_sqlqueue import Batch, ConnectionSettings, HeaderNames, Message
 from airflow_sqlqueue.drain.drain import Drain
-from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.stages.message_table import MessageTable
 from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.spark import local_session, raw_schema, read_batch, register
 from airflow_sqlqueue.spark.jobs.audit import audit_rows, write_audit_rows

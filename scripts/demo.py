@@ -28,12 +28,11 @@ from rich.console import Console
 from rich.table import Table
 from spark_archive import quick_start
 
+from airflow_sqlqueue import AddressResolver, ConnectionSettings, Message
 from airflow_sqlqueue.drain.batches import recorded_batch
 from airflow_sqlqueue.drain.ledger import Ledger
-from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
-from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import create_queue
 from airflow_sqlqueue.traffic import generate

@@ -19,10 +19,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Locator, expect
 
-from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.drain.request import DrainRequest
-from airflow_sqlqueue.queue import MessageFilter
+from airflow_sqlqueue import DrainOptions, DrainRequest, MessageFilter, QueueClient
 from airflow_sqlqueue.traffic import generate, generate_failed
 from fakemssql import FakeServer
 from tests.ui.chromium import Screen, chromium, chromium_path, row_of, signed_in
