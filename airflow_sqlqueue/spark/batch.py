@@ -15,17 +15,8 @@ from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError
 from airflow_sqlqueue.extras import from_extra
 from airflow_sqlqueue.message import HeaderNames
 from airflow_sqlqueue.row import spark_schema
+from airflow_sqlqueue.spark import headers
 from airflow_sqlqueue.spark.errors import translate_read_errors
-from airflow_sqlqueue.spark.headers import (
-    TEXT_HEADERS,
-    TIME_HEADERS,
-    all_headers,
-    first_type,
-    known_headers,
-    last_wins,
-    readable,
-    wire_time,
-)
 from airflow_sqlqueue.spark.manifests import AnyBatch, load_batch
 from airflow_sqlqueue.spark.secrets import broadcast
 
@@ -36,7 +27,12 @@ if TYPE_CHECKING:
 
     from airflow_sqlqueue.server.settings import ConnectionSettings
 
-_KNOWN = (HeaderNames.MESSAGE_ID, HeaderNames.ENCLOSED_MESSAGE_TYPES, *TEXT_HEADERS.values(), *TIME_HEADERS.values())
+_KNOWN = (
+    HeaderNames.MESSAGE_ID,
+    HeaderNames.ENCLOSED_MESSAGE_TYPES,
+    *headers.TEXT_HEADERS.values(),
+    *headers.TIME_HEADERS.values(),
+)
 
 
 def raw_schema() -> StructType:
@@ -103,22 +99,22 @@ def typed_columns(rows: DataFrame) -> DataFrame:
         raise ConfigurationError(f"The rows have no column {sorted(missing)[0].title()}: read it as well.")
     raw = rows.withColumnRenamed("Headers", "headers_raw")
     # Each step is a projection of its own: Spark computes each used column once, and no unused column.
-    checked = raw.withColumn("_readable", readable(sf.col("headers_raw")))
+    checked = raw.withColumn("_readable", headers.readable(sf.col("headers_raw")))
     parsed = checked.withColumns(
         {
             "headers_malformed": sf.col("_readable").isNull(),
-            "_all": all_headers(sf.col("_readable")),
-            "_known": known_headers(sf.col("_readable"), _KNOWN),
+            "_all": headers.all_headers(sf.col("_readable")),
+            "_known": headers.known_headers(sf.col("_readable"), _KNOWN),
         }
     )
     header = sf.col("_known").getField
     typed = parsed.withColumns(
         {
-            "headers": last_wins(sf.col("_all")),
+            "headers": headers.last_wins(sf.col("_all")),
             "message_id": sf.coalesce(header(HeaderNames.MESSAGE_ID), sf.col("Id")),
-            "message_type": first_type(header(HeaderNames.ENCLOSED_MESSAGE_TYPES)),
-            **{column: header(name) for column, name in TEXT_HEADERS.items()},
-            **{column: wire_time(header(name)) for column, name in TIME_HEADERS.items()},
+            "message_type": headers.first_type(header(HeaderNames.ENCLOSED_MESSAGE_TYPES)),
+            **{column: header(name) for column, name in headers.TEXT_HEADERS.items()},
+            **{column: headers.wire_time(header(name)) for column, name in headers.TIME_HEADERS.items()},
         }
     ).drop("_readable", "_all", "_known")
     elapsed = sf.unix_micros("processing_ended") - sf.unix_micros("processing_started")

@@ -29,13 +29,7 @@ from airflow_sqlqueue.row import spark_schema
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.spark.source.columns import SelectedColumns
 from airflow_sqlqueue.spark.source.messages import MessageColumns
-from airflow_sqlqueue.spark.source.options import (
-    READ_OPTIONS,
-    BatchOptions,
-    PeekOptions,
-    ServerAccess,
-    SourceOptions,
-)
+from airflow_sqlqueue.spark.source.options import READ_OPTIONS, BatchOptions, PeekOptions, ServerAccess, SourceOptions
 from airflow_sqlqueue.spark.source.peek import narrow, plan_ranges, read_range
 from airflow_sqlqueue.spark.source.sending import SEND_OPTIONS, Destination, QueueWriter, send_id_of
 
