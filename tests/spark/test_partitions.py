@@ -131,5 +131,5 @@ def test_what_cannot_be_a_sink(spark: SparkSession, make_batch: MakeBatch, tmp_p
             MicroBatch(key, 0)
     with pytest.raises(ConfigurationError, match="whole number"):
         MicroBatch("mine", -1)
-    with pytest.raises(ConfigurationError, match="not of int"):
+    with pytest.raises(ConfigurationError, match="not to int"):
         write_partitions(some, lake, 7)  # type: ignore[arg-type]
