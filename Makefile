@@ -62,7 +62,7 @@ test-system: $(READY) ## Run the tests that start Airflow, clusters of Spark and
 	@$(RUN)/python -m pytest $(ASIDE) $(SYSTEM)
 
 test-ui: $(READY) ## Try the page in Airflow with a browser (chromium; some minutes; skipped where that is not to be had)
-	@$(RUN)/python scripts/browser.py
+	@$(RUN)/python scripts/system_parts.py --browser
 	@$(RUN)/python -m pytest tests/ui
 
 compat: $(READY) ## Try fakemssql with drivers of Java, Go, Node.js and Python (a minute; what is not installed is left out)
@@ -70,7 +70,7 @@ compat: $(READY) ## Try fakemssql with drivers of Java, Go, Node.js and Python (
 	@PYTHONPATH=fakemssql:fakemssql/tests:$(PYTHONPATH) $(RUN)/python -m compat $(CLIENTS)
 
 screenshots: $(READY) ## Take pictures of the page's views, light and dark, into docs/_screenshots
-	@$(RUN)/python scripts/browser.py
+	@$(RUN)/python scripts/system_parts.py --browser
 	@PYTHONPATH=.:$(PYTHONPATH) $(RUN)/python scripts/screenshots.py
 
 faults: $(READY) ## Run the fault tests at length: kills, cuts, storms (an hour)

@@ -1,7 +1,7 @@
 """Charts of the audit report, as inline SVG: no script, no network, and colours that follow the page's theme.
 
 A chart is a function of plain numbers. Its texts are escaped; its colours are the classes ``s0`` to ``s9`` of the page.
-Each has a title and a description for those who do not see it; the report puts a table of the same figures beside it.
+Each has a title and a description for screen readers; the report puts a table of the same figures beside it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WIDTH = 1040
 
 @dataclass(frozen=True)
 class Series:
-    """One colour of a stacked chart: a value for each column."""
+    """Series of a stacked chart, with a colour of its own: a value for each column."""
 
     name: str
     values: Sequence[int]
@@ -27,7 +27,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Range:
-    """One line of a percentile chart, in milliseconds."""
+    """Line of a percentile chart, in milliseconds."""
 
     name: str
     p50: float
@@ -36,7 +36,7 @@ class Range:
 
 
 def stacked_bars(title: str, columns: Sequence[str], ticks: Sequence[str], series: Sequence[Series]) -> Markup:
-    """Stacked columns over time. ``columns`` name them for the tooltips, ``ticks`` label them (empty: no label)."""
+    """Stacked columns over time; ``columns`` are names for the tooltips, ``ticks`` labels (empty: no label)."""
     height, left, right, top, bottom = 320, 56, 8, 12, 34
     totals = [sum(one.values[i] for one in series) for i in range(len(columns))]
     step, highest = _scale(max(totals, default=0))
@@ -74,7 +74,7 @@ def stacked_bars(title: str, columns: Sequence[str], ticks: Sequence[str], serie
 
 
 def percentile_ranges(title: str, ranges: Sequence[Range]) -> Markup:
-    """A line from p50 over p90 to p99 for each name, on a logarithmic scale of milliseconds."""
+    """Lines from p50 over p90 to p99 for each name, on a logarithmic scale of milliseconds."""
     row, left, right, top, bottom = 54, 150, 40, 10, 36
     height = top + bottom + row * max(len(ranges), 1)
     positive = [value for one in ranges for value in (one.p50, one.p90, one.p99) if value > 0] or [1.0, 1000.0]
@@ -137,7 +137,7 @@ def number(value: float) -> str:
 
 
 def duration(milliseconds: float | None) -> str:
-    """Milliseconds in the unit that reads best, with three significant digits at most."""
+    """Milliseconds in a suitable unit, with three significant digits at most."""
     if milliseconds is None:
         return "\u2013"
     if milliseconds >= 60_000:
@@ -163,7 +163,7 @@ def shortened(text: str, length: int) -> str:
 
 
 def _scale(highest: int) -> tuple[int, int]:
-    """A round distance of the grid lines, and the multiple of it that the highest column fits under."""
+    """Round distance of the grid lines, and the first multiple of it that is not below the highest column."""
     rough = max(highest, 1) / 5
     power = 10 ** max(0, math.floor(math.log10(rough)))
     step = max(1, int(next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough)))
@@ -172,7 +172,7 @@ def _scale(highest: int) -> tuple[int, int]:
 
 def _svg(title: str, summary: str, height: int, parts: Sequence[str]) -> Markup:
     key = f"c{crc32(f'{title} {summary}'.encode()):08x}"
-    return Markup(  # noqa: S704 - every text in the parts was escaped where it was put
+    return Markup(  # noqa: S704 - every text in the parts is escaped already
         f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-labelledby="{key}t {key}d">'
         f'<title id="{key}t">{escape(title)}</title><desc id="{key}d">{escape(summary)}</desc>{"".join(parts)}</svg>'
     )

@@ -1,12 +1,12 @@
 """The Spark job behind the audit examples: one sealed batch in, a table and a page of figures out.
 
-Plain PySpark that knows nothing of the scheduler. Call :func:`run` with a session, or start it as a script::
+Plain PySpark, independent of the scheduler. Call :func:`run` with a session, or start it as a script::
 
     spark-submit audit_job.py --manifest manifest.json --lake DIR --report report.html
     python audit_job.py --manifest manifest.json --lake DIR --report report.html
 
-The guarantee: the table is keyed by batch, so running a batch again, whole or after a crash, replaces its own rows and
-nobody else's. Run one attempt of a batch at a time.
+The guarantee: the table is keyed by batch, so a second run of a batch, after a crash as well, replaces the rows of this
+batch only. Run one attempt of a batch at a time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from airflow_sqlqueue.spark import Program, audit_table
 
 if __package__:
     from .audit_report import Figures, write_report
-else:  # started as a script, or found in a folder that is on the path
+else:  # started as a script, or imported from a folder on the path
     from audit_report import Figures, write_report
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MALFORMED, NO_TYPE = "(malformed headers)", "(no message type)"
 SHOWN = 200
-"""Characters of a name in the report."""
+"""Characters of a name that the report shows."""
 
 
 def run(spark: SparkSession, batch: Batch, lake: str, report: str) -> dict[str, int]:
@@ -37,7 +37,7 @@ def run(spark: SparkSession, batch: Batch, lake: str, report: str) -> dict[str, 
     ``report`` is a local path or any URL that fsspec knows. The counts are ``messages``, ``written``, ``failed``,
     ``malformed`` and ``expired``.
 
-    Raises ``BatchMismatchError`` where Spark reads or writes another number of rows than the ledger has.
+    Raises ``BatchMismatchError`` if Spark reads or writes another number of rows than the ledger has.
     """
     figures = gather(audit_table(spark, batch, lake), batch)
     write_report(figures, report)
@@ -51,7 +51,7 @@ def run(spark: SparkSession, batch: Batch, lake: str, report: str) -> dict[str, 
 
 
 def gather(rows: DataFrame, batch: Batch) -> Figures:
-    """The report's figures: three aggregations, each of which reads the few columns of the table that it needs."""
+    """The report's figures: three aggregations; each reads only the columns of the table that it needs."""
     from pyspark.sql import functions as sf
 
     kind = sf.coalesce("message_type", sf.when(sf.col("headers_malformed"), MALFORMED), sf.lit(NO_TYPE))
@@ -83,7 +83,7 @@ def gather(rows: DataFrame, batch: Batch) -> Figures:
         .groupBy("exception_type", "processing_endpoint")
         .agg(sf.count(sf.lit(1)).alias("messages"), sf.unix_micros(sf.max("happened")).alias("last"))
     )
-    # Side by side: what takes time in so small a query is its planning.
+    # In parallel, because such small queries spend most of their time in planning.
     with ThreadPoolExecutor(3) as pool:
         return Figures(batch, *pool.map(_collect, (hourly, times, failures)))
 
@@ -93,7 +93,7 @@ def _collect(df: DataFrame) -> list[dict[str, Any]]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command line. Prints the counts as one line of JSON."""
+    """Run the command line, which prints the counts as one line of JSON."""
     program = Program("Load one drained batch into a table and report on it.", master="local[2]")
     program.add_manifest(required=True)
     program.add("--lake", required=True, help="the folder of the Parquet table")

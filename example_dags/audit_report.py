@@ -1,6 +1,7 @@
-"""The page of figures about one batch: what Spark counted, put into tables, charts and one HTML file.
+"""Report on one batch: the counts from Spark as tables and charts in one HTML file.
 
-The page needs no network and no script. Everything on it that a message says (types, endpoints, exceptions) is escaped.
+The page needs no network and no script. All texts on it that come from messages (types, endpoints, exceptions) are
+escaped.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 @dataclass(frozen=True)
 class Figures:
-    """What the job counted.
+    """Counts of the job.
 
     :param hourly: per ``message_type`` and ``hour`` (whole hours since 1970, or None): ``messages``, ``failed``,
         ``malformed``, ``body_bytes``, and ``first`` and ``last`` in microseconds since 1970.
@@ -44,7 +45,7 @@ class Figures:
 
 
 def write_report(figures: Figures, target: str) -> None:
-    """Write the page to a local path, whose folders are made, or to any URL that fsspec knows."""
+    """Write the page to a local path, whose missing folders are created, or to any URL that fsspec knows."""
     page = render(figures)
     if "://" in target:
         import fsspec
@@ -75,7 +76,7 @@ def render(figures: Figures) -> str:
 
 
 def view(figures: Figures) -> dict[str, Any]:
-    """What the template shows."""
+    """Values that the template shows."""
     types, endpoints = type_rows(figures), endpoint_rows(figures)
     exceptions: Counter[str] = Counter()
     for row in figures.failures:
@@ -128,7 +129,7 @@ def endpoint_rows(figures: Figures) -> Rows:
 def over_time(hourly: Rows) -> tuple[list[tuple[str, int]], list[str], list[charts.Series], int]:
     """Columns (name, width in hours), their tick labels, the series, and the number of messages outside.
 
-    The columns lie within a week of the busiest hour, so that one absurd time in a header does not flatten the rest.
+    The columns lie within a week of the busiest hour, so that one wrong time in a header does not flatten the chart.
     """
     counted: dict[int, Counter[str]] = defaultdict(Counter)
     outside = 0
@@ -169,7 +170,7 @@ def _largest(per_type: dict[str, list[int]]) -> list[charts.Series]:
 
 
 def _ticks(starts: list[datetime]) -> list[str]:
-    """The date at each midnight and at the first column, and the hours between them where there are few columns."""
+    """Labels: the date at each midnight and at the first column, and the hours in between if there are few columns."""
     labels, room = [], 0
     for i, start in enumerate(starts):
         text = f"{start:%d %b}" if start.hour == 0 or i == 0 else ""

@@ -35,7 +35,7 @@ QUEUE = "{{ params.queue_name }}"
 
 
 def to_lake(spark: SparkSession, batch: Batch, lake: str, report: str) -> dict[str, Any]:
-    """The job. Imported when it runs, so that parsing this file loads no Spark."""
+    """The job. It is imported when it runs, so that the parsing of this file does not load Spark."""
     from audit_job import run
 
     return run(spark, batch, lake=lake, report=report)
@@ -61,7 +61,7 @@ with DAG(
 ) as dag:
     create = SqlQueueCreateOperator(task_id="create", queue_name=QUEUE)
 
-    # A quiet hour is no failure: the run is skipped, and what there is waits for the next.
+    # A quiet hour is not a failure: the run is skipped, and the messages wait for the next run.
     wait = SqlQueueDepthSensor(
         task_id="wait",
         queue_name=QUEUE,

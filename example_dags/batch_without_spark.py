@@ -1,7 +1,7 @@
 """Drain a queue and count its messages by type in plain Python: no Spark.
 
-The function gets the messages one by one, and the batch is marked consumed when it has returned. The drained files are
-Parquet: pandas, Polars or DuckDB read ``batch.paths`` as they are, in a function with a parameter ``batch``.
+The function gets the messages one by one, and the batch is marked consumed when the function has returned. The drained
+files are Parquet: pandas, Polars or DuckDB read ``batch.paths`` directly, in a function with a parameter ``batch``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from airflow_sqlqueue.operators import SqlQueueDrainOperator
 
 
 def count_types(messages: Iterator[Any]) -> dict[str, int]:
-    """What is returned is the ``result`` in the task's XCom."""
+    """Count by type; the returned value is the ``result`` in the task's XCom."""
     from airflow_sqlqueue import Envelope
 
     return dict(Counter(str(Envelope.of(message).content.message_type) for message in messages))

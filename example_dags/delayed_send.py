@@ -1,6 +1,7 @@
 """Send a reminder that its endpoint gets two weeks later.
 
-It waits in the queue's table of delayed messages, on the server: neither Airflow nor the task has to run meanwhile.
+The message waits in the queue's table of delayed messages, on the server: neither Airflow nor the task has to run until
+then.
 """
 
 from __future__ import annotations

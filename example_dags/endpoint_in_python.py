@@ -1,7 +1,7 @@
-"""An endpoint in Python: bill the orders that wait in a queue, and reply to whoever sent them.
+"""An endpoint in Python: bill the orders in a queue, and reply to their senders.
 
-Each message is one transaction: it is received, handled, replied to and gone, or in the queue again. One that cannot be
-handled is tried again, then goes to the error queue, where ServiceControl and ``sqlqueue errors`` show why.
+Each message is one transaction: it is received, handled and replied to, or it stays in the queue. A message that cannot
+be handled is retried, then goes to the error queue, where ServiceControl and ``sqlqueue errors`` show the reason.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     max_messages=10_000,
 )
 def bill(message: Envelope, hook: SqlQueueHook) -> None:
-    """What this sends is committed with the message, or not at all."""
+    """Bill an order. The reply is committed together with the message, or not at all."""
     order = message.json()
     if order["total"] < 0:
         raise ValueError("An order's total is below zero.")

@@ -1,7 +1,7 @@
-"""Look at what failed, and return what may be tried again.
+"""Triage an error queue, and return the messages that may be retried.
 
 The groups of the error queue, by exception and message type, go to XCom and the task's log; messages that failed with
-exceptions of the list go back to the queues where they failed, at a rate that their endpoints can take.
+the given exception go back to the queues where they failed, at a rate that their endpoints can take.
 """
 
 from __future__ import annotations

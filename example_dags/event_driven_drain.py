@@ -1,7 +1,7 @@
 """Drain a queue when messages come, without a schedule.
 
 The asset's watcher runs in Airflow's triggerer. It signals as long as the queue is not empty, and each signal starts a
-run that drains what is there; the sealed batch waits for a task that reads it. A run that comes too late finds an empty
+run that drains the queue; the sealed batch waits for a task that reads it. A run that starts too late finds an empty
 queue and drains an empty batch.
 
 The queue and the folder come from the environment: ``SQLQUEUE_QUEUE`` and ``SQLQUEUE_STAGING``. The server is the

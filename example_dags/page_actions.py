@@ -1,4 +1,4 @@
-"""Let people act on the SQL Queues page: what its buttons say is done by a run of this DAG."""
+"""Actions of the SQL Queues page: a run of this DAG does the work of the page's buttons."""
 
 from __future__ import annotations
 

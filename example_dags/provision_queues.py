@@ -1,7 +1,7 @@
-"""Make everything that a new endpoint needs on the server.
+"""Create everything that a new endpoint needs on the server.
 
-Its queue with the table of delayed messages, the error and the audit queue, the ledgers and its subscriptions. What
-exists is left as it is, so the DAG can run again at any time.
+It creates the queue with the table of delayed messages, the error and the audit queue, the ledgers and the
+subscriptions. It does not change existing ones, so the DAG can run again at any time.
 """
 
 from __future__ import annotations

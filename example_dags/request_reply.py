@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def price_of(reply: Envelope) -> float:
-    """What goes to XCom of the reply."""
+    """The price in the reply, for XCom."""
     return float(reply.json()["price"])
 
 

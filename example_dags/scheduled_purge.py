@@ -1,7 +1,7 @@
 """Purge expired messages of several queues every hour.
 
-Queues that no endpoint serves, such as audit, keep what has expired for ever. Each queue is a task of its own, so that
-one that cannot be reached leaves the others alone.
+Queues without an endpoint, such as audit, keep expired messages for ever. Each queue has a task of its own, so that an
+unreachable queue does not affect the others.
 """
 
 from __future__ import annotations

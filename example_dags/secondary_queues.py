@@ -1,8 +1,8 @@
 """Drain an endpoint's queue together with the queues of its instances and machines, a batch for each.
 
 Versions 1 and 2 of the transport gave every machine a queue of its own for callbacks, ``Sales.WEB01``; scaled-out
-endpoints have one for each instance. Their names are known to the server only, so the drain is mapped over what the
-first task finds. Leave the first task out, and the others are left alone.
+endpoints have one for each instance. Only the server knows their names, so the drain is mapped over the queues that the
+first task finds. To drain the endpoint's own queue only, leave the first task out.
 """
 
 from __future__ import annotations

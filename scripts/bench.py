@@ -1,8 +1,8 @@
 """Measure sends, purges, drains, their growth and memory, handling, the page, and Spark: all parts, or those named.
 
-``python scripts/bench.py [queue] [drain] [shop] [growth] [memory] [consume] [page] [spark]
-[executors] [--json]``, or ``make bench PARTS="drain"``. All run on one server: fakemssql, or the one that
-``SQLQUEUE_TEST_SERVER`` names (``mssql://user:password@host:port/database``).
+``python scripts/bench.py [queue] [drain] [shop] [growth] [memory] [consume] [page] [spark] [executors] [--json]``, or
+``make bench PARTS="drain"``. All parts run on one server: fakemssql, or the server of ``SQLQUEUE_TEST_SERVER``
+(``mssql://user:password@host:port/database``).
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from __future__ import annotations
 import sys
 
 from bench_consume import compare_consuming
-from bench_drain import compare_drains
+from bench_drain import compare_drains, compare_growth
 from bench_executors import compare_executors
-from bench_growth import compare_growth
 from bench_memory import compare_memory
 from bench_page import compare_page
 from bench_queue import compare_queue

@@ -1,7 +1,7 @@
-"""How fast messages are handled, beside a bare loop of the statements that it takes, with as many threads.
+"""Speed of consuming, against a bare loop of the same statements with as many threads.
 
-``python scripts/bench_consume.py [--json]``, as ``bench_queue.py``. The handler does nothing: what is measured is what
-handling costs by itself, the start with its look at the tables included.
+``python scripts/bench_consume.py [--json]``, as ``bench_queue.py``. The handler does nothing, so the figures are the
+costs of consuming itself, with its start, which reads the layout of the tables.
 """
 
 from __future__ import annotations
@@ -16,11 +16,9 @@ from typing import Any
 from bench_report import Comparison, report
 from bench_setting import TURNS, best_rates, fill
 
+from airflow_sqlqueue import AddressResolver, ConsumeOptions, RecoverabilityOptions
 from airflow_sqlqueue.consuming.consumer import Consumer
-from airflow_sqlqueue.consuming.options import ConsumeOptions
-from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.server.connection import open_connection
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import number, query
@@ -31,9 +29,9 @@ HANDLERS = (1, 4)
 
 
 def compare_consuming(queue: QueueTable, *, count: int = 6_000, turns: int = TURNS) -> list[Comparison]:
-    """One handler and four, each beside a bare loop in as many threads."""
+    """Compare one and four handlers, each with a bare loop in as many threads."""
     kinds: dict[str, Callable[[], int]] = {}
-    with beside(queue) as error:
+    with second_queue(queue) as error:
         for handlers in HANDLERS:
             kinds[_bare(handlers)] = lambda n=handlers: bare_loops(queue, n)  # type: ignore[misc]
             kinds[_handled(handlers)] = lambda n=handlers: consume(queue, error, n)  # type: ignore[misc]
@@ -45,8 +43,8 @@ def compare_consuming(queue: QueueTable, *, count: int = 6_000, turns: int = TUR
 
 
 @contextmanager
-def beside(queue: QueueTable, name: str = "error") -> Iterator[QueueTable]:
-    """Another queue, dropped at the end."""
+def second_queue(queue: QueueTable, name: str = "error") -> Iterator[QueueTable]:
+    """Create another queue, dropped at the end."""
     address = replace(queue.address, table=f"{queue.address.table}.{name}")
     create_queue(queue.session, address)
     try:
@@ -64,7 +62,7 @@ def _handled(handlers: int) -> str:
 
 
 def consume(queue: QueueTable, error: QueueTable, handlers: int) -> int:
-    """Handle what is in the queue, in the default transaction mode."""
+    """Handle the messages of the queue, in the default transaction mode."""
     settings = queue.session.settings
     recoverability = RecoverabilityOptions(delayed_retries=0, error_queue=error.address.canonical)
     options = ConsumeOptions(max_handlers=handlers, recoverability=recoverability)
@@ -74,7 +72,7 @@ def consume(queue: QueueTable, error: QueueTable, handlers: int) -> int:
 
 
 def bare_loops(queue: QueueTable, threads: int) -> int:
-    """BEGIN and receive one message, COMMIT, through the driver, as a session sends them; the rows are thrown away."""
+    """BEGIN and receive one message, COMMIT, through the driver, with the texts of a session; rows are discarded."""
     layout = queue.layout
     receive = queue.query("queue.receive", limit=number(1), **output(layout.types, into=layout.output_into)).text
     guard, commit = query("session.in_transaction").text, query("session.commit").text

@@ -1,23 +1,27 @@
-"""How fast a drain is, beside single receives, beside a bare loop of its statements, and beside doing it oneself.
+"""Speed of a drain against single receives, a bare loop of its statements, and a do-it-yourself move; and its growth.
 
-``python scripts/bench_drain.py [--json]``, as ``bench_queue.py``. Two workers can only be faster than one where server
-and client have cores to spare: with fewer than four cores that ratio has no bound.
+``python scripts/bench_drain.py [drain] [growth] [--json]``, as ``bench_queue.py``. Two workers can only be faster than
+one if server and client have free cores: with fewer than four cores that ratio has no bound. A drain has fixed costs,
+which raise the cost of a message in a small drain and would hide a growth: therefore the growth compares the drain of a
+million messages with that of 100,000 as well.
 """
 
 from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from bench_report import Comparison, cores, report
-from bench_setting import TURNS, best_rates, fill
-from bench_staging import staged_move
+from bench_setting import TURNS, best_rates, fill, rate_of
 
+from airflow_sqlqueue import DrainOptions, DrainRequest
 from airflow_sqlqueue.drain.drain import Drain, Engine
-from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT, QueueTable
 from airflow_sqlqueue.queue.table_access import FIRST, LAST
@@ -25,6 +29,7 @@ from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.row import NAMES
 from airflow_sqlqueue.server.connection import open_connection
 from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.sql import Query
 from airflow_sqlqueue.sql.columns import output
 
 SINGLE, BARE, STAGED = "single receives", "bare loop", "do it yourself"
@@ -32,10 +37,43 @@ ENOUGH_CORES = 4
 _ROW_VERSION = NAMES.index("RowVersion")
 
 
+CHUNK = 4_000
+"""Rows of one DELETE: lock escalation starts at 5,000 locks."""
+
+FETCH = 20_000
+"""Rows that are read, converted and written at a time."""
+
+_COLUMNS = "[Id], [CorrelationId], [ReplyToAddress], [Recoverable], [Expires], [Headers], [Body], [RowVersion]"
+_MOVE = f"""
+SET NOCOUNT ON;
+DECLARE @moved int = 1;
+WHILE @moved > 0
+BEGIN
+    WITH head AS (
+        SELECT TOP ({CHUNK}) {_COLUMNS} FROM {{queue}} WITH (UPDLOCK, READPAST, ROWLOCK) ORDER BY [RowVersion]
+    )
+    DELETE FROM head OUTPUT {_COLUMNS.replace("[", "deleted.[")} INTO {{staging}} ({_COLUMNS});
+    SET @moved = @@ROWCOUNT;
+END;
+"""  # noqa: S608 - our own names
+_SCHEMA = pa.schema(
+    {
+        "Id": pa.string(),
+        "CorrelationId": pa.string(),
+        "ReplyToAddress": pa.string(),
+        "Recoverable": pa.bool_(),
+        "Expires": pa.timestamp("us"),
+        "Headers": pa.string(),
+        "Body": pa.binary(),
+        "RowVersion": pa.int64(),
+    }
+)
+
+
 def compare_drains(
     queue: QueueTable, *, count: int = 100_000, single: int = 500, turns: int = TURNS
 ) -> list[Comparison]:
-    """Drains with 1, 2 and 4 workers and what they are measured against, all of the same messages."""
+    """Compare drains with 1, 2 and 4 workers with their bases, all of the same messages."""
     with staged_move(queue) as move, tempfile.TemporaryDirectory(prefix="sqlqueue-bench-") as folder:
         kinds: dict[str, Callable[[], int]] = {
             SINGLE: lambda: sum(len(queue.receive()) for _ in range(single)),
@@ -63,7 +101,7 @@ def _drained_by(workers: int) -> str:
 
 
 def bare_loop(queue: QueueTable) -> int:
-    """The drain's own DELETE through the driver, in transactions of a part's size; the rows are thrown away."""
+    """The drain's own DELETE through the driver, in transactions of a part's size; the rows are discarded."""
     layout = queue.layout
     text = queue.query(
         "queue.take_head", window=Window().condition, **output(layout.types, into=layout.output_into)
@@ -89,7 +127,7 @@ def bare_loop(queue: QueueTable) -> int:
 
 
 def drain(queue: QueueTable, workers: int = DrainOptions.workers, engine: Engine | None = None) -> int:
-    """Drain the queue with the default settings, or other workers or an engine, to files that are then removed."""
+    """Drain the queue to files that are then removed; return the number of messages."""
     settings = queue.session.settings
     with tempfile.TemporaryDirectory(prefix="sqlqueue-bench-") as folder:
         staging, options = StagingFolder.of(Path(folder)), DrainOptions(workers=workers)
@@ -101,5 +139,85 @@ def drain(queue: QueueTable, workers: int = DrainOptions.workers, engine: Engine
     return batch.messages + batch.expired
 
 
+GROWTH_TURNS = {10_000: 5, 100_000: 3, 1_000_000: 1}
+"""Turns of each size; the best one counts. A short drain gets more, because a short disturbance affects it more."""
+
+GROWTH_BOUND = 1.2
+
+
+def compare_growth(queue: QueueTable) -> list[Comparison]:
+    """Compare the cost of a message in drains of different sizes, with the default settings, one after the other."""
+    small, middle, large = GROWTH_TURNS
+    _growth_cost(queue, small)  # prepares the statements
+    cost = {size: min(_growth_cost(queue, size) for _ in range(turns)) for size, turns in GROWTH_TURNS.items()}
+    return [
+        Comparison(
+            f"drain of {size:,}",
+            cost[size],
+            f"drain of {base:,}",
+            cost[base],
+            GROWTH_BOUND,
+            limit=True,
+            unit="µs/message",
+        )
+        for size, base in ((middle, small), (large, small), (large, middle))
+    ]
+
+
+def _growth_cost(queue: QueueTable, size: int) -> float:
+    """Microseconds for each message of a drain."""
+    fill(queue, size)
+    return 1e6 / rate_of(lambda: drain(queue))
+
+
+class StagedMove:
+    """The do-it-yourself way to get a queue into a Parquet file, as a team without a drain would write it.
+
+    A stored statement moves the rows, in chunks, to the table ``staging`` of the same database; a SELECT reads that;
+    pyarrow writes the rows with its default settings; TRUNCATE empties the staging table. It is written to be fast:
+    chunks below lock escalation that skip locked rows, one request for all of them, rows fetched in bulk, columns
+    converted as a whole. It has no ledger: if it dies on the way, people must find out which rows were read.
+    """
+
+    def __init__(self, queue: QueueTable, staging: str) -> None:
+        self._queue, self._staging = queue, staging
+        # Every statement commits on its own, so a chunk is locked during its own statement only.
+        self._move = _MOVE.format(queue=queue.address.qualified_name, staging=staging)
+
+    def run(self, file: Path) -> int:
+        """Move all rows; return their number."""
+        count = 0
+        with closing(open_connection(self._queue.session.settings)) as connection:
+            cursor = connection.cursor()
+            cursor.execute(self._move)
+            cursor.execute(f"SELECT {_COLUMNS} FROM {self._staging}")  # noqa: S608 - our own names
+            with pq.ParquetWriter(file, _SCHEMA) as writer:
+                while rows := cursor.fetchmany(FETCH):
+                    writer.write_batch(_arrow_batch(rows))
+                    count += len(rows)
+            cursor.execute(f"TRUNCATE TABLE {self._staging}")
+        return count
+
+
+@contextmanager
+def staged_move(queue: QueueTable) -> Iterator[StagedMove]:
+    """Create a staging table for the queue, dropped at the end."""
+    staging = f"[{queue.address.schema}].[{queue.address.table}.staging]"
+    types = ("uniqueidentifier", "varchar(255)", "varchar(255)", "bit", "datetime", "nvarchar(max)", "varbinary(max)")
+    definitions = zip(_COLUMNS.split(", "), (*types, "bigint"), strict=True)
+    columns = ", ".join(f"{name} {kind} NULL" for name, kind in definitions)
+    queue.session.run(Query("bench.create", "create the staging table", f"CREATE TABLE {staging} ({columns})"))
+    try:
+        yield StagedMove(queue, staging)
+    finally:
+        queue.session.run(Query("bench.drop", "drop the staging table", f"DROP TABLE {staging}"))
+
+
+def _arrow_batch(rows: list[Any]) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(values, type=field.type) for values, field in zip(columns, _SCHEMA, strict=True)]
+    return pa.record_batch(arrays, schema=_SCHEMA)
+
+
 if __name__ == "__main__":
-    sys.exit(report(__doc__ or "", {"drain": compare_drains}))
+    sys.exit(report(__doc__ or "", {"drain": compare_drains, "growth": compare_growth}))

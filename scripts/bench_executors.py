@@ -1,7 +1,7 @@
-"""How fast Spark's executors drain, beside threads of one process, on a cluster of this machine.
+"""Speed of a drain on Spark's executors against threads of one process, on a cluster of this machine.
 
 ``python scripts/bench_executors.py [--json]``, as ``bench_queue.py``. Executors, threads and fakemssql share the cores
-of this machine, so more executors than cores cannot be faster: what shows is what Spark costs beside the drain itself.
+of this machine, so more executors than cores cannot be faster: the difference is the cost of Spark itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ THREADS, SPARK = "threads", "executors"
 def compare_executors(
     queue: QueueTable, *, count: int = 60_000, turns: int = TURNS, executors: Sequence[int] = (1, 2, 4)
 ) -> list[Comparison]:
-    """Drains by so many executors, and by as many threads, of the same messages; the first one of a session apart."""
+    """Compare drains by executors and by as many threads; the first drain of a session is a figure of its own."""
     compared, note = [], f"{cores()} cores"
     with SparkCluster(workers=1, executors=max(executors)) as cluster:
         for number in executors:

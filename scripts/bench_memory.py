@@ -1,7 +1,7 @@
-"""How much memory a drain takes with the default settings, where bodies are between 1 byte and 64 MiB.
+"""Memory of a drain with the default settings, for bodies between 1 byte and 64 MiB.
 
-``python scripts/bench_memory.py [--json]``, as ``bench_queue.py``. The drain runs in a process of its own, whose
-resident memory at its peak is what counts. Every body is then compared with the one that was sent, by its hash.
+``python scripts/bench_memory.py [--json]``, as ``bench_queue.py``. The drain runs in a process of its own; the figure
+is the peak of its resident memory. Every body is then compared with the sent one, by its hash.
 """
 
 from __future__ import annotations
@@ -24,12 +24,11 @@ import fsspec
 import pyarrow.parquet as pq
 from bench_report import Comparison, report
 
+from airflow_sqlqueue import AddressResolver, ConnectionSettings, Message
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.stages.part_file import StagingFolder
-from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.routing import AddressResolver
-from airflow_sqlqueue.server.settings import ConnectionSettings, load_pyodbc
+from airflow_sqlqueue.server.settings import load_pyodbc
 from airflow_sqlqueue.session import Session
 
 MB, MIB = 1_000_000, 1024 * 1024
@@ -37,13 +36,13 @@ _READ = 4 * MIB
 
 
 class BodiesDifferError(Exception):
-    """The drain did not give back what was sent."""
+    """A drained body is not the one that was sent."""
 
 
 def compare_memory(
     queue: QueueTable, *, total: int = 2_000 * MB, largest: int = 64 * MIB, limit: int = 600 * MB
 ) -> list[Comparison]:
-    """The peak of a drain of ``total`` bytes of bodies against a limit, all in bytes.
+    """Compare the peak of a drain of ``total`` bytes of bodies with a limit, all in bytes.
 
     Raises :class:`BodiesDifferError`.
     """
@@ -64,9 +63,9 @@ def compare_memory(
 
 
 def body_sizes(total: int, largest: int) -> list[int]:
-    """Sizes that add up to ``total``, the same every time: as many bodies of 1 to 2 bytes as of 1 to 2 megabytes.
+    """Sizes whose sum is ``total``, the same in every run: as many bodies of 1 to 2 bytes as of 1 to 2 megabytes.
 
-    Among them are one of a byte and some of the largest size.
+    They include one of a byte and some of the largest size.
     """
     rng = Random(7)  # noqa: S311 - repeatable on purpose
     sizes = [1, *[largest] * max(2, total // (8 * largest))]
@@ -79,7 +78,7 @@ def body_sizes(total: int, largest: int) -> list[int]:
 
 
 def _messages(sizes: Sequence[int], sent: dict[str, str]) -> Iterator[Message]:
-    """Messages with bodies that no codec makes smaller; ``sent`` gets their ids and hashes."""
+    """Messages with incompressible bodies; ``sent`` gets their ids and hashes."""
     rng = Random(11)  # noqa: S311 - repeatable on purpose
     for size in sizes:
         body, identity = rng.randbytes(size), uuid.UUID(int=rng.getrandbits(128))
@@ -89,7 +88,7 @@ def _messages(sizes: Sequence[int], sent: dict[str, str]) -> Iterator[Message]:
 
 def _drain_apart(queue: QueueTable, folder: str) -> Any:
     """Drain in a process of its own; return the paths and its memory after the imports and at its peak, in bytes."""
-    # By stdin, because command lines and environments show to others.
+    # By stdin, because other users can see command lines and environments.
     task = {"settings": asdict(queue.session.settings), "queue": queue.address.table, "folder": folder}
     command = [sys.executable, __file__, "--drain"]
     done = subprocess.run(command, input=json.dumps(task), stdout=subprocess.PIPE, text=True, check=True)
@@ -107,18 +106,18 @@ def _drain_here() -> None:
 
 
 def _peak() -> int:
-    """The most resident memory that this process has had so far, in bytes."""
+    """Peak of this process's resident memory so far, in bytes."""
     if sys.platform == "darwin":
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    # Not ru_maxrss, which on Linux begins with what the parent had when it forked.
+    # Not ru_maxrss, which on Linux starts with the memory of the parent at the fork.
     status = Path("/proc/self/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
 def check_bodies(paths: Sequence[str], sent: dict[str, str]) -> None:
-    """Compare the messages in part files with those sent, given by their ids and the hashes of their bodies.
+    """Compare the messages in part files with the sent ones, by their ids and the hashes of their bodies.
 
-    Raises :class:`BodiesDifferError` where one is missing, doubled or another.
+    Raises :class:`BodiesDifferError` for a missing, doubled or changed message.
     """
     left = dict(sent)
     for path in paths:
@@ -133,7 +132,7 @@ def check_bodies(paths: Sequence[str], sent: dict[str, str]) -> None:
 
 
 def _hash(row: dict[str, Any]) -> str:
-    """The hash of the body in the row, or in the file of its own that the row names."""
+    """The hash of the body in the row, or in the file that the row names."""
     if row.get("BodyFile") is None:
         return hashlib.sha256(row["Body"]).hexdigest()
     found = hashlib.sha256()

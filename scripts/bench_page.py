@@ -1,7 +1,7 @@
-"""What the page in Airflow takes to show 200 queues: a request to an API server, over HTTP, against its bound.
+"""Speed of the page in Airflow with 200 queues: a request to an API server, over HTTP, against its bound.
 
-The queues are those of a database of its own, of which the catalog says that they hold 10,000,000 messages: the page
-looks at the catalog and at the head of each queue, so the rows themselves would change nothing.
+The queues are in a database of their own, whose catalog says that they hold 10,000,000 messages: the page reads the
+catalog and the head of each queue, so real rows would change nothing.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from airflow_sqlqueue.tables.create import queue_definition
 
 QUEUES, MESSAGES_OF_EACH = 200, 50_000
 BOUND = 500.0
-"""Milliseconds for each look but the first, which has everything to learn."""
+"""Milliseconds for each request but the first, which has to learn everything about the queues."""
 _CONNECTION = "sqlqueue_bench"
 
 
 def compare_page(queue: QueueTable, looks: int = 5, queues: int = QUEUES) -> list[Comparison]:
-    """A look at all queues of a database by the page: the first, the slowest of those after it, and the bare looks."""
+    """Compare requests of the page for all queues (the first, the slowest later one, the median) with bare queries."""
     with ExitStack() as stack:
-        client = stack.enter_context(crowded(QueueClient(queue.session.settings), queues))
+        client = stack.enter_context(database_with_queues(QueueClient(queue.session.settings), queues))
         looking = stack.enter_context(_server(client))
         first, *later = (_timed(looking) for _ in range(looks + 1))
         database = DatabaseOverview(client.settings.database, client.ledger_schema)
@@ -54,8 +54,8 @@ def compare_page(queue: QueueTable, looks: int = 5, queues: int = QUEUES) -> lis
 
 
 @contextmanager
-def crowded(client: QueueClient, queues: int = QUEUES) -> Iterator[QueueClient]:
-    """A client of a database of its own with that many queues, each of 50,000 messages as the catalog has it."""
+def database_with_queues(client: QueueClient, queues: int = QUEUES) -> Iterator[QueueClient]:
+    """Create a database with ``queues`` queues, each of 50,000 messages by its catalog; return a client of it."""
     name = f"crowd_{uuid.uuid4().hex[:8]}"
     client.run_sql(f"CREATE DATABASE [{name}]")
     try:
@@ -76,7 +76,7 @@ def crowded(client: QueueClient, queues: int = QUEUES) -> Iterator[QueueClient]:
 
 @contextmanager
 def _server(client: QueueClient) -> Iterator[Any]:
-    """An API server with the page in it, in this process; a call asks it for the queues, at which it then looks."""
+    """Start an API server with the page, in this process; a call of the result asks it for the queues."""
     extra = {"keywords": dict(client.settings.keywords)}
     connection = {"conn_type": "sqlqueue", **connection_fields(client.settings), "extra": extra}
     with TemporaryDirectory(prefix="sqlqueue-bench-") as home:
@@ -115,7 +115,7 @@ def _server(client: QueueClient) -> Iterator[Any]:
 
 
 def _timed(work: Any) -> float:
-    """Milliseconds that it took."""
+    """Milliseconds that ``work`` took."""
     started = time.perf_counter()
     work()
     return (time.perf_counter() - started) * 1_000

@@ -1,6 +1,6 @@
-"""How fast bulk sends and purges are, each beside the plain statement that it is measured against.
+"""Speed of bulk sends and purges, each against a plain statement.
 
-``python scripts/bench_queue.py [--json]`` runs on fakemssql, or on the one that ``SQLQUEUE_TEST_SERVER`` names
+``python scripts/bench_queue.py [--json]`` runs on fakemssql, or on the server of ``SQLQUEUE_TEST_SERVER``
 (``mssql://user:password@host:port/database``).
 """
 
@@ -19,7 +19,7 @@ from airflow_sqlqueue.sql import Query
 
 
 def compare_sends(queue: QueueTable, *, single: int = 200, bulk: int = 5_000, turns: int = TURNS) -> Comparison:
-    """A stream sent in bulk against messages sent one by one, each committed."""
+    """Compare a bulk send with messages sent one by one, each committed."""
     kinds = {
         "single sends": lambda: sum(queue.send([message]) for message in messages(single)),
         "bulk send": lambda: queue.send(messages(bulk)),
@@ -31,7 +31,7 @@ def compare_sends(queue: QueueTable, *, single: int = 200, bulk: int = 5_000, tu
 def compare_purges(
     queue: QueueTable, *, count: int = 20_000, turns: int = TURNS, bound: float = 0.8
 ) -> list[Comparison]:
-    """Purges against the bare DELETE that they are made of, of as many rows in the same chunks."""
+    """Compare purges with their bare DELETE, of as many rows in the same chunks."""
     everything = f"[RowVersion] <= {LAST}"
     older = PurgeOptions(older_than=timedelta(hours=1), confirm=True)
     return [
@@ -60,7 +60,7 @@ def _compare_purge(
     kinds = {"bare DELETE": lambda: _bare_delete(queue, condition), name: lambda: queue.purge(options).deleted}
 
     def refill(_: str) -> None:
-        # What earlier turns deleted leaves ghosts in the indexes until the server comes round to them: by chance.
+        # Rows that earlier turns deleted stay as ghosts in the indexes until the server's cleanup, at a random time.
         truncate = f"TRUNCATE TABLE {queue.address.qualified_name};"
         queue.session.run(Query("bench.truncate", "empty the queue", truncate))
         queue.send(messages(count, lives))

@@ -1,7 +1,7 @@
-"""How the parts of the bench tell what they measured: a table for people, JSON for machines.
+"""Report of the bench's measurements: a table for people, JSON for machines.
 
-What counts are ratios: both sides of one run on one server, in turns, so that a machine that is busy for a while slows
-both down. A ratio may have a bound; where one is not kept, the exit code is 1.
+Ratios count: both sides of one run on one server, in turns, so that a machine that is busy for a while slows both down.
+A ratio may have a bound; a ratio out of its bound makes the exit code 1.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from bench_setting import a_queue
+from bench_setting import temporary_queue
 from rich.console import Console
 from rich.table import Table
 
@@ -31,8 +31,8 @@ _WIDTH = 120
 class Comparison:
     """Two figures of one run, both in ``unit``.
 
-    ``bound`` is the least that their ratio may be, with ``limit`` the most, None where it is only told; ``note`` says
-    what one has to know to read them.
+    ``bound`` is the least ratio that passes, with ``limit`` the greatest; None for a ratio that is only reported.
+    ``note`` explains the figures.
     """
 
     name: str
@@ -62,19 +62,19 @@ Part = Callable[[QueueTable], list[Comparison]]
 
 
 def cores() -> int:
-    """The cores that this process may run on; fakemssql has the same ones."""
+    """The number of cores that this process may use; fakemssql uses the same ones."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def report(doc: str, parts: Mapping[str, Part]) -> int:
-    """Run the parts that the command line names, all unless it does, and print what they measured.
+    """Run the parts that the command line names, by default all, and print their comparisons.
 
-    All run on one server: fakemssql, or the one that ``SQLQUEUE_TEST_SERVER`` names, each with a queue of its own.
-    Returns 1 where a ratio is not within its bound.
+    All run on one server: fakemssql, or the server of ``SQLQUEUE_TEST_SERVER``, each with a queue of its own. Returns 1
+    if a ratio is out of its bound.
     """
     parser = argparse.ArgumentParser(description=doc.partition("\n")[0])
     if len(parts) > 1:
-        parser.add_argument("parts", nargs="*", metavar="part", help=f"of {', '.join(parts)}; all unless given")
+        parser.add_argument("parts", nargs="*", metavar="part", help=f"of {', '.join(parts)}; all by default")
     parser.add_argument("--json", action="store_true", help="print JSON alone; the tables go to stderr")
     arguments = parser.parse_args()
     names: Sequence[str] = getattr(arguments, "parts", None) or list(parts)
@@ -89,13 +89,13 @@ def report(doc: str, parts: Mapping[str, Part]) -> int:
     with ExitStack() as stack:
         url = url or stack.enter_context(FakeServer(databases=["sqlqueue"])).url("sqlqueue")
         for name in names:
-            with a_queue(url) as queue:
+            with temporary_queue(url) as queue:
                 measured[name] = parts[name](queue)
             console.print(table(name, measured[name]))
     passed = all(each.passed for comparisons in measured.values() for each in comparisons)
     facts = {"version": __version__, "cores": cores(), "server": where, "python": platform.python_version()}
-    parts_told = {name: [each.to_dict() for each in comparisons] for name, comparisons in measured.items()}
-    print(json.dumps({**facts, "parts": parts_told, "passed": passed}))  # noqa: T201
+    figures = {name: [each.to_dict() for each in comparisons] for name, comparisons in measured.items()}
+    print(json.dumps({**facts, "parts": figures, "passed": passed}))  # noqa: T201
     return 0 if passed else 1
 
 

@@ -1,4 +1,4 @@
-"""What every part of the bench stands on: a queue of its own on a server, messages, and turns."""
+"""Setting of the bench's parts: a queue of its own on a server, messages, and turns."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ from itertools import cycle, islice
 from random import Random
 from typing import Any
 
+from airflow_sqlqueue import AddressResolver, ConnectionSettings, HeaderNames, Message
 from airflow_sqlqueue.envelope.times import format_time
-from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.routing import AddressResolver
-from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query
 from airflow_sqlqueue.tables.create import create_queue, drop_queue
@@ -27,8 +25,8 @@ TURNS = 3
 
 
 @contextmanager
-def a_queue(url: str) -> Iterator[QueueTable]:
-    """A queue of its own on a server, dropped at the end."""
+def temporary_queue(url: str) -> Iterator[QueueTable]:
+    """Create a queue on a server, dropped at the end."""
     settings = ConnectionSettings.from_url(url)
     address = AddressResolver(default_catalog=settings.database).resolve(f"bench.{uuid.uuid4().hex[:12]}")
     with Session(settings) as session:
@@ -51,7 +49,7 @@ def connection_fields(settings: ConnectionSettings) -> dict[str, Any]:
 
 
 def messages(count: int, lives: timedelta | None = None) -> Iterator[Message]:
-    """Messages as an endpoint would send them, a day old, with bodies of half a kilobyte, the same every time."""
+    """Messages like those of an endpoint, a day old, with bodies of half a kilobyte, the same in every run."""
     sent = format_time(datetime.now(timezone.utc) - timedelta(days=1))
     for number, body in enumerate(islice(cycle(_bodies()), count)):
         message_id = str(uuid.UUID(int=number))
@@ -66,7 +64,7 @@ def messages(count: int, lives: timedelta | None = None) -> Iterator[Message]:
 
 
 def fill(queue: QueueTable, count: int, make: Callable[[int], Iterator[Message]] = messages) -> None:
-    """Make ``count`` messages of an empty queue: the first are sent, the others are copies that the server makes."""
+    """Put ``count`` messages into an empty queue: the first are sent, the server copies them for the others."""
     have, name = queue.send(make(min(count, _DIFFERENT))), queue.address.qualified_name
     while have < count:
         copied = min(have, count - have)
@@ -80,7 +78,7 @@ def fill(queue: QueueTable, count: int, make: Callable[[int], Iterator[Message]]
 
 _COPIED = "[CorrelationId], [ReplyToAddress], [Recoverable], [Expires], [Headers], [Body]"
 _DIFFERENT = 20_000
-"""How many bodies there are. A row group of a Parquet file has no more rows, so that none gets small by repetition."""
+"""Number of different bodies. A row group of a Parquet file has at most as many rows, so no body repeats in it."""
 
 
 @lru_cache
@@ -97,25 +95,35 @@ def _order(rng: Random) -> bytes:
 
 
 def rate_of(work: Callable[[], int]) -> float:
-    """Messages per second of work that returns how many messages it was done to."""
+    """Messages per second of ``work``, which returns the number of its messages."""
     started = time.perf_counter()
     count = work()
     return count / (time.perf_counter() - started)
 
 
-def best_rates(
-    kinds: Mapping[str, Callable[[], int]], turns: int, before: Callable[[str], object] = lambda name: None
-) -> dict[str, float]:
-    """The best rate of each kind of work.
+def timed_turns(
+    kinds: Mapping[str, Callable[[], Any]], turns: int, before: Callable[[str], object] = lambda name: None
+) -> Iterator[tuple[str, float, float, Any]]:
+    """Run kinds of work in turns; yield name, seconds, CPU seconds of this process, and result of each run.
 
-    The kinds take turns; ``before``, which is not measured, is told whose turn it is. The first turn of each, which
-    prepares statements, does not count.
+    ``before`` gets the name of the kind and is not measured. The first turn, which loads, compiles and prepares
+    statements, does not count.
     """
-    best = dict.fromkeys(kinds, 0.0)
     for turn in range(turns + 1):
         for name, work in kinds.items():
             before(name)
-            rate = rate_of(work)
+            started, cpu = time.perf_counter(), time.process_time()
+            result = work()
+            seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
             if turn:
-                best[name] = max(best[name], rate)
+                yield name, seconds, cpu, result
+
+
+def best_rates(
+    kinds: Mapping[str, Callable[[], int]], turns: int, before: Callable[[str], object] = lambda name: None
+) -> dict[str, float]:
+    """The best rate of each kind of work, in messages per second; see :func:`timed_turns`."""
+    best = dict.fromkeys(kinds, 0.0)
+    for name, seconds, _, count in timed_turns(kinds, turns, before):
+        best[name] = max(best[name], count / seconds)
     return best

@@ -1,21 +1,20 @@
-"""What a drain of a shop's messages costs beside fetching them, and sending them beside the INSERTs alone.
+"""Costs of a drain of the shop's messages against fetching them, and of a send against its INSERTs alone.
 
-``python scripts/bench_shop.py [--json]``, as ``bench_queue.py``. The messages are those of the demo, 3.4 kB each, of
-which the work on every byte shows more than with those of the other parts. CPU is that of this process, so it counts on
-a busy machine as well.
+``python scripts/bench_shop.py [--json]``, as ``bench_queue.py``. The messages are those of the demo, 3.4 kB each, so
+work on every byte shows more than with the messages of the other parts. The CPU time is that of this process, so it is
+meaningful on a busy machine as well.
 """
 
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from bench_consume import beside
+from bench_consume import second_queue
 from bench_drain import bare_loop, drain
 from bench_report import Comparison, report
-from bench_setting import TURNS
+from bench_setting import TURNS, timed_turns
 
 from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT, QueueTable
 from airflow_sqlqueue.queue.sending import chunks, sent_parameters
@@ -32,7 +31,7 @@ _COLUMNS = "[Id], [CorrelationId], [ReplyToAddress], [Recoverable], [Expires], [
 
 @dataclass(frozen=True)
 class Cost:
-    """The best of some turns: messages per second, and µs of this process's CPU for a message."""
+    """Best of some turns: messages per second, and µs of this process's CPU for a message."""
 
     rate: float
     cpu: float
@@ -41,8 +40,8 @@ class Cost:
 def compare_shop(
     queue: QueueTable, *, count: int = 40_000, different: int = 10_000, sent: int = 10_000, turns: int = TURNS
 ) -> list[Comparison]:
-    """One worker against the loops that fetch the same rows and throw them away; a send against its INSERTs."""
-    with beside(queue, "stock") as stock:
+    """Compare one worker with loops that fetch the same rows and discard them; a send with its INSERTs."""
+    with second_queue(queue, "stock") as stock:
         stock.send(generate(min(count, different), seed=_SEED))
         drains: dict[str, Callable[[], int]] = {
             PLAINEST: lambda: plainest_loop(queue),
@@ -77,21 +76,15 @@ def compare_shop(
 
 
 def _costs(kinds: Mapping[str, Callable[[], int]], turns: int, before: Callable[[], object]) -> dict[str, Cost]:
-    """What each kind of work costs: in turns, as :func:`bench_setting.best_rates` has them."""
+    """The best costs of each kind of work."""
     best = dict.fromkeys(kinds, Cost(0.0, float("inf")))
-    for turn in range(turns + 1):
-        for name, work in kinds.items():
-            before()
-            started, cpu = time.perf_counter(), time.process_time()
-            count = work()
-            cost = Cost(count / (time.perf_counter() - started), (time.process_time() - cpu) / count * 1e6)
-            if turn:
-                best[name] = Cost(max(best[name].rate, cost.rate), min(best[name].cpu, cost.cpu))
+    for name, seconds, cpu, count in timed_turns(kinds, turns, lambda _: before()):
+        best[name] = Cost(max(best[name].rate, count / seconds), min(best[name].cpu, cpu / count * 1e6))
     return best
 
 
 def plainest_loop(queue: QueueTable) -> int:
-    """The plainest loop that empties a queue: no bound on bytes, no window, rows thrown away, a commit for each."""
+    """The plainest loop that empties a queue: no bound on bytes, no window, no file, a commit for each statement."""
     taken = f"{_COLUMNS}, [RowVersion]"
     text = (
         f"WITH head AS (SELECT TOP ({MAX_ROWS_PER_STATEMENT}) {taken} FROM {queue.address.qualified_name} "  # noqa: S608
@@ -109,7 +102,7 @@ def plainest_loop(queue: QueueTable) -> int:
 
 
 def _inserts(queue: QueueTable, count: int) -> list[tuple[Query, list[object], list[object], int]]:
-    """The statements of a send of :func:`generate`'s messages, with their parameters."""
+    """The statements of a send of generated messages, with their parameters."""
     types, made = queue.layout.types, []
     for chunk in chunks(generate(count, seed=_SEED)):
         given, values, sizes = sent_parameters(chunk, types)
@@ -129,7 +122,7 @@ def _empty(queue: QueueTable) -> None:
 
 
 def _refill(queue: QueueTable, stock: QueueTable, count: int) -> None:
-    """Make ``count`` messages of those in stock, on the server."""
+    """Copy ``count`` messages from the stock into the queue, on the server."""
     _empty(queue)
     have = 0
     while have < count:

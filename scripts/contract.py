@@ -1,10 +1,10 @@
-"""Find out whether a SQL Server does what the tests of this repository take for granted.
+"""Run the contract tests of this repository on a SQL Server, and report the differences.
 
 ``python scripts/contract.py``, or ``make contract SERVER=mssql://user:password@host:port/master``: first contact,
-statement by statement, then the contract, the plans and the faults. The server is the one that ``SQLQUEUE_TEST_SERVER``
-names, else fakemssql. A database is made for it and dropped at the end, unless ``--keep`` says that the one of the URL
-is to be used. The table at the end, and the report, hold names of tests, versions and sentences of errors: no address,
-no login, no message.
+statement by statement, then the contract, the plans and the faults. The server is the one of ``SQLQUEUE_TEST_SERVER``,
+else fakemssql. A database is created for the tests and dropped at the end; with ``--keep`` the database of the URL is
+used. The table at the end, and the report, contain names of tests, versions and sentences of errors: no address, no
+login, no message.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ STEPS = {
     "plans": ["tests/contract/test_plans.py"],
     "faults": ["tests/faults"],
 }
-"""What is run, in this order: what all else stands on comes first."""
+"""Steps and their tests, in order: a step needs those before it."""
 
 _VERSION = (
     "SELECT CONVERT(nvarchar(50), SERVERPROPERTY('ProductVersion')), CONVERT(int, SERVERPROPERTY('EngineEdition'))"
@@ -53,7 +53,7 @@ _VERSION = (
 
 @dataclass
 class Outcome:
-    """What became of one step: how many tests, and those that did not pass, each with the first line of its error."""
+    """Outcome of a step: numbers of tests, and the failed tests, each with the first line of its error."""
 
     passed: int
     skipped: int
@@ -63,12 +63,12 @@ class Outcome:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--report", type=Path, default=Path("contract-report.txt"), help="where the table is kept")
-    parser.add_argument("--keep", action="store_true", help="use the URL's database, and make none")
-    parser.add_argument("--collation", help="of the database that is made")
-    parser.add_argument("--read-committed-snapshot", choices=["on", "off"], help="of the database that is made")
+    parser.add_argument("--report", type=Path, default=Path("contract-report.txt"), help="the file for the table")
+    parser.add_argument("--keep", action="store_true", help="use the URL's database, and create no other")
+    parser.add_argument("--collation", help="of the new database")
+    parser.add_argument("--read-committed-snapshot", choices=["on", "off"], help="of the new database")
     parser.add_argument("--only", nargs="+", choices=STEPS, default=list(STEPS), metavar="STEP", help=", ".join(STEPS))
-    parser.add_argument("--wait", type=float, default=0.0, help="seconds until the server answers, at the most")
+    parser.add_argument("--wait", type=float, default=0.0, help="longest wait for the server, in seconds")
     arguments = parser.parse_args()
     with _server() as given, ExitStack() as stack:
         _wait(given, time.monotonic() + arguments.wait)
@@ -81,7 +81,7 @@ def main() -> int:
     with arguments.report.open("w", encoding="utf-8") as file:
         for console in (Console(), Console(file=file, width=150)):
             show(console, about, outcomes)
-    Console().print(f"The report is {arguments.report}: it is what to send with an issue.", soft_wrap=True)
+    Console().print(f"The report is {arguments.report}: send it with an issue.", soft_wrap=True)
     return 1 if any(outcome.differs for outcome in outcomes.values()) else 0
 
 
@@ -98,7 +98,7 @@ def _server() -> Iterator[str]:
 
 
 def _wait(url: str, deadline: float) -> None:
-    """Wait until the server takes logins, as one in a container that has just been started."""
+    """Wait until the server takes logins, for example after the start of its container."""
     while True:
         try:
             _run(url)
@@ -111,11 +111,11 @@ def _wait(url: str, deadline: float) -> None:
 
 @contextmanager
 def _database(url: str, arguments: argparse.Namespace) -> Iterator[str]:
-    """A database that is made for the tests on the URL's server; its URL."""
+    """Create a database for the tests on the URL's server; return its URL."""
     name, parts = f"sqlqueue_contract_{uuid.uuid4().hex[:12]}", urlsplit(url)
     collation, snapshot = arguments.collation, arguments.read_committed_snapshot
     if not re.fullmatch(r"\w*", collation or ""):
-        sys.exit(f"There is no collation {collation!r}: give a name as Latin1_General_100_CS_AS_SC_UTF8.")
+        sys.exit(f"There is no collation {collation!r}: give a name such as Latin1_General_100_CS_AS_SC_UTF8.")
     texts = [f"CREATE DATABASE [{name}]" + (f" COLLATE {collation}" if collation else "")]
     if snapshot:
         texts.append(f"ALTER DATABASE [{name}] SET READ_COMMITTED_SNAPSHOT {snapshot.upper()} WITH ROLLBACK IMMEDIATE")
@@ -126,12 +126,12 @@ def _database(url: str, arguments: argparse.Namespace) -> Iterator[str]:
         try:
             _run(url, f"DROP DATABASE [{name}]")
         except SqlQueueError:
-            # Processes that tests have killed may be connected still.
+            # Processes that tests have killed may still be connected.
             _run(url, f"ALTER DATABASE [{name}] SET SINGLE_USER WITH ROLLBACK IMMEDIATE", f"DROP DATABASE [{name}]")
 
 
 def _run(url: str, *texts: str) -> list[Any]:
-    """Run statements on a connection of their own; the rows of the last."""
+    """Run statements on a connection of their own; return the rows of the last."""
     rows: list[Any] = []
     with Session(ConnectionSettings.from_url(url)) as session:
         for text in texts:
@@ -158,7 +158,7 @@ def run(tests: list[str], url: str) -> Outcome:
 
 
 def outcome_of(suite: ElementTree.Element) -> Outcome:
-    """The outcome that a report of pytest's tells."""
+    """The outcome in a report of pytest."""
     differs, skipped = [], 0
     for case in suite.iter("testcase"):
         problem = next((case.find(kind) for kind in ("failure", "error") if case.find(kind) is not None), None)

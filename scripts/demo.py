@@ -1,8 +1,7 @@
-"""The main job, end to end, on fakemssql: queue, Parquet, Spark, a table and a report.
+"""Demo of the main job, end to end, on fakemssql: queue, Parquet, Spark, a table and a report.
 
-Sends a shop's traffic to a queue, runs the example DAG ``audit_to_lake`` on it with Airflow, adds up what came out of
-every step, and fails loudly where the numbers do not agree. ``COUNT`` and ``SEED`` in the environment change the
-traffic.
+It sends a shop's traffic to a queue, runs the example DAG ``audit_to_lake`` on it with Airflow, compares the numbers of
+all steps, and fails if they do not agree. ``COUNT`` and ``SEED`` in the environment change the traffic.
 """
 
 from __future__ import annotations
@@ -29,12 +28,11 @@ from rich.console import Console
 from rich.table import Table
 from spark_archive import quick_start
 
+from airflow_sqlqueue import AddressResolver, ConnectionSettings, Message
 from airflow_sqlqueue.drain.batches import recorded_batch
 from airflow_sqlqueue.drain.ledger import Ledger
-from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
-from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import create_queue
 from airflow_sqlqueue.traffic import generate
@@ -44,13 +42,13 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / ".demo"
 QUEUE = "audit"
 SENDERS = 2
-"""Endpoints that send to the audit queue side by side. While the server works for one, messages are made for others."""
+"""Connections that send at once: while the server works for one, messages are made for the others."""
 console = Console(soft_wrap=True)
 
 
 @dataclass
 class Steps:
-    """What was done, how many messages it was done to, and how long it took."""
+    """Steps of the demo: name, number of messages, and seconds."""
 
     rows: list[tuple[str, int | None, float]] = field(default_factory=list)
 
@@ -67,7 +65,7 @@ class Steps:
 
 @contextmanager
 def doing(what: str) -> Iterator[None]:
-    """Say what is being done: a spinner on a terminal, a line elsewhere."""
+    """Show the current step: a spinner on a terminal, a line elsewhere."""
     if console.is_terminal:
         with console.status(f"{what} ..."):
             yield
@@ -112,7 +110,7 @@ def main() -> int:
 
 
 def send(settings: ConnectionSettings, address: ResolvedAddress, messages: Iterator[Message]) -> int:
-    """Send the messages by :data:`SENDERS` connections, of which each takes the next few when it has sent its own."""
+    """Send the messages by :data:`SENDERS` connections; each takes the next messages when it has sent the last."""
     taking = Lock()
 
     def share() -> Iterator[Message]:
@@ -132,7 +130,7 @@ def send(settings: ConnectionSettings, address: ResolvedAddress, messages: Itera
 
 
 def run_dag(settings: ConnectionSettings, steps: Steps) -> dict[str, Any]:
-    """Run the example DAG in an Airflow of its own; the tasks' XComs by task id."""
+    """Run the example DAG in an Airflow of its own; return the tasks' XComs by task id."""
     environment = {
         **quick_start(),
         **os.environ,
@@ -191,7 +189,7 @@ def show(figures: dict[str, int], steps: Steps) -> None:
 
 
 def check(figures: dict[str, int]) -> int:
-    """Compare what must be equal; 0 where it is."""
+    """Compare the numbers that must be equal; return 0 if they are."""
     sent = figures["messages sent"]
     out = [
         figures["messages drained to Parquet"],

@@ -1,10 +1,11 @@
 """Fetch the jars that tests and the bench need from Maven Central, once, into ``.jars/``.
 
-``python scripts/jars.py``, which ``make jars`` does; ``--optional`` ends well where they cannot be had, and says so.
+``make jars`` runs ``python scripts/jars.py``; with ``--optional`` it succeeds without the jars as well, and says so.
 
 ``jars.lock`` pins them by version and SHA-256. Ivy, which comes with PySpark and resolves its ``spark.jars.packages``,
-downloads them: a mirror is named in the environment variable ``DEFAULT_ARTIFACT_REPOSITORY`` as for Spark, a proxy and
-certificates in ``JAVA_TOOL_OPTIONS``. A jar that was put into the folder by hand is as good as its checksum.
+downloads them: the environment variable ``DEFAULT_ARTIFACT_REPOSITORY`` names a mirror, as for Spark, and
+``JAVA_TOOL_OPTIONS`` a proxy and certificates. A jar that was put into the folder by hand is used if its checksum is
+right.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ _SECONDS, _OPTIONAL_SECONDS = 900, 120
 
 
 class JarError(Exception):
-    """A jar cannot be had, or is not the one that is pinned."""
+    """A jar cannot be fetched, or is not the pinned one."""
 
 
 @dataclass(frozen=True)
 class Jar:
-    """One line of the lock file, under the heading ``use``."""
+    """A line of the lock file, below the heading ``use``."""
 
     use: str
     group: str
@@ -50,11 +51,11 @@ class Jar:
         if found != self.sha256:
             raise JarError(
                 f"{path} is not the jar that {LOCK.name} pins (SHA-256 {found[:12]}…, not {self.sha256[:12]}…): "
-                "delete it and run `make jars`, and where that says the same, do not trust the repository it came from."
+                "delete it and run `make jars`; if this error comes again, do not trust the repository of the jar."
             )
 
 
-def locked(lock: Path = LOCK) -> list[Jar]:
+def read_lock(lock: Path = LOCK) -> list[Jar]:
     """The jars of the lock file."""
     jars, use = [], ""
     for line in lock.read_text("utf-8").splitlines():
@@ -67,13 +68,13 @@ def locked(lock: Path = LOCK) -> list[Jar]:
 
 
 def jars_for(*uses: str, folder: Path = FOLDER) -> list[str] | None:
-    """The paths of the jars under these headings of the lock file; None where one is missing."""
-    wanted = [folder / jar.name for jar in locked() if jar.use in uses]
+    """The paths of the jars below these headings of the lock file; None if one is missing."""
+    wanted = [folder / jar.name for jar in read_lock() if jar.use in uses]
     return [str(path) for path in wanted] if all(path.exists() for path in wanted) else None
 
 
 def fetch(jars: Iterable[Jar], folder: Path = FOLDER, seconds: float = _SECONDS) -> int:
-    """See to it that the folder has the jars, each with its checksum; how many of them were downloaded."""
+    """Check the jars of the folder, and download the missing ones; return their number."""
     missing = []
     for jar in jars:
         path = folder / jar.name
@@ -130,8 +131,8 @@ def _download(jars: list[Jar], into: Path, seconds: float) -> None:
         )
 
 
-def forget_java() -> None:
-    """End the Java machine that earlier sessions of this process ran in: one takes jars only when it starts."""
+def stop_java() -> None:
+    """End the Java machine of this process's earlier sessions: a Java machine takes jars only when it starts."""
     from pyspark import SparkContext
 
     gateway = SparkContext._gateway
@@ -144,7 +145,7 @@ def forget_java() -> None:
 
 def main(optional: bool) -> int:
     try:
-        fetched = fetch(locked(), seconds=_OPTIONAL_SECONDS if optional else _SECONDS)
+        fetched = fetch(read_lock(), seconds=_OPTIONAL_SECONDS if optional else _SECONDS)
     except JarError as error:
         sys.stderr.write(f"{error}\n" + ("The tests that need jars are skipped.\n" if optional else ""))
         return 0 if optional else 1

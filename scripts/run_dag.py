@@ -1,4 +1,4 @@
-"""Run one DAG of the DAGs folder to its end, and write its tasks' XComs and durations as JSON."""
+"""Run a DAG of the DAGs folder to its end, and write its tasks' XComs and durations as JSON."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Pictures of the page's views, light and dark, into ``docs/_screenshots``: a shop's queues behind a running Airflow.
+"""Screenshots of the page's views, light and dark, in ``docs/_screenshots``: a shop's queues in a running Airflow.
 
-``MINUTES`` in the environment (default 4) is how long traffic goes on before the pictures of the queues: their lines
-over the last hours get a point a minute.
+``MINUTES`` in the environment (default 4) is the duration of the traffic before the screenshots of the queues, whose
+charts of the last hours get a point each minute.
 """
 
 from __future__ import annotations
@@ -19,10 +19,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Locator, expect
 
-from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.drain.request import DrainRequest
-from airflow_sqlqueue.queue import MessageFilter
+from airflow_sqlqueue import DrainOptions, DrainRequest, MessageFilter, QueueClient
 from airflow_sqlqueue.traffic import generate, generate_failed
 from fakemssql import FakeServer
 from tests.ui.chromium import Screen, chromium, chromium_path, row_of, signed_in
@@ -35,7 +32,7 @@ WIDE, PHONE = {"width": 1280, "height": 860}, {"width": 360, "height": 780}
 
 
 class Shop:
-    """Queues whose depth goes up and down until the block ends."""
+    """Queues whose depth changes until the block ends."""
 
     def __init__(self, client: QueueClient) -> None:
         self._client, self._ended = client, threading.Event()
@@ -77,13 +74,13 @@ class Shop:
 
 
 class Pictures:
-    """One person's window, of which pictures are taken in both themes."""
+    """Screenshots of a user's window in both themes."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
 
     def take(self, name: str, *route: str, then: Callable[[Screen], object] = lambda screen: None) -> None:
-        """A view, and what people do in it first."""
+        """Take screenshots of a view, after the user's actions ``then``."""
         page = self._screen.page
         page.set_viewport_size(PHONE if name.endswith("-phone") else WIDE)  # type: ignore[arg-type]
         for theme in ("light", "dark"):
@@ -171,7 +168,7 @@ def take_pictures(browser: Browser, airflow: GuardedAirflow, began: float) -> No
         pictures.take("dry-run", *failures, then=dry_run)
         pictures.take("progress", *failures, then=confirm)
         while time.monotonic() < began + 60 * float(os.environ.get("MINUTES", "4")):
-            # Each look goes into the history, which has a point a minute.
+            # Each request adds to the history, which has a point each minute.
             screen.open("c", CONNECTION)
             time.sleep(10)
         pictures.take("connections")

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Make the virtual environment $1 with everything the demo and the tests need, and see to the system parts.
+# Make the virtual environment $1 with everything the demo and the tests need, and check the system parts.
 set -eu
 
 venv=$1
@@ -21,12 +21,12 @@ if ! [ -x "$venv/bin/python" ] && ! "$python" -m venv "$venv" >/dev/null 2>&1; t
     fi
 fi
 
-# Companies add their own certificates to the system's store; uv's own store does not have them.
+# Companies add certificates of their own to the system's store; uv's store does not have them.
 [ -e /etc/ssl/certs/ca-certificates.crt ] && export UV_SYSTEM_CERTS="${UV_SYSTEM_CERTS:-true}"
 
 echo "Installing into $venv ..."
-# Every package is the one whose hash stands in requirements-dev.txt; then the two of this repository, which build with
-# what is installed by then. uv comes first, by pip, and installs the others faster.
+# requirements-dev.txt pins every package by its hash. The two packages of this repository come last and build with the
+# installed ones. pip installs uv first, which installs the others faster.
 uv_alone=$(mktemp)
 trap 'rm -f "$uv_alone"' EXIT
 awk '/^[^ ]/ { wanted = /^uv==/ } wanted' requirements-dev.txt >"$uv_alone"

@@ -1,7 +1,7 @@
-"""Make an archive of the classes that Spark loads, with which Java machines of the tests and the demo start faster.
+"""Make an archive of the classes that Spark loads, so that Java machines of the tests and the demo start faster.
 
-``python scripts/spark_archive.py``, which ``make setup`` does once for the virtual environment. Java compares the
-archive with itself and with its class path, and starts without it where they are not those that it was made with.
+``make setup`` runs ``python scripts/spark_archive.py`` once for the virtual environment. An archive is for one Java and
+one class path: Java checks both, and starts without an archive that was made for others.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from pathlib import Path
 
 ARCHIVE = Path(sys.prefix, f"spark-{version('pyspark')}.jsa")
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A Java machine of a test or of the demo lives for seconds: it would spend more on its best code than that gains."""
+"""Options for a Java machine that lives for seconds, as in tests and the demo: optimized code would not pay off."""
 
 
 def java_options() -> str:
-    """What ``SPARK_SUBMIT_OPTS`` needs to use the archive; empty where there is none."""
+    """Options in ``SPARK_SUBMIT_OPTS`` for the use of the archive; empty without an archive."""
     return f'"-XX:SharedArchiveFile={ARCHIVE}" -Xshare:auto -Xlog:disable' if ARCHIVE.exists() else ""
 
 
 def quick_start() -> dict[str, str]:
-    """The environment of a Spark session that is to start fast and to end soon."""
+    """The environment of a short Spark session that starts fast."""
     return {"SPARK_SUBMIT_OPTS": f"{QUICK} {java_options()}", "SPARK_LAUNCHER_OPTS": QUICK}
 
 
@@ -34,7 +34,7 @@ def make() -> None:
     new = ARCHIVE.with_suffix(".new")
     environment = os.environ | {"SPARK_SUBMIT_OPTS": f'{QUICK} "-XX:ArchiveClassesAtExit={new}"'}
     with tempfile.TemporaryDirectory(prefix="sqlqueue-archive-") as folder:
-        # Java, which ends after Python, holds the pipe open until the archive is written.
+        # Java ends after Python, and keeps the pipe open until the archive is written.
         done = subprocess.run(
             [sys.executable, __file__, folder],
             env=environment,
@@ -44,13 +44,13 @@ def make() -> None:
             check=False,
         )
     if done.returncode or not new.exists():
-        sys.stderr.write(f"Spark starts slower than it could: no archive of its classes was made.\n{done.stdout}\n")
+        sys.stderr.write(f"No archive of Spark's classes was made, so Spark starts more slowly.\n{done.stdout}\n")
         return
     new.replace(ARCHIVE)
 
 
 def load(folder: Path) -> None:
-    """Load what a session, a batch, a table and a report need."""
+    """Load the classes that a session, a batch, a table and a report need."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

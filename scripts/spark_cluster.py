@@ -1,7 +1,7 @@
-"""A standalone Spark cluster on this machine, of the Spark that the package pyspark brings: for tests and the bench.
+"""Standalone Spark cluster on this machine, with the Spark of the package pyspark, for tests and the bench.
 
-Master and workers are Java machines of their own, and so are the executors that they start, as on several machines.
-All of them end with the process that started the cluster, also where that is killed.
+Master, workers and the executors that they start are Java machines of their own, as on several machines. All of them
+end with the process that started the cluster, also if that process is killed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from spark_archive import QUICK, java_options
 from airflow_sqlqueue.hooks import child_process
 
 START_SECONDS = 120.0
-"""How long a master or a worker may take to start."""
+"""Longest start of a master or a worker."""
 
 _DEPLOY = "org.apache.spark.deploy"
 _ADDRESS = "127.0.0.1"
@@ -37,7 +37,7 @@ _SETTINGS = {
 
 
 class SparkCluster:
-    """A master and its workers; a context manager. A worker has room for so many executors, of so many cores each.
+    """A master and its workers; a context manager. A worker has room for ``executors`` of ``cores`` each.
 
     Sessions of this machine get executors by :attr:`url` and :meth:`settings`.
     """
@@ -63,7 +63,7 @@ class SparkCluster:
         self._stack.close()
 
     def add_worker(self) -> None:
-        """One worker more, for one that was killed."""
+        """Start another worker, to replace a killed one."""
         self._start_worker().started(_REGISTERED)
 
     def _start_worker(self) -> _Daemon:
@@ -73,7 +73,7 @@ class SparkCluster:
         return self._stack.enter_context(worker)
 
     def settings(self, executors: int, config: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Settings of a session with so many executors, which waits for all of them."""
+        """Settings of a session that waits for all of its ``executors``."""
         path = os.pathsep.join(path for path in sys.path if path)
         found = {
             "spark.cores.max": str(executors * self._cores),
@@ -92,7 +92,7 @@ class _Daemon:
     def __init__(self, name: str, *arguments: str, ui: str) -> None:
         spec = find_spec("pyspark")
         if spec is None or spec.origin is None:
-            raise RuntimeError("There is no Spark: install pyspark.")
+            raise RuntimeError("Spark is missing: install pyspark.")
         launcher = Path(spec.origin).parent / "bin" / "spark-class"
         self._name, self._command = name, [str(launcher), f"{_DEPLOY}.{name}", *arguments, ui, "0"]
         self._lines: deque[str] = deque(maxlen=200)
@@ -113,7 +113,7 @@ class _Daemon:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # The end of this pipe is the end of the process and its group.
+        # When this pipe is closed, the process and its group end.
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait(60)
@@ -131,7 +131,7 @@ class _Daemon:
             self._news.notify_all()
 
     def started(self, pattern: str) -> str:
-        """What the group of the pattern finds in a line that the process prints, once it does."""
+        """Wait for a line of the process that matches the pattern; return the match of its group."""
         found: list[str] = []
 
         def look() -> bool:

@@ -1,6 +1,8 @@
-"""Check the parts that no Python package brings: the ODBC driver manager and Java; install them where we may.
+"""Check the system parts that no Python package brings, and install them with apt-get as root on Debian or Ubuntu.
 
-As root on Debian or Ubuntu they are installed with apt-get; elsewhere this ends with the one line to run.
+``python scripts/system_parts.py`` checks the ODBC driver manager and Java; if it may not install them, it ends with the
+one line to run. ``--browser`` checks Debian's chromium, which tests and screenshots of the page need; it succeeds
+without the browser as well and says so: ``make test-ui`` then skips its tests.
 """
 
 from __future__ import annotations
@@ -8,15 +10,16 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
-import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.server.settings import packaged_driver
+from airflow_sqlqueue.spark.session import check_java
 
-JAVA = 17
 FREETDS = "tdsodbc"
 """Only the tests with FreeTDS need it, so it is never asked for."""
 _APT = shutil.which("apt-get") is not None
@@ -37,21 +40,15 @@ def _has_driver_manager() -> bool:
 
 
 def _has_driver_libraries() -> bool:
-    """Whether Microsoft's driver finds the Kerberos library it is linked with, which small images leave out."""
+    """True if Microsoft's driver finds the Kerberos library that it is linked with; small images leave it out."""
     return packaged_driver() is None or platform.system() == "Darwin" or _loads("libgssapi_krb5.so.2")
 
 
 def _has_java() -> bool:
-    home = os.environ.get("JAVA_HOME")
-    java = f"{home}/bin/java" if home else shutil.which("java")
-    if not java:
-        return False
     try:
-        answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60).stderr
-    except OSError:
+        return bool(check_java())
+    except ConfigurationError:
         return False
-    version = re.search(r'version "(\d+)', answer)
-    return bool(version) and int(version[1]) >= JAVA  # type: ignore[index]
 
 
 def _java_package() -> str:
@@ -74,28 +71,44 @@ def _missing() -> list[str]:
     return [package for package, present in parts.items() if not present]
 
 
-def main() -> int:
+def _install(what: str, packages: Callable[[], list[str]], *, check: bool) -> None:
+    """Install packages with apt-get, named after the update of its lists; with ``check`` its errors are raised."""
+    sys.stdout.write(f"Installing {what} with apt-get ...\n")
+    sys.stdout.flush()
+    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+    subprocess.run(["apt-get", "update", "-qq"], check=check, env=environment, stdout=subprocess.DEVNULL)
+    command = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages()]
+    subprocess.run(command, check=check, env=environment, stdout=subprocess.DEVNULL)
+
+
+def check_parts() -> int:
     missing = _missing()
     if not missing:
         return 0
     if platform.system() == "Darwin":
         line = "brew install " + " ".join("openjdk@17" if "jre" in package else package for package in missing)
     elif os.geteuid() == 0 and _APT:
-        sys.stdout.write("Installing the system parts with apt-get ...\n")
-        sys.stdout.flush()
-        subprocess.run(["apt-get", "update", "-qq"], check=True)
-        install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *_missing(), FREETDS]
-        environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-        subprocess.run(install, check=True, env=environment, stdout=subprocess.DEVNULL)
-        still = _missing()
-        if not still:
+        _install("the system parts", lambda: [*_missing(), FREETDS], check=True)
+        missing = _missing()
+        if not missing:
             return 0
-        line = f"apt-get install {' '.join(still)}"
+        line = f"apt-get install {' '.join(missing)}"
     else:
         line = f"sudo apt-get install {' '.join(missing)}"
     sys.stderr.write(f"The system needs {', '.join(missing)}. Run this line, then try again:\n\n    {line}\n\n")
     return 1
 
 
+def check_browser() -> int:
+    def is_there() -> bool:
+        return bool(os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser"))
+
+    if not is_there() and os.geteuid() == 0 and _APT:
+        _install("chromium", lambda: ["chromium"], check=False)
+    if not is_there():
+        sys.stderr.write("chromium is missing: `sudo apt-get install chromium`, or name a browser in CHROMIUM.\n")
+    return 0
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(check_browser() if "--browser" in sys.argv[1:] else check_parts())

@@ -68,10 +68,10 @@ class SparkTarget:
         ``log`` gets the level and the text of each line that Spark prints, where the session starts Spark in this
         process.
         """
-        from airflow_sqlqueue.spark.jvm_output import captured
+        from airflow_sqlqueue.spark.jvm_output import capture_stderr
 
         with ExitStack() as sessions:
-            with captured(log) if log is not None else nullcontext():
+            with capture_stderr(log) if log is not None else nullcontext():
                 spark = sessions.enter_context(self._session(app_name))
             yield spark
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from airflow_sqlqueue.exports import lazy_exports
 
 if TYPE_CHECKING:
-    from airflow_sqlqueue.spark.batch import raw_schema, read_batch, typed_columns, verify_count
-    from airflow_sqlqueue.spark.bodies import read_bodies
+    from airflow_sqlqueue.spark.batch import raw_schema, read_batch, read_bodies, typed_columns, verify_count
     from airflow_sqlqueue.spark.jobs.audit import audit_rows, audit_table
     from airflow_sqlqueue.spark.jobs.causes import caused_messages, conversation_graph, message_flow
     from airflow_sqlqueue.spark.jobs.failures import failure_groups
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.spark.manifests import load_batch
     from airflow_sqlqueue.spark.session import local_session
     from airflow_sqlqueue.spark.sinks import MicroBatch, foreach_batch, write_delta, write_partitions
-    from airflow_sqlqueue.spark.source.registration import finish_stream, register
+    from airflow_sqlqueue.spark.source import finish_stream, register
 
 __all__ = [
     "MicroBatch",
@@ -52,8 +51,7 @@ __all__ = [
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "batch": "raw_schema read_batch typed_columns verify_count",
-        "bodies": "read_bodies",
+        "batch": "raw_schema read_batch read_bodies typed_columns verify_count",
         "jobs.audit": "audit_rows audit_table",
         "jobs.causes": "caused_messages conversation_graph message_flow",
         "jobs.failures": "failure_groups",
@@ -63,6 +61,6 @@ __getattr__, __dir__ = lazy_exports(
         "manifests": "load_batch",
         "session": "local_session",
         "sinks": "MicroBatch foreach_batch write_delta write_partitions",
-        "source.registration": "finish_stream register",
+        "source": "finish_stream register",
     },
 )

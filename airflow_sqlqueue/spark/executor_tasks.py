@@ -1,13 +1,11 @@
-"""What Spark's executors run of a drain: the driver's plan, and the window of RowVersions that a task drains."""
+"""Tasks of a drain on Spark's executors: the driver's plan, and the drain of one task's window of RowVersions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from airflow_sqlqueue.budget import Budget
 from airflow_sqlqueue.drain.ledger import Part
@@ -21,35 +19,28 @@ from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.spark.errors import error_to_text
 
 
-class TaskReport(NamedTuple):
-    """What a task returns: the id of a part that it has committed, or the text of the error that ended it."""
-
-    part: str | None = None
-    error: str | None = None
-
-
 @dataclass(frozen=True)
 class TaskWindow:
     """The window of one Spark task.
 
-    ``limit`` is how many rows the batch's parts inside may hold in the end, those of earlier tries included, so that
-    a task that is repeated does not drain its share twice; None where there is no limit.
+    ``limit`` is the number of rows that the batch's parts inside the window may hold in the end, with those of earlier
+    tries, so that a repeated task does not drain its share twice; None means no limit.
     """
 
     window: Window
     limit: int | None = None
 
     def rows(self, parts: Iterable[Part]) -> int:
-        """How many rows the parts hold that lie inside the window."""
+        """The number of rows in the parts that lie inside the window."""
         after, up_to = self.window.after, self.window.up_to
         return sum(part.rows for part in parts if part.min_row_version > after and part.max_row_version <= up_to)
 
 
 @dataclass(frozen=True)
 class ExecutorPlan:
-    """What executors have to know, secrets included.
+    """The driver's plan for executors, with secrets.
 
-    ``windows`` has one for each Spark task. ``marker_file`` is one that the driver has made in a local staging folder.
+    ``windows`` has one window for each Spark task. The driver creates ``marker_file`` in a local staging folder.
     """
 
     settings: ConnectionSettings = field(repr=False)
@@ -62,7 +53,7 @@ class ExecutorPlan:
         return Session(self.settings, lock_timeout=self.lock_timeout)
 
     def check(self) -> None:
-        """Raise :class:`ConfigurationError` where the staging folder is another one than the driver's."""
+        """Raise :class:`ConfigurationError` if the staging folder is not the one of the driver."""
         if self.marker_file is not None and not self.marker_file.exists():
             raise ConfigurationError(
                 f"The staging folder {self.marker_file.parent} here is not the one of the driver: name a folder that "
@@ -70,41 +61,38 @@ class ExecutorPlan:
             )
 
 
-def drain_tasks(plan: ExecutorPlan, numbers: Iterable[int]) -> Iterator[TaskReport]:
-    """What an executor runs: drain the windows of the tasks of these numbers.
+def drain_tasks(plan: ExecutorPlan, numbers: Iterable[int]) -> Iterator[str | None]:
+    """Drain the windows of the tasks with these numbers, on an executor; yield None for each part that is committed.
 
-    An error of ours is reported, which ends the task without Spark repeating it: whatever is worth a retry was retried
-    here.
+    It yields an error of this package as a text, so that Spark does not repeat the task: each error that is worth a
+    retry was retried before.
     """
     for number in numbers:
         try:
             plan.check()
-            for part in _drain(plan, plan.windows[number]):
-                yield TaskReport(part=str(part.id))
+            for _ in _drain(plan, plan.windows[number]):
+                yield None
         except SqlQueueError as error:
-            yield TaskReport(error=error_to_text(error))
+            yield error_to_text(error)
 
 
 def _drain(plan: ExecutorPlan, share: TaskWindow) -> Iterator[Part]:
-    """Take parts until the window is empty or its limit is reached, through one connection that is replaced."""
+    """Drain parts until the window is empty or its limit is reached; a broken connection is replaced."""
     with closing(Reconnecting(plan.connect, "Draining a part", known=True)) as connection:
-        yield from connection.stream(partial(_parts, plan, share))
-
-
-def _parts(plan: ExecutorPlan, share: TaskWindow, session: Session) -> Iterator[Part]:
-    budget = _budget(plan, share, session)
-    yield from drain_window(Worker(session, plan.work), share.window, budget)
+        yield from connection.stream(
+            lambda session: drain_window(Worker(session, plan.work), share.window, _budget(plan, share, session))
+        )
 
 
 def _budget(plan: ExecutorPlan, share: TaskWindow, session: Session) -> Budget:
-    """What the limits leave of the window, by the ledger: an earlier attempt of this task may have drained some."""
+    """The rest of the window's limits, by the ledger: an earlier attempt of this task may have drained messages."""
     batch_id, seconds = plan.work.batch_id, plan.work.options.max_seconds
     ledger = plan.work.ledger(session)
     if seconds is not None:
         seconds = max(0.0, seconds - ledger.find(batch_id).age)
     if share.limit is None:
         return Budget(None, seconds)
-    # While the earlier attempt lives, or its COMMIT is under way, the ledger cannot say what its share comes to.
+    # While the earlier attempt lives, or its COMMIT runs, the ledger does not have all of its parts.
     resource = f"sqlqueue.window.{batch_id}.{share.window.after}"
     wait = int(plan.lock_timeout * 1000)
     lock = ledger.query("ledger.lock_window")

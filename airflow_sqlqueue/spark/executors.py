@@ -1,8 +1,8 @@
-"""Workers of a drain on Spark's executors, for queues that are too much for one machine.
+"""Drain on Spark's executors, for queues that are too large for one machine.
 
-The driver cuts the queue into windows of RowVersions, one for each task, one action drains them, and the batch is what
-the ledger lists afterwards: never what tasks return, as those of a task that was repeated are returned once and
-committed twice. Executors need this package, an ODBC driver, and the network to the server and the staging folder.
+The driver cuts the queue into windows of RowVersions, one for each task, and one action of Spark drains them. The batch
+has the parts that the ledger lists afterwards, never those that tasks return: a repeated task commits parts twice and
+returns them once. Executors need this package, an ODBC driver, and the network to the server and the staging folder.
 
 Source: docs/design.md, "The drain on executors".
 """
@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import logging
 import pickle
+import threading
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_sqlqueue.budget import MIB, Budget
 from airflow_sqlqueue.drain.ledger import Part
@@ -26,47 +28,49 @@ from airflow_sqlqueue.drain.stages.files import FileStage
 from airflow_sqlqueue.drain.storage.object_stores import error_text
 from airflow_sqlqueue.drain.worker import Worker, WorkPlan
 from airflow_sqlqueue.drain.worker_pool import Windows
-from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError, StagingError
+from airflow_sqlqueue.errors import ConfigurationError, SparkJobError, SqlQueueError, StagingError
 from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.reconnecting import Reconnecting
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import DEFAULT_LOCK_TIMEOUT, Session
-from airflow_sqlqueue.spark.actions import Action
 from airflow_sqlqueue.spark.errors import error_from_text
-from airflow_sqlqueue.spark.executor_tasks import ExecutorPlan, TaskReport, TaskWindow, drain_tasks
-from airflow_sqlqueue.spark.secrets import SecretBroadcast, broadcast
+from airflow_sqlqueue.spark.executor_tasks import ExecutorPlan, TaskWindow, drain_tasks
+from airflow_sqlqueue.spark.secrets import broadcast
 
 if TYPE_CHECKING:
-    from pyspark import RDD
+    from pyspark import RDD, Broadcast
     from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 2.0
-"""How often the driver asks the ledger for parts that the executors have committed."""
+"""Interval at which the driver asks the ledger for parts that the executors have committed."""
+
+_STOP_SECONDS = 30.0
+"""The longest wait for a cancelled action to end."""
 
 _TASK_BYTES = 16 * MIB
-"""Bytes of messages that are worth the start of a task and its connection, as so many messages are."""
+"""Bytes of messages that are worth the start of a task and its connection, as ``messages_per_task`` messages are."""
 
 _PIECES_PER_TASK = 8
-"""Windows are put together of pieces, so many for each task at most, so that all are about as large."""
+"""Most pieces of a task's window. Windows are joined from pieces, so that all windows have about the same size."""
 
 
 class SparkEngine:
-    """Runs the workers of a drain on the executors of a Spark session: an engine for ``Drain``.
+    """Engine for ``Drain`` that runs its workers on the executors of a Spark session.
 
-    The login and the staging folder's options, which may hold keys, go to the executors in a broadcast that is removed
-    afterwards; neither plan, web UI nor event log shows them. Every task has a connection of its own. How many run
-    at once is up to Spark, and at most ``tasks``. A part file is written by the executor, so a local folder must be
-    the same one on every machine.
+    The login and the staging folder's options, which may contain keys, go to the executors in a broadcast that is
+    removed afterwards; neither plan, web UI nor event log shows them. Every task has a connection of its own. Spark
+    decides how many tasks run at once, at most ``tasks``. Executors write the part files, so a local folder must be the
+    same one on every machine.
 
     Raises :class:`ConfigurationError` for a session with speculation, whose tasks would run twice, and for Spark
     Connect.
 
     :param spark: the session; of a master, not of Spark Connect.
-    :param settings: how executors, and the driver, reach the server.
-    :param tasks: how many Spark tasks share the messages, at most.
-    :param messages_per_task: how many messages are worth a task of their own; fewer where they are large.
+    :param settings: the access to the server, for executors and the driver.
+    :param tasks: the number of Spark tasks that share the messages, at most.
+    :param messages_per_task: the number of messages that are worth a task of their own; fewer if they are large.
     """
 
     def __init__(
@@ -92,11 +96,11 @@ class SparkEngine:
         self._lock_timeout, self._tasks, self._messages_per_task = lock_timeout, tasks, messages_per_task
 
     def run(self, work: WorkPlan, up_to: int, budget: Budget, on_part: Callable[[Part], None]) -> None:
-        """Take what is there, within the budget; what executors leave, the drain takes afterwards by itself.
+        """Drain the queue within the budget; the drain itself takes messages that the executors leave.
 
-        ``on_part`` is called with the parts that the ledger has, every two seconds and at the end. Raises the first
-        error that an executor reports, when all others have ended, and :class:`SparkJobError` where the job itself
-        fails. An error of the caller's own (a timeout, a stop) cancels the job; its parts stay in the batch.
+        Every two seconds and at the end, ``on_part`` gets the new parts of the ledger. When all tasks have ended, it
+        raises the first error that an executor reported, or :class:`SparkJobError` for a failed job. An error of the
+        caller's own (a timeout, a stop) cancels the job; its parts stay in the batch.
         """
         plan = ExecutorPlan(self._settings, self._lock_timeout, work)
         with closing(Reconnecting(plan.connect, "Cutting the queue into windows", known=True)) as connection:
@@ -107,16 +111,15 @@ class SparkEngine:
         log.info("Batch %s: Spark drains it in %d tasks", work.batch_id, len(windows))
         with closing(_LedgerPoller(plan, {part.id for part in known}, on_part)) as poller:
             with _marker_file(work) as marker_file:
-                returned = self._run_tasks(replace(plan, marker_file=marker_file), poller)
+                errors = self._run_tasks(replace(plan, marker_file=marker_file), poller)
             poller.poll()
-        for report in returned:
-            if report.error is not None:
-                raise error_from_text(report.error)
+        if errors:
+            raise error_from_text(errors[0])
 
     def _cut_windows(
         self, session: Session, work: WorkPlan, up_to: int, budget: Budget
     ) -> tuple[list[Part], list[TaskWindow]]:
-        """The parts that the batch has, and a window for each task with its share of the budget."""
+        """The present parts of the batch, and a window for each task with its share of the budget."""
         worker, cut = Worker(session, work), Windows(up_to)
         parts = work.ledger(session).parts(work.batch_id)
         left = budget.share(budget.messages_left)
@@ -128,43 +131,98 @@ class SparkEngine:
                 break
             pieces.append(TaskWindow(window, rows))
             if len(pieces) == 2 * _PIECES_PER_TASK * self._tasks:
-                # Few statements for many messages.
+                # Larger pieces, so that many messages need few statements.
                 pieces, size = _joined(pieces, len(pieces) // 2), 2 * size
         shares = _joined(pieces, min(self._tasks, len(pieces)))
         if left.messages_left is None:
             return parts, [replace(share, limit=None) for share in shares]
         return parts, [replace(share, limit=(share.limit or 0) + share.rows(parts)) for share in shares]
 
-    def _run_tasks(self, plan: ExecutorPlan, poller: _LedgerPoller) -> list[TaskReport]:
-        """Run the one action of Spark and return what its tasks report."""
+    def _run_tasks(self, plan: ExecutorPlan, poller: _LedgerPoller) -> list[str]:
+        """Run the action of Spark and return the texts of its tasks' errors."""
         secret = self._broadcast(plan)
         try:
             title = f"drain {plan.work.queue.canonical} into batch {plan.work.batch_id}"
             drained = drained_reports(self._spark, secret, len(plan.windows))
-            with Action(self._spark, title, drained.collect) as action:
+            with BackgroundAction(self._spark, title, drained.collect) as action:
                 while not action.ended(within=_POLL_SECONDS):
                     poller.poll()
-                reports: list[TaskReport] = action.result()
-                return reports
+                return [error for error in action.result() if error is not None]
         finally:
             secret.destroy()
 
-    def _broadcast(self, plan: ExecutorPlan) -> SecretBroadcast[ExecutorPlan]:
+    def _broadcast(self, plan: ExecutorPlan) -> Broadcast[ExecutorPlan]:
         try:
-            # Beforehand, as Spark would print the error and leave what it has written by then.
+            # Spark would print the error, and leave behind the file that it has begun to write.
             pickle.dumps(plan)
         except ConfigurationError:
             raise
         except Exception as error:
             raise ConfigurationError(
-                f"The staging folder's file system cannot be pickled, so not sent to executors: {error_text(error)}."
+                f"The staging folder's file system cannot be pickled, so executors cannot get it: {error_text(error)}."
                 ' Name the folder by a URL that they can open by themselves, or use engine="threads".'
             ) from None
         return broadcast(self._spark, plan)
 
 
+class BackgroundAction:
+    """An action of Spark in a thread of its own; a context manager that cancels its jobs if the block ends earlier.
+
+    :param title: the description of its jobs in Spark's web UI.
+    :param action: for example the ``collect`` of a DataFrame.
+    """
+
+    def __init__(self, spark: SparkSession, title: str, action: Callable[[], Any]) -> None:
+        from pyspark import InheritableThread
+
+        self._context, self._title, self._action = spark.sparkContext, title, action
+        self._tag = f"sqlqueue-{uuid.uuid4()}"
+        self._ended = threading.Event()
+        self._result: Any = None
+        self._failure: BaseException | None = None
+        self._thread = InheritableThread(target=self._run, session=spark, name=title, daemon=True)
+
+    def __enter__(self) -> BackgroundAction:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        until = time.monotonic() + _STOP_SECONDS
+        while not self._ended.is_set() and time.monotonic() < until:
+            # Repeated, because its job may not have started yet. A stopped context has no jobs.
+            with suppress(Exception):
+                self._context.cancelJobsWithTag(self._tag)
+            self._ended.wait(1)
+
+    def ended(self, within: float) -> bool:
+        """Wait for the end of the action; False if it still runs after ``within`` seconds."""
+        return self._ended.wait(within)
+
+    def result(self) -> Any:
+        """Wait for the result of the action. Raises :class:`SparkJobError` for a failed action."""
+        self._ended.wait()
+        if self._failure is None:
+            return self._result
+        if "No module named 'airflow_sqlqueue" in str(self._failure):
+            raise ConfigurationError(
+                "The Spark executors do not have this package: install airflow-sqlqueue and an ODBC driver there."
+            ) from self._failure
+        raise SparkJobError(f"Spark could not {self._title}: see the error of Spark.") from self._failure
+
+    def _run(self) -> None:
+        try:
+            # Tag and description belong to this thread and end with it.
+            self._context.addJobTag(self._tag)
+            self._context.setJobDescription(self._title)
+            self._result = self._action()
+        except BaseException as error:
+            self._failure = error
+        finally:
+            self._ended.set()
+
+
 def _joined(pieces: list[TaskWindow], count: int) -> list[TaskWindow]:
-    """Neighbours put together to so many windows, each of as many pieces as the others, or of one more."""
+    """Join neighbours to ``count`` windows, whose numbers of pieces differ by at most one."""
     bounds = [len(pieces) * number // count for number in range(count + 1)] if count else []
     groups = [pieces[low:high] for low, high in pairwise(bounds)]
     return [
@@ -174,7 +232,7 @@ def _joined(pieces: list[TaskWindow], count: int) -> list[TaskWindow]:
 
 
 class _LedgerPoller:
-    """Reports the parts of the ledger that were not reported before. Progress only: the batch does not depend on it."""
+    """Reports new parts of the ledger, each once. Progress only: the batch does not depend on it."""
 
     def __init__(self, plan: ExecutorPlan, known: set[uuid.UUID], on_part: Callable[[Part], None]) -> None:
         self._plan, self._known, self._on_part = plan, known, on_part
@@ -184,29 +242,27 @@ class _LedgerPoller:
         self._connection.close()
 
     def poll(self) -> None:
-        for part in self._parts():
-            if part.id not in self._known:
-                self._known.add(part.id)
-                self._on_part(part)
-
-    def _parts(self) -> list[Part]:
         try:
-            return self._plan.work.ledger(self._connection.connect()).parts(self._plan.work.batch_id)
+            parts = self._plan.work.ledger(self._connection.connect()).parts(self._plan.work.batch_id)
         except SqlQueueError as error:
             self._connection.close()
             if not self._connection.passes(error):
                 raise
-            # Not waited for here: the next poll looks again.
-            return []
+            return  # The next poll tries again.
+        for part in parts:
+            if part.id not in self._known:
+                self._known.add(part.id)
+                self._on_part(part)
 
 
-def drained_reports(spark: SparkSession, secret: SecretBroadcast[ExecutorPlan], tasks: int) -> RDD[TaskReport]:
+def drained_reports(spark: SparkSession, secret: Broadcast[ExecutorPlan], tasks: int) -> RDD[str | None]:
     """The drain as an RDD, a partition for each task: each action on it drains.
 
-    Not a DataFrame: for that Spark generates and compiles code, and loads Arrow and pandas, on every executor.
+    Not a DataFrame, because for a DataFrame Spark generates and compiles code, and loads Arrow and pandas, on every
+    executor.
     """
 
-    def drain_windows(numbers: Iterable[int]) -> Iterator[TaskReport]:
+    def drain_windows(numbers: Iterable[int]) -> Iterator[str | None]:
         return drain_tasks(secret.value, numbers)
 
     return spark.sparkContext.parallelize(range(tasks), tasks).mapPartitions(drain_windows)
@@ -214,7 +270,7 @@ def drained_reports(spark: SparkSession, secret: SecretBroadcast[ExecutorPlan], 
 
 @contextmanager
 def _marker_file(work: WorkPlan) -> Iterator[Path | None]:
-    """A file in a local staging folder, by which executors see whether it is the same on their machine."""
+    """A file in a local staging folder, which shows executors whether the folder is the same on their machine."""
     if not isinstance(work.stage, FileStage) or not work.stage.folder.is_local:
         yield None
         return

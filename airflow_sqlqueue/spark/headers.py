@@ -1,7 +1,7 @@
-"""Headers and the transport's times as Spark columns, read as :mod:`airflow_sqlqueue.message` reads them in Python.
+"""Headers and the transport's times as Spark columns, by the same rules as :mod:`airflow_sqlqueue.message` in Python.
 
-None of it depends on the session's settings: neither on its time zone, nor on ANSI mode, the time parser's policy or
-the policy for a map's duplicate keys.
+The results do not depend on the session's settings: time zone, ANSI mode, the time parser's policy, and the policy for
+a map's duplicate keys.
 
 Source: docs/transport/messages.md, "Headers as JSON" and "Times".
 """
@@ -33,7 +33,7 @@ TIME_HEADERS = {
     "processing_ended": HeaderNames.PROCESSING_ENDED,
     "time_of_failure": HeaderNames.TIME_OF_FAILURE,
 }
-"""The typed columns of a batch, and the header that each is."""
+"""The header of each typed column of a batch."""
 
 _SPACE = r"[ \t\n\r]*+"
 _PLAIN = r'[^"\\' + "".join(rf"\x{code:02x}" for code in range(32)) + "]*"
@@ -42,28 +42,30 @@ _MEMBER = rf"{_STRING}{_SPACE}:{_SPACE}(?:{_STRING}|null){_SPACE}"
 FLAT_OBJECT = rf"\A{_SPACE}\{{{_SPACE}(?:{_MEMBER}(?:,{_SPACE}{_MEMBER})*+)?+\}}{_SPACE}\z"
 """A JSON object whose values are all texts or null, as a Java regular expression.
 
-``from_json`` alone cannot see that: it makes text of numbers and nested objects, and it accepts what follows the
-object. The quantifier of every group is possessive because Java matches such groups in a loop; the others recurse, and
-overflow the stack on a long stack trace. That of the single characters is greedy, and the class lists the control
-characters one by one, because Java has a loop of its own for the one and a table for the other: together they take a
-third of the time. What follows such a run is never one of its characters, so giving some of them back fails at once.
+``from_json`` alone cannot check this: it turns numbers and nested objects into text, and it accepts text after the
+object. The quantifier of every group is possessive, because Java matches such groups in a loop; it matches other groups
+by recursion, which overflows the stack on a long stack trace. The quantifier of single characters is greedy, and the
+class lists the control characters one by one, because Java has a special loop for the first and a table for the second:
+together they take a third of the time. Backtracking into a run of such characters fails at once, because the next
+character of the pattern is never one of them.
 """
 
 _WIRE_TIME = r"\A\d{4}-\d\d-\d\d \d\d:\d\d:\d\d:\d{6} Z\z"
 
 _SURELY_TAKEN = 50_000
-"""Bytes of headers up to which Spark's reader takes every flat object, and there are not more than MAX_HEADERS."""
+"""Bytes up to which Spark's reader takes every flat object, and the object has at most MAX_HEADERS headers."""
 
 _MAP = "map<string,string>"
 
 
 def readable(text: Column) -> Column:
-    """The text of headers that can be read, that of an empty object for empty text and null; null where malformed.
+    """The text of readable headers, an empty object for empty text and null; null for malformed headers.
 
-    Malformed is a text that is no JSON object of texts, has more than :data:`~airflow_sqlqueue.message.MAX_CHARACTERS`
-    characters or more than :data:`~airflow_sqlqueue.message.MAX_HEADERS` of them, or that Spark's reader does not take:
-    with a key of more than 50,000 characters. Give the other functions the result as a column of its own: Spark then
-    looks at each text once, and not at all where no column that depends on it is wanted.
+    Malformed is a text that is not a JSON object of texts, has more than
+    :data:`~airflow_sqlqueue.message.MAX_CHARACTERS` characters or more than
+    :data:`~airflow_sqlqueue.message.MAX_HEADERS` headers, or that Spark's reader does not take: with a key of more than
+    50,000 characters. Pass the result to the other functions as a column of its own: Spark then parses each text once,
+    and not at all if no selected column depends on it.
     """
     from pyspark.sql import functions as sf
 
@@ -75,7 +77,7 @@ def readable(text: Column) -> Column:
 
 
 def known_headers(readable: Column, names: Iterable[str]) -> Column:
-    """A struct of the headers that are named, of each the last value; its fields are null where the text is.
+    """A struct with the last value of each named header; its fields are null if the text is null.
 
     Half a surrogate pair, which a text of Spark cannot hold, becomes ``?``. Much cheaper than a map of all headers.
     """
@@ -86,17 +88,17 @@ def known_headers(readable: Column, names: Iterable[str]) -> Column:
 
 
 def all_headers(readable: Column) -> Column:
-    """The headers as ``map<string,string>``, where a header is repeated all its values; null where the text is."""
+    """The headers as ``map<string,string>``, with all values of a repeated header; null if the text is null."""
     from pyspark.sql import functions as sf
 
     return sf.from_json(readable, _MAP)
 
 
 def last_wins(parsed: Column) -> Column:
-    """The map with the last value of each key, as Python's reader has it and whatever the session's policy is.
+    """The map with the last value of each key, as in Python's reader, whatever the session's policy is.
 
-    Sorting takes n log n steps. Every step is a function of lambda variables alone: Spark computes anything else in a
-    lambda anew for each element, and a message with many keys and a duplicate would stall its batch.
+    Sorting takes n log n steps. Each step uses lambda variables only: Spark computes any other expression in a lambda
+    anew for each element, and a message with many keys and a duplicate would stall its batch.
     """
     from pyspark.sql import functions as sf
 
@@ -113,7 +115,7 @@ def last_wins(parsed: Column) -> Column:
 
 
 def wire_time(text: Column) -> Column:
-    """The timestamp (an instant) of ``yyyy-MM-dd HH:mm:ss:ffffff Z``; null for every other form."""
+    """The timestamp (an instant) of a text ``yyyy-MM-dd HH:mm:ss:ffffff Z``; null for every other form."""
     from pyspark.sql import functions as sf
 
     bare = sf.trim(text)
@@ -122,7 +124,7 @@ def wire_time(text: Column) -> Column:
 
 
 def first_type(enclosed: Column) -> Column:
-    """The full name of the first enclosed type, without its assembly; null where there is none.
+    """The full name of the first enclosed type, without its assembly; null without a type.
 
     The rule is that of :func:`airflow_sqlqueue.message.first_type`.
     """
@@ -136,11 +138,11 @@ def first_type(enclosed: Column) -> Column:
 
 
 _FIRST = r"\A(?:[ \t\n\r\x0b\f]*+(?:,[^;]*+)?+;)*+[ \t\n\r\x0b\f]*+({}*)"
-"""Past the types without a name to the first that has one, from its first character on."""
+"""Skips types without a name, and captures the first type with a name."""
 
 
 def _generic_name(assembly_qualified: Column) -> Column:
-    """The pieces between commas up to the first that closes as many brackets as it and those before it open."""
+    """The pieces between commas up to the first piece after which all opened brackets are closed."""
     from pyspark.sql import functions as sf
 
     def count(piece: Column, bracket: str) -> Column:

@@ -1,6 +1,6 @@
-"""What Spark's JVM prints on standard error, line by line to a log, at the level that each line has.
+"""Output of Spark's JVM on standard error, copied to a log line by line, each line at its own level.
 
-A process that pyspark starts inherits standard error, and Airflow takes every line there for an error.
+The processes that pyspark starts inherit standard error, and Airflow logs every line of standard error as an error.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ def level_of(line: str) -> int:
 
 
 @contextmanager
-def captured(log: Callable[[int, str], None]) -> Iterator[None]:
-    """Give what processes that are started in the block print on standard error to ``log``, for as long as they live.
+def capture_stderr(log: Callable[[int, str], None]) -> Iterator[None]:
+    """Pass the standard error of processes that the block starts to ``log``, as long as these processes live.
 
-    What this process itself prints there in the block is among it. Lines are logged from the end of the block on, as
-    they would be read again where the log goes to standard error; later ones come from a thread of its own.
+    Output of this process itself during the block is included. Logging starts at the end of the block, because a log
+    that writes to standard error would be read again; later lines come from a thread of their own.
     """
     sys.stderr.flush()
     reading, writing = os.pipe()
@@ -72,6 +72,6 @@ class _Reader:
 
     def _write(self, line: str) -> None:
         if line.strip():
-            # The log can be closed before the JVM ends, which would stop at a pipe that nobody reads.
+            # The log may be closed before the JVM ends; the pipe must still be read, else the JVM would block.
             with suppress(ValueError):
                 self._log(level_of(line), line.rstrip())

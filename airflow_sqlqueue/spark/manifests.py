@@ -1,4 +1,4 @@
-"""The manifest of a batch, from whatever a job is given that names the batch."""
+"""Manifest of a batch, found by its id, by a path, or by a value from XCom."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.server.settings import ConnectionSettings
 
 AnyBatch = Union[Batch, Mapping[str, Any], uuid.UUID, str, "os.PathLike[str]"]
-"""What names a batch: see :func:`load_batch`."""
+"""A name of a batch: see :func:`load_batch`."""
 
 _ID = re.compile(GUID, re.IGNORECASE)
 
@@ -39,17 +39,19 @@ def load_batch(
     ``batch`` is one of these:
 
     - a manifest, which is returned as it is;
-    - what a drain has in XCom, or its ``batch``. Where a manifest file stands for the paths, Spark reads that, unless
-      the ledger can be asked;
-    - the batch's id, which takes a ``connection`` to the database of its queue;
+    - the XCom value of a drain, or its ``batch``. If it names a manifest file in place of the paths, Spark reads that
+      file, unless the ledger can be asked;
+    - the batch's id, which needs a ``connection`` to the database of its queue;
     - the path of a manifest, as an application gets it (``--manifest``), or the URI of a manifest file, which Spark
       reads.
 
-    With a ``connection`` the ledger is asked, and whatever was given has to be what it has: only the state may have
-    changed. Without one a manifest file is checked against the hash in its name, and the state is as it was then.
+    With a ``connection`` the ledger is asked, and the given values must equal those of the ledger, except for the
+    state. Without a connection a manifest file is checked against the hash in its name, and the state is that of the
+    time when it was written.
 
-    Raises :class:`ConfigurationError` for what names no batch, :class:`BatchMismatchError` for a manifest that was
-    changed or cannot be read, and with a connection what a session and :meth:`.Ledger.manifest` raise.
+    Raises :class:`ConfigurationError` for an argument that does not name a batch, :class:`BatchMismatchError` for a
+    manifest that was changed or cannot be read, and with a connection the errors of a session and of
+    :meth:`.Ledger.manifest`.
     """
     if isinstance(batch, Batch):
         return batch
@@ -87,7 +89,7 @@ def load_batch(
 
 
 def _read(spark: SparkSession, path: str) -> dict[str, Any]:
-    """The manifest in a file. One that a drain wrote beside its parts has the name that its content asks for."""
+    """Read the manifest in a file. The name of a file that a drain wrote beside its parts must match its content."""
     content = _content(spark, path)
     try:
         values = json.loads(content)
@@ -96,22 +98,18 @@ def _read(spark: SparkSession, path: str) -> dict[str, Any]:
         if is_manifest(name):
             found = Batch.from_dict(values)
             is_whole = bool(found.paths) and found.manifest_path.rpartition("/")[2] == name
+        if not is_whole:
+            raise ValueError("The content is not that of a manifest of this name.")
     except (ValueError, RecursionError) as error:
-        raise _changed(path) from error
-    if not is_whole:
-        raise _changed(path)
+        raise BatchMismatchError(
+            f"The file {path} is not the manifest that a drain wrote there: it was changed, or is another; read the "
+            "batch by its id and a connection."
+        ) from error
     return cast("dict[str, Any]", values)
 
 
-def _changed(path: str) -> BatchMismatchError:
-    return BatchMismatchError(
-        f"The file {path} is not the manifest that a drain wrote there: it was changed, or is another; read the batch "
-        "by its id and a connection."
-    )
-
-
 def _content(spark: SparkSession, path: str) -> bytes:
-    """What a file has: one of this machine, or one that Spark reaches by its URI."""
+    """The content of a file on this machine, or of a file that Spark reads by its URI."""
     if "://" not in path:
         try:
             return Path(path).read_bytes()

@@ -1,52 +1,38 @@
-"""Values that tasks on executors need and that nobody may read in a plan: how to log in, above all.
+"""Broadcast of a secret, such as a login, to the tasks of a session.
 
-What a function closes over is pickled into the plan. A broadcast is not: plan, web UI and event log have its number.
+Spark pickles into the plan each value that a function refers to. A broadcast is not in the plan: plan, web UI and event
+log show its number only.
 """
 
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from airflow_sqlqueue.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from pyspark import Broadcast
     from pyspark.sql import SparkSession
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class SecretBroadcast(Generic[T]):
-    """A handle that functions for executors may close over; what it stands for is :attr:`value`, there and here."""
+def broadcast(spark: SparkSession, value: T) -> Broadcast[T]:
+    """Give the tasks of a session a value that can be pickled; functions for executors may refer to the result.
 
-    _broadcast: Any = field(repr=False)
-
-    @property
-    def value(self) -> T:
-        """What was broadcast. Ask for it in the task, so that it is not pickled with the function."""
-        value: T = self._broadcast.value
-        return value
-
-    def destroy(self) -> None:
-        """Remove it from driver and executors; no task can ask for it afterwards. It goes with the session anyway."""
-        self._broadcast.destroy()
-
-
-def broadcast(spark: SparkSession, value: T) -> SecretBroadcast[T]:
-    """Make a value that can be pickled known to the tasks of a session, beside what they run.
-
-    Spark keeps it, as any broadcast, in its temporary folders on driver and executors, encrypted where the session sets
+    A task must read ``value`` of the result itself: a value that was read before is pickled with the function. Spark
+    keeps a broadcast in its temporary folders on driver and executors, encrypted if the session sets
     ``spark.io.encryption.enabled``. Raises :class:`ConfigurationError` with Spark Connect, which has no broadcasts.
     """
-    # With Spark Connect the attribute is an error, one of Python's as well.
+    # Reading the attribute of a session of Spark Connect raises an AttributeError.
     context = getattr(spark, "sparkContext", None)
     if context is None:
         raise ConfigurationError(
             "Spark Connect cannot hand a login to executors without showing it in the plan: use a session of a master "
             "(local, YARN, Kubernetes, spark://), or let the drain write files."
         )
-    # Beforehand: Spark would make an error of its own of one in words, and print a traceback.
+    # Spark would hide our error behind one of its own, and print a traceback.
     pickle.dumps(value)
-    return SecretBroadcast(context.broadcast(value))
+    handle: Broadcast[T] = context.broadcast(value)
+    return handle

@@ -1,4 +1,4 @@
-"""A Spark session on this machine, for examples, tests and small batches. Clusters bring their own."""
+"""Spark session on this machine, for examples, tests and small batches. Clusters have their own sessions."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _INSTALL = (
 def local_session(
     app_name: str, master: str = "local[2]", config: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
-    """A Spark session in this process, stopped at the end.
+    """Start a Spark session in this process, and stop it at the end of the block.
 
     Its workers run this Python, its time zone is UTC, it listens on the loopback interface only, has no web UI and logs
-    errors only. A missing file is an error. What it sorts is held beside Java's heap, in up to 512 MiB and then on
-    disk: within the heap every collection of garbage would copy the bodies. ``config`` goes over these settings.
+    errors only. A missing file is an error. Spark sorts outside Java's heap, in up to 512 MiB and then on disk: inside
+    the heap every garbage collection would copy the bodies. ``config`` overrides these settings.
 
-    Raises :class:`ConfigurationError` where there is no pyspark or no Java 17 or later, and where the process has a
-    session already, whose settings would win silently.
+    Raises :class:`ConfigurationError` if pyspark or Java 17 or later is missing, and if the process has a session
+    already, because the settings of that one would apply.
     """
     with from_extra("spark", "Spark"):
         from pyspark.sql import SparkSession
@@ -56,7 +56,7 @@ def local_session(
         "spark.ui.showConsoleProgress": "false",
         **(config or {}),
     }
-    # A worker started from the PATH's Python may not have this one's packages (docs/design.md, "Python of Spark's
+    # A worker with the first Python of the PATH may lack the packages of this one (docs/design.md, "Python of Spark's
     # workers").
     with _environment(PYSPARK_PYTHON=sys.executable, PYSPARK_DRIVER_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1"):
         spark = SparkSession.builder.master(master).appName(app_name).config(map=settings).getOrCreate()
@@ -69,12 +69,12 @@ def local_session(
 def check_java() -> int:
     """The major version of the Java that Spark will start.
 
-    Raises :class:`ConfigurationError`, which says how to install one, where it is older than 17 or missing.
+    Raises :class:`ConfigurationError`, which says how to install Java, if it is missing or older than 17.
     """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if java is None:
-        raise ConfigurationError(f"Spark needs Java {JAVA_NEEDED} or later, and there is none: {_INSTALL}")
+        raise ConfigurationError(f"Spark needs Java {JAVA_NEEDED} or later, and no Java was found: {_INSTALL}")
     try:
         answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -91,7 +91,7 @@ def check_java() -> int:
 
 
 def java_version(text: str) -> int | None:
-    """The major version in what ``java -version`` prints (``1.8.0_392`` is 8), None where there is none."""
+    """The major version in the output of ``java -version`` (``1.8.0_392`` is 8); None without a version."""
     match = re.search(r'version "(?:1\.)?(\d+)', text)
     return int(match[1]) if match else None
 

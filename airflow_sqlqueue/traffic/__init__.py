@@ -1,4 +1,4 @@
-"""Made-up traffic: what the audit and error queues of a shop built on NServiceBus hold, for trials, demos and tests."""
+"""Generator of NServiceBus traffic: messages of a shop's audit and error queues, for trials, demos and tests."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Bodies: JSON or XML as the sender's serializer writes it, valid, and of a heavy-tailed size.
+"""Bodies of messages: valid JSON or XML as the sender's serializer writes it, with a heavy-tailed size.
 
-A body is a short head of its own and a run of order lines cut from a text made once, so that a body of 200 KB costs one
-copy and not a serialization.
+A body is a short head of its own and a run of order lines. The lines are cut from a text that is made once, so that a
+body of 200 KB costs one copy and no serialization.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape
 from airflow_sqlqueue.traffic.shop import MessageType
 
 SMALLEST, LARGEST = 200, 200_000
-"""Bounds of a body's size in bytes; a control message has no body at all."""
+"""Bounds of a body's size in bytes; a control message has no body."""
 
 _MEDIAN, _SPREAD = 1_150.0, 1.1
 _BULK_SHARE = 0.0012
@@ -33,14 +33,14 @@ _ARTICLES = (
 
 
 def body_size(rng: Random, scale: float) -> int:
-    """A size in bytes: log-normal, with a few bulk orders far out in the tail."""
+    """Random size in bytes: log-normal, with a few very large bulk orders."""
     if rng.random() < _BULK_SHARE:
         return int(40_000 * 5 ** rng.random())
     return min(LARGEST, max(SMALLEST, int(_MEDIAN * scale * rng.lognormvariate(0.0, _SPREAD))))
 
 
 class _Lines:
-    """Serialized order lines, end to end, and where each of them ends."""
+    """Serialized order lines in one text, and the start of each line."""
 
     def __init__(self, lines: list[bytes], separator: bytes) -> None:
         self._text = separator.join(lines)
@@ -51,7 +51,7 @@ class _Lines:
         self._first_starts = bisect_right(self._starts, len(self._text) - LARGEST) - 1
 
     def cut(self, rng: Random, size: int) -> bytes:
-        """Whole lines from a random one on, at most ``size`` bytes of them."""
+        """Whole lines, from a random line on, with at most ``size`` bytes in all."""
         first = int(rng.random() * self._first_starts)
         begin = self._starts[first]
         last = bisect_right(self._starts, begin + size + self._separator) - 1
@@ -84,7 +84,7 @@ _XML_CUSTOMERS = tuple(escape(name).encode() for name in CUSTOMERS)
 
 @dataclass(frozen=True)
 class BodyTemplate:
-    """How one message type's bodies look in one serializer."""
+    """Pattern of the bodies of one message type in one serializer."""
 
     pattern: bytes
     lines: _Lines
@@ -93,7 +93,7 @@ class BodyTemplate:
 
     @classmethod
     def of(cls, message: MessageType, content_type: str) -> BodyTemplate:
-        """The template for a type as a sender with this content type serializes it."""
+        """The template of a type for a sender with this content type."""
         if content_type == "text/xml":
             pattern = (
                 f'<?xml version="1.0"?>\r\n<{message.name} xmlns="http://tempuri.net/Shop.{message.owner}.Contracts">'

@@ -1,4 +1,4 @@
-"""Moments as whole microseconds since 1970 (UTC), spread over days that have a rhythm, and their texts, made fast."""
+"""Times of messages: microseconds since 1970 (UTC), spread over days with quiet and busy hours, and their texts."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _HOURLY = (3, 2, 1.4, 1.1, 1, 1.3, 2.2, 4, 6, 8, 9, 10, 11.5, 10, 9, 9.2, 10, 11
 
 
 def microseconds(moment: datetime) -> int:
-    """An aware moment as whole microseconds since 1970."""
+    """An aware datetime as whole microseconds since 1970."""
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
 class Rhythm:
-    """Maps shares of a time span's traffic to moments: quiet at night, a lunch peak, an evening peak (UTC)."""
+    """Maps shares of a time span's traffic to moments: a quiet night, a lunch peak, an evening peak (UTC)."""
 
     def __init__(self, begin_us: int, end_us: int) -> None:
         self._begin = begin_us
@@ -29,7 +29,7 @@ class Rhythm:
             self._totals.append(self._totals[-1] + weight)
 
     def moment(self, share: float) -> int:
-        """The moment (µs) before which this share, from 0 up to but not including 1, of the traffic begins."""
+        """The moment (µs) before which this share of the traffic begins; 0 <= share < 1."""
         wanted = share * self._totals[-1]
         minute = min(bisect_right(self._totals, wanted), len(self._totals) - 1) - 1
         lower, upper = self._totals[minute], self._totals[minute + 1]
@@ -42,7 +42,7 @@ def _minute_text(minute: int) -> str:
 
 
 def wire_time(us: int) -> str:
-    """The text that ``message.format_time`` gives for the moment; a generator needs several per message."""
+    """The text of :func:`.format_time` for the moment, made faster: a generator needs several for each message."""
     minute, rest = divmod(us, MINUTE_US)
     second, micro = divmod(rest, 1_000_000)
     return f"{_minute_text(minute)}{second:02d}:{micro:06d} Z"

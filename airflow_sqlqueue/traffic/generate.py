@@ -1,4 +1,4 @@
-"""Messages in the order in which an audit or error queue gets them: by the end of their processing."""
+"""Generator of messages, in the order of an audit or error queue: by the end of their processing."""
 
 from __future__ import annotations
 
@@ -15,57 +15,48 @@ from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.traffic.bodies import CUSTOMERS, BodyTemplate
 from airflow_sqlqueue.traffic.clock import Rhythm, microseconds, wire_time
-from airflow_sqlqueue.traffic.failures import FAILURES
-from airflow_sqlqueue.traffic.headers import Facts, HeaderTemplate, malformed
-from airflow_sqlqueue.traffic.shop import FLOWS, LONGEST_CONVERSATION_S, SUBSCRIPTION, Step
+from airflow_sqlqueue.traffic.headers import HeaderTemplate, MessageFacts, malformed
+from airflow_sqlqueue.traffic.shop import FAILURES, FLOWS, LONGEST_CONVERSATION_S, SUBSCRIPTION, Step
 
 DEFAULT_START = datetime(2026, 3, 5, tzinfo=timezone.utc)
-"""Where traffic ends by default: a fixed moment, so that a run can be repeated."""
+"""Default end of the traffic: a fixed time, so that a run can be repeated."""
 
 SPAN = timedelta(days=2)
 _MALFORMED_EVERY = 1_000
 _EXPIRED_SHARE = 0.4
 _FAILURES_IF_ALONE = 20
-"""How many times more often messages fail where only those that did are wanted."""
+"""Factor of the failure rate for :func:`generate_failed`."""
 _WAIT_MS, _WAIT_SPREAD, _WAIT_CAP_US = 18.0, 1.1, 60_000_000
 _WORK_CAP_US = 30_000_000
 _RETRY_US = 15_000_000
 
-_Row = tuple[int, int, Step, int, str, Facts]
-"""The end of the processing (µs), a number that no other row has, the step, its receiver, the order's id, the rest."""
+_Row = tuple[int, int, Step, int, str, MessageFacts]
+"""End of the processing (µs), unique number, step, index of its handling, id of the order, other facts."""
 
 
 def generate(count: int, *, seed: int, start: datetime | None = None) -> Iterator[Message]:
-    """``count`` messages as a shop's audit and error queues would hold them, one after the other.
+    """Generate ``count`` messages of a shop's audit and error queues.
 
-    The same arguments give the same messages, ids and times included. Times lie in the two days before ``start``
-    (:data:`DEFAULT_START` unless given). About 1% of the messages failed, 2% have a time to be received, some of them
-    expired the moment they are sent (a negative one), and one in 1,000 has malformed headers, given as text. The first
-    message is a control message, which has no body.
+    The same arguments give the same messages, with the same ids and times. Times lie in the two days before ``start``
+    (by default :data:`DEFAULT_START`). About 1% of the messages failed, 2% have a time to be received, some of them a
+    negative one, so that they expire at once, and one in 1,000 has malformed headers, given as text. The first message
+    is a control message, which has no body.
 
     Raises :class:`ConfigurationError` for a negative count and for a start without a time zone.
     """
-    return _traffic(count, seed, start).messages()
-
-
-def _traffic(count: int, seed: int, start: datetime | None, failed_in: tuple[str, str] | None = None) -> _Traffic:
-    if count < 0:
-        raise ConfigurationError(f"A count of messages is zero or more, not {count}.")
-    moment = DEFAULT_START if start is None else start
-    if moment.tzinfo is None:
-        raise ConfigurationError("The start of the traffic needs a time zone: give an aware datetime.")
-    return _Traffic(count, Random(seed), microseconds(moment), failed_in)  # noqa: S311 - repeatable on purpose
+    return _Traffic(count, seed, start).messages()
 
 
 def generate_failed(
     count: int, *, seed: int, start: datetime | None = None, schema: str = "dbo", catalog: str = "shop"
 ) -> Iterator[Message]:
-    """``count`` messages as the shop's error queue would hold them: what :func:`generate` has, but the failures alone.
+    """Generate ``count`` messages of the shop's error queue: as :func:`generate`, but failed messages only.
 
     Each names the queue where it failed, ``Sales``, ``Billing`` or ``Shipping`` of ``schema`` and ``catalog``, so that
-    it can be returned there. None expires; one in 1,000 has malformed headers. Raises as :func:`generate`.
+    it can be returned there. The messages do not expire; one in 1,000 has malformed headers. Raises the errors of
+    :func:`generate`.
     """
-    return _traffic(count, seed, start, (schema, catalog)).messages()
+    return _Traffic(count, seed, start, (schema, catalog)).messages()
 
 
 FAILED_QUEUES = tuple(endpoint.name for endpoint in FAILURES)
@@ -78,16 +69,21 @@ def _guid(rng: Random) -> str:
 
 
 class _Traffic:
-    """One run of the shop. Conversations overlap, so their rows pass through a heap that holds what is under way.
+    """Run of the shop. Conversations overlap, so a heap holds the rows of those that have not ended.
 
-    With ``failed_in``, a schema and a catalog, more messages fail, in queues there, and only these are its rows.
+    With ``failed_in``, a schema and a catalog, more messages fail, in queues there, and only failed ones are its rows.
     """
 
-    def __init__(self, count: int, rng: Random, end_us: int, failed_in: tuple[str, str] | None = None) -> None:
-        self._failed_in = failed_in
+    def __init__(self, count: int, seed: int, start: datetime | None, failed_in: tuple[str, str] | None = None) -> None:
+        if count < 0:
+            raise ConfigurationError(f"A count of messages is zero or more, not {count}.")
+        moment = DEFAULT_START if start is None else start
+        if moment.tzinfo is None:
+            raise ConfigurationError("The start of the traffic needs a time zone: give an aware datetime.")
+        self._count, self._failed_in = count, failed_in
         self._failures = _FAILURES_IF_ALONE if failed_in else 1
-        self._count = count
-        self._rng = rng
+        self._rng = Random(seed)  # noqa: S311 - repeatable on purpose
+        end_us = microseconds(moment)
         begin = end_us - SPAN // timedelta(microseconds=1)
         self._rhythm = Rhythm(begin, end_us - LONGEST_CONVERSATION_S * 1_000_000)
         self._shares = list(accumulate(share for share, _ in FLOWS))
@@ -96,7 +92,7 @@ class _Traffic:
         self._bodies = {id(s): BodyTemplate.of(s.message, s.sender.content_type) for s in steps if s.message}
 
     def messages(self) -> Iterator[Message]:
-        """The rows as messages, with one of each thousand spoilt."""
+        """The rows as messages; one in each thousand has malformed headers."""
         rng = self._rng
         spoilt = int(rng.random() * _MALFORMED_EVERY)
         for index, (_, _, step, handling, order_id, facts) in enumerate(self._rows()):
@@ -142,10 +138,10 @@ class _Traffic:
             yield heapq.heappop(heap)
 
     def _conversation(self, flow: tuple[Step, ...], begin: int, number: int) -> Iterator[_Row]:
-        """The rows of one conversation. What a failed message would have caused does not happen."""
+        """The rows of one conversation. A failed message causes no further messages."""
         rng = self._rng
         conversation_id, order_id, customer = _guid(rng), _guid(rng), int(rng.random() * len(CUSTOMERS))
-        done: dict[tuple[int, str], Facts] = {}
+        done: dict[tuple[int, str], MessageFacts] = {}
         for position, step in enumerate(flow):
             cause = None if step.cause is None else done.get((step.cause, step.sender.name))
             if step.cause is not None and cause is None:
@@ -166,7 +162,7 @@ class _Traffic:
                     failure = kinds[min(bisect_right(totals, rng.random()), len(kinds) - 1)]
                     retries = int(rng.random() * 6)
                     ended += retries * _RETRY_US
-                facts = Facts(
+                facts = MessageFacts(
                     message_id, correlation_id, conversation_id, related_to, customer, sent, started, ended, failure,
                     retries,
                 )  # fmt: skip

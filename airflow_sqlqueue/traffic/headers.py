@@ -1,4 +1,4 @@
-"""Headers of audited, failed and malformed rows, from parts prepared once per step of a conversation.
+"""Headers of audited, failed and malformed messages; the parts of each step of a conversation are prepared once.
 
 Source: docs/transport/messages.md, "Headers as JSON", "Header names" and "Poison messages".
 """
@@ -13,16 +13,15 @@ from typing import NamedTuple
 from airflow_sqlqueue.message import HeaderNames
 from airflow_sqlqueue.traffic.bodies import CUSTOMERS
 from airflow_sqlqueue.traffic.clock import wire_time
-from airflow_sqlqueue.traffic.failures import FAILURES, ShopFailure
-from airflow_sqlqueue.traffic.shop import SALES, Handling, ShopEndpoint, Step
+from airflow_sqlqueue.traffic.shop import FAILURES, SALES, Handling, ShopFailure, Step
 
 CONTROL_MESSAGE = "NServiceBus.ControlMessage"
 _CAMPAIGNS = ("Frühjahr", "Soldes d'été", "春のセール", "none", "Black Friday \u2600")
 _AUDIT_ONLY = (HeaderNames.PROCESSING_STARTED, HeaderNames.PROCESSING_ENDED, HeaderNames.PROCESSING_ENDPOINT)
 
 
-class Facts(NamedTuple):
-    """What differs from row to row. Moments are microseconds since 1970; ``failure`` is None for an audited message."""
+class MessageFacts(NamedTuple):
+    """Facts of one message. Times are microseconds since 1970; ``failure`` is None for an audited message."""
 
     message_id: str
     correlation_id: str
@@ -37,12 +36,12 @@ class Facts(NamedTuple):
 
 
 def host_id(machine: str) -> str:
-    """A host's id: NServiceBus derives it from the machine and the path by MD5."""
+    """Id of a host, an MD5 hash: NServiceBus derives it from the machine and the path."""
     return hashlib.md5(machine.encode(), usedforsecurity=False).hexdigest()
 
 
 def sent_headers(step: Step, machine: str) -> dict[str, str | None]:
-    """What the sender wrote that does not change from one message to the next."""
+    """The sender's headers that are the same in all messages of a step."""
     sender, message = step.sender, step.message
     values: dict[str, str | None] = {
         HeaderNames.MESSAGE_INTENT: step.intent,
@@ -70,10 +69,10 @@ def sent_headers(step: Step, machine: str) -> dict[str, str | None]:
 
 
 class HeaderTemplate:
-    """The headers of one step as one receiver sees them, for every machine that may send or handle it."""
+    """The headers of one step at one receiver, for each machine that may send or handle it."""
 
     def __init__(self, step: Step, handling: Handling) -> None:
-        endpoint: ShopEndpoint = handling.endpoint
+        endpoint = handling.endpoint
         self._audited: list[dict[str, str | None]] = []
         for origin in step.sender.machines:
             for machine in endpoint.machines:
@@ -91,8 +90,8 @@ class HeaderTemplate:
         )
         self._traced = step.sender.version.startswith("9.")
 
-    def render(self, rng: Random, facts: Facts) -> dict[str, str | None]:
-        """The headers of one row."""
+    def render(self, rng: Random, facts: MessageFacts) -> dict[str, str | None]:
+        """The headers of one message."""
         ended = wire_time(facts.ended)
         values: dict[str, str | None] = {
             HeaderNames.MESSAGE_ID: facts.message_id,
@@ -121,7 +120,7 @@ class HeaderTemplate:
 
 
 def malformed(values: dict[str, str | None], kind: int) -> str:
-    """A Headers column that endpoints treat as poison: broken JSON, or JSON that is not an object of texts."""
+    """Malformed value of the column Headers: broken JSON, or JSON that is not an object of texts (a poison message)."""
     sent = {name: value for name, value in values.items() if name not in _AUDIT_ONLY and "ExceptionInfo" not in name}
     text = json.dumps(sent, ensure_ascii=False)
     variants = (

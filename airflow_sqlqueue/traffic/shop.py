@@ -1,7 +1,7 @@
-"""The shop: its endpoints, the messages they exchange, and the conversations that these form.
+"""The shop of the generated traffic: endpoints, their failures, messages, and the conversations of messages.
 
-Sales takes an order, waits out the buyer's remorse and has Billing and Shipping do their parts. Every published event
-is handled by each of its subscribers, so one event leaves several audit rows with one message id.
+Sales takes an order, waits until the buyer can no longer cancel it, and sends commands to Billing and Shipping. Each
+subscriber handles a published event, so one event leaves several audit rows with one message id.
 
 Source: docs/transport/messages.md, "Header names", for what the headers mean.
 """
@@ -9,6 +9,8 @@ Source: docs/transport/messages.md, "Header names", for what the headers mean.
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from airflow_sqlqueue.message import HeaderNames
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,37 @@ class ShopEndpoint:
 
 
 @dataclass(frozen=True)
+class ShopFailure:
+    """An exception of an endpoint; ``weight`` is its share of that endpoint's failures."""
+
+    exception: str
+    message: str
+    source: str
+    frame: str
+    weight: float
+
+    def headers(self, endpoint: ShopEndpoint, handler: str) -> dict[str, str | None]:
+        """The headers of this failure that are the same in all messages."""
+        stack = (
+            f"{self.exception}: {self.message}\r\n   at {self.frame}\r\n"
+            f"   at Shop.{endpoint.name}.{handler}.Handle({handler.removesuffix('Handler')} message, "
+            f"IMessageHandlerContext context) in C:\\build\\Shop.{endpoint.name}\\{handler}.cs:line 42\r\n"
+            "   at NServiceBus.InvokeHandlerTerminator.Terminate(IInvokeHandlerContext context)\r\n"
+            "   at NServiceBus.LoadHandlersConnector.Invoke(IIncomingLogicalMessageContext context, Func`2 stage)\r\n"
+            "   at NServiceBus.MainPipelineExecutor.Invoke(MessageContext messageContext, CancellationToken token)"
+        )
+        return {
+            HeaderNames.FAILED_Q: endpoint.address,
+            HeaderNames.EXCEPTION_TYPE: self.exception,
+            HeaderNames.EXCEPTION_MESSAGE: self.message,
+            HeaderNames.EXCEPTION_SOURCE: self.source,
+            HeaderNames.EXCEPTION_STACK_TRACE: stack,
+            HeaderNames.EXCEPTION_HELP_LINK: None,
+            "NServiceBus.ExceptionInfo.Data.Message type": handler.removesuffix("Handler"),
+        }
+
+
+@dataclass(frozen=True)
 class MessageType:
     """A message type. ``size`` scales the random size of its bodies (1 is a mean of about 2 KB)."""
 
@@ -39,7 +72,7 @@ class MessageType:
 
     @property
     def full_name(self) -> str:
-        """The .NET name with its namespace, as reports show it."""
+        """The .NET name with its namespace, as in reports."""
         return f"Shop.{self.owner}.Contracts.{self.name}"
 
     @property
@@ -52,7 +85,7 @@ class MessageType:
 
 @dataclass(frozen=True)
 class Handling:
-    """One receiver of a step: its processing time is log-normal with this median (ms) and spread (of the logarithm)."""
+    """A receiver of a step: its processing time is log-normal with this median (ms) and spread (of the logarithm)."""
 
     endpoint: ShopEndpoint
     median_ms: float
@@ -61,9 +94,9 @@ class Handling:
 
 @dataclass(frozen=True)
 class Step:
-    """A message of a conversation, sent by ``sender`` while it handled the step at index ``cause`` (None: the first).
+    """A message of a conversation, sent by ``sender`` during the handling of the step ``cause`` (None: the first step).
 
-    ``delay_s`` holds the message back, as a saga's timeout does. ``message`` is None for a control message.
+    ``delay_s`` delays the message, as the timeout of a saga. ``message`` is None for a control message.
     """
 
     message: MessageType | None
@@ -79,6 +112,66 @@ STOREFRONT = ShopEndpoint("Storefront", "application/json", "9.2.3", ("WEB-01", 
 SALES = ShopEndpoint("Sales", "application/json", "9.2.3", ("SALES-01", "SALES-02"), 0.006)
 BILLING = ShopEndpoint("Billing", "text/xml", "7.8.4", ("BILLING-01",), 0.018)
 SHIPPING = ShopEndpoint("Shipping", "application/json; systemjson", "9.1.0", ("SHIP-01", "SHIP-ŁÓDŹ-02"), 0.011)
+
+FAILURES: dict[ShopEndpoint, tuple[ShopFailure, ...]] = {
+    SALES: (
+        ShopFailure(
+            "Microsoft.Data.SqlClient.SqlException",
+            "Transaction (Process ID 71) was deadlocked on lock resources with another process and has been chosen as "
+            "the deadlock victim. Rerun the transaction.",
+            "Core Microsoft SqlClient Data Provider",
+            "Microsoft.Data.SqlClient.SqlCommand.<>c.<ExecuteDbDataReaderAsync>b__211_0(Task`1 result)",
+            0.6,
+        ),
+        ShopFailure(
+            "System.InvalidOperationException",
+            "The order is already \u201ccancelled\u201d and cannot be placed again.",
+            "Shop.Sales",
+            "Shop.Sales.OrderSaga.EnsureOpen() in C:\\build\\Shop.Sales\\OrderSaga.cs:line 118",
+            0.4,
+        ),
+    ),
+    BILLING: (
+        ShopFailure(
+            "System.Net.Http.HttpRequestException",
+            "Response status code does not indicate success: 503 (Service Unavailable).",
+            "System.Net.Http",
+            "System.Net.Http.HttpResponseMessage.EnsureSuccessStatusCode()",
+            0.55,
+        ),
+        ShopFailure(
+            "System.TimeoutException",
+            "The payment provider did not answer within 00:00:30.",
+            "Shop.Billing",
+            "Shop.Billing.PaymentGateway.<ChargeAsync>d__7.MoveNext() in C:\\build\\Shop.Billing\\Gateway.cs:line 63",
+            0.35,
+        ),
+        ShopFailure(
+            "NServiceBus.MessageDeserializationException",
+            "An error occurred while attempting to extract logical messages from incoming physical message.",
+            "NServiceBus.Core",
+            "NServiceBus.DeserializeMessageConnector.ExtractWithExceptionHandling(IncomingMessage message)",
+            0.10,
+        ),
+    ),
+    SHIPPING: (
+        ShopFailure(
+            "System.Threading.Tasks.TaskCanceledException",
+            "The request was canceled due to the configured HttpClient.Timeout of 100 seconds elapsing.",
+            "System.Private.CoreLib",
+            "System.Net.Http.HttpClient.HandleFailure(Exception e, Boolean telemetryStarted)",
+            0.5,
+        ),
+        ShopFailure(
+            "System.ArgumentException",
+            "No carrier serves the postcode \u2018\u00d8-2100 <K\u00f8benhavn>\u2019. (Parameter 'address')",
+            "Shop.Shipping",
+            "Shop.Shipping.Carriers.Find(Address address) in C:\\build\\Shop.Shipping\\Carriers.cs:line 27",
+            0.5,
+        ),
+    ),
+}
+"""Failures of each endpoint. HelpLink is a JSON null, as .NET leaves it."""
 
 PLACE_ORDER = MessageType("PlaceOrder", "Sales", size=1.6)
 ORDER_PLACED = MessageType("OrderPlaced", "Sales", "IOrderEvent", size=1.3)
@@ -121,7 +214,7 @@ FLOWS: tuple[tuple[float, tuple[Step, ...]], ...] = (
     (0.168, STOCK_TAKE),
     (0.004, SUBSCRIPTION),
 )
-"""Each conversation's share. StockLevelChanged, the only type with a time to be received, makes 2% of the rows."""
+"""Share of each conversation. StockLevelChanged, the only type with a time to be received, makes 2% of the rows."""
 
 LONGEST_CONVERSATION_S = 45 * 60
-"""No conversation takes longer: waits, work and retries are capped in :mod:`airflow_sqlqueue.traffic.generate`."""
+"""Longest conversation: :mod:`airflow_sqlqueue.traffic.generate` caps waits, processing times and retries."""

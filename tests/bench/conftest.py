@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 from bench_report import Comparison
-from bench_setting import a_queue
+from bench_setting import temporary_queue
 
 
 @pytest.fixture
 def queue(server: Any) -> Iterator[Any]:
-    with a_queue(server.url("sqlqueue")) as queue:
+    with temporary_queue(server.url("sqlqueue")) as queue:
         yield queue
 
 

@@ -19,7 +19,7 @@ def test_every_kind_of_handling_is_measured_and_leaves_nothing(queue: Any) -> No
 
 
 def test_both_sides_take_every_message(queue: Any) -> None:
-    with bench_consume.beside(queue) as error:
+    with bench_consume.second_queue(queue) as error:
         for work in (lambda: bench_consume.bare_loops(queue, 2), lambda: bench_consume.consume(queue, error, 2)):
             fill(queue, 30)
             assert work() == 30

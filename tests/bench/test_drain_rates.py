@@ -1,4 +1,4 @@
-"""Short runs of ``scripts/bench_drain.py`` and ``bench_growth.py``.
+"""Short runs of ``scripts/bench_drain.py``.
 
 The rates themselves are for ``make bench``: of a short drain, most is what a drain costs by itself.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 import bench_drain
-import bench_growth
 import pytest
 
 
@@ -37,8 +36,8 @@ def test_two_workers_owe_nothing_where_there_are_no_cores_to_spare(
 
 def test_growth_is_the_cost_of_a_message_against_smaller_drains(queue: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     costs = iter([99.0, 50.0, 40.0, 60.0, 45.0, 61.0])
-    monkeypatch.setattr(bench_growth, "_cost", lambda queue, size: next(costs))
-    monkeypatch.setattr(bench_growth, "TURNS", {10: 2, 100: 2, 1000: 1})
-    found = bench_growth.compare_growth(queue)
+    monkeypatch.setattr(bench_drain, "_growth_cost", lambda queue, size: next(costs))
+    monkeypatch.setattr(bench_drain, "GROWTH_TURNS", {10: 2, 100: 2, 1000: 1})
+    found = bench_drain.compare_growth(queue)
     told = [(each.value, each.base_value, each.passed) for each in found]
     assert told == [(45, 40, True), (61, 40, False), (61, 45, False)]

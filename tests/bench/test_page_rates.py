@@ -14,9 +14,9 @@ PROGRAM = """
 import json, sys
 
 from bench_page import compare_page
-from bench_setting import a_queue
+from bench_setting import temporary_queue
 
-with a_queue(sys.stdin.read()) as queue:
+with temporary_queue(sys.stdin.read()) as queue:
     print(json.dumps([each.to_dict() for each in compare_page(queue, looks=2, queues=3)]))
 """
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import bench_spark
 import pytest
-from bench_jdbc import NEEDED
+from bench_spark import JDBC_JARS
 
 BY_JDBC = {"a look at a queue": "JDBC reader of the queue", "a batch in a table": "JDBC reader of the table"}
 
@@ -14,7 +14,7 @@ BY_JDBC = {"a look at a queue": "JDBC reader of the queue", "a batch in a table"
 @pytest.mark.spark
 def test_every_reading_is_measured_against_its_base(queue: Any) -> None:
     found = bench_spark.compare_spark(queue, count=60, turns=1, counted=40)
-    assert queue.depth().messages == (12 if NEEDED else 0)
+    assert queue.depth().messages == (12 if JDBC_JARS else 0)
     assert {(each.name, each.base_name): (each.bound, each.limit) for each in found[:4]} == {
         ("typed columns", "bare from_json"): (2.5, True),
         ("typed columns and the map", "bare from_json"): (None, True),
@@ -22,5 +22,5 @@ def test_every_reading_is_measured_against_its_base(queue: Any) -> None:
         ("40 messages to counts by type", "the same of bare Parquet"): (None, True),
     }
     jdbc = {each.name: each.base_name for each in found[4:-1]}
-    assert jdbc == (BY_JDBC if NEEDED else {})
+    assert jdbc == (BY_JDBC if JDBC_JARS else {})
     assert all(each.ratio > 0 for each in found)

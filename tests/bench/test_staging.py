@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+from bench_drain import staged_move
 from bench_setting import fill, messages
-from bench_staging import staged_move
 
 
 def test_the_hand_written_drain_moves_all_messages_and_empties_both_tables(queue: Any, tmp_path: Path) -> None:

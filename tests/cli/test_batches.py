@@ -131,11 +131,11 @@ def test_a_consumer_is_listed_and_released(url: str) -> None:
     claims.claim(claims.begin(), 5)
     claims.close()
     (listed,) = answer("consumers", "--queue", name, url=url)
-    assert (listed["name"], listed["messages"], listed["reading"]) == (options.consumer, 5, False)
-    released = answer("release", options.consumer, url=url)
-    assert released == {"name": options.consumer, "queue": listed["queue"], "claims": 1, "messages": 5}
+    assert (listed["name"], listed["messages"], listed["reading"]) == (options.stream, 5, False)
+    released = answer("release", options.stream, url=url)
+    assert released == {"name": options.stream, "queue": listed["queue"], "claims": 1, "messages": 5}
     assert answer("depth", name, url=url)["messages"] == 5
-    again = sqlqueue("release", options.consumer, url=url)
+    again = sqlqueue("release", options.stream, url=url)
     assert again.returncode == 2
     assert "'sqlqueue consumers' lists them" in " ".join(again.stderr.split())
 

@@ -61,7 +61,7 @@ def test_an_abandoned_consumer(client: QueueClient, reader: Reader, queue: Queue
     with pytest.raises(ConfigurationError, match="There is no stream"):
         client.consumers.release(name)
     again = reader()
-    with pytest.raises(WrongBatchError, match="that of another consumer"):
+    with pytest.raises(WrongBatchError, match="that of another stream"):
         again.claim(second, 4)
     again.close()
     assert client.consumers.release(name).messages == 0
@@ -78,7 +78,7 @@ def test_a_ledger_without_consumers(client: QueueClient, settings: ConnectionSet
     ("text", "size"), [("1", 1), ("512m", 512 << 20), ("2 GB", None), ("2GB", 2 << 30), ("0", None)]
 )
 def test_sizes_are_written_as_sparks_are(text: str, size: int | None) -> None:
-    options = SourceOptions({"queue": "q", "consumer": "c", "max_bytes_per_trigger": text}, *StreamOptions.OPTIONS)
+    options = SourceOptions({"queue": "q", "stream": "c", "max_bytes_per_trigger": text}, *StreamOptions.OPTIONS)
     if size is None:
         with pytest.raises(ConfigurationError, match="must be a number of bytes above 0"):
             StreamOptions.of(options)

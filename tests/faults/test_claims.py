@@ -179,7 +179,7 @@ def test_a_consumer_has_one_query(claims: Any, queue: QueueTable, monkeypatch: p
     monkeypatch.setattr(module, "_LOCK_SECONDS", 0.0)
     first, second = claims(), claims()
     first.begin()
-    with pytest.raises(WrongBatchError, match="Another query reads as the consumer"):
+    with pytest.raises(WrongBatchError, match="Another query reads as the stream"):
         second.begin()
     first.close()
     assert second.begin()["number"] == 0
@@ -233,7 +233,7 @@ def test_a_stale_checkpoint_is_refused(
         reader.claim({**end, "number": 1}, 4)
     with pytest.raises(WrongBatchError, match="the claim 7 of the checkpoint is not there"):
         reader.claim({**end, "number": 7}, 4)
-    with pytest.raises(WrongBatchError, match="that of another consumer or database"):
+    with pytest.raises(WrongBatchError, match="that of another stream or database"):
         reader.claim({**end, "generation": str(uuid.uuid4())}, 4)
     reader.commit(end)
     reader.commit(end)

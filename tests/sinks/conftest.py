@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from jars import forget_java, jars_for
+from jars import jars_for, stop_java
 
 from airflow_sqlqueue.spark import local_session
 from tests.stores.conftest import bucket, s3, staging  # noqa: F401 - fixtures
@@ -52,8 +52,8 @@ def config(s3: S3Server) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def spark(config: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session in a Java machine of its own: the jars have to be there when it starts, and not for other tests."""
-    forget_java()
+    stop_java()
     warehouse = {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
     with local_session("sinks", config={**config, **warehouse}) as session:
         yield session
-    forget_java()
+    stop_java()

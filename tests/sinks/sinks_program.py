@@ -47,7 +47,7 @@ def sinks(
 
 def stream(spark: SparkSession, plan: dict[str, Any], on_stream: Callable[[], object]) -> None:
     register(spark, ConnectionSettings.from_url(plan["server"]))
-    options = {"queue": plan["queue"], "consumer": plan["consumer"], "partitions": 1}
+    options = {"queue": plan["queue"], "stream": plan["stream"], "partitions": 1}
     messages = typed_columns(spark.readStream.format("sqlqueue").options(**options).load())
     writer = messages.select("message_id", "Body").writeStream.option("checkpointLocation", plan["checkpoint"])
     sink = foreach_batch(write_delta, f"{plan['root']}/streamed")

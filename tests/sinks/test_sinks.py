@@ -160,7 +160,7 @@ def test_killed_and_run_again(
         "root": f"s3a://{bucket.name}/tables",
         "server": server_url,
         "queue": queue.address.canonical,
-        "consumer": f"sinks {uuid.uuid4()}",
+        "stream": f"sinks {uuid.uuid4()}",
         "checkpoint": str(tmp_path / "checkpoint"),
         # A merge commits as an append does, and takes longest.
         "sinks": [name for name in SINKS if name != "merged" or point == "in"],

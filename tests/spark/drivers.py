@@ -144,9 +144,9 @@ def work_at_once(
     """
     from pyspark import InheritableThread
 
-    from airflow_sqlqueue.spark.source.data_source import bound_to
+    from airflow_sqlqueue.spark.source.data_source import data_source_for
 
-    source: Any = bound_to(scene.settings)
+    source: Any = data_source_for(scene.settings)
     spark.dataSource.register(source if barrier is None else halting(source, barrier))
     results: dict[str, list[int]] = {}
     failures: list[BaseException] = []
@@ -206,7 +206,7 @@ def _read(spark: SparkSession, scene: Scene, _: object) -> list[int]:
 
 
 def _stream(spark: SparkSession, scene: Scene, _: object) -> list[int]:
-    options = {"queue": scene.queues["stream"], "consumer": scene.name, "maxMessages": "30", "partitions": "2"}
+    options = {"queue": scene.queues["stream"], "stream": scene.name, "maxMessages": "30", "partitions": "2"}
     stream = spark.readStream.format("sqlqueue").options(**options).schema("Body binary").load()
     writer = stream.writeStream.format("parquet").option("checkpointLocation", str(scene.folder / "checkpoint"))
     from pyspark.errors import StreamingQueryException

@@ -28,10 +28,9 @@ from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.table_access import LAST
 from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.spark.actions import Action
 from airflow_sqlqueue.spark.errors import error_from_text
 from airflow_sqlqueue.spark.executor_tasks import ExecutorPlan, TaskWindow, drain_tasks
-from airflow_sqlqueue.spark.executors import SparkEngine
+from airflow_sqlqueue.spark.executors import BackgroundAction, SparkEngine
 from airflow_sqlqueue.sql import Query
 from tests.contract.conftest import Connect
 from tests.drains import drain as drain_queue
@@ -167,7 +166,7 @@ def plan(
 
 def errors(plan: ExecutorPlan) -> list[str | None]:
     """Drain like an executor, and return its reports."""
-    return [report.error for report in drain_tasks(plan, [0])]
+    return list(drain_tasks(plan, [0]))
 
 
 def test_a_repeated_task_does_not_drain_its_share_twice(
@@ -314,7 +313,7 @@ def test_executors_without_this_package_are_reported(spark: SparkSession) -> Non
         raise RuntimeError("ModuleNotFoundError: No module named 'airflow_sqlqueue'")
 
     with (
-        Action(spark, "drain", fail) as action,
+        BackgroundAction(spark, "drain", fail) as action,
         pytest.raises(ConfigurationError, match="executors do not have this package"),
     ):
         action.result()
@@ -323,9 +322,9 @@ def test_executors_without_this_package_are_reported(spark: SparkSession) -> Non
 def test_a_folder_that_executors_do_not_share_is_refused_before_anything_is_taken(
     plan: ExecutorPlan, account: Account, tmp_path: Path
 ) -> None:
-    (report,) = drain_tasks(replace(plan, marker_file=tmp_path / "elsewhere"), [0])
-    assert report.error is not None
-    error = error_from_text(report.error)
+    (text,) = drain_tasks(replace(plan, marker_file=tmp_path / "elsewhere"), [0])
+    assert text is not None
+    error = error_from_text(text)
     assert isinstance(error, ConfigurationError)
     assert "not the one of the driver" in str(error)
     assert account.queued() == 30

@@ -302,7 +302,7 @@ def test_a_program_reports_an_error_in_one_sentence(
         failures_program.main(["--table", lake, *out])
     spark.range(1).write.parquet(lake)
     for where in ("message_type LIKE", "no_column = 1"):
-        with pytest.raises(SystemExit, match="--where is no condition on the columns of the messages"):
+        with pytest.raises(SystemExit, match="--where is not a condition of Spark's SQL on the columns"):
             failures_program.main(["--table", lake, "--where", where, *out])
     with pytest.raises(SystemExit, match="The rows have no column"):
         failures_program.main(["--table", lake, *out])

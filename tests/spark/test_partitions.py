@@ -114,7 +114,7 @@ def test_invalid_sinks(spark: SparkSession, make_batch: MakeBatch, tmp_path: Pat
     some, lake = rows(spark, 1), str(tmp_path)
     with pytest.raises(ConfigurationError, match="no column missing"):
         write_partitions(some, lake, FIRST, partition_by=["missing"])
-    with pytest.raises(ConfigurationError, match="none of the characters"):
+    with pytest.raises(ConfigurationError, match="must not contain a backslash"):
         write_partitions(some, f"{lake}/*", FIRST)
     with pytest.raises(BatchError, match="is open"):
         write_partitions(some, lake, make_batch(["{}"], state="open"))
@@ -131,5 +131,5 @@ def test_invalid_sinks(spark: SparkSession, make_batch: MakeBatch, tmp_path: Pat
             MicroBatch(key, 0)
     with pytest.raises(ConfigurationError, match="whole number"):
         MicroBatch("mine", -1)
-    with pytest.raises(ConfigurationError, match="not of int"):
+    with pytest.raises(ConfigurationError, match="not to int"):
         write_partitions(some, lake, 7)  # type: ignore[arg-type]

@@ -37,7 +37,7 @@ if __name__ == "__main__":
     rows = spark.range(0, 10, 1, 1).selectExpr("CAST(id AS string) AS Body")
     for _ in range(2):
         rows.write.format("sqlqueue").options(queue=queue, sendId=queue).mode("append").save()
-    stream = spark.readStream.format("sqlqueue").options(queue=queue, consumer=str(uuid.uuid4())).load()
+    stream = spark.readStream.format("sqlqueue").options(queue=queue, stream=str(uuid.uuid4())).load()
     writer = stream.writeStream.format("parquet").option("checkpointLocation", folder + "/checkpoint")
     query = writer.trigger(availableNow=True).start(folder + "/sink")
     query.awaitTermination()

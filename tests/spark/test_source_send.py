@@ -95,9 +95,9 @@ def test_a_driver_that_dies_between_the_commit_and_its_answer(
     spark: SparkSession, settings: ConnectionSettings, queue: QueueTable, clean: None, numbers: DataFrame
 ) -> None:
     """The process that commits is killed. Run again with the same send id the job sends nothing."""
-    from airflow_sqlqueue.spark.source.data_source import bound_to
+    from airflow_sqlqueue.spark.source.data_source import data_source_for
 
-    source = bound_to(settings)
+    source = data_source_for(settings)
 
     def writer(self: Any, schema: Any, overwrite: bool) -> Any:
         made: Any = source.writer(self, schema, overwrite)

@@ -33,9 +33,9 @@ repeats it), and before a commit."""
 
 def dying(settings: ConnectionSettings, faults: str) -> type:
     """The format, of whose reader a process kills itself once where a file of the fault's name says so."""
-    from airflow_sqlqueue.spark.source.data_source import bound_to
+    from airflow_sqlqueue.spark.source.data_source import data_source_for
 
-    source: Any = bound_to(settings)
+    source: Any = data_source_for(settings)
 
     def die(fault: str) -> None:
         import os
@@ -89,7 +89,7 @@ def test_a_sink_has_each_message_once(
     name = f"lake {uuid.uuid4()}"
 
     def run() -> Any:
-        options = {"url": server_url, "queue": queue.address.canonical, "consumer": name, "maxMessages": "20"}
+        options = {"url": server_url, "queue": queue.address.canonical, "stream": name, "maxMessages": "20"}
         stream = spark.readStream.format("sqlqueue").options(**options, partitions=2).load()
         assert stream.schema == raw_schema()
         writer = stream.select("Body").writeStream.format("parquet").option("checkpointLocation", str(checkpoint))
@@ -121,7 +121,7 @@ def test_a_sink_has_each_message_once(
 
     shutil.rmtree(checkpoint)
     shutil.move(tmp_path / "yesterday", checkpoint)
-    with pytest.raises(Exception, match=r"WrongBatchError: The consumer 'lake .*' cannot go on"):
+    with pytest.raises(Exception, match=r"WrongBatchError: The stream 'lake .*' cannot go on"):
         run()
     assert settings.password
     assert settings.password not in event_log(spark)
@@ -143,7 +143,7 @@ def test_from_queue_to_queue(
     register(spark, settings)
     target = QueueTable(queue.session, address_of.resolve(f"{queue.address.table}.t"))
     create_queue(queue.session, target.address)
-    options = {"queue": queue.address.canonical, "consumer": f"copy {uuid.uuid4()}", "maxMessages": "20"}
+    options = {"queue": queue.address.canonical, "stream": f"copy {uuid.uuid4()}", "maxMessages": "20"}
 
     def run() -> DataFrame:
         stream = spark.readStream.format("sqlqueue").options(**options).load()

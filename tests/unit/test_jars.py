@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 
 import pytest
-from jars import LOCK, Jar, JarError, fetch, jars_for, locked, main
+from jars import LOCK, Jar, JarError, fetch, jars_for, main, read_lock
 
 CONTENT = b"a jar"
 
@@ -57,7 +57,7 @@ def test_the_lock_file(tmp_path: Path) -> None:
     """Each jar once, by name and checksum, for Delta of the Spark and hadoop-aws of the Hadoop that PySpark has."""
     import pyspark
 
-    jars = locked(LOCK)
+    jars = read_lock(LOCK)
     assert {jar.use for jar in jars} == {"delta", "s3a", "jtds", "mssql-jdbc"}
     assert len({jar.name for jar in jars}) == len(jars)
     assert all(len(jar.sha256) == 64 for jar in jars)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.spark.jvm_output import captured, level_of
+from airflow_sqlqueue.spark.jvm_output import capture_stderr, level_of
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_output_after_the_block_is_logged_too(capfd: Any) -> None:
     lines: queue.Queue[tuple[int, str]] = queue.Queue()
     late = "26/11/22 02:20:18 ERROR Executor: late"
     script = f"import sys; print('Picked up options', file=sys.stderr, flush=True); input(); sys.exit('{late}')"
-    with captured(lambda level, line: lines.put((level, line))):
+    with capture_stderr(lambda level, line: lines.put((level, line))):
         process = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, text=True)
     assert lines.get(timeout=60) == (logging.INFO, "Picked up options")
     os.write(2, b"of this process\n")
@@ -51,7 +51,7 @@ def test_a_process_that_outlives_the_log_is_not_stopped() -> None:
 
     lines: queue.Queue[str] = queue.Queue()
     script = "import sys; print('late', file=sys.stderr); sys.exit('later')"
-    with captured(closed):
+    with capture_stderr(closed):
         process = subprocess.Popen([sys.executable, "-c", script])
     process.communicate(timeout=60)
     assert lines.get(timeout=60) == "later"

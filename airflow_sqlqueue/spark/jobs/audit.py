@@ -1,4 +1,4 @@
-"""A batch into the audit table: a folder of Parquet files, partitioned by batch and day.
+"""Audit table: a folder of Parquet files with the messages of batches, partitioned by batch and day.
 
 ``python -m airflow_sqlqueue.spark.jobs.audit --manifest MANIFEST --table LAKE``
 """
@@ -24,16 +24,16 @@ _OWN = (
     *("Id", "CorrelationId", "headers_raw", "Body"),
     *("message_id", "correlation_id", "conversation_id", "related_to"),
 )
-"""Columns of which each message has a value of its own, or shares it with a few."""
+"""Columns whose values are unique, or shared by a few messages."""
 
 
 def audit_rows(spark: SparkSession, batch: Batch, connection: ConnectionSettings | None = None) -> DataFrame:
     """The messages of a batch with the columns of the audit table.
 
-    Those are the columns of :func:`~airflow_sqlqueue.spark.read_batch` but for the map ``headers``, of which
-    ``headers_raw`` has all: the map would take as long to make and to write as everything else together. Besides there
-    are ``happened``, the moment that stands for a message (the end of its processing, else its failure, else when it
-    was sent), ``day``, its date in UTC, and ``body_bytes``. Both times are null where no header tells them.
+    These are the columns of :func:`~airflow_sqlqueue.spark.read_batch` without the map ``headers``: ``headers_raw`` has
+    the same headers, and the map would take as long to build and write as all other columns together. Added are
+    ``happened``, the time of a message (the end of its processing, else its failure, else its sending), ``day``, its
+    date in UTC, and ``body_bytes``. ``happened`` and ``day`` are null for a message without such a header.
     """
     from pyspark.sql import functions as sf
 
@@ -47,14 +47,14 @@ def audit_rows(spark: SparkSession, batch: Batch, connection: ConnectionSettings
 def audit_table(
     spark: SparkSession, batch: Batch, lake: str, connection: ConnectionSettings | None = None
 ) -> DataFrame:
-    """Write a batch to the table in the folder ``lake``; its rows, as they are there, by which figures are cheap.
+    """Write a batch to the table in the folder ``lake``; return its rows as a read of the table, for cheap statistics.
 
-    The table is keyed by batch: running one again, whole or after a crash, replaces its own rows and nobody else's. Run
-    one attempt of a batch at a time. Within a file rows are sorted by type, so that a reader of one type passes over
-    the others. A body in a file of its own is not in the table, only its name in ``BodyFile``.
+    The table is keyed by batch: a second run of a batch, after a crash as well, replaces the rows of this batch only.
+    Run one attempt of a batch at a time. Within a file rows are sorted by type, so that a reader of one type skips the
+    others. A body in a file of its own is not in the table, only its name in ``BodyFile``.
 
-    Raises :class:`BatchMismatchError` where Spark reads another number of rows than the ledger has, before anything is
-    written, or writes another, and what :func:`~airflow_sqlqueue.spark.read_batch` raises.
+    Raises :class:`BatchMismatchError` if Spark reads another number of rows than the ledger has, before it writes, or
+    writes another number, and the errors of :func:`~airflow_sqlqueue.spark.read_batch`.
     """
     rows = audit_rows(spark, batch, connection)
     verify_count(rows, batch)
@@ -69,14 +69,14 @@ def audit_table(
 
 
 def write_audit_rows(rows: DataFrame, lake: str, batch: Batch) -> int:
-    """Replace the batch's rows in the table by :func:`audit_rows`; how many were written."""
+    """Replace the batch's rows in the table by those of :func:`audit_rows`; return their number."""
     return write_partitions(
         rows, lake, batch, partition_by=("day",), sort_by=("message_type",), without_dictionary=_OWN
     )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The program. Prints the number of messages that it wrote."""
+    """Run the program, which prints the number of messages that it wrote."""
     program = Program(__doc__ or "")
     program.add_manifest(required=True)
     program.add("--table", required=True, dest="lake", help="the folder of the table")

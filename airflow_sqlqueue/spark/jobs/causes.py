@@ -1,4 +1,4 @@
-"""Which message caused which: the messages that handlers send name the one that was being handled.
+"""Causes of messages, from the header that names the message whose handler sent this one.
 
 ``python -m airflow_sqlqueue.spark.jobs.causes --table LAKE --picture flow.svg``
 
@@ -26,20 +26,19 @@ _NEEDED = (
     "headers_malformed",
 )  # fmt: skip
 _MAX_LINKS, _LABEL = 400, 200
-"""What a picture asks Spark for at most: links, and characters of a name."""
+"""Limits of a picture's query: links, and characters of a name."""
 
 
 def caused_messages(messages: DataFrame) -> DataFrame:
-    """A row for each message with its cause, of however many copies, as each subscriber of an event leaves one.
+    """A row for each message with its cause; the copies of a message, one of each subscriber of an event, make one row.
 
     It has ``message_id``, ``conversation_id``, ``related_to`` (the id of the message that was handled when this one was
-    sent; null for the first of a conversation), ``message_type``, ``originating_endpoint`` (who sent it),
-    ``time_sent``, ``copies``, ``failed`` (how many of these did), ``cause_found`` (whether the cause is among the
-    messages) and
-    ``cause_type`` (its ``message_type``). Where copies differ, the least value counts. Messages may relate to
-    themselves or in a circle. Those with malformed headers are left out, as nothing says what they are.
+    sent; null for the first of a conversation), ``message_type``, ``originating_endpoint`` (the sender), ``time_sent``,
+    ``copies``, ``failed`` (the number of failed copies), ``cause_found`` (true if the cause is among the messages) and
+    ``cause_type`` (its ``message_type``). If copies differ, the least value counts. Messages may relate to themselves
+    or in a circle. Messages with malformed headers are left out, because their id and type are unknown.
 
-    :param messages: what :func:`~airflow_sqlqueue.spark.read_batch` gives, or the table of :mod:`.audit`.
+    :param messages: the rows of :func:`~airflow_sqlqueue.spark.read_batch`, or the table of :mod:`.audit`.
 
     Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` for rows without the columns that it needs.
     """
@@ -67,11 +66,11 @@ def caused_messages(messages: DataFrame) -> DataFrame:
 
 
 def message_flow(messages: DataFrame) -> DataFrame:
-    """A row for each pair of types of which one causes the other, over all conversations.
+    """A row for each pair of types, cause and message, over all conversations, from :func:`caused_messages`.
 
-    ``cause_type`` and ``message_type`` are types, null where a message has none; ``caused`` is ``beginning`` for
-    messages that nothing has caused, ``unknown`` where the cause is not among the messages, and else ``found``;
-    ``messages``, ``copies`` and ``failed`` are counts. As :func:`caused_messages`, of which it is made.
+    ``cause_type`` and ``message_type`` are types, null for a message without a type; ``caused`` is ``beginning`` for
+    messages without a cause, ``unknown`` if the cause is not among the messages, and else ``found``; ``messages``,
+    ``copies`` and ``failed`` are counts.
     """
     from pyspark.sql import functions as sf
 
@@ -85,11 +84,11 @@ def message_flow(messages: DataFrame) -> DataFrame:
 
 
 def conversation_graph(messages: DataFrame, conversation_id: str | None = None) -> str:
-    """The picture, as a page of SVG: types of messages and how many of one cause the other.
+    """Draw the types of messages and their causes, with counts, as a page of SVG.
 
-    With a ``conversation_id`` it shows that conversation, message by message, the earliest first. It has
-    :data:`~.flow_picture.MAX_NODES` nodes at most, the most frequent or the earliest, and says how many messages it
-    does not show. The same messages give the same picture. Whatever a header says is escaped, and cut where it is long.
+    With a ``conversation_id`` it shows that conversation, message by message, the earliest first. It has at most
+    :data:`~.flow_picture.MAX_NODES` nodes, the most frequent or the earliest, and the number of messages that it does
+    not show. The same messages give the same picture. Values of headers are escaped, and long ones are cut.
     """
     need_columns(messages, *_NEEDED)
     if conversation_id is None:
@@ -101,7 +100,7 @@ def _flow_of_types(messages: DataFrame) -> str:
     from pyspark.sql import Observation
     from pyspark.sql import functions as sf
 
-    # Cut before they are counted, so that what the driver collects is bounded.
+    # Names are cut before they are grouped, so that the driver collects a bounded amount.
     cut = messages.withColumn("message_type", sf.coalesce(_name("message_type"), sf.lit(NO_TYPE)))
     everything = Observation()
     flow = message_flow(cut).observe(everything, sf.coalesce(sf.sum("messages"), sf.lit(0)).alias("messages"))
@@ -119,7 +118,7 @@ def _flow_of_types(messages: DataFrame) -> str:
         sent[row["message_type"]] += row["messages"]
         failed[row["message_type"]] += row["failed"]
     total = everything.get["messages"]
-    # What stands for no type has no messages of its own, and explains the others.
+    # The nodes BEGINNING and UNKNOWN have no messages of their own; they are always drawn.
     weights = {**sent, BEGINNING: total + 1, UNKNOWN: total + 1}
     nodes = [
         Node(name, name.rpartition(".")[2] or name, _counts(sent[name], failed[name]), weights.get(name, 0))
@@ -161,7 +160,7 @@ def _counts(messages: int, failed: int) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The program. Prints the number of rows or of bytes that it wrote."""
+    """Run the program, which prints the number of rows or bytes that it wrote."""
     program = Program(__doc__ or "")
     program.add_source()
     program.add_out(required=False)

@@ -1,4 +1,4 @@
-"""What failed, when and how often.
+"""Groups of failures over time.
 
 ``python -m airflow_sqlqueue.spark.jobs.failures --table LAKE --out FOLDER``
 """
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 KEYS = ("exception_type", "message_type", "processing_endpoint", "failed_queue")
-"""What makes a group, as in a triage of an error queue."""
+"""Columns that make a group, as in a triage of an error queue."""
 
 LONGEST = 366 * 86_400
-"""Seconds of an interval at most."""
+"""The longest interval, in seconds."""
 
 
 def failure_groups(messages: DataFrame, interval: int = 3_600) -> DataFrame:
-    """A row for each group of failures (:data:`KEYS`) and interval in which there were any.
+    """A row for each group of failures (:data:`KEYS`) and each interval with failures of the group.
 
-    A message has failed where it names the queue that it failed in. Besides the keys a row has ``begin``, the start of
-    the interval (a timestamp; null where the time of the failure is missing or unreadable), ``messages``, ``first`` and
-    ``last``, times of failure, and ``new``: whether the group has no failure in an earlier interval. Messages whose
-    headers are malformed are in no group, as nothing in them can be trusted.
+    A message has failed if it names the queue in which it failed. Besides the keys a row has ``begin``, the start of
+    the interval (a timestamp; null if the time of the failure is missing or unreadable), ``messages``, ``first`` and
+    ``last``, times of failure, and ``new``: true if the group has no failure in an earlier interval. Messages with
+    malformed headers are in no group, because none of their headers can be trusted.
 
-    :param messages: what :func:`~airflow_sqlqueue.spark.read_batch` gives, or the table of :mod:`.audit`.
-    :param interval: seconds, from 1970 on in UTC, whatever the session's time zone.
+    :param messages: the rows of :func:`~airflow_sqlqueue.spark.read_batch`, or the table of :mod:`.audit`.
+    :param interval: seconds, counted from 1970 in UTC, whatever the session's time zone is.
 
-    Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` for an interval that is none, and for rows without the
+    Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` for an invalid interval, and for rows without the
     columns that it needs.
     """
     from pyspark.sql import Window
@@ -57,7 +57,7 @@ def failure_groups(messages: DataFrame, interval: int = 3_600) -> DataFrame:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The program. Prints the number of rows that it wrote."""
+    """Run the program, which prints the number of rows that it wrote."""
     program = Program(__doc__ or "")
     program.add_source()
     program.add_out()

@@ -1,7 +1,7 @@
-"""A directed graph as a picture: SVG that needs nothing but itself, and that is the same for the same graph.
+"""Picture of a directed graph, as SVG without external resources; the same graph gives the same picture.
 
-Nodes stand in columns, each to the right of what leads to it. Links that close a circle are left out of that order and
-drawn dashed, so that any graph has a picture.
+Nodes are in columns, each to the right of the nodes that lead to it. Links that close a circle do not count for this
+order and are drawn dashed, so any graph can be drawn.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 MAX_NODES = 60
-"""Nodes of a picture at most: those of the greatest weight."""
+"""Most nodes of a picture: those with the greatest weight are drawn."""
 
 _WIDE, _TALL, _ACROSS, _DOWN, _MARGIN, _TOP = 230, 44, 330, 70, 24, 70
 _LETTERS, _TOOLTIP, _SWEEPS = 28, 200, 4
@@ -26,7 +26,7 @@ _STYLE = (
 
 @dataclass(frozen=True)
 class Node:
-    """A box: what it is called in links, the text in it, a line below that, and what decides who is drawn."""
+    """A box: ``key`` is its name in links, ``note`` a line below its label; the heaviest boxes are drawn."""
 
     key: str
     label: str
@@ -36,7 +36,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Link:
-    """An arrow between two nodes, which stands for so many of whatever is counted."""
+    """An arrow between two nodes, which represents ``count`` messages or other units."""
 
     source: str
     target: str
@@ -46,10 +46,10 @@ class Link:
 def draw_flow(
     title: str, nodes: Iterable[Node], links: Iterable[Link], total: int, unit: str, drawn: int | None = None
 ) -> str:
-    """The picture of a graph, with :data:`MAX_NODES` nodes at most and the links between them.
+    """Draw a graph, with at most :data:`MAX_NODES` nodes and the links between them.
 
-    ``total`` is the number of ``unit`` altogether; the picture says how many of them it does not show. ``drawn`` is the
-    number that it shows where that is not the sum of its links. Texts are escaped, and cut where they are long.
+    ``total`` is the number of all ``unit``; the picture says how many of them it does not show. ``drawn`` is the number
+    that it shows, if this is not the sum of its links. Texts are escaped, and long ones are cut.
     """
     heaviest = sorted(nodes, key=lambda node: (-node.weight, node.key))
     kept = {node.key: node for node in heaviest[:MAX_NODES]}
@@ -82,11 +82,11 @@ def draw_flow(
 
 
 def _closing(keys: Sequence[str], links: Sequence[Link]) -> set[Link]:
-    """The links that close a circle, as a walk in depth from the first node on meets them."""
+    """The links that close a circle, found by a depth-first search from the first node on."""
     leads: dict[str, list[Link]] = defaultdict(list)
     entered = {link.target for link in links if link.source != link.target}
-    for link in links:
-        leads[link.source].append(link)
+    for each in links:
+        leads[each.source].append(each)
     done: set[str] = set()
     closing: set[Link] = set()
     for start in sorted(keys, key=lambda key: key in entered):
@@ -95,13 +95,12 @@ def _closing(keys: Sequence[str], links: Sequence[Link]) -> set[Link]:
         path, stack = {start}, [(start, iter(leads[start]))]
         while stack:
             key, rest = stack[-1]
-            following = next(rest, None)
-            if following is None:
+            link = next(rest, None)
+            if link is None:
                 stack.pop()
                 path.discard(key)
                 done.add(key)
                 continue
-            link = following
             if link.target in path:
                 closing.add(link)
             elif link.target not in done:
@@ -111,7 +110,7 @@ def _closing(keys: Sequence[str], links: Sequence[Link]) -> set[Link]:
 
 
 def _columns(keys: Sequence[str], links: Sequence[Link]) -> list[list[str]]:
-    """Nodes in columns, each as far to the right as its longest way from a beginning, near to what it is linked to."""
+    """Nodes in columns: the column is the length of the longest path to a node; linked nodes are near each other."""
     into: dict[str, list[str]] = defaultdict(list)
     out: dict[str, list[str]] = defaultdict(list)
     for link in links:
@@ -145,7 +144,7 @@ def _arrow(link: Link, places: dict[str, tuple[int, int]], back: bool) -> str:
     (x1, y1), (x2, y2) = places[link.source], places[link.target]
     x1, y1, y2 = x1 + _WIDE, y1 + _TALL // 2, y2 + _TALL // 2
     if back:
-        # Out on the right, below the boxes, and in from the left.
+        # From the right side of the source, below the boxes, to the left side of the target.
         low = max(y1, y2) + _TALL // 2 + 14
         path = f"M{x1} {y1}C{x1 + 60} {y1} {x1 + 50} {low} {x1 - 20} {low}L{x2 + 20} {low}"
         path += f"C{x2 - 40} {low} {x2 - 40} {y2} {x2} {y2}"
@@ -169,6 +168,6 @@ def _box(node: Node, x: int, y: int) -> str:
 
 
 def _text(text: str, length: int = _TOOLTIP) -> str:
-    """A text for the picture: of printable characters, which are all that XML takes and that show what they are."""
+    """Escape a text for the picture; other characters than printable ones, which XML may not take, are replaced."""
     cut = text if len(text) <= length else f"{text[: length - 1]}\u2026"
     return escape("".join(letter if letter.isprintable() else "\ufffd" for letter in cut))

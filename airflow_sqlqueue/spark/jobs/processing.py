@@ -1,4 +1,4 @@
-"""How long messages take to process.
+"""Processing times of messages, as percentiles.
 
 ``python -m airflow_sqlqueue.spark.jobs.processing --table LAKE --out FOLDER``
 """
@@ -21,13 +21,14 @@ KEYS = ("processing_endpoint", "originating_endpoint", "message_type", "intent",
 
 
 def processing_times(messages: DataFrame, by: Sequence[str] = ("processing_endpoint",)) -> DataFrame:
-    """A row for each value of the columns ``by``, and within a ten-thousandth of the ranks the percentiles.
+    """A row with percentiles for each value of the columns ``by``; their ranks are exact to a ten-thousandth.
 
-    Besides ``by`` it has ``messages`` (those that say when their processing began and ended, which failed ones do not),
-    ``p50_ms``, ``p90_ms``, ``p99_ms`` and ``max_ms``, and ``backwards``, how many say that it ended before it began:
-    clocks of two machines may differ, and the percentiles leave those out. A group of these alone has null times.
+    Besides ``by`` it has ``messages`` (the number of messages with both a start and an end of processing; failed
+    messages have neither), ``p50_ms``, ``p90_ms``, ``p99_ms``, ``max_ms``, and ``backwards``, the number of messages
+    whose end is before the start, because the clocks of two machines differ. The percentiles leave these out; a group
+    that has only such messages has null times.
 
-    :param messages: what :func:`~airflow_sqlqueue.spark.read_batch` gives, or the table of :mod:`.audit`.
+    :param messages: the rows of :func:`~airflow_sqlqueue.spark.read_batch`, or the table of :mod:`.audit`.
     :param by: one or more of :data:`KEYS`.
 
     Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` for other columns, and for rows without those it needs.
@@ -55,7 +56,7 @@ def processing_times(messages: DataFrame, by: Sequence[str] = ("processing_endpo
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The program. Prints the number of rows that it wrote."""
+    """Run the program, which prints the number of rows that it wrote."""
     program = Program(__doc__ or "")
     program.add_source()
     program.add_out()

@@ -1,4 +1,4 @@
-"""What the programs of the gallery have in common: their arguments, their session, what they read, write and print."""
+"""Common part of the jobs' programs: arguments, session, input and output."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def need_columns(rows: DataFrame, *names: str) -> None:
 
 
 def connection_of_environment() -> ConnectionSettings:
-    """The server of ``SQLQUEUE_URL``. Raises :class:`ConfigurationError` where it names none."""
+    """The server of ``SQLQUEUE_URL``. Raises :class:`ConfigurationError` if it does not name a server."""
     return ServerAccess.of(SourceOptions({}), None).client().settings
 
 
 class Program:
-    """A job as a program: ``python -m``, or its file for ``spark-submit``, whose session's settings rule then."""
+    """A job as a program for ``python -m`` or ``spark-submit``, whose settings of the session then apply."""
 
     def __init__(self, doc: str, master: str = "local[*]") -> None:
         self._parser = argparse.ArgumentParser(description=doc.partition("\n")[0])
@@ -45,27 +45,27 @@ class Program:
         self._options = argparse.Namespace()
 
     def add(self, *names: str, **settings: Any) -> None:
-        """An argument, as argparse has it."""
+        """Add an argument, with the parameters of argparse."""
         self._parser.add_argument(*names, **settings)
 
     def add_manifest(self, **settings: Any) -> None:
-        """``--manifest``, which a drain gives to its application."""
+        """Add ``--manifest``, which a drain gives to its application."""
         self.add("--manifest", help="the manifest of a sealed batch: a path or a URI", **settings)
 
     def add_source(self) -> None:
-        """Where messages come from: a batch or a table."""
+        """Add the arguments of the messages' source: a batch or a table."""
         self.add_manifest()
         self.add("--table", help="a folder of Parquet files, as the audit job writes it, instead of a batch")
         self.add("--where", help="a condition in Spark's SQL, as \"message_type = 'Shop.PlaceOrder'\"")
 
     def add_out(self, *, required: bool = True) -> None:
-        """Where the rows of the result go."""
+        """Add the arguments of the result's target."""
         self.add("--out", required=required, help="the folder for the result, which is replaced")
         self.add("--format", choices=("parquet", "json"), default="parquet", help="(%(default)s)")
 
     @contextmanager
     def start(self, arguments: Sequence[str] | None) -> Iterator[tuple[SparkSession, argparse.Namespace]]:
-        """A session for the block. What is wrong with the input ends the program with one sentence."""
+        """Start a session for the block. An error of the input ends the program with one sentence."""
         self._options = options = self._parser.parse_args(arguments)
         if "table" in options and (options.table is None) == (options.manifest is None):
             self._parser.error("give either --manifest or --table")
@@ -81,15 +81,15 @@ class Program:
             sys.exit(str(error))
 
     def batch(self, spark: SparkSession) -> Batch:
-        """The batch that the manifest is of."""
+        """The batch of the manifest."""
         return load_batch(spark, self._options.manifest)
 
     def connection(self, batch: Batch) -> ConnectionSettings | None:
-        """The server of a batch that is staged in a table: that of ``SQLQUEUE_URL``."""
+        """The server of a batch that is staged in a table: the one of ``SQLQUEUE_URL``; None for a batch in files."""
         return None if batch.stage == "files" else connection_of_environment()
 
     def read(self, spark: SparkSession) -> DataFrame:
-        """The messages that the arguments name. Of a batch they are counted, and have to be as many as it has."""
+        """The messages that the arguments name. For a batch their number is checked by :func:`verify_count`."""
         from pyspark.errors import AnalysisException
 
         if self._options.table is not None:
@@ -110,12 +110,11 @@ class Program:
             return rows.where(self._options.where)
         except AnalysisException as error:
             raise ConfigurationError(
-                "--where is no condition on the columns of the messages, as Spark's SQL has them: "
-                f"{error.getCondition()}."
+                f"--where is not a condition of Spark's SQL on the columns of the messages: {error.getCondition()}."
             ) from error
 
     def write(self, rows: DataFrame) -> int:
-        """Write a result, small by nature, as one file; the number of its rows."""
+        """Write a small result as one file; return the number of its rows."""
         from pyspark.sql import Observation
         from pyspark.sql import functions as sf
 
@@ -125,6 +124,6 @@ class Program:
         return int(seen.get["rows"])
 
     def answer(self, **counts: int) -> None:
-        """What the program prints: numbers, as one line of JSON."""
+        """Print the counts as one line of JSON."""
         sys.stdout.write(json.dumps(counts) + "\n")
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""Messages of a batch or of the lake, sent to a queue, each once.
+"""Replay of messages from a batch or the lake to a queue, each once.
 
 ``python -m airflow_sqlqueue.spark.jobs.replay --table LAKE --where CONDITION --queue sales --send-id "orders of May"``
 """
@@ -15,7 +15,7 @@ from airflow_sqlqueue.errorqueue.failure_headers import FAILURE_HEADERS
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.spark.headers import all_headers, last_wins, readable
 from airflow_sqlqueue.spark.jobs.program import Program, connection_of_environment, need_columns
-from airflow_sqlqueue.spark.source.registration import register
+from airflow_sqlqueue.spark.source import register
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -26,24 +26,24 @@ _ROW = ("Id", "CorrelationId", "ReplyToAddress", "Body")
 
 
 def replay_messages(messages: DataFrame, queue: str, send_id: str, connection: ConnectionSettings | None = None) -> int:
-    """Send messages to a queue as they were, all at once and once; the number of messages that were given.
+    """Send messages to a queue unchanged, in one transaction and once; return the number of rows of ``messages``.
 
-    A replay with a ``send_id`` that was used before sends nothing, whatever it is given, so a task that is repeated
-    sends each message once. Row, message id, body and headers stay the same; what a failure has added to the headers is
-    left out, as :meth:`.QueueClient.errors` does before a retry, and no message expires. An endpoint that remembers
-    message ids (an outbox) passes over those that it has handled. Messages with malformed headers go as they are, and
-    the endpoint will find them as malformed as before: leave them out with ``NOT headers_malformed``.
+    A second replay with the same ``send_id`` sends nothing, whatever its messages are, so a repeated task sends each
+    message once. Row, message id, body and headers stay the same; headers that a failure has added are left out, as
+    :meth:`.QueueClient.errors` does before a retry, and no message expires. An endpoint that remembers message ids (an
+    outbox) skips those that it has handled. Messages with malformed headers are sent unchanged, and the endpoint cannot
+    read them either: leave them out with ``NOT headers_malformed``.
 
-    :param messages: what :func:`~airflow_sqlqueue.spark.read_batch` gives, or the table of :mod:`.audit`, with only the
-        messages to be sent. Bodies in files of their own have to be fetched by
-        :func:`~airflow_sqlqueue.spark.read_bodies` before; they are refused otherwise.
+    :param messages: the rows of :func:`~airflow_sqlqueue.spark.read_batch`, or of the table of :mod:`.audit`, that are
+        to be sent. Fetch bodies in files of their own by :func:`~airflow_sqlqueue.spark.read_bodies` before; otherwise
+        they are refused.
     :param queue: the queue's address.
     :param send_id: a UUID or a text of your own.
-    :param connection: the server and the login, as for :func:`~airflow_sqlqueue.spark.register`; those of the variable
-        ``SQLQUEUE_URL`` of the driver's environment unless given.
+    :param connection: the server and the login, as for :func:`~airflow_sqlqueue.spark.register`; by default those of
+        the variable ``SQLQUEUE_URL`` of the driver's environment.
 
     Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` for rows without the columns that it needs, without a
-    send id or a server. What fails while it sends is an error of Spark's, and then nothing was sent.
+    send id or a server. A failure during the send is an error of Spark's, and then no message was sent.
     """
     from pyspark.sql import Observation
     from pyspark.sql import functions as sf
@@ -51,10 +51,10 @@ def replay_messages(messages: DataFrame, queue: str, send_id: str, connection: C
     if not send_id.strip():
         raise ConfigurationError("A replay needs a send id, so that it sends each message once: name it.")
     need_columns(messages, *_ROW, "headers_raw", "BodyFile")
-    # Asked for here, as executors of a cluster have another environment.
+    # Read here, because executors of a cluster have another environment.
     register(messages.sparkSession, connection or connection_of_environment())
 
-    # Column by column, as everywhere: Spark then looks at each text once.
+    # Each step is a column of its own, so that Spark parses each text once.
     parsed = messages.withColumn("_readable", readable(sf.col("headers_raw")))
     parsed = parsed.withColumn("_all", all_headers(sf.col("_readable")))
     parsed = parsed.withColumn("_last", last_wins(sf.col("_all")))
@@ -71,7 +71,7 @@ def _starts_with_any(name: Column, beginnings: Sequence[str]) -> Column:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The program. The server is that of ``SQLQUEUE_URL``. Prints the number of messages."""
+    """Run the program, with the server of ``SQLQUEUE_URL``; it prints the number of messages."""
     program = Program(__doc__ or "")
     program.add_source()
     program.add("--queue", required=True, help="the address of the queue")

@@ -1,4 +1,4 @@
-"""A Delta table that has each batch once.
+"""Sink into a Delta table that contains each batch once.
 
 Source: docs/design.md, "Exactly-once sinks".
 """
@@ -6,8 +6,7 @@ Source: docs/design.md, "Exactly-once sinks".
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.errors import ConfigurationError
@@ -33,24 +32,24 @@ def write_delta(
 ) -> None:
     """Append the rows of a batch to a Delta table, once: a repeated call for the same batch writes nothing.
 
-    The table's log has the batch (``txnAppId``, ``txnVersion``) in the same commit as the rows, so it does not matter
-    where a run was killed. Of two runs at once Delta lets one commit and fails the other. The table remembers a batch
-    as long as its property ``delta.setTransactionRetentionDuration`` says, for ever where that is not set.
+    The table's log records the batch (``txnAppId``, ``txnVersion``) in the same commit as the rows, so a run may be
+    killed at any point. Of two runs at once Delta lets one commit and fails the other. The table remembers a batch for
+    its property ``delta.setTransactionRetentionDuration``, for ever without that property.
 
-    :param table: the table's path or URI, which has a slash, or its name in the session's catalog. It is made where
-        there is none.
-    :param batch: what the rows are of: a batch, its id, or a :class:`MicroBatch`.
-    :param merge_on: the columns that tell messages apart, for example ``message_id``: a row is inserted where the table
-        has none that is the same in all of them (MERGE). So messages that a failover brought back, or that were
-        sent again, are there once as well, also of other batches; of several in this batch one is taken. It reads these
-        columns of the table: a column that the table is partitioned by makes that cheaper.
-    :param partition_by: the columns that the table is partitioned by, where it is made.
-    :param step: a name of its own for each of several writes of a batch to one table. Without it the second is taken
-        for a repetition of the first, and writes nothing.
+    :param table: the table's path or URI, which has a slash, or its name in the session's catalog. A missing table is
+        created.
+    :param batch: the source of the rows: a batch, its id, or a :class:`MicroBatch`.
+    :param merge_on: the columns that identify a message, for example ``message_id``: a row is inserted if no row of the
+        table has the same values in all of them (MERGE). So messages that a failover brought back, or that were sent
+        again, are in the table once, also those of other batches; of several in this batch one is inserted. It reads
+        these columns of the table, which is cheaper if the table is partitioned by one of them.
+    :param partition_by: the columns by which a new table is partitioned.
+    :param step: a name for each of several writes of a batch to one table. Without it the second write is a repetition
+        of the first, and writes nothing.
 
-    The rows have to be the batch's: a call that names a batch which the table has is passed over, whatever is in it.
+    The rows must be those of the batch: for a batch that the table has, a call writes nothing, whatever the rows are.
 
-    Raises :class:`ConfigurationError` for names that cannot be used, and where the session has no Delta Lake,
+    Raises :class:`ConfigurationError` for names that cannot be used, and for a session without Delta Lake,
     :class:`BatchError` for a batch that is open or requeued. Rows without a value in ``merge_on`` fail.
     """
     if "/" not in table and not _TABLE.fullmatch(table):
@@ -63,13 +62,20 @@ def write_delta(
     keys = [merge_on] if isinstance(merge_on, str) else list(merge_on or ())
     if missing := [name for name in (*keys, *partition_by) if name not in df.columns]:
         raise ConfigurationError(f"The rows have no column {missing[0]}, which merge_on or partition_by names.")
-    with _delta_errors():
+    try:
         if keys:
             _append(df.limit(0), table, partition_by, "ignore", {})
             _merge(df, table, keys)
         else:
             options = {"txnAppId": f"{application} {step}".rstrip(), "txnVersion": str(version)}
             _append(df, table, partition_by, "append", options)
+    except Exception as error:
+        if not re.search(_NO_DELTA, str(error)):
+            raise
+        raise ConfigurationError(
+            "This session has no Delta Lake: start it with the package io.delta:delta-spark of its own version of "
+            "Spark, and with Delta's spark.sql.extensions and spark.sql.catalog.spark_catalog."
+        ) from error
 
 
 def _append(df: DataFrame, table: str, partition_by: Sequence[str], mode: str, options: dict[str, str]) -> None:
@@ -89,7 +95,7 @@ def _merge(df: DataFrame, table: str, keys: Sequence[str]) -> None:
     rows = df.withColumns(known).dropDuplicates(list(keys))
     target = f"delta.{_quoted(table)}" if "/" in table else ".".join(map(_quoted, table.split(".")))
     same = " AND ".join(f"old.{_quoted(name)} = new.{_quoted(name)}" for name in keys)
-    # Braces are Spark's own here: they name the rows.
+    # Spark replaces braces: {rows} names the rows, so all others are doubled.
     text = f"MERGE INTO {target} AS old USING @ AS new ON {same} WHEN NOT MATCHED THEN INSERT *"
     text = text.replace("{", "{{").replace("}", "}}").replace(" USING @ ", " USING {rows} ", 1)
     df.sparkSession.sql(text, rows=rows)
@@ -97,16 +103,3 @@ def _merge(df: DataFrame, table: str, keys: Sequence[str]) -> None:
 
 def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
-
-
-@contextmanager
-def _delta_errors() -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        if not re.search(_NO_DELTA, str(error)):
-            raise
-        raise ConfigurationError(
-            "This session has no Delta Lake: start it with the package io.delta:delta-spark of its own version of "
-            "Spark, and with Delta's spark.sql.extensions and spark.sql.catalog.spark_catalog."
-        ) from error

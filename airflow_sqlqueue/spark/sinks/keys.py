@@ -1,28 +1,32 @@
-"""What tells a sink that it has rows already: the batch, or the micro-batch of a stream, that they are of."""
+"""Keys of sinks: the batch or the micro-batch of the rows, by which a sink knows rows that it has already."""
 
 from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.errors import ConfigurationError
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 _NAME = re.compile("[0-9A-Za-z][0-9A-Za-z._-]{0,127}")
-"""What can be a folder's name in any store, as it is."""
+"""Names that are valid as a folder's name in any store."""
 
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """One micro-batch of a stream.
+    """A micro-batch of a stream, as the key of its rows in a sink.
 
-    :param stream: the id of the query, which lives in its checkpoint. Another checkpoint needs another: its numbers
-        begin again, and a sink would pass over those that it knows.
+    :param stream: the id of the query, which is in its checkpoint. A new checkpoint needs a new id: its numbers start
+        again, and a sink would skip the numbers that it knows.
     :param number: the micro-batch's number within the checkpoint, which ``foreachBatch`` gives.
 
-    Raises :class:`ConfigurationError` for what a sink cannot be keyed by.
+    Raises :class:`ConfigurationError` for values that cannot be a sink's key.
     """
 
     stream: str
@@ -35,7 +39,7 @@ class MicroBatch:
 
 
 AnyKey: TypeAlias = "Batch | uuid.UUID | str | MicroBatch"
-"""What rows can be of: a batch, by its manifest or its id, or a micro-batch."""
+"""The key of rows: a batch, by its manifest or its id, or a micro-batch."""
 
 
 def partition_of(batch: AnyKey) -> str:
@@ -44,13 +48,51 @@ def partition_of(batch: AnyKey) -> str:
 
 
 def transaction_of(batch: AnyKey) -> tuple[str, int]:
-    """Delta's ``txnAppId`` and ``txnVersion``, of which a table remembers the highest version of each id.
+    """Delta's ``txnAppId`` and ``txnVersion``; a table remembers the highest version of each id.
 
-    Micro-batches come one after the other, so a stream is one id with versions. Batches do not: each is an id.
+    Micro-batches have an order, so a stream is one id with versions. Batches have no order, so each batch is an id.
     """
     if isinstance(batch, MicroBatch):
         return f"sqlqueue stream {batch.stream}", batch.number
     return f"sqlqueue batch {_batch_id(batch)}", 0
+
+
+def foreach_batch(
+    sink: Callable[..., object], target: str, *, stream: str | None = None, **options: Any
+) -> Callable[[DataFrame, int], None]:
+    """Function for ``writeStream.foreachBatch`` that writes each micro-batch once, over restarts as well.
+
+    If the checkpoint does not note that a micro-batch was written, Spark gives it again, with the same rows: the sink
+    recognizes it by the query's id, which is in the checkpoint, and its number.
+
+    :param sink: :func:`write_delta` or :func:`write_partitions`, or another function that takes rows, a target and a
+        :class:`MicroBatch`.
+    :param target: the table or path, which is the sink's second argument.
+    :param stream: a name in place of the query's id, which Spark Connect does not give. It belongs to one checkpoint:
+        use a new name for a new checkpoint.
+    :param options: further arguments of the sink, for example ``merge_on``.
+
+    The function raises the errors of the sink, which end the query, and :class:`ConfigurationError` with Spark Connect
+    if no ``stream`` is given.
+    """
+
+    def write(rows: DataFrame, number: int) -> None:
+        sink(rows, target, MicroBatch(stream or _query_id(rows), number), **options)
+
+    return write
+
+
+def _query_id(rows: DataFrame) -> str:
+    try:
+        found = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+    except Exception:  # with Spark Connect, which has no context
+        found = None
+    if not found:
+        raise ConfigurationError(
+            "Spark does not give the query's id here: name the stream, foreach_batch(..., stream=...), and give each "
+            "new checkpoint a new name."
+        )
+    return str(found)
 
 
 def _batch_id(batch: Batch | uuid.UUID | str) -> str:
@@ -59,7 +101,7 @@ def _batch_id(batch: Batch | uuid.UUID | str) -> str:
         batch = batch.batch_id
     elif not isinstance(batch, (uuid.UUID, str)):
         raise ConfigurationError(
-            f"Rows are of a batch, its id or a micro-batch, not of {type(batch).__name__}: name what they are of."
+            f"Rows belong to a batch, its id or a micro-batch, not to {type(batch).__name__}: name one of these."
         )
     return _check("A batch's id", str(batch))
 

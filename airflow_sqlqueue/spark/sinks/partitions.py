@@ -1,4 +1,4 @@
-"""A folder of Parquet files that has each batch once.
+"""Sink into a folder of Parquet files that contains each batch once.
 
 Source: docs/design.md, "Exactly-once sinks".
 """
@@ -28,29 +28,31 @@ def write_partitions(
     sort_by: Sequence[str] = (),
     without_dictionary: Sequence[str] = (),
 ) -> int:
-    """Write the rows of a batch as its own partition, ``batch_id=...``, of a folder of Parquet files; how many it has.
+    """Write the rows of a batch as a partition ``batch_id=...`` of a folder of Parquet files; return their number.
 
-    A second call for the same batch replaces what the first one wrote, whole or in part, and touches no other batch.
-    While it moves its files to their place readers see the partition empty or in part: read batches that were marked
+    A second call for the same batch replaces the rows of the first call, which may be incomplete, and changes no other
+    batch. While it moves its files, readers see the partition empty or incomplete: read batches that were marked
     consumed. Run one attempt of a batch at a time.
 
-    :param path: the folder's path or URI. It is made where there is none.
-    :param batch: what the rows are of: a batch, its id, or a :class:`MicroBatch`.
-    :param partition_by: columns that make partitions within the batch's.
-    :param sort_by: columns that the rows of a file are sorted by, so that a reader of some values passes over others.
-    :param without_dictionary: columns whose values hardly repeat, as ids and bodies: Parquet would try a dictionary for
-        each, which takes time and is thrown away when it is full.
+    :param path: the folder's path or URI. A missing folder is created.
+    :param batch: the source of the rows: a batch, its id, or a :class:`MicroBatch`.
+    :param partition_by: columns that make partitions within the partition of the batch.
+    :param sort_by: columns by which the rows of a file are sorted, so that a reader of some values skips the others.
+    :param without_dictionary: columns whose values rarely repeat, such as ids and bodies: Parquet would build a
+        dictionary for each, which takes time and is discarded when it is full.
 
-    Nothing is shuffled: a task writes what it reads, so a file is about as large as what its task has read.
+    Nothing is shuffled: a task writes the rows that it reads, so a file is about as large as the input of its task.
 
     Raises :class:`ConfigurationError` for a path or columns that cannot be used, :class:`BatchError` for a batch that
-    is open or requeued, :class:`BatchMismatchError` where the partition has other rows at the end than were written,
-    which is so where something else writes it at the same time.
+    is open or requeued, :class:`BatchMismatchError` if the partition has other rows at the end than were written,
+    because another program writes it at the same time.
     """
     from pyspark.sql import functions as sf
 
     if re.search(r"[][{}*?\\]", path):
-        raise ConfigurationError("The path of a sink has none of the characters [ ] { } * ? and no backslash.")
+        raise ConfigurationError(
+            "The path of a sink must not contain a backslash or one of the characters [ ] { } * ?: choose another path."
+        )
     named = (*partition_by, *sort_by, *without_dictionary)
     if missing := [name for name in named if name not in df.columns or name == COLUMN]:
         raise ConfigurationError(
@@ -62,7 +64,7 @@ def write_partitions(
     written = _write(df.withColumn(COLUMN, sf.lit(name)), path, (COLUMN, *partition_by), sort_by, plain)
     if _count(df.sparkSession, own) == written:
         return written
-    # Spark leaves the partitions alone for which there are no rows now, as an earlier version of the job had.
+    # In the mode dynamic Spark keeps partitions without new rows, such as those of an earlier version of the job.
     written = _write(df.drop(COLUMN), own, partition_by, sort_by, plain)
     if _count(df.sparkSession, own) != written:
         raise BatchMismatchError(
@@ -81,7 +83,7 @@ def _write(
     seen = Observation()
     rows = df.observe(seen, sf.count(sf.lit(1)).alias("rows"))
     if sort_by:
-        # The order that the writer needs comes first: it sorts no second time.
+        # The writer needs the order of partition_by: with these columns first it does not sort again.
         rows = rows.sortWithinPartitions(*partition_by, *sort_by)
     mode = "dynamic" if COLUMN in partition_by else "static"
     options = {"partitionOverwriteMode": mode, "compression": "zstd", **settings}

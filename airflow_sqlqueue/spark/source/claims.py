@@ -1,23 +1,23 @@
-"""A stream from a queue: claims, each of them a sealed batch in the table of staged messages.
+"""A stream from a queue, as claims: each claim is a sealed batch in the table of staged messages.
 
-RowVersions are no offsets: a number is taken when a message is inserted and seen when that is committed, so what is
-committed late would be passed over. What a micro-batch is to read is therefore moved out of the queue first, into a
-batch that stays as it is until Spark has committed it. An offset is the number of a batch.
+RowVersions are not offsets: a row gets its number at the INSERT and becomes visible at the COMMIT, so a query by
+RowVersion would miss rows that commit late. Therefore the messages of a micro-batch are first moved out of the queue,
+into a batch that stays as it is until Spark has committed the micro-batch. An offset is the number of a batch.
 
 Source: docs/design.md, "A stream from a queue".
 """
 
 from __future__ import annotations
 
-import logging
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from typing import TypedDict, TypeVar
 
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.drain.drain import Drain
-from airflow_sqlqueue.drain.ledger import Ledger
+from airflow_sqlqueue.drain.ledger import Ledger, Part
 from airflow_sqlqueue.drain.locks import BatchLocks
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.request import DrainRequest
@@ -30,51 +30,51 @@ from airflow_sqlqueue.queue.table_access import FIRST, LAST
 from airflow_sqlqueue.reconnecting import Reconnecting
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.spark.source.options import MAX_PARTITIONS, ServerAccess, SourceOptions
+from airflow_sqlqueue.spark.source.options import ServerAccess, SourceOptions
 from airflow_sqlqueue.spark.source.staged import BatchShare, share_out
 
-log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 _LOCK_SECONDS = 10.0
-"""How long to wait for the lock of a consumer: that of a query that was just stopped, or has died, is let go of."""
+"""Longest wait for the lock of a stream: a query that was just stopped, or has died, releases it soon."""
 
 _IDLE_SECONDS = 0.5
-"""The pause after a look that found nothing: Spark asks again at once."""
+"""The pause after a search that found no message: Spark asks again at once."""
 
 
 class Offset(TypedDict):
-    """How far a query has come: up to the claim ``number`` of a consumer. What Spark keeps in its checkpoint."""
+    """Position of a query, which Spark keeps in its checkpoint: up to the claim ``number`` of a stream."""
 
     queue: str
     schema: str
-    consumer: str
+    stream: str
     generation: str
     number: int
 
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """What a stream reads: claims of at most ``max_messages`` and about ``max_bytes``, in so many partitions each."""
+    """Options of a stream: a claim has at most ``max_messages`` and about ``max_bytes``, read in ``partitions``."""
 
     queue: str
-    consumer: str
+    stream: str
     max_messages: int
     partitions: int
     keep_expired: bool
     max_bytes: int | None = None
 
-    OPTIONS = ("queue", "consumer", "maxMessages", "maxBytesPerTrigger", "partitions", "keepExpired")
+    OPTIONS = ("queue", "stream", "maxMessages", "maxBytesPerTrigger", "partitions", "keepExpired")
 
     @classmethod
     def of(cls, options: SourceOptions) -> StreamOptions:
-        consumer = options.required("consumer", "name the consumer, one for each query and its checkpoint")
-        if len(consumer) > 200:
-            raise ConfigurationError("The name of a consumer has at most 200 characters: shorten it.")
+        stream = options.required("stream", "name the stream, one for each query and its checkpoint")
+        if len(stream) > 200:
+            raise ConfigurationError("The name of a stream has at most 200 characters: shorten it.")
         return cls(
             queue=options.required("queue", "give the queue's address"),
-            consumer=consumer,
+            stream=stream,
             max_messages=options.number("maxMessages", 100_000) or 1,
-            partitions=options.number("partitions", 8, most=MAX_PARTITIONS) or 1,
+            partitions=options.partitions,
             keep_expired=options.flag("keepExpired"),
             max_bytes=options.size("maxBytesPerTrigger"),
         )
@@ -82,34 +82,35 @@ class StreamOptions:
 
 @dataclass
 class Claims:
-    """The claims of one consumer. Connects when it is first asked, and holds the consumer's lock from then on.
+    """The claims of one stream. The first call connects and takes the stream's lock, which is held from then on.
 
-    For one thread at a time. It can be pickled before it is first asked.
+    For one thread at a time. It can be pickled before the first call.
     """
 
     access: ServerAccess
     options: StreamOptions
     _up_to: int = field(default=LAST, init=False)
-    _opened: _Opened | None = field(default=None, init=False, repr=False)
+    _opened: _OpenStream | None = field(default=None, init=False, repr=False)
 
     def begin(self) -> Offset:
-        """Where a query without a checkpoint begins: behind what this consumer has done."""
+        """The first offset of a query without a checkpoint: after the claims of this stream that are done."""
         opened = self._open()
         state = opened.state()
         return opened.offset(state, state.done)
 
     def stop_at_the_end(self) -> None:
-        """Claim nothing that is sent from now on."""
+        """Claim no message that is sent from now on."""
         ends = self._open().run(lambda session, queue: queue.ends())
         self._up_to = FIRST if ends is None else ends[1]
 
     def claim(self, start: Offset, max_messages: int | None, max_bytes: int | None = None) -> Offset:
-        """The claim after ``start``: the one that is there, as after a crash, or a new one; ``start`` for none.
+        """The offset of the claim after ``start``: of an existing one, as after a crash, or of a new one.
 
-        A claim has at most a quarter more than ``max_bytes``, and one message more.
+        Returns ``start`` if the queue has no message to claim. A claim has at most a quarter more than ``max_bytes``,
+        and one message more.
 
-        Raises :class:`WrongBatchError` for an offset that this consumer cannot have: the checkpoint is an old one, or
-        another consumer's, or the database went back in time. :class:`BatchError` for a claim that was put back.
+        Raises :class:`WrongBatchError` for an offset that this stream cannot have: the checkpoint is an old one or
+        another stream's, or the database was restored. :class:`BatchError` for a claim that was put back.
         """
         opened = self._open()
         state = opened.check(start)
@@ -120,10 +121,12 @@ class Claims:
             return opened.offset(state, number)
         if known not in (None, "open"):
             raise _out_of_step(state, f"its claim {number} is {known}")
-        if known is None and not opened.run(lambda _, queue: self._waiting(queue)):
-            if self._up_to == LAST:
-                time.sleep(_IDLE_SECONDS)
-            return start
+        if known is None:
+            ends = opened.run(lambda _, queue: queue.ends())
+            if ends is None or ends[0] > self._up_to:
+                if self._up_to == LAST:
+                    time.sleep(_IDLE_SECONDS)
+                return start
         opened.lock(batch_id)
         size = DrainOptions.bytes_per_statement
         options = DrainOptions(
@@ -137,30 +140,26 @@ class Claims:
         Drain(
             opened.client.session,
             opened.address,
-            TableStage(self.access.ledger_schema),
+            TableStage(opened.schema),
             DrainRequest(
                 batch_id=batch_id,
                 origin=f"Spark stream {state.name}, claim {number}",
                 owner=opened.lock_id,
                 options=options,
             ),
-            ledger_schema=self.access.ledger_schema,
+            ledger_schema=opened.schema,
         ).run()
         return opened.offset(state, number)
 
-    def _waiting(self, queue: QueueTable) -> bool:
-        ends = queue.ends()
-        return ends is not None and ends[0] <= self._up_to
-
     def shares(self, start: Offset, end: Offset) -> list[BatchShare]:
-        """What tasks read of the claims after ``start`` and up to ``end``: the same however often it is asked."""
+        """The tasks' shares of the claims after ``start`` and up to ``end``: the same at every call."""
         opened = self._open()
         state = opened.check(start)
         found = []
         for number in range(start["number"] + 1, end["number"] + 1):
             batch_id = state.batch_id(number)
             opened.lock(batch_id)
-            parts = opened.run(lambda session, _, batch_id=batch_id: opened.sealed_parts(session, state, batch_id))
+            parts = opened.run(lambda session, _, batch_id=batch_id: opened.sealed_parts(session, state, batch_id))  # type: ignore[misc]
             if parts:
                 shares = share_out(parts, self.options.partitions)
                 found += [BatchShare(opened.address.catalog, batch_id, "table", tuple(share)) for share in shares]
@@ -170,92 +169,90 @@ class Claims:
         """Note that the claims up to ``end`` were processed, and remove their messages. Idempotent."""
         opened = self._open()
         opened.check(end, stale=False)
-        opened.run(lambda session, _: _commit(session, opened, end))
+        opened.run(lambda session, _: opened.commit(session, end))
 
     def close(self) -> None:
-        """Let go of the lock."""
+        """Release the stream's lock."""
         opened, self._opened = self._opened, None
         if opened is not None:
             opened.close()
 
-    def _open(self) -> _Opened:
+    def _open(self) -> _OpenStream:
         if self._opened is None:
-            self._opened = _Opened(self.access, self.options.queue, self.options.consumer)
+            self._opened = _OpenStream(self.access, self.options.queue, self.options.stream)
         return self._opened
 
 
-class _Opened:
-    """A consumer whose lock is held, and the connection for its statements."""
+class _OpenStream:
+    """A stream whose lock is held, and the connection for its statements."""
 
-    def __init__(self, access: ServerAccess, queue: str, consumer: str) -> None:
+    def __init__(self, access: ServerAccess, queue: str, name: str) -> None:
         self.client: QueueClient = access.client()
         self.schema = access.ledger_schema
-        self._consumer = consumer
-        self._connection = Reconnecting(self.client.session, f"Reading {queue} as the consumer {consumer!r}")
+        self._name = name
+        self._connection = Reconnecting(self.client.session, f"Reading {queue} as the stream {name!r}")
         self.address: ResolvedAddress = self._connection.run(lambda _: self.client.find(queue))
-        self.locks = BatchLocks(self.client.session, self.address.catalog, self.schema)
-        self.lock_id = stream_id(consumer)
+        self._locks = BatchLocks(self.client.session, self.address.catalog, self.schema)
+        self.lock_id = stream_id(name)
         if not self.lock(self.lock_id, _LOCK_SECONDS):
-            self.locks.close()
+            self._locks.close()
             raise WrongBatchError(
-                f"Another query reads as the consumer {consumer!r}: stop it, or give this one a name of its own."
+                f"Another query reads as the stream {name!r}: stop it, or give this one a name of its own."
             )
         try:
-            self.run(lambda session, queue: self._create(session, queue))
+            self.run(self._create)
         except BaseException:
             self.close()
             raise
 
     def _create(self, session: Session, queue: QueueTable) -> None:
         queue.require()
-        Ledger(session, self.address.catalog, self.schema).create()
-        StreamTable(session, self.address.catalog, self.schema).create()
+        self._ledger(session).create()
+        self._streams(session).create()
 
-    def run(self, work: Any) -> Any:
-        """What ``work(session, queue)`` returns, again on a new connection where one was lost."""
+    def _ledger(self, session: Session) -> Ledger:
+        return Ledger(session, self.address.catalog, self.schema)
+
+    def _streams(self, session: Session) -> StreamTable:
+        return StreamTable(session, self.address.catalog, self.schema)
+
+    def run(self, work: Callable[[Session, QueueTable], T]) -> T:
+        """The result of ``work(session, queue)``; after a lost connection it runs again on a new one."""
         return self._connection.run(lambda session: work(session, QueueTable(session, self.address)))
 
     def lock(self, batch_id: uuid.UUID, wait: float = 0.0) -> bool:
-        """:meth:`.BatchLocks.take`, again where its connection was lost."""
-        return self._connection.run(lambda _: self.locks.take(batch_id, wait))
+        """:meth:`.BatchLocks.take`, repeated if its connection was lost."""
+        return self._connection.run(lambda _: self._locks.take(batch_id, wait))
 
     def state(self) -> StreamState:
-        """The consumer as it is now."""
-        table = self.address.canonical
-
-        def enter(session: Session, _: QueueTable) -> StreamState:
-            return StreamTable(session, self.address.catalog, self.schema).enter(self._consumer, table)
-
-        state: StreamState = self.run(enter)
-        return state
+        """The stream's row as it is now."""
+        return self.run(lambda session, _: self._streams(session).enter(self._name, self.address.canonical))
 
     def offset(self, state: StreamState, number: int) -> Offset:
         """The offset of a claim."""
         return {
             "queue": self.address.canonical,
             "schema": self.schema,
-            "consumer": self._consumer,
+            "stream": self._name,
             "generation": str(state.generation),
             "number": number,
         }
 
     def batch_state(self, batch_id: uuid.UUID) -> str | None:
-        """The state of a claim's batch; None for one that there is not."""
-
-        def find(session: Session, _: QueueTable) -> str | None:
-            try:
-                return Ledger(session, self.address.catalog, self.schema).find(batch_id).state
-            except BatchNotFoundError:
-                return None
-
-        found: str | None = self.run(find)
-        return found
+        """The state of a claim's batch; None if the ledger does not have it."""
+        try:
+            return self.run(lambda session, _: self._ledger(session).find(batch_id).state)
+        except BatchNotFoundError:
+            return None
 
     def check(self, offset: Offset, *, stale: bool = True) -> StreamState:
-        """The consumer, if the offset can be one of its: neither of a claim that is done for longer, nor of none."""
+        """Return the stream's row. Raise :class:`WrongBatchError` for an offset that this stream cannot have.
+
+        Such an offset is another stream's, or its claim does not exist, or, with ``stale``, a later claim is done.
+        """
         state = self.state()
         if offset != self.offset(state, offset["number"]):
-            raise _out_of_step(state, "the checkpoint is that of another consumer or database")
+            raise _out_of_step(state, "the checkpoint is that of another stream or database")
         number = offset["number"]
         if stale and number < state.done:
             raise _out_of_step(state, f"the checkpoint ends with claim {number}, and {state.done} are done")
@@ -263,36 +260,34 @@ class _Opened:
             raise _out_of_step(state, f"the claim {number} of the checkpoint is not there")
         return state
 
-    def sealed_parts(self, session: Session, state: StreamState, batch_id: uuid.UUID) -> list[Any]:
-        ledger = Ledger(session, self.address.catalog, self.schema)
+    def sealed_parts(self, session: Session, state: StreamState, batch_id: uuid.UUID) -> list[Part]:
+        ledger = self._ledger(session)
         batch = ledger.manifest(batch_id)
         if batch.state != "sealed":
             raise _out_of_step(state, f"its claim in batch {batch_id} is {batch.state}")
         return [part for part in ledger.parts(batch_id) if part.messages]
 
+    def commit(self, session: Session, end: Offset) -> None:
+        ledger, streams = self._ledger(session), self._streams(session)
+        messages = MessageTable(session, self.address.catalog, self.schema)
+        state = self.state()
+        for number in range(state.done + 1, end["number"] + 1):
+            batch_id = state.batch_id(number)
+            with session.transaction():
+                ledger.consume(ledger.manifest(batch_id))
+                streams.advance(state, number)
+            self._locks.release(batch_id)
+        # The last claim again, because an earlier try may have ended before this. A sweep removes other remains.
+        for number in range(min(state.done + 1, end["number"]), end["number"] + 1):
+            messages.remove(state.batch_id(number))
+
     def close(self) -> None:
         self._connection.close()
-        self.locks.close()
-
-
-def _commit(session: Session, opened: _Opened, end: Offset) -> None:
-    ledger = Ledger(session, opened.address.catalog, opened.schema)
-    consumers = StreamTable(session, opened.address.catalog, opened.schema)
-    messages = MessageTable(session, opened.address.catalog, opened.schema)
-    state = opened.state()
-    for number in range(state.done + 1, end["number"] + 1):
-        batch_id = state.batch_id(number)
-        with session.transaction():
-            ledger.consume(ledger.manifest(batch_id))
-            consumers.advance(state, number)
-        opened.locks.release(batch_id)
-    # The last one also where an earlier try came no further. What is left all the same, a sweep removes.
-    for number in range(min(state.done + 1, end["number"]), end["number"] + 1):
-        messages.remove(state.batch_id(number))
+        self._locks.close()
 
 
 def _out_of_step(state: StreamState, why: str) -> BatchError:
     return WrongBatchError(
-        f"The consumer {state.name!r} cannot go on, as {why}: find out what the sink has, then begin with a new "
-        "checkpoint and another name."
+        f"The stream {state.name!r} cannot go on, as {why}: find out which messages the sink has, then begin with a "
+        "new checkpoint and another name."
     )

@@ -1,4 +1,4 @@
-"""The columns that a read has, and rows of them as Arrow in exactly the types that Spark expects."""
+"""Selected columns of a read, and their rows as Arrow in exactly the types that Spark expects."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SelectedColumns:
-    """The columns of a schema, under our names and under those that the user gave; ``nullable`` is the schema's."""
+    """The columns of a schema: our ``names``, the user's ``aliases``, and the schema's flags ``nullable``."""
 
     names: tuple[str, ...]
     aliases: tuple[str, ...]
@@ -25,9 +25,9 @@ class SelectedColumns:
 
     @classmethod
     def of(cls, schema: StructType) -> SelectedColumns:
-        """The columns of Spark's schema, in its order; names are compared without regard to case, as Spark does.
+        """The columns of Spark's schema, in its order; like Spark it ignores the case of names.
 
-        Raises :class:`ConfigurationError` for a column that there is not, or of another type.
+        Raises :class:`ConfigurationError` for an unknown column and for a column of another type.
         """
         types = {field["name"].lower(): (field["name"], field["type"]) for field in spark_schema()["fields"]}
         names = []
@@ -46,12 +46,12 @@ class SelectedColumns:
 
     @property
     def of_the_table(self) -> tuple[str, ...]:
-        """Those that a queue's table, or that of staged messages, can answer: all but the file of a body."""
+        """The columns that a queue's table and the table of staged messages have: all but the file of a body."""
         return tuple(name for name in self.names if name != BODY_FILE)
 
     @property
     def schema(self) -> pa.Schema:
-        """What Spark expects, to the last flag."""
+        """The Arrow schema that Spark expects, with the same names, types and flags."""
         import pyarrow as pa
 
         types = drained_row_schema()
@@ -61,9 +61,9 @@ class SelectedColumns:
         )
 
     def to_arrow(self, rows: Sequence[Any], names: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Rows of the columns ``names``, RowVersion among them; None: of :attr:`of_the_table`, and RowVersion last.
+        """Convert rows of the columns ``names``, which include RowVersion; by default :attr:`of_the_table` plus it.
 
-        Raises :class:`StagingError` for one that Spark cannot hold. It names the RowVersion and quotes nothing.
+        Raises :class:`StagingError` for a row that Spark cannot hold. The error names the RowVersion and no value.
         """
         import pyarrow as pa
 
@@ -81,7 +81,7 @@ class SelectedColumns:
         raise StagingError(f"The message {row_version} (RowVersion) cannot be read by Spark: {reason}.")
 
     def rename(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """A batch with our names, as part files have them, as Spark expects it."""
+        """Convert a record batch of a part file, which has our names, to the schema that Spark expects."""
         import pyarrow as pa
 
         return pa.record_batch([batch.column(name) for name in self.names], schema=self.schema)

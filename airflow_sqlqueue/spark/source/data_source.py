@@ -1,7 +1,7 @@
-"""The data source, as PySpark wants it: thin subclasses that read options and hand over to plain functions.
+"""PySpark's data source for the format ``sqlqueue``: thin subclasses that read options and call plain functions.
 
-PySpark makes its readers in a process of its own on the driver, a new one for each plan, and pickles them to tasks. So
-none of them keeps a connection, and what loads pandas is imported where it is used: a plan should not wait for it.
+PySpark creates the readers in a process of its own on the driver, a new one for each plan, and pickles them to tasks.
+Therefore a reader keeps no connection, and functions import the modules that load pandas: no plan waits for them.
 """
 
 from __future__ import annotations
@@ -29,14 +29,8 @@ from airflow_sqlqueue.row import spark_schema
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.spark.source.columns import SelectedColumns
 from airflow_sqlqueue.spark.source.messages import MessageColumns
-from airflow_sqlqueue.spark.source.options import (
-    READ_OPTIONS,
-    BatchOptions,
-    PeekOptions,
-    ServerAccess,
-    SourceOptions,
-)
-from airflow_sqlqueue.spark.source.peek import narrowed, plan_ranges, read_range
+from airflow_sqlqueue.spark.source.options import READ_OPTIONS, BatchOptions, PeekOptions, ServerAccess, SourceOptions
+from airflow_sqlqueue.spark.source.peek import narrow, plan_ranges, read_range
 from airflow_sqlqueue.spark.source.sending import SEND_OPTIONS, Destination, QueueWriter, send_id_of
 
 if TYPE_CHECKING:
@@ -56,16 +50,16 @@ class QueueDataSource(DataSource):
         return "sqlqueue"
 
     def schema(self) -> StructType:
-        """The columns of a drained row, where the user gives no schema. The options are checked here as well."""
+        """The columns of a drained row, for a read without a schema of the user's. Checks the options as well."""
         schema = StructType.fromJson(spark_schema())
-        if "consumer" in self.options:
+        if "stream" in self.options:
             self.streamReader(schema)
         else:
             self.reader(schema)
         return schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader of a live queue, or of a batch where the options name one."""
+        """A reader of a live queue, or of the batch that the options name."""
         options = SourceOptions(self.options, *READ_OPTIONS)
         columns = SelectedColumns.of(schema)
         access = ServerAccess.of(options, self.connection)
@@ -76,7 +70,7 @@ class QueueDataSource(DataSource):
         return kind(access, PeekOptions.of(options), columns)
 
     def streamReader(self, schema: StructType) -> QueueStreamReader:  # noqa: N802
-        """A reader that consumes a queue."""
+        """A reader that consumes a queue as a stream."""
         from airflow_sqlqueue.spark.source.claims import StreamOptions
         from airflow_sqlqueue.spark.source.streaming import QueueStreamReader
 
@@ -85,12 +79,12 @@ class QueueDataSource(DataSource):
         return QueueStreamReader(access, StreamOptions.of(options), SelectedColumns.of(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """A writer that sends all at once."""
+        """A writer that sends all rows in one transaction."""
         options = SourceOptions(self.options, *SEND_OPTIONS, "sendId")
         return QueueWriter(self._destination(options, schema, overwrite), send_id_of(options))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> QueueStreamWriter:  # noqa: N802
-        """A writer that sends each micro-batch at once."""
+        """A writer that sends each micro-batch in one transaction."""
         from airflow_sqlqueue.spark.source.streaming import QueueStreamWriter
 
         options = SourceOptions(self.options, *SEND_OPTIONS, "checkpointLocation")
@@ -100,14 +94,14 @@ class QueueDataSource(DataSource):
         if overwrite:
             raise ConfigurationError(
                 "The mode overwrite would delete the messages of the queue, which belong to its receivers: use append, "
-                "and a purge where they are to go."
+                "and a purge to delete them."
             )
         queue_name = options.required("queue", "give the address of the queue to send to")
         return Destination(ServerAccess.of(options, self.connection), queue_name, MessageColumns.of(schema))
 
 
-def bound_to(connection: ConnectionSettings | None) -> type[QueueDataSource]:
-    """The data source with a login. A class that no module has is pickled whole, and so is what it holds."""
+def data_source_for(connection: ConnectionSettings | None) -> type[QueueDataSource]:
+    """The data source with a login. Spark pickles a class that is in no module as a whole, with its attributes."""
     return (
         QueueDataSource
         if connection is None
@@ -116,35 +110,35 @@ def bound_to(connection: ConnectionSettings | None) -> type[QueueDataSource]:
 
 
 class QueueReader(DataSourceReader):
-    """Looks at a queue. A new look at every action: no two need see the same messages."""
+    """Reader that browses a queue, anew at every action: two actions may see different messages."""
 
     def __init__(self, access: ServerAccess, options: PeekOptions, columns: SelectedColumns) -> None:
         self._access, self._options, self._columns = access, options, columns
 
     def partitions(self) -> list[InputPartition]:
-        """Ranges of RowVersions. Asked for once for each DataFrame that is planned."""
+        """Ranges of RowVersions. Spark calls this once for each DataFrame that it plans."""
         return [InputPartition(wanted) for wanted in plan_ranges(self._access, self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The messages of a range that nobody has locked."""
+        """The messages of a range that are not locked."""
         return read_range(self._access, self._options.queue, self._columns, partition.value)
 
 
 class FilteringQueueReader(QueueReader):
-    """The same, and conditions on the RowVersion bound the ranges.
+    """Reader that browses a queue and pushes down conditions on the RowVersion.
 
-    A class of its own, because PySpark refuses every read of a reader that knows filters while the session has
-    ``spark.sql.python.filterPushdown.enabled`` off, as it has by default.
+    A class of its own, because PySpark refuses each read by a reader with ``pushFilters`` while the session's setting
+    ``spark.sql.python.filterPushdown.enabled`` is off, its default.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Take what compares the RowVersion with a number, and leave the rest to Spark; all of it beside a limit."""
+        """Take comparisons of the RowVersion with a number; return the others to Spark, with a limit all of them."""
         for condition in filters:
             bounds = None if self._options.limit is not None else self._bounds(condition)
             if bounds is None:
                 yield condition
             else:
-                self._options = narrowed(self._options, *bounds)
+                self._options = narrow(self._options, *bounds)
 
     def _bounds(self, condition: Filter) -> tuple[int, int] | None:
         if not isinstance(condition, (EqualTo, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual)):
@@ -161,19 +155,19 @@ class FilteringQueueReader(QueueReader):
 
 
 class BatchReader(DataSourceReader):
-    """Reads a sealed batch: the same messages at every action."""
+    """Reader of a sealed batch: the same messages at every action."""
 
     def __init__(self, access: ServerAccess, options: BatchOptions, columns: SelectedColumns) -> None:
         self._access, self._options, self._columns = access, options, columns
 
     def partitions(self) -> list[InputPartition]:
-        """Parts of the batch, as the ledger lists them."""
+        """Shares of the batch's parts, as the ledger lists them."""
         from airflow_sqlqueue.spark.source.staged import plan_shares
 
         return [InputPartition(share) for share in plan_shares(self._access, self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The messages of some parts."""
+        """The messages of one share."""
         from airflow_sqlqueue.spark.source.staged import read_share
 
         return read_share(self._access, self._columns, partition.value)

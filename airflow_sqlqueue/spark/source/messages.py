@@ -1,4 +1,4 @@
-"""Rows of a DataFrame as messages: the inverse of what ``read_batch`` gives.
+"""Conversion of a DataFrame's rows to messages: the inverse of ``read_batch``.
 
 Source: docs/transport/messages.md, "Header names".
 """
@@ -28,7 +28,7 @@ _HEADERS = {
     **TEXT_HEADERS,
     **TIME_HEADERS,
 }
-"""Typed columns and the header that each is."""
+"""The header of each typed column."""
 
 _TYPES = {
     **dict.fromkeys(_HEADERS, _TEXT),
@@ -40,18 +40,18 @@ _TYPES = {
     BODY_FILE: _TEXT,
 }
 _PASSED_OVER = ("RowVersion", "Expired", *SENT_BITS, "headers_malformed", "processing_ms")
-"""What a read gives besides, and what the queue or the reader finds out anew."""
+"""Columns of a read that a send ignores, because the queue or the reader sets them anew."""
 
 
 @dataclass(frozen=True)
 class MessageColumns:
-    """The columns of a DataFrame that is sent, by our names, each with its place."""
+    """Columns of a DataFrame to be sent: the position of each, by our names."""
 
     places: Mapping[str, int]
 
     @classmethod
     def of(cls, schema: StructType) -> MessageColumns:
-        """Raises :class:`ConfigurationError` for a column that means nothing to a message, or is of another type."""
+        """The columns of a schema. Raises :class:`ConfigurationError` for an unknown column or one of another type."""
         known = {name.lower(): name for name in (*_TYPES, *_PASSED_OVER)}
         places = {}
         for place, field in enumerate(schema.fields):
@@ -74,17 +74,17 @@ class MessageColumns:
         return cls(places)
 
     def rows(self, batch: pa.RecordBatch) -> Iterator[Row]:
-        """The rows to be sent. Raises :class:`MessageError` for what no message can be; it quotes nothing."""
+        """The rows to be sent. Raises :class:`MessageError` for a row that cannot be a message; it quotes no value."""
         columns = [batch.column(place).to_pylist() for place in self.places.values()]
         for values in zip(*columns, strict=True):
             yield message_row(dict(zip(self.places, values, strict=True)))
 
 
 def message_row(values: Mapping[str, Any]) -> Row:
-    """One row to be sent, with a new Id where none is given.
+    """Row of a queue to be sent, with a new Id if the values have no Id.
 
-    A typed column goes over the header of the same meaning, unless that says the same already: ``message_type`` has the
-    first of several types, without its assembly, and ``message_id`` the row's Id where there is no header.
+    A typed column replaces the header of the same meaning, unless both say the same: ``message_type`` has the first of
+    several types, without its assembly, and ``message_id`` has the row's Id for a message without that header.
     """
     if values.get(BODY_FILE) is not None:
         raise MessageError("A body is in a file of its own: send what read_bodies returns, which has it in its row.")
@@ -104,7 +104,7 @@ def message_row(values: Mapping[str, Any]) -> Row:
 
 
 def _headers(values: Mapping[str, Any], row_id: uuid.UUID) -> tuple[Mapping[str, str | None], str]:
-    """The headers and their text: what the columns say over the map, or over the text where there is no map."""
+    """The headers and their text: typed columns replace headers of the map, or of the text if there is no map."""
     given, raw = values.get("headers"), values.get("headers_raw")
     typed = {name: text for name in _HEADERS if (text := _text(values.get(name))) is not None}
     decoded = decode_headers(raw) if given is None else None
@@ -115,7 +115,7 @@ def _headers(values: Mapping[str, Any], row_id: uuid.UUID) -> tuple[Mapping[str,
         _HEADERS[name]: text for name, text in typed.items() if not _same(name, headers.get(_HEADERS[name]), text)
     }
     if decoded is not None and raw is not None and not changed:
-        # As it was, malformed or not. Escaped, so that no kind of column loses characters.
+        # Unchanged, malformed or not. Escaped, so that a varchar column loses no character.
         return headers, escape_non_ascii(raw)
     if decoded is not None and decoded.problem is not None:
         raise MessageError(f"No header can be set, as {decoded.problem}: leave out the typed columns, or headers_raw.")
@@ -149,6 +149,6 @@ def _row_id(text: str | None) -> uuid.UUID:
 
 
 def _column(value: str | None, header: str | None) -> str | None:
-    """A legacy column: what is given, else the header's value where the column keeps it as it is."""
+    """Value of a legacy column: the given value, else the header's, if the column can store it unchanged."""
     text = header if value is None else value
     return text if text and len(text) <= 255 and text.isascii() else None

@@ -1,4 +1,4 @@
-"""What ``option(...)`` of the format ``sqlqueue`` may say, read and checked."""
+"""Options of the format ``sqlqueue``, read and checked."""
 
 from __future__ import annotations
 
@@ -17,37 +17,35 @@ from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
 
 URL_VARIABLE = "SQLQUEUE_URL"
-"""The environment variable that names the server where no option does, on the driver and on the executors."""
-
-MAX_PARTITIONS = 10_000
+"""The environment variable, on driver and executors, that names the server of reads and writes without a URL."""
 
 
 class SourceOptions:
-    """The options of one read or write, by their names without regard to case and underscores.
+    """The options of one read or write; case and underscores of their names do not matter.
 
-    Raises :class:`ConfigurationError` for one that is not ``known``. No error quotes a value.
+    Raises :class:`ConfigurationError` for an option that is not ``known``. No error quotes a value.
     """
 
     def __init__(self, options: Mapping[str, str], *known: str) -> None:
         self._values = {_plain(name): value for name, value in options.items()}
         if unknown := sorted(name for name in options if _plain(name) not in {_plain(each) for each in known}):
             raise ConfigurationError(
-                f"The format sqlqueue has no option {unknown[0]!r} here: remove it; there are {', '.join(known)}."
+                f"The format sqlqueue has no option {unknown[0]!r} here: remove it, or use one of {', '.join(known)}."
             )
 
     def text(self, name: str) -> str | None:
-        """An option's text without blanks around it, None where it is missing or empty."""
+        """An option's text without blanks around it; None if it is missing or empty."""
         return (self._values.get(_plain(name)) or "").strip() or None
 
     def required(self, name: str, why: str) -> str:
-        """The text of an option that has to be there."""
+        """The text of a required option. Raises :class:`ConfigurationError` with ``why`` if it is missing."""
         value = self.text(name)
         if value is None:
             raise ConfigurationError(f"The option {name!r} is missing: {why}.")
         return value
 
     def number(self, name: str, default: int | None, *, least: int = 1, most: int = LAST) -> int | None:
-        """The whole number of an option, the default where it is missing."""
+        """The whole number of an option; the default if it is missing."""
         text = self.text(name)
         if text is None:
             return default
@@ -60,10 +58,15 @@ class SourceOptions:
             raise ConfigurationError(f"The option {name!r} must be a whole number, {limits}.")
         return value
 
-    def size(self, name: str) -> int | None:
-        """The bytes of an option, None where it is missing: a number, with a unit as Spark has them (``512m``, ``1g``).
+    @property
+    def partitions(self) -> int:
+        """The number of partitions of a read, 8 by default."""
+        return self.number("partitions", 8, most=10_000) or 1
 
-        A ``k`` is 1,024.
+    def size(self, name: str) -> int | None:
+        """The bytes of an option, None if it is missing: a number, with a unit as in Spark (``512m``, ``1g``).
+
+        One ``k`` is 1,024 bytes.
         """
         text = self.text(name)
         if text is None:
@@ -74,14 +77,14 @@ class SourceOptions:
         return int(match[1]) << 10 * " kmgt".index(match[2] or " ")
 
     def flag(self, name: str) -> bool:
-        """Whether an option is ``true``; ``false`` where it is missing."""
+        """True if the option is ``true``; a missing option is ``false``."""
         text = (self.text(name) or "false").lower()
         if text not in ("true", "false"):
             raise ConfigurationError(f"The option {name!r} must be true or false.")
         return text == "true"
 
     def identifier(self, name: str) -> uuid.UUID | None:
-        """The UUID of an option, None where it is missing."""
+        """The UUID of an option; None if it is missing."""
         text = self.text(name)
         try:
             return None if text is None else uuid.UUID(text)
@@ -95,9 +98,9 @@ def _plain(name: str) -> str:
 
 @dataclass(frozen=True)
 class ServerAccess:
-    """How the server is reached, from the driver and from tasks; made for pickling, and it shows no secret.
+    """Access to the server from the driver and from tasks; it can be pickled, and its repr shows no secret.
 
-    Without a URL the environment of the process that asks is what counts.
+    Without a URL and settings, the environment of the calling process names the server.
     """
 
     url: str | None = field(default=None, repr=False)
@@ -109,9 +112,9 @@ class ServerAccess:
 
     @classmethod
     def of(cls, options: SourceOptions, settings: ConnectionSettings | None) -> ServerAccess:
-        """Read the options; ``settings`` are those of ``register``, which an option ``url`` wins over.
+        """Read the options; an option ``url`` replaces ``settings``, those of ``register``.
 
-        Raises :class:`ConfigurationError` for a URL that cannot be used, and where nothing names a server.
+        Raises :class:`ConfigurationError` for a URL that cannot be used, and if no server is named.
         """
         access = cls(
             options.text("url"), options.text("password"), settings, options.text("ledgerSchema") or LEDGER_SCHEMA
@@ -128,7 +131,7 @@ class ServerAccess:
             client = QueueClient(self.settings, ledger_schema=self.ledger_schema)
         else:
             raise ConfigurationError(
-                f"No server is named: give the option 'url', hand the connection to register, or set {URL_VARIABLE} "
+                f"No server is named: give the option 'url', pass the connection to register, or set {URL_VARIABLE} "
                 "for Spark's driver and executors."
             )
         if self.password is None:
@@ -147,7 +150,7 @@ class ServerAccess:
 
 @dataclass(frozen=True)
 class PeekOptions:
-    """What a peek reads: up to ``limit`` messages of ``queue`` within a range of RowVersions, in so many partitions."""
+    """Options of a peek: at most ``limit`` messages with RowVersions ``low`` to ``high``, in ``partitions``."""
 
     queue: str
     partitions: int
@@ -161,7 +164,7 @@ class PeekOptions:
     def of(cls, options: SourceOptions) -> PeekOptions:
         return cls(
             queue=options.required("queue", "give the queue's address, or a batch"),
-            partitions=_partitions(options),
+            partitions=options.partitions,
             limit=options.number("limit", None),
             low=options.number("minRowVersion", FIRST, least=FIRST) or 0,
             high=options.number("maxRowVersion", LAST, least=FIRST) or 0,
@@ -170,7 +173,7 @@ class PeekOptions:
 
 @dataclass(frozen=True)
 class BatchOptions:
-    """The batch that is read, and in how many partitions; ``queue`` names the database whose ledger has it."""
+    """Options of a read of a batch; ``queue`` names the database whose ledger has the batch."""
 
     batch_id: uuid.UUID
     queue: str | None
@@ -180,15 +183,11 @@ class BatchOptions:
 
     @classmethod
     def of(cls, options: SourceOptions, batch_id: uuid.UUID) -> BatchOptions:
-        """Raises :class:`ConfigurationError` beside an option that a peek has: a batch is read whole."""
+        """Read the options. Raises :class:`ConfigurationError` for an option of a peek: a batch is read as a whole."""
         for name in PeekOptions.OPTIONS:
             if name not in cls.OPTIONS and options.text(name) is not None:
                 raise ConfigurationError(f"A batch is read whole: remove the option {name!r}, and filter its rows.")
-        return cls(batch_id, options.text("queue"), _partitions(options))
-
-
-def _partitions(options: SourceOptions) -> int:
-    return options.number("partitions", 8, most=MAX_PARTITIONS) or 1
+        return cls(batch_id, options.text("queue"), options.partitions)
 
 
 READ_OPTIONS = tuple(dict.fromkeys((*ServerAccess.OPTIONS, *PeekOptions.OPTIONS, *BatchOptions.OPTIONS)))

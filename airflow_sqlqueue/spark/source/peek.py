@@ -1,4 +1,4 @@
-"""Reading a live queue without taking anything: ranges of RowVersions for tasks, and what a task reads of one."""
+"""Peek at a live queue, which takes no message: ranges of RowVersions for tasks, and the read of one range."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PAGE_BYTES = 8 * MIB
 
 @dataclass(frozen=True)
 class RowVersionRange:
-    """RowVersions above ``after`` and up to ``up_to``; of the messages there at most ``limit``, None: all."""
+    """RowVersions above ``after`` and up to ``up_to``; at most ``limit`` of the messages there, or all (None)."""
 
     after: int
     up_to: int
@@ -35,8 +35,8 @@ NOTHING = RowVersionRange(0, 0)
 def plan_ranges(access: ServerAccess, options: PeekOptions) -> list[RowVersionRange]:
     """Ranges between the ends of the queue for as many tasks as the options say, at least one.
 
-    The end is that of this moment: what is sent later is not read. With a limit the ranges begin at the head and hold
-    about the same number of messages, and their own limits add up to it.
+    The end is that of this moment: messages that are sent later are not read. With a limit the ranges begin at the head
+    of the queue and hold about the same number of messages each, and the sum of their limits is the limit.
     """
     with access.queue(options.queue) as queue:
         ends = queue.ends()
@@ -51,7 +51,7 @@ def plan_ranges(access: ServerAccess, options: PeekOptions) -> list[RowVersionRa
 
 
 def split(low: int, high: int, parts: int) -> list[RowVersionRange]:
-    """The numbers from ``low`` to ``high`` in at most so many ranges of about the same length."""
+    """The numbers from ``low`` to ``high`` in at most ``parts`` ranges of about the same length."""
     count = high - low + 1
     parts = min(parts, count)
     edges = [low - 1 + count * number // parts for number in range(parts + 1)]
@@ -73,9 +73,9 @@ def _limited(queue: QueueTable, whole: RowVersionRange, parts: int) -> Iterator[
 def read_range(
     access: ServerAccess, queue_name: str, columns: SelectedColumns, wanted: RowVersionRange
 ) -> Iterator[pa.RecordBatch]:
-    """What a task reads: the messages of a range that nobody has locked, page by page.
+    """Read the messages of a range that are not locked, page by page; Spark's tasks call it.
 
-    No lock is kept and no result is open between two pages, however long Spark takes over one.
+    Between two pages it holds no lock and no open result, however long Spark takes to process a page.
     """
     if wanted.after >= wanted.up_to:
         return
@@ -90,6 +90,6 @@ def read_range(
             after, left = page[-1][-1], None if left is None else left - len(page)
 
 
-def narrowed(options: PeekOptions, low: int, high: int) -> PeekOptions:
-    """The options for what filters on the RowVersion leave."""
+def narrow(options: PeekOptions, low: int, high: int) -> PeekOptions:
+    """The options with a narrower range of RowVersions."""
     return replace(options, low=max(options.low, low), high=min(options.high, high))

@@ -1,4 +1,4 @@
-"""Writing a DataFrame: tasks stage, and the driver sends what the winning attempts have staged, once."""
+"""Send of a DataFrame: tasks stage their rows, and the driver sends those of the successful attempts, once."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ SEND_OPTIONS = (*ServerAccess.OPTIONS, "queue")
 
 @dataclass(frozen=True)
 class StagedMessage(WriterCommitMessage):
-    """What a task reports: its attempt."""
+    """A task's report to the driver: its attempt."""
 
     attempt: StagedAttempt
 
 
 @dataclass(frozen=True)
 class Destination:
-    """Where messages go, and the columns that they are made of."""
+    """The queue that messages are sent to, and the columns that make a message."""
 
     access: ServerAccess
     queue_name: str
@@ -39,38 +39,38 @@ class Destination:
 
     @contextmanager
     def open(self) -> Iterator[tuple[QueueTable, OutgoingTable]]:
-        """The queue and the table of its database where messages are staged, through one session."""
+        """The queue and its database's table of staged messages, through one session."""
         with self.access.queue(self.queue_name) as queue:
             table = OutgoingTable(queue.session, queue.address.catalog, self.access.ledger_schema)
             yield queue, table
 
     def stage(self, batches: Iterator[pa.RecordBatch]) -> StagedMessage:
-        """What a task does: stage its rows, one batch of them in memory."""
+        """Stage the rows of a task, with one Arrow batch in memory."""
         with self.open() as (queue, table):
-            # A queue that is not there is an error before anything is staged.
+            # A missing queue is an error before any row is staged.
             queue.require()
             table.create()
             return StagedMessage(table.stage(row for batch in batches for row in self.columns.rows(batch)))
 
     def send(self, send_id: uuid.UUID, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """What the driver does when all tasks have come to their end."""
+        """Send the staged messages; the driver calls it when all tasks have ended."""
         with self.open() as (queue, table):
             table.create()
             table.send(queue, send_id, attempts(messages), "Spark")
 
     def remove(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """What the driver does when a task failed for good: what other attempts have staged, a sweep removes."""
+        """Remove the reported attempts; the driver calls it after a final failure. A sweep removes other attempts."""
         with self.open() as (_, table):
             table.remove(attempts(messages))
 
 
 def attempts(messages: Sequence[WriterCommitMessage | None]) -> list[StagedAttempt]:
-    """The attempts that tasks report; a task that failed reports none."""
+    """The attempts that tasks report; a failed task reports no attempt."""
     return [message.attempt for message in messages if isinstance(message, StagedMessage)]
 
 
 def send_id_of(options: SourceOptions) -> uuid.UUID:
-    """The id of a send: a UUID, or one made of a text; a new one where none is given."""
+    """The id of a send: the option ``sendId``, a UUID or a text from which one is made, else a new UUID."""
     text = options.text("sendId")
     if text is None:
         return uuid.uuid4()
@@ -81,19 +81,19 @@ def send_id_of(options: SourceOptions) -> uuid.UUID:
 
 
 class QueueWriter(DataSourceArrowWriter):
-    """Sends the rows of a DataFrame, all of them at once."""
+    """Writer that sends the rows of a DataFrame in one transaction."""
 
     def __init__(self, destination: Destination, send_id: uuid.UUID) -> None:
         self._destination, self._send_id = destination, send_id
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedMessage:
-        """Stage the rows of one task's attempt."""
+        """Stage the rows of one attempt of a task."""
         return self._destination.stage(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Send what the attempts have staged, unless a write with the same id has done so."""
+        """Send the staged messages, unless a write with the same id has sent its own."""
         self._destination.send(self._send_id, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Remove what the attempts have staged."""
+        """Remove the staged messages of the attempts."""
         self._destination.remove(messages)

@@ -1,6 +1,6 @@
-"""Reading a sealed batch: its parts shared out to tasks, in files or in the table of staged messages.
+"""Read of a sealed batch, in files or in the table of staged messages: shares of its parts for Spark's tasks.
 
-A batch is immutable once it is sealed, so a task that is run again, or twice at the same time, reads the same rows.
+A sealed batch does not change, so a task that runs again, or twice at the same time, reads the same rows.
 
 Source: docs/design.md, "Batches in a table".
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 TASK_BYTES = 64 * MIB
-"""Bytes of headers and bodies for one task, and one part more. A task may have several small parts."""
+"""Bytes of headers and bodies for one task, plus one part. A task may have several small parts."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class BatchShare:
 
 
 def plan_shares(access: ServerAccess, options: BatchOptions, known: Batch | None = None) -> list[BatchShare]:
-    """The parts of a batch as the ledger lists them now, for as many tasks as the options say, or more large ones.
+    """Shares of a batch's parts, which the ledger lists, for as many tasks as the options say; for more if it is large.
 
-    ``known`` is the batch as a manifest has it. Raises :class:`BatchNotFoundError`, :class:`BatchError` for a batch
-    that is open or was put back, and :class:`BatchMismatchError` where the ledger contradicts itself or the manifest,
-    or names files that are not the drain's.
+    ``known`` is the batch of a manifest. Raises :class:`BatchNotFoundError`, :class:`BatchError` for a batch that is
+    open or was put back, and :class:`BatchMismatchError` if the ledger contradicts itself or the manifest, or names
+    files that are not the drain's.
     """
     client = access.client()
     catalog = client.settings.database if options.queue is None else client.find(options.queue).catalog
@@ -51,7 +51,7 @@ def plan_shares(access: ServerAccess, options: BatchOptions, known: Batch | None
     with client.session() as session:
         ledger = Ledger(session, catalog, access.ledger_schema)
         if not ledger.exists():
-            raise BatchNotFoundError(f"There is no ledger in {catalog!r} to know batch {batch_id}: name its queue.")
+            raise BatchNotFoundError(f"There is no ledger with batch {batch_id} in {catalog!r}: name its queue.")
         batch = ledger.manifest(batch_id)
         batch.check_readable()
         if known is not None and (batch.messages, batch.stage) != (known.messages, known.stage):
@@ -65,7 +65,7 @@ def plan_shares(access: ServerAccess, options: BatchOptions, known: Batch | None
 
 
 def share_out(parts: Sequence[Part], at_least: int) -> list[list[Part]]:
-    """Parts for tasks, in order: ``at_least`` tasks where there are as many parts, more where they would be large."""
+    """Parts for tasks, in order: for ``at_least`` tasks if there are as many parts, for more if the parts are large."""
     size = min(TASK_BYTES, sum(part.bytes for part in parts) // at_least)
     shares: list[list[Part]] = [[]]
     taken = 0
@@ -79,9 +79,9 @@ def share_out(parts: Sequence[Part], at_least: int) -> list[list[Part]]:
 
 
 def read_share(access: ServerAccess, columns: SelectedColumns, share: BatchShare) -> Iterator[pa.RecordBatch]:
-    """What a task reads of a batch. The same rows however often it is run.
+    """Read a task's share of a batch; each run reads the same rows.
 
-    Raises :class:`BatchMismatchError` where a part has not as many messages as the ledger says, and
+    Raises :class:`BatchMismatchError` if a part has another number of messages than the ledger says, and
     :class:`StagingError` for a file that cannot be read.
     """
     if share.stage == "table":

@@ -1,8 +1,7 @@
-"""Streams as PySpark wants them: reading by claims, and writing one send for each micro-batch."""
+"""PySpark's stream reader, which reads by claims, and stream writer, which sends each micro-batch once."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -18,10 +17,9 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue.send_ledger import send_id_for
-from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.spark.source.claims import Claims, Offset, StreamOptions
 from airflow_sqlqueue.spark.source.columns import SelectedColumns
-from airflow_sqlqueue.spark.source.options import ServerAccess, SourceOptions
+from airflow_sqlqueue.spark.source.options import ServerAccess
 from airflow_sqlqueue.spark.source.sending import Destination, StagedMessage
 from airflow_sqlqueue.spark.source.staged import read_share
 
@@ -30,91 +28,72 @@ if TYPE_CHECKING:
 
 
 class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Consumes a queue, claim by claim. All but :meth:`read` run in one process for each query, on the driver."""
+    """Reader that consumes a queue, claim by claim. :meth:`read` runs in tasks, the rest in a process of the driver."""
 
     def __init__(self, access: ServerAccess, options: StreamOptions, columns: SelectedColumns) -> None:
         self._access, self._options, self._columns = access, options, columns
         self._claims = Claims(access, options)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Behind what the consumer has done."""
+        """The offset after the claims that are done."""
         return cast("dict[str, Any]", self._claims.begin())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """So many messages as the option says; the bytes, for which Spark has no limit beside it, count as well."""
+        """The limit of messages; the limit of bytes, which Spark cannot hold beside it, applies as well."""
         return ReadMaxRows(self._options.max_messages)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Claim what is there, up to the limit; where Spark wants all that is available, all."""
+        """Claim the messages of the queue, up to the limit; all of them if Spark asks for all that are available."""
         limits = (limit.max_rows, self._options.max_bytes) if isinstance(limit, ReadMaxRows) else (None, None)
         return cast("dict[str, Any]", self._claims.claim(cast(Offset, start), *limits))
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Claim nothing that is sent from now on."""
+        """Claim no message that is sent from now on."""
         self._claims.stop_at_the_end()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Parts of the claims in between."""
+        """Shares of the claims between the offsets."""
         return [InputPartition(share) for share in self._claims.shares(cast(Offset, start), cast(Offset, end))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The messages of some parts: the same for every attempt."""
+        """The messages of one share: the same for every attempt."""
         return read_share(self._access, self._columns, partition.value)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Note what Spark has committed."""
+        """Commit the claims that Spark has committed."""
         self._claims.commit(cast(Offset, end))
 
     def stop(self) -> None:
-        """Let the next query read as this consumer."""
+        """Release the stream for the next query."""
         self._claims.close()
-
-
-def commit_last_claims(query: Any, connection: ConnectionSettings | None) -> int:
-    """What ``finish_stream`` does."""
-    if query.isActive or query.exception() is not None:
-        raise ConfigurationError("The query is running, or has failed: call this when it has come to its end.")
-    done = 0
-    for source in query.lastProgress.sources if query.lastProgress is not None else ():
-        end = json.loads(source.endOffset) if source.endOffset else None
-        if not isinstance(end, dict) or end.keys() != Offset.__required_keys__:
-            continue
-        access = ServerAccess.of(SourceOptions({"ledgerSchema": end["schema"]}, "ledgerSchema"), connection)
-        claims = Claims(access, StreamOptions(end["queue"], end["consumer"], 1, 1, False))
-        try:
-            claims.commit(cast(Offset, end))
-        finally:
-            claims.close()
-        done += end["number"]
-    return done
 
 
 @dataclass(frozen=True)
 class StagedByQuery(StagedMessage):
-    """What a task of a stream reports: the query as well, which a driver does not know when it commits."""
+    """A task's report, with the id of the query, which the driver does not know when it commits."""
 
     query_id: str = ""
 
 
 class QueueStreamWriter(DataSourceStreamArrowWriter):
-    """Sends each micro-batch, all of it at once and once, under an id that is made of the query's and its number."""
+    """Writer that sends each micro-batch once, in one transaction, under an id made of query and number."""
 
     def __init__(self, destination: Destination) -> None:
         self._destination = destination
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedByQuery:
-        """Stage the rows of one task's attempt."""
+        """Stage the rows of one attempt of a task."""
         context = TaskContext.get()
         query_id = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
         if query_id is None:
-            raise ConfigurationError("Spark does not tell the query that this task is of: is it a stream?")
+            raise ConfigurationError("Spark does not give the id of this task's query: is it a stream?")
         return StagedByQuery(self._destination.stage(iterator).attempt, query_id)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Send what the attempts have staged, unless an earlier try of this micro-batch has done so."""
+        """Send the staged messages, unless an earlier try of this micro-batch has sent them."""
         for query_id in {message.query_id for message in messages if isinstance(message, StagedByQuery)}:
             self._destination.send(send_id_for("spark stream", query_id, batchId), messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Remove what the attempts have staged."""
+        """Remove the staged messages of the attempts."""
         self._destination.remove(messages)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from bench_page import crowded
+from bench_page import database_with_queues
 from bench_setting import connection_fields
 
 from airflow_sqlqueue.errors import LockTimeoutError
@@ -216,7 +216,7 @@ def test_a_statement_that_takes_too_long_is_given_up(page: Any, hook: SqlQueueHo
 @pytest.fixture
 def crowd(connection: Any, hook: SqlQueueHook) -> Iterator[int]:
     """The connection leads to a database of its own with 200 queues, with counts by the catalog."""
-    with crowded(hook.client) as client:
+    with database_with_queues(hook.client) as client:
         extra = {"encrypt": "yes", "trust_server_certificate": True}
         connection(**connection_fields(client.settings), extra=extra)
         yield 10_000_000

@@ -16,8 +16,7 @@ from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import create_queue
-from airflow_sqlqueue.traffic.failures import FAILURES
-from airflow_sqlqueue.traffic.shop import SALES
+from airflow_sqlqueue.traffic.shop import FAILURES, SALES
 
 KEPT = {
     HeaderNames.MESSAGE_ID: "7e5ba2a3-0a5f-4a54-b3de-4d5a3c1f0a11",
