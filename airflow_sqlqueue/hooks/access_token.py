@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 from airflow.sdk.log import mask_secret
 
 from airflow_sqlqueue.errors import ConfigurationError

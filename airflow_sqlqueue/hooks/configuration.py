@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow.sdk import conf
+from airflow.providers.common.compat.sdk import conf
 
 from airflow_sqlqueue.allowed import ANY, Allowed
 

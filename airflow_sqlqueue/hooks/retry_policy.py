@@ -1,48 +1,17 @@
-"""Retry policy: errors that a retry can fix, and the pause before it."""
+"""Retry policy: growing pauses after errors that pass by themselves, none after errors that no retry fixes."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import Context, RetryDecision, RetryPolicy
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk import Context
 
-from airflow_sqlqueue import errors
+from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.hooks.permanent_errors import PASSING, PERMANENT
 from airflow_sqlqueue.reconnecting import pause_after
-
-PERMANENT = (
-    errors.AddressError,
-    errors.BatchMismatchError,
-    errors.BatchNotFoundError,
-    errors.ConfigurationError,
-    errors.MessageError,
-    errors.NotAQueueError,
-    errors.PermissionDeniedError,
-    errors.QueueNotFoundError,
-    errors.StrandedBatchError,
-    errors.WrongBatchError,
-)
-"""Errors that the next try would meet again."""
-
-PASSING = (errors.LoginFailedError, errors.ServerUnreachableError, errors.TransientError)
-"""Errors that pass by themselves: a server refuses logins and connections while it fails over or restarts."""
-
-
-@contextmanager
-def fail_without_retry() -> Iterator[None]:
-    """Turn an error that the next try would meet again into ``AirflowFailException``, with the same sentence.
-
-    A missing queue is such an error, so that a misspelled name shows at once. Put the task that creates the queue first
-    in the DAG, or clear the failed task afterwards.
-    """
-    try:
-        yield
-    except PERMANENT as error:
-        raise AirflowFailException(str(error)) from error
+from airflow_sqlqueue.versions.airflow import RETRY_POLICIES, RetryDecision, RetryPolicy
 
 
 class TransientRetryPolicy(RetryPolicy):
@@ -53,13 +22,16 @@ class TransientRetryPolicy(RetryPolicy):
     not all tasks come back at once. An error that no retry fixes ends the task. After any other error, also of your own
     code, the task's ``retry_delay`` applies. ``retries`` is the limit in any case.
 
+    Needs Airflow 3.3 or later. Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` before.
+
     :param first: seconds before the second try.
     :param longest: the longest pause, in seconds.
     """
 
     def __init__(self, first: float = 10.0, longest: float = 600.0) -> None:
+        RETRY_POLICIES.require()
         if not 0 < first <= longest:
-            raise errors.ConfigurationError(
+            raise ConfigurationError(
                 "first and longest have to be numbers of seconds above 0, and first not above longest."
             )
         self.first, self.longest = float(first), float(longest)

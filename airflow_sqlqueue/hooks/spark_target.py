@@ -18,6 +18,7 @@ from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.extras import from_extra
 from airflow_sqlqueue.hooks import child_process
 from airflow_sqlqueue.hooks.configuration import allowed
+from airflow_sqlqueue.versions import check_pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -124,6 +125,8 @@ class SparkTarget:
 def _spark_home() -> Path:
     """Return ``SPARK_HOME``, else the folder of the pyspark package, which has its own spark-submit."""
     home = os.environ.get("SPARK_HOME")
+    if home is None:
+        check_pyspark()
     spec = None if home else importlib.util.find_spec("pyspark")
     if home is None and spec is not None and spec.origin is not None:
         home = str(Path(spec.origin).parent)

@@ -7,11 +7,12 @@ from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.providers.common.compat.sdk import AirflowNotFoundException
 
 from airflow_sqlqueue.assets import create_asset
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.hooks import connection_form
 from airflow_sqlqueue.hooks.configuration import allowed
 from airflow_sqlqueue.hooks.connection import QueueConnection, read_connection
 from airflow_sqlqueue.hooks.plain_sql import PlainSqlHook
@@ -67,6 +68,16 @@ class SqlQueueHook(PlainSqlHook):
     default_conn_name = "sqlqueue_default"
     conn_type = "sqlqueue"
     hook_name = "SQL Server queue"
+
+    @classmethod
+    def get_connection_form_widgets(cls) -> dict[str, Any]:
+        """Return the fields of the extra, which Airflow 3.1 asks for."""
+        return connection_form.widgets()
+
+    @classmethod
+    def get_ui_field_behaviour(cls) -> dict[str, Any]:
+        """Return the labels and placeholders of Airflow's own fields, which Airflow 3.1 asks for."""
+        return connection_form.field_behaviour()
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
+from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.hooks.staging import staging_folder
 from airflow_sqlqueue.operators.base import BatchTask, ServerTask, note_batch, templated
 from airflow_sqlqueue.operators.metrics import Metrics

@@ -10,12 +10,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from urllib.parse import quote, urlsplit
 
-from airflow.sdk import BaseOperatorLink, conf
-from airflow.sdk.exceptions import AirflowException
+from airflow.providers.common.compat.sdk import AirflowException, BaseOperatorLink, conf
 
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
+from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.hooks.staging import staging_folder
 from airflow_sqlqueue.operators.base import note_batch, task_key, templated
 from airflow_sqlqueue.operators.metrics import DrainLog, Metrics

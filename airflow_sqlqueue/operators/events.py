@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
+from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.operators.base import ServerTask, note_counts, templated
 from airflow_sqlqueue.operators.lineage import Counted, Lineage, of_table
 from airflow_sqlqueue.operators.metrics import Metrics

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from airflow.sdk import Context
 
-from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
+from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.operators.base import LimitedTask, QueueTask, RoutedTask, note_counts, templated
 from airflow_sqlqueue.operators.lineage import Lineage, of_table
 from airflow_sqlqueue.operators.metrics import Metrics

@@ -9,8 +9,7 @@ import re
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import conf
-from airflow.sdk.observability import stats
+from airflow.providers.common.compat.sdk import Stats, conf
 
 from airflow_sqlqueue.errors import SqlQueueError
 
@@ -61,19 +60,19 @@ class Metrics:
         """Add to a counter; 0 is not sent."""
         assert name in COUNTERS, name
         if self._is_on and count:
-            stats.incr(PREFIX + name, count, tags=self._tags)
+            Stats.incr(PREFIX + name, count, tags=self._tags)
 
     def gauge(self, name: str, value: float) -> None:
         """Set a gauge."""
         assert name in GAUGES, name
         if self._is_on:
-            stats.gauge(PREFIX + name, value, tags=self._tags)
+            Stats.gauge(PREFIX + name, value, tags=self._tags)
 
     def timing(self, name: str, seconds: float) -> None:
         """Send a duration."""
         assert name in TIMERS, name
         if self._is_on:
-            stats.timing(PREFIX + name, timedelta(seconds=seconds), tags=self._tags)
+            Stats.timing(PREFIX + name, timedelta(seconds=seconds), tags=self._tags)
 
     def depth(self) -> None:
         """Read the queue's depth and age, without counting its rows, and set their gauges.

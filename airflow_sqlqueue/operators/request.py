@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.errors import MessageError, NoReplyError
-from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
+from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.message import HeaderNames
 from airflow_sqlqueue.operators.base import QueueTask, task_key, templated
 from airflow_sqlqueue.operators.metrics import Metrics

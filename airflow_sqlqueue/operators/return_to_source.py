@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from airflow.sdk import Context
 
 from airflow_sqlqueue.errorqueue.return_to_source import ReturnOptions, ReturnResult
-from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
+from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.operators.base import LimitedTask, QueueTask, note_counts, templated
 from airflow_sqlqueue.operators.lineage import Lineage, of_table
 from airflow_sqlqueue.operators.metrics import Metrics

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
+from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.operators.base import RoutedTask, ServerTask, note_counts, task_key, templated
 from airflow_sqlqueue.operators.lineage import Counted, Lineage, of_table
 from airflow_sqlqueue.operators.metrics import Metrics

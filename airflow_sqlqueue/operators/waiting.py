@@ -8,12 +8,12 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from airflow.sdk import conf
-from airflow.sdk.exceptions import TaskDeferralTimeout
+from airflow.providers.common.compat.sdk import conf
 
 from airflow_sqlqueue.errors import ConditionNotMetError, ConfigurationError, LoginFailedError, SqlQueueError
 from airflow_sqlqueue.operators.base import ConditionTask, ServerTask
 from airflow_sqlqueue.reconnecting import MAX_FAILURES, passes
+from airflow_sqlqueue.versions.airflow import TaskDeferralTimeout
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

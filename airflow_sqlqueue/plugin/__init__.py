@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow.sdk.plugins_manager import AirflowPlugin
+from airflow.providers.common.compat.sdk import AirflowPlugin
 
 
 class SqlQueuePlugin(AirflowPlugin):

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from airflow.sdk import conf
+from airflow.providers.common.compat.sdk import conf
 from itsdangerous import BadSignature, SignatureExpired, URLSafeTimedSerializer
 
 from airflow_sqlqueue.errors import ConfigurationError

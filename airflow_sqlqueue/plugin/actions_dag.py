@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import DAG, BaseOperator
 
 from airflow_sqlqueue.errors import SqlQueueError
-from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
+from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.plugin import action_tokens
 from airflow_sqlqueue.plugin.action_tokens import Order
 from airflow_sqlqueue.plugin.settings import ACTIONS_DAG

@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
-from airflow.observability import stats
-
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.errors import LockTimeoutError, SqlQueueError
 from airflow_sqlqueue.inspection.overview import DatabaseOverview, QueueOverview
@@ -23,6 +21,7 @@ from airflow_sqlqueue.operators import metrics
 from airflow_sqlqueue.plugin import servers
 from airflow_sqlqueue.plugin.servers import SESSIONS, Sessions
 from airflow_sqlqueue.routing import ResolvedAddress
+from airflow_sqlqueue.versions.airflow import ServerStats
 
 FRESH_SECONDS = 5.0
 """Age up to which a snapshot serves other requests too."""
@@ -203,10 +202,10 @@ def send_gauges(conn_id: str, queues: Iterable[QueueOverview]) -> None:
     for each in queues:
         if each.kind == "queue":
             tags = {"conn_id": metrics.tag(conn_id), "queue": metrics.tag(metrics.name_of(each.table))}
-            stats.gauge(f"{metrics.PREFIX}backlog.messages", each.rows, tags=tags)
+            ServerStats.gauge(f"{metrics.PREFIX}backlog.messages", each.rows, tags=tags)
             if (oldest := each.oldest) is not None:
                 age = max(0.0, time.time() - oldest.timestamp())
-                stats.gauge(f"{metrics.PREFIX}backlog.oldest_seconds", age, tags=tags)
+                ServerStats.gauge(f"{metrics.PREFIX}backlog.oldest_seconds", age, tags=tags)
 
 
 SNAPSHOTS = Snapshots(on_snapshot=lambda conn_id, taken: send_gauges(conn_id, [each.overview for each in taken.queues]))

@@ -7,10 +7,10 @@ from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseSensorOperator, PokeReturnValue, conf
+from airflow.providers.common.compat.sdk import BaseSensorOperator, PokeReturnValue, conf
 
 from airflow_sqlqueue.errors import SqlQueueError
-from airflow_sqlqueue.hooks.retry_policy import fail_without_retry
+from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.operators.base import ServerTask
 from airflow_sqlqueue.reconnecting import passes
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.extras import from_extra
+from airflow_sqlqueue.versions import check_pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,13 +36,16 @@ def local_session(
     errors only. A missing file is an error. Spark sorts outside Java's heap, in up to 512 MiB and then on disk: inside
     the heap every garbage collection would copy the bodies. ``config`` overrides these settings.
 
-    Raises :class:`ConfigurationError` if pyspark or Java 17 or later is missing, and if the process has a session
-    already, because the settings of that one would apply.
+    Raises :class:`ConfigurationError` if pyspark or Java 17 or later is missing, if pyspark-client is of another
+    version than pyspark, and if the process has a session already, because the settings of that one would apply.
     """
+    check_pyspark()
     with from_extra("spark", "Spark"):
+        from pyspark import SparkContext
         from pyspark.sql import SparkSession
     check_java()
-    if SparkSession.getActiveSession() is not None:
+    # The context of the process: the active session is one for each thread.
+    if SparkContext._active_spark_context is not None:
         raise ConfigurationError("This process has a Spark session already: use it, or stop it first.")
     settings: dict[str, bool | float | int | str | None] = {
         "spark.driver.bindAddress": "127.0.0.1",

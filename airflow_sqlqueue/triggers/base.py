@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import AsyncIterator, Mapping, Set
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowException
+from airflow.providers.common.compat.sdk import AirflowException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_sqlqueue.errors import SqlQueueError

@@ -7,14 +7,16 @@ from collections.abc import AsyncIterator, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
-from airflow.triggers.shared_stream import SharedStreamProducer, reject_shared_stream_event
 
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.triggers.base import QueueTrigger
 from airflow_sqlqueue.untrusted import event_value
+from airflow_sqlqueue.versions.airflow import SHARED_STREAMS
 
 if TYPE_CHECKING:
+    from airflow.triggers.shared_stream import SharedStreamProducer
+
     from airflow_sqlqueue.client import QueueClient
     from airflow_sqlqueue.client.queues import Queue
     from airflow_sqlqueue.consuming.locked_messages import LockedMessages
@@ -63,6 +65,7 @@ class SqlQueueMessageEventTrigger(QueueTrigger, BaseEventTrigger):
         poll_interval: float = 5.0,
         **kwargs: Any,
     ) -> None:
+        SHARED_STREAMS.require()
         super().__init__(poll_interval=poll_interval, **kwargs)
         if isinstance(message_types, str) or isinstance(headers, str):
             raise ConfigurationError("message_types and headers are lists of names.")
@@ -96,6 +99,8 @@ class SqlQueueMessageEventTrigger(QueueTrigger, BaseEventTrigger):
 
     async def filter_shared_stream(self, shared_stream: AsyncIterator[MessageHead]) -> AsyncIterator[TriggerEvent]:
         """Yield an event for each accepted message, and reject the others."""
+        from airflow.triggers.shared_stream import reject_shared_stream_event
+
         async for head in shared_stream:
             envelope = Envelope.of(head.decoded)
             types = envelope.content.message_types

@@ -92,6 +92,20 @@ def test_the_form_offers_the_logins_that_the_driver_has() -> None:
     assert set(kind["conn-fields"]["authentication"]["schema"]["enum"]) == _NEEDS.keys() - {"SqlPassword"}
 
 
+def test_airflows_page_shows_the_form() -> None:
+    from airflow.api_fastapi.core_api.services.ui.connections import HookMetaService
+
+    (shown,) = [each for each in HookMetaService.hook_meta_data() if each.connection_type == "sqlqueue"]
+    assert shown.extra_fields is not None
+    assert shown.extra_fields.keys() == _KNOWN
+    encrypt = shown.extra_fields["encrypt"]
+    assert encrypt["schema"]["enum"] == ["yes", "no", "strict"]
+    assert encrypt["schema"]["title"] == "Encrypt"
+    assert shown.standard_fields is not None
+    assert shown.standard_fields.url_schema is not None
+    assert shown.standard_fields.url_schema.title == "Database"
+
+
 def test_the_package_registers_it() -> None:
     (entry,) = [e for e in entry_points(group="apache_airflow_provider") if e.value.startswith("airflow_sqlqueue")]
     assert entry.load()()["package-name"] == "airflow-sqlqueue"

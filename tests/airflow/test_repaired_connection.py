@@ -27,8 +27,9 @@ from airflow_sqlqueue.triggers import (
 )
 from airflow_sqlqueue.triggers.base import ServerTrigger
 from airflow_sqlqueue.triggers.events import found_in
+from tests.airflow.tasks import run_coroutine
 from tests.airflow.test_live_message_trigger import triggerer
-from tests.airflow.test_live_triggers import events_of, first_of, run, until
+from tests.airflow.test_live_triggers import events_of, first_of, until
 
 VARIABLE = "AIRFLOW_CONN_SQLQUEUE_DEFAULT"
 FAST = {"poll_interval": 0.05}
@@ -121,7 +122,7 @@ def sees(trigger: Any, wait: Callable[[Any], Awaitable[Any]], connection: Connec
         connection.repair()
         return await waiting
 
-    return run(story)
+    return run_coroutine(story)
 
 
 @pytest.mark.parametrize("kind", [*ONE_EVENT, *EVENTS])
@@ -131,7 +132,7 @@ def test_a_trigger_sees_that_the_server_has_moved(
     connection_now.edit(host="127.0.0.1", port=dead_port)
     make, wait = (ONE_EVENT[kind], one_event) if kind in ONE_EVENT else (EVENTS[kind], event)
     assert sees(make(queue), wait, connection_now, lambda: connection_now.lookups >= 3)
-    run(lambda: until(lambda: not poller._pollers))
+    run_coroutine(lambda: until(lambda: not poller._pollers))
 
 
 @pytest.mark.parametrize("kind", EVENTS)
@@ -157,7 +158,7 @@ def test_many_that_wait_with_a_wrong_password_try_it_once(connection_now: Connec
         connection_now.repair()
         await asyncio.gather(*waiting)
 
-    run(story)
+    run_coroutine(story)
     assert connection_now.logins == 2
 
 
@@ -200,14 +201,14 @@ def test_a_task_that_waits_sees_that_the_password_of_a_login_was_changed(
         return await waiting
 
     with caplog.at_level(logging.WARNING):
-        assert run(story) == {"messages": 2, "expired": 0}
+        assert run_coroutine(story) == {"messages": 2, "expired": 0}
     admin.run_sql(f"DROP USER [{login}]")
 
 
 def test_a_task_whose_login_is_refused_at_first_waits_no_more(connection_now: Connection, queue: str) -> None:
     connection_now.edit(password="not it")
     with pytest.raises(LoginFailedError):
-        run(lambda: one_event(ONE_EVENT["depth"](queue)))
+        run_coroutine(lambda: one_event(ONE_EVENT["depth"](queue)))
     assert connection_now.logins == 1
 
 
@@ -235,7 +236,7 @@ def test_a_session_is_replaced_after_an_error_that_may_mean_that_it_is_broken(li
         for watch in watches:
             watch.close()
 
-    run(story)
+    run_coroutine(story)
     first, second = sessions
     assert first is not second
 

@@ -12,7 +12,8 @@ from airflow.sdk import DAG, RetryAction
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_sqlqueue import errors, operators, sensors
-from airflow_sqlqueue.hooks.retry_policy import TransientRetryPolicy, fail_without_retry
+from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
+from airflow_sqlqueue.hooks.retry_policy import TransientRetryPolicy
 from airflow_sqlqueue.operators import SqlQueueSendOperator
 from tests.airflow.parameters import parameters_of
 

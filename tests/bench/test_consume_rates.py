@@ -7,10 +7,12 @@ from typing import Any
 import bench_consume
 from bench_setting import fill
 
+from airflow_sqlqueue.queue.depth import depth
+
 
 def test_every_kind_of_handling_is_measured_and_leaves_nothing(queue: Any) -> None:
     found = bench_consume.compare_consuming(queue, count=12, turns=1)
-    assert queue.depth().messages == 0
+    assert depth(queue).messages == 0
     assert [(each.name, each.base_name, each.bound) for each in found] == [
         ("1 handler", "bare loop, 1 thread", 0.8),
         ("4 handlers", "bare loop, 4 threads", 0.8),

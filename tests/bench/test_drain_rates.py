@@ -10,10 +10,12 @@ from typing import Any
 import bench_drain
 import pytest
 
+from airflow_sqlqueue.queue.depth import depth
+
 
 def test_every_kind_of_drain_is_measured_and_leaves_nothing(queue: Any) -> None:
     found = bench_drain.compare_drains(queue, count=30, single=3, turns=1)
-    assert queue.depth().messages == 0
+    assert depth(queue).messages == 0
     assert all(each.ratio > 0 for each in found)
 
 

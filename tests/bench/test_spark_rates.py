@@ -8,13 +8,15 @@ import bench_spark
 import pytest
 from bench_spark import JDBC_JARS
 
+from airflow_sqlqueue.queue.depth import depth
+
 BY_JDBC = {"a look at a queue": "JDBC reader of the queue", "a batch in a table": "JDBC reader of the table"}
 
 
 @pytest.mark.spark
 def test_every_reading_is_measured_against_its_base(queue: Any) -> None:
     found = bench_spark.compare_spark(queue, count=60, turns=1, counted=40)
-    assert queue.depth().messages == (12 if JDBC_JARS else 0)
+    assert depth(queue).messages == (12 if JDBC_JARS else 0)
     assert {(each.name, each.base_name): (each.bound, each.limit) for each in found[:4]} == {
         ("typed columns", "bare from_json"): (2.5, True),
         ("typed columns and the map", "bare from_json"): (None, True),

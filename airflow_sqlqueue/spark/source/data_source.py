@@ -6,32 +6,21 @@ Therefore a reader keeps no connection, and functions import the modules that lo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceWriter,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    InputPartition,
-    LessThan,
-    LessThanOrEqual,
-)
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter, InputPartition
 from pyspark.sql.types import StructType
 
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.queue.table_access import FIRST, LAST
 from airflow_sqlqueue.row import spark_schema
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.spark.source.columns import SelectedColumns
 from airflow_sqlqueue.spark.source.messages import MessageColumns
 from airflow_sqlqueue.spark.source.options import READ_OPTIONS, BatchOptions, PeekOptions, ServerAccess, SourceOptions
-from airflow_sqlqueue.spark.source.peek import narrow, plan_ranges, read_range
+from airflow_sqlqueue.spark.source.peek import QueueReader
 from airflow_sqlqueue.spark.source.sending import SEND_OPTIONS, Destination, QueueWriter, send_id_of
+from airflow_sqlqueue.versions.spark import PUSHED_FILTERS, STREAMS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,11 +55,16 @@ class QueueDataSource(DataSource):
         batch_id = options.identifier("batch")
         if batch_id is not None:
             return BatchReader(access, BatchOptions.of(options, batch_id), columns)
-        kind = FilteringQueueReader if options.flag("pushdown") else QueueReader
-        return kind(access, PeekOptions.of(options), columns)
+        if not options.flag("pushdown"):
+            return QueueReader(access, PeekOptions.of(options), columns)
+        PUSHED_FILTERS.require()
+        from airflow_sqlqueue.spark.source.pushdown import FilteringQueueReader
+
+        return FilteringQueueReader(access, PeekOptions.of(options), columns)
 
     def streamReader(self, schema: StructType) -> QueueStreamReader:  # noqa: N802
         """A reader that consumes a queue as a stream."""
+        STREAMS.require()
         from airflow_sqlqueue.spark.source.claims import StreamOptions
         from airflow_sqlqueue.spark.source.streaming import QueueStreamReader
 
@@ -85,6 +79,7 @@ class QueueDataSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> QueueStreamWriter:  # noqa: N802
         """A writer that sends each micro-batch in one transaction."""
+        STREAMS.require()
         from airflow_sqlqueue.spark.source.streaming import QueueStreamWriter
 
         options = SourceOptions(self.options, *SEND_OPTIONS, "checkpointLocation")
@@ -107,51 +102,6 @@ def data_source_for(connection: ConnectionSettings | None) -> type[QueueDataSour
         if connection is None
         else type("QueueDataSource", (QueueDataSource,), {"connection": connection})
     )
-
-
-class QueueReader(DataSourceReader):
-    """Reader that browses a queue, anew at every action: two actions may see different messages."""
-
-    def __init__(self, access: ServerAccess, options: PeekOptions, columns: SelectedColumns) -> None:
-        self._access, self._options, self._columns = access, options, columns
-
-    def partitions(self) -> list[InputPartition]:
-        """Ranges of RowVersions. Spark calls this once for each DataFrame that it plans."""
-        return [InputPartition(wanted) for wanted in plan_ranges(self._access, self._options)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The messages of a range that are not locked."""
-        return read_range(self._access, self._options.queue, self._columns, partition.value)
-
-
-class FilteringQueueReader(QueueReader):
-    """Reader that browses a queue and pushes down conditions on the RowVersion.
-
-    A class of its own, because PySpark refuses each read by a reader with ``pushFilters`` while the session's setting
-    ``spark.sql.python.filterPushdown.enabled`` is off, its default.
-    """
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Take comparisons of the RowVersion with a number; return the others to Spark, with a limit all of them."""
-        for condition in filters:
-            bounds = None if self._options.limit is not None else self._bounds(condition)
-            if bounds is None:
-                yield condition
-            else:
-                self._options = narrow(self._options, *bounds)
-
-    def _bounds(self, condition: Filter) -> tuple[int, int] | None:
-        if not isinstance(condition, (EqualTo, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual)):
-            return None
-        (name, *inner), value = condition.attribute, condition.value
-        if inner or name.lower() != "rowversion" or not isinstance(value, int):
-            return None
-        low = value + isinstance(condition, GreaterThan)
-        high = value - isinstance(condition, LessThan)
-        return (
-            FIRST if isinstance(condition, (LessThan, LessThanOrEqual)) else low,
-            LAST if isinstance(condition, (GreaterThan, GreaterThanOrEqual)) else high,
-        )
 
 
 class BatchReader(DataSourceReader):

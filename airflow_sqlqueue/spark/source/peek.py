@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
 from airflow_sqlqueue.budget import MIB
 from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT, QueueTable
 from airflow_sqlqueue.queue.browsing import read
@@ -93,3 +95,18 @@ def read_range(
 def narrow(options: PeekOptions, low: int, high: int) -> PeekOptions:
     """The options with a narrower range of RowVersions."""
     return replace(options, low=max(options.low, low), high=min(options.high, high))
+
+
+class QueueReader(DataSourceReader):
+    """Reader that browses a queue, anew at every action: two actions may see different messages."""
+
+    def __init__(self, access: ServerAccess, options: PeekOptions, columns: SelectedColumns) -> None:
+        self._access, self._options, self._columns = access, options, columns
+
+    def partitions(self) -> list[InputPartition]:
+        """Ranges of RowVersions. Spark calls this once for each DataFrame that it plans."""
+        return [InputPartition(wanted) for wanted in plan_ranges(self._access, self._options)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The messages of a range that are not locked."""
+        return read_range(self._access, self._options.queue, self._columns, partition.value)

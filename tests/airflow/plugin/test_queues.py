@@ -81,7 +81,7 @@ def test_queues_stay_as_they_were_while_the_catalog_is_locked(
         raise LockTimeoutError("Could not look at the queues of the database: others hold the locks for too long.")
 
     with monkeypatch.context() as locked:
-        locked.setattr(DatabaseOverview, "look", wait)
+        locked.setattr(DatabaseOverview, "read", wait)
         for _ in range(2):
             answer = get(QUEUES)
             assert one(answer, queue_name)["messages"] == 5

@@ -1,0 +1,43 @@
+"""Names of Airflow that moved between its versions 3.1 and 3.4, and features of ours that take Airflow 3.3.
+
+Names that ``airflow.providers.common.compat.sdk`` has are imported from there.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from airflow import __version__
+
+from airflow_sqlqueue.versions import Feature
+
+__all__ = ["RETRY_POLICIES", "SHARED_STREAMS", "RetryDecision", "RetryPolicy", "ServerStats", "TaskDeferralTimeout"]
+
+if TYPE_CHECKING:
+    from airflow.observability.stats import Stats as ServerStats
+    from airflow.sdk import RetryDecision, RetryPolicy
+    from airflow.sdk.exceptions import TaskDeferralTimeout
+else:
+    try:
+        from airflow.sdk.exceptions import TaskDeferralTimeout
+    except ImportError:  # Airflow 3.1
+        from airflow.exceptions import TaskDeferralTimeout
+    try:
+        from airflow.observability.stats import Stats as ServerStats
+    except ImportError:  # Airflow 3.1
+        from airflow.stats import Stats as ServerStats
+    try:
+        from airflow.sdk import RetryDecision, RetryPolicy
+    except ImportError:  # Airflow 3.1 and 3.2
+        RetryDecision, RetryPolicy = None, object
+
+RETRY_POLICIES = Feature("TransientRetryPolicy", "Airflow", "3.3", __version__, RetryDecision is not None)
+SHARED_STREAMS = Feature(
+    "SqlQueueMessageEventTrigger",
+    "Airflow",
+    "3.3",
+    __version__,
+    find_spec("airflow.triggers.shared_stream") is not None,
+    ("airflow_sqlqueue.triggers.receiver",),
+)

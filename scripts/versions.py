@@ -1,0 +1,387 @@
+"""Try the project with each version of Python, Airflow and Spark that it supports, in an environment of its own.
+
+``python scripts/versions.py``, which ``make versions`` does, makes the environments below ``.versions/``, runs the
+steps of each row of :data:`MATRIX`, and prints one table. Names of rows (``airflow-3.1 spark-4.3``) try these alone,
+``--ends`` the lowest and the highest of each package, ``--short`` leaves out the long steps. ``--table`` prints the
+table of supported versions for the docs, and tries nothing.
+
+An older Airflow comes with the packages that were on the index a week after its release: that is what its constraint
+files have. Tools for tests are the newest that go with these.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / ".versions"
+UV = str(Path(sys.executable).with_name("uv"))
+_SECONDS = 1_800.0
+
+IMPORTS = """
+import importlib, importlib.util, pkgutil
+import airflow_sqlqueue
+from airflow_sqlqueue.versions import Feature
+
+absent = {name for name in ("airflow", "pyspark") if importlib.util.find_spec(name) is None}
+features = [
+    value
+    for package in {"airflow", "pyspark"} - absent
+    for value in vars(importlib.import_module(f"airflow_sqlqueue.versions.{package.removeprefix('py')}")).values()
+    if isinstance(value, Feature)
+]
+lacking = {
+    name: f"{each.package} {each.since}" for each in features if not each.is_available for name in each.modules
+}
+count, left_out = 0, {}
+for module in pkgutil.walk_packages(airflow_sqlqueue.__path__, "airflow_sqlqueue.", onerror=lambda name: None):
+    if module.name in lacking:
+        left_out[lacking[module.name]] = left_out.get(lacking[module.name], 0) + 1
+    elif not module.name.endswith("__main__"):
+        try:
+            importlib.import_module(module.name)
+            count += 1
+        except ModuleNotFoundError as error:
+            package = str(error.name).partition(".")[0]
+            if package not in absent:
+                raise
+            left_out[package] = left_out.get(package, 0) + 1
+print(f"{count} passed" + "".join(f", {number} need {what}" for what, number in left_out.items()))
+"""
+"""Program that imports every module of the package, except those of missing features and packages."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One column of the table: tests that are run in an environment, or the program :data:`IMPORTS`."""
+
+    name: str
+    tests: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    is_long: bool = False
+
+
+STEPS = {
+    step.name: step
+    for step in (
+        Step("imports"),
+        Step("unit", ("tests/unit",)),
+        Step(
+            "airflow",
+            ("tests/airflow",),
+            (
+                "tests/airflow/plugin",
+                "tests/airflow/running",
+                "tests/airflow/test_canary.py",
+                "tests/airflow/test_examples.py",
+                "tests/airflow/test_spark_target.py",
+            ),
+        ),
+        Step("plugin", ("tests/airflow/plugin",), is_long=True),
+        Step("scheduler", ("tests/airflow/running/test_every_operator.py",), is_long=True),
+        Step("shell", ("tests/cli",), is_long=True),
+        Step(
+            "spark",
+            ("tests/spark",),
+            tuple(f"tests/spark/test_{name}.py" for name in ("cluster", "source_connect", "audit_script", "leaks")),
+        ),
+        Step("clusters", ("tests/spark/test_cluster.py", "tests/spark/test_source_connect.py"), is_long=True),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """An environment: the versions that it is for, the packages in it, and the steps that are run there."""
+
+    package: str
+    version: str
+    """Minor version, as the docs have it."""
+    python: str
+    requirements: tuple[str, ...]
+    project: str
+    """The distribution of this project that is installed, with its extras."""
+    steps: tuple[str, ...]
+    as_of: str | None = None
+    """Day whose packages are installed; None: the newest."""
+    resolution: str = "highest"
+
+    @property
+    def name(self) -> str:
+        return f"{self.package.lower()}-{self.version}"
+
+    @property
+    def interpreter(self) -> str:
+        return str(FOLDER / self.name / "bin" / "python")
+
+
+_PROVIDER = ".[spark,spark-provider,entra,messaging,openlineage]"
+_OF_AIRFLOW = ("imports", "unit", "airflow", "plugin", "scheduler")
+_OF_SPARK = ("imports", "spark", "clusters")
+_OF_PYTHON = ("imports", "unit", "shell")
+
+MATRIX = (
+    Row("Airflow", "3.1", "3.10", ("apache-airflow==3.1.8",), _PROVIDER, _OF_AIRFLOW, "2026-03-20"),
+    Row("Airflow", "3.2", "3.12", ("apache-airflow==3.2.2",), _PROVIDER, _OF_AIRFLOW, "2026-06-05"),
+    Row("Airflow", "3.3", "3.11", ("apache-airflow==3.3.2",), _PROVIDER, _OF_AIRFLOW, "2026-09-24"),
+    Row("Airflow", "3.4", "3.13", ("apache-airflow>=3.4.0b2,<3.5",), _PROVIDER, _OF_AIRFLOW),
+    Row("Spark", "4.0", "3.10", ("pyspark==4.0.*",), "core[spark]", _OF_SPARK),
+    Row("Spark", "4.1", "3.11", ("pyspark==4.1.*",), "core[spark]", _OF_SPARK),
+    Row("Spark", "4.2", "3.12", ("pyspark==4.2.*",), "core[spark]", _OF_SPARK),
+    Row("Spark", "4.3", "3.13", ("pyspark==4.3.*",), "core[spark]", _OF_SPARK),
+    Row("Python", "3.10", "3.10", (), "core", _OF_PYTHON, None, "lowest-direct"),
+    Row("Python", "3.11", "3.11", (), "core", _OF_PYTHON),
+    Row("Python", "3.12", "3.12", (), "core", _OF_PYTHON),
+    Row("Python", "3.13", "3.13", (), "core", _OF_PYTHON),
+    Row("Python", "3.14", "3.14", (), "core", _OF_PYTHON),
+)
+
+
+@dataclass
+class Tried:
+    """Outcomes of a row, by the columns of the table."""
+
+    row: Row
+    outcomes: dict[str, str] = field(default_factory=dict)
+    failed: bool = False
+
+
+def main() -> int:
+    """Try rows, and print the table; 1 where one failed."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="ROW", help=f"rows: {', '.join(row.name for row in MATRIX)}")
+    parser.add_argument("--ends", action="store_true", help="the lowest and the highest of each package alone")
+    parser.add_argument("--short", action="store_true", help="leave out the long steps, and installing each extra")
+    parser.add_argument("--table", action="store_true", help="print the docs' table, and try nothing")
+    arguments = parser.parse_args()
+    if arguments.table:
+        say(supported())
+        return 0
+    if unknown := set(arguments.names) - {row.name for row in MATRIX}:
+        parser.error(f"there is no row {', '.join(sorted(unknown))}")
+    rows = [row for row in MATRIX if row.name in arguments.names] or list(ends() if arguments.ends else MATRIX)
+    wheels = built()
+    tried = [attempt(row, wheels, short=arguments.short) for row in rows]
+    say("\n" + table(tried))
+    return int(any(each.failed for each in tried))
+
+
+def ends() -> Iterator[Row]:
+    """The lowest row of each package, and the highest whose Python this machine has."""
+    for package in dict.fromkeys(row.package for row in MATRIX):
+        rows = [row for row in MATRIX if row.package == package and python_of(row) is not None]
+        yield from {row.name: row for row in (rows[0], rows[-1])}.values()
+
+
+def supported() -> str:
+    """Table of supported versions, in Markdown, from the matrix."""
+    notes = {
+        "Airflow": "`SqlQueueMessageEventTrigger` and `TransientRetryPolicy` from 3.3",
+        "Spark": "the option `pushdown` from 4.1, streams of the format `sqlqueue` from 4.2; Java 17 or later",
+        "Python": "Airflow's and Spark's own versions may need a later one",
+    }
+    lines = ["| | versions | what takes a later one |", "| --- | --- | --- |"]
+    for package, note in notes.items():
+        versions = ", ".join(row.version for row in MATRIX if row.package == package)
+        lines.append(f"| {package} | {versions} | {note} |")
+    return "\n".join(lines)
+
+
+def built() -> dict[str, Path]:
+    """The wheels of the provider (``.``), of ``core`` and of fakemssql, by their folders."""
+    found = {}
+    for folder in (".", "core", "fakemssql"):
+        out = FOLDER / "wheels" / (folder if folder != "." else "provider")
+        for old in out.glob("*.whl"):
+            old.unlink()
+        run(UV, "build", "--quiet", "--wheel", str(ROOT / folder), "--out-dir", str(out))
+        (found[folder],) = out.glob("*.whl")
+    return found
+
+
+def attempt(row: Row, wheels: dict[str, Path], *, short: bool) -> Tried:
+    """Make the environment of a row, and run its steps."""
+    tried = Tried(row)
+    if python_of(row) is None:
+        tried.outcomes["installs"] = f"not tried: this machine has no Python {row.python}"
+        return tried
+    started = time.monotonic()
+    say(f"{row.name}: installing ...")
+    try:
+        install(row, wheels)
+    except subprocess.CalledProcessError as error:
+        tried.outcomes["installs"], tried.failed = "failed", True
+        say((error.stderr or "")[-2_000:])
+        return tried
+    tried.outcomes["installs"] = installed(row)
+    for name in row.steps:
+        step = STEPS[name]
+        if short and step.is_long:
+            continue
+        code, outcome = run_step(row, step)
+        tried.outcomes[name] = outcome
+        tried.failed |= code != 0
+        say(f"{row.name}: {name}: {outcome} ({time.monotonic() - started:.0f} s)")
+    if not short:
+        code, outcome = install_extras(row, wheels)
+        tried.outcomes["extras"] = outcome
+        tried.failed |= code != 0
+        say(f"{row.name}: extras: {outcome}")
+    return tried
+
+
+def python_of(row: Row) -> str | None:
+    """The interpreter of the row's Python that this machine has."""
+    command = [UV, "python", "find", "--system", "--no-python-downloads", row.python]
+    found = subprocess.run(command, capture_output=True, text=True, check=False, env=environment())
+    return found.stdout.strip() if found.returncode == 0 else None
+
+
+def install(row: Row, wheels: dict[str, Path]) -> None:
+    """Make the environment anew: the project as users install it, then the tools of its tests beside that."""
+    folder = str(FOLDER / row.name)
+    run(UV, "venv", "--quiet", "--clear", "--python", python_of(row) or row.python, folder)
+    run(*pip_install(row), *row.requirements, wheel_of(row.project, wheels))
+    tools = [str(wheels["fakemssql"]) + "[test]", *tools_of_tests()]
+    # What is installed stays where the tools allow it.
+    kept = [*row.requirements, wheel_of(row.project, wheels)]
+    run(UV, "pip", "install", "--quiet", "--prerelease", "allow", "--python", row.interpreter, *kept, *tools)
+
+
+def pip_install(row: Row, interpreter: str | None = None) -> list[str]:
+    """The command that installs packages as the row has them."""
+    dated = ["--exclude-newer", row.as_of] if row.as_of else []
+    return [
+        *(UV, "pip", "install", "--quiet", "--python", interpreter or row.interpreter),
+        *("--resolution", row.resolution, "--prerelease", "if-necessary-or-explicit", *dated),
+    ]
+
+
+def wheel_of(project: str, wheels: dict[str, Path]) -> str:
+    """The requirement of a project's wheel: ``core[spark]`` is the path of core's wheel and ``[spark]``."""
+    folder, bracket, extras = project.partition("[")
+    return f"{wheels[folder]}{bracket}{extras}"
+
+
+def tools_of_tests() -> list[str]:
+    """The requirements of the extra ``test`` that are no extras themselves."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^test = \[\n(.*?)^\]", text, re.MULTILINE | re.DOTALL)
+    found: list[str] = re.findall(r'^  "([^"]+)",$', block, re.MULTILINE)
+    return [each for each in found if not each.startswith(("airflow-sqlqueue", "fakemssql"))]
+
+
+def installed(row: Row) -> str:
+    """The version of the row's package, and the Python."""
+    program = "import importlib.metadata as m, platform; print(m.version('{}'), platform.python_version())"
+    name = {"Airflow": "apache-airflow", "Spark": "pyspark", "Python": "airflow-sqlqueue-core"}[row.package]
+    version, python = run(row.interpreter, "-I", "-c", program.format(name)).split()
+    return f"Python {python}" if row.package == "Python" else f"{version}, Python {python}"
+
+
+def run_step(row: Row, step: Step) -> tuple[int, str]:
+    """The exit status of a step, and its outcome in some words."""
+    log = FOLDER / f"{row.name}-{step.name}.log"
+    if step.name == "imports":
+        command = [row.interpreter, "-I", "-W", "ignore", "-c", IMPORTS]
+    else:
+        command = [row.interpreter, "-m", "pytest", "-n", "3", "--dist", "loadfile", "--no-loadscope-reorder"]
+        command += ["-p", "no:cacheprovider", "-W", "default", *step.tests]
+        command += [part for path in step.without for part in ("--ignore", path)]
+    with log.open("w", encoding="utf-8") as out:
+        try:
+            code = subprocess.run(
+                command,
+                cwd=ROOT,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                timeout=_SECONDS,
+                check=False,
+                env=environment(),
+            ).returncode
+        except subprocess.TimeoutExpired:
+            return 1, f"no end after {_SECONDS:.0f} s: see {log.name}"
+    return code, outcome_of(log.read_text(encoding="utf-8", errors="replace"))
+
+
+def environment() -> dict[str, str]:
+    """The variables of this process, without those that would bring in another environment's packages.
+
+    The Pythons of pyenv are on the path: its own commands run the one that it is set to alone.
+    """
+    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    pythons = [str(path) for path in sorted(pyenv.glob("versions/3.*/bin"))]
+    return {**kept, "PATH": os.pathsep.join([*pythons, os.environ.get("PATH", os.defpath)])}
+
+
+def outcome_of(log: str) -> str:
+    """Counts from the last line of a log that has some."""
+    for line in reversed(log.splitlines()):
+        if re.search(r"\d+ (passed|failed|error)", line):
+            return re.sub(r"^=+ | in [\d.]+s.*$|, \d+ warnings?|, \d+ deselected", "", line.strip())
+    return "failed: " + (log.strip().splitlines() or ["no output"])[-1][:100]
+
+
+def install_extras(row: Row, wheels: dict[str, Path]) -> tuple[int, str]:
+    """Install the project's wheel with each of its extras, one by one, in an empty environment, and import it."""
+    folder = row.project.partition("[")[0]
+    extras = ["", *extras_of(folder)]
+    failed = []
+    for extra in extras:
+        empty = FOLDER / "empty"
+        try:
+            run(UV, "venv", "--quiet", "--clear", "--python", python_of(row) or row.python, str(empty))
+            project = f"{folder}[{extra}]" if extra else folder
+            interpreter = str(empty / "bin" / "python")
+            pins = row.requirements if row.package != "Spark" or extra == "spark" else ()
+            run(*pip_install(row, interpreter), *pins, wheel_of(project, wheels), str(wheels["fakemssql"]))
+            run(UV, "pip", "check", "--quiet", "--python", interpreter)
+            run(interpreter, "-I", "-c", "import airflow_sqlqueue; airflow_sqlqueue.QueueClient")
+        except subprocess.CalledProcessError as error:
+            failed.append(extra or "none")
+            say((error.stderr or "")[-1_000:])
+    names = f", {', '.join(failed)} failed" if failed else ""
+    return len(failed), f"{len(extras) - len(failed)} passed{names}"
+
+
+def extras_of(folder: str) -> list[str]:
+    """The extras for users: those of a distribution, without those for who works on it."""
+    text = (ROOT / folder / "pyproject.toml").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^\[project\.optional-dependencies\]\n(.*?)^\[", text, re.MULTILINE | re.DOTALL)
+    return [name for name in re.findall(r"^([a-z-]+) = \[", block, re.MULTILINE) if name not in ("test", "dev", "docs")]
+
+
+def table(tried: Sequence[Tried]) -> str:
+    """What was tried, a line for each row."""
+    columns = [name for name in ("installs", *STEPS, "extras") if any(name in each.outcomes for each in tried)]
+    cells = [["", *columns]]
+    cells += [[each.row.name, *(each.outcomes.get(name, "-") for name in columns)] for each in tried]
+    widths = [max(len(line[number]) for line in cells) for number in range(len(columns) + 1)]
+    return "\n".join(
+        " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells
+    )
+
+
+def say(text: str) -> None:
+    """Print a line at once."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def run(*command: str) -> str:
+    """The standard output of a command; its failure is a ``CalledProcessError`` with the error output."""
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, env=environment())
+    return done.stdout
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,137 @@
+"""Versions of Airflow, Spark and Python: what differs is known in one place, and what is missing is refused."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import airflow_sqlqueue
+from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.versions import Feature, check_pyspark
+
+PACKAGE = Path(airflow_sqlqueue.__file__).parent
+ROOT = PACKAGE.parent
+MOVED = (
+    "airflow.exceptions",
+    "airflow.hooks.base",
+    "airflow.observability",
+    "airflow.plugins_manager",
+    "airflow.sdk.configuration",
+    "airflow.sdk.exceptions",
+    "airflow.sdk.observability",
+    "airflow.sdk.plugins_manager",
+    "airflow.stats",
+    "airflow.triggers.shared_stream",
+    "pyspark.sql.streaming.datasource",
+)
+"""Modules that some supported version lacks, or whose names have moved."""
+
+NAMES_IN_ALL_VERSIONS = {"airflow.exceptions": {"DagNotFound", "DagRunAlreadyExists"}}
+OF_A_FEATURE = {"spark/source/streaming.py", "spark/source/pushdown.py", "triggers/receiver.py"}
+"""Modules that are imported after ``Feature.require``."""
+
+
+def imported_in(path: Path) -> dict[str, set[str]]:
+    """Modules that a module imports when it runs, with the names from them; those for type checkers are left out."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for_types = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    found: dict[str, set[str]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and id(node) not in for_types:
+            found.setdefault(str(node.module), set()).update(alias.name for alias in node.names)
+        elif isinstance(node, ast.Import) and id(node) not in for_types:
+            found.update({alias.name: set() for alias in node.names})
+    return found
+
+
+def test_moved_names_are_imported_in_one_place() -> None:
+    broken = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = path.relative_to(PACKAGE).as_posix()
+        if name.startswith("versions/") or name in OF_A_FEATURE:
+            continue
+        for module, names in imported_in(path).items():
+            if module.startswith(MOVED) and not (names and names <= NAMES_IN_ALL_VERSIONS.get(module, set())):
+                broken.append(f"{name}: {module}")
+    # In a method that runs in the triggerer, after Feature.require in the constructor.
+    assert broken == ["triggers/message.py: airflow.triggers.shared_stream"]
+
+
+def test_versions_are_asked_for_in_one_place() -> None:
+    asked = re.compile(
+        r"version_info|(?:airflow|pyspark)\.__version__|import __version__|parse_version|packaging\.version"
+    )
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = path.relative_to(PACKAGE).as_posix()
+        found = asked.findall(path.read_text(encoding="utf-8").replace("from airflow_sqlqueue import __version__", ""))
+        assert not found or name.startswith("versions/"), name
+
+
+def test_a_missing_feature_is_refused_in_one_sentence() -> None:
+    Feature("Streams", "Spark", "4.2", "4.2.0", is_available=True).require()
+    with pytest.raises(ConfigurationError) as caught:
+        Feature("Streams", "Spark", "4.2", "4.0.5", is_available=False).require()
+    assert str(caught.value) == "Streams needs Spark 4.2 or later, and 4.0.5 is installed."
+
+
+@pytest.mark.skipif(find_spec("airflow") is None, reason="Airflow is not installed")
+def test_features_of_airflow() -> None:
+    from airflow import __version__
+
+    from airflow_sqlqueue.hooks import TransientRetryPolicy
+    from airflow_sqlqueue.triggers import SqlQueueMessageEventTrigger
+    from airflow_sqlqueue.versions import airflow as versions
+
+    has_them = tuple(map(int, __version__.split(".")[:2])) >= (3, 3)
+    assert {versions.RETRY_POLICIES.is_available, versions.SHARED_STREAMS.is_available} == {has_them}
+    for needed in (TransientRetryPolicy, lambda: SqlQueueMessageEventTrigger(queue_name="orders")):
+        if has_them:
+            needed()
+        else:
+            with pytest.raises(ConfigurationError, match=r"needs Airflow 3\.3 or later, and 3\.\d"):
+                needed()
+
+
+@pytest.mark.skipif(find_spec("pyspark") is None, reason="pyspark is not installed")
+def test_features_of_spark() -> None:
+    from pyspark import __version__
+
+    from airflow_sqlqueue.versions import spark as versions
+
+    version = tuple(map(int, __version__.split(".")[:2]))
+    assert versions.PUSHED_FILTERS.is_available == (version >= (4, 1))
+    assert versions.STREAMS.is_available == (version >= (4, 2))
+
+
+@pytest.mark.parametrize(
+    ("installed", "is_refused"),
+    [
+        ({"pyspark": "4.3.0", "pyspark_client": "4.2.0"}, True),
+        ({"pyspark": "4.2.0", "pyspark_client": "4.2.0"}, False),
+        ({"pyspark": "4.3.0"}, False),
+        ({}, False),
+    ],
+)
+def test_pyspark_and_its_client_are_of_one_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: dict[str, str], is_refused: bool
+) -> None:
+    for name, version in installed.items():
+        folder = tmp_path / f"{name}-{version}.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    if is_refused:
+        with pytest.raises(ConfigurationError, match=r"pyspark 4\.3\.0 and pyspark-client 4\.2\.0 have overwritten"):
+            check_pyspark()
+    else:
+        check_pyspark()
