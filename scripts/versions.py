@@ -61,7 +61,7 @@ print(f"{count} passed" + "".join(f", {number} need {what}" for what, number in 
 
 @dataclass(frozen=True)
 class Step:
-    """One column of the table: tests that are run in an environment, or the program :data:`IMPORTS`."""
+    """Column of the table: tests that are run in an environment, or the program :data:`IMPORTS`."""
 
     name: str
     tests: tuple[str, ...] = ()
@@ -354,14 +354,14 @@ def install_extras(row: Row, wheels: dict[str, Path]) -> tuple[int, str]:
 
 
 def extras_of(folder: str) -> list[str]:
-    """The extras for users: those of a distribution, without those for who works on it."""
+    """The extras for users: those of a distribution, without those for its developers."""
     text = (ROOT / folder / "pyproject.toml").read_text(encoding="utf-8")
     (block,) = re.findall(r"^\[project\.optional-dependencies\]\n(.*?)^\[", text, re.MULTILINE | re.DOTALL)
     return [name for name in re.findall(r"^([a-z-]+) = \[", block, re.MULTILINE) if name not in ("test", "dev", "docs")]
 
 
 def table(tried: Sequence[Tried]) -> str:
-    """What was tried, a line for each row."""
+    """Table of the outcomes, a line for each row."""
     columns = [name for name in ("installs", *STEPS, "extras") if any(name in each.outcomes for each in tried)]
     cells = [["", *columns]]
     cells += [[each.row.name, *(each.outcomes.get(name, "-") for name in columns)] for each in tried]

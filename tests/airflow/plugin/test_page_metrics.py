@@ -86,11 +86,11 @@ def test_a_snapshot_sets_airflows_gauges_too(
     get: Any, hook: SqlQueueHook, queue_name: str, statsd: Any, monkeypatch: Any
 ) -> None:
     """Airflow has two statistics clients: for its servers, and for tasks. The tests listen to the second one."""
-    from airflow.sdk.observability import stats
+    from airflow.sdk.observability.stats import Stats
 
     from airflow_sqlqueue.plugin import snapshots
 
-    monkeypatch.setattr(snapshots, "stats", stats)
+    monkeypatch.setattr(snapshots, "ServerStats", Stats)
     hook.send(queue_name, [Message({"NServiceBus.TimeSent": "2026-01-01 12:00:00:000000 Z"})] * 2)
     for _ in range(2):
         get("api/connections/sqlqueue_default/queues")
