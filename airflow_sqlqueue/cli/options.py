@@ -18,6 +18,7 @@ from airflow_sqlqueue.cli import output
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.client.queues import Queue
 from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.extras import not_installed
 
 PASSWORD_VARIABLE = "SQLQUEUE_PASSWORD"  # noqa: S105 - the name of a variable
 _ASKED_FOR = "-"
@@ -121,8 +122,12 @@ def client_of_connection(conn_id: str) -> QueueClient:
     os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
     # Airflow logs to standard output, which is for the command's answer.
     with redirect_stdout(sys.stderr):
-        from airflow_sqlqueue.hooks import SqlQueueHook
-
+        try:
+            from airflow_sqlqueue.hooks import SqlQueueHook
+        except ModuleNotFoundError as error:
+            if error.name not in ("airflow", "airflow_sqlqueue.hooks"):
+                raise
+            raise not_installed("--conn-id", "apache-airflow", "airflow-sqlqueue") from error
         return SqlQueueHook(conn_id).client
 
 

@@ -1,0 +1,93 @@
+"""The distribution airflow-sqlqueue-core: the package without the modules of Airflow, with the same requirements."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+tomllib = pytest.importorskip("tomllib", reason="tomllib comes with Python 3.11")
+
+
+def project(folder: str) -> Any:
+    return tomllib.loads((ROOT / folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def test_requirements_are_those_of_the_provider_without_airflow() -> None:
+    whole, core = project("."), project("core")
+    assert core["dependencies"] == [each for each in whole["dependencies"] if not each.startswith("apache-airflow")]
+    assert core["requires-python"] == whole["requires-python"]
+    assert core["scripts"] == whole["scripts"]
+    for name, requirements in core["optional-dependencies"].items():
+        assert requirements == whole["optional-dependencies"][name], name
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("core")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    done = subprocess.run(command, cwd=ROOT / "core", capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    (found,) = folder.glob("*.whl")
+    return found
+
+
+def test_the_wheel_works_without_airflow(wheel: Path, tmp_path: Path) -> None:
+    """The import of Airflow and of its modules here fails in this process, as where Airflow is not installed."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    program = f"""
+import sys
+sys.path.insert(0, {str(tmp_path)!r})
+sys.modules["airflow"] = None
+import airflow_sqlqueue
+assert airflow_sqlqueue.__file__.startswith({str(tmp_path)!r}), airflow_sqlqueue.__file__
+from airflow_sqlqueue import QueueClient, read_batch
+from airflow_sqlqueue.cli import main
+for name in ("hooks", "operators", "sensors", "triggers", "plugin"):
+    try:
+        __import__("airflow_sqlqueue." + name)
+    except ModuleNotFoundError:
+        continue
+    raise AssertionError(name)
+sys.argv = ["sqlqueue", *sys.argv[1:]]
+main()
+"""
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", program, *arguments]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+
+    shown = run("--help")
+    assert shown.returncode == 0, shown.stderr
+    assert "drain" in shown.stdout
+    refused = run("depth", "audit", "--conn-id", "sql")
+    assert refused.returncode == 1
+    words = (
+        "--conn-id needs the package apache-airflow, which is not installed: run \"pip install 'airflow-sqlqueue'\"."
+    )
+    assert words in " ".join(refused.stderr.split())
+
+
+def test_the_wheel_has_all_other_modules(wheel: Path) -> None:
+    """A module is in the wheel unless it, or its folder, is named as one of Airflow."""
+    sys.path.insert(0, str(ROOT / "core"))
+    try:
+        from modules import OF_AIRFLOW
+    finally:
+        sys.path.remove(str(ROOT / "core"))
+    package = ROOT / "airflow_sqlqueue"
+    expected = {
+        path.relative_to(ROOT).as_posix()
+        for path in package.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+        if not path.relative_to(package).as_posix().startswith(OF_AIRFLOW)
+    }
+    with zipfile.ZipFile(wheel) as archive:
+        found = {name for name in archive.namelist() if ".dist-info/" not in name}
+    assert found == expected
