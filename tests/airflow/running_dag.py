@@ -11,7 +11,8 @@ from airflow.sdk import DAG
 def run_in_full(dag: DAG) -> Any:
     """Run a DAG that has no file in Airflow's folder of DAGs."""
     from airflow.dag_processing.bundles.manager import DagBundlesManager
-    from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
+
+    from tests.airflow.versions import DagBag, sync_bag_to_db
 
     DagBundlesManager().sync_bundles_to_db()
     bag = DagBag(dag_folder=os.devnull)

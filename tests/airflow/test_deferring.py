@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, TaskDeferred
 
 from airflow_sqlqueue.errors import LoginFailedError, QueueNotFoundError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook

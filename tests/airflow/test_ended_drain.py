@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException
+from airflow.providers.common.compat.sdk import AirflowException
 
 from airflow_sqlqueue.drain.batches import BatchInfo
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import ObjectStoragePath
-from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.request import DrainRequest

@@ -9,8 +9,8 @@ from datetime import datetime, timezone
 from typing import Any
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 from airflow.sdk import DAG, task
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_sqlqueue.errors import AddressError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_sqlqueue.errors import ConfigurationError, QueueNotEmptyError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook

@@ -8,13 +8,14 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleException
+from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_sqlqueue.envelope.times import format_time
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import condition
 from airflow_sqlqueue.sensors import SqlQueueDepthSensor
+from tests.airflow.versions import AirflowRescheduleException
 
 
 def test_the_sensor_pokes_until_there_is_enough(hook: SqlQueueHook, queue_name: str, context: Any) -> None:

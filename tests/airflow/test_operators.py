@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import DAG, ObjectStoragePath
-from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_sqlqueue import operators, sensors, triggers
 from airflow_sqlqueue.drain.manifest import Batch

@@ -8,8 +8,8 @@ from inspect import Parameter, getmembers, isclass
 from typing import Any
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import DAG, RetryAction
-from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_sqlqueue import errors, operators, sensors
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry

@@ -7,7 +7,7 @@ import logging
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_sqlqueue.errorqueue.return_to_source import ReturnOptions
 from airflow_sqlqueue.errors import ConfigurationError

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowException
 from airflow.providers.common.sql.operators.sql import (
     SQLCheckOperator,
     SQLColumnCheckOperator,
@@ -15,7 +16,6 @@ from airflow.providers.common.sql.operators.sql import (
     SQLThresholdCheckOperator,
     SQLValueCheckOperator,
 )
-from airflow.sdk.exceptions import AirflowException
 from bench_setting import connection_fields
 
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
+from airflow.providers.common.compat.sdk import AirflowFailException, TaskDeferred
 
 from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, TaskDeferralError, TaskDeferred
+from airflow.providers.common.compat.sdk import AirflowFailException, TaskDeferred
 
 from airflow_sqlqueue.drain.options import DrainOptions, batch_id_for
 from airflow_sqlqueue.drain.request import DrainRequest
@@ -16,6 +16,7 @@ from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.operators import SqlQueueDrainToSparkOperator
 from tests.airflow.tasks import drain_task
+from tests.airflow.versions import TaskDeferralError
 
 MET = {"status": "met", "found": {"messages": 2, "expired": 0}}
 

@@ -127,7 +127,7 @@ def test_a_group_is_counted_confirmed_and_returned(
 
 
 def test_an_order_does_not_live_for_ever(post: Any, failures: str, dag: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow.sdk.exceptions import AirflowFailException
+    from airflow.providers.common.compat.sdk import AirflowFailException
 
     from airflow_sqlqueue.plugin import action_tokens
 
@@ -202,7 +202,7 @@ def test_a_run_takes_no_order_but_the_pages(
     post: Any, failures: str, queue_name: str, hook: SqlQueueHook, dag: Any
 ) -> None:
     """The right to run DAGs does not allow actions on queues, or a second use of an order."""
-    from airflow.sdk.exceptions import AirflowFailException
+    from airflow.providers.common.compat.sdk import AirflowFailException
 
     (first, *_) = post(f"{CONNECTION}/queues/{failures}/messages", {})["messages"]
     wanted = {"action": "return", "queue": failures, "row_versions": [first["row_version"]]}
