@@ -44,7 +44,7 @@ def compare_page(queue: QueueTable, looks: int = 5, queues: int = QUEUES) -> lis
         first, *later = (_timed(looking) for _ in range(looks + 1))
         database = DatabaseOverview(client.settings.database, client.ledger_schema)
         with client.session() as session:
-            bare = [_timed(lambda: database.look(session)) for _ in range(looks + 1)][1:]
+            bare = [_timed(lambda: database.read(session)) for _ in range(looks + 1)][1:]
     name = f"{queues} queues on the page"
     return [
         Comparison(f"{name}, first look", first, "the bound", BOUND, unit="ms", note="has no bound"),

@@ -55,7 +55,7 @@ def test_an_extra_sets_nothing_of_spark_that_may_load_code_or_write_files(
 
 @pytest.mark.parametrize("value", ["1g -XX:OnOutOfMemoryError=x", "1g\n", "", "'1'"])
 def test_a_setting_in_an_extra_is_a_number_a_size_or_a_name(connection: Any, value: str) -> None:
-    with pytest.raises(ConfigurationError, match="no number, size, time or name"):
+    with pytest.raises(ConfigurationError, match="not a number, size, time or name"):
         SparkTarget.of(connection("spark", {"spark.driver.memory": value}, "spark", host="local[1]"))
     for good in ("1g", "0.4", "-1", "true", "root.etl", "Europe/Berlin", "GMT+01:00"):
         assert SparkTarget.of(connection("spark", {"spark.yarn.queue": good}, "spark", host="yarn")).settings

@@ -61,9 +61,12 @@ class Killer:
         return int(found[0][0])
 
     def kill(self, number: int) -> None:
-        """Return when it is gone."""
+        """Return when it is gone. The server may give its number to the next session."""
+        connection = "SELECT [connection_id] FROM sys.dm_exec_connections WHERE [session_id] = ?"
+        ((connection_id,),) = self.client.run_sql(connection, number)
         self.client.run_sql(f"KILL {number}")
-        self.until("NOT EXISTS (SELECT 1 FROM sys.dm_exec_sessions WHERE [session_id] = ?)", number)
+        gone = "NOT EXISTS (SELECT 1 FROM sys.dm_exec_connections WHERE [connection_id] = CONVERT(uniqueidentifier, ?))"
+        self.until(gone, str(connection_id))
 
     def kill_link(self, link: Link) -> None:
         self.kill(self.session_of(link))
