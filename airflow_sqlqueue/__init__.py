@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.assets import create_asset
     from airflow_sqlqueue.client import QueueClient
     from airflow_sqlqueue.client.batches import BatchManager
-    from airflow_sqlqueue.client.consumers import ConsumerManager
     from airflow_sqlqueue.client.delayed import DelayedQueue
     from airflow_sqlqueue.client.errors import ErrorManager
     from airflow_sqlqueue.client.quarantine import QuarantineManager
     from airflow_sqlqueue.client.queues import Queue
+    from airflow_sqlqueue.client.streams import StreamManager
     from airflow_sqlqueue.client.subscriptions import SubscriptionManager
     from airflow_sqlqueue.client.tables import TableManager
     from airflow_sqlqueue.consuming.consumer import Consumer
@@ -115,7 +115,6 @@ __all__ = [
     "ConsumeOptions",
     "ConsumeResult",
     "Consumer",
-    "ConsumerManager",
     "CreateResult",
     "DataMovedError",
     "DeadlockError",
@@ -172,6 +171,7 @@ __all__ = [
     "StagingError",
     "StatementError",
     "StrandedBatchError",
+    "StreamManager",
     "SubscriptionManager",
     "SweepOptions",
     "SweepResult",
@@ -202,7 +202,7 @@ __getattr__, __dir__ = lazy_exports(
         "assets": "create_asset",
         "client": "QueueClient",
         "client.batches": "BatchManager",
-        "client.consumers": "ConsumerManager",
+        "client.streams": "StreamManager",
         "client.delayed": "DelayedQueue",
         "client.errors": "ErrorManager",
         "client.quarantine": "QuarantineManager",

@@ -1,4 +1,4 @@
-"""Commands on batches, quarantined messages, and consumers of Spark streams."""
+"""Commands on batches, quarantined messages, and Spark's streams."""
 
 from __future__ import annotations
 
@@ -300,23 +300,23 @@ def _plain(value: object) -> object:
     return value if value is None or isinstance(value, (int, str)) else str(value)
 
 
-def consumers(
+def streams(
     common: Common,
-    queue: Annotated[Optional[str], typer.Option(help="Only the consumers of this queue.")] = None,
+    queue: Annotated[Optional[str], typer.Option(help="Only the streams of this queue.")] = None,
 ) -> None:
-    """List the consumers of Spark streams, their unfinished claims, and whether a query is reading."""
-    common.show([info.to_dict() for info in common.connect().consumers.list(queue)])
+    """List Spark's streams, their unfinished claims, and whether a query is reading."""
+    common.show([info.to_dict() for info in common.connect().streams.list(queue)])
 
 
 def release(
-    name: Annotated[str, typer.Argument(help="A consumer that no query will use again.")],
+    name: Annotated[str, typer.Argument(help="A stream that no query will use again.")],
     common: Common,
     queue: Annotated[
-        Optional[str], typer.Option(help="A queue of the consumer's database, if that is not the connection's.")
+        Optional[str], typer.Option(help="A queue of the stream's database, if that is not the connection's.")
     ] = None,
 ) -> None:
-    """Put a consumer's claims back into its queue and forget it; a sink may already have the last claim."""
-    common.show(asdict(common.connect().consumers.release(name, queue)))
+    """Put a stream's claims back into its queue and forget it; a sink may already have the last claim."""
+    common.show(asdict(common.connect().streams.release(name, queue)))
 
 
-COMMANDS = (drain, batches, requeue, abandon, sweep, quarantine, consumers, release)
+COMMANDS = (drain, batches, requeue, abandon, sweep, quarantine, streams, release)

@@ -8,11 +8,11 @@ from typing import Any
 
 from airflow_sqlqueue.client.batches import BatchManager
 from airflow_sqlqueue.client.connector import Connector
-from airflow_sqlqueue.client.consumers import ConsumerManager
 from airflow_sqlqueue.client.delayed import DelayedQueue
 from airflow_sqlqueue.client.errors import ErrorManager
 from airflow_sqlqueue.client.quarantine import QuarantineManager
 from airflow_sqlqueue.client.queues import Queue
+from airflow_sqlqueue.client.streams import StreamManager
 from airflow_sqlqueue.client.subscriptions import SubscriptionManager
 from airflow_sqlqueue.client.tables import TableManager
 from airflow_sqlqueue.envelope import Envelope, reply
@@ -141,9 +141,9 @@ class QueueClient:
         return BatchManager(self._connector)
 
     @property
-    def consumers(self) -> ConsumerManager:
-        """Consumers of Spark's streaming queries: list them, and release one that no query resumes."""
-        return ConsumerManager(self._connector)
+    def streams(self) -> StreamManager:
+        """Streams of Spark's queries: list them, and release one that no query resumes."""
+        return StreamManager(self._connector)
 
     @property
     def quarantine(self) -> QuarantineManager:

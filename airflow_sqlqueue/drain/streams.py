@@ -68,14 +68,14 @@ class StreamTable(OwnTable):
     """Table of the streams of one database, through one connection."""
 
     name = "Consumer"
-    made_by = ("consumer.make",)
+    made_by = ("stream.make",)
 
     def enter(self, name: str, queue: str) -> StreamState:
         """Return the stream of that name, made if it is new; the caller holds the stream's lock.
 
         Raises :class:`WrongBatchError` for a stream of another queue.
         """
-        self.session.run(self.query("consumer.enter"), name, stored_name(queue), str(uuid.uuid4()), name)
+        self.session.run(self.query("stream.enter"), name, stored_name(queue), str(uuid.uuid4()), name)
         state = self.find(name)
         if state is None or state.queue != stored_name(queue):
             known = "nothing" if state is None else state.queue
@@ -86,22 +86,22 @@ class StreamTable(OwnTable):
 
     def find(self, name: str) -> StreamState | None:
         """Return the stream of that name, None for an unknown one."""
-        for queue, generation, done in self.session.run(self.query("consumer.find"), name):
+        for queue, generation, done in self.session.run(self.query("stream.find"), name):
             return StreamState(name, queue, uuid.UUID(str(generation)), int(done))
         return None
 
     def rows(self) -> list[tuple[str, str, int, timedelta]]:
         """Return name, queue, number of claims done and time since the last change of all streams, by name."""
-        found = self.session.run(self.query("consumer.list"))
+        found = self.session.run(self.query("stream.list"))
         return [(name, queue, int(done), max(timedelta(0), now - at)) for name, queue, done, at, now in found]
 
     def forget(self, state: StreamState) -> None:
         """Delete a stream, whose lock the caller holds: its checkpoints are refused from now on."""
-        self.session.run(self.query("consumer.forget"), state.name, str(state.generation))
+        self.session.run(self.query("stream.forget"), state.name, str(state.generation))
 
     def advance(self, state: StreamState, done: int) -> None:
         """Record that one more claim is done, in a transaction of the caller's."""
-        if self.session.value(self.query("consumer.advance"), done, state.name, str(state.generation), done - 1) != 1:
+        if self.session.value(self.query("stream.advance"), done, state.name, str(state.generation), done - 1) != 1:
             raise WrongBatchError(
                 f"The stream {state.name!r} has advanced meanwhile: stop the other query with its name."
             )

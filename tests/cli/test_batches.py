@@ -122,7 +122,7 @@ def test_quarantined_messages_are_listed_and_put_back(url: str, drained: tuple[s
     assert f"No message {number} of" in gone.stderr
 
 
-def test_a_consumer_is_listed_and_released(url: str) -> None:
+def test_a_stream_is_listed_and_released(url: str) -> None:
     name = f"cli.{uuid.uuid4().hex[:10]}"
     answer("create", name, url=url)
     answer("generate", name, "--count", "5", "--seed", "3", url=url)
@@ -130,14 +130,14 @@ def test_a_consumer_is_listed_and_released(url: str) -> None:
     claims = Claims(ServerAccess.of(SourceOptions({}), ConnectionSettings.from_url(url)), options)
     claims.claim(claims.begin(), 5)
     claims.close()
-    (listed,) = answer("consumers", "--queue", name, url=url)
+    (listed,) = answer("streams", "--queue", name, url=url)
     assert (listed["name"], listed["messages"], listed["reading"]) == (options.stream, 5, False)
     released = answer("release", options.stream, url=url)
     assert released == {"name": options.stream, "queue": listed["queue"], "claims": 1, "messages": 5}
     assert answer("depth", name, url=url)["messages"] == 5
     again = sqlqueue("release", options.stream, url=url)
     assert again.returncode == 2
-    assert "'sqlqueue consumers' lists them" in " ".join(again.stderr.split())
+    assert "'sqlqueue streams' lists them" in " ".join(again.stderr.split())
 
 
 def test_a_drain_that_finds_nothing_leaves_no_batch(url: str, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Streaming consumers: the names under which Spark's streaming queries read queues."""
+"""Streams: the names under which Spark's streaming queries read queues."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.drain.streams import StreamInfo
 
 
-class ConsumerManager:
-    """Streaming consumers in the ledgers of a server.
+class StreamManager:
+    """Streams in the ledgers of a server.
 
     The ledger is in the queue's database. A call without a queue reads the ledger of the connection's database.
     """
@@ -23,7 +23,7 @@ class ConsumerManager:
         self._connector = connector
 
     def list(self, queue_name: str | None = None) -> Sequence[StreamInfo]:
-        """List the consumers of a queue, or all of the ledger, with their unfinished claims.
+        """List the streams of a queue, or all of the ledger, with their unfinished claims.
 
         See :class:`airflow_sqlqueue.drain.streams.StreamInfo`.
         """
@@ -34,7 +34,7 @@ class ConsumerManager:
             return list_streams(ledger, locks, queue)
 
     def release(self, name: str, queue_name: str | None = None) -> ReleaseResult:
-        """Put the claims of an abandoned consumer back into its queue, and delete the consumer from the ledger.
+        """Put the claims of an abandoned stream back into its queue, and delete the stream from the ledger.
 
         Exactly once for the queue, also when it is called again. Messages of the last claim that a sink already has
         reach it a second time: see :func:`airflow_sqlqueue.drain.requeue.release_stream`. Raises

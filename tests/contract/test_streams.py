@@ -1,4 +1,4 @@
-"""Streaming consumers are listed, and released if no query resumes their stream."""
+"""Streams are listed, and released if no query resumes them."""
 
 from __future__ import annotations
 
@@ -45,33 +45,33 @@ def test_an_abandoned_consumer(client: QueueClient, reader: Reader, queue: Queue
     first = claims.claim(claims.begin(), 4)
     claims.commit(first)
     second = claims.claim(first, 4)
-    (info,) = client.consumers.list(queue.address.canonical)
+    (info,) = client.streams.list(queue.address.canonical)
     assert (info.name, info.done, info.claims, info.messages, info.reading) == (name, 1, 1, 4, True)
     with pytest.raises(BatchError, match="A query reads the stream"):
-        client.consumers.release(name)
+        client.streams.release(name)
     with client.transaction(), pytest.raises(TransactionError, match="outside a transaction"):
-        client.consumers.release(name)
+        client.streams.release(name)
     claims.close()
-    assert not client.consumers.list(queue.address.canonical)[0].reading
+    assert not client.streams.list(queue.address.canonical)[0].reading
 
-    released = client.consumers.release(name)
+    released = client.streams.release(name)
     assert (released.queue, released.claims, released.messages) == (queue.address.canonical, 1, 4)
     assert sorted(int(message.body) for message in queue.peek(20)) == list(range(4, 10))
-    assert client.consumers.list(queue.address.canonical) == []
+    assert client.streams.list(queue.address.canonical) == []
     with pytest.raises(ConfigurationError, match="There is no stream"):
-        client.consumers.release(name)
+        client.streams.release(name)
     again = reader()
     with pytest.raises(WrongBatchError, match="that of another stream"):
         again.claim(second, 4)
     again.close()
-    assert client.consumers.release(name).messages == 0
+    assert client.streams.release(name).messages == 0
 
 
-def test_a_ledger_without_consumers(client: QueueClient, settings: ConnectionSettings) -> None:
+def test_a_ledger_without_streams(client: QueueClient, settings: ConnectionSettings) -> None:
     other = QueueClient(settings, ledger_schema=f"none_{uuid.uuid4().hex[:8]}")
-    assert other.consumers.list() == []
+    assert other.streams.list() == []
     with pytest.raises(ConfigurationError, match="There is no stream"):
-        other.consumers.release("lake")
+        other.streams.release("lake")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
--- make: create the table of streaming consumers (with 'sqlqueue create --ledger' an administrator can)
+-- make: create the table of streams (with 'sqlqueue create --ledger' an administrator can)
 CREATE TABLE {table} (
     [Name] nvarchar(200) NOT NULL PRIMARY KEY,
     [Queue] nvarchar(400) NOT NULL,
@@ -7,20 +7,20 @@ CREATE TABLE {table} (
     [ChangedAt] datetime2(3) NOT NULL
 );
 
--- enter: enter the streaming consumer
+-- enter: enter the stream
 INSERT INTO {table} ([Name], [Queue], [Generation], [Done], [ChangedAt])
 SELECT ?, ?, ?, 0, SYSUTCDATETIME()
 WHERE NOT EXISTS (SELECT * FROM {table} WITH (READCOMMITTEDLOCK, ROWLOCK) WHERE [Name] = ?);
 
--- find: read the streaming consumer
+-- find: read the stream
 SELECT [Queue], [Generation], [Done] FROM {table} WITH (READCOMMITTEDLOCK) WHERE [Name] = ?;
 
--- list: list the streaming consumers
+-- list: list the streams
 SELECT [Name], [Queue], [Done], [ChangedAt], SYSUTCDATETIME() FROM {table} WITH (READCOMMITTEDLOCK) ORDER BY [Name];
 
--- forget: forget the streaming consumer
+-- forget: forget the stream
 DELETE FROM {table} WHERE [Name] = ? AND [Generation] = ?;
 
--- advance: note what the streaming consumer has done
+-- advance: note what the stream has done
 UPDATE {table} SET [Done] = ?, [ChangedAt] = SYSUTCDATETIME() WHERE [Name] = ? AND [Generation] = ? AND [Done] = ?;
 SELECT @@ROWCOUNT;
