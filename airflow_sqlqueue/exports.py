@@ -1,25 +1,34 @@
-"""Public names of a package, each loaded from its module at first use, so that importing the package costs nothing."""
+"""Public names of a package: the imports of its stub, each done at the first use of the name.
+
+The stub ``__init__.pyi`` is the one list of the names, for people, type checkers and the package itself. Importing the
+package loads none of the modules: Airflow imports it in every process.
+"""
 
 from __future__ import annotations
 
+import pkgutil
+import re
 import sys
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+_IMPORT = re.compile(r"^from (\S+) import (\(.*?\)|[^\n]*)$", re.MULTILINE | re.DOTALL)
+_NAME = re.compile(r"(\w+) as \1")
 
-def lazy_exports(package: str, modules: dict[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` of a package.
 
-    :param modules: the names of each module of the package, with blanks between them.
-    """
-    homes = {name: module for module, names in modules.items() for name in names.split()}
+def exports(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package with a stub."""
+    # Not by its path: executors of Spark may import the package from an archive.
+    stub = (pkgutil.get_data(package, "__init__.pyi") or b"").decode()
+    homes = {name: module for module, names in _IMPORT.findall(stub) for name in _NAME.findall(names)}
+    names = sorted([*homes, *re.findall(r"^(__version__):", stub, re.MULTILINE)])
 
     def get(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        found = getattr(import_module(f"{package}.{homes[name]}"), name)
+        found = getattr(import_module(homes[name]), name)
         setattr(sys.modules[package], name, found)
         return found
 
-    return get, lambda: sorted({*vars(sys.modules[package]), *homes})
+    return get, lambda: sorted({*vars(sys.modules[package]), *homes}), names

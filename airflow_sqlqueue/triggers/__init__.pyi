@@ -1,0 +1,7 @@
+from airflow_sqlqueue.triggers.depth import SqlQueueDepthEventTrigger as SqlQueueDepthEventTrigger
+from airflow_sqlqueue.triggers.depth import SqlQueueDepthTrigger as SqlQueueDepthTrigger
+from airflow_sqlqueue.triggers.message import SqlQueueMessageEventTrigger as SqlQueueMessageEventTrigger
+from airflow_sqlqueue.triggers.reply import SqlQueueReplyTrigger as SqlQueueReplyTrigger
+from airflow_sqlqueue.triggers.stranded import SqlQueueStrandedBatchTrigger as SqlQueueStrandedBatchTrigger
+
+__all__: list[str]
