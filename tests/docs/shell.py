@@ -135,10 +135,10 @@ def _check_shown(command: str, words: list[str]) -> None:
         targets = re.findall(r"^([a-z-]+):", _ROOT.joinpath("Makefile").read_text("utf-8"), re.MULTILINE)
         assert words[1] in targets, f"there is no target {words[1]}"
     elif command == "pip":
-        project = _ROOT.joinpath("pyproject.toml").read_text("utf-8")
-        extras = project.partition("[project.optional-dependencies]")[2].partition("\n\n")[0]
-        for extra in re.findall(r"airflow-sqlqueue\[(.*?)\]", " ".join(words)):
-            assert set(extra.split(",")) <= set(re.findall(r"^([a-z]+) = ", extras, re.MULTILINE)), words
+        for core, named in re.findall(r"airflow-sqlqueue(-core)?\[(.*?)\]", " ".join(words)):
+            project = _ROOT.joinpath("core" if core else ".", "pyproject.toml").read_text("utf-8")
+            extras = project.partition("[project.optional-dependencies]")[2].partition("\n\n")[0]
+            assert set(named.split(",")) <= set(re.findall(r"^([a-z-]+) = ", extras, re.MULTILINE)), words
     elif words[1] == "-m" and words[2].startswith("airflow_sqlqueue.spark.jobs."):
         with pytest.raises(SystemExit), redirect_stdout(StringIO()) as help_text:
             importlib.import_module(words[2]).main([*words[3:], "--help"])

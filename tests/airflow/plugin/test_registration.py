@@ -45,7 +45,7 @@ def test_every_process_imports_it_and_pays_nothing(tmp_path: Path) -> None:
     """Scheduler, triggerer, workers and the command line import the module as the API server does."""
     heavy = {"fastapi", "pyodbc", "pyarrow", "airflow_sqlqueue.client", "airflow_sqlqueue.plugin.app"}
     program = (
-        "import sys, airflow.sdk.plugins_manager; before = set(sys.modules);"
+        "import sys; from airflow.providers.common.compat.sdk import AirflowPlugin; before = set(sys.modules);"
         "from airflow_sqlqueue.plugin import SqlQueuePlugin; SqlQueuePlugin().external_views;"
         f"print(sorted(name for name in sys.modules.keys() - before if not name.startswith('airflow_sqlqueue')),"
         f"sorted({heavy!r} & sys.modules.keys()))"
