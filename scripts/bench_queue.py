@@ -13,7 +13,7 @@ from bench_report import Comparison, report
 from bench_setting import TURNS, best_rates, messages
 
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.queue.purge import CHUNK, PurgeOptions
+from airflow_sqlqueue.queue.purge import CHUNK, PurgeOptions, purge
 from airflow_sqlqueue.queue.table_access import LAST
 from airflow_sqlqueue.sql import Query
 
@@ -57,7 +57,7 @@ def _compare_purge(
     note: str = "",
 ) -> Comparison:
     lives = timedelta(seconds=-60) if "Expires" in condition else None
-    kinds = {"bare DELETE": lambda: _bare_delete(queue, condition), name: lambda: queue.purge(options).deleted}
+    kinds = {"bare DELETE": lambda: _bare_delete(queue, condition), name: lambda: purge(queue, options).deleted}
 
     def refill(_: str) -> None:
         # Rows that earlier turns deleted stay as ghosts in the indexes until the server's cleanup, at a random time.

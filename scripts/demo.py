@@ -32,6 +32,7 @@ from airflow_sqlqueue import AddressResolver, ConnectionSettings, Message
 from airflow_sqlqueue.drain.batches import recorded_batch
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import create_queue
@@ -89,7 +90,7 @@ def main() -> int:
                 sent = send(settings, address, generate(count, seed=seed))
             result = run_dag(settings, steps)
             batch = recorded_batch(session, result["drain"]["batch"])
-            left = queue.depth()
+            left = depth(queue)
             ledger = Ledger(session, address.catalog).manifest(uuid.UUID(batch.batch_id))
         in_files = sum(pq.read_metadata(path.removeprefix("file://")).num_rows for path in batch.paths)
     counts = result["drain"]["result"]
