@@ -29,7 +29,7 @@ export FAKEMSSQL_TEST_SERVER ?= $(value SQLQUEUE_TEST_SERVER)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jars demo bench bench-fakemssql test test-system test-ui compat screenshots faults contract lint format docs clean
+.PHONY: help setup jars demo bench bench-fakemssql test test-system test-ui compat versions screenshots faults contract lint format docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -68,6 +68,9 @@ test-ui: $(READY) ## Try the page in Airflow with a browser (chromium; some minu
 compat: $(READY) ## Try fakemssql with drivers of Java, Go, Node.js and Python (a minute; what is not installed is left out)
 	@$(RUN)/python scripts/jars.py --optional
 	@PYTHONPATH=fakemssql:fakemssql/tests:$(PYTHONPATH) $(RUN)/python -m compat $(CLIENTS)
+
+versions: $(READY) ## Try other versions of Airflow, Spark and Python (hours; ROWS="airflow-3.1 --short" for some)
+	@$(RUN)/python scripts/versions.py $(ROWS)
 
 screenshots: $(READY) ## Take pictures of the page's views, light and dark, into docs/_screenshots
 	@$(RUN)/python scripts/system_parts.py --browser
