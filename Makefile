@@ -76,7 +76,7 @@ screenshots: $(READY) ## Take pictures of the page's views, light and dark, into
 	@$(RUN)/python scripts/system_parts.py --browser
 	@PYTHONPATH=.:$(PYTHONPATH) $(RUN)/python scripts/screenshots.py
 
-faults: $(READY) ## Run the fault tests at length: kills, cuts, storms (an hour)
+faults: $(READY) ## Run the fault tests at length: kills, cuts, storms (some 15 minutes)
 	@SQLQUEUE_FAULTS=long $(RUN)/python -m pytest $(ASIDE) tests/faults $(SYSTEM)
 
 contract: $(READY) ## Try a server: SERVER=mssql://user:password@host:port/master (CONTRACT="--collation ...")
