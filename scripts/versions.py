@@ -184,14 +184,14 @@ def ends() -> Iterator[Row]:
 def supported() -> str:
     """Table of supported versions, in Markdown, from the matrix."""
     notes = {
-        "Airflow": "`SqlQueueMessageEventTrigger` and `TransientRetryPolicy` from 3.3",
-        "Spark": "the option `pushdown` from 4.1, streams of the format `sqlqueue` from 4.2; Java 17 or later",
-        "Python": "Airflow's and Spark's own versions may need a later one",
+        "Airflow": "`SqlQueueMessageEventTrigger` and `TransientRetryPolicy`: 3.3",
+        "Spark": "the option `pushdown`: 4.1; streams of the format `sqlqueue`: 4.2",
+        "Python": "",
     }
-    lines = ["| | versions | what takes a later one |", "| --- | --- | --- |"]
+    lines = ["| | versions | later versions needed |", "| --- | --- | --- |"]
     for package, note in notes.items():
         versions = ", ".join(row.version for row in MATRIX if row.package == package)
-        lines.append(f"| {package} | {versions} | {note} |")
+        lines.append(f"| {package} | {versions} | {note} |".replace("|  |", "| |"))
     return "\n".join(lines)
 
 

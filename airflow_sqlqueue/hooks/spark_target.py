@@ -127,9 +127,8 @@ def _spark_home() -> Path:
     home = os.environ.get("SPARK_HOME")
     if home is None:
         check_pyspark()
-    spec = None if home else importlib.util.find_spec("pyspark")
-    if home is None and spec is not None and spec.origin is not None:
-        home = str(Path(spec.origin).parent)
+        spec = importlib.util.find_spec("pyspark")
+        home = None if spec is None or spec.origin is None else str(Path(spec.origin).parent)
     if home is None or not (Path(home) / "bin" / "spark-submit").exists():
         raise ConfigurationError(
             "There is no spark-submit: run \"pip install 'airflow-sqlqueue[spark]'\", or set SPARK_HOME."

@@ -84,6 +84,13 @@ def test_a_missing_feature_is_refused_in_one_sentence() -> None:
     assert str(caught.value) == "Streams needs Spark 4.2 or later, and 4.0.5 is installed."
 
 
+def test_the_docs_have_the_table_of_the_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    from versions import supported
+
+    assert f"\n\n{supported()}\n\n" in (ROOT / "docs/versions.md").read_text(encoding="utf-8")
+
+
 @pytest.mark.skipif(find_spec("airflow") is None, reason="Airflow is not installed")
 def test_features_of_airflow() -> None:
     from airflow import __version__
