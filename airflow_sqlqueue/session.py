@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from airflow_sqlqueue.errors import (
+    ConnectionLostError,
     DataMovedError,
     DeadlockError,
     LockTimeoutError,
@@ -64,7 +65,7 @@ class Session:
         self._connection.timeout = self._statement_timeout
         self._is_freetds = "tdsodbc" in self._connection.getinfo(load_pyodbc().SQL_DRIVER_NAME).lower()
         self._cursors = PreparedCursors(self._connection)
-        self._in_transaction = self._begun = self._doomed = False
+        self._in_transaction = self._begun = self._doomed = self._lost = False
         try:
             self.engine_edition = self._prepare()
             self._set_lock_timeout(self._lock_timeout_now)
@@ -112,6 +113,9 @@ class Session:
         a length and does not need them.
         """
         self.check_alive()
+        if self._lost:
+            # The driver would try for its login timeout, at each statement, to restore the session.
+            raise ConnectionLostError(f"Could not {statement.purpose}: the connection to the server was lost before.")
         if self._in_transaction and not self._begun and statement.ours and not values:
             self._begun = True
             text = f"{query('session.begin').text}\n{statement.text}"
@@ -135,7 +139,9 @@ class Session:
         except Exception as error:
             self._cursors.discard()
             self.doom()
-            raise translate(error, statement.purpose) from safe_cause(error)
+            translated = translate(error, statement.purpose)
+            self._lost = isinstance(translated, ConnectionLostError)
+            raise translated from safe_cause(error)
 
     def value(self, statement: Query, *values: Any) -> Any:
         """Run a statement and return the first column of the first row, None without a row."""

@@ -184,3 +184,21 @@ def test_a_database_that_a_dead_server_cannot_make(own_server: FakeServer) -> No
     psutil.wait_procs([psutil.Process(own_server.pid)], timeout=20)
     with pytest.raises(FakeServerError, match="the server has died"):
         own_server.create_database("late")
+
+
+def test_the_port_of_a_killed_server_stays_its_own() -> None:
+    """Another process that took it would hinder the next start."""
+    with FakeServer() as server:
+        port = server.port
+        server.kill()
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind(("127.0.0.1", port))
+        server.start()
+        assert server.port == port
+        connection = pyodbc.connect(server.odbc_connection_string())
+        connection.close()
+
+
+def test_a_host_that_is_not_this_machine_is_refused() -> None:
+    with pytest.raises(FakeServerError, match="Cannot listen on 192"):
+        FakeServer(host="192.0.2.1").start()

@@ -55,6 +55,8 @@ def own_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServer]:
     with FakeServer(databases=["sqlqueue"]) as server:
         values = json.loads(os.environ["AIRFLOW_CONN_SQLQUEUE_DEFAULT"])
         values |= {"port": server.port, "login": server.user, "password": server.password}
+        # Without its own attempts to restore a session, for more than a minute, the driver reports a lost one at once.
+        values["extra"]["keywords"]["ConnectRetryCount"] = "0"
         monkeypatch.setenv("AIRFLOW_CONN_SQLQUEUE_DEFAULT", json.dumps(values))
         yield server
 

@@ -7,6 +7,7 @@ import json
 import os
 import select
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -75,6 +76,7 @@ class FakeServer:
         self._data = None if data is None else Path(data).resolve()
         self._process: subprocess.Popen[bytes] | None = None
         self._lifeline: int | None = None
+        self._reserved: socket.socket | None = None
 
     def __enter__(self) -> FakeServer:
         self.start()
@@ -106,6 +108,8 @@ class FakeServer:
         """Start, and return when the server takes connections. Raises :class:`FakeServerError`."""
         if self._process is not None:
             raise FakeServerError("The server runs already: stop it before you start it again.")
+        if not self.port:
+            self._reserve_port()
         if self._data is None:
             try:
                 self._data = data_folder.temporary()
@@ -137,14 +141,13 @@ class FakeServer:
             os.close(ready_write)
             os.close(parent_read)
         try:
-            facts = self._await_ready(ready_read)
+            self._conninfo = self._await_ready(ready_read)["conninfo"]
         except BaseException:
             self.kill()
             self._remove()
             raise
         finally:
             os.close(ready_read)
-        self.port, self._conninfo = int(facts["port"]), facts["conninfo"]
         self._known = {"master", "tempdb", "msdb", "model", *self.databases}
 
     def stop(self) -> None:
@@ -288,6 +291,20 @@ class FakeServer:
         facts: dict[str, str] = json.loads(line)
         return facts
 
+    def _reserve_port(self) -> None:
+        """Choose a free port and keep it: the system gives it to no other process while the server is down.
+
+        A socket that is bound and does not listen reserves a port, and refuses connections.
+        """
+        reserved = socket.socket(socket.AF_INET6 if ":" in self.host else socket.AF_INET)
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            reserved.bind((self.host, 0))
+        except OSError as error:
+            reserved.close()
+            raise FakeServerError(f"Cannot listen on {self.host}: {error.strerror}; choose another host.") from error
+        self._reserved, self.port = reserved, reserved.getsockname()[1]
+
     def _let_go(self) -> None:
         self._process = None
         if self._lifeline is not None:
@@ -295,6 +312,9 @@ class FakeServer:
             self._lifeline = None
 
     def _remove(self) -> None:
+        if self._reserved is not None:
+            self._reserved.close()
+            self._reserved = None
         if self._temporary and self._data is not None:
             shutil.rmtree(self._data, ignore_errors=True)
             self._data = None
