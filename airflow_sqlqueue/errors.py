@@ -12,6 +12,7 @@ and what to do; ``__cause__`` has the driver's text. Neither contains message bo
     │   ├── UnsupportedServerError an older server than SQL Server 2016, or a warehouse
     │   └── UntrustedServerError   the server's certificate is not trusted, or there is no common encryption
     ├── MessageError               a message cannot be sent as it is (also a ValueError)
+    │   └── BodyError              a body cannot be parsed; ``reason`` has the cause in a word or two
     ├── MessageNotFoundError       the named message is not in the queue, or others hold it
     ├── ServerUnreachableError     no answer at the host and port
     │   └── UnknownHostError       the host's name has no known address
@@ -76,6 +77,17 @@ class UntrustedServerError(ConfigurationError):
 
 class MessageError(SqlQueueError, ValueError):
     """A message cannot be sent as it is."""
+
+
+class BodyError(MessageError):
+    """A body cannot be parsed.
+
+    :param reason: a word or two of :mod:`airflow_sqlqueue.bodies.decoding`, such as ``json`` or ``depth``.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"The body cannot be parsed ({reason}): docs/concepts/bodies.md lists the reasons.")
+        self.reason = reason
 
 
 class MessageNotFoundError(SqlQueueError):
