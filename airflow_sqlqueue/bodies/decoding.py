@@ -1,8 +1,9 @@
 """Parser of bodies: bytes to text, text to a tree of values.
 
 A body is JSON or XML, as its content type says, else as its first character shows. The tree has dicts, lists, texts,
-True, False, None, and ``Decimal`` for each number, so that no digit is lost. The content type and the body are untrusted:
-size and depth are bounded, XML with a document type is refused, and every failure is a :class:`BodyError` with a reason.
+True, False, None, and a :class:`Number` for each number, so that no digit is lost; an :class:`Element` for XML. The
+content type and the body are untrusted: size and depth are bounded, XML with a document type is refused, and every
+failure is a :class:`BodyError` with a reason.
 
 Source: docs/concepts/bodies.md.
 """
@@ -38,6 +39,17 @@ _ENCODINGS |= {"utf-16le": "utf-16-le", "utf-16be": "utf-16-be"}
 _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 _UNNAMED = ("", "application/octet-stream", "text/plain")
 _NIL = "http://www.w3.org/2001/XMLSchema-instance nil"
+
+
+class Number(Decimal):
+    """A number of JSON with its own text."""
+
+    text: str
+
+    def __new__(cls, text: str) -> Number:
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
 
 
 @dataclass
@@ -134,7 +146,7 @@ def _refuse(constant: str) -> None:
     raise ValueError("NaN and Infinity are no JSON.")
 
 
-_DECODER = json.JSONDecoder(parse_int=Decimal, parse_float=Decimal, parse_constant=_refuse)
+_DECODER = json.JSONDecoder(parse_int=Number, parse_float=Number, parse_constant=_refuse)
 
 
 def _check_depth(value: Any) -> None:
