@@ -27,8 +27,8 @@ PACKAGES = {
         S3A: "org.apache.hadoop:hadoop-aws:3.5.0",
     },
 }
-"""Packages by Spark's version and by what they bring, as ``spark.jars.packages`` takes them; Maven Central has no others.
-hadoop-aws is of the Hadoop that PySpark has.
+"""Packages by Spark's version and by what they bring, as ``spark.jars.packages`` takes them. Maven Central has no
+others. hadoop-aws is of the Hadoop that PySpark has.
 """
 
 
