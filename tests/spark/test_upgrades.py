@@ -41,6 +41,15 @@ def test_its_batches_are_read(spark: SparkSession, remains: Remains, name: str) 
     assert not any(row["headers_malformed"] for row in found)
 
 
+def test_its_files_are_plain_parquet(spark: SparkSession, remains: Remains) -> None:
+    """As Spark reads them without this package: docs/guides/staging.md."""
+    rows = spark.read.parquet(*remains.batch("audit").paths)
+    read = rows.selectExpr("Id", "from_json(Headers, 'map<string,string>') AS headers", "Body", "RowVersion")
+    found = read.orderBy("RowVersion").collect()
+    assert [bytes(row["Body"]) for row in found] == bodies_of("audit", 10)
+    assert [row["headers"] for row in found] == [{"n": f"{n}"} for n in range(10)]
+
+
 @needs(STREAMS)
 def test_its_stream_goes_on_from_its_checkpoint(spark: SparkSession, remains: Remains) -> None:
     """The micro-batch that Spark had not noted is read again, from its claim; then the rest of the queue."""
