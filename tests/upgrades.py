@@ -214,7 +214,8 @@ def _rows(client: QueueClient, catalog: str) -> Iterator[str]:
             on, off = (f"SET IDENTITY_INSERT {name} {switch};" for switch in ("ON", "OFF"))
             inserts = ["\n".join([on, *inserts, off])] if inserts else []
             last = client.run_sql(f"SELECT IDENT_CURRENT(N'{name}')")[0][0]
-            inserts.append(f"DBCC CHECKIDENT (N'{name}', RESEED, {int(last)});")
+            # In a table that has had no row, the next row gets this number itself.
+            inserts.append(f"DBCC CHECKIDENT (N'{name}', RESEED, {int(last) + 1});")
         yield from inserts
 
 
