@@ -67,6 +67,12 @@ class Step:
     tests: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     is_long: bool = False
+    short: tuple[str, ...] = ()
+    """Tests of the short form, in place of all of them."""
+    packages: tuple[str, ...] = ()
+    """Packages that these tests need in addition."""
+    before: tuple[str, ...] = ()
+    """Program that prepares the tests, with its arguments."""
 
 
 STEPS = {
@@ -92,8 +98,16 @@ STEPS = {
             "spark",
             ("tests/spark",),
             tuple(f"tests/spark/test_{name}.py" for name in ("cluster", "source_connect", "audit_script", "leaks")),
+            # What differs between versions: the session, the data source, and the functions of the typed columns.
+            short=tuple(f"tests/spark/test_{name}.py" for name in ("session", "source", "source_send", "upgrades")),
         ),
-        Step("clusters", ("tests/spark/test_cluster.py", "tests/spark/test_source_connect.py"), is_long=True),
+        Step("sinks", ("tests/sinks",), is_long=True, before=("scripts/jars.py", "--optional")),
+        Step(
+            "clusters",
+            ("tests/spark/test_cluster.py", "tests/spark/test_source_connect.py"),
+            is_long=True,
+            packages=("pyspark[connect]",),
+        ),
     )
 }
 
@@ -125,7 +139,7 @@ class Row:
 
 _PROVIDER = ".[spark,spark-provider,entra,messaging,openlineage]"
 _OF_AIRFLOW = ("imports", "unit", "airflow", "plugin", "scheduler")
-_OF_SPARK = ("imports", "spark", "clusters")
+_OF_SPARK = ("imports", "spark", "sinks", "clusters")
 _OF_PYTHON = ("imports", "unit", "shell")
 
 MATRIX = (
@@ -226,7 +240,7 @@ def attempt(row: Row, wheels: dict[str, Path], *, short: bool) -> Tried:
         step = STEPS[name]
         if short and step.is_long:
             continue
-        code, outcome = run_step(row, step)
+        code, outcome = run_step(row, step, short=short)
         tried.outcomes[name] = outcome
         tried.failed |= code != 0
         say(f"{row.name}: {name}: {outcome} ({time.monotonic() - started:.0f} s)")
@@ -287,14 +301,19 @@ def installed(row: Row) -> str:
     return f"Python {python}" if row.package == "Python" else f"{version}, Python {python}"
 
 
-def run_step(row: Row, step: Step) -> tuple[int, str]:
+def run_step(row: Row, step: Step, *, short: bool) -> tuple[int, str]:
     """The exit status of a step, and its outcome in some words."""
+    if step.packages:
+        run(UV, "pip", "install", "--quiet", "--python", row.interpreter, *step.packages)
+    if step.before:
+        run(row.interpreter, *step.before)
+    tests = step.short if short and step.short else step.tests
     log = FOLDER / f"{row.name}-{step.name}.log"
     if step.name == "imports":
         command = [row.interpreter, "-I", "-W", "ignore", "-c", IMPORTS]
     else:
         command = [row.interpreter, "-m", "pytest", "-n", "3", "--dist", "loadfile", "--no-loadscope-reorder"]
-        command += ["-p", "no:cacheprovider", "-W", "default", *step.tests]
+        command += ["-p", "no:cacheprovider", "-W", "default", *tests]
         command += [part for path in step.without for part in ("--ignore", path)]
     with log.open("w", encoding="utf-8") as out:
         try:
@@ -324,10 +343,12 @@ def environment() -> dict[str, str]:
 
 
 def outcome_of(log: str) -> str:
-    """Counts from the last line of a log that has some."""
+    """Counts from the last line of a log that has some; the reason where all tests are skipped."""
     for line in reversed(log.splitlines()):
-        if re.search(r"\d+ (passed|failed|error)", line):
-            return re.sub(r"^=+ | in [\d.]+s.*$|, \d+ warnings?|, \d+ deselected", "", line.strip())
+        if re.search(r"\d+ (passed|failed|error|skipped)", line):
+            counts = re.sub(r"^=+ | in [\d.]+s.*$|, \d+ warnings?|, \d+ deselected", "", line.strip())
+            reason = re.search(r"^SKIPPED \[\d+\] [^ ]+ (.*)$", log, re.MULTILINE)
+            return f"{counts}: {reason[1]}" if reason and re.fullmatch(r"\d+ skipped", counts) else counts
     return "failed: " + (log.strip().splitlines() or ["no output"])[-1][:100]
 
 

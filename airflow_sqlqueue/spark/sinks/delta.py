@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.spark.sinks.keys import AnyKey, transaction_of
+from airflow_sqlqueue.versions.jars import DELTA, missing_package, package_for
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -72,10 +73,17 @@ def write_delta(
     except Exception as error:
         if not re.search(_NO_DELTA, str(error)):
             raise
-        raise ConfigurationError(
-            "This session has no Delta Lake: start it with the package io.delta:delta-spark of its own version of "
-            "Spark, and with Delta's spark.sql.extensions and spark.sql.catalog.spark_catalog."
-        ) from error
+        raise ConfigurationError(_how_to_get_delta(df.sparkSession.version)) from error
+
+
+def _how_to_get_delta(spark: str) -> str:
+    package = package_for(DELTA, spark)
+    if package is None:
+        return f"This session has no Delta Lake: {missing_package(DELTA, spark)}"
+    return (
+        f"This session has no Delta Lake: start it with spark.jars.packages={package}, and with Delta's "
+        "spark.sql.extensions and spark.sql.catalog.spark_catalog."
+    )
 
 
 def _append(df: DataFrame, table: str, partition_by: Sequence[str], mode: str, options: dict[str, str]) -> None:
