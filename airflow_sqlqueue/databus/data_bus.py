@@ -7,12 +7,13 @@ import stat
 from collections.abc import Callable
 from datetime import datetime, timezone
 from io import BytesIO
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from airflow_sqlqueue.budget import MIB
 from airflow_sqlqueue.databus.keys import kept_until, path_of
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.drain.storage.object_stores import call_within, raise_staging_error, without_secrets
+from airflow_sqlqueue.drain.storage.object_stores import call_within, error_text, without_secrets
+from airflow_sqlqueue.drain.stores import store_of
 from airflow_sqlqueue.envelope.payloads import label
 from airflow_sqlqueue.errors import (
     ConfigurationError,
@@ -51,6 +52,12 @@ class DataBus:
 
     def __init__(self, location: Any, *, payload_bytes: int = PAYLOAD_BYTES) -> None:
         check_payload_bytes(payload_bytes)
+        protocol, separator, _ = location.partition("://") if isinstance(location, str) else ("", "", "")
+        if separator and store_of(protocol) is None:
+            raise ConfigurationError(
+                f"A data bus is not read from {without_secrets(protocol)}: give a folder, or a URL of S3, Google Cloud "
+                "Storage, Azure (abfss) or HDFS."
+            )
         self._folder = StagingFolder.of(location, _WHAT)
         self.payload_bytes = payload_bytes
 
@@ -84,7 +91,15 @@ class DataBus:
         except (SqlQueueError, MemoryError):
             raise
         except Exception as error:
-            self._fail(f"{label(property_name)} cannot be read from the data bus {self._shown}", error)
+            if isinstance(error, (NotADirectoryError, IsADirectoryError)):
+                raise _not_a_file(property_name) from None
+            text = error_text(error)
+            if path.rpartition("/")[2] in text:
+                text = type(error).__name__
+            # The cause would show the key, and give access to the payload.
+            raise DataBusUnreachableError(
+                f"{label(property_name)} cannot be read from the data bus {self._shown}: {text}."
+            ) from None
 
     def _read_file(self, path: str, property_name: str | None, most: int) -> bytes:
         root = os.path.realpath(self._folder.root)
@@ -140,17 +155,14 @@ class DataBus:
         except PermissionError:
             return
         except Exception as error:
-            self._fail(f"The data bus {self._shown} cannot be reached", error)
+            raise DataBusUnreachableError(
+                f"The data bus {self._shown} cannot be reached: {error_text(error)}."
+            ) from None
         if is_empty:
             raise DataBusUnreachableError(missing)
 
     def _within_timeout(self, call: Callable[[], T]) -> T:
         return call_within(call, self._folder.timeout)
-
-    def _fail(self, what: str, error: Exception) -> NoReturn:
-        if isinstance(error, (NotADirectoryError, IsADirectoryError)):
-            raise PayloadKeyError(f"{what}: its key names no file.") from None
-        raise_staging_error(what, error, DataBusUnreachableError)
 
     @property
     def _shown(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tracemalloc
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path, PureWindowsPath
 
 import pytest
@@ -59,9 +59,9 @@ def test_a_location_in_memory_or_a_store_is_read_in_pieces(monkeypatch: pytest.M
 
 
 REFUSED = [
-    "", ".", "..", "../private", "..\\private", "a/../../private", "a\\..\\..\\private", "/etc/passwd", "\\\\host\\share",
-    "C:\\boot.ini", "C:boot.ini", "a//b", "a/", "\\a", "a/./b", "a/..", "*", "a?versionId=1", "a#1", "file::a", "s3://b/k",
-    "a\0", "a\n", "a%2e%2e", "~/x y", "ä", "\ud800", "a.", "x" * (MAX_KEY + 1), "x" * 256, None,
+    "", ".", "..", "../private", "..\\private", "a/../../private", "a\\..\\..\\private", "/etc/passwd",
+    "\\\\host\\share", "C:\\boot.ini", "C:boot.ini", "a//b", "a/", "\\a", "a/./b", "a/..", "*", "a?versionId=1", "a#1",
+    "file::a", "s3://b/k", "a\0", "a\n", "a%2e%2e", "~/x y", "ä", "\ud800", "a.", "x" * (MAX_KEY + 1), "x" * 256, None,
 ]  # fmt: skip
 
 
@@ -73,7 +73,9 @@ def test_a_key_that_may_lead_elsewhere_is_refused_and_not_shown(share: Path, key
     assert "passwd" not in str(caught.value)
 
 
-PIECES = st.sampled_from(["..", ".", "/", "\\", "a", "private", "share", ":", "C:", "~", "%2e", "\0", "2020-01-31_08", ""])
+PIECES = st.sampled_from(
+    ["..", ".", "/", "\\", "a", "private", "share", ":", "C:", "~", "%2e", "\0", "2020-01-31_08", ""]
+)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
@@ -93,11 +95,12 @@ def test_any_key_stays_below_the_location(share: Path, key: str) -> None:
         DataBus(share).fetch(key)
 
 
-@given(st.datetimes(min_value=datetime(1000, 1, 1)), st.uuids(), st.sampled_from("/\\"))
-def test_keys_of_nservicebus_are_accepted(until: datetime, name: object, separator: str) -> None:
+@given(st.integers(0, 9_000 * 365 * 24), st.uuids(), st.sampled_from("/\\"))
+def test_keys_of_nservicebus_are_accepted(hours: int, name: object, separator: str) -> None:
+    until = datetime(1000, 1, 1, tzinfo=timezone.utc) + timedelta(hours=hours)
     path = path_of(f"{until:%Y-%m-%d_%H}{separator}{name}")
     assert path == f"{until:%Y-%m-%d_%H}/{name}"
-    assert kept_until(path) == until.replace(minute=0, second=0, microsecond=0, tzinfo=timezone.utc)
+    assert kept_until(path) == until
     assert path_of(str(name)) == str(name)
     assert kept_until(str(name)) is None
 
@@ -166,7 +169,7 @@ def test_a_missing_payload_is_gone(share: Path, key: str, says: str) -> None:
 
 
 def test_a_name_that_may_be_a_key_is_not_shown(share: Path) -> None:
-    with pytest.raises(PayloadGoneError, match="^A payload of the message is gone"):
+    with pytest.raises(PayloadGoneError, match="A payload of the message is gone"):
         DataBus(share).fetch("none", KEY)
 
 
@@ -189,7 +192,8 @@ def test_a_file_that_may_not_be_read_is_not_gone(share: Path) -> None:
     ("location", "says"),
     [
         ("", "The data bus is empty"),
-        ("http://host/databus", "http"),
+        ("http://host/databus", "A data bus is not read from http"),
+        ("simplecache::file:///share", "A data bus is not read from simplecache::file"),
         ("\\\\server\\share", "The data bus .* patterns to Spark"),
         ("gs://bucket/x", "The data bus on gs needs the package gcsfs|The data bus"),
     ],

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import NoReturn, TypeVar
 
-from airflow_sqlqueue.errors import SqlQueueError, StagingError
+from airflow_sqlqueue.errors import StagingError
 
 T = TypeVar("T")
 
@@ -65,12 +65,12 @@ def call_within(call: Callable[[], T], seconds: float) -> T:
         raise TimeoutError(f"the store did not answer for {seconds:g} seconds") from None
 
 
-def raise_staging_error(what: str, error: Exception, kind: type[SqlQueueError] = StagingError) -> NoReturn:
-    """Raise a :class:`StagingError`, or another ``kind``, that ``what`` failed, with the store's text without secrets.
+def raise_staging_error(what: str, error: Exception) -> NoReturn:
+    """Raise a :class:`StagingError` that ``what`` failed, with the store's text without secrets.
 
     ``error`` is the cause, unless its traceback would show a secret.
     """
-    raise kind(f"{what}: {error_text(error)}.") from (error if _is_clean(error) else None)
+    raise StagingError(f"{what}: {error_text(error)}.") from (error if _is_clean(error) else None)
 
 
 def error_text(error: BaseException) -> str:
