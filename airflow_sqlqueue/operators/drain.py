@@ -227,9 +227,10 @@ class DrainOperatorBase(QueueWaitingTask):
                 # An application has its own session, and may need the cluster resources of this one.
                 sessions.close()
             # First of all, because payloads disappear with time.
-            payloads = self._fetch_payloads(drained.batch)
+            payload_options = self._payload_options(options)
+            payloads = self._fetch_payloads(drained.batch, payload_options)
             for batch in adopted:
-                self._fetch_payloads(batch)
+                self._fetch_payloads(batch, payload_options)
                 self._run_job(job, batch, spark)
             batch, result = self._run_job(job, drained.batch, spark)
         note_batch(self, context, batch)
@@ -290,9 +291,8 @@ class DrainOperatorBase(QueueWaitingTask):
         data_bus_at(self.data_bus)
         return PayloadOptions.of({"readable_by": options.readable_by, **(self.payload_options or {})})
 
-    def _fetch_payloads(self, batch: Batch) -> dict[str, Any] | None:
+    def _fetch_payloads(self, batch: Batch, options: PayloadOptions | None) -> dict[str, Any] | None:
         """Fetch the payloads of a sealed batch, once for all tries; return their counts, None without a data bus."""
-        options = self._payload_options(DrainOptions.of(self.drain_options or {}))
         if self.data_bus is None or batch.state != "sealed" or batch.stage != "files":
             return None
         fetched = self.hook.client.batches.fetch_payloads(
