@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import timedelta
+from shlex import join
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
@@ -135,10 +136,9 @@ def _drain(
             ),
         )
         is_gone = resumed is None and _forget_empty(client, batch_id, queue_name)
-        fetched = None if fetch is None or is_gone else fetch(client, result.batch)
     values = {**result.batch.to_dict(), "locked": result.locked, "seconds": round(result.seconds, 3)}
-    if fetched is not None:
-        values["payloads"] = {name: value for name, value in fetched.to_dict().items() if name != "batch_id"}
+    if fetch is not None and not is_gone:
+        values["payloads"] = _fetched(fetch, client, result.batch, resume)
     if is_gone and not quiet:
         note(f"Nothing was drained from {result.batch.queue}, so no batch is left.")
     return {**values, "batch_id": None, "state": None} if is_gone else values
@@ -156,6 +156,16 @@ def _payload_fetch(
 
     data_bus, options = DataBus(given.data_bus), given.payload_options(readable_by)
     return lambda client, batch: client.batches.fetch_payloads(batch, data_bus, staging=folder, options=options)
+
+
+def _fetched(fetch: PayloadFetch, client: QueueClient, batch: Batch, command: list[str]) -> dict[str, Any]:
+    """Fetch the payloads of a drained batch, and report the command that repeats this if it fails."""
+    try:
+        fetched = fetch(client, batch).to_dict()
+    except BaseException:
+        note(f"Batch {batch.batch_id} is sealed, without its payloads. Fetch them with: {join(command)}")
+        raise
+    return {name: value for name, value in fetched.items() if name != "batch_id"}
 
 
 def _forget_empty(client: QueueClient, batch_id: uuid.UUID, queue_name: str) -> bool:

@@ -30,6 +30,7 @@ from airflow_sqlqueue.databus.payload_file import (
     TOO_LARGE,
     PayloadsResult,
     arrow_schema,
+    check_staged,
     read_result,
     write_result,
 )
@@ -137,9 +138,7 @@ def fetch_payloads(
     table, :class:`~airflow_sqlqueue.errors.DataBusUnreachableError` if the data bus cannot be read (nothing is listed
     then: repeat the call), and :class:`StagingError` and :class:`BatchMismatchError` for the batch's files.
     """
-    batch.check_readable()
-    if batch.stage != "files":
-        raise ConfigurationError("Payloads are staged beside part files: drain with the stage files.")
+    check_staged(batch)
     if not batch.paths:
         return PayloadsResult(batch.batch_id)
     folder = _folder_of(batch, staging)
@@ -173,7 +172,7 @@ def staged_payloads(batch: Batch, staging: StagingFolder | None = None) -> Itera
     Memory holds one row group, which is up to 32 MiB and one payload. Raises :class:`BatchError` if they were not
     fetched, and :class:`StagingError` and :class:`BatchMismatchError` for a file that is missing or was changed.
     """
-    batch.check_readable()
+    check_staged(batch)
     if not batch.paths:
         return
     folder = _folder_of(batch, staging)
@@ -335,7 +334,6 @@ class _Writer:
 
 def _folder_of(batch: Batch, staging: StagingFolder | None) -> StagingFolder:
     """Return the staging folder that has the batch's folder: ``staging``, or that of the part files' paths."""
-    batch.check_files()
     uri = batch.paths[0].rpartition("/")[0].removesuffix(f"/{batch.batch_id}")
     if staging is not None and uri == staging.uri:
         return staging

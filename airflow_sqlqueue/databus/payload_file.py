@@ -11,8 +11,8 @@ import re
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from airflow_sqlqueue.drain.manifest import GUID
-from airflow_sqlqueue.errors import BatchMismatchError
+from airflow_sqlqueue.drain.manifest import GUID, Batch
+from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,6 +66,14 @@ class PayloadsResult:
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values only."""
         return asdict(self)
+
+
+def check_staged(batch: Batch) -> None:
+    """Raise :class:`BatchError` for a batch that is open or was put back, :class:`ConfigurationError` for a table's."""
+    batch.check_readable()
+    if batch.stage != "files":
+        raise ConfigurationError("Payloads are staged beside part files: drain with the stage files.")
+    batch.check_files()
 
 
 def write_result(result: PayloadsResult) -> bytes:

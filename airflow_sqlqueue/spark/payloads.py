@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_sqlqueue.databus.payload_file import MANIFEST, read_result, spark_schema
+from airflow_sqlqueue.databus.payload_file import MANIFEST, check_staged, read_result, spark_schema
 from airflow_sqlqueue.errors import BatchError
 from airflow_sqlqueue.extras import from_extra
 from airflow_sqlqueue.spark.errors import is_read_error, translate_read_errors
@@ -38,15 +38,15 @@ def read_payloads(
       which is Base64; null for anything else. It costs nothing unless it is selected.
     - ``reason``: null, or ``gone``, ``too_large``, ``refused`` (the key) or ``over_limit``.
 
-    Raises :class:`BatchError` for a batch that is open, was put back, or whose payloads were not fetched, and
-    :class:`BatchMismatchError` for files that are missing or were changed.
+    Raises :class:`BatchError` for a batch that is open, was put back, or whose payloads were not fetched,
+    :class:`ConfigurationError` for a batch in a table, and :class:`BatchMismatchError` for files that are missing or
+    were changed.
     """
     with from_extra("spark", "Spark"):
         from pyspark.sql.types import StructType
 
     batch = load_batch(spark, batch, connection, ledger_schema=ledger_schema)
-    batch.check_readable()
-    batch.check_files()
+    check_staged(batch)
     schema = StructType.fromJson(spark_schema())
     path = _file_of_payloads(spark, batch.batch_id, batch.paths[0].rpartition("/")[0]) if batch.paths else None
     if path is None:

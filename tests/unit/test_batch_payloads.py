@@ -180,6 +180,8 @@ def test_only_a_batch_in_files_that_can_be_read_has_payloads(share: Path, stagin
             fetch_payloads(replace(batch, state=state), parts, DataBus(share), staging)
     with pytest.raises(ConfigurationError, match="with the stage files"):
         fetch_payloads(replace(batch, stage="table", paths=()), parts, DataBus(share), staging)
+    with pytest.raises(ConfigurationError, match="with the stage files"):
+        list(staged_payloads(replace(batch, stage="table", paths=())))
 
 
 CHANGES: list[Callable[[str], str]] = [
