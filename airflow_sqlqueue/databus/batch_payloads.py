@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -113,10 +113,10 @@ class StagedPayload:
     row_id: str
     row_version: int
     message_id: str
-    name: str
-    key: str | None
+    name: str = field(repr=False)
+    key: str | None = field(repr=False)
     content_type: str | None
-    content: bytes | None
+    content: bytes | None = field(repr=False)
     reason: str | None
 
 

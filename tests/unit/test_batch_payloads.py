@@ -269,5 +269,7 @@ def test_files_have_the_permissions_of_part_files(
 
 
 def test_a_staged_payload_has_the_columns_of_the_file() -> None:
-    values = [str(uuid.uuid4()), 1, "id", "Picture", "k", None, None, "gone"]
-    assert len(vars(StagedPayload(*values))) == len(arrow_schema())  # type: ignore[arg-type]
+    payload = StagedPayload(str(uuid.uuid4()), 1, "id", KEY, KEY, None, SECRET.encode(), None)
+    assert len(vars(payload)) == len(arrow_schema())
+    assert KEY not in repr(payload)
+    assert SECRET not in repr(payload)
