@@ -52,6 +52,11 @@ EXPECTED = {
     errors.StrandedBatchError: FAIL,
     errors.BatchMismatchError: FAIL,
     errors.StagingError: DEFAULT,  # a disk that is full, a store that is away
+    errors.PayloadError: FAIL,
+    errors.PayloadGoneError: FAIL,
+    errors.PayloadTooLargeError: FAIL,
+    errors.PayloadKeyError: FAIL,
+    errors.DataBusUnreachableError: RETRY,  # a store that is away, or a share that is mounted again
     errors.SparkJobError: DEFAULT,
     errors.StatementError: DEFAULT,
     errors.RowRefusedError: DEFAULT,
