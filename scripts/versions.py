@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / ".versions"
 UV = str(Path(sys.executable).with_name("uv"))
 _SECONDS = 1_800.0
+_PRERELEASES = ("--prerelease", "if-necessary-or-explicit")
 
 IMPORTS = """
 import importlib, importlib.util, pkgutil
@@ -125,6 +126,8 @@ class Row:
 
 _PROVIDER = ".[spark,spark-provider,entra,messaging,openlineage]"
 _OF_AIRFLOW = ("imports", "unit", "airflow", "plugin", "scheduler")
+# The newest version that both have: docs/versions.md.
+_PYSPARK_PAIR = ("pyspark==4.2.0", "pyspark-client==4.2.0")
 _OF_SPARK = ("imports", "spark", "clusters")
 _OF_PYTHON = ("imports", "unit", "shell")
 
@@ -132,7 +135,7 @@ MATRIX = (
     Row("Airflow", "3.1", "3.10", ("apache-airflow==3.1.8",), _PROVIDER, _OF_AIRFLOW, "2026-03-20"),
     Row("Airflow", "3.2", "3.12", ("apache-airflow==3.2.2",), _PROVIDER, _OF_AIRFLOW, "2026-06-05"),
     Row("Airflow", "3.3", "3.11", ("apache-airflow==3.3.2",), _PROVIDER, _OF_AIRFLOW, "2026-09-24"),
-    Row("Airflow", "3.4", "3.13", ("apache-airflow>=3.4.0b2,<3.5",), _PROVIDER, _OF_AIRFLOW),
+    Row("Airflow", "3.4", "3.13", ("apache-airflow>=3.4.0b2,<3.5", *_PYSPARK_PAIR), _PROVIDER, _OF_AIRFLOW),
     Row("Spark", "4.0", "3.10", ("pyspark==4.0.*",), "core[spark]", _OF_SPARK),
     Row("Spark", "4.1", "3.11", ("pyspark==4.1.*",), "core[spark]", _OF_SPARK),
     Row("Spark", "4.2", "3.12", ("pyspark==4.2.*",), "core[spark]", _OF_SPARK),
@@ -175,10 +178,12 @@ def main() -> int:
 
 
 def ends() -> Iterator[Row]:
-    """The lowest row of each package, and the highest whose Python this machine has."""
+    """The lowest and the highest row of each package, and the lowest and the highest whose Python this machine has."""
     for package in dict.fromkeys(row.package for row in MATRIX):
-        rows = [row for row in MATRIX if row.package == package and python_of(row) is not None]
-        yield from {row.name: row for row in (rows[0], rows[-1])}.values()
+        rows = [row for row in MATRIX if row.package == package]
+        possible = [row for row in rows if python_of(row) is not None]
+        chosen = {row.name for some in (rows, possible) for row in (*some[:1], *some[-1:])}
+        yield from (row for row in rows if row.name in chosen)
 
 
 def supported() -> str:
@@ -252,16 +257,18 @@ def install(row: Row, wheels: dict[str, Path]) -> None:
     run(*pip_install(row), *row.requirements, wheel_of(row.project, wheels))
     tools = [str(wheels["fakemssql"]) + "[test]", *tools_of_tests()]
     # What is installed stays where the tools allow it.
-    kept = [*row.requirements, wheel_of(row.project, wheels)]
-    run(UV, "pip", "install", "--quiet", "--prerelease", "allow", "--python", row.interpreter, *kept, *tools)
+    command = [UV, "pip", "install", "--quiet", *_PRERELEASES, "--python", row.interpreter]
+    run(*command, *row.requirements, wheel_of(row.project, wheels), *tools)
 
 
 def pip_install(row: Row, interpreter: str | None = None) -> list[str]:
     """The command that installs packages as the row has them."""
     dated = ["--exclude-newer", row.as_of] if row.as_of else []
+    # What a wheel requires is not direct, and would get the highest versions.
+    direct = required_by(row.project) if row.resolution == "lowest-direct" else []
     return [
         *(UV, "pip", "install", "--quiet", "--python", interpreter or row.interpreter),
-        *("--resolution", row.resolution, "--prerelease", "if-necessary-or-explicit", *dated),
+        *("--resolution", row.resolution, *_PRERELEASES, *dated, *direct),
     ]
 
 
@@ -269,6 +276,13 @@ def wheel_of(project: str, wheels: dict[str, Path]) -> str:
     """The requirement of a project's wheel: ``core[spark]`` is the path of core's wheel and ``[spark]``."""
     folder, bracket, extras = project.partition("[")
     return f"{wheels[folder]}{bracket}{extras}"
+
+
+def required_by(project: str) -> list[str]:
+    """The requirements of a project without its extras."""
+    text = (ROOT / project.partition("[")[0] / "pyproject.toml").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^dependencies = \[\n(.*?)^\]", text, re.MULTILINE | re.DOTALL)
+    return re.findall(r'^  "([^"]+)",$', block, re.MULTILINE)
 
 
 def tools_of_tests() -> list[str]:
@@ -342,7 +356,7 @@ def install_extras(row: Row, wheels: dict[str, Path]) -> tuple[int, str]:
             run(UV, "venv", "--quiet", "--clear", "--python", python_of(row) or row.python, str(empty))
             project = f"{folder}[{extra}]" if extra else folder
             interpreter = str(empty / "bin" / "python")
-            pins = row.requirements if row.package != "Spark" or extra == "spark" else ()
+            pins = [each for each in row.requirements if extra.startswith("spark") or not each.startswith("pyspark")]
             run(*pip_install(row, interpreter), *pins, wheel_of(project, wheels), str(wheels["fakemssql"]))
             run(UV, "pip", "check", "--quiet", "--python", interpreter)
             run(interpreter, "-I", "-c", "import airflow_sqlqueue; airflow_sqlqueue.QueueClient")
