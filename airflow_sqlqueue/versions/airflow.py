@@ -37,10 +37,11 @@ else:
     ServerStats = TaskStats = None
     with suppress(ImportError):
         from airflow.providers.common.compat.sdk import Stats as TaskStats
-    with suppress(ImportError):  # Airflow 3.1
-        from airflow.stats import Stats as ServerStats
     with suppress(ImportError):
-        from airflow.observability.stats import Stats as ServerStats
+        try:
+            from airflow.observability.stats import Stats as ServerStats
+        except ImportError:  # Airflow 3.1
+            from airflow.stats import Stats as ServerStats
     try:
         from airflow.sdk import RetryDecision, RetryPolicy
     except ImportError:  # Airflow 3.1 and 3.2

@@ -139,8 +139,9 @@ def test_a_connection_that_cannot_be_used_ends_the_wait(
 
 @own
 def test_a_server_that_is_lost_is_waited_for(
-    own_server: FakeServer, caplog: pytest.LogCaptureFixture, queue_name: str
+    own_server: FakeServer, caplog: pytest.LogCaptureFixture, queue_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(poller, "random_pause", lambda _: 0.1)
     client = QueueClient(ConnectionSettings.from_url(own_server.url()))
     client.tables.create(queue_name)
 
