@@ -17,6 +17,7 @@ ROOT = LOCK.parents[1]
 @pytest.fixture
 def jar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Jar:
     """A jar that a repository has."""
+    pytest.importorskip("pyspark", reason="PySpark, which fetches jars, is not installed")
     home = tmp_path / "repository" / "org" / "example" / "thing_2.13" / "1.2-3"
     home.mkdir(parents=True)
     (home / "thing_2.13-1.2-3.jar").write_bytes(CONTENT)
