@@ -91,7 +91,7 @@ class BodyError(MessageError):
     """
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"The body cannot be parsed ({reason}): docs/concepts/bodies.md lists the reasons.")
+        super().__init__(f"The body cannot be parsed ({reason}): docs/guides/bodies.md lists the reasons.")
         self.reason = reason
 
 

@@ -3,7 +3,7 @@
 Arrow's reader, with the schema given, takes a body only if every value fits and no field is unknown. Where it refuses a
 block of bodies, the block is halved, so that a body that does not fit costs its own parse, and few of its neighbours'.
 
-Source: docs/concepts/bodies.md, "How bodies are parsed".
+Source: docs/guides/bodies.md, "How bodies are parsed".
 """
 
 from __future__ import annotations

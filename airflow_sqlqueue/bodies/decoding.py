@@ -5,7 +5,7 @@ True, False, None, and a :class:`Number` for each number, so that no digit is lo
 content type and the body are untrusted: size and depth are bounded, XML with a document type is refused, and every
 failure is a :class:`BodyError` with a reason.
 
-Source: docs/concepts/bodies.md.
+Source: docs/guides/bodies.md.
 """
 
 from __future__ import annotations

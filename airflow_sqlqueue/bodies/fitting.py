@@ -1,7 +1,7 @@
 """Values of one body by a schema, and what does not fit it.
 
 This is the rule that :mod:`airflow_sqlqueue.bodies.blocks` follows faster for many bodies at once. Source:
-docs/concepts/bodies.md, "Values that do not fit".
+docs/guides/bodies.md, "Values that do not fit".
 """
 
 from __future__ import annotations

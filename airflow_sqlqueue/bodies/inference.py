@@ -1,6 +1,6 @@
 """Inference of schemas from trees of bodies, and the differences between two schemas.
 
-Source: docs/concepts/bodies.md, "Inferred types".
+Source: docs/guides/bodies.md, "Inferred types".
 """
 
 from __future__ import annotations

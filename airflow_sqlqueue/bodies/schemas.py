@@ -1,7 +1,7 @@
 """Schemas of message types: the form of Spark's StructType as JSON, or JSON Schema, checked and in files.
 
 A schema is plain data, so that neither Spark nor Arrow is needed to read, compare or write one. Source:
-docs/concepts/bodies.md, "Schemas".
+docs/guides/bodies.md, "Schemas".
 """
 
 from __future__ import annotations

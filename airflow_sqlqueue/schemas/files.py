@@ -1,6 +1,6 @@
 """Folder of schemas: one JSON file for each message type, on a disk or in an object store.
 
-Source: docs/concepts/bodies.md, "Schemas".
+Source: docs/guides/bodies.md, "Schemas".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Schemas from a sample of messages: proposals, and differences from the schemas of a folder.
 
-Source: docs/concepts/bodies.md, "Inferred types".
+Source: docs/guides/bodies.md, "Inferred types".
 """
 
 from __future__ import annotations

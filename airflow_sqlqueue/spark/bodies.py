@@ -1,6 +1,6 @@
 """Bodies as columns: the fields of one message type, by its schema.
 
-Source: docs/concepts/bodies.md.
+Source: docs/guides/bodies.md.
 """
 
 from __future__ import annotations
