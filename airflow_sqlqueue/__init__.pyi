@@ -41,6 +41,7 @@ from airflow_sqlqueue.errors import AddressError as AddressError
 from airflow_sqlqueue.errors import BatchError as BatchError
 from airflow_sqlqueue.errors import BatchMismatchError as BatchMismatchError
 from airflow_sqlqueue.errors import BatchNotFoundError as BatchNotFoundError
+from airflow_sqlqueue.errors import BodyError as BodyError
 from airflow_sqlqueue.errors import ConditionNotMetError as ConditionNotMetError
 from airflow_sqlqueue.errors import ConfigurationError as ConfigurationError
 from airflow_sqlqueue.errors import ConnectionLostError as ConnectionLostError
@@ -96,8 +97,10 @@ from airflow_sqlqueue.queue.purge import PurgeResult as PurgeResult
 from airflow_sqlqueue.queue.send_ledger import SendResult as SendResult
 from airflow_sqlqueue.routing import AddressResolver as AddressResolver
 from airflow_sqlqueue.routing import ResolvedAddress as ResolvedAddress
+from airflow_sqlqueue.schemas.files import SchemaFolder as SchemaFolder
 from airflow_sqlqueue.server.settings import ConnectionSettings as ConnectionSettings
 from airflow_sqlqueue.spark import load_batch as load_batch
+from airflow_sqlqueue.spark import parse_bodies as parse_bodies
 from airflow_sqlqueue.spark import read_batch as read_batch
 from airflow_sqlqueue.spark import read_bodies as read_bodies
 from airflow_sqlqueue.spark import read_payloads as read_payloads

@@ -66,6 +66,17 @@ def kind_of(content_type: str | None, text: str) -> Kind:
     Raises :class:`BodyError` with the reason ``content type`` if it names another format, ``format`` for a text that
     looks like neither.
     """
+    if named := _named_kind(content_type):
+        return named
+    first = text.lstrip(" \t\n\r")[:1]
+    if first == "<":
+        return "xml"
+    if first and first in "{[":
+        return "json"
+    raise BodyError("format")
+
+
+def _named_kind(content_type: str | None) -> Kind | None:
     named = (content_type or "").partition(";")[0].strip().lower()
     if _JSON.fullmatch(named):
         return "json"
@@ -73,12 +84,7 @@ def kind_of(content_type: str | None, text: str) -> Kind:
         return "xml"
     if named not in _UNNAMED:
         raise BodyError("content type")
-    first = text.lstrip(" \t\n\r")[:1]
-    if first == "<":
-        return "xml"
-    if first and first in "{[":
-        return "json"
-    raise BodyError("format")
+    return None
 
 
 def decode(body: bytes, content_type: str | None = None, *, max_bytes: int = MAX_BYTES) -> str:
@@ -113,6 +119,8 @@ def _encoding(body: bytes, content_type: str | None) -> str:
 
 def parse(body: bytes, content_type: str | None = None, *, max_bytes: int = MAX_BYTES) -> Any:
     """Return the tree of a body: a dict for JSON, an :class:`Element` for XML. Raises :class:`BodyError`."""
+    if body:
+        _named_kind(content_type)
     text = decode(body, content_type, max_bytes=max_bytes)
     return parse_json(text) if kind_of(content_type, text) == "json" else parse_xml(text)
 

@@ -3,6 +3,7 @@ from airflow_sqlqueue.spark.batch import read_batch as read_batch
 from airflow_sqlqueue.spark.batch import read_bodies as read_bodies
 from airflow_sqlqueue.spark.batch import typed_columns as typed_columns
 from airflow_sqlqueue.spark.batch import verify_count as verify_count
+from airflow_sqlqueue.spark.bodies import parse_bodies as parse_bodies
 from airflow_sqlqueue.spark.jobs.audit import audit_rows as audit_rows
 from airflow_sqlqueue.spark.jobs.audit import audit_table as audit_table
 from airflow_sqlqueue.spark.jobs.causes import caused_messages as caused_messages
