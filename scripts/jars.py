@@ -68,7 +68,8 @@ def read_lock(lock: Path = LOCK) -> list[Jar]:
             use, _, spark = line.strip("[]").partition(" ")
         elif line and not line.startswith("#"):
             coordinates, sha256 = line.split()
-            jars.append(Jar(use, spark, *coordinates.split(":"), sha256))
+            group, artifact, version = coordinates.split(":")
+            jars.append(Jar(use, spark, group, artifact, version, sha256))
     return jars
 
 
