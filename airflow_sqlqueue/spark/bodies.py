@@ -6,7 +6,8 @@ Source: docs/guides/bodies.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_sqlqueue.bodies.decoding import MAX_BYTES
 from airflow_sqlqueue.bodies.schemas import Struct, fields_of, read_schema, struct
@@ -27,6 +28,9 @@ ENVELOPE = (
     *("RowVersion", "Expired"),
 )
 """Columns of :func:`~airflow_sqlqueue.spark.read_batch` that stand beside the fields of a body."""
+
+IF_UNPARSED = ("Body", "BodyFile", "headers_raw")
+"""Columns of ``read_batch`` from which a message can be parsed later."""
 
 _BODY, _CONTENT_TYPE, _FILE = "_body", "_content_type", "_file"
 
@@ -71,26 +75,58 @@ def parse_bodies(
 
     Raises :class:`ConfigurationError` for a schema, columns or fields that cannot be used.
     """
-    from pyspark.sql import functions as sf
-
     known = read_schema(_plain(schema))
-    kept = [name for name in ENVELOPE if name in df.columns] if envelope is None else list(envelope)
-    if missing := [name for name in ("Body", *kept) if name not in df.columns]:
-        raise ConfigurationError(f"The rows have no column {missing[0]}: give what read_batch returns.")
     if fields is not None:
         known = _selected(known, fields)
+    kept = [name for name in ENVELOPE if name in df.columns] if envelope is None else list(envelope)
     rows = df if message_type is None else df.where(_column_of(df, "message_type") == message_type)
-    content_type = sf.col("content_type") if "content_type" in df.columns else sf.lit(None).cast("string")
-    in_file = sf.col("BodyFile").isNotNull() if "BodyFile" in df.columns else sf.lit(False)
+    return _parse(rows, known, kept, (), decoders, _Options(fields is None, max_bytes))
+
+
+def parse_kept(
+    df: DataFrame,
+    schema: Struct,
+    *,
+    message_type: str,
+    decoders: Mapping[str, Callable[[Column], Column]] | None,
+    max_bytes: int,
+) -> DataFrame:
+    """As :func:`parse_bodies`, with the columns of :data:`IF_UNPARSED` too, which are null in parsed rows."""
+    rows = df.where(_column_of(df, "message_type") == message_type)
+    return _parse(rows, schema, ENVELOPE, IF_UNPARSED, decoders, _Options(True, max_bytes))
+
+
+@dataclass(frozen=True)
+class _Options:
+    rescued: bool
+    max_bytes: int
+
+
+def _parse(
+    rows: DataFrame,
+    schema: Struct,
+    kept: Sequence[str],
+    if_unparsed: Sequence[str],
+    decoders: Mapping[str, Callable[[Column], Column]] | None,
+    options: _Options,
+) -> DataFrame:
+    from pyspark.sql import functions as sf
+    from pyspark.sql.types import StructType
+
+    if missing := [name for name in ("Body", *kept, *if_unparsed) if name not in rows.columns]:
+        raise ConfigurationError(f"The rows have no column {missing[0]}: give what read_batch returns.")
+    content_type = sf.col("content_type") if "content_type" in rows.columns else sf.lit(None).cast("string")
+    in_file = sf.col("BodyFile").isNotNull() if "BodyFile" in rows.columns else sf.lit(False)
     body = sf.col("Body")
-    json = sf.lit("application/json")
     for name, decoder in (decoders or {}).items():
         is_one = sf.lower(sf.trim(sf.split_part(content_type, sf.lit(";"), sf.lit(1)))) == name.lower()
         body = sf.when(is_one, sf.encode(decoder(sf.col("Body")), "UTF-8")).otherwise(body)
-        content_type = sf.when(is_one, json).otherwise(content_type)
-    given = rows.select(*kept, body.alias(_BODY), content_type.alias(_CONTENT_TYPE), in_file.alias(_FILE))
-    result = result_schema(given.select(*kept).schema, known, rescued=fields is None)
-    return given.mapInArrow(_Parsing(known, len(kept), fields is None, max_bytes), result)
+        content_type = sf.when(is_one, sf.lit("application/json")).otherwise(content_type)
+    own = (body.alias(_BODY), content_type.alias(_CONTENT_TYPE), in_file.alias(_FILE))
+    given = rows.select(*kept, *own, *if_unparsed)
+    result = result_schema(given.select(*kept).schema, schema, rescued=options.rescued)
+    result = StructType([*result.fields, *given.select(*if_unparsed).schema.fields])
+    return given.mapInArrow(_Parsing(schema, len(kept), options), result)
 
 
 def result_schema(envelope: StructType, schema: Struct, *, rescued: bool = True) -> StructType:
@@ -119,8 +155,8 @@ def column_names(schema: Struct, envelope: Sequence[str]) -> dict[str, str]:
 class _Parsing:
     """Function for ``mapInArrow``; it goes to the workers, so it refers to plain values."""
 
-    def __init__(self, schema: Struct, kept: int, rescued: bool, max_bytes: int) -> None:
-        self._schema, self._kept, self._rescued, self._max_bytes = schema, kept, rescued, max_bytes
+    def __init__(self, schema: Struct, kept: int, options: _Options) -> None:
+        self._schema, self._kept, self._options = schema, kept, options
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -128,17 +164,18 @@ class _Parsing:
 
         from airflow_sqlqueue.bodies.blocks import BodyParser
 
-        parser = BodyParser(self._schema, others="rescue" if self._rescued else "skip", max_bytes=self._max_bytes)
-        names = None
+        others: Literal["rescue", "skip"] = "rescue" if self._options.rescued else "skip"
+        parser = BodyParser(self._schema, others=others, max_bytes=self._options.max_bytes)
         for batch in batches:
-            bodies, content_types, in_file = (batch.column(self._kept + number) for number in range(3))
+            given = batch.columns
+            kept, (bodies, content_types, in_file) = given[: self._kept], given[self._kept : self._kept + 3]
             parsed = parser.parse(bodies.cast(pa.binary()), content_types.cast(pa.string()))
             reasons = pc.if_else(in_file, "file", parsed.field("unparsed"))
-            own = [parsed.field("rescued"), reasons] if self._rescued else [reasons]
-            kept = [batch.column(number) for number in range(self._kept)]
-            columns = [*kept, *pc.struct_field(parsed, "fields").flatten(), *own]
-            names = names or [str(number) for number in range(len(columns))]
-            yield pa.RecordBatch.from_arrays(columns, names)
+            own = [parsed.field("rescued"), reasons] if self._options.rescued else [reasons]
+            is_unparsed = pc.is_valid(reasons)
+            rest = [pc.if_else(is_unparsed, each, pa.scalar(None, each.type)) for each in given[self._kept + 3 :]]
+            columns = [*kept, *pc.struct_field(parsed, "fields").flatten(), *own, *rest]
+            yield pa.RecordBatch.from_arrays(columns, [str(number) for number in range(len(columns))])
 
 
 def _plain(schema: StructType | Mapping[str, Any]) -> Any:

@@ -30,6 +30,7 @@ def write_delta(
     merge_on: str | Sequence[str] | None = None,
     partition_by: Sequence[str] = (),
     step: str = "",
+    merge_schema: bool = False,
 ) -> None:
     """Append the rows of a batch to a Delta table, once: a repeated call for the same batch writes nothing.
 
@@ -47,6 +48,7 @@ def write_delta(
     :param partition_by: the columns by which a new table is partitioned.
     :param step: a name for each of several writes of a batch to one table. Without it the second write is a repetition
         of the first, and writes nothing.
+    :param merge_schema: whether columns that the table has not are added to it; not with ``merge_on``.
 
     The rows must be those of the batch: for a batch that the table has, a call writes nothing, whatever the rows are.
 
@@ -69,6 +71,7 @@ def write_delta(
             _merge(df, table, keys)
         else:
             options = {"txnAppId": f"{application} {step}".rstrip(), "txnVersion": str(version)}
+            options |= {"mergeSchema": "true"} if merge_schema else {}
             _append(df, table, partition_by, "append", options)
     except Exception as error:
         if not re.search(_NO_DELTA, str(error)):
