@@ -196,13 +196,19 @@ def _notice(found: Sequence[BatchInfo], older_than: timedelta) -> None:
             note(f"{what} been {state} for {older_than} or longer, with {messages:,} messages: {remedy}.")
 
 
+AcceptRedacted = Annotated[
+    bool, typer.Option("--accept-redacted", help="Put a redacted batch back too, as its rules have left it.")
+]
+
+
 def requeue(
     batch_id: Annotated[uuid.UUID, typer.Argument(help="A sealed batch.")],
     common: Common,
     queue: LedgerQueue = None,
+    accept_redacted: AcceptRedacted = False,
 ) -> None:
     """Put a sealed batch back into its queue: same ids, same order, in one transaction."""
-    done = common.connect().batches.requeue(batch_id, queue)
+    done = common.connect().batches.requeue(batch_id, queue, accept_redacted=accept_redacted)
     common.show({**done.batch.to_dict(), "repeated": done.repeated})
 
 
@@ -210,9 +216,10 @@ def abandon(
     batch_id: Annotated[uuid.UUID, typer.Argument(help="An open batch.")],
     common: Common,
     queue: LedgerQueue = None,
+    accept_redacted: AcceptRedacted = False,
 ) -> None:
     """End an unwanted open batch: seal it and put its messages back into their queue."""
-    done = common.connect().batches.abandon(batch_id, queue)
+    done = common.connect().batches.abandon(batch_id, queue, accept_redacted=accept_redacted)
     common.show({**done.batch.to_dict(), "repeated": done.repeated})
 
 
@@ -265,7 +272,7 @@ def sweep(
 
 
 _TIMES = {"opened", "sealed", "consumed", "requeued"}
-_RARE = ("expired", "quarantined", "kept")
+_RARE = ("expired", "quarantined", "kept", "redacted", "erased")
 
 
 def _lines(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

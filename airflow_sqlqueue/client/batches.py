@@ -125,6 +125,7 @@ class BatchManager:
         queue_name: str | None = None,
         *,
         staging: str | PathLike[str] | StagingFolder | None = None,
+        accept_redacted: bool = False,
     ) -> RequeueResult:
         """Abandon an open batch: seal it, then put its messages back, as :meth:`requeue` does.
 
@@ -140,7 +141,7 @@ class BatchManager:
 
         def give_up(ledger: Ledger) -> RequeueResult:
             with self.locks(queue_name) as locks:
-                return abandon(ledger, locks, batch_id, folder)
+                return abandon(ledger, locks, batch_id, folder, accept_redacted=accept_redacted)
 
         return self._repeated(f"Putting back batch {batch_id}", queue_name, give_up)
 
@@ -199,19 +200,22 @@ class BatchManager:
         queue_name: str | None = None,
         *,
         staging: str | PathLike[str] | StagingFolder | None = None,
+        accept_redacted: bool = False,
     ) -> RequeueResult:
         """Put a sealed batch back into its queue, in one transaction, or in the client's transaction under way.
 
         Ids and order stay the same; repeated calls put the messages back exactly once. ``staging`` is the folder of the
-        batch's files, for an object store that needs more than the environment's credentials. See
-        :func:`airflow_sqlqueue.drain.requeue.requeue`.
+        batch's files, for an object store that needs more than the environment's credentials. A redacted batch goes
+        back only with ``accept_redacted``. See :func:`airflow_sqlqueue.drain.requeue.requeue`.
         """
         # It loads Arrow, which takes longer than most calls of a client.
         from airflow_sqlqueue.drain.requeue import requeue
 
         folder = folder_of(staging)
         what = f"Putting back batch {batch_id}"
-        return self._repeated(what, queue_name, lambda ledger: requeue(ledger, batch_id, folder))
+        return self._repeated(
+            what, queue_name, lambda ledger: requeue(ledger, batch_id, folder, accept_redacted=accept_redacted)
+        )
 
     def sweep(
         self,

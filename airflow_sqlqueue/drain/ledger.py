@@ -17,7 +17,7 @@ from airflow_sqlqueue.drain.stages.message_table import MessageTable
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError, StatementError, WrongBatchError
 from airflow_sqlqueue.queue.quarantine import Quarantine
 from airflow_sqlqueue.sql import Fragment, Query, identifier
-from airflow_sqlqueue.tables.create import LEDGER_SCHEMA, Definition, ensure
+from airflow_sqlqueue.tables.create import LEDGER_SCHEMA, Definition, create_lock, ensure
 from airflow_sqlqueue.tables.own import OwnTable, lock_name, stored_name
 
 _NOT_OPEN = 50001
@@ -31,6 +31,8 @@ class LedgerEntry:
     ``up_to`` is None if the queue was empty when the batch was opened. ``parts`` and ``counts`` are None until the
     seal. ``age`` is the seconds since the batch was opened, by the server's clock. ``filter`` is the canonical text of
     the filter that the batch is drained with. The messages of a ``kept`` batch were copied and stayed in the queue.
+    ``redacted`` is the fingerprint of the rules that changed the messages, None without rules; ``erased`` messages were
+    removed from the batch after the seal.
     """
 
     queue: str
@@ -43,6 +45,8 @@ class LedgerEntry:
     age: int
     filter: str | None
     kept: bool
+    redacted: str | None
+    erased: int
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,10 @@ class Ledger(OwnTable):
         """Create the tables, those beside them, and their schema, if they are missing."""
         for definition in ledger_definitions(self.catalog, self.schema):
             ensure(self.session, definition)
+        if self.session.value(self.query("ledger.lacks_columns"), self.address.qualified_name):
+            with create_lock(self.session, self.address):
+                if self.session.value(self.query("ledger.lacks_columns"), self.address.qualified_name):
+                    self.session.run(self.query("ledger.add_columns"))
 
     def open(
         self,
@@ -102,6 +110,7 @@ class Ledger(OwnTable):
             "" if up_to is None else str(up_to),
             request.filter_text,
             request.keep,
+            request.fingerprint,
         )
         with self.session.transaction():
             self.session.take_lock(self.query("ledger.lock_open"), lock_name("open", self.schema, batch_id))
@@ -115,6 +124,11 @@ class Ledger(OwnTable):
             raise WrongBatchError(
                 f"Batch {batch_id} was opened with another filter, or with one where none is given now: give it the "
                 "same, or ask for a new batch."
+            )
+        if (row.redacted or "") != request.fingerprint:
+            raise WrongBatchError(
+                f"Batch {batch_id} was opened with other rules of redaction, or with rules where none are given now: "
+                "give it the same, or ask for a new batch."
             )
         if row.kept != request.keep:
             how = "copies messages of" if row.kept else "takes messages out of"
@@ -229,6 +243,8 @@ class Ledger(OwnTable):
             parts=sum(part.messages > 0 for part in parts),
             stage=row.stage,
             kept=row.kept,
+            redacted=row.redacted,
+            erased=row.erased,
             **total.counters,
         )
 

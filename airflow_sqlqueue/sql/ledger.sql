@@ -17,8 +17,17 @@ CREATE TABLE {table} (
     [Messages] bigint NULL,
     [Expired] bigint NULL,
     [Quarantined] bigint NULL,
-    [Bytes] bigint NULL
+    [Bytes] bigint NULL,
+    [Redacted] varchar(64) NULL,
+    [Erased] bigint NULL
 );
+
+-- lacks_columns: read the columns of the ledger's batch table
+SELECT CASE WHEN COUNT(*) < 2 THEN 1 ELSE 0 END FROM {catalog}.sys.columns
+WHERE object_id = OBJECT_ID(?) AND name IN (N'Redacted', N'Erased');
+
+-- add_columns: add the columns that an older ledger's batch table lacks
+ALTER TABLE {batch} ADD [Redacted] varchar(64) NULL, [Erased] bigint NULL;
 
 -- make_part: create the ledger's part table (with 'sqlqueue create --ledger' an administrator can)
 CREATE TABLE {table} (
@@ -50,14 +59,16 @@ EXEC @result = {catalog}.sys.sp_getapplock @Resource = ?, @LockMode = 'Exclusive
 SELECT @result;
 
 -- open: open the batch
-INSERT INTO {batch} ([BatchId], [Queue], [Origin], [Owner], [State], [Stage], [UpTo], [Filter], [Kept], [OpenedAt])
+INSERT INTO {batch} ([BatchId], [Queue], [Origin], [Owner], [State], [Stage], [UpTo], [Filter], [Kept], [Redacted],
+                     [OpenedAt])
 SELECT ?, ?, ?, CAST(NULLIF(?, N'') AS uniqueidentifier), 'open', ?, CAST(NULLIF(?, N'') AS bigint), NULLIF(?, N''), ?,
-       SYSUTCDATETIME()
+       NULLIF(?, N''), SYSUTCDATETIME()
 WHERE NOT EXISTS (SELECT * FROM {batch} WITH (READCOMMITTEDLOCK, ROWLOCK) WHERE [BatchId] = ?);
 
 -- find: read the batch
 SELECT [Queue], [Origin], [State], [Stage], [UpTo], [Parts], [Messages], [Expired], [Quarantined], [Bytes],
-       DATEDIFF(second, [OpenedAt], SYSUTCDATETIME()), [Filter], [Kept]
+       DATEDIFF(second, [OpenedAt], SYSUTCDATETIME()), [Filter], [Kept], [Redacted],
+       COALESCE([Erased], 0)
 FROM {batch} WITH (READCOMMITTEDLOCK) WHERE [BatchId] = ?;
 
 -- commit_part: commit the part
@@ -141,7 +152,7 @@ SELECT @@ROWCOUNT;
 -- A batch that is being put back is left out: its row stays locked meanwhile, and without READ_COMMITTED_SNAPSHOT the
 -- whole list would wait for it. The parts with messages are counted; for an open batch, which has no frozen figures
 -- yet, the other figures are added up too.
-SELECT b.[BatchId], b.[Queue], b.[Origin], b.[State], b.[Stage], b.[Kept],
+SELECT b.[BatchId], b.[Queue], b.[Origin], b.[State], b.[Stage], b.[Kept], b.[Redacted], COALESCE(b.[Erased], 0),
        b.[OpenedAt], b.[SealedAt], b.[ConsumedAt], b.[RequeuedAt],
        p.[Parts], COALESCE(b.[Messages], p.[Messages]), COALESCE(b.[Expired], p.[Expired]),
        COALESCE(b.[Quarantined], p.[Quarantined]), COALESCE(b.[Bytes], p.[Bytes]), SYSUTCDATETIME()
