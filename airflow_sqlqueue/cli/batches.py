@@ -16,6 +16,7 @@ from airflow_sqlqueue.cli.interruption import explained
 from airflow_sqlqueue.cli.message_options import FilterOptions
 from airflow_sqlqueue.cli.options import Common, QueueArgument, QueueOptions, age
 from airflow_sqlqueue.cli.output import note, progress_bar
+from airflow_sqlqueue.cli.redaction import KEY_VARIABLE, redactor_of
 from airflow_sqlqueue.errors import (
     BatchError,
     BatchNotFoundError,
@@ -49,6 +50,9 @@ def drain(
         bool, typer.Option("--new", help="Begin the batch of --batch-id if the ledger does not know it.")
     ] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Copy the messages and leave them in the queue.")] = False,
+    redaction: Annotated[
+        Optional[str], typer.Option(help=f"A JSON file of rules for private data; {KEY_VARIABLE} is the hashes' key.")
+    ] = None,
     secondary: Annotated[
         bool, typer.Option("--secondary", help="Drain the secondary queues too, each into its own batch.")
     ] = False,
@@ -72,7 +76,7 @@ def drain(
     if new and batch_id is None:
         raise ConfigurationError("--new goes with --batch-id: without that, every drain begins a batch.")
     options = drain_options(**vars(limits))
-    where = selected.filter()
+    where, redactor = selected.filter(), redactor_of(redaction)
     folder = None if staging is None else StagingFolder.of(staging)
     check_stage(stage, folder)
     client = target.connect()
@@ -80,9 +84,9 @@ def drain(
     queues = client.tables.with_secondary_queues(queue) if secondary else [queue]
     if batch_id is not None and not new:
         _require(client, queue, batch_id)
-    own = {"staging": staging, "stage": stage, "conn_id": target.conn_id, "keep": keep}
+    own = {"staging": staging, "stage": stage, "conn_id": target.conn_id, "keep": keep, "redaction": redaction}
     command = _options({**own, **changed_limits(options), **vars(selected)})
-    request = DrainRequest(options=options, where=where, keep=keep, origin="sqlqueue drain")
+    request = DrainRequest(options=options, where=where, keep=keep, redaction=redactor, origin="sqlqueue drain")
     quiet = target.as_json
     drained = [_drain(client, each, folder, stage, request, batch_id, command, quiet=quiet) for each in queues]
     if folder is not None and any(values["batch_id"] is None for values in drained):

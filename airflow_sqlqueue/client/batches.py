@@ -20,6 +20,7 @@ from airflow_sqlqueue.routing import AddressResolver
 if TYPE_CHECKING:
     from os import PathLike
 
+    from airflow_sqlqueue.drain.erase import EraseRequest, EraseResult
     from airflow_sqlqueue.drain.requeue import RequeueResult
     from airflow_sqlqueue.drain.storage.folder import StagingFolder
     from airflow_sqlqueue.drain.sweep import SweepOptions, SweepResult
@@ -216,6 +217,29 @@ class BatchManager:
         return self._repeated(
             what, queue_name, lambda ledger: requeue(ledger, batch_id, folder, accept_redacted=accept_redacted)
         )
+
+    def erase(
+        self,
+        request: EraseRequest,
+        queue_name: str | None = None,
+        *,
+        staging: str | PathLike[str] | StagingFolder | None = None,
+    ) -> EraseResult:
+        """Erase single messages, such as those of one person, from batches that are not open.
+
+        ``staging`` as for :meth:`requeue`. Repeat an interrupted call: it finishes. After a lost connection it starts
+        again, and its counts start at 0. Raises :class:`~airflow_sqlqueue.errors.TransactionError` in the client's
+        transaction. See :func:`airflow_sqlqueue.drain.erase.erase`.
+        """
+        from airflow_sqlqueue.drain.erase import erase
+
+        folder = folder_of(staging)
+
+        def work(ledger: Ledger) -> EraseResult:
+            with self.locks(queue_name) as locks:
+                return erase(ledger, locks, request, folder)
+
+        return self._repeated("Erasing messages", queue_name, work)
 
     def sweep(
         self,

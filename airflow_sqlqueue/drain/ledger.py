@@ -7,6 +7,7 @@ The delete and the ledger row are in one transaction of one database, so both ta
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from airflow_sqlqueue.drain.counts import Counts, PartCounts
@@ -59,6 +60,19 @@ class Part(PartCounts):
 
     id: uuid.UUID
     path: str | None
+
+
+@dataclass(frozen=True)
+class ErasedPart:
+    """Part from which messages were erased, before and after."""
+
+    old: Part
+    new: Part
+
+    @property
+    def messages(self) -> int:
+        """Number of erased messages."""
+        return self.old.messages - self.new.messages
 
 
 class _PartTable(OwnTable):
@@ -247,6 +261,22 @@ class Ledger(OwnTable):
             erased=row.erased,
             **total.counters,
         )
+
+    def replace_parts(self, batch: Batch, erased: Sequence[ErasedPart]) -> None:
+        """Enter parts from which messages were erased, and the counts of their batch, in the caller's transaction.
+
+        Raises :class:`BatchError` if the batch is no longer as ``batch`` says.
+        """
+        messages = sum(each.messages for each in erased)
+        size = sum(each.old.bytes - each.new.bytes for each in erased)
+        values = (messages, size, messages, batch.batch_id, batch.state, batch.messages)
+        replaced = self.session.value(self.query("ledger.erase"), *values)
+        for each in erased:
+            new = (str(each.new.id), each.new.path or "", each.new.messages, each.new.bytes)
+            named = (batch.batch_id, str(each.old.id), each.old.messages)
+            replaced = replaced and self.session.value(self.query("ledger.replace_part"), *new, *named)
+        if replaced != 1:
+            raise BatchError(f"Batch {batch.batch_id} changed meanwhile: nothing was erased from it; try again.")
 
     def consume(self, batch: Batch) -> None:
         """Mark a sealed batch consumed. Idempotent.

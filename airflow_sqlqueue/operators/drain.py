@@ -15,6 +15,7 @@ from airflow.providers.common.compat.sdk import AirflowException, BaseOperatorLi
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
+from airflow_sqlqueue.hooks.redaction import redactor_of
 from airflow_sqlqueue.hooks.staging import staging_folder
 from airflow_sqlqueue.operators.base import note_batch, task_key, templated
 from airflow_sqlqueue.operators.metrics import DrainLog, Metrics
@@ -97,12 +98,17 @@ class DrainOperatorBase(QueueWaitingTask):
         :class:`~airflow_sqlqueue.errors.StrandedBatchError`, which names them, and no retry), or ``ignore``.
     :param run_on_empty: run the job on an empty batch too.
     :param drain_options: limits of the drain, see :class:`~airflow_sqlqueue.drain.options.DrainOptions` (templated)
+    :param redaction: rules for private data, applied before anything is staged: the path of a JSON file, or the rules
+        (:class:`~airflow_sqlqueue.RedactionRules`). A retry must have the same rules (templated)
+    :param redaction_conn_id: a connection whose password is the key of the rules' hashes (templated)
     """
 
-    template_fields = templated(QueueWaitingTask, "staging", "stage", "filters", "op_kwargs", "drain_options")
+    template_fields = templated(
+        QueueWaitingTask, "staging", "stage", "filters", "op_kwargs", "drain_options", "redaction", "redaction_conn_id"
+    )
     template_fields_renderers: ClassVar[dict[str, str]] = {
         **QueueWaitingTask.template_fields_renderers,
-        **dict.fromkeys(("filters", "op_kwargs", "drain_options"), "json"),
+        **dict.fromkeys(("filters", "op_kwargs", "drain_options", "redaction"), "json"),
     }
     ui_color = "#cfe3d4"
     operator_extra_links = (BatchLink(),)
@@ -125,6 +131,8 @@ class DrainOperatorBase(QueueWaitingTask):
         stranded: str = "adopt",
         run_on_empty: bool = False,
         drain_options: Mapping[str, Any] | None = None,
+        redaction: str | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+        redaction_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -139,6 +147,8 @@ class DrainOperatorBase(QueueWaitingTask):
         self.stranded = stranded
         self.run_on_empty = run_on_empty
         self.drain_options = drain_options
+        self.redaction = redaction
+        self.redaction_conn_id = redaction_conn_id
 
     @abstractmethod
     def _make_job(self, context: Context) -> BatchJob:
@@ -199,12 +209,18 @@ class DrainOperatorBase(QueueWaitingTask):
             if not locks.hold(batch_id, wait=self.hook.client.lock_timeout):
                 self.log.warning("Another try of this task still works on batch %s: the two share it", batch_id)
             adopted = self._adopt(locks, owner, batch_id, metrics, has_job=job.is_given)
-            where = self._where()
+            where, redaction = self._where(), redactor_of(self.redaction, self.redaction_conn_id)
             sessions = stack.enter_context(ExitStack())
             engine = self._open_engine(job, sessions)
             origin = " ".join(map(str, key))
             request = DrainRequest(
-                options=options, where=where, keep=self.keep, batch_id=batch_id, origin=origin, owner=owner
+                options=options,
+                where=where,
+                keep=self.keep,
+                redaction=redaction,
+                batch_id=batch_id,
+                origin=origin,
+                owner=owner,
             )
             drained = self.hook.drain(
                 self.address, self.staging, request, stage=self.stage, on_progress=on_progress, **engine
@@ -259,6 +275,7 @@ class DrainOperatorBase(QueueWaitingTask):
         if self.rerun is not None and self.renew:
             raise ConfigurationError("Both rerun and renew are given: run the job again, or drain a new batch.")
         self._where()
+        redactor_of(self.redaction, self.redaction_conn_id)
         return DrainOptions.of(self.drain_options or {})
 
     def _where(self) -> MessageFilter | None:

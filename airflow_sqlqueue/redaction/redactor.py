@@ -15,7 +15,7 @@ from typing import Any
 
 from airflow_sqlqueue.bodies.decoding import MAX_BYTES
 from airflow_sqlqueue.errors import BodyError, ConfigurationError
-from airflow_sqlqueue.message import HeaderNames, decode_headers, full_name
+from airflow_sqlqueue.message import HeaderNames, ReceivedMessage, decode_headers, full_name
 from airflow_sqlqueue.redaction.actions import FieldActions
 from airflow_sqlqueue.redaction.bodies import redact_body
 from airflow_sqlqueue.redaction.rules import HEADER_ACTIONS, RedactionRule, RedactionRules
@@ -130,7 +130,7 @@ class Redactor:
 
     def hashed(self, text: str) -> str:
         """Return the HMAC-SHA-256 of a text in hex; the same for a header, a column and a field of a body."""
-        return hmac.digest(self.key or b"", text.encode("utf-8", "surrogatepass"), "sha256").hex()
+        return hashed_text(self.key or b"", text)
 
     def concerns(self, headers: str | None) -> bool:
         """Whether a rule concerns a message with these headers."""
@@ -155,6 +155,11 @@ class Redactor:
         """Return a row as the rules leave it, and what they changed."""
         plan = self._plan(_types(row[_HEADERS]))
         return Redaction(row) if plan is None else self._redacted(row, plan)
+
+    def preview(self, message: ReceivedMessage) -> Redaction:
+        """Return what the rules would change in a message of a queue, which stays as it is."""
+        values = {name: value for name, value in vars(message).items() if name in Row._fields}
+        return self.examine(Row(**{**values, "id": str(message.id), "body": message.body or None}))
 
     def _redacted(self, row: Sequence[Any], plan: _Plan) -> Redaction:
         text = row[_HEADERS]
@@ -224,6 +229,11 @@ class Redactor:
             values[_BODY] = None
             return {}, error.reason
         return fields, None
+
+
+def hashed_text(key: bytes, text: str) -> str:
+    """Return the HMAC-SHA-256 of a text in hex."""
+    return hmac.digest(key, text.encode("utf-8", "surrogatepass"), "sha256").hex()
 
 
 def _types(text: str | None) -> str:

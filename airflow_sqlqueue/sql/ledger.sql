@@ -143,6 +143,16 @@ WHERE b.[BatchId] = ? AND b.[State] = 'sealed' AND b.[Parts] IS NULL;
 SELECT [PartId], [Path], [Messages], [Expired], [Bytes], [MinRowVersion], [MaxRowVersion], [Quarantined]
 FROM {part} WITH (READCOMMITTEDLOCK) WHERE [BatchId] = ? ORDER BY [MinRowVersion], [PartId];
 
+-- erase: subtract erased messages from the batch
+UPDATE {batch} SET [Messages] = [Messages] - ?, [Bytes] = [Bytes] - ?, [Erased] = COALESCE([Erased], 0) + ?
+WHERE [BatchId] = ? AND [State] = ? AND [Messages] = ?;
+SELECT @@ROWCOUNT;
+
+-- replace_part: replace a part of the batch
+UPDATE {part} SET [PartId] = ?, [Path] = NULLIF(?, N''), [Messages] = ?, [Bytes] = ?
+WHERE [BatchId] = ? AND [PartId] = ? AND [Messages] = ?;
+SELECT @@ROWCOUNT;
+
 -- mark_consumed: mark the batch consumed
 UPDATE {batch} SET [State] = 'consumed', [ConsumedAt] = SYSUTCDATETIME()
 WHERE [BatchId] = ? AND [State] = 'sealed' AND [Parts] = ? AND [Messages] = ?;

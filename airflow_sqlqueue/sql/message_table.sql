@@ -80,6 +80,17 @@ WHERE [BytesBefore] < ?;
 SELECT {columns} FROM {table} WITH (ROWLOCK)
 WHERE [BatchId] = @batch AND [PartId] = @part AND [RowVersion] > @after AND [RowVersion] <= @to ORDER BY [RowVersion];
 
+-- erase: erase messages of the batch
+DECLARE @given TABLE ([RowVersion] bigint NOT NULL, [Id] uniqueidentifier NOT NULL);
+DECLARE @gone TABLE ([Bytes] bigint NOT NULL);
+INSERT INTO @given VALUES {rows};
+DELETE t
+OUTPUT COALESCE(DATALENGTH(deleted.[Headers]), 0) + COALESCE(DATALENGTH(deleted.[Body]), 0) INTO @gone
+FROM {table} AS t WITH (ROWLOCK)
+INNER JOIN @given AS g ON g.[RowVersion] = t.[RowVersion] AND g.[Id] = t.[Id]
+WHERE t.[BatchId] = ? AND t.[PartId] = ?;
+SELECT COUNT(*), COALESCE(SUM([Bytes]), 0) FROM @gone;
+
 -- remove: remove messages of the batch
 DELETE TOP (?) FROM {table} WITH (ROWLOCK) WHERE [BatchId] = ?;
 SELECT @@ROWCOUNT;

@@ -39,6 +39,10 @@ PAGE_BYTES = 8 * MIB
 """Bytes of headers and bodies in one page for the client, and one row more."""
 
 
+_ERASED_ROWS = 500
+"""Rows that one statement erases: it may have 2,100 parameters, and 1,000 rows of values."""
+
+
 class MessageTable(OwnTable):
     """Table of the staged messages of one database, through one connection; created with the ledger."""
 
@@ -162,6 +166,17 @@ class MessageTable(OwnTable):
                 f"The part {part_id} of batch {batch_id} has {read} messages, the ledger says {messages}: the batch "
                 "was swept meanwhile, or the database was changed."
             )
+
+    def erase(self, batch_id: uuid.UUID, part_id: uuid.UUID, rows: Sequence[tuple[int, str]]) -> tuple[int, int]:
+        """Delete rows of a part, named by RowVersion and Id; return their number and their bytes."""
+        erased = size = 0
+        for start in range(0, len(rows), _ERASED_ROWS):
+            piece = rows[start : start + _ERASED_ROWS]
+            statement = self.query("message_table.erase", rows=Fragment(", ".join(["(?, ?)"] * len(piece))))
+            values = [value for row in piece for value in row]
+            count, gone = self.session.run(statement, *values, str(batch_id), str(part_id))[0]
+            erased, size = erased + int(count), size + int(gone)
+        return erased, size
 
     def remove(self, batch_id: uuid.UUID) -> int:
         """Delete the rows of a batch in chunks, each with its own COMMIT, and return their number."""
