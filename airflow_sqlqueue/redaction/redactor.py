@@ -1,6 +1,6 @@
 """Redactor: applies rules to the rows of a queue, as a drain reads them.
 
-A rule concerns a message if one of its enclosed types matches. If headers are malformed, or name no type, the type is
+A rule concerns a message if one of its enclosed types matches. If headers cannot be read, or name no type, the type is
 unknown, and every rule concerns the message.
 """
 
@@ -31,7 +31,6 @@ _CACHED_CHARACTERS = 4_096
 _CHEAP_CHARACTERS = 16_384
 """Characters of headers that cannot have too many members, and that are read in one call."""
 
-_VALUES = frozenset((str, type(None)))
 _ID, _HEADERS, _BODY = map(NAMES.index, ("Id", "Headers", "Body"))
 _COLUMNS = tuple((NAMES.index(name), header) for name, header in COLUMN_HEADERS.items())
 
@@ -135,6 +134,10 @@ class Redactor:
     def concerns(self, headers: str | None) -> bool:
         """Whether a rule concerns a message with these headers."""
         return self._plan(_types(headers)) is not None
+
+    def concerns_types(self, types: str) -> bool:
+        """Whether a rule concerns a message with these enclosed types, or with unknown types, an empty text."""
+        return self._plan(types) is not None
 
     def keeps_large_body(self, headers: str | None, size: int) -> bool | None:
         """Whether a body of ``size`` bytes stays as it is, with True, or is left out, with False.
@@ -246,10 +249,11 @@ def _types(text: str | None) -> str:
             headers = json.loads(text)
         except (ValueError, RecursionError):
             return ""
-        if type(headers) is dict and _VALUES.issuperset(map(type, headers.values())):
-            return headers.get(HeaderNames.ENCLOSED_MESSAGE_TYPES) or ""
+        types = headers.get(HeaderNames.ENCLOSED_MESSAGE_TYPES) if isinstance(headers, dict) else None
+        return types if isinstance(types, str) else ""
     decoded = decode_headers(text)
-    return "" if decoded.problem_code else decoded.values.get(HeaderNames.ENCLOSED_MESSAGE_TYPES) or ""
+    legible = decoded.problem_code in (None, "value-not-text")
+    return (legible and decoded.values.get(HeaderNames.ENCLOSED_MESSAGE_TYPES)) or ""
 
 
 def _same_id(header: str, row_id: object) -> bool:

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_sqlqueue.bodies.decoding import MAX_BYTES, parse
+from airflow_sqlqueue.drain.stages.enclosed_types import enclosed_types
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import HeaderNames
 from airflow_sqlqueue.redaction.redactor import Redaction, Redactor
@@ -371,6 +372,43 @@ def test_any_bytes_are_redacted_or_left_out(body: bytes, header: str | None, kin
     found: Redaction = rules.examine(given_row)
     assert found.row[6] is None or not found.row[6] or parse(found.row[6], kind) is not None
     assert "H" not in json.loads(found.row[5])
+
+
+TYPES = HeaderNames.ENCLOSED_MESSAGE_TYPES
+HEADER_TEXTS = st.sampled_from(
+    [
+        json.dumps({TYPES: PLACE, "A": "b"}),
+        json.dumps({TYPES: PLACE}, indent=1),
+        json.dumps({"A": TYPES, TYPES: "Other, \u2603"}, ensure_ascii=False),
+        json.dumps({TYPES: None}),
+        json.dumps({TYPES: 5}),
+        json.dumps({TYPES: "Other", "A": 5, "B": {TYPES: PLACE}}),
+        f'{{"{TYPES}": "Other", "{TYPES}": "{PLACE}"}}',
+        f'{{"{TYPES}": "Other"}}{{"{TYPES}": "{PLACE}"}}',
+        '{"NServiceBus.\\u0045nclosedMessageTypes": "Escaped"}',
+        f'{{"{TYPES}": "Other" "A": "b"}}',
+        f'{{"{TYPES}": "Other", "A": "\\ud800"}}',
+        f'{{"{TYPES}": "Other", "A": "\ud800"}}',
+        f'{{"{TYPES}": "Other", "A": "a\nb"}}',
+        json.dumps({TYPES: "Other", "A": "b" * 20_000}),
+        "{}",
+        "{} {}",
+        "",
+        "7",
+    ]
+)
+
+
+@given(st.lists(HEADER_TEXTS | st.text() | st.none(), max_size=4))
+def test_types_of_many_messages_are_those_of_each(texts: list[str | None]) -> None:
+    found = enclosed_types(texts)
+    rules = Redactor.of([{"message_type": kind, "body": "drop"} for kind in (PLACE, "Escaped")])
+    if found is not None:
+        assert [rules.concerns_types(types) for types in found] == [rules.concerns(text) for text in texts]
+
+
+def test_usual_headers_are_read_at_once() -> None:
+    assert enclosed_types([row().headers, row(kind="Other").headers, "{}"]) == [f"{PLACE}, Shop", "Other", ""]
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"])), min_size=1, max_size=5))

@@ -15,6 +15,7 @@ from airflow_sqlqueue.drain.counts import PartCounts
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.stages.base import PartPlan
+from airflow_sqlqueue.drain.stages.enclosed_types import enclosed_types
 from airflow_sqlqueue.drain.stages.part_file import PartFile, UnwritableError
 from airflow_sqlqueue.drain.storage.batch_files import write_manifest
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
@@ -69,7 +70,14 @@ class _FileWriter:
         """Return the rows of a statement as the rules of the drain leave them."""
         if self._redactor is None:
             return rows
-        redacted = list(map(self._redactor.apply, rows))
+        redactor, types = self._redactor, enclosed_types([row[_HEADERS] for row in rows])
+        if types is None:
+            redacted = list(map(redactor.apply, rows))
+        else:
+            redacted = [
+                redactor.apply(row) if redactor.concerns_types(names) else row
+                for row, names in zip(rows, types, strict=True)
+            ]
         self._redacted = [RedactedRow(old, new) for old, new in zip(rows, redacted, strict=True) if new is not old]
         return redacted
 
