@@ -21,6 +21,8 @@ from airflow_sqlqueue.decorators.consume import sqlqueue_consume_task as sqlqueu
 from airflow_sqlqueue.delayed.mover import MoveResult as MoveResult
 from airflow_sqlqueue.drain.batches import BatchInfo as BatchInfo
 from airflow_sqlqueue.drain.drain import DrainResult as DrainResult
+from airflow_sqlqueue.drain.erase import EraseRequest as EraseRequest
+from airflow_sqlqueue.drain.erase import EraseResult as EraseResult
 from airflow_sqlqueue.drain.manifest import Batch as Batch
 from airflow_sqlqueue.drain.options import DrainOptions as DrainOptions
 from airflow_sqlqueue.drain.request import DrainRequest as DrainRequest
@@ -95,6 +97,9 @@ from airflow_sqlqueue.queue.depth import Backlog as Backlog
 from airflow_sqlqueue.queue.depth import Depth as Depth
 from airflow_sqlqueue.queue.purge import PurgeResult as PurgeResult
 from airflow_sqlqueue.queue.send_ledger import SendResult as SendResult
+from airflow_sqlqueue.redaction.redactor import Redaction as Redaction
+from airflow_sqlqueue.redaction.redactor import Redactor as Redactor
+from airflow_sqlqueue.redaction.rules import RedactionRules as RedactionRules
 from airflow_sqlqueue.routing import AddressResolver as AddressResolver
 from airflow_sqlqueue.routing import ResolvedAddress as ResolvedAddress
 from airflow_sqlqueue.schemas.files import SchemaFolder as SchemaFolder

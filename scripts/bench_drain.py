@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from bench_report import Comparison, cores, report
 from bench_setting import TURNS, best_rates, fill, rate_of
 
-from airflow_sqlqueue import DrainOptions, DrainRequest
+from airflow_sqlqueue import DrainOptions, DrainRequest, Redactor
 from airflow_sqlqueue.drain.drain import Drain, Engine
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT, QueueTable
@@ -32,7 +32,7 @@ from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query
 from airflow_sqlqueue.sql.columns import output
 
-SINGLE, BARE, STAGED = "single receives", "bare loop", "do it yourself"
+SINGLE, BARE, STAGED, RULES = "single receives", "bare loop", "do it yourself", "drain with rules of other types"
 ENOUGH_CORES = 4
 _ROW_VERSION = NAMES.index("RowVersion")
 
@@ -79,6 +79,7 @@ def compare_drains(
             SINGLE: lambda: sum(len(queue.receive()) for _ in range(single)),
             BARE: lambda: bare_loop(queue),
             STAGED: lambda: move.run(Path(folder, "moved.parquet")),
+            RULES: lambda: drain(queue, 1, redaction=_OTHER_TYPES),
             **{_drained_by(n): (lambda n=n: drain(queue, n)) for n in (1, 2, 4)},  # type: ignore[misc]
         }
         best = best_rates(kinds, turns, before=lambda name: fill(queue, single if name == SINGLE else count))
@@ -88,6 +89,7 @@ def compare_drains(
     pairs = (
         (four, SINGLE, 25.0, ""),
         (one, BARE, 0.8, ""),
+        (RULES, one, 1 / 1.3, "a field of another type"),
         (two, one, 1.5 if spare else None, note),
         (two, STAGED, 1.0, "the default"),
         (four, STAGED, None, ""),
@@ -126,16 +128,21 @@ def bare_loop(queue: QueueTable) -> int:
     return total
 
 
-def drain(queue: QueueTable, workers: int = DrainOptions.workers, engine: Engine | None = None) -> int:
+_OTHER_TYPES = Redactor.of({"message_type": "Bench.Other", "fields": {"Customer.Email": "mask"}})
+
+
+def drain(
+    queue: QueueTable,
+    workers: int = DrainOptions.workers,
+    engine: Engine | None = None,
+    redaction: Redactor | None = None,
+) -> int:
     """Drain the queue to files that are then removed; return the number of messages."""
     settings = queue.session.settings
     with tempfile.TemporaryDirectory(prefix="sqlqueue-bench-") as folder:
         staging, options = StagingFolder.of(Path(folder)), DrainOptions(workers=workers)
-        batch = (
-            Drain(lambda: Session(settings), queue.address, staging, DrainRequest(options=options), engine=engine)
-            .run()
-            .batch
-        )
+        request = DrainRequest(options=options, redaction=redaction)
+        batch = Drain(lambda: Session(settings), queue.address, staging, request, engine=engine).run().batch
     return batch.messages + batch.expired
 
 

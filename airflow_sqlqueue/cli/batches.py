@@ -17,6 +17,7 @@ from airflow_sqlqueue.cli.interruption import explained
 from airflow_sqlqueue.cli.message_options import FilterOptions
 from airflow_sqlqueue.cli.options import Common, QueueArgument, QueueOptions, age
 from airflow_sqlqueue.cli.output import note, progress_bar
+from airflow_sqlqueue.cli.redaction import KEY_VARIABLE, redactor_of
 from airflow_sqlqueue.errors import (
     BatchError,
     BatchNotFoundError,
@@ -55,6 +56,9 @@ def drain(
         bool, typer.Option("--new", help="Begin the batch of --batch-id if the ledger does not know it.")
     ] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Copy the messages and leave them in the queue.")] = False,
+    redaction: Annotated[
+        Optional[str], typer.Option(help=f"A JSON file of rules for private data; {KEY_VARIABLE} is the hashes' key.")
+    ] = None,
     secondary: Annotated[
         bool, typer.Option("--secondary", help="Drain the secondary queues too, each into its own batch.")
     ] = False,
@@ -78,18 +82,20 @@ def drain(
     if new and batch_id is None:
         raise ConfigurationError("--new goes with --batch-id: without that, every drain begins a batch.")
     options = drain_options(**vars(limits))
-    where = selected.filter()
+    where, redactor = selected.filter(), redactor_of(redaction)
     folder = None if staging is None else StagingFolder.of(staging)
     check_stage(stage, folder)
     fetch = _payload_fetch(payloads, stage, folder, options.readable_by)
+    if fetch is not None and redactor is not None:
+        raise ConfigurationError("No rule of redaction changes payloads of the data bus: leave out one of the two.")
     client = target.connect()
     queue = target.address(client)
     queues = client.tables.with_secondary_queues(queue) if secondary else [queue]
     if batch_id is not None and not new:
         _require(client, queue, batch_id)
-    own = {"staging": staging, "stage": stage, "conn_id": target.conn_id, "keep": keep}
+    own = {"staging": staging, "stage": stage, "conn_id": target.conn_id, "keep": keep, "redaction": redaction}
     command = _options({**own, **changed_limits(options), **vars(selected), **vars(payloads)})
-    request = DrainRequest(options=options, where=where, keep=keep, origin="sqlqueue drain")
+    request = DrainRequest(options=options, where=where, keep=keep, redaction=redactor, origin="sqlqueue drain")
     quiet = target.as_json
     drained = [_drain(client, each, folder, stage, request, batch_id, command, fetch, quiet=quiet) for each in queues]
     if folder is not None and any(values["batch_id"] is None for values in drained):
@@ -230,13 +236,19 @@ def _notice(found: Sequence[BatchInfo], older_than: timedelta) -> None:
             note(f"{what} been {state} for {older_than} or longer, with {messages:,} messages: {remedy}.")
 
 
+AcceptRedacted = Annotated[
+    bool, typer.Option("--accept-redacted", help="Put a redacted batch back too, as its rules have left it.")
+]
+
+
 def requeue(
     batch_id: Annotated[uuid.UUID, typer.Argument(help="A sealed batch.")],
     common: Common,
     queue: LedgerQueue = None,
+    accept_redacted: AcceptRedacted = False,
 ) -> None:
     """Put a sealed batch back into its queue: same ids, same order, in one transaction."""
-    done = common.connect().batches.requeue(batch_id, queue)
+    done = common.connect().batches.requeue(batch_id, queue, accept_redacted=accept_redacted)
     common.show({**done.batch.to_dict(), "repeated": done.repeated})
 
 
@@ -244,9 +256,10 @@ def abandon(
     batch_id: Annotated[uuid.UUID, typer.Argument(help="An open batch.")],
     common: Common,
     queue: LedgerQueue = None,
+    accept_redacted: AcceptRedacted = False,
 ) -> None:
     """End an unwanted open batch: seal it and put its messages back into their queue."""
-    done = common.connect().batches.abandon(batch_id, queue)
+    done = common.connect().batches.abandon(batch_id, queue, accept_redacted=accept_redacted)
     common.show({**done.batch.to_dict(), "repeated": done.repeated})
 
 
@@ -299,7 +312,7 @@ def sweep(
 
 
 _TIMES = {"opened", "sealed", "consumed", "requeued"}
-_RARE = ("expired", "quarantined", "kept")
+_RARE = ("expired", "quarantined", "kept", "redacted", "erased")
 
 
 def _lines(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.databus.batch_payloads import PayloadOptions, StagedPayload
     from airflow_sqlqueue.databus.data_bus import DataBus
     from airflow_sqlqueue.databus.payload_file import PayloadsResult
+    from airflow_sqlqueue.drain.erase import EraseRequest, EraseResult
     from airflow_sqlqueue.drain.ledger import Part
     from airflow_sqlqueue.drain.requeue import RequeueResult
     from airflow_sqlqueue.drain.storage.folder import StagingFolder
@@ -129,6 +130,7 @@ class BatchManager:
         queue_name: str | None = None,
         *,
         staging: str | PathLike[str] | StagingFolder | None = None,
+        accept_redacted: bool = False,
     ) -> RequeueResult:
         """Abandon an open batch: seal it, then put its messages back, as :meth:`requeue` does.
 
@@ -144,7 +146,7 @@ class BatchManager:
 
         def give_up(ledger: Ledger) -> RequeueResult:
             with self.locks(queue_name) as locks:
-                return abandon(ledger, locks, batch_id, folder)
+                return abandon(ledger, locks, batch_id, folder, accept_redacted=accept_redacted)
 
         return self._repeated(f"Putting back batch {batch_id}", queue_name, give_up)
 
@@ -247,19 +249,45 @@ class BatchManager:
         queue_name: str | None = None,
         *,
         staging: str | PathLike[str] | StagingFolder | None = None,
+        accept_redacted: bool = False,
     ) -> RequeueResult:
         """Put a sealed batch back into its queue, in one transaction, or in the client's transaction under way.
 
         Ids and order stay the same; repeated calls put the messages back exactly once. ``staging`` is the folder of the
-        batch's files, for an object store that needs more than the environment's credentials. See
-        :func:`airflow_sqlqueue.drain.requeue.requeue`.
+        batch's files, for an object store that needs more than the environment's credentials. A redacted batch goes
+        back only with ``accept_redacted``. See :func:`airflow_sqlqueue.drain.requeue.requeue`.
         """
         # It loads Arrow, which takes longer than most calls of a client.
         from airflow_sqlqueue.drain.requeue import requeue
 
         folder = folder_of(staging)
         what = f"Putting back batch {batch_id}"
-        return self._repeated(what, queue_name, lambda ledger: requeue(ledger, batch_id, folder))
+        return self._repeated(
+            what, queue_name, lambda ledger: requeue(ledger, batch_id, folder, accept_redacted=accept_redacted)
+        )
+
+    def erase(
+        self,
+        request: EraseRequest,
+        queue_name: str | None = None,
+        *,
+        staging: str | PathLike[str] | StagingFolder | None = None,
+    ) -> EraseResult:
+        """Erase single messages, such as those of one person, from batches that are not open.
+
+        ``staging`` as for :meth:`requeue`. Repeat an interrupted call: it finishes. After a lost connection it starts
+        again, and its counts start at 0. Raises :class:`~airflow_sqlqueue.errors.TransactionError` in the client's
+        transaction. See :func:`airflow_sqlqueue.drain.erase.erase`.
+        """
+        from airflow_sqlqueue.drain.erase import erase
+
+        folder = folder_of(staging)
+
+        def work(ledger: Ledger) -> EraseResult:
+            with self.locks(queue_name) as locks:
+                return erase(ledger, locks, request, folder)
+
+        return self._repeated("Erasing messages", queue_name, work)
 
     def sweep(
         self,

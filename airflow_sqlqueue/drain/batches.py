@@ -25,8 +25,9 @@ class BatchInfo(Counts):
     """Listed batch, with its state, times and counts.
 
     ``age`` is how long the batch has been in its state, by the server's clock; times are in UTC. ``parts`` is the
-    number of parts that hold messages; ``kept``: its messages were copied and stayed in the queue. The counts of an
-    open batch are those of its parts so far.
+    number of parts that hold messages; ``kept``: its messages were copied and stayed in the queue; ``redacted``:
+    the fingerprint of the rules that changed them; ``erased``: the number of messages that were removed from it later.
+    The counts of an open batch are those of its parts so far.
     """
 
     batch_id: uuid.UUID
@@ -41,6 +42,8 @@ class BatchInfo(Counts):
     requeued: datetime | None
     parts: int
     kept: bool = False
+    redacted: str | None = None
+    erased: int = 0
 
     def __str__(self) -> str:
         return f"{self.batch_id} ({self.state}, {self.messages} messages in {self.parts} parts, of {self.origin!r})"
@@ -135,7 +138,7 @@ def recorded_batch(session: Session, values: Mapping[str, Any], ledger_schema: s
 
 
 def _info(row: Any) -> BatchInfo:
-    batch_id, queue, origin, state, stage, kept, *rest = row
+    batch_id, queue, origin, state, stage, kept, redacted, erased, *rest = row
     *times, parts, messages, expired, quarantined, size, now = rest
     opened, sealed, consumed, requeued = times = [time and time.replace(tzinfo=timezone.utc) for time in times]
     return BatchInfo(
@@ -155,6 +158,8 @@ def _info(row: Any) -> BatchInfo:
         quarantined=int(quarantined),
         bytes=int(size),
         kept=bool(kept),
+        redacted=redacted,
+        erased=int(erased),
     )
 
 

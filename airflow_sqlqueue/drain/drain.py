@@ -102,6 +102,7 @@ class Drain:
             stage=FileStage(stage) if isinstance(stage, StagingFolder) else stage,
             options=request.options,
             ledger_schema=ledger_schema,
+            redactor=request.redaction,
         )
         self._progress = ProgressCounter(on_progress)
 

@@ -7,6 +7,7 @@ The delete and the ledger row are in one transaction of one database, so both ta
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from airflow_sqlqueue.drain.counts import Counts, PartCounts
@@ -17,7 +18,7 @@ from airflow_sqlqueue.drain.stages.message_table import MessageTable
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError, StatementError, WrongBatchError
 from airflow_sqlqueue.queue.quarantine import Quarantine
 from airflow_sqlqueue.sql import Fragment, Query, identifier
-from airflow_sqlqueue.tables.create import LEDGER_SCHEMA, Definition, ensure
+from airflow_sqlqueue.tables.create import LEDGER_SCHEMA, Definition, create_lock, ensure
 from airflow_sqlqueue.tables.own import OwnTable, lock_name, stored_name
 
 _NOT_OPEN = 50001
@@ -31,6 +32,8 @@ class LedgerEntry:
     ``up_to`` is None if the queue was empty when the batch was opened. ``parts`` and ``counts`` are None until the
     seal. ``age`` is the seconds since the batch was opened, by the server's clock. ``filter`` is the canonical text of
     the filter that the batch is drained with. The messages of a ``kept`` batch were copied and stayed in the queue.
+    ``redacted`` is the fingerprint of the rules that changed the messages, None without rules; ``erased`` messages were
+    removed from the batch after the seal.
     """
 
     queue: str
@@ -43,6 +46,8 @@ class LedgerEntry:
     age: int
     filter: str | None
     kept: bool
+    redacted: str | None
+    erased: int
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,19 @@ class Part(PartCounts):
 
     id: uuid.UUID
     path: str | None
+
+
+@dataclass(frozen=True)
+class ErasedPart:
+    """Part from which messages were erased, before and after."""
+
+    old: Part
+    new: Part
+
+    @property
+    def messages(self) -> int:
+        """Number of erased messages."""
+        return self.old.messages - self.new.messages
 
 
 class _PartTable(OwnTable):
@@ -79,6 +97,10 @@ class Ledger(OwnTable):
         """Create the tables, those beside them, and their schema, if they are missing."""
         for definition in ledger_definitions(self.catalog, self.schema):
             ensure(self.session, definition)
+        if self.session.value(self.query("ledger.lacks_columns"), self.address.qualified_name):
+            with create_lock(self.session, self.address):
+                if self.session.value(self.query("ledger.lacks_columns"), self.address.qualified_name):
+                    self.session.run(self.query("ledger.add_columns"))
 
     def open(
         self,
@@ -102,6 +124,7 @@ class Ledger(OwnTable):
             "" if up_to is None else str(up_to),
             request.filter_text,
             request.keep,
+            request.fingerprint,
         )
         with self.session.transaction():
             self.session.take_lock(self.query("ledger.lock_open"), lock_name("open", self.schema, batch_id))
@@ -115,6 +138,11 @@ class Ledger(OwnTable):
             raise WrongBatchError(
                 f"Batch {batch_id} was opened with another filter, or with one where none is given now: give it the "
                 "same, or ask for a new batch."
+            )
+        if (row.redacted or "") != request.fingerprint:
+            raise WrongBatchError(
+                f"Batch {batch_id} was opened with other rules of redaction, or with rules where none are given now: "
+                "give it the same, or ask for a new batch."
             )
         if row.kept != request.keep:
             how = "copies messages of" if row.kept else "takes messages out of"
@@ -229,8 +257,26 @@ class Ledger(OwnTable):
             parts=sum(part.messages > 0 for part in parts),
             stage=row.stage,
             kept=row.kept,
+            redacted=row.redacted,
+            erased=row.erased,
             **total.counters,
         )
+
+    def replace_parts(self, batch: Batch, erased: Sequence[ErasedPart]) -> None:
+        """Enter parts from which messages were erased, and the counts of their batch, in the caller's transaction.
+
+        Raises :class:`BatchError` if the batch is no longer as ``batch`` says.
+        """
+        messages = sum(each.messages for each in erased)
+        size = sum(each.old.bytes - each.new.bytes for each in erased)
+        values = (messages, size, messages, batch.batch_id, batch.state, batch.messages)
+        replaced = self.session.value(self.query("ledger.erase"), *values)
+        for each in erased:
+            new = (str(each.new.id), each.new.path or "", each.new.messages, each.new.bytes)
+            named = (batch.batch_id, str(each.old.id), each.old.messages)
+            replaced = replaced and self.session.value(self.query("ledger.replace_part"), *new, *named)
+        if replaced != 1:
+            raise BatchError(f"Batch {batch.batch_id} changed meanwhile: nothing was erased from it; try again.")
 
     def consume(self, batch: Batch) -> None:
         """Mark a sealed batch consumed. Idempotent.

@@ -37,7 +37,11 @@ GUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 _PART = re.compile(rf"part-({GUID})\.parquet")
 _BODY = re.compile(rf"body-({GUID})-[0-9]{{6,}}\.bin")
+_HASH = re.compile(r"[0-9a-f]{64}")
 _MANIFEST = re.compile(r"manifest-[0-9a-f]{64}\.json")
+_UNERASED = ("batch_id", "queue", "stage", "kept", "redacted")
+"""Fields that stay the same when messages are erased from a batch."""
+
 _FROZEN = ("batch_id", "queue", "stage", "kept", "messages", "expired", "quarantined", "bytes", "parts", "paths")
 """Fields in the hash that names a manifest file. The order is part of it; fields that were added later are not."""
 
@@ -59,6 +63,8 @@ class Batch(Counts):
     :param stage: ``files`` or ``table``.
     :param kept: True if the messages were copied and stayed in the queue; expired messages and those that no file can
         keep were left out and counted.
+    :param redacted: the fingerprint of the rules that changed the messages before they were staged, None without rules.
+    :param erased: the number of messages that were removed from the batch after the seal; its files are others then.
 
     Raises :class:`ConfigurationError` if the fields contradict each other or have the wrong type.
     """
@@ -70,6 +76,8 @@ class Batch(Counts):
     parts: int
     stage: str = "files"
     kept: bool = False
+    redacted: str | None = None
+    erased: int = 0
 
     def __post_init__(self) -> None:
         for name in ("batch_id", "queue"):
@@ -81,9 +89,11 @@ class Batch(Counts):
             raise ConfigurationError(f"A batch's stage is one of {', '.join(STAGES)}, not {self.stage!r}.")
         if not isinstance(self.kept, bool):
             raise ConfigurationError(f"A batch's kept is true or false, not {self.kept!r}.")
+        if self.redacted is not None and not (isinstance(self.redacted, str) and _HASH.fullmatch(self.redacted)):
+            raise ConfigurationError("A batch's redacted is the fingerprint of rules, or null.")
         if not isinstance(self.paths, tuple) or not all(isinstance(path, str) and path for path in self.paths):
             raise ConfigurationError("A batch's paths are a tuple of texts, none of them empty.")
-        for name, value in {"parts": self.parts, **self.counters}.items():
+        for name, value in {"parts": self.parts, "erased": self.erased, **self.counters}.items():
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:
                 raise ConfigurationError(f"A batch's {name} is a whole number of zero or more, not {value!r}.")
         if len(self.paths) != len(set(self.paths)):
@@ -150,7 +160,7 @@ class Batch(Counts):
             raise ConfigurationError(f"A manifest is a JSON object, not {type(values).__name__}.")
         given = {"paths" if name == "manifest" else name for name in values}
         known = {field.name for field in fields(cls)}
-        needed = known - {"quarantined", "stage", "kept"}
+        needed = known - {"quarantined", "stage", "kept", "redacted", "erased"}
         for problem, names in (("does not know", given - known), ("misses", needed - given)):
             if names:
                 listed = ", ".join(sorted(map(str, names)))
@@ -160,9 +170,13 @@ class Batch(Counts):
         """Raise :class:`BatchMismatchError` if a dictionary, with paths or with ``manifest``, is of another batch.
 
         The batch comes from the ledger or its manifest file, the dictionary from a place where others may write. The
-        dictionary may be older: states are not compared.
+        dictionary may be older: states are not compared, and neither are files and counts if messages were erased
+        since.
         """
         known: dict[str, Any] = {**self.to_dict(), "state": values.get("state")}
+        earlier = values.get("erased", 0)
+        if isinstance(earlier, int) and earlier < self.erased:
+            values = {name: values[name] for name in values if name in _UNERASED}
         if "manifest" in values:
             del known["paths"]
             known["manifest"] = self.manifest_path if self.paths else None

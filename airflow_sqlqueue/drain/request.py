@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue.filters import MessageFilter
+from airflow_sqlqueue.redaction.redactor import Redactor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +20,8 @@ class DrainRequest:
         takes them.
     :param keep: copy the messages up to the mark to files and leave them in the queue, also with one worker; a retry
         needs the same value.
+    :param redaction: rules for private data, applied to the messages before they are staged; a retry needs the same
+        rules.
     :param batch_id: the batch; the same id resumes it, or returns it if it is sealed already; None: a new batch.
     :param renew: if the batch of that id was consumed or requeued, drain a new one, whose id follows from it.
     :param origin: a text that names the drain in the ledger, for people (dag, task, run, map index).
@@ -30,6 +33,7 @@ class DrainRequest:
     options: DrainOptions = field(default_factory=DrainOptions)
     where: MessageFilter | None = None
     keep: bool = False
+    redaction: Redactor | None = None
     batch_id: uuid.UUID | None = None
     renew: bool = False
     origin: str = ""
@@ -50,3 +54,8 @@ class DrainRequest:
     def filter_text(self) -> str:
         """The canonical text of the filter, empty for all messages."""
         return "" if self.where is None else self.where.canonical
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of the rules of the redaction, empty without one."""
+        return "" if self.redaction is None else self.redaction.fingerprint

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from airflow_sqlqueue.drain.batch_reader import batch_rows
 from airflow_sqlqueue.drain.ledger import Ledger, LedgerEntry
 from airflow_sqlqueue.drain.locks import BatchLocks
-from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.drain.manifest import UNFINISHED, Batch
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.streams import StreamTable, stream_id
 from airflow_sqlqueue.errors import (
@@ -51,7 +51,9 @@ class ReleaseResult:
     messages: int
 
 
-def requeue(ledger: Ledger, batch_id: uuid.UUID, staging: StagingFolder | None = None) -> RequeueResult:
+def requeue(
+    ledger: Ledger, batch_id: uuid.UUID, staging: StagingFolder | None = None, *, accept_redacted: bool = False
+) -> RequeueResult:
     """Send every message of a sealed batch back into its queue and mark the batch, in one transaction: exactly once.
 
     Ids, headers, bodies, expiry and order are unchanged. The RowVersions are new, so the messages come after those
@@ -60,13 +62,16 @@ def requeue(ledger: Ledger, batch_id: uuid.UUID, staging: StagingFolder | None =
 
     A job that reads the batch at this moment cannot mark it consumed afterwards. A repeated call, as after a COMMIT
     whose answer was lost, sends nothing. Files, and rows in the table of staged messages, stay until they are swept.
-    ``staging`` as for :func:`~airflow_sqlqueue.drain.batch_reader.rows_in_order`.
+    ``staging`` as for :func:`~airflow_sqlqueue.drain.batch_reader.rows_in_order`. The messages of a redacted batch are
+    not those that were drained: they go back only with ``accept_redacted``.
 
-    Raises :class:`BatchNotFoundError`, :class:`BatchError` for a batch that is open, consumed or a copy, and with
-    nothing changed :class:`BatchMismatchError`, :class:`StagingError` or an error of the queue's.
+    Raises :class:`BatchNotFoundError`, :class:`BatchError` for a batch that is open, consumed, redacted or a copy, and
+    with nothing changed :class:`BatchMismatchError`, :class:`StagingError` or an error of the queue's.
     """
-    if _find(ledger, batch_id).kept:
+    entry = _find(ledger, batch_id)
+    if entry.kept:
         raise BatchError(f"Batch {batch_id} is a copy: its messages stayed in their queue; mark it consumed instead.")
+    _check_redacted(batch_id, entry, accept_redacted)
     with ledger.session.transaction():
         if not _mark(ledger, batch_id):
             return _refuse_or_repeat(ledger, batch_id)
@@ -82,7 +87,12 @@ def requeue(ledger: Ledger, batch_id: uuid.UUID, staging: StagingFolder | None =
 
 
 def abandon(
-    ledger: Ledger, locks: BatchLocks, batch_id: uuid.UUID, staging: StagingFolder | None = None
+    ledger: Ledger,
+    locks: BatchLocks,
+    batch_id: uuid.UUID,
+    staging: StagingFolder | None = None,
+    *,
+    accept_redacted: bool = False,
 ) -> RequeueResult:
     """Seal an open batch, so that no part can be added any more, and then put it back with :func:`requeue`.
 
@@ -99,9 +109,10 @@ def abandon(
         raise BatchError(f"Batch {batch_id} is a copy: its messages stayed in their queue, so nothing goes back to it.")
     if entry.state == "sealed":
         raise BatchError(f"Batch {batch_id} is sealed and waits for its reader: put it back with 'sqlqueue requeue'.")
+    _check_redacted(batch_id, entry, accept_redacted)
     if entry.state == "open":
         ledger.seal(batch_id)
-    return requeue(ledger, batch_id, staging)
+    return requeue(ledger, batch_id, staging, accept_redacted=accept_redacted)
 
 
 def release_stream(ledger: Ledger, locks: BatchLocks, name: str) -> ReleaseResult:
@@ -138,6 +149,14 @@ def _find(ledger: Ledger, batch_id: uuid.UUID) -> LedgerEntry:
     if not ledger.exists():
         raise BatchNotFoundError(f"There is no ledger in {ledger.catalog!r} to know batch {batch_id}: check the queue.")
     return ledger.find(batch_id)
+
+
+def _check_redacted(batch_id: uuid.UUID, entry: LedgerEntry, accepted: bool) -> None:
+    if entry.redacted and not accepted and entry.state in UNFINISHED:
+        raise BatchError(
+            f"Batch {batch_id} was redacted: its messages are no longer those that were drained; put them back with "
+            "accept_redacted (--accept-redacted), or mark the batch consumed."
+        )
 
 
 def _mark(ledger: Ledger, batch_id: uuid.UUID) -> bool:

@@ -22,6 +22,7 @@ from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.quarantine import Quarantine
 from airflow_sqlqueue.queue.table_access import FIRST, LAST
 from airflow_sqlqueue.queue.window import Window
+from airflow_sqlqueue.redaction.redactor import Redactor
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
@@ -48,6 +49,7 @@ class WorkPlan:
     """Plan of the work on one batch, the same for all of its workers, in threads or on executors.
 
     ``mean_bytes`` and ``layout`` were read from the queue: the size of a message, and the columns of the table.
+    ``redactor`` changes the rows before they are staged.
     """
 
     batch_id: uuid.UUID
@@ -57,6 +59,7 @@ class WorkPlan:
     ledger_schema: str = LEDGER_SCHEMA
     mean_bytes: int | None = None
     layout: Layout | None = None
+    redactor: Redactor | None = None
 
     def ledger(self, session: Session) -> Ledger:
         return Ledger(session, self.queue.catalog, self.ledger_schema)
@@ -108,7 +111,7 @@ class Worker:
         COMMIT was already sent, only the ledger shows whether it took effect, and the files may belong to the batch, or
         be orphans. The caller takes a new part and never repeats this one.
         """
-        plan = PartPlan(self._work.batch_id, uuid.uuid4(), window)
+        plan = PartPlan(self._work.batch_id, uuid.uuid4(), window, self._work.redactor)
         staged = self._work.stage.part(self.queue, self._quarantine, plan, self._options)
         self._session.begin()
         return self._complete(plan, staged, limit, max_bytes)
@@ -123,7 +126,8 @@ class Worker:
         session.begin()
         try:
             after = self._ledger.copied_up_to(batch_id)
-            plan = PartPlan(batch_id, uuid.uuid4(), Window(FIRST if after is None else after, up_to))
+            window = Window(FIRST if after is None else after, up_to)
+            plan = PartPlan(batch_id, uuid.uuid4(), window, self._work.redactor)
             staged = self._work.stage.copy(self.queue, plan, self._options, wait)
         except BaseException:
             session.roll_back()

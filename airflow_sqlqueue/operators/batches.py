@@ -41,13 +41,17 @@ class SqlQueueRequeueOperator(BatchTask):
 
     :param staging: the folder it was drained to, an ``ObjectStoragePath`` with its Airflow connection; None: the
         ledger's paths, with the environment's credentials (templated)
+    :param accept_redacted: put a redacted batch back too, as its rules have left it.
     """
 
     template_fields = templated(BatchTask, "staging")
 
-    def __init__(self, *, staging: str | ObjectStoragePath | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, *, staging: str | ObjectStoragePath | None = None, accept_redacted: bool = False, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.staging = staging
+        self.accept_redacted = accept_redacted
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Requeue it; raises BatchError for an open or consumed batch."""
@@ -55,7 +59,9 @@ class SqlQueueRequeueOperator(BatchTask):
             folder = None if self.staging is None else staging_folder(self.staging)
             batches = self.hook.client.batches
             batch = batches.load(self.batch)
-            done = batches.requeue(uuid.UUID(batch.batch_id), batch.queue, staging=folder)
+            done = batches.requeue(
+                uuid.UUID(batch.batch_id), batch.queue, staging=folder, accept_redacted=self.accept_redacted
+            )
         self.log.info("Batch %s is in %s again: %d messages", batch.batch_id, batch.queue, done.batch.messages)
         if not done.repeated:
             Metrics(self, self.hook.queue(batch.queue)).count("requeue.messages", done.batch.messages)

@@ -15,6 +15,7 @@ from airflow.providers.common.compat.sdk import AirflowException, BaseOperatorLi
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
+from airflow_sqlqueue.hooks.redaction import redactor_of
 from airflow_sqlqueue.hooks.staging import data_bus_at, staging_folder
 from airflow_sqlqueue.operators.base import note_batch, task_key, templated
 from airflow_sqlqueue.operators.metrics import DrainLog, Metrics
@@ -100,17 +101,21 @@ class DrainOperatorBase(QueueWaitingTask):
     :param drain_options: limits of the drain, see :class:`~airflow_sqlqueue.drain.options.DrainOptions` (templated)
     :param data_bus: the data bus (claim check) of the senders, a folder or a URL like a staging folder's: the payloads
         of the drained messages are fetched from it and staged beside them, before the job runs. Not with the stage
-        ``table`` (templated)
+        ``table``, nor with ``redaction`` (templated)
     :param payload_options: limits of the payloads, see :class:`~airflow_sqlqueue.PayloadOptions` (templated)
+    :param redaction: rules for private data, applied before anything is staged: the path of a JSON file, or the rules
+        (:class:`~airflow_sqlqueue.RedactionRules`). A retry must have the same rules (templated)
+    :param redaction_conn_id: a connection whose password is the key of the rules' hashes (templated)
     """
 
     template_fields = templated(
         QueueWaitingTask,
         *("staging", "stage", "filters", "op_kwargs", "drain_options", "data_bus", "payload_options"),
+        *("redaction", "redaction_conn_id"),
     )
     template_fields_renderers: ClassVar[dict[str, str]] = {
         **QueueWaitingTask.template_fields_renderers,
-        **dict.fromkeys(("filters", "op_kwargs", "drain_options", "payload_options"), "json"),
+        **dict.fromkeys(("filters", "op_kwargs", "drain_options", "payload_options", "redaction"), "json"),
     }
     ui_color = "#cfe3d4"
     operator_extra_links = (BatchLink(),)
@@ -135,6 +140,8 @@ class DrainOperatorBase(QueueWaitingTask):
         drain_options: Mapping[str, Any] | None = None,
         data_bus: str | ObjectStoragePath | None = None,
         payload_options: Mapping[str, Any] | None = None,
+        redaction: str | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+        redaction_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -151,6 +158,8 @@ class DrainOperatorBase(QueueWaitingTask):
         self.drain_options = drain_options
         self.data_bus = data_bus
         self.payload_options = payload_options
+        self.redaction = redaction
+        self.redaction_conn_id = redaction_conn_id
 
     @abstractmethod
     def _make_job(self, context: Context) -> BatchJob:
@@ -211,12 +220,18 @@ class DrainOperatorBase(QueueWaitingTask):
             if not locks.hold(batch_id, wait=self.hook.client.lock_timeout):
                 self.log.warning("Another try of this task still works on batch %s: the two share it", batch_id)
             adopted = self._adopt(locks, owner, batch_id, metrics, has_job=job.is_given)
-            where = self._where()
+            where, redaction = self._where(), redactor_of(self.redaction, self.redaction_conn_id)
             sessions = stack.enter_context(ExitStack())
             engine = self._open_engine(job, sessions)
             origin = " ".join(map(str, key))
             request = DrainRequest(
-                options=options, where=where, keep=self.keep, batch_id=batch_id, origin=origin, owner=owner
+                options=options,
+                where=where,
+                keep=self.keep,
+                redaction=redaction,
+                batch_id=batch_id,
+                origin=origin,
+                owner=owner,
             )
             drained = self.hook.drain(
                 self.address, self.staging, request, stage=self.stage, on_progress=on_progress, **engine
@@ -276,6 +291,10 @@ class DrainOperatorBase(QueueWaitingTask):
         if self.rerun is not None and self.renew:
             raise ConfigurationError("Both rerun and renew are given: run the job again, or drain a new batch.")
         self._where()
+        if redactor_of(self.redaction, self.redaction_conn_id) is not None and self.data_bus is not None:
+            raise ConfigurationError(
+                "No rule of redaction changes payloads of the data bus: leave out data_bus or redaction."
+            )
         options = DrainOptions.of(self.drain_options or {})
         self._payload_options(options)
         return options

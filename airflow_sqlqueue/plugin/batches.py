@@ -66,10 +66,13 @@ def find_batch(client: Any, session: Any, batch_id: uuid.UUID) -> tuple[Ledger, 
 
 
 def actions_for(info: BatchInfo) -> list[str]:
-    """Actions that the batch's state allows; its drain ends an open batch, and a sweep removes a finished one."""
+    """Actions that the batch's state allows; its drain ends an open batch, and a sweep removes a finished one.
+
+    A redacted batch goes back into its queue by the command line only, with a word that accepts it.
+    """
     if info.state != "sealed":
         return []
-    return ["mark_consumed"] if info.kept else ["requeue", "mark_consumed"]
+    return ["mark_consumed"] if info.kept or info.redacted else ["requeue", "mark_consumed"]
 
 
 def _shown(info: BatchInfo) -> dict[str, Any]:
@@ -88,6 +91,8 @@ def _shown(info: BatchInfo) -> dict[str, Any]:
         "run_id": run_id,
         "task_id": task_id,
         "stage": info.stage,
+        "redacted": info.redacted is not None,
+        "erased": info.erased,
         "actions": actions_for(info),
     }
 

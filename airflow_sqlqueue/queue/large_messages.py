@@ -39,6 +39,12 @@ def lock_large(queue: TableAccess, window: Window, max_body: int) -> LargeMessag
     return None
 
 
+def read_heads(queue: TableAccess, message: LargeMessage) -> tuple[str | None, int]:
+    """Return the headers of a locked message, and the bytes of its body."""
+    ((headers, size),) = queue.rows("queue.read_heads", message.row_version, str(message.id))
+    return headers, int(size)
+
+
 def read_body(queue: TableAccess, message: LargeMessage) -> Iterator[bytes]:
     """Read the body of a locked message, in pieces of :data:`PIECE` bytes."""
     start = 1

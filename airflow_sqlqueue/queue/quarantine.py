@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from airflow_sqlqueue.errors import MessageNotFoundError
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.redacting import RedactedRow, redact_rows
 from airflow_sqlqueue.queue.window import padded_chunks, placeholders
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.sql import Fragment, identifier, seek
@@ -99,6 +100,10 @@ class Quarantine(OwnTable):
                 statement = self.query(name, **fragments, columns=STAGED_NAMES, row_versions=placeholders(chunk))
                 moved += int(self.session.value(statement, *origin, *values, *chunk))
         return moved
+
+    def redact(self, queue: ResolvedAddress, batch_id: uuid.UUID, rows: Sequence[RedactedRow]) -> None:
+        """Redact messages that :meth:`move` has moved here, in its transaction."""
+        redact_rows(self, "Queue", (str(batch_id), stored_name(queue.canonical)), rows)
 
     def messages(self, queue: ResolvedAddress) -> list[QuarantinedMessage]:
         """List the messages of a queue in quarantine, in the order of their arrival."""

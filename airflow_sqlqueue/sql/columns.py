@@ -298,6 +298,33 @@ FLAGS = {name: 1 << place for place, name in enumerate((*COLUMN_HEADERS, "Body",
 """Bits of ``Flags``, a parameter of :func:`restoration`: the column is NULL, or not the bit that senders write."""
 
 
+_REDACTED = (*COLUMN_HEADERS, "Headers", "Body")
+KEPT = {name: 1 << 2 * place for place, name in enumerate(_REDACTED)}
+NULLED = {name: 2 << 2 * place for place, name in enumerate(_REDACTED)}
+"""Bits of ``Flags``, a parameter of :func:`redaction`: the column stays as it is, or becomes NULL."""
+
+
+def redaction(owner: str, count: int) -> dict[str, Fragment]:
+    """Return the fragments of a statement that redacts ``count`` rows of a table with the columns :data:`STAGED`.
+
+    ``owner`` is the column that names, with ``BatchId``, the owner of the rows. The parameters of a row, in this order:
+    RowVersion, its Id, the new Id, Flags, and the columns of :data:`KEPT`.
+    """
+    given = {name: STAGED[name].removesuffix(" NULL") for name in _REDACTED}
+    values = {
+        name: f"CASE WHEN g.[Flags] & {KEPT[name]} <> 0 THEN t.[{name}] "
+        f"WHEN g.[Flags] & {NULLED[name]} = 0 THEN g.[{name}] END"
+        for name in _REDACTED
+    }
+    row = f"({', '.join(['?'] * (4 + len(_REDACTED)))})"
+    return {
+        "owner": Fragment(f"[{owner}]"),
+        "addressed": definitions({name: f"{kind} NOT NULL" for name, kind in given.items()}),
+        "changes": Fragment(",\n    ".join(f"[{name}] = {value}" for name, value in values.items())),
+        "rows": Fragment(", ".join([row] * count)),
+    }
+
+
 def restoration(types: Collection[str], count: int) -> dict[str, Fragment]:
     """Return the fragments of a statement that puts back ``count`` rows unchanged; they are those of :func:`insertion`.
 

@@ -17,8 +17,17 @@ CREATE TABLE {table} (
     [Messages] bigint NULL,
     [Expired] bigint NULL,
     [Quarantined] bigint NULL,
-    [Bytes] bigint NULL
+    [Bytes] bigint NULL,
+    [Redacted] varchar(64) NULL,
+    [Erased] bigint NULL
 );
+
+-- lacks_columns: read the columns of the ledger's batch table
+SELECT CASE WHEN COUNT(*) < 2 THEN 1 ELSE 0 END FROM {catalog}.sys.columns
+WHERE object_id = OBJECT_ID(?) AND name IN (N'Redacted', N'Erased');
+
+-- add_columns: add the columns that an older ledger's batch table lacks
+ALTER TABLE {batch} ADD [Redacted] varchar(64) NULL, [Erased] bigint NULL;
 
 -- make_part: create the ledger's part table (with 'sqlqueue create --ledger' an administrator can)
 CREATE TABLE {table} (
@@ -50,14 +59,16 @@ EXEC @result = {catalog}.sys.sp_getapplock @Resource = ?, @LockMode = 'Exclusive
 SELECT @result;
 
 -- open: open the batch
-INSERT INTO {batch} ([BatchId], [Queue], [Origin], [Owner], [State], [Stage], [UpTo], [Filter], [Kept], [OpenedAt])
+INSERT INTO {batch} ([BatchId], [Queue], [Origin], [Owner], [State], [Stage], [UpTo], [Filter], [Kept], [Redacted],
+                     [OpenedAt])
 SELECT ?, ?, ?, CAST(NULLIF(?, N'') AS uniqueidentifier), 'open', ?, CAST(NULLIF(?, N'') AS bigint), NULLIF(?, N''), ?,
-       SYSUTCDATETIME()
+       NULLIF(?, N''), SYSUTCDATETIME()
 WHERE NOT EXISTS (SELECT * FROM {batch} WITH (READCOMMITTEDLOCK, ROWLOCK) WHERE [BatchId] = ?);
 
 -- find: read the batch
 SELECT [Queue], [Origin], [State], [Stage], [UpTo], [Parts], [Messages], [Expired], [Quarantined], [Bytes],
-       DATEDIFF(second, [OpenedAt], SYSUTCDATETIME()), [Filter], [Kept]
+       DATEDIFF(second, [OpenedAt], SYSUTCDATETIME()), [Filter], [Kept], [Redacted],
+       COALESCE([Erased], 0)
 FROM {batch} WITH (READCOMMITTEDLOCK) WHERE [BatchId] = ?;
 
 -- commit_part: commit the part
@@ -132,6 +143,16 @@ WHERE b.[BatchId] = ? AND b.[State] = 'sealed' AND b.[Parts] IS NULL;
 SELECT [PartId], [Path], [Messages], [Expired], [Bytes], [MinRowVersion], [MaxRowVersion], [Quarantined]
 FROM {part} WITH (READCOMMITTEDLOCK) WHERE [BatchId] = ? ORDER BY [MinRowVersion], [PartId];
 
+-- erase: subtract erased messages from the batch
+UPDATE {batch} SET [Messages] = [Messages] - ?, [Bytes] = [Bytes] - ?, [Erased] = COALESCE([Erased], 0) + ?
+WHERE [BatchId] = ? AND [State] = ? AND [Messages] = ?;
+SELECT @@ROWCOUNT;
+
+-- replace_part: replace a part of the batch
+UPDATE {part} SET [PartId] = ?, [Path] = NULLIF(?, N''), [Messages] = ?, [Bytes] = ?
+WHERE [BatchId] = ? AND [PartId] = ? AND [Messages] = ?;
+SELECT @@ROWCOUNT;
+
 -- mark_consumed: mark the batch consumed
 UPDATE {batch} SET [State] = 'consumed', [ConsumedAt] = SYSUTCDATETIME()
 WHERE [BatchId] = ? AND [State] = 'sealed' AND [Parts] = ? AND [Messages] = ?;
@@ -141,7 +162,7 @@ SELECT @@ROWCOUNT;
 -- A batch that is being put back is left out: its row stays locked meanwhile, and without READ_COMMITTED_SNAPSHOT the
 -- whole list would wait for it. The parts with messages are counted; for an open batch, which has no frozen figures
 -- yet, the other figures are added up too.
-SELECT b.[BatchId], b.[Queue], b.[Origin], b.[State], b.[Stage], b.[Kept],
+SELECT b.[BatchId], b.[Queue], b.[Origin], b.[State], b.[Stage], b.[Kept], b.[Redacted], COALESCE(b.[Erased], 0),
        b.[OpenedAt], b.[SealedAt], b.[ConsumedAt], b.[RequeuedAt],
        p.[Parts], COALESCE(b.[Messages], p.[Messages]), COALESCE(b.[Expired], p.[Expired]),
        COALESCE(b.[Quarantined], p.[Quarantined]), COALESCE(b.[Bytes], p.[Bytes]), SYSUTCDATETIME()

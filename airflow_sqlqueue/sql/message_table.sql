@@ -43,6 +43,25 @@ SELECT @taken, @expired, @bytes, @low, @high, @suspect;
 SELECT {columns}, COALESCE(DATALENGTH([Headers]), 0) + COALESCE(DATALENGTH([Body]), 0)
 FROM {table} WITH (ROWLOCK) WHERE [BatchId] = ? AND [PartId] = ? AND [RowVersion] > ? AND ({suspect});
 
+-- redactable: read messages of the batch that rules of redaction concern
+-- A body over the limit, which is not parsed, stays on the server.
+SELECT {columns}, COALESCE(DATALENGTH([Body]), 0) FROM {table} WITH (ROWLOCK)
+WHERE [BatchId] = ? AND [PartId] = ? AND [RowVersion] IN ({row_versions}) ORDER BY [RowVersion];
+
+-- redact: redact messages
+DECLARE @given TABLE (
+    [RowVersion] bigint NOT NULL, [OldId] uniqueidentifier NOT NULL, [NewId] uniqueidentifier NOT NULL,
+    [Flags] int NOT NULL,
+    {addressed}
+);
+INSERT INTO @given VALUES {rows};
+UPDATE t SET [Id] = CASE WHEN t.[Id] = g.[OldId] THEN g.[NewId] END,
+    {changes}
+FROM {table} AS t WITH (ROWLOCK)
+INNER JOIN @given AS g ON g.[RowVersion] = t.[RowVersion] AND (g.[OldId] = t.[Id] OR t.[Id] IS NULL)
+WHERE t.[BatchId] = ? AND t.{owner} = ?;
+SELECT @@ROWCOUNT;
+
 -- read: read messages of the batch
 -- A page has all rows of its last RowVersion, so that rows with the same one stay together. It ends before the rows
 -- that begin behind a number of bytes, which limits the memory of the reader.
@@ -60,6 +79,17 @@ FROM (
 WHERE [BytesBefore] < ?;
 SELECT {columns} FROM {table} WITH (ROWLOCK)
 WHERE [BatchId] = @batch AND [PartId] = @part AND [RowVersion] > @after AND [RowVersion] <= @to ORDER BY [RowVersion];
+
+-- erase: erase messages of the batch
+DECLARE @given TABLE ([RowVersion] bigint NOT NULL, [Id] uniqueidentifier NOT NULL);
+DECLARE @gone TABLE ([Bytes] bigint NOT NULL);
+INSERT INTO @given VALUES {rows};
+DELETE t
+OUTPUT COALESCE(DATALENGTH(deleted.[Headers]), 0) + COALESCE(DATALENGTH(deleted.[Body]), 0) INTO @gone
+FROM {table} AS t WITH (ROWLOCK)
+INNER JOIN @given AS g ON g.[RowVersion] = t.[RowVersion] AND g.[Id] = t.[Id]
+WHERE t.[BatchId] = ? AND t.[PartId] = ?;
+SELECT COUNT(*), COALESCE(SUM([Bytes]), 0) FROM @gone;
 
 -- remove: remove messages of the batch
 DELETE TOP (?) FROM {table} WITH (ROWLOCK) WHERE [BatchId] = ?;

@@ -120,6 +120,10 @@ WHERE {window} AND DATALENGTH([Body]) > ? ORDER BY [RowVersion];
 -- This transaction has locked the row already. READPAST: without an index it would wait for rows that others hold.
 SELECT SUBSTRING([Body], ?, ?) FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek}) WHERE [RowVersion] = ? AND [Id] = ?;
 
+-- read_heads: read a message's headers and the size of its body
+-- This transaction has locked the row already, as for read_body.
+SELECT [Headers], DATALENGTH([Body]) FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek}) WHERE [RowVersion] = ? AND [Id] = ?;
+
 -- take_large: take a message with a large body out of the queue
 -- The body is read before, so the result does not contain it.
 {declare}WITH head AS (

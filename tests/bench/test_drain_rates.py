@@ -29,6 +29,7 @@ def test_two_workers_owe_nothing_where_there_are_no_cores_to_spare(
     assert {(each.name, each.base_name): (each.bound, each.note) for each in found} == {
         ("4-worker drain", "single receives"): (25, ""),
         ("1-worker drain", "bare loop"): (0.8, ""),
+        ("drain with rules of other types", "1-worker drain"): (1 / 1.3, "a field of another type"),
         ("2-worker drain", "1-worker drain"): (bound, note),
         ("2-worker drain", "do it yourself"): (1, "the default"),
         ("4-worker drain", "do it yourself"): (None, ""),

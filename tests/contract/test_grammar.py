@@ -38,6 +38,7 @@ ODD = "a]b'c?--d"
 
 STAND_INS = {
     "addressed": "[y] int NULL",
+    "changes": "[x] = 1",
     "declare": "",
     "limit": "1",
     "may_match": "[x] LIKE ?",

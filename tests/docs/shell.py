@@ -46,6 +46,7 @@ class Shell:
     def __init__(self, variables: MutableMapping[str, str]) -> None:
         self._variables = variables
         self._databases: set[str] = set()
+        self._exported: dict[str, str] = {}
 
     def run(self, text: str) -> None:
         """Run a block. Raises if a command fails, or if a line is not one that a block may hold."""
@@ -81,7 +82,7 @@ class Shell:
 
     def _sqlqueue(self, line: str) -> str:
         words = shlex.split(self._expanded(line), comments=True)
-        done = CliRunner().invoke(app, words[1:], catch_exceptions=True)
+        done = CliRunner().invoke(app, words[1:], env=self._exported, catch_exceptions=True)
         if done.exit_code != 0:
             raise AssertionError(f"{line}\n{done.output}") from done.exception
         return done.stdout
@@ -91,6 +92,8 @@ class Shell:
         if name in ("SQLQUEUE_URL", "SQLQUEUE_TEST_SERVER"):
             is_string = is_connection_string(value)
             self._check(ConnectionString.parse(value).settings() if is_string else ConnectionSettings.from_url(value))
+        elif name == "SQLQUEUE_REDACTION_KEY":
+            self._exported[name] = value
         elif name.startswith("AIRFLOW_CONN_"):
             from airflow.sdk import Connection
 

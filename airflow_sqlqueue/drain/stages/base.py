@@ -12,15 +12,17 @@ from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.quarantine import Quarantine
 from airflow_sqlqueue.queue.window import Window
+from airflow_sqlqueue.redaction.redactor import Redactor
 
 
 @dataclass(frozen=True)
 class PartPlan:
-    """Plan of a part: its ids, and the window that its rows come from."""
+    """Plan of a part: its ids, the window that its rows come from, and what redacts them before they are staged."""
 
     batch_id: uuid.UUID
     part_id: uuid.UUID
     window: Window
+    redactor: Redactor | None = None
 
 
 class PartWriter(Protocol):

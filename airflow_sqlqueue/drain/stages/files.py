@@ -15,19 +15,21 @@ from airflow_sqlqueue.drain.counts import PartCounts
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.stages.base import PartPlan
+from airflow_sqlqueue.drain.stages.enclosed_types import enclosed_types
 from airflow_sqlqueue.drain.stages.part_file import PartFile, UnwritableError
 from airflow_sqlqueue.drain.storage.batch_files import write_manifest
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import StagingError
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.queue.large_messages import PIECE, lock_large, read_body, take_large
+from airflow_sqlqueue.queue.large_messages import PIECE, lock_large, read_body, read_heads, take_large
 from airflow_sqlqueue.queue.quarantine import Quarantine
-from airflow_sqlqueue.row import COLUMNS, EXPIRED, ROW_VERSION
+from airflow_sqlqueue.queue.redacting import RedactedRow
+from airflow_sqlqueue.row import COLUMNS, EXPIRED, NAMES, ROW_VERSION, Row
 from airflow_sqlqueue.sql import readpast
 from airflow_sqlqueue.sql.columns import copied_page
 
 _BODY_BYTES = len(COLUMNS)
-_ID = [column.name for column in COLUMNS].index("Id")
+_ID, _HEADERS, _BODY = map(NAMES.index, ("Id", "Headers", "Body"))
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,38 @@ class _FileWriter:
         self._queue, self._file, self._plan, self._options = queue, file, plan, options
         self._after = plan.window.after
         self._has_inline = self._has_large = False
+        self._redactor = plan.redactor
+        self._redacted: list[RedactedRow] = []
+        """Rows of the last statement that rules have changed."""
+
+    def _redact(self, rows: Sequence[Sequence[Any]]) -> Sequence[Sequence[Any]]:
+        """Return the rows of a statement as the rules of the drain leave them."""
+        if self._redactor is None:
+            return rows
+        redactor, types = self._redactor, enclosed_types([row[_HEADERS] for row in rows])
+        if types is None:
+            redacted = list(map(redactor.apply, rows))
+        else:
+            redacted = [
+                redactor.apply(row) if redactor.concerns_types(names) else row
+                for row, names in zip(rows, types, strict=True)
+            ]
+        self._redacted = [RedactedRow(old, new) for old, new in zip(rows, redacted, strict=True) if new is not old]
+        return redacted
+
+    def _keeps_body(self, headers: str | None, size: int) -> bool | None:
+        """Whether a large body is written as it is, or is left out; None: it must be read whole and redacted."""
+        return True if self._redactor is None else self._redactor.keeps_large_body(headers, size)
+
+    def _redact_large(
+        self, row: Sequence[Any], body: bytes | None, *, keeps_body: bool
+    ) -> tuple[Sequence[Any], bytes | None]:
+        """Return a row as the rules leave it, without its body, and the redacted body if it was read."""
+        if self._redactor is None:
+            return row, None
+        new = Row._make(self._redactor.apply((*row[:_BODY], body, *row[_BODY + 1 :])))
+        self._redacted = [RedactedRow(row, new, keeps_body)]
+        return new._replace(body=None), new.body
 
     def _kept(self, rows: Sequence[Sequence[Any]]) -> Sequence[Sequence[Any]]:
         """Return the rows that the batch keeps: those that have not expired, or all."""
@@ -114,7 +148,7 @@ class FilePartWriter(_FileWriter):
             return None
         self._has_inline = True
         taken.sort(key=itemgetter(ROW_VERSION))
-        counts = self._stage(taken)
+        counts = self._stage(self._redact(taken))
         if not counts.quarantined:
             self._after = counts.max_row_version
         return counts
@@ -127,11 +161,19 @@ class FilePartWriter(_FileWriter):
         found = next(filter(None, large), None)
         if found is None:
             return None
-        body_file, size = None, 0
+        body_file, size, body = None, 0, None
+        keeps: bool | None = False
         if self._options.keep_expired or not found.expired:
+            keeps = self._redactor is None or self._keeps_body(*read_heads(self._queue, found))
+        if keeps:
             body_file, size = self._file.write_body(read_body(self._queue, found))
+        elif keeps is None:
+            body = b"".join(read_body(self._queue, found))
         self._has_large, self._after = True, found.row_version
-        return self._stage([take_large(self._queue, found)], body_file, size)
+        row, body = self._redact_large(take_large(self._queue, found), body, keeps_body=keeps is True)
+        if body:
+            body_file, size = self._file.write_body([body])
+        return self._stage([row], body_file, size)
 
     def _stage(self, rows: Sequence[Sequence[Any]], body_file: str | None = None, body_bytes: int = 0) -> PartCounts:
         kept = self._kept(rows)
@@ -150,6 +192,8 @@ class FilePartWriter(_FileWriter):
         """
         self._queue.session.roll_back_to_savepoint()
         moved = self._quarantine.move(self._queue, self._plan.batch_id, reasons)
+        redacted = [row for row in self._redacted if row.old[ROW_VERSION] in reasons]
+        self._quarantine.redact(self._queue.address, self._plan.batch_id, redacted)
         return PartCounts(quarantined=moved, min_row_version=min(reasons), max_row_version=max(reasons))
 
 
@@ -173,7 +217,7 @@ class FileCopyWriter(_FileWriter):
                 inline += 1
             if inline:
                 self._has_inline = True
-                return self._stage([row[:_BODY_BYTES] for row in found[:inline]])
+                return self._stage(list(self._redact([row[:_BODY_BYTES] for row in found[:inline]])))
             if self._has_inline:
                 return None
             if counts := self._copy_large(found[0]):
@@ -196,11 +240,20 @@ class FileCopyWriter(_FileWriter):
         self._after, size = row[ROW_VERSION], row[_BODY_BYTES]
         if row[EXPIRED] and not self._options.keep_expired:
             return self._stage([row[:_BODY_BYTES]])
-        body_file, copied = self._file.write_body(self._pieces(row[ROW_VERSION], str(row[_ID]), size))
+        keeps = self._keeps_body(row[_HEADERS], size)
+        pieces, body_file, copied, body = self._pieces(row[ROW_VERSION], str(row[_ID]), size), None, size, None
+        if keeps:
+            body_file, copied = self._file.write_body(pieces)
+        elif keeps is None:
+            body = b"".join(pieces)
+            copied = len(body)
         if copied != size:
             return None
         self._has_large = True
-        return self._stage([row[:_BODY_BYTES]], body_file, size)
+        new, body = self._redact_large(row[:_BODY_BYTES], body, keeps_body=keeps is True)
+        if body:
+            body_file, size = self._file.write_body([body])
+        return self._stage([tuple(new)], body_file, size if body_file else 0)
 
     def _pieces(self, row_version: int, row_id: str, size: int) -> Iterator[bytes]:
         for start in range(1, size + 1, PIECE):

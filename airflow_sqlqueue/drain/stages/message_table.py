@@ -9,17 +9,20 @@ Source: docs/design.md, "Batches in a table".
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from airflow_sqlqueue.bodies.decoding import MAX_BYTES
 from airflow_sqlqueue.budget import MIB
 from airflow_sqlqueue.drain.counts import PartCounts
-from airflow_sqlqueue.errors import BatchMismatchError
+from airflow_sqlqueue.errors import BatchMismatchError, StagingError
 from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT, QueueTable
+from airflow_sqlqueue.queue.redacting import RedactedRow, redact_rows
 from airflow_sqlqueue.queue.table_access import FIRST
-from airflow_sqlqueue.queue.window import Window
-from airflow_sqlqueue.row import Row
-from airflow_sqlqueue.sql import identifier, seek
+from airflow_sqlqueue.queue.window import Window, padded_chunks, placeholders
+from airflow_sqlqueue.redaction.redactor import Redactor
+from airflow_sqlqueue.row import NAMES, Row
+from airflow_sqlqueue.sql import Fragment, identifier, seek
 from airflow_sqlqueue.sql.columns import (
     STAGED,
     STAGED_HEADS,
@@ -34,6 +37,10 @@ from airflow_sqlqueue.tables.own import OwnTable
 
 PAGE_BYTES = 8 * MIB
 """Bytes of headers and bodies in one page for the client, and one row more."""
+
+
+_ERASED_ROWS = 500
+"""Rows that one statement erases: it may have 2,100 parameters, and 1,000 rows of values."""
 
 
 class MessageTable(OwnTable):
@@ -91,15 +98,51 @@ class MessageTable(OwnTable):
         rows = self.session.run(statement, str(batch_id), str(part_id), after)
         return [(Row._make(row), int(size)) for *row, size in rows]
 
+    def redact(self, batch_id: uuid.UUID, part_id: uuid.UUID, after: int, redactor: Redactor) -> int:
+        """Redact the rows of a part above ``after``, in the transaction that has moved them here.
+
+        Returns the number of bytes by which headers and bodies became longer, below 0 if they became shorter.
+        """
+        longer = 0
+        for page in self.pages(batch_id, part_id, after=after, bodies=False):
+            concerned = sorted({row.row_version for row in page if redactor.concerns(row.headers)})
+            redacted = []
+            for chunk in padded_chunks(concerned):
+                for old, size in self._redactable(batch_id, part_id, chunk):
+                    new = redactor.apply(old)
+                    keeps_body = size > MAX_BYTES and redactor.keeps_large_body(old.headers, size) is True
+                    redacted.append(RedactedRow(old, new, keeps_body))
+                    longer += _bytes(new) - _bytes(old) - (0 if keeps_body or size <= MAX_BYTES else size)
+            if redact_rows(self, "PartId", (str(batch_id), str(part_id)), redacted) < len(redacted):
+                raise StagingError("Messages that rules concern could not be redacted: do not change the staged rows.")
+        return longer
+
+    def _redactable(
+        self, batch_id: uuid.UUID, part_id: uuid.UUID, row_versions: Sequence[int]
+    ) -> Iterator[tuple[Row, int]]:
+        columns = STAGED_NAMES.replace(
+            "[Body]", f"CASE WHEN DATALENGTH([Body]) <= {MAX_BYTES} THEN [Body] END AS [Body]"
+        )
+        statement = self.query(
+            "message_table.redactable", columns=Fragment(columns), row_versions=placeholders(row_versions)
+        )
+        for *row, size in self.session.run(statement, str(batch_id), str(part_id), *row_versions):
+            yield Row._make(row), int(size)
+
     def pages(
-        self, batch_id: uuid.UUID, part_id: uuid.UUID, *, page_bytes: int = PAGE_BYTES, bodies: bool = True
+        self,
+        batch_id: uuid.UUID,
+        part_id: uuid.UUID,
+        *,
+        page_bytes: int = PAGE_BYTES,
+        bodies: bool = True,
+        after: int = FIRST,
     ) -> Iterator[list[Row]]:
-        """Yield the rows of a part by ascending RowVersion, in pages, on request without their bodies.
+        """Yield the rows of a part above ``after`` by ascending RowVersion, in pages, on request without their bodies.
 
         No result is open on the server between two pages, however long the caller takes.
         """
         statement = self.query("message_table.read", columns=STAGED_NAMES if bodies else STAGED_HEADS)
-        after = FIRST
         while page := self.session.run(
             statement, str(batch_id), str(part_id), after, MAX_ROWS_PER_STATEMENT, page_bytes
         ):
@@ -124,6 +167,17 @@ class MessageTable(OwnTable):
                 "was swept meanwhile, or the database was changed."
             )
 
+    def erase(self, batch_id: uuid.UUID, part_id: uuid.UUID, rows: Sequence[tuple[int, str]]) -> tuple[int, int]:
+        """Delete rows of a part, named by RowVersion and Id; return their number and their bytes."""
+        erased = size = 0
+        for start in range(0, len(rows), _ERASED_ROWS):
+            piece = rows[start : start + _ERASED_ROWS]
+            statement = self.query("message_table.erase", rows=Fragment(", ".join(["(?, ?)"] * len(piece))))
+            values = [value for row in piece for value in row]
+            count, gone = self.session.run(statement, *values, str(batch_id), str(part_id))[0]
+            erased, size = erased + int(count), size + int(gone)
+        return erased, size
+
     def remove(self, batch_id: uuid.UUID) -> int:
         """Delete the rows of a batch in chunks, each with its own COMMIT, and return their number."""
         statement = self.query("message_table.remove")
@@ -131,3 +185,9 @@ class MessageTable(OwnTable):
         while chunk := int(self.session.value(statement, MAX_ROWS_PER_STATEMENT, str(batch_id))):
             removed += chunk
         return removed
+
+
+def _bytes(row: Sequence[Any]) -> int:
+    """Return the bytes of a row's headers and body as the table counts them: its texts are UTF-16."""
+    headers, body = row[NAMES.index("Headers")], row[NAMES.index("Body")]
+    return len((headers or "").encode("utf-16-le", "surrogatepass")) + len(body or b"")

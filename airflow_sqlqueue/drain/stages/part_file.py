@@ -70,10 +70,14 @@ class PartFile:
         except (pa.ArrowException, UnicodeError, ValueError):
             # The cause would quote the value.
             raise UnwritableError({row[ROW_VERSION]: reason for row in rows if (reason := unwritable(row))}) from None
+        return self.write_batch(batch)
+
+    def write_batch(self, batch: pa.RecordBatch) -> int:
+        """Add rows of :func:`drained_row_schema` as one row group; return the bytes of headers and bodies."""
         self._settle()
         writer = self._writer = self._writer or self._open()
         self._writing = run_in_thread(lambda: writer.write_batch(batch))
-        self.messages += len(rows)
+        self.messages += batch.num_rows
         return sum(pc.sum(pc.binary_length(batch.column(name))).as_py() or 0 for name in ("Headers", "Body"))
 
     def write_body(self, pieces: Iterable[bytes]) -> tuple[str, int]:

@@ -58,6 +58,10 @@ class TablePartWriter:
         if moved is None:
             return None
         counts, suspect = moved
+        if self._plan.redactor is not None:
+            # The transaction that moves the rows redacts them, so that no committed row has what a rule names.
+            longer = self._table.redact(self._plan.batch_id, self._plan.part_id, self._after, self._plan.redactor)
+            counts = replace(counts, bytes=counts.bytes + longer)
         if suspect:
             counts = self._quarantine_rows(counts)
         self._after = counts.max_row_version

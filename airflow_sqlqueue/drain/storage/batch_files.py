@@ -50,8 +50,13 @@ def staged_files(staging: StagingFolder) -> Iterator[tuple[uuid.UUID, list[Stage
     staging.filesystem.invalidate_cache()
     for name, entry in _entries(staging, staging.root):
         if entry["type"] == "directory" and _FOLDER.fullmatch(name):
-            files = [_file(staging, found) for found in _entries(staging, entry["name"]) if _FILE.fullmatch(found[0])]
-            yield uuid.UUID(name), files
+            yield uuid.UUID(name), _files(staging, entry["name"])
+
+
+def files_of(staging: StagingFolder, batch_id: uuid.UUID) -> list[StagedFile]:
+    """Return the files of one batch, as :func:`staged_files` does for all."""
+    staging.filesystem.invalidate_cache()
+    return _files(staging, f"{staging.root}/{batch_id}")
 
 
 def check_files(batch: Batch, staging: StagingFolder | None = None) -> None:
@@ -112,6 +117,10 @@ def _entries(staging: StagingFolder, folder: str) -> list[tuple[str, dict[str, A
     except Exception as error:
         raise_staging_error(f"{folder} cannot be listed", error)
     return [(entry["name"].rstrip("/").rpartition("/")[2], entry) for entry in entries]
+
+
+def _files(staging: StagingFolder, folder: str) -> list[StagedFile]:
+    return [_file(staging, found) for found in _entries(staging, folder) if _FILE.fullmatch(found[0])]
 
 
 def _file(staging: StagingFolder, found: tuple[str, dict[str, Any]]) -> StagedFile:

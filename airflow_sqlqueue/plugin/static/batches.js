@@ -129,6 +129,8 @@ export async function batch(page, conn, id) {
       ["Begun", when(one.created)],
       ["Drained by", origin(one)],
       ["Staged in", one.stage],
+      ...(one.redacted ? [["Redacted", "Rules for private data changed the messages."]] : []),
+      ...(one.erased ? [["Erased", plural(one.erased, "message")]] : []),
     ]),
     rights.reason ? note(foreign(rights.reason)) : null,
     rights.mayAct ? buttons(page, conn, one) : null,

@@ -103,4 +103,6 @@ def test_a_batch_as_json_values() -> None:
         "quarantined": 0,
         "bytes": 4,
         "kept": False,
+        "redacted": None,
+        "erased": 0,
     }

@@ -1,0 +1,80 @@
+"""Commands on private data: previews of rules of redaction."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from airflow_sqlqueue.cli.message_options import FilterOptions
+from airflow_sqlqueue.cli.options import QueueOptions
+from airflow_sqlqueue.cli.output import note
+from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.untrusted import label
+
+if TYPE_CHECKING:
+    from airflow_sqlqueue.redaction.redactor import Redaction, Redactor
+
+KEY_VARIABLE = "SQLQUEUE_REDACTION_KEY"
+_ANY_KEY = "a preview shows no hash"
+_LISTED = 20
+
+
+def redactor_of(rules: Optional[str]) -> Redactor | None:
+    """The redactor of a file of rules, with the key of the environment. Raises :class:`ConfigurationError`."""
+    if rules is None:
+        return None
+    from airflow_sqlqueue.redaction.redactor import Redactor
+
+    return Redactor.of(rules, os.environ.get(KEY_VARIABLE))
+
+
+def redact(
+    target: QueueOptions,
+    selected: FilterOptions,
+    rules: Annotated[str, typer.Option(help="A JSON file of rules.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what the rules would change.")] = False,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, max=100, help="Number of messages.")] = 10,
+) -> None:
+    """Show what rules of redaction would change in messages of the queue, without their values.
+
+    A queue itself is never redacted: give the rules to a drain, with --redaction.
+    """
+    from airflow_sqlqueue.redaction.redactor import Redactor
+
+    if not dry_run:
+        raise ConfigurationError("A queue is not redacted: give --dry-run here, and --redaction to 'sqlqueue drain'.")
+    # No hash is shown, so no key is needed.
+    redactor, where = Redactor.of(rules, _ANY_KEY), selected.filter()
+    queue = target.connect_queue()
+    if where is None:
+        found = queue.peek(count)
+    else:
+        with queue.open() as table:
+            numbers = [head.row_version for head in queue.find(where, count)]
+            found = [message for number in numbers for message in table.peek(1, after=number - 1)]
+    examined = [(message.row_version, redactor.preview(message)) for message in found]
+    target.show([_record(number, redaction) for number, redaction in examined], title=queue.address.canonical)
+    if not target.as_json:
+        paths = {path.text for rule in redactor.rules.rules for path, _ in rule.fields}
+        missing = sorted(paths - {path for _, redaction in examined for path in redaction.fields})
+        if missing and examined:
+            note(f"No message has a field at {', '.join(missing[:_LISTED])}: check the path, or look at more messages.")
+
+
+def _record(number: int, redaction: Redaction) -> dict[str, Any]:
+    return {
+        "row_version": number,
+        "headers": _listed(redaction.headers),
+        "fields": _listed(redaction.fields),
+        "body": None if redaction.body is None else f"left out ({redaction.body})",
+    }
+
+
+def _listed(actions: dict[str, str]) -> dict[str, str]:
+    """Actions by name; names of headers come from senders, so they are cut and bounded in number."""
+    return {str(label(name, 100)): action for name, action in list(actions.items())[:_LISTED]}
+
+
+COMMANDS = (redact,)

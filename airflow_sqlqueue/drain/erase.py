@@ -1,0 +1,256 @@
+"""Erase: remove single messages, such as those of one person, from batches that are sealed, consumed or put back.
+
+Parts with such messages are written again under new names. One transaction enters the new parts and the counts in the
+ledger; after it the old files are removed. A kill at any step leaves the batch as it was, or without the messages, and
+the next call removes the files that were left. In the table of staged messages one transaction deletes the rows.
+
+Source: docs/guides/redaction.md, "Erase one person's messages".
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from airflow_sqlqueue.drain.batches import BatchInfo, batches
+from airflow_sqlqueue.drain.erased_parts import ErasedRows, FileEraser, remove_unlisted
+from airflow_sqlqueue.drain.ledger import ErasedPart, Ledger, Part
+from airflow_sqlqueue.drain.locks import BatchLocks
+from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.drain.stages.message_table import MessageTable
+from airflow_sqlqueue.drain.storage.batch_files import write_manifest
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
+from airflow_sqlqueue.errors import BatchError, BodyError, ConfigurationError, TransactionError
+from airflow_sqlqueue.message import HeaderNames, decode_headers
+from airflow_sqlqueue.redaction.bodies import field_values
+from airflow_sqlqueue.redaction.paths import FieldPath
+from airflow_sqlqueue.redaction.redactor import hashed_text
+
+log = logging.getLogger(__name__)
+
+_ERASABLE = ("sealed", "consumed", "requeued")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EraseRequest:
+    """Messages to erase: those that meet at least one condition. Values are compared exactly.
+
+    :param message_ids: message ids, of the header ``NServiceBus.MessageId`` or of the row.
+    :param headers: names of headers, compared without case, each with the value of the messages to erase.
+    :param fields: paths of fields of the body, as in :class:`~airflow_sqlqueue.RedactionRules`, each with the value: a
+        text, or a number as it is written.
+    :param key: the key of the hashes of redacted batches, where the hashes of the values are searched for as well.
+    :param batch_ids: only these batches; None: all of the ledger that are not open.
+    :param dry_run: erase nothing, only count.
+
+    Raises :class:`ConfigurationError` without a condition, and for a path that cannot be read.
+    """
+
+    message_ids: Collection[str] = field(default=(), repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    fields: Mapping[str, str] = field(default_factory=dict, repr=False)
+    key: str | bytes | None = field(default=None, repr=False)
+    batch_ids: Collection[uuid.UUID] | None = None
+    dry_run: bool = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.message_ids, str):
+            raise ConfigurationError("message_ids is a list of texts, not one text.")
+        if not (self.message_ids or self.headers or self.fields):
+            raise ConfigurationError("Name the messages to erase: message_ids, headers or fields.")
+        for path in self.fields:
+            FieldPath.of(path)
+
+    @property
+    def reads_bodies(self) -> bool:
+        return bool(self.fields)
+
+
+@dataclass
+class EraseResult:
+    """Counts of an erasure.
+
+    :param messages: the number of messages that were erased, or would be.
+    :param batches: the ids of their batches.
+    :param unread: the number of messages whose headers or body could not be parsed, so that conditions on headers or
+        fields could not be checked. They stay.
+    :param skipped: the ids of batches that are open, or that a task works on, each with the reason.
+    :param files: the number of files that were removed.
+    """
+
+    messages: int = 0
+    batches: list[uuid.UUID] = field(default_factory=list)
+    unread: int = 0
+    skipped: dict[uuid.UUID, str] = field(default_factory=dict)
+    files: int = 0
+    dry_run: bool = False
+
+
+class _Conditions:
+    """Conditions of a request, with the hashes of their values."""
+
+    def __init__(self, request: EraseRequest) -> None:
+        key = request.key.encode() if isinstance(request.key, str) else request.key
+
+        def forms(value: str) -> frozenset[str]:
+            return frozenset((value, hashed_text(key, value)) if key else (value,))
+
+        self._ids = frozenset(form for value in request.message_ids for form in forms(value))
+        self._row_ids = frozenset(value.lower() for value in request.message_ids)
+        self._headers = {name.lower(): forms(value) for name, value in request.headers.items()}
+        self._fields = [(FieldPath.of(path), forms(value)) for path, value in request.fields.items()]
+
+    def match(self, row_id: str, headers: str | None, body: bytes | None) -> bool | None:
+        """Whether a message meets a condition; None if its headers or body cannot be parsed and no other one is met."""
+        if str(row_id).lower() in self._row_ids:
+            return True
+        decoded = decode_headers(headers)
+        if decoded.values.get(HeaderNames.MESSAGE_ID) in self._ids:
+            return True
+        named = ((self._headers.get(name.lower(), ()), value) for name, value in decoded.values.items())
+        if any(value in forms for forms, value in named):
+            return True
+        unread = decoded.problem_code is not None
+        if body and self._fields:
+            content_type = decoded.values.get(HeaderNames.CONTENT_TYPE)
+            try:
+                for path, forms in self._fields:
+                    if any(value in forms for value in field_values(body, content_type, path)):
+                        return True
+            except BodyError:
+                unread = True
+        return None if unread else False
+
+
+def erase(
+    ledger: Ledger, locks: BatchLocks, request: EraseRequest, staging: StagingFolder | None = None
+) -> EraseResult:
+    """Erase messages from staged batches. Repeatable: a call that was interrupted is finished by the next one.
+
+    ``staging`` as for :func:`~airflow_sqlqueue.drain.batch_reader.rows_in_order`. A reader of the batch that began
+    before fails, or cannot mark it consumed, and reads the rest when it runs again. Quarantine and queue are not
+    searched.
+
+    Raises :class:`BatchNotFoundError` and :class:`BatchError` for a named batch that is unknown or open,
+    :class:`StagingError`, and :class:`TransactionError` inside a transaction: no rollback brings files back.
+    """
+    if ledger.session.in_transaction:
+        raise TransactionError("Files are removed, which no rollback brings back: erase outside the transaction.")
+    result = EraseResult(dry_run=request.dry_run)
+    for info in _chosen(ledger, request, result):
+        if not request.dry_run and not locks.take(info.batch_id):
+            result.skipped[info.batch_id] = "a task works on it"
+            continue
+        try:
+            _Erasure(ledger, info.batch_id, request, staging, result).run()
+        finally:
+            if not request.dry_run:
+                locks.release(info.batch_id)
+    log.info(
+        "%s %d messages of %d batches; %d could not be read, %d batches were skipped",
+        "Found" if request.dry_run else "Erased",
+        *(result.messages, len(result.batches), result.unread, len(result.skipped)),
+    )
+    return result
+
+
+def _chosen(ledger: Ledger, request: EraseRequest, result: EraseResult) -> Iterator[BatchInfo]:
+    if not ledger.exists():
+        for batch_id in request.batch_ids or ():
+            ledger.find(batch_id)
+        return
+    ledger.create()
+    for batch_id in request.batch_ids or ():
+        if ledger.find(batch_id).state not in _ERASABLE:
+            raise BatchError(f"Batch {batch_id} is still open: run its drain to the end first; nothing was erased.")
+    for info in batches(ledger):
+        if request.batch_ids is not None and info.batch_id not in request.batch_ids:
+            continue
+        if info.state in _ERASABLE:
+            yield info
+        else:
+            result.skipped[info.batch_id] = "it is open"
+
+
+class _Erasure:
+    """Erasure from one batch."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        batch_id: uuid.UUID,
+        request: EraseRequest,
+        staging: StagingFolder | None,
+        result: EraseResult,
+    ) -> None:
+        self._ledger, self._batch_id, self._request, self._result = ledger, batch_id, request, result
+        self._batch = ledger.manifest(batch_id)
+        self._conditions = _Conditions(request)
+        self._staging = staging
+
+    def run(self) -> None:
+        if self._batch.stage == "table":
+            self._erase_rows()
+        elif self._batch.paths or not self._request.dry_run:
+            self._erase_files()
+
+    def _erase_rows(self) -> None:
+        table = MessageTable(self._ledger.session, self._ledger.catalog, self._ledger.schema)
+        found = {}
+        for part in self._ledger.parts(self._batch_id):
+            pages = table.part(self._batch_id, part.id, part.messages, bodies=self._request.reads_bodies)
+            rows = [
+                (row.row_version, str(row.id))
+                for page in pages
+                for row in page
+                if self._matches(str(row.id), row.headers, row.body)
+            ]
+            if rows:
+                found[part] = rows
+        if self._request.dry_run or not found:
+            self._count(sum(map(len, found.values())))
+            return
+        with self._ledger.session.transaction():
+            erased = []
+            for part, rows in found.items():
+                messages, size = table.erase(self._batch_id, part.id, rows)
+                rest = replace(part, messages=part.messages - messages, bytes=part.bytes - size)
+                erased.append(ErasedPart(part, rest))
+            self._ledger.replace_parts(self._batch, erased)
+        self._count(sum(each.messages for each in erased))
+
+    def _erase_files(self) -> None:
+        self._batch.check_files()
+        eraser = FileEraser(self._batch, self._staging, reads_bodies=self._request.reads_bodies)
+        found: dict[Part, ErasedRows] = {}
+        for part in self._ledger.parts(self._batch_id):
+            if part.path is not None and (rows := eraser.find(part, self._matches)):
+                found[part] = rows
+        if self._request.dry_run:
+            self._count(sum(map(len, found.values())))
+            return
+        if found:
+            erased = eraser.rewrite(found)
+            with self._ledger.session.transaction():
+                self._ledger.replace_parts(self._batch, erased)
+                # A reader of the ledger's new list finds its manifest file.
+                self._publish(self._ledger.manifest(self._batch_id), eraser)
+            self._count(sum(each.messages for each in erased))
+        batch, parts = self._ledger.manifest(self._batch_id), self._ledger.parts(self._batch_id)
+        self._result.files += remove_unlisted(batch, parts, eraser.folders)
+
+    def _publish(self, batch: Batch, eraser: FileEraser) -> None:
+        if batch.paths:
+            write_manifest(eraser.folder, replace(batch, state="sealed"), eraser.mode)
+
+    def _matches(self, row_id: str, headers: str | None, body: bytes | None) -> bool:
+        found = self._conditions.match(row_id, headers, body)
+        self._result.unread += found is None
+        return bool(found)
+
+    def _count(self, messages: int) -> None:
+        self._result.messages += messages
+        if messages:
+            self._result.batches.append(self._batch_id)

@@ -1,0 +1,90 @@
+"""The commands on private data: a drain with rules, a preview of rules, and an erasure."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.cli.runner import answer, one_sentence, process, sqlqueue
+
+KEY = {"SQLQUEUE_REDACTION_KEY": "a key of 16 bytes or more"}
+TYPE = "Shop.PlaceOrder"
+
+
+@pytest.fixture(scope="module")
+def url(server: Any) -> str:
+    return str(server.url("sqlqueue"))
+
+
+@pytest.fixture
+def queue(url: str) -> str:
+    """A queue with two orders, of Ada and of Bob, and a message of another type."""
+    name = f"cli.{uuid.uuid4().hex[:10]}"
+    answer("create", name, url=url)
+    for person in ("ada", "bob"):
+        body = json.dumps({"Id": 1, "Customer": {"Email": f"{person}@hush"}})
+        sent = ("--type", f"{TYPE}, Shop", "--body", body, "--header", f"Person={person}-hush")
+        answer("send", name, *sent, url=url)
+    answer("send", name, "--type", "Shop.Other", "--body", "{}", url=url)
+    return name
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> str:
+    file = tmp_path / "rules.json"
+    fields = {"Customer.Email": "hash", "Customer.Emial": "mask"}
+    file.write_text(json.dumps([{"message_type": TYPE, "headers": {"Person": "drop"}, "fields": fields}]))
+    return str(file)
+
+
+def test_a_preview_shows_what_rules_change_without_values(url: str, queue: str, rules: str) -> None:
+    shown = answer("redact", queue, "--dry-run", "--rules", rules, url=url)
+    changes = [(each["headers"], each["fields"], each["body"]) for each in shown]
+    order = ({"Person": "drop"}, {"Customer.Email": "hash"}, None)
+    assert changes == [order, order, ({}, {}, None)]
+    text = sqlqueue("redact", queue, "--dry-run", "--rules", rules, url=url)
+    assert "No message has a field at Customer.Emial" in text.stderr
+    assert "hush" not in text.stdout + text.stderr
+    only = answer("redact", queue, "--dry-run", "--rules", rules, "--message-type", "Shop.Other", url=url)
+    assert [each["row_version"] for each in only] == [shown[2]["row_version"]]
+
+
+def test_a_queue_itself_is_not_redacted(url: str, queue: str, rules: str) -> None:
+    assert "give --dry-run" in one_sentence(sqlqueue("redact", queue, "--rules", rules, url=url), 2)
+
+
+def test_a_drain_applies_rules_with_the_key_of_the_environment(
+    url: str, queue: str, rules: str, tmp_path: Path
+) -> None:
+    command = ("drain", queue, "--staging", str(tmp_path / "staging"), "--redaction", rules)
+    assert "SQLQUEUE_REDACTION_KEY" in one_sentence(sqlqueue(*command, url=url), 2)
+    done = process(*command, "--json", url=url, **KEY)
+    assert done.returncode == 0, done.stderr
+    batch = json.loads(done.stdout)
+    assert len(batch["redacted"]) == 64
+    rows = [row for path in batch["paths"] for row in pq.read_table(path.removeprefix("file://")).to_pylist()]
+    assert "hush" not in str(rows)
+    refused = sqlqueue("requeue", batch["batch_id"], "--queue", queue, url=url)
+    assert "--accept-redacted" in one_sentence(refused, 1)
+    erased = process("erase", "--queue", queue, "--field", "Customer.Email=ada@hush", "--json", url=url, **KEY)
+    assert (json.loads(erased.stdout)["messages"], erased.stderr) == (1, "")
+    back = answer("requeue", batch["batch_id"], "--queue", queue, "--accept-redacted", url=url)
+    assert (back["messages"], back["erased"], back["state"]) == (2, 1, "requeued")
+
+
+def test_messages_are_erased_or_counted(url: str, queue: str, tmp_path: Path) -> None:
+    batch = answer("drain", queue, "--staging", str(tmp_path / "staging"), url=url)
+    named = ("erase", "--queue", queue, "--batch", batch["batch_id"])
+    assert answer(*named, "--header", "Person=bob-hush", "--dry-run", url=url)["messages"] == 1
+    done = answer(*named, "--header", "Person=bob-hush", url=url)
+    assert (done["messages"], done["batches"], done["files"]) == (1, [batch["batch_id"]], 1)
+    assert answer(*named, "--field", "Customer.Email=ada@hush", url=url)["messages"] == 1
+    assert "Name the messages" in one_sentence(sqlqueue(*named, url=url), 2)
+    wrong = one_sentence(sqlqueue(*named, "--field", "=hush", url=url), 2)
+    assert "PATH=VALUE" in wrong
+    assert "hush" not in wrong

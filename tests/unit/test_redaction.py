@@ -1,0 +1,421 @@
+"""Rules of a redaction, and their effect on the headers, the columns and the body of a row."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import pickle
+import uuid
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_sqlqueue.bodies.decoding import MAX_BYTES, parse
+from airflow_sqlqueue.drain.stages.enclosed_types import enclosed_types
+from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.message import HeaderNames
+from airflow_sqlqueue.redaction.redactor import Redaction, Redactor
+from airflow_sqlqueue.redaction.rules import RedactionRules
+from airflow_sqlqueue.row import Row
+
+KEY = "a key of 16 bytes or more"
+PLACE = "Shop.PlaceOrder"
+CANARY = "canary-4711"
+
+
+def redactor(*rules: dict[str, Any]) -> Redactor:
+    return Redactor.of([{"message_type": PLACE, **rule} for rule in rules], KEY)
+
+
+def row(body: bytes | None = b"", headers: Any = None, kind: str = f"{PLACE}, Shop", **columns: Any) -> Row:
+    named = headers if isinstance(headers, str) or headers is None else json.dumps(headers)
+    text = json.dumps({HeaderNames.ENCLOSED_MESSAGE_TYPES: kind}) if named is None else named
+    return Row(str(uuid.UUID(int=7)), None, None, True, None, text, body, 1, False)._replace(**columns)
+
+
+def typed(**headers: str | None) -> dict[str, str | None]:
+    return {HeaderNames.ENCLOSED_MESSAGE_TYPES: PLACE, **headers}
+
+
+def redacted(body: bytes, *rules: dict[str, Any]) -> bytes | None:
+    found: bytes | None = redactor(*rules).examine(row(body)).row[6]
+    return found
+
+
+def hashed(text: str) -> str:
+    return hmac.new(KEY.encode(), text.encode(), hashlib.sha256).hexdigest()
+
+
+# Rules
+
+
+@pytest.mark.parametrize(
+    ("rules", "sentence"),
+    [
+        ([], "empty"),
+        (7, "not int"),
+        (["x"], "not str"),
+        ([{"body": "drop"}], "no message_type"),
+        ([{"message_type": PLACE}], "changes nothing"),
+        ([{"message_type": "*.*", "body": "drop"}], "more than one"),
+        ([{"message_type": "", "body": "drop"}], "not empty"),
+        ([{"message_type": PLACE, "body": "mask"}], 'is "drop"'),
+        ([{"message_type": PLACE, "header": {}}], "does not know 'header'"),
+        ([{"message_type": PLACE, "headers": {"A": "mask"}}], "unknown action"),
+        ([{"message_type": PLACE, "headers": {}}], "not empty"),
+        ([{"message_type": PLACE, "fields": {"A": "keep"}}], "unknown action"),
+        ([{"message_type": PLACE, "fields": {"A..B": "drop"}}], "cannot be read"),
+        ([{"message_type": PLACE, "fields": {"A[0]": "drop"}}], "cannot be read"),
+        ([{"message_type": PLACE, "fields": {"$.A": "drop"}}], "begins with"),
+        ([{"message_type": PLACE, "keep_fields": []}], "not empty"),
+        ([{"message_type": PLACE, "keep_fields": [["A"]]}], "is a text"),
+        ([{"message_type": PLACE, "keep_fields": ["A"], "fields": {"A": "drop"}}], "write it once"),
+        ([{"message_type": PLACE, "keep_headers": "A"}], "not empty"),
+        ([{"message_type": PLACE, "body": "drop", "fields": {"A": "drop"}}], "choose one"),
+        ('[{"message_type": "A", "message_type": "B"}]', "twice"),
+        ("[", "not JSON"),
+        ("/no/such/file.json", "cannot be read"),
+    ],
+)
+def test_a_mistake_is_one_sentence(rules: object, sentence: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        RedactionRules.of(rules)
+    assert sentence in str(caught.value)
+    assert str(caught.value).count(". ") == 0
+
+
+def test_rules_of_a_file_of_a_text_and_of_data_have_one_fingerprint(tmp_path: Path) -> None:
+    rule = {"message_type": PLACE, "fields": {"A": "drop", "B": "mask"}}
+    file = tmp_path / "rules.json"
+    file.write_text(json.dumps({"rules": [rule]}))
+    other = {"fields": {"B": "mask", "A": "drop"}, "message_type": PLACE}
+    forms = (rule, [other], json.dumps(rule), str(file), file)
+    assert len({RedactionRules.of(form).fingerprint for form in forms}) == 1
+    assert RedactionRules.of({**rule, "message_type": "*"}).fingerprint != RedactionRules.of(rule).fingerprint
+
+
+@pytest.mark.parametrize("key", [None, "", "short"])
+def test_a_hash_needs_a_long_key(key: str | None) -> None:
+    with pytest.raises(ConfigurationError, match="key"):
+        Redactor.of({"message_type": "*", "headers": {"A": "hash"}}, key)
+    assert Redactor.of({"message_type": "*", "headers": {"A": "drop"}}, key).key is not None or key is None
+
+
+def test_the_key_is_not_shown_and_goes_with_a_pickle() -> None:
+    rules = redactor({"fields": {"A": "hash"}})
+    assert KEY not in repr(rules)
+    assert pickle.loads(pickle.dumps(rules)).hashed("x") == hashed("x")
+
+
+# Types
+
+
+@pytest.mark.parametrize(
+    ("pattern", "types", "concerned"),
+    [
+        (PLACE, "Shop.PlaceOrder, Shop, Version=1.0.0.0", True),
+        (PLACE, "Shop.PlaceVipOrder, Shop;Shop.PlaceOrder, Shop", True),
+        (PLACE, "shop.placeorder", True),
+        (PLACE, "Shop.PlaceOrders", False),
+        ("Shop.*", "Shop.Orders.Placed", True),
+        ("Shop.*", "Shopping.Placed", False),
+        ("*", "Any", True),
+        (PLACE, "", True),
+    ],
+)
+def test_a_rule_concerns_the_enclosed_types(pattern: str, types: str, concerned: bool) -> None:
+    rules = Redactor.of({"message_type": pattern, "body": "drop"})
+    given = row(b"x", kind=types)
+    assert rules.concerns(given.headers) is concerned
+    assert (rules.apply(given) is given) is not concerned
+
+
+@pytest.mark.parametrize("headers", ["{", "[]", '{"A": 1}', '{"A": "canary-4711"', "", f'"{CANARY}"'])
+def test_headers_that_are_malformed_concern_every_rule(headers: str) -> None:
+    rules = redactor({"headers": {"A": "drop"}, "fields": {"A": "drop"}})
+    found = rules.apply(row(b'{"A": "canary-4711", "B": 1}', headers, correlation_id=CANARY))
+    assert (found[5] or "{}", found[6]) == ("{}", b'{"B":1}')
+    assert CANARY not in str(found._replace(correlation_id=None) if isinstance(found, Row) else found)
+
+
+# Headers
+
+
+def test_headers_are_dropped_and_hashed_without_regard_to_case() -> None:
+    rules = redactor({"headers": {"secret": "hash", "Personal.*": "drop"}})
+    given = typed(SECRET="x@y", **{"personal.name": "n", "Other": "ä\ud800", "Null": None})
+    found = json.loads(rules.apply(row(headers=given))[5])
+    assert found == typed(SECRET=hashed("x@y"), Other="ä\ud800", Null=None)
+
+
+def test_columns_follow_their_headers() -> None:
+    rules = redactor({"headers": {HeaderNames.CORRELATION_ID: "hash", HeaderNames.REPLY_TO_ADDRESS: "drop"}})
+    given = row(headers=typed(**{HeaderNames.CORRELATION_ID: "c"}), correlation_id="c", reply_to_address="r")
+    found = rules.apply(given)
+    assert found[1:3] == (hashed("c"), None)
+    assert json.loads(found[5])[HeaderNames.CORRELATION_ID] == hashed("c")
+
+
+def test_the_id_of_the_row_follows_the_message_id() -> None:
+    rules, own = redactor({"headers": {HeaderNames.MESSAGE_ID: "hash"}}), str(uuid.UUID(int=7))
+    same = rules.apply(row(headers=typed(**{HeaderNames.MESSAGE_ID: own})))
+    assert same[0] != own
+    assert uuid.UUID(same[0]).hex == hashed(own)[:32]
+    other = rules.apply(row(headers=typed(**{HeaderNames.MESSAGE_ID: "other"})))
+    assert other[0] == own
+
+
+def test_only_listed_headers_are_kept_and_the_strictest_rule_counts() -> None:
+    rules = redactor({"keep_headers": ["A", "NServiceBus.*"], "headers": {"B": "hash"}}, {"headers": {"A": "drop"}})
+    found = rules.examine(row(headers=typed(A="a", B="b", C="c"), correlation_id="c"))
+    assert json.loads(found.row[5]) == typed(B=hashed("b"))
+    assert found.row[1] == "c"
+    assert found.headers == {"A": "drop", "B": "hash", "C": "drop"}
+
+
+# Bodies
+
+
+def test_the_rest_of_a_body_keeps_its_digits_its_encoding_and_its_mark() -> None:
+    text = (
+        '{"Email": "x@y", "Total": 1.2300000000000000000000000001E+5, "Name": "\u00e4\u2603", "B": 12345678901234567}'
+    )
+    for mark, encoding in ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"", "utf-16-be"), (b"", "utf-8")):
+        found = redacted(mark + text.encode(encoding), {"fields": {"Email": "mask"}})
+        assert found is not None
+        assert found.startswith(mark)
+        assert found[len(mark) :].decode(encoding) == text.replace("x@y", "***").replace(": ", ":").replace(", ", ",")
+
+
+def test_a_body_without_the_field_is_the_same_bytes() -> None:
+    body = b'{ "A" : 1.0, "B" : [ ] }'
+    assert redacted(body, {"fields": {"C.D": "drop"}}) is body
+
+
+@pytest.mark.parametrize(
+    ("path", "action", "body", "expected"),
+    [
+        ("A", "mask", {"A": "x"}, {"A": "***"}),
+        ("A", "mask", {"A": 12}, {"A": None}),
+        ("A", "mask", {"A": {"B": 1}}, {"A": None}),
+        ("A", "mask", {"A": ["x", 1, None]}, {"A": ["***", None, None]}),
+        ("A", "hash", {"A": 12}, {"A": hashed("12")}),
+        ("A", "hash", {"A": [True, "x"]}, {"A": [hashed("true"), hashed("x")]}),
+        ("A", "hash", {"A": {"B": "x"}}, {"A": None}),
+        ("A", "drop", {"A": [1], "B": 2}, {"B": 2}),
+        ("A.B", "drop", {"A": [{"B": 1, "C": 2}, 3]}, {"A": [{"C": 2}, 3]}),
+        ("A[].B", "drop", {"A": {"B": 1, "C": 2}}, {"A": {"C": 2}}),
+        ("A.*", "mask", {"A": {"B": "x", "C": "y"}}, {"A": {"B": "***", "C": "***"}}),
+        ('"a.b"', "mask", {"A.B": "x"}, {"A.B": "***"}),
+        ("A.B", "mask", [{"A": {"b": "x"}}], [{"A": {"b": "***"}}]),
+        ("A.B", "mask", {"A": {"$values": [{"B": "x"}]}}, {"A": {"$values": [{"B": "***"}]}}),
+        (
+            "A.B",
+            "mask",
+            {"A": {"$ref": "1"}, "C": {"$id": "1", "B": "x"}},
+            {"A": {"B": "***"}, "C": {"B": "x"}},
+        ),
+    ],
+)
+def test_a_field_of_json_is_found_by_its_path(path: str, action: str, body: Any, expected: Any) -> None:
+    found = redacted(json.dumps(body).encode(), {"fields": {path: action}})
+    assert found is not None
+    assert json.loads(found) == expected
+
+
+def test_only_listed_fields_of_json_are_kept() -> None:
+    body = {
+        "$type": "T",
+        "Id": 1,
+        "Lines": [{"Sku": 1, "Card": 2}, CANARY],
+        "Who": {"Email": "e", "Age": 1},
+        "X": CANARY,
+    }
+    found = redacted(json.dumps(body).encode(), {"keep_fields": ["Id", "Lines[].Sku"], "fields": {"Who.Email": "hash"}})
+    assert json.loads(found or b"") == {"Id": 1, "Lines": [{"Sku": 1}], "Who": {"Email": hashed("e")}}
+    wrapped = b'{"Lines": {"$type": "T", "$values": [{"Sku": 1, "Card": 2}]}}'
+    assert redacted(wrapped, {"keep_fields": ["Lines.Sku"]}) == b'{"Lines":{"$values":[{"Sku":1}]}}'
+
+
+def test_the_strictest_action_of_several_rules_counts() -> None:
+    rules = ({"fields": {"A": "hash", "B": "mask", "C": "hash"}}, {"fields": {"A": "hash", "B": "hash", "C": "drop"}})
+    assert json.loads(redacted(b'{"A": "x", "B": "y", "C": "z"}', *rules) or b"") == {"A": hashed("x"), "B": "***"}
+
+
+XML = (
+    '<?xml version="1.0"?>\n<PlaceOrder xmlns="http://tempuri.net/Shop" '
+    'xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"><!-- c -->'
+    '<Email>x@y</Email><Total>1.50</Total><Gone xsi:nil="true"/>'
+    "<Lines><Line><Card>47<![CDATA[11]]></Card><Sku>a</Sku></Line><Line><Card/></Line></Lines></PlaceOrder>\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "action", "old", "new"),
+    [
+        ("email", "mask", "x@y", "***"),
+        ("Email", "hash", "x@y", hashed("x@y")),
+        ("Email", "drop", "<Email>x@y</Email>", ""),
+        ("Lines[].Card", "mask", "47<![CDATA[11]]>", "***"),
+        ("Lines[].Card", "hash", "47<![CDATA[11]]>", hashed("4711")),
+        (
+            "Lines[].Card",
+            "drop",
+            "<Card>47<![CDATA[11]]></Card><Sku>a</Sku></Line><Line><Card/>",
+            "<Sku>a</Sku></Line><Line>",
+        ),
+        ("Lines", "mask", XML[XML.index("<Line>") : XML.index("</Lines>")], ""),
+        ("Gone", "mask", "", ""),
+    ],
+)
+def test_an_element_of_xml_is_changed_at_its_place(path: str, action: str, old: str, new: str) -> None:
+    expected = XML.replace(old, new) if old else XML
+    for encoding in ("utf-8", "utf-16"):
+        found = redacted(XML.encode(encoding), {"fields": {path: action}})
+        assert found is not None
+        assert found.decode(encoding) == expected
+
+
+def test_only_listed_elements_are_kept() -> None:
+    found = redacted(XML.encode(), {"keep_fields": ["Total", "Lines[].Sku"]})
+    start = XML[: XML.index("<!--")]
+    assert (
+        (found or b"").decode()
+        == f"{start}<Total>1.50</Total><Lines><Line><Sku>a</Sku></Line><Line></Line></Lines></PlaceOrder>\n".replace(
+            "<Line></Line>", "<Line></Line>"
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"{", "json"),
+        (b"canary", "format"),
+        (b'{"A": NaN}', "json"),
+        (b"[1]", "object"),
+        (b"\xff\xff{", "encoding"),
+        (b"<A>", "xml"),
+        (b"<!DOCTYPE a><a/>", "xml"),
+        (b'<A Email="x"/>', "attribute"),
+        (b'<A><Email kind="x">y</Email></A>', "attribute"),
+        (b'{"A": {"$ref": "9"}}', "reference"),
+        (b'{"A": {"$ref": "1"}, "B": {"$id": "1"}, "C": {"$id": "1"}}', "reference"),
+        (b'{"A": {"$id": "1", "B": {"$ref": "1"}}}', "depth"),
+        (b'{"A":' * 70 + b"1" + b"}" * 70, "depth"),
+        (b'{"A":' * 100_000, "depth"),
+        (b'{"A": "' + b"x" * MAX_BYTES + b'"}', "size"),
+    ],
+)
+def test_a_body_that_cannot_be_parsed_is_left_out_whole(body: bytes, reason: str) -> None:
+    found = redactor({"fields": {"Email": "mask"}}).examine(row(body))
+    assert (found.row[6], found.body) == (None, reason)
+
+
+def test_another_content_type_is_left_out_only_where_a_rule_names_a_field() -> None:
+    given = row(b"\x00\x01", typed(**{HeaderNames.CONTENT_TYPE: "application/x-protobuf"}))
+    assert redactor({"fields": {"A": "mask"}}).apply(given)[6] is None
+    assert redactor({"headers": {"A": "drop"}}).apply(given)[6] == b"\x00\x01"
+    assert redactor({"body": "drop"}).apply(given)[6] is None
+
+
+def test_large_bodies_are_kept_read_or_left_out() -> None:
+    rules, concerned, other = redactor({"fields": {"A": "mask"}}), row().headers, row(kind="Other").headers
+    assert rules.keeps_large_body(other, 2**40) is True
+    assert rules.keeps_large_body(concerned, MAX_BYTES + 1) is False
+    assert rules.keeps_large_body(concerned, MAX_BYTES) is None
+    assert redactor({"headers": {"A": "drop"}}).keeps_large_body(concerned, 2**40) is True
+    assert redactor({"body": "drop"}).keeps_large_body(concerned, 1) is False
+
+
+# Properties
+
+NAMES = st.sampled_from(["a", "A", "b", "Lines", "$type"])
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+TREES: Any = st.recursive(
+    LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4), max_leaves=12
+)
+
+
+def without(value: Any, path: list[str], replace: Any) -> Any:
+    """The model of a mask, on the values of Python."""
+    if isinstance(value, list):
+        return [without(item, path, replace) for item in value]
+    if not path:
+        return None if value is None or not isinstance(value, str) else replace
+    if not isinstance(value, dict):
+        return value
+    return {k: without(v, path[1:], replace) if k.lower() == path[0].lower() else v for k, v in value.items()}
+
+
+@given(
+    st.dictionaries(NAMES, TREES, max_size=4),
+    st.lists(st.sampled_from(["a", "b", "Lines"]), min_size=1, max_size=3),
+    st.booleans(),
+)
+def test_a_mask_changes_the_values_at_its_path_and_no_others(body: Any, path: list[str], ascii_only: bool) -> None:
+    text = json.dumps(body, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
+    found = redacted(text, {"fields": {".".join(path): "mask"}})
+    assert found is not None
+    assert json.loads(found) == without(body, path, "***")
+
+
+@given(st.binary() | st.text().map(str.encode), st.text() | st.none(), st.sampled_from(["json", "xml", "", "x/y"]))
+def test_any_bytes_are_redacted_or_left_out(body: bytes, header: str | None, kind: str) -> None:
+    rules = redactor({"fields": {"A": "mask", "*.B": "hash"}, "headers": {"h": "drop"}}, {"keep_fields": ["C"]})
+    given_row = row(body, typed(**{HeaderNames.CONTENT_TYPE: kind, "H": header}))
+    found: Redaction = rules.examine(given_row)
+    assert found.row[6] is None or not found.row[6] or parse(found.row[6], kind) is not None
+    assert "H" not in json.loads(found.row[5])
+
+
+TYPES = HeaderNames.ENCLOSED_MESSAGE_TYPES
+HEADER_TEXTS = st.sampled_from(
+    [
+        json.dumps({TYPES: PLACE, "A": "b"}),
+        json.dumps({TYPES: PLACE}, indent=1),
+        json.dumps({"A": TYPES, TYPES: "Other, \u2603"}, ensure_ascii=False),
+        json.dumps({TYPES: None}),
+        json.dumps({TYPES: 5}),
+        json.dumps({TYPES: "Other", "A": 5, "B": {TYPES: PLACE}}),
+        f'{{"{TYPES}": "Other", "{TYPES}": "{PLACE}"}}',
+        f'{{"{TYPES}": "Other"}}{{"{TYPES}": "{PLACE}"}}',
+        '{"NServiceBus.\\u0045nclosedMessageTypes": "Escaped"}',
+        f'{{"{TYPES}": "Other" "A": "b"}}',
+        f'{{"{TYPES}": "Other", "A": "\\ud800"}}',
+        f'{{"{TYPES}": "Other", "A": "\ud800"}}',
+        f'{{"{TYPES}": "Other", "A": "a\nb"}}',
+        json.dumps({TYPES: "Other", "A": "b" * 20_000}),
+        "{}",
+        "{} {}",
+        "",
+        "7",
+    ]
+)
+
+
+@given(st.lists(HEADER_TEXTS | st.text() | st.none(), max_size=4))
+def test_types_of_many_messages_are_those_of_each(texts: list[str | None]) -> None:
+    found = enclosed_types(texts)
+    rules = Redactor.of([{"message_type": kind, "body": "drop"} for kind in (PLACE, "Escaped")])
+    if found is not None:
+        assert [rules.concerns_types(types) for types in found] == [rules.concerns(text) for text in texts]
+
+
+def test_usual_headers_are_read_at_once() -> None:
+    assert enclosed_types([row().headers, row(kind="Other").headers, "{}"]) == [f"{PLACE}, Shop", "Other", ""]
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"])), min_size=1, max_size=5))
+def test_no_text_of_a_masked_element_stays(texts: list[str]) -> None:
+    texts = [f"{CANARY}{text}".replace("\ufffe", "").replace("\uffff", "") for text in texts]
+    items = "".join(f"<Item><Card>{escape(text)}</Card><!--{len(text)}--></Item>" for text in texts)
+    found = redacted(f"<M><Lines>{items}</Lines></M>".encode(), {"fields": {"Lines[].Card": "mask"}})
+    assert found is not None
+    assert CANARY.encode() not in found
+    assert found.count(b"<Card>***</Card>") == len(texts)
