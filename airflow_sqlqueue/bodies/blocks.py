@@ -72,7 +72,7 @@ class BodyParser:
     """Parser of the bodies of one schema.
 
     :param schema: the schema; see :func:`~airflow_sqlqueue.bodies.schemas.read_schema`.
-    :param others: what happens to fields that the schema has not: ``rescue`` or ``skip``.
+    :param others: the treatment of fields that the schema has not: ``rescue`` or ``skip``.
     :param max_bytes: the most bytes of a body that is parsed.
     """
 
@@ -129,7 +129,7 @@ class BodyParser:
         return pa.concat_arrays(found).take(order)
 
     def _plain(self, bodies: pa.Array, content_types: pa.Array) -> pa.Array:
-        """Which bodies look like JSON in UTF-8 that needs no change before it is read."""
+        """Return true for each body that looks like JSON in UTF-8, to be read as it is."""
         import pyarrow as pa
         import pyarrow.compute as pc
 

@@ -31,7 +31,7 @@ _FORMS = (
 
 @dataclass
 class Seen:
-    """What a sample shows of one field: counts by kind of value, sizes of numbers, and what it contains."""
+    """Statistics of one field in a sample: counts by kind of value, sizes of numbers, and what it contains."""
 
     values: int = 0
     texts: int = 0
@@ -192,7 +192,7 @@ class Change:
 
 
 def differences(schema: Struct, found: Struct, path: str = "") -> Iterator[Change]:
-    """What a batch's own schema has that a schema has not: new fields, and fields whose values do not fit."""
+    """Yield the new fields of a batch's own schema, and the fields whose values do not fit."""
     known = fields_of(schema)
     for name, kind in fields_of(found).items():
         yield from _difference(known.get(name), kind, f"{path}.{name}".lstrip("."))

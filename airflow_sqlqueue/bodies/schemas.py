@@ -97,7 +97,7 @@ def read_schema(values: object) -> Struct:
         raise ConfigurationError("The root of a schema is a struct (Spark) or has properties (JSON Schema).")
     found: Struct = _checked(values, "", 0)  # type: ignore[assignment]
     if sum(1 for _ in _all_fields(found)) > MAX_FIELDS:
-        raise ConfigurationError(f"A schema has at most {MAX_FIELDS} fields: leave out those that nobody reads.")
+        raise ConfigurationError(f"A schema has at most {MAX_FIELDS} fields: leave out some.")
     return found
 
 

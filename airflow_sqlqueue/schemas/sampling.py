@@ -15,7 +15,7 @@ from airflow_sqlqueue.errors import BodyError
 from airflow_sqlqueue.message import HeaderNames, ReceivedMessage, decode_headers, first_type
 
 MESSAGES_PER_TYPE = 10_000
-"""Messages of a type that a sample takes unless it is told otherwise: the first ones of the batch."""
+"""Messages of a type that a sample takes by default: the first ones of the batch."""
 
 BYTES_PER_TYPE = 64 * 1024 * 1024
 """Bytes of bodies of a type that a sample takes at most."""
@@ -26,7 +26,7 @@ MAX_TYPES = 1_000
 
 @dataclass
 class TypeSample:
-    """What a sample shows of one message type."""
+    """Statistics of one message type in a sample."""
 
     seen: Seen = field(default_factory=Seen)
     messages: int = 0

@@ -51,8 +51,8 @@ _MOST_RESCUED = 10_000
 
 
 @dataclass(frozen=True)
-class MessageTable:
-    """What a batch gave to one table.
+class MessageTypeTable:
+    """Result of a batch for one table.
 
     :param message_type: the type of the messages; None for messages without a type.
     :param path: the folder of the table.
@@ -82,7 +82,7 @@ def write_message_tables(
     max_bytes: int = MAX_BYTES,
     connection: ConnectionSettings | None = None,
     ledger_schema: str = "sqlqueue",
-) -> list[MessageTable]:
+) -> list[MessageTypeTable]:
     """Write a batch to one table for each message type, once; return what each table got.
 
     Each message of the batch is a row of one table. The table of its type, the first of the enclosed ones, has the
@@ -126,7 +126,7 @@ def write_message_tables(
         known = files.all()
         known |= _sampled(kept, [name for name in types if name not in known], files)
         options = {"decoders": decoders, "max_bytes": max_bytes}
-        writer = _Writer(source, folder, format, files if new_fields else None, options)
+        writer = _TableWriter(source, folder, format, files if new_fields else None, options)
         with ThreadPoolExecutor(_THREADS, "message-tables") as pool:
             written = list(pool.map(lambda name: writer.write(kept, name, known[name], counts[name]), types))
         tables = [table for each in written for table in each]
@@ -200,7 +200,7 @@ def _take_some(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield batch.take(pa.array(wanted))
 
 
-class _Writer:
+class _TableWriter:
     """Writes the messages of one batch to the tables.
 
     :param files: the schemas' files, in which new fields are entered; None if a schema stays as it is.
@@ -216,7 +216,7 @@ class _Writer:
     ) -> None:
         self._source, self._folder, self._format, self._files, self._options = source, folder, format, files, options
 
-    def write(self, kept: DataFrame, name: str, schema: Struct, messages: int) -> list[MessageTable]:
+    def write(self, kept: DataFrame, name: str, schema: Struct, messages: int) -> list[MessageTypeTable]:
         """Write the messages of a type: the parsed ones to its table, the others to the table beside it."""
         with _persisted(self._parsed(kept, name, schema)) as parsed:
             rescued, unparsed = _misfits(parsed)
@@ -231,7 +231,7 @@ class _Writer:
                 self._files.put(name, wider)
             return self._write(parsed, name, messages, rescued, unparsed, tuple(_paths(found)))
 
-    def write_without_type(self, kept: DataFrame, types: Sequence[str], messages: int) -> list[MessageTable]:
+    def write_without_type(self, kept: DataFrame, types: Sequence[str], messages: int) -> list[MessageTypeTable]:
         """Write the messages without a type, and those of types beyond the limit."""
         from pyspark.sql import functions as sf
 
@@ -246,7 +246,7 @@ class _Writer:
 
     def _write(
         self, parsed: DataFrame, name: str, messages: int, rescued: int, unparsed: int, new: tuple[str, ...]
-    ) -> list[MessageTable]:
+    ) -> list[MessageTypeTable]:
         from pyspark.sql import functions as sf
 
         good = parsed.where(sf.col(UNPARSED).isNull()).drop(UNPARSED, *IF_UNPARSED)
@@ -259,7 +259,7 @@ class _Writer:
 
     def _put(
         self, rows: DataFrame, name: str | None, suffix: str, messages: int, rescued: int = 0, new: tuple[str, ...] = ()
-    ) -> MessageTable:
+    ) -> MessageTypeTable:
         stem = "" if name is None else file_stem(name)
         path = f"{self._folder}/{stem}{suffix}"
         # Small types would leave a file for each task.
@@ -270,7 +270,7 @@ class _Writer:
             raise BatchMismatchError(
                 f"The table {path} did not get the {messages} messages of batch {self._source.batch_id}: run it again."
             )
-        return MessageTable(name, path, bool(suffix), messages, rescued, new)
+        return MessageTypeTable(name, path, bool(suffix), messages, rescued, new)
 
 
 def _misfits(parsed: DataFrame) -> tuple[int, int]:

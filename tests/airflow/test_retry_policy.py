@@ -55,6 +55,7 @@ EXPECTED = {
     errors.StrandedBatchError: FAIL,
     errors.BatchMismatchError: FAIL,
     errors.StagingError: DEFAULT,  # a disk that is full, a store that is away
+    errors.BodyError: FAIL,
     errors.PayloadError: FAIL,
     errors.PayloadGoneError: FAIL,
     errors.PayloadTooLargeError: FAIL,

@@ -180,7 +180,7 @@ def expected(order: dict[str, Any]) -> dict[str, Any]:
     st.sampled_from([None, 2]),
     st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]),
 )
-def test_what_system_text_json_writes_is_read_back(
+def test_bodies_of_system_text_json_are_read_back(
     given_orders: list[dict[str, Any]], preserve: bool, indent: int | None, encoding: str
 ) -> None:
     encoder = Encoder(indent=indent, separators=(",", ":") if indent is None else None)
@@ -300,7 +300,7 @@ def test_references_that_would_grow_without_end_are_refused() -> None:
     assert one(b'{"l":{"$id":"0","x":[1,2]},' + b",".join(levels) + b"}")["unparsed"] == "size"
 
 
-def test_what_does_not_fit_is_rescued_by_its_path() -> None:
+def test_values_that_do_not_fit_are_rescued_by_their_paths() -> None:
     found = one(
         b'{"OrderId":5,"Number":"7","Total":1.23456,"Extra":{"a":1.10},"Nothing":null,"PlacedAt":"2024-01-01T00:00:00",'
         b'"Address":{"Street":"s","City":"c","Zip":1.5},"Lines":[{"Sku":"a","Quantity":40000},5,{"More":true}]}'

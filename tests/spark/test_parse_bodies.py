@@ -117,7 +117,7 @@ def test_a_schema_may_be_a_struct_type_or_a_json_schema(rows: DataFrame) -> None
         ({"schema": struct({"time_sent": "long", "body_time_sent": "long"})}, "would be the column"),
     ],
 )
-def test_what_cannot_be_used_is_refused(rows: DataFrame, options: Any, says: str) -> None:
+def test_unusable_arguments_are_refused(rows: DataFrame, options: Any, says: str) -> None:
     with pytest.raises(ConfigurationError, match=says):
         parse_bodies(rows, **{"schema": SCHEMA, **options})
 
