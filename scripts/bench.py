@@ -1,14 +1,15 @@
 """Measure sends, purges, drains, their growth and memory, handling, the page, and Spark: all parts, or those named.
 
-``python scripts/bench.py [queue] [drain] [shop] [growth] [memory] [consume] [page] [spark] [executors] [--json]``, or
-``make bench PARTS="drain"``. All parts run on one server: fakemssql, or the server of ``SQLQUEUE_TEST_SERVER``
-(``mssql://user:password@host:port/database``).
+``python scripts/bench.py [queue] [drain] [shop] [growth] [memory] [consume] [page] [spark] [bodies] [executors]``, also
+with ``--json``, or ``make bench PARTS="drain"``. All parts run on one server: fakemssql, or the server of
+``SQLQUEUE_TEST_SERVER`` (``mssql://user:password@host:port/database``).
 """
 
 from __future__ import annotations
 
 import sys
 
+from bench_bodies import compare_bodies
 from bench_consume import compare_consuming
 from bench_drain import compare_drains, compare_growth
 from bench_executors import compare_executors
@@ -28,6 +29,7 @@ PARTS = {
     "consume": compare_consuming,
     "page": compare_page,
     "spark": compare_spark,
+    "bodies": compare_bodies,
     "executors": compare_executors,
 }
 

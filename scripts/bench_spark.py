@@ -57,10 +57,10 @@ def compare_spark(
         with local_session("bench", config={"spark.jars": ",".join(JDBC_JARS)}) as spark:
             spark.range(1).count()
             session = time.perf_counter() - started
-            best = _least_seconds(_kinds(spark, batch, Path(folder)), turns)
-            counts = compare_counts(spark, queue, counted, partial(_least_seconds, turns=turns))
+            best = least_seconds(_kinds(spark, batch, Path(folder)), turns)
+            counts = compare_counts(spark, queue, counted, partial(least_seconds, turns=turns))
             found = jdbc_frames(spark, queue, count // 5) if JDBC_JARS else {}
-            reads = _least_seconds({name: partial(_run, frame) for name, frame in found.items()}, turns)
+            reads = least_seconds({name: partial(run, frame) for name, frame in found.items()}, turns)
     pairs = (
         (TYPED, BARE, 2.5, "all of them"),
         (MAP, BARE, None, ""),
@@ -90,19 +90,19 @@ def _kinds(spark: SparkSession, batch: Batch, folder: Path) -> dict[str, Callabl
     typed = [name for name in rows.columns if name not in {*raw.columns, *_NOT_TYPED}]
     again = raw.write.mode("overwrite").option("compression", "zstd")
     return {
-        BARE: partial(_run, raw.select(sf.from_json("Headers", "map<string,string>"))),
-        TYPED: partial(_run, rows.select(*typed)),
-        MAP: partial(_run, rows.select("headers", *typed)),
+        BARE: partial(run, raw.select(sf.from_json("Headers", "map<string,string>"))),
+        TYPED: partial(run, rows.select(*typed)),
+        MAP: partial(run, rows.select("headers", *typed)),
         REWRITE: partial(again.parquet, str(folder / "again")),
         TABLE: partial(write_audit_rows, audit_rows(spark, batch), str(folder / "lake"), batch),
     }
 
 
-def _run(frame: DataFrame) -> None:
+def run(frame: DataFrame) -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
-def _least_seconds(kinds: dict[str, Callable[[], object]], turns: int) -> dict[str, float]:
+def least_seconds(kinds: dict[str, Callable[[], object]], turns: int) -> dict[str, float]:
     """Seconds of the fastest turn of each kind of work."""
     best: dict[str, float] = {}
     for name, seconds, *_ in timed_turns(kinds, turns):

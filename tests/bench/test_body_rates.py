@@ -1,0 +1,15 @@
+"""Short run of ``scripts/bench_bodies.py``; ``make bench`` checks the ratios."""
+
+from __future__ import annotations
+
+import bench_bodies
+
+from airflow_sqlqueue.queue import QueueTable
+
+
+def test_all_sides_are_measured(queue: QueueTable) -> None:
+    found = bench_bodies.compare_bodies(queue, count=60, turns=1)
+    assert [(each.name, each.base) for each in found] == [
+        (bench_bodies.FIELDS, bench_bodies.BARE),
+        (bench_bodies.MANY, bench_bodies.ONE),
+    ]
