@@ -7,7 +7,7 @@ PYTHON  ?= python3
 ASIDE   := -n $(if $(SQLQUEUE_TEST_SERVER),0,$(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)) --maxprocesses 5 --dist loadfile --no-loadscope-reorder
 # What starts whole programs beside the server: Airflow, spark-submit, clusters of Spark, Spark Connect, Delta Lake on an
 # object store, streams that are stopped again and again, and what is measured of Spark and of the page.
-SYSTEM  := $(addprefix tests/bench/,test_executor_rates.py test_page_rates.py test_spark_rates.py) \
+SYSTEM  := $(addprefix tests/bench/,test_body_rates.py test_executor_rates.py test_page_rates.py test_spark_rates.py) \
            tests/airflow/running tests/airflow/test_canary.py tests/airflow/test_spark_target.py tests/sinks \
            $(addprefix tests/spark/,test_audit_script.py test_cluster.py test_source_connect.py test_source_stream.py)
 # What compares rates has the machine to itself.

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import bench_bodies
+import pytest
 
 from airflow_sqlqueue.queue import QueueTable
 
 
+@pytest.mark.spark
 def test_all_sides_are_measured(queue: QueueTable) -> None:
     found = bench_bodies.compare_bodies(queue, count=60, turns=1)
-    assert [(each.name, each.base) for each in found] == [
+    assert [(each.name, each.base_name) for each in found] == [
         (bench_bodies.FIELDS, bench_bodies.BARE),
         (bench_bodies.MANY, bench_bodies.ONE),
     ]
