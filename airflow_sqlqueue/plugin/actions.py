@@ -186,7 +186,9 @@ def _count(order: Order) -> tuple[Order, str]:
         _, info = find_batch(client, session, uuid.UUID(order.batch_id))
     if order.action not in actions_for(info):
         raise HTTPException(
-            409, f"The batch is {info.state}{' and a copy' if info.kept else ''}: the action is not possible."
+            409,
+            f"The batch is {info.state}{' and a copy' if info.kept else ' and redacted' if info.redacted else ''}: the "
+            "action is not possible.",
         )
     counted = replace(order, messages=info.messages, queue=info.queue)
     if not info.messages:

@@ -206,6 +206,9 @@ class _References:
             value = waiting.pop()
             if isinstance(value, _Members):
                 names = {member[0] for member in value}
+                if sum(member[0] == "$values" for member in value) > 1:
+                    # A reader takes the last one, so all would have to be redacted.
+                    raise BodyError("reference")
                 if "$ref" in names:
                     if len(value) > 1 or not isinstance(value[0][1], str):
                         raise BodyError("reference")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -24,9 +25,11 @@ from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.worker import WorkPlan
 from airflow_sqlqueue.errors import ConfigurationError, SparkJobError, StagingError
+from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.table_access import LAST
 from airflow_sqlqueue.queue.window import Window
+from airflow_sqlqueue.redaction.redactor import Redactor
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.spark.errors import error_from_text
 from airflow_sqlqueue.spark.executor_tasks import ExecutorPlan, TaskWindow, drain_tasks
@@ -34,6 +37,7 @@ from airflow_sqlqueue.spark.executors import BackgroundAction, SparkEngine
 from airflow_sqlqueue.sql import Query
 from tests.contract.conftest import Connect
 from tests.drains import drain as drain_queue
+from tests.drains import read_files
 from tests.faults.account import Account
 from tests.faults.conftest import account, batch_id  # noqa: F401 - fixtures
 from tests.faults.faulty import DEADLOCK, FAIL, HANG, KILL, FaultyStage
@@ -64,6 +68,18 @@ def drain(connect: Connect, queue: QueueTable, staging: StagingFolder, batch_id:
 def engine(spark: SparkSession, settings: ConnectionSettings) -> SparkEngine:
     """Few tasks, so that each has several parts, and one that is worth few messages."""
     return SparkEngine(spark, settings, lock_timeout=10, tasks=3, messages_per_task=5)
+
+
+def test_executors_redact_by_the_rules_of_the_drain(
+    connect: Connect, queue: QueueTable, staging: StagingFolder, engine: SparkEngine
+) -> None:
+    rules = {"message_type": "*", "headers": {"Person": "hash"}, "fields": {"Email": "drop"}}
+    redactor = Redactor.of(rules, "a key of 16 bytes or more")
+    queue.send(Message({"Person": "ada"}, b'{"Id": %d, "Email": "ada@example.com"}' % n) for n in range(20))
+    batch = drain_queue(connect, queue, staging, SMALL, engine=engine, redaction=redactor).batch
+    rows = read_files(batch).to_pylist()
+    assert sorted(row["Body"] for row in rows) == sorted(b'{"Id":%d}' % n for n in range(20))
+    assert {row["Headers"] for row in rows} == {json.dumps({"Person": redactor.hashed("ada")}, separators=(",", ":"))}
 
 
 @pytest.fixture

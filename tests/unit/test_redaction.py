@@ -7,6 +7,7 @@ import hmac
 import json
 import pickle
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
@@ -306,6 +307,7 @@ def test_only_listed_elements_are_kept() -> None:
         (b'<A><Email kind="x">y</Email></A>', "attribute"),
         (b'{"A": {"$ref": "9"}}', "reference"),
         (b'{"A": {"$ref": "1"}, "B": {"$id": "1"}, "C": {"$id": "1"}}', "reference"),
+        (b'{"A": {"$values": [], "$values": [{"Email": "x"}]}}', "reference"),
         (b'{"A": {"$id": "1", "B": {"$ref": "1"}}}', "depth"),
         (b'{"A":' * 70 + b"1" + b"}" * 70, "depth"),
         (b'{"A":' * 100_000, "depth"),
@@ -419,3 +421,53 @@ def test_no_text_of_a_masked_element_stays(texts: list[str]) -> None:
     assert found is not None
     assert CANARY.encode() not in found
     assert found.count(b"<Card>***</Card>") == len(texts)
+
+
+ELEMENTS = st.sampled_from(["a", "A", "b", "p:a", "Lines"])
+PIECES = st.sampled_from(["x", "&lt;&amp;", "<![CDATA[<a>]]>", "<!-- a -->", "<?pi a?>", "\r\n ", "\u2603", "&#233;"])
+
+
+@st.composite
+def elements(draw: Any, depth: int = 0) -> str:
+    """An element with texts, sections, comments and, above the depth, children."""
+    name = draw(ELEMENTS)
+    if draw(st.integers(0, 5)) == 0:
+        return f"<{name}/>"
+    inner = draw(st.lists(PIECES, max_size=3))
+    if depth < 3 and draw(st.booleans()):
+        inner += draw(st.lists(elements(depth + 1), min_size=1, max_size=3))
+    return f"<{name}>{''.join(inner)}</{name}>"
+
+
+def masked(element: Any, path: list[str]) -> Any:
+    """The model of a mask, on the tree of a body."""
+    if element is None or not path:
+        return replace(element, children=[], text="***") if is_full_leaf(element) else emptied(element)
+    children = [
+        (name, masked(child, path[1:]) if name.lower() == path[0] else child) for name, child in element.children
+    ]
+    return replace(element, children=children)
+
+
+def is_full_leaf(element: Any) -> bool:
+    return element is not None and not element.children and element.text != ""
+
+
+def emptied(element: Any) -> Any:
+    return element and replace(element, children=[], text="")
+
+
+@given(st.lists(elements(), max_size=4), st.lists(st.sampled_from(["a", "b", "lines"]), min_size=1, max_size=2))
+def test_a_mask_changes_the_elements_at_its_path_and_no_others(inner: list[str], path: list[str]) -> None:
+    text = f'<?xml version="1.0"?><M xmlns:p="urn:p">{"".join(inner)}</M><!-- end -->'
+    found = redacted(text.encode(), {"fields": {".".join(path): "mask"}})
+    assert found is not None
+    assert plain(parse(found)) == plain(masked(parse(text.encode()), path))
+
+
+def plain(element: Any) -> Any:
+    """A tree to compare: an element without text that holds a comment is masked as if it had one."""
+    if element is None:
+        return None
+    text = "" if element.text == "***" else element.text
+    return text, [(name, plain(child)) for name, child in element.children]

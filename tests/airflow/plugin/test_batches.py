@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -191,3 +192,4 @@ def test_only_possible_actions_on_a_batch_are_offered() -> None:
         ("sealed", True): ["mark_consumed"],
     }
     assert actions_for(info("consumed")) == actions_for(info("requeued")) == []
+    assert actions_for(replace(info("sealed"), redacted="f" * 64)) == ["mark_consumed"]
