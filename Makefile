@@ -86,6 +86,7 @@ lint: $(READY) ## Check style, types and the layers
 	@$(RUN)/ruff check .
 	@$(RUN)/ruff format --check .
 	@$(RUN)/mypy
+	@$(RUN)/mypy scripts
 	@$(RUN)/lint-imports
 
 format: $(READY) ## Format the code

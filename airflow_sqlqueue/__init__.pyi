@@ -13,6 +13,10 @@ from airflow_sqlqueue.consuming.consumer import Consumer as Consumer
 from airflow_sqlqueue.consuming.options import ConsumeOptions as ConsumeOptions
 from airflow_sqlqueue.consuming.options import ConsumeResult as ConsumeResult
 from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions as RecoverabilityOptions
+from airflow_sqlqueue.databus.batch_payloads import PayloadOptions as PayloadOptions
+from airflow_sqlqueue.databus.batch_payloads import StagedPayload as StagedPayload
+from airflow_sqlqueue.databus.data_bus import DataBus as DataBus
+from airflow_sqlqueue.databus.payload_file import PayloadsResult as PayloadsResult
 from airflow_sqlqueue.decorators.consume import sqlqueue_consume_task as sqlqueue_consume_task
 from airflow_sqlqueue.delayed.mover import MoveResult as MoveResult
 from airflow_sqlqueue.drain.batches import BatchInfo as BatchInfo
@@ -26,6 +30,7 @@ from airflow_sqlqueue.drain.requeue import RequeueResult as RequeueResult
 from airflow_sqlqueue.drain.sweep import SweepOptions as SweepOptions
 from airflow_sqlqueue.drain.sweep import SweepResult as SweepResult
 from airflow_sqlqueue.envelope import Envelope as Envelope
+from airflow_sqlqueue.envelope import Payload as Payload
 from airflow_sqlqueue.envelope import Sender as Sender
 from airflow_sqlqueue.envelope import reply as reply
 from airflow_sqlqueue.errorqueue.editing import EditResult as EditResult
@@ -38,9 +43,11 @@ from airflow_sqlqueue.errors import AddressError as AddressError
 from airflow_sqlqueue.errors import BatchError as BatchError
 from airflow_sqlqueue.errors import BatchMismatchError as BatchMismatchError
 from airflow_sqlqueue.errors import BatchNotFoundError as BatchNotFoundError
+from airflow_sqlqueue.errors import BodyError as BodyError
 from airflow_sqlqueue.errors import ConditionNotMetError as ConditionNotMetError
 from airflow_sqlqueue.errors import ConfigurationError as ConfigurationError
 from airflow_sqlqueue.errors import ConnectionLostError as ConnectionLostError
+from airflow_sqlqueue.errors import DataBusUnreachableError as DataBusUnreachableError
 from airflow_sqlqueue.errors import DataMovedError as DataMovedError
 from airflow_sqlqueue.errors import DeadlockError as DeadlockError
 from airflow_sqlqueue.errors import DriverNotFoundError as DriverNotFoundError
@@ -51,6 +58,10 @@ from airflow_sqlqueue.errors import MessageError as MessageError
 from airflow_sqlqueue.errors import MessageNotFoundError as MessageNotFoundError
 from airflow_sqlqueue.errors import NoReplyError as NoReplyError
 from airflow_sqlqueue.errors import NotAQueueError as NotAQueueError
+from airflow_sqlqueue.errors import PayloadError as PayloadError
+from airflow_sqlqueue.errors import PayloadGoneError as PayloadGoneError
+from airflow_sqlqueue.errors import PayloadKeyError as PayloadKeyError
+from airflow_sqlqueue.errors import PayloadTooLargeError as PayloadTooLargeError
 from airflow_sqlqueue.errors import PermissionDeniedError as PermissionDeniedError
 from airflow_sqlqueue.errors import QueueNotEmptyError as QueueNotEmptyError
 from airflow_sqlqueue.errors import QueueNotFoundError as QueueNotFoundError
@@ -91,10 +102,13 @@ from airflow_sqlqueue.redaction.redactor import Redactor as Redactor
 from airflow_sqlqueue.redaction.rules import RedactionRules as RedactionRules
 from airflow_sqlqueue.routing import AddressResolver as AddressResolver
 from airflow_sqlqueue.routing import ResolvedAddress as ResolvedAddress
+from airflow_sqlqueue.schemas.files import SchemaFolder as SchemaFolder
 from airflow_sqlqueue.server.settings import ConnectionSettings as ConnectionSettings
 from airflow_sqlqueue.spark import load_batch as load_batch
+from airflow_sqlqueue.spark import parse_bodies as parse_bodies
 from airflow_sqlqueue.spark import read_batch as read_batch
 from airflow_sqlqueue.spark import read_bodies as read_bodies
+from airflow_sqlqueue.spark import read_payloads as read_payloads
 from airflow_sqlqueue.spark import verify_count as verify_count
 from airflow_sqlqueue.tables.create import CreateResult as CreateResult
 

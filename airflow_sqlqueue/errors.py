@@ -38,6 +38,11 @@ and what to do; ``__cause__`` has the driver's text. Neither contains message bo
     │   ├── StrandedBatchError     earlier runs of a task left unfinished batches without a worker
     │   └── BatchMismatchError     files, ledger and reader do not agree on the contents of the batch
     ├── StagingError               a batch's folder or a part's file cannot be written or read
+    ├── PayloadError               a payload of the data bus is not usable, which no retry changes
+    │   ├── PayloadGoneError       the data bus has no such payload any more
+    │   ├── PayloadTooLargeError   the payload has more bytes than the limit
+    │   └── PayloadKeyError        the key is not one that a data bus gives, and was not used
+    ├── DataBusUnreachableError    the data bus cannot be read now; a later try may succeed
     ├── SparkJobError              a Spark application that handles a batch ended with an error
     └── StatementError             any other error of the server, with its number
         └── RowRefusedError        a type, a constraint or a trigger of the table refused a row
@@ -86,7 +91,7 @@ class BodyError(MessageError):
     """
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"The body cannot be parsed ({reason}): docs/concepts/bodies.md lists the reasons.")
+        super().__init__(f"The body cannot be parsed ({reason}): docs/guides/bodies.md lists the reasons.")
         self.reason = reason
 
 
@@ -192,6 +197,30 @@ class BatchMismatchError(BatchError):
 
 class StagingError(SqlQueueError):
     """A batch's folder or a part's file cannot be written or read."""
+
+
+class PayloadError(SqlQueueError):
+    """A payload of the data bus is not usable, which no retry changes."""
+
+
+class PayloadGoneError(PayloadError):
+    """The data bus has no such payload any more."""
+
+
+class PayloadTooLargeError(PayloadError):
+    """The payload has more bytes than the limit. ``size`` is its size in bytes."""
+
+    def __init__(self, message: str, size: int = 0) -> None:
+        super().__init__(message)
+        self.size = size
+
+
+class PayloadKeyError(PayloadError):
+    """The key of a payload is not one that a data bus gives, and was not used."""
+
+
+class DataBusUnreachableError(SqlQueueError):
+    """The data bus cannot be read now; a later try may succeed."""
 
 
 class SparkJobError(SqlQueueError):

@@ -26,7 +26,7 @@ from bench_report import Comparison, report
 
 from airflow_sqlqueue import AddressResolver, ConnectionSettings, Message
 from airflow_sqlqueue.drain.drain import Drain
-from airflow_sqlqueue.drain.stages.part_file import StagingFolder
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.server.settings import load_pyodbc
 from airflow_sqlqueue.session import Session

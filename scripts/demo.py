@@ -99,7 +99,7 @@ def main() -> int:
         "messages drained to Parquet": in_files,
         "expired, dropped by the drain": batch.expired,
         "expired, purged": result["purge"]["deleted"],
-        "left in the queue": left.messages + left.expired,
+        "left in the queue": left.messages + (left.expired or 0),
         "rows in the ledger": ledger.messages,
         "rows Spark read": counts["messages"],
         "rows Spark wrote": counts["written"],

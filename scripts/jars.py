@@ -1,11 +1,12 @@
 """Fetch the jars that tests and the bench need from Maven Central, once, into ``.jars/``.
 
 ``make jars`` runs ``python scripts/jars.py``; with ``--optional`` it succeeds without the jars as well, and says so.
+Of jars for one version of Spark it fetches those for the PySpark of the Python that runs it.
 
-``jars.lock`` pins them by version and SHA-256. Ivy, which comes with PySpark and resolves its ``spark.jars.packages``,
-downloads them: the environment variable ``DEFAULT_ARTIFACT_REPOSITORY`` names a mirror, as for Spark, and
-``JAVA_TOOL_OPTIONS`` a proxy and certificates. A jar that was put into the folder by hand is used if its checksum is
-right.
+``jars.lock`` pins them by version and SHA-256; ``airflow_sqlqueue/versions/jars.py`` has the versions. Ivy, which comes
+with PySpark and resolves its ``spark.jars.packages``, downloads them: the environment variable
+``DEFAULT_ARTIFACT_REPOSITORY`` names a mirror, as for Spark, and ``JAVA_TOOL_OPTIONS`` a proxy and certificates. A jar
+that was put into the folder by hand is used if its checksum is right.
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ import sysconfig
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
+
+from airflow_sqlqueue.versions.jars import minor
 
 FOLDER = Path(__file__).parents[1] / ".jars"
 LOCK = Path(__file__).with_suffix(".lock")
@@ -33,9 +37,10 @@ class JarError(Exception):
 
 @dataclass(frozen=True)
 class Jar:
-    """A line of the lock file, below the heading ``use``."""
+    """A line of the lock file, below the heading ``use``, which may name a version of Spark: ``delta 4.0``."""
 
     use: str
+    spark: str
     group: str
     artifact: str
     version: str
@@ -57,20 +62,28 @@ class Jar:
 
 def read_lock(lock: Path = LOCK) -> list[Jar]:
     """The jars of the lock file."""
-    jars, use = [], ""
+    jars, use, spark = [], "", ""
     for line in lock.read_text("utf-8").splitlines():
         if line.startswith("["):
-            use = line.strip("[]")
+            use, _, spark = line.strip("[]").partition(" ")
         elif line and not line.startswith("#"):
             coordinates, sha256 = line.split()
-            jars.append(Jar(use, *coordinates.split(":"), sha256))
+            group, artifact, version = coordinates.split(":")
+            jars.append(Jar(use, spark, group, artifact, version, sha256))
     return jars
 
 
+def own_jars() -> list[Jar]:
+    """The jars of the lock file for this environment's version of Spark."""
+    return [jar for jar in read_lock() if jar.spark in ("", minor(version("pyspark")))]
+
+
 def jars_for(*uses: str, folder: Path = FOLDER) -> list[str] | None:
-    """The paths of the jars below these headings of the lock file; None if one is missing."""
-    wanted = [folder / jar.name for jar in read_lock() if jar.use in uses]
-    return [str(path) for path in wanted] if all(path.exists() for path in wanted) else None
+    """The paths of the jars of these uses; None if one is missing, or the lock file has none for this Spark."""
+    jars = [jar for jar in own_jars() if jar.use in uses]
+    paths = [folder / jar.name for jar in jars]
+    is_whole = {jar.use for jar in jars} == {*uses} and all(path.exists() for path in paths)
+    return [str(path) for path in paths] if is_whole else None
 
 
 def fetch(jars: Iterable[Jar], folder: Path = FOLDER, seconds: float = _SECONDS) -> int:
@@ -145,7 +158,7 @@ def stop_java() -> None:
 
 def main(optional: bool) -> int:
     try:
-        fetched = fetch(read_lock(), seconds=_OPTIONAL_SECONDS if optional else _SECONDS)
+        fetched = fetch(own_jars(), seconds=_OPTIONAL_SECONDS if optional else _SECONDS)
     except JarError as error:
         sys.stderr.write(f"{error}\n" + ("The tests that need jars are skipped.\n" if optional else ""))
         return 0 if optional else 1

@@ -84,7 +84,7 @@ class Pictures:
         page = self._screen.page
         page.set_viewport_size(PHONE if name.endswith("-phone") else WIDE)  # type: ignore[arg-type]
         for theme in ("light", "dark"):
-            page.emulate_media(color_scheme=theme, reduced_motion="reduce")  # type: ignore[arg-type]
+            page.emulate_media(color_scheme=theme, reduced_motion="reduce")
             self._screen.open(*route)
             then(self._screen)
             self._screen.settle()

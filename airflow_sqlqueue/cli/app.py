@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from airflow_sqlqueue.cli import batches, delayed, erase, errors, events, queues, redaction, tables
+from airflow_sqlqueue.cli import batches, delayed, erase, errors, events, queues, redaction, schemas, tables
 from airflow_sqlqueue.cli.commands import Command, Group, with_option_groups
 from airflow_sqlqueue.cli.output import stderr, stdout
 from airflow_sqlqueue.errors import (
@@ -49,6 +49,15 @@ for heading, commands in COMMANDS.items():
     for command in commands:
         name = _NAMES.get(command.__name__, command.__name__.replace("_", "-"))
         app.command(name, cls=Command, rich_help_panel=heading)(with_option_groups(command))
+_schemas = typer.Typer(
+    cls=Group,
+    help="Schemas of message types: propose them from a batch, compare them, check them in a build.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+for command in schemas.COMMANDS:
+    _schemas.command(command.__name__, cls=Command, rich_help_panel="Commands")(with_option_groups(command))
+app.add_typer(_schemas, name="schemas", rich_help_panel="Batches")
 
 
 def _version(wanted: bool) -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import timedelta
+from shlex import join
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from airflow_sqlqueue.cli.drain_options import LimitOptions, changed_limits, drain_options
+from airflow_sqlqueue.cli.drain_options import DataBusOptions, LimitOptions, changed_limits, drain_options
 from airflow_sqlqueue.cli.interruption import explained
 from airflow_sqlqueue.cli.message_options import FilterOptions
 from airflow_sqlqueue.cli.options import Common, QueueArgument, QueueOptions, age
@@ -27,9 +28,13 @@ from airflow_sqlqueue.errors import (
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.client import QueueClient
+    from airflow_sqlqueue.databus.payload_file import PayloadsResult
     from airflow_sqlqueue.drain.batches import BatchInfo
+    from airflow_sqlqueue.drain.manifest import Batch
     from airflow_sqlqueue.drain.request import DrainRequest
     from airflow_sqlqueue.drain.storage.folder import StagingFolder
+
+    PayloadFetch = Callable[[QueueClient, Batch], PayloadsResult]
 
 LedgerQueue = Annotated[
     Optional[str],
@@ -41,6 +46,7 @@ def drain(
     target: QueueOptions,
     limits: LimitOptions,
     selected: FilterOptions,
+    payloads: DataBusOptions,
     staging: Annotated[
         Optional[str], typer.Option(help="The folder or object store URL for the batch's files.")
     ] = None,
@@ -79,16 +85,19 @@ def drain(
     where, redactor = selected.filter(), redactor_of(redaction)
     folder = None if staging is None else StagingFolder.of(staging)
     check_stage(stage, folder)
+    fetch = _payload_fetch(payloads, stage, folder, options.readable_by)
+    if fetch is not None and redactor is not None:
+        raise ConfigurationError("No rule of redaction changes payloads of the data bus: leave out one of the two.")
     client = target.connect()
     queue = target.address(client)
     queues = client.tables.with_secondary_queues(queue) if secondary else [queue]
     if batch_id is not None and not new:
         _require(client, queue, batch_id)
     own = {"staging": staging, "stage": stage, "conn_id": target.conn_id, "keep": keep, "redaction": redaction}
-    command = _options({**own, **changed_limits(options), **vars(selected)})
+    command = _options({**own, **changed_limits(options), **vars(selected), **vars(payloads)})
     request = DrainRequest(options=options, where=where, keep=keep, redaction=redactor, origin="sqlqueue drain")
     quiet = target.as_json
-    drained = [_drain(client, each, folder, stage, request, batch_id, command, quiet=quiet) for each in queues]
+    drained = [_drain(client, each, folder, stage, request, batch_id, command, fetch, quiet=quiet) for each in queues]
     if folder is not None and any(values["batch_id"] is None for values in drained):
         # The drain wrote nothing there, but its success suggests that the folder can be used.
         folder.check_reachable()
@@ -106,6 +115,7 @@ def _drain(
     request: DrainRequest,
     resumed: uuid.UUID | None,
     command: list[str],
+    fetch: PayloadFetch | None,
     *,
     quiet: bool,
 ) -> dict[str, Any]:
@@ -133,9 +143,35 @@ def _drain(
         )
         is_gone = resumed is None and _forget_empty(client, batch_id, queue_name)
     values = {**result.batch.to_dict(), "locked": result.locked, "seconds": round(result.seconds, 3)}
+    if fetch is not None and not is_gone:
+        values["payloads"] = _fetched(fetch, client, result.batch, resume)
     if is_gone and not quiet:
         note(f"Nothing was drained from {result.batch.queue}, so no batch is left.")
     return {**values, "batch_id": None, "state": None} if is_gone else values
+
+
+def _payload_fetch(
+    given: DataBusOptions, stage: str, folder: StagingFolder | None, readable_by: str
+) -> PayloadFetch | None:
+    """Function that fetches the payloads of a drained batch; None without a data bus. Raises ConfigurationError."""
+    if given.data_bus is None:
+        return None
+    if stage != "files":
+        raise ConfigurationError("--data-bus stages payloads beside files: give --staging, and leave out --stage.")
+    from airflow_sqlqueue.databus.data_bus import DataBus
+
+    data_bus, options = DataBus(given.data_bus), given.payload_options(readable_by)
+    return lambda client, batch: client.batches.fetch_payloads(batch, data_bus, staging=folder, options=options)
+
+
+def _fetched(fetch: PayloadFetch, client: QueueClient, batch: Batch, command: list[str]) -> dict[str, Any]:
+    """Fetch the payloads of a drained batch, and report the command that repeats this if it fails."""
+    try:
+        fetched = fetch(client, batch).to_dict()
+    except BaseException:
+        note(f"Batch {batch.batch_id} is sealed, without its payloads. Fetch them with: {join(command)}")
+        raise
+    return {name: value for name, value in fetched.items() if name != "batch_id"}
 
 
 def _forget_empty(client: QueueClient, batch_id: uuid.UUID, queue_name: str) -> bool:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
 from functools import wraps
-from typing import Any, get_type_hints
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from typer.core import TyperCommand, TyperGroup
 
@@ -22,7 +22,7 @@ _PLAIN_WORDS = re.compile(r"^(rate|workers|chunk|pause|limit)\b(?= must| is)")
 
 def with_option_groups(command: Callable[..., Any]) -> Callable[..., Any]:
     """The command for typer: each parameter whose type is a dataclass becomes one option for each of its fields."""
-    hints = get_type_hints(command, include_extras=True)
+    hints = {name: _annotated(hint) for name, hint in get_type_hints(command, include_extras=True).items()}
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
     parameters = []
     for parameter in inspect.signature(command).parameters.values():
@@ -43,6 +43,12 @@ def with_option_groups(command: Callable[..., Any]) -> Callable[..., Any]:
     run.__signature__ = signature  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
+
+
+def _annotated(hint: Any) -> Any:
+    """The hint without the Optional that Python 3.10 puts around that of a parameter whose default is None."""
+    inner = [each for each in get_args(hint) if get_origin(each) is Annotated]
+    return inner[0] if get_origin(hint) is Union and len(inner) == 1 else hint
 
 
 def _defaults(group: Any) -> dict[str, Any]:

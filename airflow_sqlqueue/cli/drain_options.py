@@ -10,6 +10,7 @@ import typer
 from airflow_sqlqueue.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from airflow_sqlqueue.databus.batch_payloads import PayloadOptions
     from airflow_sqlqueue.drain.options import DrainOptions
 
 
@@ -49,6 +50,32 @@ class LimitOptions:
         Optional[str],
         typer.Option(help="Users who may read files on a disk: owner, group or all.  [default: owner]"),
     ] = None
+
+
+@dataclass(frozen=True)
+class DataBusOptions:
+    """Data bus that the payloads of the drained messages are fetched from, and their limits."""
+
+    data_bus: Annotated[
+        Optional[str],
+        typer.Option(help="Fetch the messages' payloads from this data bus, a folder or object store URL."),
+    ] = None
+    payload_bytes: Annotated[
+        Optional[str], typer.Option(help="The largest payload that is fetched.  [default: 64MiB]")
+    ] = None
+    max_payload_bytes: Annotated[
+        Optional[str], typer.Option(help="The most bytes of all payloads of the batch.  [default: 4GiB]")
+    ] = None
+
+    def payload_options(self, readable_by: str) -> PayloadOptions:
+        """Limits of the payloads; an option that is None has its default. Raises :class:`ConfigurationError`."""
+        from airflow_sqlqueue.databus.batch_payloads import PayloadOptions
+
+        given = {"payload_bytes": self.payload_bytes, "max_payload_bytes": self.max_payload_bytes}
+        sizes = {name: _size(name, text) for name, text in given.items() if text is not None}
+        if "max_payload_bytes" in sizes:
+            sizes["max_bytes"] = sizes.pop("max_payload_bytes")
+        return PayloadOptions(**sizes, readable_by=readable_by)
 
 
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "": 1}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,7 +20,11 @@ from airflow_sqlqueue.routing import AddressResolver
 if TYPE_CHECKING:
     from os import PathLike
 
+    from airflow_sqlqueue.databus.batch_payloads import PayloadOptions, StagedPayload
+    from airflow_sqlqueue.databus.data_bus import DataBus
+    from airflow_sqlqueue.databus.payload_file import PayloadsResult
     from airflow_sqlqueue.drain.erase import EraseRequest, EraseResult
+    from airflow_sqlqueue.drain.ledger import Part
     from airflow_sqlqueue.drain.requeue import RequeueResult
     from airflow_sqlqueue.drain.storage.folder import StagingFolder
     from airflow_sqlqueue.drain.sweep import SweepOptions, SweepResult
@@ -185,6 +189,50 @@ class BatchManager:
             entry = ledger.find(batch_id)
             check_readable(batch_id, entry.state)
             yield from map(received_message, batch_rows(ledger, batch_id, entry.stage, folder))
+
+    def fetch_payloads(
+        self,
+        batch: Batch,
+        data_bus: str | PathLike[str] | StagingFolder | DataBus,
+        *,
+        staging: str | PathLike[str] | StagingFolder | None = None,
+        options: PayloadOptions | None = None,
+        on_payload: Callable[[], None] | None = None,
+    ) -> PayloadsResult:
+        """Fetch the payloads of the data bus that the messages of a sealed batch name, beside the batch's parts.
+
+        Call it soon after the drain: payloads disappear after their time to live. Idempotent, and a payload that is
+        gone, too large or refused is recorded with the reason. ``data_bus`` as for :class:`~airflow_sqlqueue.DataBus`,
+        ``staging`` as for :meth:`requeue`. See :func:`airflow_sqlqueue.databus.batch_payloads.fetch_payloads`.
+        """
+        from airflow_sqlqueue.databus.batch_payloads import fetch_payloads
+        from airflow_sqlqueue.databus.data_bus import DataBus
+
+        known, parts = self._recorded(batch)
+        return fetch_payloads(known, parts, DataBus.of(data_bus), folder_of(staging), options, on_payload)
+
+    def payloads(
+        self, batch: Batch, *, staging: str | PathLike[str] | StagingFolder | None = None
+    ) -> Iterator[StagedPayload]:
+        """Iterate over the payloads that :meth:`fetch_payloads` has staged, without Spark; ``staging`` as there.
+
+        Raises :class:`~airflow_sqlqueue.errors.BatchError` if they were not fetched. See
+        :func:`airflow_sqlqueue.databus.batch_payloads.staged_payloads`.
+        """
+        from airflow_sqlqueue.databus.batch_payloads import staged_payloads
+
+        known, _ = self._recorded(batch)
+        return staged_payloads(known, folder_of(staging))
+
+    def _recorded(self, batch: Batch) -> tuple[Batch, Sequence[Part]]:
+        """The batch and its parts from the ledger, because a manifest may come from an untrusted place."""
+        catalog, batch_id = AddressResolver().resolve(batch.queue).catalog, uuid.UUID(batch.batch_id)
+
+        def read(session: Session) -> tuple[Batch, Sequence[Part]]:
+            ledger = Ledger(session, catalog, self._connector.ledger_schema)
+            return ledger.manifest(batch_id), ledger.parts(batch_id)
+
+        return self._connector.repeated(f"Reading batch {batch_id}", read)
 
     def mark_consumed(self, batch: Batch) -> None:
         """Mark a sealed batch consumed, after it was read. Idempotent; raises BatchError for any other state."""

@@ -24,7 +24,13 @@ from airflow_sqlqueue.consuming.receiver import Receiver
 from airflow_sqlqueue.delayed.moving import check_accepts
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.errorqueue.failure_headers import Failure, complete_headers, failed_message, type_name, unchanged
-from airflow_sqlqueue.errors import AddressError, ConfigurationError, TransientError, is_of_a_message
+from airflow_sqlqueue.errors import (
+    AddressError,
+    ConfigurationError,
+    PayloadError,
+    TransientError,
+    is_of_a_message,
+)
 from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage, can_be_written
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
@@ -129,6 +135,7 @@ class Handler:
     ) -> None:
         self._settings, self._endpoint, self._resolver, self._handle = settings, endpoint, resolver, handle
         self._mode, self._recoverability = options.transaction_mode, options.recoverability
+        self._data_bus = options.data_bus
         self._failures, self._receiver, self._on_received = failures, receiver, on_received
         self._tables: EndpointTables | None = None
         self._unsettled: tuple[ReceivedMessage, Failure] | None = None
@@ -184,7 +191,8 @@ class Handler:
             attempt.giving_up = True
             log.error("Message %s goes to the error queue as it is: %s", message.id, envelope.problem)
             return self._give_up(tables, message, _NO_FAILURE)
-        envelope = Envelope(MappingProxyType(complete_headers(message, envelope)), message.body, message.id)
+        headers = MappingProxyType(complete_headers(message, envelope))
+        envelope = Envelope(headers, message.body, message.id, data_bus=self._data_bus)
         failed = self._failures.find(message.row_version)
         if failed is not None and (outcome := self._recover(tables, attempt, envelope, failed)):
             return outcome
@@ -297,7 +305,8 @@ class Handler:
     ) -> recoverability.FailedAttempts:
         # A destination that cannot take a message cannot take it a moment later either.
         is_final = attempt.envelope is None and not isinstance(error, TransientError)
-        is_final = is_final or isinstance(error, self._recoverability.unrecoverable)
+        # No retry brings back a payload that is gone, or makes it smaller.
+        is_final = is_final or isinstance(error, (PayloadError, *self._recoverability.unrecoverable))
         return self._failures.record(message.row_version, error, is_final=is_final)
 
     def _rolled_back(self, attempt: _Attempt, message: ReceivedMessage, error: Exception) -> Outcome:

@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow_sqlqueue.budget import Limits
 from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
+from airflow_sqlqueue.envelope.payloads import PayloadSource
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue import MessageFilter
 from airflow_sqlqueue.transactions import MODES, SENDS_ATOMIC_WITH_RECEIVE
@@ -30,6 +31,8 @@ class ConsumeOptions(Limits):
         :func:`airflow_sqlqueue.transactions.transaction`.
     :param endpoint: name of the endpoint in the headers of failed messages; the queue's name unless given.
     :param recoverability: number of tries of a message, and its error queue; in the mode ``none`` it is tried once.
+    :param data_bus: a :class:`~airflow_sqlqueue.DataBus`, from which :meth:`.Envelope.payload` fetches; None: the
+        handler fetches no payloads.
     """
 
     until_empty: bool = True
@@ -39,6 +42,7 @@ class ConsumeOptions(Limits):
     transaction_mode: str = SENDS_ATOMIC_WITH_RECEIVE
     endpoint: str | None = None
     recoverability: RecoverabilityOptions = field(default_factory=RecoverabilityOptions)
+    data_bus: PayloadSource | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()

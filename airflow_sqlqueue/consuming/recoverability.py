@@ -43,7 +43,8 @@ class RecoverabilityOptions:
     :param delayed_retries: number of further rounds, each after a delay; 0: no further round.
     :param delayed_retry_seconds: the delay before the first of these rounds; each later delay is longer by the same.
     :param error_queue: the address of the queue for messages that are given up.
-    :param unrecoverable: exceptions after which a message is given up at once.
+    :param unrecoverable: exceptions after which a message is given up at once, besides
+        :class:`~airflow_sqlqueue.errors.PayloadError`.
     """
 
     immediate_retries: int = 5

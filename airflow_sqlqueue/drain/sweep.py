@@ -124,7 +124,7 @@ class _Sweep:
             return
         if known and known[0].state == "open":
             return
-        # A manifest file, which belongs to no part, stays as long as its batch.
+        # Files that belong to no part, the manifest and payloads, stay as long as their batch.
         listed = {None, *(part.id for part in self._ledger.parts(batch_id))} if known else set()
         orphans = [file for file in files if file.part_id not in listed]
         if batch_id in self._done:

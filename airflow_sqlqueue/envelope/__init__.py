@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from airflow_sqlqueue.envelope.outgoing import Sender, reply
+from airflow_sqlqueue.envelope.payloads import Payload
 from airflow_sqlqueue.envelope.reading import Envelope
 
-__all__ = ["Envelope", "Sender", "reply"]
+__all__ = ["Envelope", "Payload", "Sender", "reply"]

@@ -15,6 +15,14 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from airflow_sqlqueue.envelope import typed_headers
+from airflow_sqlqueue.envelope.payloads import (
+    Payload,
+    PayloadReference,
+    PayloadSource,
+    named_by_body,
+    payload_references,
+)
+from airflow_sqlqueue.errors import ConfigurationError, PayloadError
 from airflow_sqlqueue.message import PROBLEMS, DecodedHeaders, Headers, Message, ReceivedMessage, decode_headers
 
 G = TypeVar("G", bound=typed_headers.HeaderGroup)
@@ -30,25 +38,31 @@ def _group(kind: type[G]) -> cached_property[G]:
 
 @dataclass(frozen=True)
 class Envelope:
-    """Read-only, typed access to a message. No property or method raises, for any message.
+    """Read-only, typed access to a message. Nothing raises, for any message, except for the fetch of payloads.
 
     A value that is not of its header's type is None or left out. ``problem_code`` and ``problem`` describe headers that
-    make a poison message; their readable part is available nevertheless.
+    make a poison message; their readable part is available nevertheless. ``data_bus`` is the place of the message's
+    payloads.
     """
 
     headers: Headers = field(default_factory=dict, repr=False)
     body: bytes = field(default=b"", repr=False)
     row_id: uuid.UUID | None = None
     problem_code: str | None = None
+    data_bus: PayloadSource | None = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def of(cls, source: Message | ReceivedMessage | DecodedHeaders | Headers | str | None) -> Envelope:
+    def of(
+        cls,
+        source: Message | ReceivedMessage | DecodedHeaders | Headers | str | None,
+        data_bus: PayloadSource | None = None,
+    ) -> Envelope:
         """Return the envelope of a message, or of headers: a mapping, the text of the column, or decoded headers."""
         decoded = _decoded(source.headers if isinstance(source, (Message, ReceivedMessage)) else source)
         headers, code = MappingProxyType(decoded.values), decoded.problem_code
         if isinstance(source, (Message, ReceivedMessage)):
-            return cls(headers, source.body, source.id, code)
-        return cls(headers, problem_code=code)
+            return cls(headers, source.body, source.id, code, data_bus)
+        return cls(headers, problem_code=code, data_bus=data_bus)
 
     @property
     def problem(self) -> str | None:
@@ -106,6 +120,39 @@ class Envelope:
             return json.loads(self.text() or "null")
         except (ValueError, RecursionError):
             return None
+
+    def payload(self, name: str | None = None) -> Payload:
+        """Fetch the payload of a property from the data bus, each time anew.
+
+        ``name`` is the property's name, in the message's type; None if the message has one payload only. The envelope
+        that a handler gets has the consumer's ``data_bus``; elsewhere, give one to :meth:`of`.
+
+        Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` without a data bus,
+        :class:`~airflow_sqlqueue.errors.PayloadError` for a payload that the message does not name, and as
+        :meth:`.DataBus.fetch`.
+        """
+        found = [each for each in self._references if name is None or name in (each.property_name, each.header)]
+        if len(found) != 1:
+            named = "no payload of this name" if name is not None else f"{len(found) or 'no'} payloads, not one"
+            raise PayloadError(f"The message has {named}: large_body.properties of the envelope has the names.")
+        return self._fetch(found[0])
+
+    def payloads(self) -> Iterator[Payload]:
+        """Fetch all payloads of the message from the data bus, one by one. Raises as :meth:`payload`."""
+        return map(self._fetch, self._references)
+
+    @cached_property
+    def _references(self) -> list[PayloadReference]:
+        references = payload_references(self.headers)
+        if all(reference.property_name for reference in references):
+            return references
+        return named_by_body(references, self.json(), self.text())
+
+    def _fetch(self, reference: PayloadReference) -> Payload:
+        if self.data_bus is None:
+            raise ConfigurationError("The message has payloads and no data bus is given: give the consumer a data_bus.")
+        content = self.data_bus.fetch(reference.key, reference.property_name)
+        return Payload(reference.name, content, self.large_body.content_type)
 
 
 def _decoded(headers: DecodedHeaders | Headers | str | None) -> DecodedHeaders:

@@ -16,6 +16,7 @@ PERMANENT = (
     errors.ConfigurationError,
     errors.MessageError,
     errors.NotAQueueError,
+    errors.PayloadError,
     errors.PermissionDeniedError,
     errors.QueueNotFoundError,
     errors.StrandedBatchError,
@@ -23,7 +24,12 @@ PERMANENT = (
 )
 """Errors that the next try would meet again."""
 
-PASSING = (errors.LoginFailedError, errors.ServerUnreachableError, errors.TransientError)
+PASSING = (
+    errors.DataBusUnreachableError,
+    errors.LoginFailedError,
+    errors.ServerUnreachableError,
+    errors.TransientError,
+)
 """Errors that pass by themselves: a server refuses logins and connections while it fails over or restarts."""
 
 

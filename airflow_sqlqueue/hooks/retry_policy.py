@@ -17,10 +17,10 @@ from airflow_sqlqueue.versions.airflow import RETRY_POLICIES, RetryDecision, Ret
 class TransientRetryPolicy(RetryPolicy):
     """Retry policy with growing pauses, for errors that pass by themselves; for ``retry_policy`` or ``default_args``.
 
-    After a :class:`~airflow_sqlqueue.errors.TransientError`, an unreachable server or a refused login the next try
-    comes after ``first`` seconds, then after twice as many, up to ``longest``. Half of each pause is random, so that
-    not all tasks come back at once. An error that no retry fixes ends the task. After any other error, also of your own
-    code, the task's ``retry_delay`` applies. ``retries`` is the limit in any case.
+    After a :class:`~airflow_sqlqueue.errors.TransientError`, an unreachable server or data bus, or a refused login, the
+    next try comes after ``first`` seconds, then after twice as many, up to ``longest``. Half of each pause is random,
+    so that not all tasks come back at once. An error that no retry fixes ends the task. After any other error, also of
+    your own code, the task's ``retry_delay`` applies. ``retries`` is the limit in any case.
 
     Needs Airflow 3.3 or later. Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` before.
 

@@ -1,4 +1,4 @@
-"""Staging folders of DAGs."""
+"""Staging folders and data buses of DAGs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import ObjectStoragePath
 
+    from airflow_sqlqueue.databus.data_bus import DataBus
     from airflow_sqlqueue.drain.storage.folder import StagingFolder
 
 
@@ -22,8 +23,23 @@ def staging_folder(location: str | PathLike[str] | ObjectStoragePath) -> Staging
     # It loads fsspec, which parsing a DAG does not need.
     from airflow_sqlqueue.drain.storage.folder import StagingFolder
 
+    return StagingFolder.of(_with_connection(location))
+
+
+def data_bus_at(location: str | PathLike[str] | ObjectStoragePath, **options: int) -> DataBus:
+    """Return the data bus of a path or a URL, also with an Airflow connection, as for :func:`staging_folder`.
+
+    ``options`` are those of the data bus. Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` for an unusable
+    location or limit.
+    """
+    from airflow_sqlqueue.databus.data_bus import DataBus
+
+    return DataBus(_with_connection(location), **options)
+
+
+def _with_connection(location: str | PathLike[str] | ObjectStoragePath) -> str | PathLike[str] | ObjectStoragePath:
     if isinstance(location, str) and names_connection(location):
         from airflow.sdk import ObjectStoragePath
 
-        return StagingFolder.of(ObjectStoragePath(location))
-    return StagingFolder.of(location)
+        return ObjectStoragePath(location)
+    return location

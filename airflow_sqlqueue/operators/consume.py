@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowException
 
+from airflow_sqlqueue.budget import MIB
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
+from airflow_sqlqueue.hooks.staging import data_bus_at
 from airflow_sqlqueue.operators.base import LimitedTask, check_named_once, templated
 from airflow_sqlqueue.operators.metrics import Metrics
 from airflow_sqlqueue.operators.python_job import arguments_for
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
+    from airflow.sdk import Context, ObjectStoragePath
 
     from airflow_sqlqueue.consuming.options import ConsumeOptions, ConsumeResult
     from airflow_sqlqueue.envelope import Envelope
@@ -61,9 +63,14 @@ class SqlQueueConsumeOperator(LimitedTask):
     :param delayed_retries: number of further rounds, each after a delay.
     :param delayed_retry_seconds: the delay before the first of these rounds; each later delay is longer by this.
     :param unrecoverable: types of exceptions after which a message goes to the error queue at once.
+    :param data_bus: the data bus (claim check) of the senders, a folder or a URL like a staging folder's:
+        :meth:`.Envelope.payload` fetches from it (templated)
+    :param payload_bytes: the largest payload that is fetched, in bytes; each handler holds one in memory.
     """
 
-    template_fields = templated("queue_name", "op_kwargs", "filters", "endpoint", "error_queue", LimitedTask)
+    template_fields = templated(
+        "queue_name", "op_kwargs", "filters", "endpoint", "error_queue", "data_bus", LimitedTask
+    )
     template_fields_renderers: ClassVar[dict[str, str]] = {"op_kwargs": "py", "filters": "json"}
     # Airflow copies tasks, but a callable may be a bound method of an object that cannot be copied.
     shallow_copy_attrs: Sequence[str] = ("python_callable",)
@@ -85,6 +92,8 @@ class SqlQueueConsumeOperator(LimitedTask):
         delayed_retries: int = 3,
         delayed_retry_seconds: float = 10.0,
         unrecoverable: Sequence[type[Exception]] = (),
+        data_bus: str | ObjectStoragePath | None = None,
+        payload_bytes: int = 64 * MIB,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -102,6 +111,8 @@ class SqlQueueConsumeOperator(LimitedTask):
         self.delayed_retries = delayed_retries
         self.delayed_retry_seconds = delayed_retry_seconds
         self.unrecoverable = unrecoverable
+        self.data_bus = data_bus
+        self.payload_bytes = payload_bytes
         if queue_name is None:
             # With an address, the endpoint is only the name in the headers of failed messages.
             check_named_once(self.task_id, queue_name, endpoint)
@@ -155,6 +166,7 @@ class SqlQueueConsumeOperator(LimitedTask):
             where=None if self.filters is None else MessageFilter.of(self.filters),
             transaction_mode=self.transaction_mode,
             endpoint=self.endpoint,
+            data_bus=None if self.data_bus is None else data_bus_at(self.data_bus, payload_bytes=self.payload_bytes),
             recoverability=RecoverabilityOptions(
                 immediate_retries=self.immediate_retries,
                 delayed_retries=self.delayed_retries,

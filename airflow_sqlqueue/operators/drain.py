@@ -16,7 +16,7 @@ from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.hooks.redaction import redactor_of
-from airflow_sqlqueue.hooks.staging import staging_folder
+from airflow_sqlqueue.hooks.staging import data_bus_at, staging_folder
 from airflow_sqlqueue.operators.base import note_batch, task_key, templated
 from airflow_sqlqueue.operators.metrics import DrainLog, Metrics
 from airflow_sqlqueue.operators.python_job import PythonJob
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from airflow.sdk.types import TaskInstanceKey
     from pyspark.sql import SparkSession
 
+    from airflow_sqlqueue.databus.batch_payloads import PayloadOptions
     from airflow_sqlqueue.drain.locks import BatchLocks
     from airflow_sqlqueue.drain.options import DrainOptions
     from airflow_sqlqueue.drain.progress import Progress
@@ -98,17 +99,23 @@ class DrainOperatorBase(QueueWaitingTask):
         :class:`~airflow_sqlqueue.errors.StrandedBatchError`, which names them, and no retry), or ``ignore``.
     :param run_on_empty: run the job on an empty batch too.
     :param drain_options: limits of the drain, see :class:`~airflow_sqlqueue.drain.options.DrainOptions` (templated)
+    :param data_bus: the data bus (claim check) of the senders, a folder or a URL like a staging folder's: the payloads
+        of the drained messages are fetched from it and staged beside them, before the job runs. Not with the stage
+        ``table``, nor with ``redaction`` (templated)
+    :param payload_options: limits of the payloads, see :class:`~airflow_sqlqueue.PayloadOptions` (templated)
     :param redaction: rules for private data, applied before anything is staged: the path of a JSON file, or the rules
         (:class:`~airflow_sqlqueue.RedactionRules`). A retry must have the same rules (templated)
     :param redaction_conn_id: a connection whose password is the key of the rules' hashes (templated)
     """
 
     template_fields = templated(
-        QueueWaitingTask, "staging", "stage", "filters", "op_kwargs", "drain_options", "redaction", "redaction_conn_id"
+        QueueWaitingTask,
+        *("staging", "stage", "filters", "op_kwargs", "drain_options", "data_bus", "payload_options"),
+        *("redaction", "redaction_conn_id"),
     )
     template_fields_renderers: ClassVar[dict[str, str]] = {
         **QueueWaitingTask.template_fields_renderers,
-        **dict.fromkeys(("filters", "op_kwargs", "drain_options", "redaction"), "json"),
+        **dict.fromkeys(("filters", "op_kwargs", "drain_options", "payload_options", "redaction"), "json"),
     }
     ui_color = "#cfe3d4"
     operator_extra_links = (BatchLink(),)
@@ -131,6 +138,8 @@ class DrainOperatorBase(QueueWaitingTask):
         stranded: str = "adopt",
         run_on_empty: bool = False,
         drain_options: Mapping[str, Any] | None = None,
+        data_bus: str | ObjectStoragePath | None = None,
+        payload_options: Mapping[str, Any] | None = None,
         redaction: str | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
         redaction_conn_id: str | None = None,
         **kwargs: Any,
@@ -147,6 +156,8 @@ class DrainOperatorBase(QueueWaitingTask):
         self.stranded = stranded
         self.run_on_empty = run_on_empty
         self.drain_options = drain_options
+        self.data_bus = data_bus
+        self.payload_options = payload_options
         self.redaction = redaction
         self.redaction_conn_id = redaction_conn_id
 
@@ -230,7 +241,11 @@ class DrainOperatorBase(QueueWaitingTask):
             if not job.takes_session:
                 # An application has its own session, and may need the cluster resources of this one.
                 sessions.close()
+            # First of all, because payloads disappear with time.
+            payload_options = self._payload_options(options)
+            payloads = self._fetch_payloads(drained.batch, payload_options)
             for batch in adopted:
+                self._fetch_payloads(batch, payload_options)
                 self._run_job(job, batch, spark)
             batch, result = self._run_job(job, drained.batch, spark)
         note_batch(self, context, batch)
@@ -240,6 +255,7 @@ class DrainOperatorBase(QueueWaitingTask):
             "seconds": drained.seconds,
             "result": result,
             "adopted": [{"batch_id": batch.batch_id, "messages": batch.messages} for batch in adopted],
+            "payloads": payloads,
         }
 
     def on_kill(self) -> None:
@@ -275,8 +291,42 @@ class DrainOperatorBase(QueueWaitingTask):
         if self.rerun is not None and self.renew:
             raise ConfigurationError("Both rerun and renew are given: run the job again, or drain a new batch.")
         self._where()
-        redactor_of(self.redaction, self.redaction_conn_id)
-        return DrainOptions.of(self.drain_options or {})
+        if redactor_of(self.redaction, self.redaction_conn_id) is not None and self.data_bus is not None:
+            raise ConfigurationError(
+                "No rule of redaction changes payloads of the data bus: leave out data_bus or redaction."
+            )
+        options = DrainOptions.of(self.drain_options or {})
+        self._payload_options(options)
+        return options
+
+    def _payload_options(self, options: DrainOptions) -> PayloadOptions | None:
+        """Options of the payloads; None without a data bus. Raises :class:`ConfigurationError`."""
+        if self.data_bus is None:
+            return None
+        from airflow_sqlqueue.databus.batch_payloads import PayloadOptions
+
+        if self.stage == "table":
+            raise ConfigurationError("data_bus stages payloads beside files: use the stage files, or leave it out.")
+        data_bus_at(self.data_bus)
+        return PayloadOptions.of({"readable_by": options.readable_by, **(self.payload_options or {})})
+
+    def _fetch_payloads(self, batch: Batch, options: PayloadOptions | None) -> dict[str, Any] | None:
+        """Fetch the payloads of a sealed batch, once for all tries; return their counts, None without a data bus."""
+        if self.data_bus is None or batch.state != "sealed" or batch.stage != "files":
+            return None
+        fetched = self.hook.client.batches.fetch_payloads(
+            batch,
+            data_bus_at(self.data_bus),
+            staging=staging_folder(self.staging or ""),
+            options=options,
+            on_payload=self.end_if_killed,
+        )
+        missing = fetched.payloads - fetched.fetched
+        if missing:
+            self.log.warning(
+                "%d of %d payloads of batch %s were not fetched", missing, fetched.payloads, batch.batch_id
+            )
+        return fetched.to_dict()
 
     def _where(self) -> MessageFilter | None:
         from airflow_sqlqueue.queue.filters import MessageFilter

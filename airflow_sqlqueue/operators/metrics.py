@@ -5,13 +5,16 @@ If Airflow's metrics are off, this module reads and sends none.
 
 from __future__ import annotations
 
+import logging
 import re
+from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import Stats, conf
+from airflow.providers.common.compat.sdk import conf
 
 from airflow_sqlqueue.errors import SqlQueueError
+from airflow_sqlqueue.versions.airflow import TaskStats
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.client.queues import Queue
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.drain.progress import Progress
     from airflow_sqlqueue.operators.base import ServerTask
     from airflow_sqlqueue.routing import ResolvedAddress
+
+_log = logging.getLogger(__name__)
 
 PREFIX = "sqlqueue."
 
@@ -41,6 +46,20 @@ def are_on() -> bool:
     return any(conf.getboolean("metrics", name, fallback=False) for name in _BACKENDS)
 
 
+def send(metric: Callable[[], object]) -> bool:
+    """Send a metric by a call of Airflow's statistics; False, and a warning in the log, where that fails.
+
+    The work that is counted is done by then, and must not fail for its metric.
+    """
+    try:
+        metric()
+    except Exception as error:
+        # Backends may be of anybody, and raise anything.
+        _log.warning("No metrics are sent from here on, because Airflow's metrics raised %s", type(error).__name__)
+        return False
+    return True
+
+
 class Metrics:
     """Metrics of one task, with the tags ``conn_id`` and ``queue``, as ``catalog.schema.table``.
 
@@ -59,20 +78,22 @@ class Metrics:
     def count(self, name: str, count: int) -> None:
         """Add to a counter; 0 is not sent."""
         assert name in COUNTERS, name
-        if self._is_on and count:
-            Stats.incr(PREFIX + name, count, tags=self._tags)
+        if count:
+            self._send(lambda: TaskStats.incr(PREFIX + name, count, tags=self._tags))
 
     def gauge(self, name: str, value: float) -> None:
         """Set a gauge."""
         assert name in GAUGES, name
-        if self._is_on:
-            Stats.gauge(PREFIX + name, value, tags=self._tags)
+        self._send(lambda: TaskStats.gauge(PREFIX + name, value, tags=self._tags))
 
     def timing(self, name: str, seconds: float) -> None:
         """Send a duration."""
         assert name in TIMERS, name
+        self._send(lambda: TaskStats.timing(PREFIX + name, timedelta(seconds=seconds), tags=self._tags))
+
+    def _send(self, metric: Callable[[], object]) -> None:
         if self._is_on:
-            Stats.timing(PREFIX + name, timedelta(seconds=seconds), tags=self._tags)
+            self._is_on = send(metric)
 
     def depth(self) -> None:
         """Read the queue's depth and age, without counting its rows, and set their gauges.

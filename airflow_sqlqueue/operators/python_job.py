@@ -81,7 +81,10 @@ def arguments_for(
     called with these arguments.
     """
     given: dict[str, Any] = {**offered, **op_kwargs}
-    signature = inspect.signature(function)
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # of a function in C, such as print in Python 3.10, whose parameters have no names
+        return dict(op_kwargs)
     parameters = list(signature.parameters.values())
     for parameter in parameters[:1]:
         given.pop(parameter.name, None)

@@ -197,8 +197,11 @@ def _rates(
 
 def send_gauges(conn_id: str, queues: Iterable[QueueOverview]) -> None:
     """Send the backlog gauges of every queue, as operators do for theirs, if Airflow sends its metrics anywhere."""
-    if not metrics.are_on():
-        return
+    if metrics.are_on():
+        metrics.send(lambda: _gauges(conn_id, queues))
+
+
+def _gauges(conn_id: str, queues: Iterable[QueueOverview]) -> None:
     for each in queues:
         if each.kind == "queue":
             tags = {"conn_id": metrics.tag(conn_id), "queue": metrics.tag(metrics.name_of(each.table))}

@@ -3,6 +3,7 @@ from airflow_sqlqueue.spark.batch import read_batch as read_batch
 from airflow_sqlqueue.spark.batch import read_bodies as read_bodies
 from airflow_sqlqueue.spark.batch import typed_columns as typed_columns
 from airflow_sqlqueue.spark.batch import verify_count as verify_count
+from airflow_sqlqueue.spark.bodies import parse_bodies as parse_bodies
 from airflow_sqlqueue.spark.jobs.audit import audit_rows as audit_rows
 from airflow_sqlqueue.spark.jobs.audit import audit_table as audit_table
 from airflow_sqlqueue.spark.jobs.causes import caused_messages as caused_messages
@@ -13,6 +14,9 @@ from airflow_sqlqueue.spark.jobs.processing import processing_times as processin
 from airflow_sqlqueue.spark.jobs.program import Program as Program
 from airflow_sqlqueue.spark.jobs.replay import replay_messages as replay_messages
 from airflow_sqlqueue.spark.manifests import load_batch as load_batch
+from airflow_sqlqueue.spark.message_tables import MessageTypeTable as MessageTypeTable
+from airflow_sqlqueue.spark.message_tables import write_message_tables as write_message_tables
+from airflow_sqlqueue.spark.payloads import read_payloads as read_payloads
 from airflow_sqlqueue.spark.session import local_session as local_session
 from airflow_sqlqueue.spark.sinks import MicroBatch as MicroBatch
 from airflow_sqlqueue.spark.sinks import foreach_batch as foreach_batch

@@ -91,10 +91,13 @@ def read_batch(
 def typed_columns(rows: DataFrame) -> DataFrame:
     """Add the columns of :func:`read_batch` to rows of the format ``sqlqueue``; of streams as well.
 
-    Raises :class:`ConfigurationError` for rows without ``Id`` or ``Headers``.
+    Raises :class:`ConfigurationError` for rows without ``Id`` or ``Headers``, and for a Spark below 4.0.
     """
     from pyspark.sql import functions as sf
 
+    from airflow_sqlqueue.versions.spark import SPARK
+
+    SPARK.require()
     if missing := {"id", "headers"} - {name.lower() for name in rows.columns}:
         raise ConfigurationError(f"The rows have no column {sorted(missing)[0].title()}: read it as well.")
     raw = rows.withColumnRenamed("Headers", "headers_raw")

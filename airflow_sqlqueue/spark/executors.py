@@ -82,6 +82,9 @@ class SparkEngine:
         tasks: int = MAX_WORKERS,
         messages_per_task: int = 5_000,
     ) -> None:
+        from airflow_sqlqueue.versions.spark import SPARK
+
+        SPARK.require()
         context = getattr(spark, "sparkContext", None)
         if context is None:
             raise ConfigurationError(

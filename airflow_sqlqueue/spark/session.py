@@ -36,13 +36,16 @@ def local_session(
     errors only. A missing file is an error. Spark sorts outside Java's heap, in up to 512 MiB and then on disk: inside
     the heap every garbage collection would copy the bodies. ``config`` overrides these settings.
 
-    Raises :class:`ConfigurationError` if pyspark or Java 17 or later is missing, if pyspark-client is of another
+    Raises :class:`ConfigurationError` if pyspark 4.0 or Java 17 or later is missing, if pyspark-client is of another
     version than pyspark, and if the process has a session already, because the settings of that one would apply.
     """
     check_pyspark()
     with from_extra("spark", "Spark"):
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
+    from airflow_sqlqueue.versions.spark import SPARK
+
+    SPARK.require()
     check_java()
     # The context of the process: the active session is one for each thread.
     if SparkContext._active_spark_context is not None:

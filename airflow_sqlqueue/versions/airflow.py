@@ -5,6 +5,7 @@ Names that ``airflow.providers.common.compat.sdk`` has are imported from there.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -12,10 +13,19 @@ from airflow import __version__
 
 from airflow_sqlqueue.versions import Feature
 
-__all__ = ["RETRY_POLICIES", "SHARED_STREAMS", "RetryDecision", "RetryPolicy", "ServerStats", "TaskDeferralTimeout"]
+__all__ = [
+    "RETRY_POLICIES",
+    "SHARED_STREAMS",
+    "RetryDecision",
+    "RetryPolicy",
+    "ServerStats",
+    "TaskDeferralTimeout",
+    "TaskStats",
+]
 
 if TYPE_CHECKING:
     from airflow.observability.stats import Stats as ServerStats
+    from airflow.providers.common.compat.sdk import Stats as TaskStats
     from airflow.sdk import RetryDecision, RetryPolicy
     from airflow.sdk.exceptions import TaskDeferralTimeout
 else:
@@ -23,10 +33,15 @@ else:
         from airflow.sdk.exceptions import TaskDeferralTimeout
     except ImportError:  # Airflow 3.1
         from airflow.exceptions import TaskDeferralTimeout
-    try:
-        from airflow.observability.stats import Stats as ServerStats
-    except ImportError:  # Airflow 3.1
-        from airflow.stats import Stats as ServerStats
+    # Nothing but metrics is lost where a later version has these names elsewhere: see metrics.send.
+    ServerStats = TaskStats = None
+    with suppress(ImportError):
+        from airflow.providers.common.compat.sdk import Stats as TaskStats
+    with suppress(ImportError):
+        try:
+            from airflow.observability.stats import Stats as ServerStats
+        except ImportError:  # Airflow 3.1
+            from airflow.stats import Stats as ServerStats
     try:
         from airflow.sdk import RetryDecision, RetryPolicy
     except ImportError:  # Airflow 3.1 and 3.2

@@ -6,12 +6,11 @@ import socket
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 
 import pytest
-from airflow.sdk._shared.observability.metrics.base_stats_logger import NoStatsLogger
-from airflow.sdk._shared.observability.metrics.statsd_logger import SafeStatsdLogger
-from airflow.sdk.observability import stats
+from statsd import StatsClient
+
+from tests.airflow.versions import NoStatsLogger, SafeStatsdLogger, send_metrics_to
 
 
 class Listener:
@@ -49,43 +48,20 @@ class Listener:
         return {tags: value for key, value in values.items() if (tags := key.removeprefix(f"sqlqueue.{name},")) != key}
 
 
-class _Client:
-    """Client like that of the package ``statsd``: statsd's text, in a datagram each."""
-
-    def __init__(self, address: tuple[str, int]) -> None:
-        self._address = address
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-
-    def incr(self, name: str, count: int = 1, rate: float = 1) -> None:
-        self._send(f"{name}:{count}|c")
-
-    def gauge(self, name: str, value: float, rate: float = 1, delta: bool = False) -> None:
-        self._send(f"{name}:{value}|g")
-
-    def timing(self, name: str, value: timedelta) -> None:
-        self._send(f"{name}:{value.total_seconds() * 1000}|ms")
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def _send(self, line: str) -> None:
-        self._socket.sendto(line.encode(), self._address)
-
-
 @contextmanager
 def listening(monkeypatch: pytest.MonkeyPatch) -> Iterator[Listener]:
     """Airflow's metrics on, with statsd as their backend."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as received:
         received.bind(("127.0.0.1", 0))
         received.setblocking(False)
-        client = _Client(received.getsockname())
+        client = StatsClient(*received.getsockname())
         monkeypatch.setenv("AIRFLOW__METRICS__STATSD_ON", "True")
-        stats.initialize(
-            factory=lambda: SafeStatsdLogger(client, influxdb_tags_enabled=True, statsd_influxdb_enabled=True),  # type: ignore[arg-type]
-            export_legacy_names=True,
-        )
+        monkeypatch.setenv("AIRFLOW__METRICS__STATSD_INFLUXDB_ENABLED", "True")
+        logger = SafeStatsdLogger(client, influxdb_tags_enabled=True)
+        logger.statsd_influxdb_enabled = True  # Airflow 3.1 reads the setting
+        send_metrics_to(lambda: logger)
         try:
             yield Listener(received)
         finally:
-            stats.initialize(factory=NoStatsLogger, export_legacy_names=True)
+            send_metrics_to(NoStatsLogger)
             client.close()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.sdk import Asset
+from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_sqlqueue.assets import convert_to_openlineage, create_asset
 from airflow_sqlqueue.hooks.lineage import namespace_of
@@ -90,9 +90,9 @@ def test_events_have_the_counts(hook: SqlQueueHook, queue_name: str, context: An
     ]
     events = []
     for task in tasks:
-        event = SimpleNamespace(extra={})
-        task.execute({**context(task_id=task.task_id), "outlet_events": {asset: event}})
-        events.append(event.extra)
+        outlet_events = OutletEventAccessors()
+        task.execute({**context(task_id=task.task_id), "outlet_events": outlet_events})
+        events.append(outlet_events[asset].extra)
     sent, forwarded, drained, purged = events
     assert sent == {"messages": 3}
     assert forwarded == {"messages": 1, "to_queue": f"{queue_name}.to"}

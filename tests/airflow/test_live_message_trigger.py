@@ -11,15 +11,18 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from airflow.triggers.shared_stream import SharedStreamManager
 
 from airflow_sqlqueue import untrusted
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.triggers import SqlQueueMessageEventTrigger, poller
+from airflow_sqlqueue.versions.airflow import SHARED_STREAMS
 from fakemssql import FakeServer
 from tests import zoo
 from tests.airflow.tasks import run_coroutine
+from tests.airflow.versions import needs
+
+pytestmark = needs(SHARED_STREAMS)
 
 TYPES = HeaderNames.ENCLOSED_MESSAGE_TYPES
 SECRET = b"secret body"
@@ -59,6 +62,8 @@ class Triggerer:
     """Airflow's stream manager and what its runner does with a trigger's events; storing them is left to the test."""
 
     def __init__(self) -> None:
+        from airflow.triggers.shared_stream import SharedStreamManager
+
         self.manager = SharedStreamManager(ack_timeout=60)
         self.stored: list[tuple[int, Any]] = []
         self.unconfirmed: list[int] = []

@@ -11,6 +11,8 @@ from airflow.sdk import Asset, AssetWatcher
 
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.triggers import SqlQueueDepthEventTrigger, SqlQueueMessageEventTrigger
+from airflow_sqlqueue.versions.airflow import SHARED_STREAMS
+from tests.airflow.versions import needs
 
 msg_queue = pytest.importorskip("airflow.providers.common.messaging.triggers.msg_queue")
 
@@ -32,12 +34,14 @@ def test_a_trigger_for_assets_refuses_conditions_that_signal_no_level(wrong: Any
         SqlQueueDepthEventTrigger(queue_name="orders", wait_for=wrong)
 
 
+@needs(SHARED_STREAMS)
 def test_another_scheme_is_the_trigger_on_messages() -> None:
     options = {"queue_name": "orders", "message_types": ["Shop.B", "Shop.A"], "headers": ["Shop.List"]}
     trigger = msg_queue.MessageQueueTrigger(scheme="mssql+queue+messages", **options)
     assert trigger.serialize() == SqlQueueMessageEventTrigger(**options).serialize()
 
 
+@needs(SHARED_STREAMS)
 @pytest.mark.parametrize(
     "wrong",
     [{"message_types": "Shop.A"}, {"headers": "Shop.List"}, {"max_held": 0}, {"max_held": 1001}, {"poll_interval": 0}],
@@ -54,8 +58,10 @@ def test_airflow_lists_them(airflow: Any) -> None:
 
 
 def run(program: str) -> str:
+    """The last line that the program prints, and the warnings about this package."""
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    return done.stdout.splitlines()[-1] + done.stderr
+    warnings = [line for line in done.stderr.splitlines() if "sqlqueue" in line and "[info " not in line]
+    return "".join([done.stdout.splitlines()[-1], *warnings])
 
 
 def test_finding_it_loads_neither_trigger_nor_driver() -> None:

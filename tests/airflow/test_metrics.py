@@ -21,6 +21,7 @@ from airflow_sqlqueue.operators import (
     metrics,
 )
 from airflow_sqlqueue.sensors import SqlQueueDepthSensor
+from tests.airflow.versions import send_metrics_to
 
 OPERATING = Path(__file__).parents[2] / "docs" / "guides" / "operating.md"
 
@@ -103,6 +104,39 @@ def test_a_queue_that_is_gone_fails_no_task_for_its_metrics(live: str, statsd: A
     sensor = SqlQueueDepthSensor(task_id="t", queue_name="test.gone")
     metrics.Metrics(sensor, sensor.sql_queue).depth()
     assert statsd.read().lines == []
+
+
+class Broken:
+    """Statistics backend of somebody's own."""
+
+    def incr(self, *arguments: Any, **options: Any) -> None:
+        raise RuntimeError("secret")
+
+
+@pytest.mark.parametrize("is_missing", [False, True])
+def test_metrics_that_fail_fail_no_task(
+    hook: SqlQueueHook,
+    queue_name: str,
+    context: Any,
+    statsd: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    is_missing: bool,
+) -> None:
+    """The messages are sent by then: a retry would send them again."""
+    if is_missing:
+        monkeypatch.setattr(metrics, "TaskStats", None)
+    else:
+        send_metrics_to(Broken)
+    send = SqlQueueSendOperator(task_id="t", queue_name=queue_name, messages=[{"body": 1}])
+    assert send.execute(context()) == 1
+    assert hook.depth(queue_name).messages == 1
+    assert caplog.text.count("No metrics are sent from here on") == 1
+    assert "secret" not in caplog.text
+    noted = metrics.Metrics(send, send.sql_queue)
+    for _ in range(3):
+        noted.count("send.messages", 1)
+    assert caplog.text.count("No metrics are sent from here on") == 2
 
 
 def test_names_and_values_fit_every_backend(live: str, statsd: Any) -> None:

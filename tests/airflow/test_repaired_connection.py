@@ -27,9 +27,11 @@ from airflow_sqlqueue.triggers import (
 )
 from airflow_sqlqueue.triggers.base import ServerTrigger
 from airflow_sqlqueue.triggers.events import found_in
+from airflow_sqlqueue.versions.airflow import SHARED_STREAMS
 from tests.airflow.tasks import run_coroutine
 from tests.airflow.test_live_message_trigger import triggerer
 from tests.airflow.test_live_triggers import events_of, first_of, until
+from tests.airflow.versions import needs
 
 VARIABLE = "AIRFLOW_CONN_SQLQUEUE_DEFAULT"
 FAST = {"poll_interval": 0.05}
@@ -125,7 +127,10 @@ def sees(trigger: Any, wait: Callable[[Any], Awaitable[Any]], connection: Connec
     return run_coroutine(story)
 
 
-@pytest.mark.parametrize("kind", [*ONE_EVENT, *EVENTS])
+KINDS_OF_EVENTS = ["depth event", pytest.param("message event", marks=needs(SHARED_STREAMS))]
+
+
+@pytest.mark.parametrize("kind", [*ONE_EVENT, *KINDS_OF_EVENTS])
 def test_a_trigger_sees_that_the_server_has_moved(
     connection_now: Connection, queue: str, dead_port: int, kind: str
 ) -> None:
@@ -135,7 +140,7 @@ def test_a_trigger_sees_that_the_server_has_moved(
     run_coroutine(lambda: until(lambda: not poller._pollers))
 
 
-@pytest.mark.parametrize("kind", EVENTS)
+@pytest.mark.parametrize("kind", KINDS_OF_EVENTS)
 def test_an_event_trigger_tries_a_wrong_password_once_and_sees_its_repair(
     connection_now: Connection, queue: str, kind: str
 ) -> None:
@@ -162,7 +167,7 @@ def test_many_that_wait_with_a_wrong_password_try_it_once(connection_now: Connec
     assert connection_now.logins == 2
 
 
-@pytest.mark.parametrize("kind", EVENTS)
+@pytest.mark.parametrize("kind", KINDS_OF_EVENTS)
 def test_an_event_trigger_sees_that_the_certificate_is_trusted_now(
     connection_now: Connection, queue: str, kind: str
 ) -> None:

@@ -9,15 +9,18 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
-from airflow.sdk import DAG, RetryAction
+from airflow.sdk import DAG
 
 from airflow_sqlqueue import errors, operators, sensors
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.hooks.retry_policy import TransientRetryPolicy
 from airflow_sqlqueue.operators import SqlQueueSendOperator
+from airflow_sqlqueue.versions.airflow import RETRY_POLICIES
 from tests.airflow.parameters import parameters_of
+from tests.airflow.versions import needs
 
-FAIL, RETRY, DEFAULT = RetryAction.FAIL, RetryAction.RETRY, RetryAction.DEFAULT
+FAIL, RETRY, DEFAULT = "fail", "retry", "default"
+"""Values of Airflow's ``RetryAction``."""
 
 EXPECTED = {
     errors.SqlQueueError: DEFAULT,
@@ -52,6 +55,12 @@ EXPECTED = {
     errors.StrandedBatchError: FAIL,
     errors.BatchMismatchError: FAIL,
     errors.StagingError: DEFAULT,  # a disk that is full, a store that is away
+    errors.BodyError: FAIL,
+    errors.PayloadError: FAIL,
+    errors.PayloadGoneError: FAIL,
+    errors.PayloadTooLargeError: FAIL,
+    errors.PayloadKeyError: FAIL,
+    errors.DataBusUnreachableError: RETRY,  # a store that is away, or a share that is mounted again
     errors.SparkJobError: DEFAULT,
     errors.StatementError: DEFAULT,
     errors.RowRefusedError: DEFAULT,
@@ -63,21 +72,24 @@ def test_no_class_of_the_tree_is_forgotten() -> None:
     assert tree == EXPECTED.keys()
 
 
+@needs(RETRY_POLICIES)
 @pytest.mark.parametrize("cls", EXPECTED, ids=lambda cls: cls.__name__)
 def test_each_error_retries_or_fails_the_task(cls: type[errors.SqlQueueError]) -> None:
-    error, expected = cls("secret sentence"), EXPECTED[cls]
-    decision = TransientRetryPolicy().evaluate(error, 1, 3)
-    assert decision.action is expected
+    expected = EXPECTED[cls]
+    decision = TransientRetryPolicy().evaluate(cls("secret sentence"), 1, 3)
+    assert decision.action.value == expected
     assert "secret" not in (decision.reason or "")
-    assert (decision.retry_delay is not None) == (expected is RETRY)
-    # Without the policy as well, what no retry fixes ends the task.
-    with (
-        pytest.raises(AirflowFailException if expected is FAIL else cls, match="secret sentence"),
-        fail_without_retry(),
-    ):
-        raise error
+    assert (decision.retry_delay is not None) == (expected == RETRY)
 
 
+@pytest.mark.parametrize("cls", EXPECTED, ids=lambda cls: cls.__name__)
+def test_without_the_policy_what_no_retry_fixes_ends_the_task(cls: type[errors.SqlQueueError]) -> None:
+    raised = AirflowFailException if EXPECTED[cls] == FAIL else cls
+    with pytest.raises(raised, match="secret sentence"), fail_without_retry():
+        raise cls("secret sentence")
+
+
+@needs(RETRY_POLICIES)
 def test_pauses_grow_at_random_up_to_the_longest() -> None:
     policy = TransientRetryPolicy(first=10, longest=60)
 
@@ -92,16 +104,19 @@ def test_pauses_grow_at_random_up_to_the_longest() -> None:
         assert timedelta(seconds=longest / 2) <= min(pauses) <= max(pauses) <= timedelta(seconds=longest)
 
 
+@needs(RETRY_POLICIES)
 def test_errors_of_your_own_code_are_left_to_airflow() -> None:
-    assert TransientRetryPolicy().evaluate(ValueError("x"), 1, 3).action is DEFAULT
+    assert TransientRetryPolicy().evaluate(ValueError("x"), 1, 3).action.value == DEFAULT
 
 
+@needs(RETRY_POLICIES)
 @pytest.mark.parametrize(("first", "longest"), [(0, 1), (-1, 5), (10, 5)])
 def test_invalid_pauses_are_refused(first: float, longest: float) -> None:
     with pytest.raises(errors.ConfigurationError, match="numbers of seconds above 0"):
         TransientRetryPolicy(first, longest)
 
 
+@needs(RETRY_POLICIES)
 def test_a_dag_gives_it_to_all_its_tasks_and_it_survives_being_stored() -> None:
     policy = TransientRetryPolicy(first=1, longest=2)
     with DAG("retried", schedule=None, default_args={"retry_policy": policy, "retries": 3}):

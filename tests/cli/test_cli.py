@@ -87,6 +87,7 @@ def test_a_body_from_standard_input(url: str, name: str) -> None:
 
 
 def test_an_airflow_connection_serves_as_well(url: str, name: str) -> None:
+    pytest.importorskip("airflow", reason="Airflow is not installed")
     parts = urlsplit(url)
     connection = {
         "conn_type": "sqlqueue",

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyspark
 import pytest
 from jars import jars_for, stop_java
 
 from airflow_sqlqueue.spark import local_session
+from airflow_sqlqueue.versions.jars import DELTA, ICEBERG, missing_package, package_for
 from tests.stores.conftest import bucket, s3, staging  # noqa: F401 - fixtures
 from tests.stores.server import KEY, SECRET, S3Server
 
@@ -18,15 +20,18 @@ if TYPE_CHECKING:
 
 # ruff: noqa: F811 - fixtures again
 
-JARS = jars_for("delta", "s3a")
+JARS, ICEBERG_JARS = jars_for("delta", "s3a"), jars_for("iceberg")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
+            what, jars = (ICEBERG, ICEBERG_JARS) if "iceberg" in item.path.stem else (DELTA, JARS)
+            needed = f"needs {what}: run `make jars`"
+            reason = needed if package_for(what, pyspark.__version__) else missing_package(what, pyspark.__version__)
             item.add_marker(pytest.mark.spark)
-            item.add_marker(pytest.mark.skipif(JARS is None, reason="needs Delta Lake and hadoop-aws: run `make jars`"))
+            item.add_marker(pytest.mark.skipif(jars is None, reason=reason))
 
 
 @pytest.fixture(scope="session")

@@ -63,6 +63,8 @@ def stream(spark: SparkSession, plan: dict[str, Any], on_stream: Callable[[], ob
 def main() -> None:
     plan = json.loads(Path(sys.argv[1]).read_text())
     streaming = threading.Event()
+    if "streamed" not in plan["sinks"]:
+        streaming.set()
     with local_session("killed", "local[4]", plan["config"]) as spark:
 
         def run(name: str, write: Callable[[], object]) -> None:

@@ -15,6 +15,7 @@ from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.message import Message, encode_headers
 from airflow_sqlqueue.row import drained_row_schema
 from airflow_sqlqueue.spark import local_session
+from airflow_sqlqueue.versions import Feature
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,6 +48,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     }
     with local_session("tests", "local[2,4]", config) as session:
         yield session
+
+
+def needs(feature: Feature) -> pytest.MarkDecorator:
+    """Mark of a test for a feature that the installed Spark may lack."""
+    reason = f"{feature.name} needs {feature.package} {feature.since}, and {feature.installed} is installed"
+    return pytest.mark.skipif(not feature.is_available, reason=reason)
 
 
 def event_log(spark: SparkSession) -> str:

@@ -29,14 +29,16 @@ from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.spark import local_session
 from airflow_sqlqueue.spark.executors import SparkEngine
+from airflow_sqlqueue.versions.spark import STREAMS
 from tests.faults.faulty import FaultyStage
 from tests.spark.kill_barrier import KillBarrier, halting
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-WORKS = ("stream", "read", "files", "table", "write")
-"""All that a driver can do. A write by format is done last: it asks for the session that is active in its thread."""
+WORKS = (*(("stream",) if STREAMS.is_available else ()), "read", "files", "table", "write")
+"""All that a driver can do with this Spark. A write by format is done last: it asks for the session that is active in
+its thread."""
 
 _SECONDS = 800.0
 _STARTS = 5

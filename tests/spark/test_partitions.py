@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ import pytest
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, ConfigurationError
 from airflow_sqlqueue.spark import MicroBatch, foreach_batch, read_batch, write_delta, write_partitions
 from airflow_sqlqueue.spark.sinks import partitions
+from airflow_sqlqueue.versions.jars import DELTA, missing_package, package_for
 from tests.spark.conftest import MakeBatch
 
 if TYPE_CHECKING:
@@ -105,8 +107,13 @@ def test_no_query_to_ask_for_its_id(spark: SparkSession, tmp_path: Path) -> None
 
 
 def test_a_session_without_delta(spark: SparkSession, tmp_path: Path) -> None:
+    """The sentence names the package of this Spark, or says that there is none."""
+    package = package_for(DELTA, spark.version)
+    advice = (
+        missing_package(DELTA, spark.version) if package is None else f"start it with spark.jars.packages={package}"
+    )
     for merge_on in (None, "n"):
-        with pytest.raises(ConfigurationError, match="This session has no Delta Lake"):
+        with pytest.raises(ConfigurationError, match=re.escape(f"This session has no Delta Lake: {advice}")):
             write_delta(rows(spark, 1), str(tmp_path / "table"), FIRST, merge_on=merge_on)
 
 

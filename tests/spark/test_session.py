@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.request import urlopen
 
 import pytest
 
 from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.spark import register, typed_columns
+from airflow_sqlqueue.spark.executors import SparkEngine
 from airflow_sqlqueue.spark.session import check_java, java_version, local_session
+from airflow_sqlqueue.versions import Feature
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,13 +72,32 @@ def test_the_session_is_private_and_strict(spark: SparkSession) -> None:
 
 
 def test_sorting_uses_memory_outside_the_heap(spark: SparkSession) -> None:
-    memory = spark.sparkContext._jsc.sc().env().memoryManager()  # type: ignore[attr-defined]
-    assert memory.tungstenMemoryMode().toString() == "OFF_HEAP"
-    assert memory.maxOffHeapStorageMemory() == 512 * 1024**2
+    """By the REST API: a Java object of the memory manager cannot be handed to Python from Spark 4.3 on."""
+    url = f"{spark.sparkContext.uiWebUrl}/api/v1/applications/{spark.sparkContext.applicationId}/executors"
+    with urlopen(url, timeout=60) as answer:
+        (driver,) = json.load(answer)
+    assert driver["memoryMetrics"]["totalOffHeapStorageMemory"] == 512 * 1024**2
 
 
 def test_workers_run_this_python(spark: SparkSession) -> None:
     assert os.environ["PYSPARK_PYTHON"] == sys.executable
+
+
+def test_an_older_spark_is_refused(spark: SparkSession, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By whatever begins work with Spark, in one sentence, and not by an error about a missing name."""
+    lacking = Feature("airflow_sqlqueue.spark", "Spark", "4.0", "3.5.9", is_available=False)
+    monkeypatch.setattr("airflow_sqlqueue.versions.spark.SPARK", lacking)
+    rows = spark.createDataFrame([], "Id string, Headers string")
+
+    def start() -> None:
+        with local_session("older"):
+            pass
+
+    for use in (start, lambda: register(spark), lambda: typed_columns(rows), lambda: SparkEngine(spark, settings)):
+        with pytest.raises(
+            ConfigurationError, match=r"^airflow_sqlqueue\.spark needs Spark 4\.0 or later, and 3\.5\.9 "
+        ):
+            use()
 
 
 def test_a_second_session_is_refused(spark: SparkSession) -> None:

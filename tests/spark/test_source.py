@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -16,8 +17,9 @@ from airflow_sqlqueue.queue.browsing import browse
 from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.spark import raw_schema, read_batch, register, typed_columns
+from airflow_sqlqueue.versions.spark import PUSHED_FILTERS, STREAMS
 from tests.contract.conftest import Connect
-from tests.spark.conftest import event_log
+from tests.spark.conftest import event_log, needs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -54,6 +56,7 @@ def test_a_peek_at_a_queue_and_at_a_batch(
         typed_columns(some)
 
 
+@needs(PUSHED_FILTERS)
 def test_filters_are_pushed_down_on_request(spark: SparkSession, queue: QueueTable, reader: DataFrameReader) -> None:
     queue.send(Message({}, b"") for _ in range(10))
     versions = [head.row_version for head in browse(queue, 100)]
@@ -65,6 +68,30 @@ def test_filters_are_pushed_down_on_request(spark: SparkSession, queue: QueueTab
         assert sorted(row["RowVersion"] for row in pushed.collect()) == versions[3:7]
     finally:
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+def test_a_feature_that_this_spark_lacks_is_refused(
+    spark: SparkSession, reader: DataFrameReader, queue: QueueTable, tmp_path: Path
+) -> None:
+    """Where it has them, the same calls succeed."""
+    stream = spark.readStream.format("sqlqueue").options(queue=queue.address.canonical, stream=f"{queue.address}")
+    rate = spark.readStream.format("rate").load().selectExpr("CAST(value AS string) AS Body")
+    writer = rate.writeStream.format("sqlqueue").options(queue=queue.address.canonical, checkpointLocation=tmp_path)
+
+    def write() -> None:
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+
+    for feature, use in (
+        (PUSHED_FILTERS, lambda: reader.option("pushdown", "true").load().schema),
+        (STREAMS, stream.load),
+        (STREAMS, write),
+    ):
+        if feature.is_available:
+            use()
+        else:
+            with pytest.raises(Exception, match=rf"{feature.name} needs Spark 4\.\d or later, and {spark.version} is"):
+                use()
 
 
 def test_the_sentence_of_an_error_reaches_the_user(reader: DataFrameReader) -> None:

@@ -13,6 +13,7 @@ import pytest
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.versions.spark import STREAMS
 from tests.contract.conftest import run_sql
 
 SCRIPT = """
@@ -37,12 +38,16 @@ if __name__ == "__main__":
     rows = spark.range(0, 10, 1, 1).selectExpr("CAST(id AS string) AS Body")
     for _ in range(2):
         rows.write.format("sqlqueue").options(queue=queue, sendId=queue).mode("append").save()
-    stream = spark.readStream.format("sqlqueue").options(queue=queue, stream=str(uuid.uuid4())).load()
-    writer = stream.writeStream.format("parquet").option("checkpointLocation", folder + "/checkpoint")
-    query = writer.trigger(availableNow=True).start(folder + "/sink")
-    query.awaitTermination()
-    found["streamed"] = spark.read.parquet(folder + "/sink").count()
-    found["claims"] = finish_stream(query, settings)
+    try:
+        stream = spark.readStream.format("sqlqueue").options(queue=queue, stream=str(uuid.uuid4())).load()
+        writer = stream.writeStream.format("parquet").option("checkpointLocation", folder + "/checkpoint")
+        query = writer.trigger(availableNow=True).start(folder + "/sink")
+        query.awaitTermination()
+        found["streamed"] = spark.read.parquet(folder + "/sink").count()
+        found["claims"] = finish_stream(query, settings)
+    except Exception as error:
+        if "A stream of the format sqlqueue needs Spark" not in str(error):
+            raise
     spark.stop()
     print(json.dumps(found))
 """
@@ -72,10 +77,10 @@ def test_all_of_it_works_and_the_login_shows_nowhere(
         "kind": "pyspark.sql.connect.session",
         "read": 30,
         "said": True,
-        "streamed": 40,
-        "claims": 1,
+        **({"streamed": 40, "claims": 1} if STREAMS.is_available else {}),
     }
-    assert run_sql(queue.session, f"SELECT COUNT(*) FROM {queue.address.qualified_name}")[0][0] == 0
+    left = run_sql(queue.session, f"SELECT COUNT(*) FROM {queue.address.qualified_name}")[0][0]
+    assert left == (0 if STREAMS.is_available else 40)
     log = "".join(file.read_text("utf-8") for file in (tmp_path / "log").rglob("*") if file.is_file())
     assert "sqlqueue" in log
     assert settings.password

@@ -19,12 +19,14 @@ from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.spark import finish_stream, raw_schema, register
 from airflow_sqlqueue.tables.create import create_queue
+from airflow_sqlqueue.versions.spark import STREAMS
 from tests.contract.conftest import run_sql
-from tests.spark.conftest import event_log
+from tests.spark.conftest import event_log, needs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = needs(STREAMS)
 
 FAULTS = ("claim", "claimed", "partitions", "read", "commit")
 """Moments of a kill of the reader's process: before and after a claim, after its offset is written, in a task (Spark

@@ -30,6 +30,7 @@ def session() -> None:
 
 
 def remote_session() -> None:
+    pytest.importorskip("airflow", reason="Airflow is not installed")
     from airflow_sqlqueue.hooks.spark_target import SparkTarget
 
     with SparkTarget("spark://host:7077").session("test"):

@@ -5,23 +5,18 @@ from __future__ import annotations
 import json
 import uuid
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    DataType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-)
 
 from airflow_sqlqueue.errors import ConfigurationError, MessageError
 from airflow_sqlqueue.message import HeaderNames
 from airflow_sqlqueue.spark.source.messages import MessageColumns, message_row
+
+if TYPE_CHECKING:
+    from pyspark.sql import types
+else:
+    types = pytest.importorskip("pyspark.sql.types", reason="PySpark is not installed")
 
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, 600_700, timezone(timedelta(hours=2)))
 WIRE = "2026-01-02 01:04:05:600700 Z"
@@ -122,16 +117,16 @@ def test_rows_that_cannot_be_messages(values: dict[str, Any], said: str) -> None
     assert "kitten" not in str(raised.value)
 
 
-def schema(**types: str) -> StructType:
-    return StructType([StructField(name, KINDS[kind]) for name, kind in types.items()])
+def schema(**kinds: str) -> types.StructType:
+    return types.StructType([types.StructField(name, KINDS[kind]) for name, kind in kinds.items()])
 
 
-KINDS: dict[str, DataType] = {
-    "binary": BinaryType(),
-    "boolean": BooleanType(),
-    "bigint": LongType(),
-    "string": StringType(),
-    "map": MapType(StringType(), LongType()),
+KINDS: dict[str, types.DataType] = {
+    "binary": types.BinaryType(),
+    "boolean": types.BooleanType(),
+    "bigint": types.LongType(),
+    "string": types.StringType(),
+    "map": types.MapType(types.StringType(), types.LongType()),
 }
 
 

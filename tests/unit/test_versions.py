@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from versions import MATRIX, STEPS, ends, ranges, supported
 
 import airflow_sqlqueue
 from airflow_sqlqueue.errors import ConfigurationError
@@ -84,11 +85,31 @@ def test_a_missing_feature_is_refused_in_one_sentence() -> None:
     assert str(caught.value) == "Streams needs Spark 4.2 or later, and 4.0.5 is installed."
 
 
-def test_the_docs_have_the_table_of_the_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(ROOT / "scripts")
-    from versions import supported
-
+def test_the_docs_have_the_versions_of_the_matrix() -> None:
     assert f"\n\n{supported()}\n\n" in (ROOT / "docs/versions.md").read_text(encoding="utf-8")
+    assert f"It supports {ranges()}:" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_workflow_has_a_job_for_each_row_of_the_matrix() -> None:
+    text = (ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8")
+    jobs = re.findall(r'^ +- \{ row: (\S+), python: "(\S+)" \}$', text, re.MULTILINE)
+    assert jobs == [(row.name, row.python) for row in MATRIX]
+    assert 'make versions ROWS="${{ matrix.row }}"' in text
+
+
+@pytest.mark.parametrize("found", [{"3.10", "3.13"}, {"3.12"}, set()])
+def test_the_ends_are_the_lowest_and_highest_and_those_that_the_machine_can_try(
+    monkeypatch: pytest.MonkeyPatch, found: set[str]
+) -> None:
+    monkeypatch.setattr("versions.python_of", lambda row: row.python if row.python in found else None)
+    chosen = [row.name for row in ends() if row.package == "Python"]
+    assert chosen == sorted({"python-3.10", "python-3.14", *(f"python-{version}" for version in found)})
+
+
+def test_steps_name_files_that_exist() -> None:
+    for step in STEPS.values():
+        missing = [path for path in (*step.tests, *step.without, *step.short) if not (ROOT / path).exists()]
+        assert not missing, step.name
 
 
 @pytest.mark.skipif(find_spec("airflow") is None, reason="Airflow is not installed")

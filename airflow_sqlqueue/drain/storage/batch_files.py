@@ -1,4 +1,4 @@
-"""Files of batches in a staging folder: part files, bodies and manifest files, recognized by their names."""
+"""Files of batches in a staging folder: parts, bodies, payloads and manifest files, recognized by their names."""
 
 from __future__ import annotations
 
@@ -20,12 +20,15 @@ from airflow_sqlqueue.drain.stores import store_at
 from airflow_sqlqueue.errors import StagingError
 
 _FOLDER = re.compile(GUID)
-_FILE = re.compile(rf"part-({GUID})\.parquet|body-({GUID})-\d+\.bin|new-({GUID})\.json|manifest-[0-9a-f]{{64}}\.json")
+_FILE = re.compile(
+    rf"part-({GUID})\.parquet|body-({GUID})-\d+\.bin|new-({GUID})\.json|manifest-[0-9a-f]{{64}}\.json"
+    rf"|payloads-{GUID}\.parquet|payloads\.json"
+)
 
 
 @dataclass(frozen=True)
 class StagedFile:
-    """File of a part (its rows, or a body), or the manifest file of a batch, which belongs to no part.
+    """File of a part (its rows, or a body), or of the whole batch: its manifest file, and payloads of the data bus.
 
     A manifest file that is being written has an id that no part has. ``modified`` is None where the filesystem does not
     report it.

@@ -52,16 +52,17 @@ class StagingFolder:
     timeout: float = 300.0
 
     @classmethod
-    def of(cls, location: Any) -> StagingFolder:
+    def of(cls, location: Any, what: str = "staging location") -> StagingFolder:
         """Make a folder from a path, a URL, an Airflow ``ObjectStoragePath`` (with ``fs`` and ``path``), or a folder.
 
-        Raises :class:`ConfigurationError` for a location that cannot be reached or that Spark has no name for.
+        ``what`` is its name in errors. Raises :class:`ConfigurationError` for a location that cannot be reached or that
+        Spark has no name for.
         """
         if isinstance(location, cls):
             return location
         if location == "":
             # An unset variable or template gives this; fsspec takes it for the working directory.
-            raise ConfigurationError("The staging location is empty: name a folder or the URL of an object store.")
+            raise ConfigurationError(f"The {what} is empty: name a folder or the URL of an object store.")
         try:
             if hasattr(location, "fs") and hasattr(location, "path"):
                 filesystem, root = location.fs, location.path
@@ -72,18 +73,17 @@ class StagingFolder:
             # A path of Airflow's needs more than the package: its own error says more.
             store = store_of(protocol) if isinstance(location, (str, os.PathLike)) else None
             if store is not None and store.package is not None and find_spec(store.package) is None:
-                raise not_installed(f"A staging location of {protocol}", store.package) from None
+                raise not_installed(f"The {what} on {protocol}", store.package) from None
             # Libraries raise errors of any class: report their text, without secrets.
             raise ConfigurationError(
-                f"The staging location {without_secrets(str(location))} cannot be used: {error_text(error)}."
+                f"The {what} {without_secrets(str(location))} cannot be used: {error_text(error)}."
             ) from None
         while isinstance(filesystem, DirFileSystem):
             filesystem, root = filesystem.fs, filesystem._join(root)
         root = root.rstrip("/")
         if re.search(r"[][{}*?\\]", root):
             raise ConfigurationError(
-                f"The staging location {without_secrets(root)} holds one of [ ] {{ }} * ? \\, patterns to Spark: "
-                "choose another."
+                f"The {what} {without_secrets(root)} holds one of [ ] {{ }} * ? \\, patterns to Spark: choose another."
             )
         protocol = filesystem.protocol if isinstance(filesystem.protocol, str) else filesystem.protocol[0]
         if protocol in {"file", "local"}:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.spark.sinks.keys import AnyKey, transaction_of
+from airflow_sqlqueue.versions.jars import DELTA, missing_package, package_for
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,6 +30,7 @@ def write_delta(
     merge_on: str | Sequence[str] | None = None,
     partition_by: Sequence[str] = (),
     step: str = "",
+    merge_schema: bool = False,
 ) -> None:
     """Append the rows of a batch to a Delta table, once: a repeated call for the same batch writes nothing.
 
@@ -46,6 +48,7 @@ def write_delta(
     :param partition_by: the columns by which a new table is partitioned.
     :param step: a name for each of several writes of a batch to one table. Without it the second write is a repetition
         of the first, and writes nothing.
+    :param merge_schema: whether columns that the table has not are added to it; not with ``merge_on``.
 
     The rows must be those of the batch: for a batch that the table has, a call writes nothing, whatever the rows are.
 
@@ -68,14 +71,22 @@ def write_delta(
             _merge(df, table, keys)
         else:
             options = {"txnAppId": f"{application} {step}".rstrip(), "txnVersion": str(version)}
+            options |= {"mergeSchema": "true"} if merge_schema else {}
             _append(df, table, partition_by, "append", options)
     except Exception as error:
         if not re.search(_NO_DELTA, str(error)):
             raise
-        raise ConfigurationError(
-            "This session has no Delta Lake: start it with the package io.delta:delta-spark of its own version of "
-            "Spark, and with Delta's spark.sql.extensions and spark.sql.catalog.spark_catalog."
-        ) from error
+        raise ConfigurationError(_how_to_get_delta(df.sparkSession.version)) from error
+
+
+def _how_to_get_delta(spark: str) -> str:
+    package = package_for(DELTA, spark)
+    if package is None:
+        return f"This session has no Delta Lake: {missing_package(DELTA, spark)}"
+    return (
+        f"This session has no Delta Lake: start it with spark.jars.packages={package}, and with Delta's "
+        "spark.sql.extensions and spark.sql.catalog.spark_catalog."
+    )
 
 
 def _append(df: DataFrame, table: str, partition_by: Sequence[str], mode: str, options: dict[str, str]) -> None:

@@ -29,7 +29,12 @@ def register(spark: SparkSession, connection: ConnectionSettings | None = None) 
     :param connection: the server and the login of each read and write without an option ``url``. It is pickled with the
         format's code: no plan, web UI or event log shows it, with Spark Connect as well. Without it the environment
         variable ``SQLQUEUE_URL`` of Spark's driver and executors names the server.
+
+    Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` for a Spark below 4.0.
     """
+    from airflow_sqlqueue.versions.spark import SPARK
+
+    SPARK.require()
     from airflow_sqlqueue.spark.source.data_source import data_source_for
 
     spark.dataSource.register(data_source_for(connection))

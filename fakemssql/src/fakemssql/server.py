@@ -108,14 +108,14 @@ class FakeServer:
         """Start, and return when the server takes connections. Raises :class:`FakeServerError`."""
         if self._process is not None:
             raise FakeServerError("The server runs already: stop it before you start it again.")
-        if not self.port:
-            self._reserve_port()
         if self._data is None:
             try:
                 self._data = data_folder.temporary()
             except data_folder.DataFolderError as error:
                 raise FakeServerError(str(error)) from error
         make_folder(self._data)
+        if not self.port:
+            self._reserve_port()
         ready_read, ready_write = os.pipe()
         parent_read, self._lifeline = os.pipe()
         command = [sys.executable, "-m", "fakemssql", "--host", self.host, "--port", str(self.port)]
@@ -302,6 +302,7 @@ class FakeServer:
             reserved.bind((self.host, 0))
         except OSError as error:
             reserved.close()
+            self._remove()
             raise FakeServerError(f"Cannot listen on {self.host}: {error.strerror}; choose another host.") from error
         self._reserved, self.port = reserved, reserved.getsockname()[1]
 

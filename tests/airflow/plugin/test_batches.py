@@ -157,7 +157,8 @@ def test_a_drain_that_came_to_no_batch_links_to_those_of_its_connection() -> Non
 def test_airflow_knows_the_link_of_a_drain() -> None:
     """The API server shows what a serialized task names."""
     from airflow.sdk import DAG
-    from airflow.serialization.serialized_objects import DagSerialization
+
+    from tests.airflow.versions import DagSerialization
 
     with DAG("links", schedule=None) as dag:
         SqlQueueDrainOperator(task_id="task", queue_name="audit", stage="table")

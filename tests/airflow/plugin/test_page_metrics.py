@@ -86,14 +86,22 @@ def test_a_snapshot_sets_airflows_gauges_too(
     get: Any, hook: SqlQueueHook, queue_name: str, statsd: Any, monkeypatch: Any
 ) -> None:
     """Airflow has two statistics clients: for its servers, and for tasks. The tests listen to the second one."""
-    from airflow.sdk.observability.stats import Stats
-
     from airflow_sqlqueue.plugin import snapshots
+    from airflow_sqlqueue.versions.airflow import TaskStats
 
-    monkeypatch.setattr(snapshots, "ServerStats", Stats)
+    monkeypatch.setattr(snapshots, "ServerStats", TaskStats)
     hook.send(queue_name, [Message({"NServiceBus.TimeSent": "2026-01-01 12:00:00:000000 Z"})] * 2)
     for _ in range(2):
         get("api/connections/sqlqueue_default/queues")
     found = {tags: value for tags, value in statsd.named("backlog.messages").items() if queue_name in tags}
     assert list(found.values()) == [2.0]
     assert [age > 0 for tags, age in statsd.named("backlog.oldest_seconds").items() if queue_name in tags] == [True]
+
+
+def test_a_page_is_shown_though_the_metrics_fail(
+    get: Any, hook: SqlQueueHook, queue_name: str, statsd: Any, monkeypatch: Any
+) -> None:
+    from airflow_sqlqueue.plugin import snapshots
+
+    monkeypatch.setattr(snapshots, "ServerStats", None)
+    assert queue_name in json.dumps(get("api/connections/sqlqueue_default/queues"))

@@ -35,10 +35,12 @@ WAIT = 240
 
 PRELOAD = """
 import sys
+from contextlib import suppress
 
 if "scheduler" in sys.argv:
     import airflow.dag_processing.bundles.manager
-    import airflow.dag_processing.dagbag
+    with suppress(ModuleNotFoundError):  # Airflow 3.1
+        import airflow.dag_processing.dagbag
     import airflow.sdk.execution_time.task_runner
     import airflow_sqlqueue.drain.drain
     import airflow_sqlqueue.hooks.sqlqueue

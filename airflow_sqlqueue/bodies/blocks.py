@@ -1,0 +1,319 @@
+"""Many bodies at once as Arrow columns: Arrow's own reader of JSON, and the rule of each body where that fails.
+
+Arrow's reader, with the schema given, takes a body only if every value fits and no field is unknown. Where it refuses a
+block of bodies, the block is halved, so that a body that does not fit costs its own parse, and few of its neighbours'.
+
+Source: docs/guides/bodies.md, "How bodies are parsed".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from airflow_sqlqueue.bodies import decoding
+from airflow_sqlqueue.bodies.fitting import Fitting
+from airflow_sqlqueue.bodies.schemas import Struct, Type, decimal_of
+from airflow_sqlqueue.errors import BodyError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BLOCK_BYTES = 16 * 1024 * 1024
+"""Bytes of bodies that are parsed at once."""
+
+_ONE_BY_ONE = 8
+"""Bodies of a refused block that are no longer halved."""
+
+_MOST_LEARNED = 1_000
+_METADATA = ("$type", "$id")
+_TIMES = {"date", "timestamp", "timestamp_ntz"}
+_DAY = r"\d{4}-(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)"
+_CLOCK = r"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d"
+_SHAPES = {
+    "date": rf"^{_DAY}$",
+    "timestamp": rf"^(?P<clock>{_DAY}T{_CLOCK})(?:\.(?P<fraction>\d{{1,9}}))?(?P<zone>Z|[+-](?:0\d|1[0-7]):[0-5]\d)$",
+    "timestamp_ntz": rf"^(?P<clock>{_DAY}T{_CLOCK})(?:\.(?P<fraction>\d{{1,9}}))?$",
+}
+"""Texts that Arrow converts. The 29th of February is left to the rule of one body."""
+
+
+class Refused(Exception):
+    """Arrow's reader does not take a block."""
+
+
+def arrow_type(kind: Type) -> pa.DataType:
+    """The Arrow type of a column of a schema."""
+    import pyarrow as pa
+
+    if isinstance(kind, dict):
+        if kind["type"] == "array":
+            return pa.list_(arrow_type(kind["elementType"]))
+        return pa.struct([(each["name"], arrow_type(each["type"])) for each in kind["fields"]])
+    if size := decimal_of(kind):
+        return pa.decimal128(*size)
+    return {
+        "string": pa.string(),
+        "boolean": pa.bool_(),
+        "byte": pa.int8(),
+        "short": pa.int16(),
+        "integer": pa.int32(),
+        "long": pa.int64(),
+        "float": pa.float32(),
+        "double": pa.float64(),
+        "date": pa.date32(),
+        "timestamp": pa.timestamp("us", "UTC"),
+        "timestamp_ntz": pa.timestamp("us"),
+        "binary": pa.binary(),
+    }[kind]
+
+
+class BodyParser:
+    """Parser of the bodies of one schema.
+
+    :param schema: the schema; see :func:`~airflow_sqlqueue.bodies.schemas.read_schema`.
+    :param others: the treatment of fields that the schema has not: ``rescue`` or ``skip``.
+    :param max_bytes: the most bytes of a body that is parsed.
+    """
+
+    def __init__(
+        self, schema: Struct, *, others: Literal["rescue", "skip"] = "rescue", max_bytes: int = decoding.MAX_BYTES
+    ) -> None:
+        import pyarrow as pa
+
+        self._schema, self._others, self._max_bytes = schema, others, max_bytes
+        self._learned: set[tuple[str, ...]] = set()
+        self.type = arrow_type(schema)
+        self.result_type = pa.struct([("fields", self.type), ("rescued", pa.string()), ("unparsed", pa.string())])
+        self._explicit = self._reader_type()
+        # Arrow's reader refuses these as unknown fields, but where it skips such. Once seen, they are sorted out first.
+        self._has_references = others == "skip"
+
+    def parse(self, bodies: pa.Array, content_types: pa.Array) -> pa.StructArray:
+        """Return the fields of each body, what did not fit as JSON by path, and the reason if it is not parsed.
+
+        ``bodies`` is a binary array, ``content_types`` a string array of the same length. A body that is null has the
+        reason ``empty``. The memory that is needed is a few times that of the bodies.
+        """
+        import pyarrow as pa
+
+        pieces = [self._block(bodies.slice(*span), content_types.slice(*span)) for span in self._spans(bodies)]
+        return pa.concat_arrays(pieces) if pieces else pa.array([], self.result_type)
+
+    def _spans(self, bodies: pa.Array) -> list[tuple[int, int]]:
+        import pyarrow.compute as pc
+
+        spans, start, size = [], 0, 0
+        for number, length in enumerate(pc.fill_null(pc.binary_length(bodies), 0).to_pylist()):
+            if size and size + length > BLOCK_BYTES:
+                spans.append((start, number - start))
+                start, size = number, 0
+            size += length
+        if len(bodies) > start:
+            spans.append((start, len(bodies) - start))
+        return spans
+
+    def _block(self, bodies: pa.Array, content_types: pa.Array) -> pa.StructArray:
+        """Parse the plain bodies by Arrow, the others one by one, and put both in order."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        is_plain = self._plain(bodies, content_types)
+        plain = pc.indices_nonzero(is_plain)
+        others = pc.indices_nonzero(pc.invert(is_plain))
+        if len(others) == 0:
+            return self._halved(bodies, content_types)
+        found = [self._halved(bodies.take(plain), content_types.take(plain))] if len(plain) else []
+        found.append(self._one_by_one(bodies.take(others), content_types.take(others)))
+        order = pc.sort_indices(pa.concat_arrays([plain, others]))
+        return pa.concat_arrays(found).take(order)
+
+    def _plain(self, bodies: pa.Array, content_types: pa.Array) -> pa.Array:
+        """Return true for each body that looks like JSON in UTF-8, to be read as it is."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        found = pc.starts_with(bodies, "{")
+        found = pc.and_(found, pc.less_equal(pc.binary_length(bodies), self._max_bytes))
+        if self._has_references:
+            for mark in ('"$values"', '"$ref"'):
+                found = pc.and_(found, pc.invert(pc.match_substring(bodies, mark)))
+        named = pc.fill_null(content_types, "")
+        is_json = {each: _is_utf8_json(each) for each in pc.unique(named).to_pylist()}
+        if not all(is_json.values()):
+            allowed = pa.array([each for each, is_one in is_json.items() if is_one], pa.string())
+            found = pc.and_(found, pc.is_in(named, allowed))
+        return pc.fill_null(found, False)
+
+    def _halved(self, bodies: pa.Array, content_types: pa.Array) -> pa.StructArray:
+        import pyarrow as pa
+
+        if len(bodies) <= _ONE_BY_ONE:
+            try:
+                return self._at_once(bodies)
+            except Refused:
+                return self._one_by_one(bodies, content_types)
+        try:
+            return self._at_once(bodies)
+        except Refused:
+            middle = len(bodies) // 2
+            halves = (self._halved(bodies.slice(*span), content_types.slice(*span)) for span in _halves(middle, bodies))
+            return pa.concat_arrays(list(halves))
+
+    def _at_once(self, bodies: pa.Array) -> pa.StructArray:
+        """Parse bodies by Arrow's reader. Raises :class:`Refused` unless it takes all of them."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+        from pyarrow import json
+
+        # Each body is the value of a line's only field, so that no body can end or begin another one's line.
+        prefix, suffix = (pa.scalar(each, bodies.type) for each in (b'{"b":', b"}\n"))
+        try:
+            lines = pc.binary_join_element_wise(prefix, bodies, suffix, b"").cast(pa.string())
+            text = _content(lines)
+            table = json.read_json(
+                pa.BufferReader(text),
+                read_options=json.ReadOptions(use_threads=False, block_size=text.size + 1),
+                parse_options=json.ParseOptions(
+                    explicit_schema=pa.schema([("b", self._explicit)]),
+                    unexpected_field_behavior="error" if self._others == "rescue" else "ignore",
+                ),
+            )
+        except pa.ArrowInvalid as error:
+            raise Refused from error
+        if table.num_rows != len(bodies):
+            raise Refused
+        (read,) = table["b"].chunks
+        if read.null_count:
+            raise Refused
+        fields = _converted(read, self._schema)
+        nothing = pa.nulls(len(bodies), pa.string())
+        return pa.StructArray.from_arrays([fields, nothing, nothing], fields=list(self.result_type))
+
+    def _one_by_one(self, bodies: pa.Array, content_types: pa.Array) -> pa.StructArray:
+        import pyarrow as pa
+
+        rows: list[dict[str, Any]] = []
+        for body, content_type in zip(bodies, content_types.to_pylist(), strict=True):
+            rows.append(self._one(body.as_py() or b"", content_type))
+        return pa.array(rows, self.result_type)
+
+    def _one(self, body: bytes, content_type: str | None) -> dict[str, Any]:
+        self._has_references |= b'"$values"' in body or b'"$ref"' in body
+        try:
+            tree = decoding.parse(body, content_type, max_bytes=self._max_bytes)
+            self._learn(tree, self._schema, ())
+            fitting = Fitting()
+            fields = fitting.struct(tree, self._schema)
+            rescued = fitting.rescued_text() if self._others == "rescue" else None
+            return {"fields": fields, "rescued": rescued, "unparsed": None}
+        except BodyError as error:
+            return {"fields": None, "rescued": None, "unparsed": error.reason}
+
+    def _learn(self, value: Any, kind: Type, path: tuple[str, ...]) -> None:
+        """Note unknown fields that are null: Arrow's reader then takes bodies with them."""
+        if isinstance(value, list) and isinstance(kind, dict) and kind["type"] == "array":
+            for each in value[:10]:
+                self._learn(each, kind["elementType"], path)
+        if not isinstance(value, dict) or not isinstance(kind, dict) or kind["type"] != "struct":
+            return
+        known = {each["name"]: each["type"] for each in kind["fields"]}
+        for name, each in value.items():
+            if name in known:
+                self._learn(each, known[name], (*path, name))
+            elif each is None and len(self._learned) < _MOST_LEARNED and (*path, name) not in self._learned:
+                self._learned.add((*path, name))
+                self._explicit = self._reader_type()
+
+    def _reader_type(self) -> pa.DataType:
+        return _read_as(self._schema, (), self._learned)
+
+
+def _halves(middle: int, bodies: pa.Array) -> Sequence[tuple[int, int]]:
+    return (0, middle), (middle, len(bodies) - middle)
+
+
+def _content(lines: pa.Array) -> pa.Buffer:
+    """The texts of an array without offset, one behind the other."""
+    _, offsets, content = lines.buffers()
+    return content.slice(0, memoryview(offsets).cast("i")[len(lines)])
+
+
+def _is_utf8_json(content_type: str) -> bool:
+    try:
+        kind = decoding.kind_of(content_type, "{")
+    except BodyError:
+        return False
+    return kind == "json" and "charset" not in content_type.lower().replace("charset=utf-8", "")
+
+
+def _read_as(kind: Type, path: tuple[str, ...], learned: set[tuple[str, ...]]) -> pa.DataType:
+    """The type by which Arrow's reader reads a type: times and binary values are read as texts."""
+    import pyarrow as pa
+
+    if not isinstance(kind, dict):
+        if size := decimal_of(kind):
+            # Into decimal128 Arrow's reader rescales without a check for an overflow.
+            return pa.decimal256(76, size[1])
+        return pa.string() if kind in _TIMES or kind == "binary" else arrow_type(kind)
+    if kind["type"] == "array":
+        return pa.list_(_read_as(kind["elementType"], path, learned))
+    fields = [(each["name"], _read_as(each["type"], (*path, each["name"]), learned)) for each in kind["fields"]]
+    names = {name for name, _ in fields}
+    fields += [(name, pa.string()) for name in _METADATA if name not in names]
+    fields += [(each[-1], pa.null()) for each in sorted(learned) if each[:-1] == path and each[-1] not in _METADATA]
+    return pa.struct(fields)
+
+
+def _converted(read: pa.Array, kind: Type) -> pa.Array:
+    """The column of a type from what Arrow's reader read. Raises :class:`Refused` for values that do not fit."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if isinstance(kind, dict) and kind["type"] == "struct":
+        children = [_converted(read.field(each["name"]), each["type"]) for each in kind["fields"]]
+        if not children:
+            return pa.array([{}] * len(read), pa.struct([]))
+        is_null = pc.is_null(read) if read.null_count else None
+        return pa.StructArray.from_arrays(children, fields=list(arrow_type(kind)), mask=is_null)
+    if isinstance(kind, dict):
+        values = _converted(read.values, kind["elementType"])
+        return pa.ListArray.from_arrays(read.offsets, values, mask=pc.is_null(read) if read.null_count else None)
+    if kind in ("double", "float"):
+        if not pc.all(pc.is_finite(read), min_count=0).as_py():
+            raise Refused
+        return read
+    if decimal_of(kind):
+        try:
+            return read.cast(arrow_type(kind))
+        except pa.ArrowInvalid as error:
+            raise Refused from error
+    if kind == "binary":
+        if len(read) - read.null_count:
+            raise Refused
+        return pa.nulls(len(read), pa.binary())
+    return _times(read, kind) if kind in _TIMES else read
+
+
+def _times(read: pa.Array, kind: str) -> pa.Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pc.all(pc.match_substring_regex(read, _SHAPES[kind]), min_count=0).as_py():
+        raise Refused
+    if kind == "date":
+        return read.cast(pa.date32())
+    parts = pc.extract_regex(read, _SHAPES[kind])
+    clock = pc.struct_field(parts, "clock").cast(pa.timestamp("s")).cast(pa.timestamp("us")).cast(pa.int64())
+    digits = pc.utf8_slice_codeunits(pc.struct_field(parts, "fraction"), 0, 6)
+    fraction = pc.utf8_rpad(digits, 6, "0").cast(pa.int64())
+    micros = pc.add(clock, fraction)
+    if kind == "timestamp_ntz":
+        return micros.cast(pa.timestamp("us"))
+    zone = pc.replace_substring_regex(pc.struct_field(parts, "zone"), "^Z$", "+00:00")
+    minutes = pc.add(
+        pc.multiply(pc.utf8_slice_codeunits(zone, 1, 3).cast(pa.int64()), 60),
+        pc.utf8_slice_codeunits(zone, 4, 6).cast(pa.int64()),
+    )
+    sign = pc.if_else(pc.starts_with(zone, "+"), -60_000_000, 60_000_000)
+    return pc.add(micros, pc.multiply(minutes, sign)).cast(pa.timestamp("us", "UTC"))

@@ -1,0 +1,240 @@
+"""Inference of schemas from trees of bodies, and the differences between two schemas.
+
+Source: docs/guides/bodies.md, "Inferred types".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_sqlqueue.bodies.decoding import Element, Number
+from airflow_sqlqueue.bodies.schemas import MAX_FIELDS, Struct, Type, decimal_of, fields_of, is_column_name, struct
+
+MOST_DIGITS = 38
+_MOST_NAMES = 10_000
+"""The most names of one object that are counted; others get no column."""
+
+_INTEGER = re.compile(r"-?(0|[1-9]\d*)")
+_PLAIN = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?")
+_DATE = r"\d{4}-\d\d-\d\d"
+_LOCAL = _DATE + r"T\d\d:\d\d:\d\d(\.\d{1,9})?"
+_FORMS = (
+    ("date", re.compile(_DATE)),
+    ("timestamp", re.compile(_LOCAL + r"(Z|[+-]\d\d:\d\d)")),
+    ("timestamp_ntz", re.compile(_LOCAL)),
+    ("uuid", re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")),
+)
+
+
+@dataclass
+class Seen:
+    """Statistics of one field in a sample: counts by kind of value, sizes of numbers, and what it contains."""
+
+    values: int = 0
+    texts: int = 0
+    forms: dict[str, int] = field(default_factory=dict)
+    booleans: int = 0
+    numbers: int = 0
+    exponents: int = 0
+    integer_digits: int = 0
+    scale: int = 0
+    is_beyond_long: bool = False
+    structs: int = 0
+    arrays: int = 0
+    fields: dict[str, Seen] = field(default_factory=dict)
+    repeated: set[str] = field(default_factory=set)
+    element: Seen | None = None
+    untyped: int = 0
+    """Texts of XML, whose types only their forms tell."""
+
+    def add(self, value: Any) -> None:
+        """Add a value of a tree; null adds nothing."""
+        if value is None:
+            return
+        self.values += 1
+        if isinstance(value, bool):
+            self.booleans += 1
+        elif isinstance(value, Number):
+            self._add_number(value)
+        elif isinstance(value, str):
+            self._add_text(value)
+        elif isinstance(value, dict):
+            self.structs += 1
+            for name, each in value.items():
+                self._field(name).add(each)
+        elif isinstance(value, list):
+            self.arrays += 1
+            self.element = self.element or Seen()
+            for each in value:
+                self.element.add(each)
+        else:
+            self._add_element(value)
+
+    def _field(self, name: str) -> Seen:
+        if name not in self.fields and len(self.fields) >= _MOST_NAMES:
+            return Seen()
+        return self.fields.setdefault(name, Seen())
+
+    def _add_number(self, value: Number) -> None:
+        self.numbers += 1
+        if not _PLAIN.fullmatch(value.text):
+            self.exponents += 1
+            return
+        whole, _, fraction = value.text.lstrip("-").partition(".")
+        self.integer_digits = max(self.integer_digits, len(whole))
+        self.scale = max(self.scale, len(fraction))
+        self.is_beyond_long |= not fraction and not -(1 << 63) <= int(whole[:40]) < 1 << 63
+
+    def _add_text(self, text: str) -> None:
+        self.texts += 1
+        for form, pattern in _FORMS:
+            if pattern.fullmatch(text):
+                self.forms[form] = self.forms.get(form, 0) + 1
+
+    def _add_element(self, value: Element) -> None:
+        if not value.children:
+            self._add_leaf(value.text)
+            return
+        self.structs += 1
+        names: set[str] = set()
+        for name, child in value.children:
+            if name in names:
+                self.repeated.add(name)
+            names.add(name)
+            self._field(name).add(child)
+
+    def _add_leaf(self, text: str) -> None:
+        if text == "":
+            self.values -= 1
+            return
+        self.untyped += 1
+        if text in ("true", "false"):
+            self.booleans += 1
+        elif _PLAIN.fullmatch(text):
+            self._add_number(Number(text))
+        else:
+            self._add_text(text)
+
+    def type(self) -> tuple[Type | None, str | None]:
+        """The type of the field, None without a value that tells one; and the form of its texts, ``uuid``."""
+        if self.values == 0:
+            return None, None
+        if self.structs == self.values:
+            return self._struct_type(), None
+        if self.arrays == self.values:
+            element = self.element.type()[0] if self.element else None
+            return (None if element is None else _array(element)), None
+        if self.booleans == self.values:
+            return "boolean", None
+        if self.numbers == self.values:
+            return self._number_type(), None
+        if self.texts == self.values:
+            for form, count in self.forms.items():
+                if count == self.values:
+                    return ("string", "uuid") if form == "uuid" else (form, None)
+        return "string", None
+
+    def _struct_type(self) -> Type | None:
+        if len(self.fields) == 1 and set(self.fields) == self.repeated:
+            # A list as the XmlSerializer writes it: its items are the only children.
+            ((_, item),) = self.fields.items()
+            element = item.type()[0]
+            return None if element is None else _array(element)
+        found = struct_of(self)
+        return found if found["fields"] else None
+
+    def _number_type(self) -> Type:
+        if self.exponents:
+            return "double"
+        if not self.scale and not self.is_beyond_long:
+            return "long"
+        fits = self.integer_digits + self.scale <= MOST_DIGITS
+        return f"decimal({MOST_DIGITS},{self.scale})" if fits else "string"
+
+
+def _array(element: Type) -> Type:
+    return {"type": "array", "elementType": element, "containsNull": True}
+
+
+def struct_of(seen: Seen) -> Struct:
+    """The struct of a sample, its fields in the order of their first appearance.
+
+    A name that no column can have gets no field. Of names that differ in case alone the one with most values gets it.
+    """
+    chosen: dict[str, str] = {}
+    for name, each in seen.fields.items():
+        if is_column_name(name) and each.type()[0] is not None:
+            rival = chosen.get(name.lower())
+            if rival is None or (each.values, rival) > (seen.fields[rival].values, name):
+                chosen[name.lower()] = name
+    names = [name for name in seen.fields if chosen.get(name.lower()) == name][:MAX_FIELDS]
+    types: dict[str, Type] = {}
+    metadata: dict[str, dict[str, Any]] = {}
+    for name in names:
+        kind, form = seen.fields[name].type()
+        if kind is not None:
+            types[name] = _array(kind) if name in seen.repeated else kind
+            if form is not None:
+                metadata[name] = {"format": form}
+    return struct(types, metadata)
+
+
+@dataclass(frozen=True)
+class Change:
+    """A difference: the path of a field, its type in the schema and in the batch; None where it is missing."""
+
+    path: str
+    schema: Type | None
+    batch: Type | None
+
+
+def differences(schema: Struct, found: Struct, path: str = "") -> Iterator[Change]:
+    """Yield the new fields of a batch's own schema, and the fields whose values do not fit."""
+    known = fields_of(schema)
+    for name, kind in fields_of(found).items():
+        yield from _difference(known.get(name), kind, f"{path}.{name}".lstrip("."))
+
+
+def _difference(known: Type | None, found: Type, path: str) -> Iterator[Change]:
+    if known is None:
+        yield Change(path, None, found)
+    elif isinstance(known, dict) and isinstance(found, dict) and known["type"] == found["type"]:
+        if known["type"] == "struct":
+            yield from differences(known, found, path)
+        else:
+            yield from _difference(known["elementType"], found["elementType"], f"{path}[]")
+    elif not takes(known, found):
+        yield Change(path, known, found)
+
+
+def takes(known: Type, found: Type) -> bool:
+    """Whether a column of the type ``known`` holds every value of the type ``found``."""
+    if known in (found, "string"):
+        return True
+    wide, narrow = decimal_of(known), decimal_of(found)
+    if wide and narrow:
+        return wide[1] >= narrow[1] and wide[0] == MOST_DIGITS
+    if wide and found == "long":
+        return wide[0] - wide[1] >= 19
+    return known == "double" and (found == "long" or narrow is not None)
+
+
+def extended(schema: Struct, found: Struct) -> Struct:
+    """The schema with the fields of ``found`` that it has not; its own fields keep their types."""
+    known = fields_of(schema)
+    metadata = {each["name"]: each["metadata"] for each in (*found["fields"], *schema["fields"])}
+    lowered = {name.lower() for name in known}
+    types = {name: _extended(kind, fields_of(found).get(name)) for name, kind in known.items()}
+    new = {name: kind for name, kind in fields_of(found).items() if name.lower() not in lowered}
+    return struct({**types, **new}, metadata)
+
+
+def _extended(known: Type, found: Type | None) -> Type:
+    if isinstance(known, dict) and isinstance(found, dict) and known["type"] == found["type"]:
+        if known["type"] == "struct":
+            return extended(known, found)
+        return _array(_extended(known["elementType"], found["elementType"]))
+    return known

@@ -1,0 +1,146 @@
+"""Commands on schemas of message types: propose them from a batch, compare them, and check them in a build."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from airflow_sqlqueue.cli.options import Common
+from airflow_sqlqueue.cli.output import note
+
+if TYPE_CHECKING:
+    from airflow_sqlqueue.bodies.inference import Change
+    from airflow_sqlqueue.bodies.schemas import Type
+    from airflow_sqlqueue.schemas.files import SchemaFolder
+    from airflow_sqlqueue.schemas.sampling import Sample
+
+FolderArgument = Annotated[str, typer.Argument(help="The folder or object store URL of the schemas.")]
+BatchOption = Annotated[uuid.UUID, typer.Option("--batch", help="A sealed or consumed batch.")]
+TypeOption = Annotated[
+    Optional[list[str]], typer.Option("--message-type", help="Only this message type, any number of times.")
+]
+PerType = Annotated[int, typer.Option(min=1, help="Take this many messages of each type, the first ones.")]
+LedgerQueue = Annotated[
+    Optional[str],
+    typer.Option("--queue", help="A queue beside the ledger; without it the ledger is in the connection's database."),
+]
+StagingOption = Annotated[
+    Optional[str], typer.Option(help="The batch's folder, if it needs more than the environment's credentials.")
+]
+_PER_TYPE = 10_000
+_EMPTY: dict[str, Any] = {"type": "struct", "fields": []}
+
+
+def infer(
+    folder: FolderArgument,
+    common: Common,
+    batch: BatchOption,
+    message_type: TypeOption = None,
+    per_type: PerType = _PER_TYPE,
+    queue: LedgerQueue = None,
+    staging: StagingOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the changes, and write nothing.")] = False,
+) -> None:
+    """Propose schemas from the first messages of a batch: new files, and new fields in files that exist.
+
+    Fields of a file keep their types. Read the changes, and commit the files.
+    """
+    from airflow_sqlqueue.bodies.inference import extended
+    from airflow_sqlqueue.schemas.sampling import changes
+
+    schemas, sample = _compared(common, folder, batch, message_type, per_type, queue, staging)
+    known = schemas.all()
+    records = []
+    for name, found in changes(sample, known).items():
+        if not dry_run:
+            schemas.put(name, extended(known.get(name, _EMPTY), sample.types[name].schema))
+        records += _records(name, found)
+    common.show(records, title="Would be written; nothing was yet" if dry_run else "Written")
+    _say_sample(common, sample)
+
+
+def diff(
+    folder: FolderArgument,
+    common: Common,
+    batch: BatchOption,
+    message_type: TypeOption = None,
+    per_type: PerType = _PER_TYPE,
+    queue: LedgerQueue = None,
+    staging: StagingOption = None,
+) -> None:
+    """Show what the messages of a batch have that the schemas have not: new fields, and other types."""
+    _show_changes(common, folder, batch, message_type, per_type, queue, staging)
+
+
+def check(
+    folder: FolderArgument,
+    common: Common,
+    batch: BatchOption,
+    message_type: TypeOption = None,
+    per_type: PerType = _PER_TYPE,
+    queue: LedgerQueue = None,
+    staging: StagingOption = None,
+) -> None:
+    """Fail (exit code 1) if the messages of a batch have what the schemas have not; for a build."""
+    if _show_changes(common, folder, batch, message_type, per_type, queue, staging):
+        raise typer.Exit(1)
+
+
+def _show_changes(common: Common, *values: Any) -> bool:
+    from airflow_sqlqueue.schemas.sampling import changes
+
+    schemas, sample = _compared(common, *values)
+    found = changes(sample, schemas.all())
+    common.show([record for name, each in found.items() for record in _records(name, each)])
+    _say_sample(common, sample)
+    return bool(found)
+
+
+def _compared(
+    common: Common,
+    folder: str,
+    batch: uuid.UUID,
+    message_types: list[str] | None,
+    per_type: int,
+    queue: str | None,
+    staging: str | None,
+) -> tuple[SchemaFolder, Sample]:
+    from airflow_sqlqueue.schemas.files import SchemaFolder
+    from airflow_sqlqueue.schemas.sampling import Sample
+
+    schemas, client = SchemaFolder(folder), common.connect()
+    sample = Sample.of(client.batches.messages(client.batches.get(batch, queue), staging=staging), per_type=per_type)
+    if message_types:
+        sample.types = {name: each for name, each in sample.types.items() if name in message_types}
+    return schemas, sample
+
+
+def _records(name: str, changes: list[Change]) -> list[dict[str, Any]]:
+    return [
+        {"message_type": name, "field": each.path, "schema": _short(each.schema), "batch": _short(each.batch)}
+        for each in changes
+    ]
+
+
+def _short(kind: Type | None) -> str | None:
+    if isinstance(kind, dict):
+        if kind["type"] == "array":
+            return f"array<{_short(kind['elementType'])}>"
+        return f"struct<{', '.join(each['name'] + ': ' + str(_short(each['type'])) for each in kind['fields'])}>"
+    return kind
+
+
+def _say_sample(common: Common, sample: Sample) -> None:
+    """Name the sample on standard error: the same messages give the same schemas."""
+    if common.as_json:
+        return
+    for name, each in sample.types.items():
+        unparsed = f", {each.unparsed:,} of them not parsed" if each.unparsed else ""
+        note(f"{name}: {each.messages:,} messages, RowVersions {each.first} to {each.last}{unparsed}.")
+    if sample.others:
+        note(f"{sample.others:,} messages have no type, or one of too many types.")
+
+
+COMMANDS = (infer, diff, check)

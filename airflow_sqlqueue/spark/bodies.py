@@ -1,0 +1,198 @@
+"""Bodies as columns: the fields of one message type, by its schema.
+
+Source: docs/guides/bodies.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from airflow_sqlqueue.bodies.decoding import MAX_BYTES
+from airflow_sqlqueue.bodies.schemas import Struct, fields_of, read_schema, struct
+from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.extras import from_extra
+from airflow_sqlqueue.untrusted import quoted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
+
+RESCUED, UNPARSED = "_rescued", "_unparsed"
+ENVELOPE = (
+    *("message_id", "message_type", "correlation_id", "conversation_id", "related_to", "intent", "content_type"),
+    *("originating_endpoint", "processing_endpoint", "failed_queue", "exception_type"),
+    *("time_sent", "processing_started", "processing_ended", "time_of_failure", "processing_ms"),
+    *("RowVersion", "Expired"),
+)
+"""Columns of :func:`~airflow_sqlqueue.spark.read_batch` that stand beside the fields of a body."""
+
+IF_UNPARSED = ("Body", "BodyFile", "headers_raw")
+"""Columns of ``read_batch`` from which a message can be parsed later."""
+
+_BODY, _CONTENT_TYPE, _FILE = "_body", "_content_type", "_file"
+
+
+def parse_bodies(
+    df: DataFrame,
+    schema: StructType | Mapping[str, Any],
+    *,
+    message_type: str | None = None,
+    fields: Sequence[str] | None = None,
+    envelope: Sequence[str] | None = None,
+    decoders: Mapping[str, Callable[[Column], Column]] | None = None,
+    max_bytes: int = MAX_BYTES,
+) -> DataFrame:
+    """The messages of a type with the fields of their bodies as columns.
+
+    The columns are those of the envelope, a column for each field of the schema, ``_rescued`` and ``_unparsed``. Every
+    row of ``df`` of that type is there once, whatever its body is:
+
+    - ``_rescued``: JSON of the values that did not fit, by path, for example ``{"Lines[0].Quantity":"x","Extra":5}``:
+      fields that the schema has not, and values of another type. Their columns are null. Null if all values fit.
+    - ``_unparsed``: the reason why a body has no fields, such as ``json``, ``encoding``, ``size`` or ``depth``;
+      ``file`` for a body in a file of its own, which :func:`~airflow_sqlqueue.spark.read_bodies` fetches. Null for a
+      parsed body.
+
+    JSON and XML are known by the content type, or by the first character without one. Text is UTF-8 or UTF-16. A column
+    of texts takes any value, as its JSON; other columns take no text in place of a number. Instants are cut to
+    microseconds.
+
+    A field is called as in the body; ``body_<name>`` if a column of the envelope has its name, whatever the case is.
+    Spark's Python workers parse the bodies, and need this package and pyarrow.
+
+    :param df: rows of ``read_batch``, or others with ``Body``; ``content_type``, ``BodyFile`` and, for
+        ``message_type``, ``message_type`` are used if they exist.
+    :param schema: the schema of the type: a StructType, its JSON, or a JSON Schema as a dict.
+    :param message_type: the type whose messages are parsed, the others are left out; None: all rows.
+    :param fields: the fields to read, in place of all. Their parsing alone is paid for, and there is no ``_rescued``.
+    :param envelope: the columns of ``df`` to keep; those of :data:`ENVELOPE` that it has unless given.
+    :param decoders: functions by content type that make a column of JSON texts of the column of bodies, for formats of
+        your own (Avro, Protobuf, compressed bodies). A body for which it is null has the reason ``empty``.
+    :param max_bytes: the size above which a body is not parsed.
+
+    Raises :class:`ConfigurationError` for a schema, columns or fields that cannot be used.
+    """
+    known = read_schema(_plain(schema))
+    if fields is not None:
+        known = _selected(known, fields)
+    kept = [name for name in ENVELOPE if name in df.columns] if envelope is None else list(envelope)
+    rows = df if message_type is None else df.where(_column_of(df, "message_type") == message_type)
+    return _parse(rows, known, kept, (), decoders, _Options(fields is None, max_bytes))
+
+
+def parse_kept(
+    df: DataFrame,
+    schema: Struct,
+    *,
+    message_type: str,
+    decoders: Mapping[str, Callable[[Column], Column]] | None,
+    max_bytes: int,
+) -> DataFrame:
+    """As :func:`parse_bodies`, with the columns of :data:`IF_UNPARSED` too, which are null in parsed rows."""
+    rows = df.where(_column_of(df, "message_type") == message_type)
+    return _parse(rows, schema, ENVELOPE, IF_UNPARSED, decoders, _Options(True, max_bytes))
+
+
+@dataclass(frozen=True)
+class _Options:
+    rescued: bool
+    max_bytes: int
+
+
+def _parse(
+    rows: DataFrame,
+    schema: Struct,
+    kept: Sequence[str],
+    if_unparsed: Sequence[str],
+    decoders: Mapping[str, Callable[[Column], Column]] | None,
+    options: _Options,
+) -> DataFrame:
+    from pyspark.sql import functions as sf
+    from pyspark.sql.types import StructType
+
+    if missing := [name for name in ("Body", *kept, *if_unparsed) if name not in rows.columns]:
+        raise ConfigurationError(f"The rows have no column {missing[0]}: give what read_batch returns.")
+    content_type = sf.col("content_type") if "content_type" in rows.columns else sf.lit(None).cast("string")
+    in_file = sf.col("BodyFile").isNotNull() if "BodyFile" in rows.columns else sf.lit(False)
+    body = sf.col("Body")
+    for name, decoder in (decoders or {}).items():
+        is_one = sf.lower(sf.trim(sf.split_part(content_type, sf.lit(";"), sf.lit(1)))) == name.lower()
+        body = sf.when(is_one, sf.encode(decoder(sf.col("Body")), "UTF-8")).otherwise(body)
+        content_type = sf.when(is_one, sf.lit("application/json")).otherwise(content_type)
+    own = (body.alias(_BODY), content_type.alias(_CONTENT_TYPE), in_file.alias(_FILE))
+    given = rows.select(*kept, *own, *if_unparsed)
+    result = result_schema(given.select(*kept).schema, schema, rescued=options.rescued)
+    result = StructType([*result.fields, *given.select(*if_unparsed).schema.fields])
+    return given.mapInArrow(_Parsing(schema, len(kept), options), result)
+
+
+def result_schema(envelope: StructType, schema: Struct, *, rescued: bool = True) -> StructType:
+    """The columns of :func:`parse_bodies`: the envelope's, the fields', and the two that say what is missing."""
+    with from_extra("spark", "Spark"):
+        from pyspark.sql.types import StringType, StructField, StructType
+
+    names = column_names(schema, [each.name for each in envelope])
+    columns = [
+        StructField(names[each.name], each.dataType, True, each.metadata) for each in StructType.fromJson(schema).fields
+    ]
+    own = [RESCUED, UNPARSED] if rescued else [UNPARSED]
+    return StructType([*envelope.fields, *columns, *(StructField(name, StringType()) for name in own)])
+
+
+def column_names(schema: Struct, envelope: Sequence[str]) -> dict[str, str]:
+    """The column of each field: its own name, or ``body_<name>`` where the envelope has that, whatever the case."""
+    taken = {name.lower() for name in (*ENVELOPE, *envelope, RESCUED, UNPARSED)}
+    names = {name: f"body_{name}" if name.lower() in taken else name for name in fields_of(schema)}
+    lowered = [name.lower() for name in names.values()]
+    if twice := [name for name in names.values() if lowered.count(name.lower()) > 1]:
+        raise ConfigurationError(f"Two fields of the schema would be the column {quoted(twice[0])}: leave one out.")
+    return names
+
+
+class _Parsing:
+    """Function for ``mapInArrow``; it goes to the workers, so it refers to plain values."""
+
+    def __init__(self, schema: Struct, kept: int, options: _Options) -> None:
+        self._schema, self._kept, self._options = schema, kept, options
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        from airflow_sqlqueue.bodies.blocks import BodyParser
+
+        others: Literal["rescue", "skip"] = "rescue" if self._options.rescued else "skip"
+        parser = BodyParser(self._schema, others=others, max_bytes=self._options.max_bytes)
+        for batch in batches:
+            given = batch.columns
+            kept, (bodies, content_types, in_file) = given[: self._kept], given[self._kept : self._kept + 3]
+            parsed = parser.parse(bodies.cast(pa.binary()), content_types.cast(pa.string()))
+            reasons = pc.if_else(in_file, "file", parsed.field("unparsed"))
+            own = [parsed.field("rescued"), reasons] if self._options.rescued else [reasons]
+            is_unparsed = pc.is_valid(reasons)
+            rest = [pc.if_else(is_unparsed, each, pa.scalar(None, each.type)) for each in given[self._kept + 3 :]]
+            columns = [*kept, *pc.struct_field(parsed, "fields").flatten(), *own, *rest]
+            yield pa.RecordBatch.from_arrays(columns, [str(number) for number in range(len(columns))])
+
+
+def _plain(schema: StructType | Mapping[str, Any]) -> Any:
+    return dict(schema) if isinstance(schema, Mapping) else schema.jsonValue()
+
+
+def _column_of(df: DataFrame, name: str) -> Column:
+    from pyspark.sql import functions as sf
+
+    if name not in df.columns:
+        raise ConfigurationError(f"The rows have no column {name}: give what read_batch returns.")
+    return sf.col(name)
+
+
+def _selected(schema: Struct, names: Sequence[str]) -> Struct:
+    types = fields_of(schema)
+    if missing := [name for name in names if name not in types]:
+        raise ConfigurationError(f"The schema has no field {quoted(missing[0])}: it has {', '.join(types)}.")
+    metadata = {each["name"]: each["metadata"] for each in schema["fields"]}
+    return struct({name: types[name] for name in names}, metadata)

@@ -1,0 +1,369 @@
+"""Bodies as Arrow columns: what serializers write is read back, and whatever else there is stays in sight."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_sqlqueue.bodies.blocks import BodyParser
+from airflow_sqlqueue.bodies.decoding import MAX_BYTES, MAX_DEPTH, parse
+from airflow_sqlqueue.bodies.inference import Seen, struct_of
+from airflow_sqlqueue.bodies.schemas import read_schema, struct
+
+SHOP = read_schema(
+    struct(
+        {
+            "OrderId": "string",
+            "Number": "long",
+            "Total": "decimal(38,4)",
+            "Rate": "double",
+            "Express": "boolean",
+            "PlacedAt": "timestamp",
+            "LocalTime": "timestamp_ntz",
+            "Day": "date",
+            "Picture": "binary",
+            "Address": struct({"Street": "string", "Zip": "integer"}),
+            "Lines": {
+                "type": "array",
+                "elementType": struct({"Sku": "string", "Quantity": "short", "Price": "decimal(10,2)"}),
+                "containsNull": True,
+            },
+            "Tags": {"type": "array", "elementType": "string", "containsNull": True},
+        }
+    )
+)
+FEW = settings(max_examples=150, deadline=None)
+LEAVES = ("string", "boolean", "byte", "long", "decimal(10,2)", "decimal(38,6)", "double", "float", "date")
+LEAVES += ("timestamp", "timestamp_ntz", "binary")
+
+
+def parsed(bodies: list[bytes | None], schema: Any, content_type: str | None = None, **options: Any) -> list[Any]:
+    rows = pa.array(bodies, pa.binary())
+    result = BodyParser(schema, **options).parse(rows, pa.array([content_type] * len(bodies), pa.string()))
+    result.validate(full=True)
+    return list(result.to_pylist())
+
+
+def one(body: bytes, schema: Any = SHOP, content_type: str | None = None) -> Any:
+    return parsed([body], schema, content_type)[0]
+
+
+texts = st.text(st.characters(blacklist_categories=["Cs"]), max_size=20)
+decimals = st.integers(-(10**20), 10**20).map(lambda number: Decimal(number).scaleb(-4))
+clocks = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30))  # noqa: DTZ001 - the zone is added
+lines = st.fixed_dictionaries(
+    {"Sku": texts, "Quantity": st.integers(-(2**15), 2**15 - 1), "Price": st.integers(-(10**9), 10**9)}
+)
+orders = st.fixed_dictionaries(
+    {},
+    optional={
+        "OrderId": st.none() | texts,
+        "Number": st.integers(-(2**63), 2**63 - 1),
+        "Total": st.none() | decimals,
+        "Rate": st.floats(allow_nan=False, allow_infinity=False),
+        "Express": st.booleans(),
+        "PlacedAt": st.tuples(clocks, st.sampled_from([0, 60, -330, 840])),
+        "LocalTime": clocks,
+        "Day": st.dates(date(1, 1, 1)),
+        "Picture": st.binary(max_size=20),
+        "Address": st.none() | st.fixed_dictionaries({"Street": texts, "Zip": st.integers(0, 99_999)}),
+        "Lines": st.none() | st.lists(lines, max_size=4),
+        "Tags": st.lists(st.none() | texts, max_size=4),
+    },
+)
+
+
+def as_dotnet(order: dict[str, Any], *, preserve: bool) -> Any:
+    """The tree that System.Text.Json writes; with ``preserve`` as ReferenceHandler.Preserve does."""
+    ids = iter(range(1, 10_000))
+
+    def number(value: Decimal) -> Any:
+        return json.loads(f"{value:f}", parse_int=Raw, parse_float=Raw)
+
+    def identified(value: dict[str, Any]) -> dict[str, Any]:
+        return {"$id": str(next(ids)), **value} if preserve else value
+
+    def listed(values: list[Any]) -> Any:
+        return {"$id": str(next(ids)), "$values": values} if preserve else values
+
+    found: dict[str, Any] = {}
+    for name, value in order.items():
+        if value is None:
+            found[name] = None
+        elif name == "Total":
+            found[name] = number(value)
+        elif name == "PlacedAt":
+            clock, minutes = value
+            sign, size = "-" if minutes < 0 else "+", abs(minutes)
+            zone = f"{sign}{size // 60:02}:{size % 60:02}" if minutes else "Z"
+            found[name] = f"{clock.isoformat(timespec='microseconds').zfill(26)}0{zone}"
+        elif name == "LocalTime":
+            found[name] = clock_text(value)
+        elif name == "Day":
+            found[name] = value.isoformat()
+        elif name == "Picture":
+            found[name] = base64.b64encode(value).decode()
+        elif name == "Address":
+            found[name] = identified(value)
+        elif name == "Lines":
+            found[name] = listed(
+                [identified({**line, "Price": number(Decimal(line["Price"]).scaleb(-2))}) for line in value]
+            )
+        elif name == "Tags":
+            found[name] = listed(value)
+        else:
+            found[name] = value
+    return identified(found)
+
+
+def clock_text(value: datetime) -> str:
+    return value.isoformat(timespec="microseconds" if value.microsecond else "seconds").zfill(19)
+
+
+class Raw(float):
+    """A number that ``json`` writes as it was."""
+
+    def __new__(cls, text: str) -> Raw:
+        self = super().__new__(cls, text)
+        self.text = text  # type: ignore[attr-defined]
+        return self
+
+    def __repr__(self) -> str:
+        return str(self.text)  # type: ignore[attr-defined]
+
+
+class Encoder(json.JSONEncoder):
+    """Writes :class:`Raw` numbers: the pure Python encoder asks ``float.__repr__``, so they are replaced as texts."""
+
+    def encode(self, o: Any) -> str:
+        numbers: list[str] = []
+
+        def marked(value: Any) -> Any:
+            if isinstance(value, Raw):
+                numbers.append(repr(value))
+                return f"\ue000{len(numbers) - 1}\ue001"
+            if isinstance(value, dict):
+                return {name: marked(each) for name, each in value.items()}
+            return [marked(each) for each in value] if isinstance(value, list) else value
+
+        text = super().encode(marked(o))
+        for index, each in enumerate(numbers):
+            text = text.replace(f'"\\ue000{index}\\ue001"', each)
+        return text
+
+
+def expected(order: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = dict.fromkeys(each["name"] for each in SHOP["fields"])
+    for name, value in order.items():
+        if name == "PlacedAt":
+            clock, minutes = value
+            found[name] = clock.replace(tzinfo=timezone(timedelta(minutes=minutes))).astimezone(timezone.utc)
+        elif name == "Lines" and value is not None:
+            found[name] = [{**line, "Price": Decimal(line["Price"]).scaleb(-2)} for line in value]
+        else:
+            found[name] = value
+    return found
+
+
+@FEW
+@given(
+    st.lists(orders, max_size=12),
+    st.booleans(),
+    st.sampled_from([None, 2]),
+    st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]),
+)
+def test_bodies_of_system_text_json_are_read_back(
+    given_orders: list[dict[str, Any]], preserve: bool, indent: int | None, encoding: str
+) -> None:
+    encoder = Encoder(indent=indent, separators=(",", ":") if indent is None else None)
+    bodies = [encoder.encode(as_dotnet(order, preserve=preserve)).encode(encoding) for order in given_orders]
+    found = parsed(list(bodies), SHOP, "application/json; charset=utf-8" if encoding == "utf-8" else None)
+    assert [row["unparsed"] for row in found] == [None] * len(bodies)
+    assert [row["rescued"] for row in found] == [None] * len(bodies)
+    assert [row["fields"] for row in found] == [expected(order) for order in given_orders]
+
+
+numbers = st.sampled_from(
+    ["1e2", "1E+2", "5", "1.0", "-0", "0.10", "0.100", "0.1234567", "123456789.5", "1e-1", "1e36", "1e999", "16777217"]
+    + ["9" * digits for digits in (18, 19, 20, 38, 39, 74, 77)]
+    + ["1e-999999", "0e5", "3.4e39", "127", "128", "-129"]
+)
+days = st.sampled_from(["2024-02-29", "2023-02-29", "2024-13-01", "0001-01-01", "9999-12-31"])
+clocks_of_day = st.sampled_from(
+    ["", "T24:00:00", "T00:00:00", " 00:00:00", "T10:00", "T23:59:59.1234567", "T10:00:00.5"]
+)
+zones = st.sampled_from(["", "Z", "+18:00", "+18:01", "-03:30", "+0000"])
+times = st.tuples(days, clocks_of_day, zones).map("".join)
+values = st.recursive(
+    numbers
+    | (times | texts | st.sampled_from(["5", "+5", " 5", "5.", ".5", "NaN", "AAE="])).map(json.dumps)
+    | st.sampled_from(["null", "true", "NaN", "Infinity", "'x'", '"\\ud800"', "[", "}"]),
+    lambda inner: (
+        st.lists(inner, max_size=2).map(lambda each: f"[{','.join(each)}]")
+        | st.lists(st.tuples(st.sampled_from(["v", "w", "$id", "$type", "$values", "$ref"]), inner), max_size=3).map(
+            lambda members: "{" + ",".join(f"{json.dumps(name)}:{value}" for name, value in members) + "}"
+        )
+    ),
+    max_leaves=5,
+)
+kinds = st.recursive(
+    st.sampled_from(LEAVES),
+    lambda inner: (
+        inner.map(lambda kind: {"type": "array", "elementType": kind, "containsNull": True})
+        | inner.map(lambda kind: struct({"v": kind}))
+    ),
+    max_leaves=3,
+)
+
+
+@FEW
+@given(kinds, st.lists(values, min_size=1, max_size=40))
+def test_a_body_is_read_alike_alone_and_among_others(kind: Any, found: list[str]) -> None:
+    """Arrow's reader and the rule of one body agree, value by value."""
+    schema = read_schema(struct({"v": kind}))
+    bodies = [f'{{"v":{value}}}'.encode() for value in found]
+    parser = BodyParser(schema)
+    alone = [parser._one(body, None) for body in bodies]
+    rows = pa.array(alone, parser.result_type).to_pylist()
+    together = parsed(list(bodies), schema)
+    assert repr(together) == repr(rows)
+
+
+@FEW
+@given(st.lists(st.binary(max_size=60) | values.map(str.encode), max_size=30), st.sampled_from([None, "text/xml", "x"]))
+def test_every_body_is_parsed_or_has_a_reason(bodies: list[bytes], content_type: str | None) -> None:
+    found = parsed(list(bodies), SHOP, content_type)
+    assert len(found) == len(bodies)
+    for row in found:
+        assert (row["fields"] is None) == (row["unparsed"] is not None)
+
+
+@FEW
+@given(
+    st.lists(st.dictionaries(texts, st.none() | texts | st.booleans() | st.integers() | st.lists(texts, max_size=3)))
+)
+def test_an_inferred_schema_takes_its_whole_sample(sample: list[dict[str, Any]]) -> None:
+    """What has no column, by its name, is rescued; nothing else is."""
+    seen = Seen()
+    bodies = [json.dumps(each).encode() for each in sample]
+    for body in bodies:
+        seen.add(parse(body))
+    schema = read_schema(struct_of(seen))
+    columns = {each["name"] for each in schema["fields"]}
+    for each, row in zip(sample, parsed(list(bodies), schema), strict=True):
+        unnamed = {name for name, value in each.items() if name not in columns and value is not None}
+        assert set(json.loads(row["rescued"] or "{}")) == unnamed - {"$id", "$type"}
+
+
+REASONS = {
+    b"": "empty",
+    b"hello": "format",
+    b"\xff\xfe\x00": "encoding",
+    b'{"OrderId":"\xff"}': "encoding",
+    b"{": "json",
+    b'{"OrderId":1} x': "json",
+    b'{"OrderId":NaN}': "json",
+    b'{"OrderId":"a\x00"}': "json",
+    b"[1]": "object",
+    b"[]": "object",
+    b'{"a":' * (MAX_DEPTH + 1) + b"1" + b"}" * (MAX_DEPTH + 1): "depth",
+    b'{"a":' * 200_000: "depth",
+    b'{"OrderId":"' + b"x" * MAX_BYTES + b'"}': "size",
+    b'{"Address":{"$ref":"7"}}': "reference",
+    b'{"$id":"1","Address":{"$ref":"1"}}': "depth",
+    b"<!DOCTYPE a><a/>": "xml",
+    b"<a>": "xml",
+}
+
+
+@pytest.mark.parametrize(("body", "reason"), REASONS.items(), ids=lambda value: str(value)[:20])
+def test_reasons(body: bytes, reason: str) -> None:
+    assert one(body) == {"fields": None, "rescued": None, "unparsed": reason}
+
+
+def test_another_format_is_not_guessed_at() -> None:
+    assert one(b'{"OrderId":"x"}', content_type="application/x-protobuf")["unparsed"] == "content type"
+
+
+def test_references_that_would_grow_without_end_are_refused() -> None:
+    levels = [
+        b'"l%d":{"$id":"%d","x":[%s]}' % (i, i, b",".join([b'{"$ref":"%d"}' % (i - 1)] * 50)) for i in range(1, 30)
+    ]
+    assert one(b'{"l":{"$id":"0","x":[1,2]},' + b",".join(levels) + b"}")["unparsed"] == "size"
+
+
+def test_values_that_do_not_fit_are_rescued_by_their_paths() -> None:
+    found = one(
+        b'{"OrderId":5,"Number":"7","Total":1.23456,"Extra":{"a":1.10},"Nothing":null,"PlacedAt":"2024-01-01T00:00:00",'
+        b'"Address":{"Street":"s","City":"c","Zip":1.5},"Lines":[{"Sku":"a","Quantity":40000},5,{"More":true}]}'
+    )
+    assert json.loads(found["rescued"], parse_float=Decimal) == {
+        "Number": "7",
+        "Total": Decimal("1.23456"),
+        "Extra": {"a": Decimal("1.10")},
+        "PlacedAt": "2024-01-01T00:00:00",
+        "Address.City": "c",
+        "Address.Zip": Decimal("1.5"),
+        "Lines[0].Quantity": 40000,
+        "Lines[1]": 5,
+        "Lines[2].More": True,
+    }
+    fields = {name: value for name, value in found["fields"].items() if value is not None}
+    assert fields == {
+        "OrderId": "5",
+        "Address": {"Street": "s", "Zip": None},
+        "Lines": [
+            {"Sku": "a", "Quantity": None, "Price": None},
+            None,
+            {"Sku": None, "Quantity": None, "Price": None},
+        ],
+    }
+
+
+XML = """<?xml version="1.0" encoding="utf-16"?>
+<PlaceOrder xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xmlns="http://tempuri.net/Shop">
+  <OrderId>a &amp; b</OrderId><Number>-7</Number><Total>9.5</Total><Express>true</Express><Rate>1E-05</Rate>
+  <PlacedAt>2024-05-06T07:08:09.1234567Z</PlacedAt><Day xsi:nil="true"/>
+  <Address><Street/><Zip>10115</Zip><City>Berlin</City></Address>
+  <Lines><OrderLine><Sku>x</Sku><Quantity>2</Quantity></OrderLine><OrderLine><Sku>y</Sku></OrderLine></Lines>
+  <Tags><string>t</string></Tags>
+</PlaceOrder>"""
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_xml(encoding: str, wrapped: bool) -> None:
+    text = XML
+    if wrapped:
+        head, _, rest = XML.partition("\n")
+        text = f"{head}\n<Messages>{rest}</Messages>"
+    found = one(text.encode(encoding), content_type="text/xml")
+    fields = {name: value for name, value in found["fields"].items() if value is not None}
+    assert fields == {
+        "OrderId": "a & b",
+        "Number": -7,
+        "Total": Decimal("9.5000"),
+        "Express": True,
+        "Rate": 1e-05,
+        "PlacedAt": datetime(2024, 5, 6, 7, 8, 9, 123456, tzinfo=timezone.utc),
+        "Address": {"Street": "", "Zip": 10115},
+        "Lines": [{"Sku": "x", "Quantity": 2, "Price": None}, {"Sku": "y", "Quantity": None, "Price": None}],
+        "Tags": ["t"],
+    }
+    assert (found["rescued"], found["unparsed"]) == ('{"Address.City":"Berlin"}', None)
+
+
+def test_fields_that_are_left_out_are_not_rescued() -> None:
+    body = b'{"OrderId":"x","Number":5,"Extra":{"a":[1,{"b":2}]},"Lines":{"$values":[]}}'
+    (found,) = parsed([body], struct({"Number": "long"}), others="skip")
+    assert found == {"fields": {"Number": 5}, "rescued": None, "unparsed": None}
+    (found,) = parsed([b'{"Number":5} x'], struct({"Number": "long"}), others="skip")
+    assert found["unparsed"] == "json"

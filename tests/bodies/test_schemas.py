@@ -1,0 +1,243 @@
+"""Schemas: their forms, their inference from messages, their changes, and their files."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_sqlqueue.bodies.decoding import parse
+from airflow_sqlqueue.bodies.inference import Seen, differences, extended, struct_of, takes
+from airflow_sqlqueue.bodies.schemas import MAX_FIELDS, fields_of, read_schema, struct
+from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.message import ReceivedMessage, encode_headers
+from airflow_sqlqueue.schemas.files import SchemaFolder, file_stem
+from airflow_sqlqueue.schemas.sampling import Sample, changes
+
+EMPTY: Any = {"type": "struct", "fields": []}
+
+
+def array(kind: Any) -> Any:
+    return {"type": "array", "elementType": kind, "containsNull": True}
+
+
+def inferred(*bodies: str, content_type: str | None = None) -> dict[str, Any]:
+    seen = Seen()
+    for body in bodies:
+        seen.add(parse(body.encode(), content_type))
+    return fields_of(read_schema(struct_of(seen)))
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (["1", "2"], "long"),
+        (["1", "9223372036854775808"], "decimal(38,0)"),
+        (["1", "1.50"], "decimal(38,2)"),
+        (["123456789012345678901234567890", "0.123456789"], "string"),
+        (["1", "1E+16"], "double"),
+        (["1.5", '"x"'], "string"),
+        (["true", "null"], "boolean"),
+        (["null"], None),
+        (["[]"], None),
+        (["{}"], None),
+        (["[1]", "[2.5]"], array("decimal(38,1)")),
+        (['[{"a":1}]', "[null]"], array(struct({"a": "long"}))),
+        (['{"a":1}', '{"b":"x"}'], struct({"a": "long", "b": "string"})),
+        (['{"a":1}', "5"], "string"),
+        (['"2024-01-01"'], "date"),
+        (['"2024-01-01T10:00:00Z"', '"2024-01-01T10:00:00.1234567+02:00"'], "timestamp"),
+        (['"2024-01-01T10:00:00"'], "timestamp_ntz"),
+        (['"2024-01-01T10:00:00Z"', '"2024-01-01T10:00:00"'], "string"),
+        (['"2024-01-01"', '"soon"'], "string"),
+        (['"0f8fad5b-d9cb-469f-a165-70867728950e"'], "string"),
+    ],
+)
+def test_inferred_types(values: list[str], kind: Any) -> None:
+    assert inferred(*(f'{{"v":{value}}}' for value in values)).get("v") == kind
+    if "{" not in values[0]:
+        assert inferred(*(f'{{"v":{value}}}' for value in reversed(values))).get("v") == kind
+
+
+def test_a_uuid_is_a_text_that_says_so() -> None:
+    seen = Seen()
+    seen.add(parse(b'{"Id":"0f8fad5b-d9cb-469f-a165-70867728950e"}'))
+    assert struct_of(seen)["fields"][0]["metadata"] == {"format": "uuid"}
+
+
+def test_names_that_no_column_can_have_get_none() -> None:
+    names = ("", "a b", "a,b", "a;b", "a{b", "a(b", "a\nb", "a\tb", "a=b", "a.b", "a`b", "x" * 129)
+    assert inferred(json.dumps(dict.fromkeys(names, 1))) == {}
+    assert inferred('{"Id":1,"ID":2}', '{"ID":3}') == {"ID": "long"}, "the one that more messages have"
+
+
+def test_xml() -> None:
+    one = "<A><N>5</N><P>1.5</P><B>true</B><T>x</T><E/><S><C>1</C></S><L><I><K>1</K></I><I><K>2</K></I></L></A>"
+    assert inferred(one, content_type="text/xml") == {
+        "N": "long",
+        "P": "decimal(38,1)",
+        "B": "boolean",
+        "T": "string",
+        "S": struct({"C": "long"}),
+        "L": array(struct({"K": "long"})),
+    }
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abcd"), inner, max_size=3),
+    max_leaves=6,
+)
+bodies = st.dictionaries(st.sampled_from("abcd"), values, max_size=4).map(json.dumps)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(bodies, min_size=1, max_size=6), st.randoms(use_true_random=False))
+def test_the_order_of_messages_changes_no_type(sample: list[str], random: Any) -> None:
+    shuffled = list(sample)
+    random.shuffle(shuffled)
+    assert sorted(map(repr, _plain(inferred(*sample)))) == sorted(map(repr, _plain(inferred(*shuffled))))
+
+
+def _plain(fields: dict[str, Any]) -> Any:
+    """Fields without their order."""
+    return [
+        (name, _plain(fields_of(kind)) if isinstance(kind, dict) and kind["type"] == "struct" else str(kind).count("{"))
+        for name, kind in sorted(fields.items())
+    ]
+
+
+@pytest.mark.parametrize(
+    ("known", "found", "taken"),
+    [
+        ("string", "long", True),
+        ("string", struct({"a": "long"}), True),
+        ("decimal(38,4)", "decimal(38,2)", True),
+        ("decimal(38,2)", "decimal(38,4)", False),
+        ("decimal(10,2)", "decimal(38,2)", False),
+        ("decimal(38,2)", "long", True),
+        ("decimal(10,0)", "long", False),
+        ("double", "decimal(38,2)", True),
+        ("long", "decimal(38,2)", False),
+        ("timestamp", "string", False),
+        (array("long"), "long", False),
+    ],
+)
+def test_types_that_take_others(known: Any, found: Any, taken: bool) -> None:
+    assert takes(known, found) is taken
+
+
+def test_differences_and_extensions() -> None:
+    known = read_schema(struct({"a": "long", "s": struct({"x": "long"}), "l": array(struct({"p": "date"}))}))
+    found = read_schema(
+        struct({"a": "string", "s": struct({"y": "long"}), "l": array(struct({"p": "date", "q": "long"})), "n": "long"})
+    )
+    changed = {(each.path, each.schema is None) for each in differences(known, found)}
+    assert changed == {("a", False), ("s.y", True), ("l[].q", True), ("n", True)}
+    assert fields_of(extended(known, found)) == {
+        "a": "long",
+        "s": struct({"x": "long", "y": "long"}),
+        "l": array(struct({"p": "date", "q": "long"})),
+        "n": "long",
+    }
+    assert not list(differences(extended(known, found), read_schema(struct({"n": "long"}))))
+
+
+def test_a_json_schema_is_accepted() -> None:
+    document = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "properties": {
+            "Id": {"type": "string", "format": "uuid"},
+            "Total": {"type": "number"},
+            "Count": {"type": ["integer", "null"]},
+            "At": {"type": "string", "format": "date-time"},
+            "Any": {"type": ["string", "integer"]},
+            "Lines": {"type": "array", "items": {"$ref": "#/$defs/line"}},
+        },
+        "$defs": {"line": {"type": "object", "properties": {"Sku": {"type": "string"}}}},
+    }
+    assert fields_of(read_schema(document)) == {
+        "Id": "string",
+        "Total": "decimal(38,9)",
+        "Count": "long",
+        "At": "timestamp",
+        "Any": "string",
+        "Lines": array(struct({"Sku": "string"})),
+    }
+
+
+@pytest.mark.parametrize(
+    ("schema", "says"),
+    [
+        ([], "JSON object"),
+        ({"type": "array"}, "root of a schema"),
+        (struct({"a": "text"}), "'text' of the field a"),
+        (struct({"a": "decimal(39,2)"}), "decimal"),
+        (struct({"a b": "long"}), "'a b'"),
+        (struct({"Id": "long", "ID": "long"}), "case is ignored"),
+        (struct({"a": {"type": "map"}}), "maps are not supported"),
+        (struct({f"f{number}": "long" for number in range(MAX_FIELDS + 1)}), "at most 2000 fields"),
+        ({"properties": {"a": {"$ref": "#/$defs/none"}}}, "does not have"),
+        ({"properties": {"a": {"$ref": "https://example.com/x"}}}, "only references within it"),
+    ],
+)
+def test_unusable_schemas_are_refused(schema: Any, says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        read_schema(schema)
+
+
+def test_a_schema_that_refers_to_itself_ends() -> None:
+    read_schema({"properties": {"a": {"$ref": "#/properties/a"}}})
+
+
+names = st.text(min_size=1, max_size=300).filter(lambda name: name.isprintable())
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(names, min_size=2, max_size=5, unique=True))
+def test_each_type_has_a_file_of_its_own(types: list[str]) -> None:
+    stems = {file_stem(name) for name in types}
+    assert len(stems) == len(types)
+    assert all(len(stem) <= 130 and stem.isascii() and "/" not in stem and stem[0] not in "._" for stem in stems)
+
+
+def test_a_folder_of_schemas(tmp_path: Path) -> None:
+    folder = SchemaFolder(tmp_path / "schemas")
+    assert (folder.all(), folder.get("Shop.PlaceOrder")) == ({}, None)
+    generic = "Shop.Wrapped`1[[Shop.PlaceOrder, Shop]]"
+    folder.put("Shop.PlaceOrder", struct({"a": "long"}))
+    folder.put(generic, struct({"b": "string"}))
+    assert folder.all() == {"Shop.PlaceOrder": struct({"a": "long"}), generic: struct({"b": "string"})}
+    by_hand = tmp_path / "schemas" / "Shop.CancelOrder.json"
+    by_hand.write_text(json.dumps({"properties": {"c": {"type": "integer"}}}))
+    assert fields_of(folder.all()["Shop.CancelOrder"]) == {"c": "long"}
+    by_hand.write_text("{")
+    with pytest.raises(ConfigurationError, match=r"Shop\.CancelOrder\.json is not JSON"):
+        folder.get("Shop.CancelOrder")
+
+
+def message(number: int, name: str | None, body: bytes) -> ReceivedMessage:
+    headers = {} if name is None else {"NServiceBus.EnclosedMessageTypes": f"{name}, Shop; Shop.IEvent, Shop"}
+    return ReceivedMessage(UUID(int=number), number, encode_headers(headers), body, datetime.now(timezone.utc), False)
+
+
+def test_a_sample_has_the_first_messages_of_each_type() -> None:
+    sent = [message(n, "A" if n % 2 else "B", b'{"n":%d}' % n) for n in range(1, 11)]
+    sent += [message(11, None, b"{}"), message(12, "A", b"nonsense")]
+    sample = Sample.of(sent, per_type=3)
+    assert {name: (each.messages, each.first, each.last) for name, each in sample.types.items()} == {
+        "A": (3, 1, 5),
+        "B": (3, 2, 6),
+    }
+    assert sample.others == 1
+    assert Sample.of(sent[-1:]).types["A"].unparsed == 1
+    assert {
+        name: [each.path for each in found] for name, found in changes(sample, {"A": struct({"n": "long"})}).items()
+    } == {"B": ["n"]}

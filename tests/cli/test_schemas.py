@@ -1,0 +1,83 @@
+"""Commands on schemas: propose, compare, check."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue.message import Message
+from tests.cli.runner import answer, sqlqueue
+
+ORDER = "Shop.Sales.Contracts.PlaceOrder"
+
+
+@pytest.fixture(scope="module")
+def url(server: Any) -> str:
+    return str(server.url("sqlqueue"))
+
+
+@pytest.fixture
+def name(url: str) -> str:
+    queue = f"cli.{uuid.uuid4().hex[:10]}"
+    answer("create", queue, url=url)
+    return queue
+
+
+def send(url: str, queue: str, *bodies: str) -> None:
+    headers = {"NServiceBus.EnclosedMessageTypes": f"{ORDER}, Shop", "NServiceBus.ContentType": "application/json"}
+    QueueClient.from_url(url).queue(queue).send([Message(headers, body.encode()) for body in bodies])
+
+
+@pytest.fixture
+def batch(url: str, name: str, tmp_path: Path) -> Any:
+    send(url, name, '{"OrderId":"a","Total":1.50}', '{"OrderId":"b","Total":2,"Express":true}')
+    return answer("drain", name, "--staging", str(tmp_path / "staging"), url=url)["batch_id"]
+
+
+def test_schemas_are_proposed_compared_and_checked(url: str, name: str, batch: str, tmp_path: Path) -> None:
+    folder = tmp_path / "schemas"
+    arguments = (str(folder), "--batch", batch, "--queue", name)
+    proposed = [
+        {"message_type": ORDER, "field": "OrderId", "schema": None, "batch": "string"},
+        {"message_type": ORDER, "field": "Total", "schema": None, "batch": "decimal(38,2)"},
+        {"message_type": ORDER, "field": "Express", "schema": None, "batch": "boolean"},
+    ]
+    assert answer("schemas", "infer", *arguments, "--dry-run", url=url) == proposed
+    assert not folder.exists()
+    assert answer("schemas", "infer", *arguments, url=url) == proposed
+    written = json.loads((folder / f"{ORDER}.json").read_text())
+    assert [each["name"] for each in written["fields"]] == ["OrderId", "Total", "Express"]
+    assert answer("schemas", "diff", *arguments, url=url) == []
+    assert sqlqueue("schemas", "check", *arguments, url=url).returncode == 0
+
+    send(url, name, '{"OrderId":7,"Total":"much","Note":"new"}')
+    later = answer("drain", name, "--staging", str(tmp_path / "staging"), url=url)["batch_id"]
+    arguments = (str(folder), "--batch", later, "--queue", name)
+    changes = [
+        {"message_type": ORDER, "field": "Total", "schema": "decimal(38,2)", "batch": "string"},
+        {"message_type": ORDER, "field": "Note", "schema": None, "batch": "string"},
+    ]
+    assert answer("schemas", "diff", *arguments, url=url) == changes
+    checked = sqlqueue("schemas", "check", *arguments, url=url, COLUMNS="80")
+    assert checked.returncode == 1
+    assert f"{ORDER}: 1 messages, RowVersions" in checked.stderr
+    assert "much" not in checked.stdout + checked.stderr
+    answer("schemas", "infer", *arguments, url=url)
+    written = json.loads((folder / f"{ORDER}.json").read_text())
+    assert {each["name"]: each["type"] for each in written["fields"]} == {
+        "OrderId": "string",
+        "Total": "decimal(38,2)",
+        "Express": "boolean",
+        "Note": "string",
+    }
+
+
+def test_a_folder_with_a_broken_schema_is_named(url: str, name: str, batch: str, tmp_path: Path) -> None:
+    (tmp_path / f"{ORDER}.json").write_text("{")
+    shown = sqlqueue("schemas", "diff", str(tmp_path), "--batch", batch, "--queue", name, url=url)
+    assert (shown.returncode, f"{ORDER}.json is not JSON" in shown.stderr) == (2, True)

@@ -1,0 +1,126 @@
+"""One table for each message type: every message once, new fields, other types, other runs."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_sqlqueue.bodies.schemas import fields_of, struct
+from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.schemas.files import SchemaFolder
+from airflow_sqlqueue.spark import message_tables as module
+from airflow_sqlqueue.spark import write_message_tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.spark.conftest import MakeBatch
+
+ORDER, PAYMENT = "Shop.PlaceOrder", "Shop.PaymentTaken"
+GENERIC = "Shop.Wrapped`1[[Shop.PlaceOrder, Shop]]"
+
+
+def sent(name: str | None, *bodies: bytes) -> list[Message]:
+    headers = {"NServiceBus.ContentType": "application/json"}
+    if name is not None:
+        headers["NServiceBus.EnclosedMessageTypes"] = f"{name}, Shop; Shop.IEvent, Shop"
+    return [Message(headers, body) for body in bodies]
+
+
+def order(number: int, **more: Any) -> bytes:
+    return json.dumps({"OrderId": f"o{number}", "Total": number + 0.5, **more}).encode()
+
+
+def rows_of(spark: SparkSession, path: Path | str, *columns: str) -> list[Any]:
+    read = spark.read.option("mergeSchema", "true").parquet(str(path))
+    return [tuple(row) for row in read.orderBy("RowVersion").select(*columns).collect()]
+
+
+def test_every_message_is_in_one_table(spark: SparkSession, make_batch: MakeBatch, tmp_path: Path) -> None:
+    messages = [
+        *sent(ORDER, order(1), order(2), b"not JSON"),
+        *sent(PAYMENT, b'{"Amount":5}'),
+        *sent(GENERIC, b'{"Inner":{"OrderId":"x"}}'),
+        *sent(None, b'{"a":1}', b"\xff"),
+    ]
+    batch = make_batch(messages)
+    tables = write_message_tables(spark, batch, str(tmp_path / "lake"))
+    found = {(table.message_type, table.is_unparsed): table for table in tables}
+    assert {key: table.messages for key, table in found.items()} == {
+        (ORDER, False): 2,
+        (ORDER, True): 1,
+        (PAYMENT, False): 1,
+        (GENERIC, False): 1,
+        (None, True): 2,
+    }
+    orders = found[ORDER, False].path
+    assert rows_of(spark, orders, "OrderId", "Total", "message_type") == [
+        ("o1", Decimal("1.5"), ORDER),
+        ("o2", Decimal("2.5"), ORDER),
+    ]
+    assert rows_of(spark, found[ORDER, True].path, "Body", "_unparsed") == [(b"not JSON", "json")]
+    assert [bytes(body) for (body,) in rows_of(spark, found[None, True].path, "Body")] == [b'{"a":1}', b"\xff"]
+    assert set(SchemaFolder(tmp_path / "lake" / "_schemas").all()) == {ORDER, PAYMENT, GENERIC}
+
+
+def test_a_second_run_replaces_its_own_rows_alone(spark: SparkSession, make_batch: MakeBatch, tmp_path: Path) -> None:
+    lake = str(tmp_path / "lake")
+    first, second = make_batch(sent(ORDER, order(1), order(2))), make_batch(sent(ORDER, order(3)), batch_id="batch-2")
+    for batch in (first, second, first):
+        write_message_tables(spark, batch, lake)
+    assert sorted(rows_of(spark, f"{lake}/{ORDER}", "OrderId")) == [("o1",), ("o2",), ("o3",)]
+
+
+def test_new_fields_become_columns_and_other_types_are_rescued(
+    spark: SparkSession, make_batch: MakeBatch, tmp_path: Path
+) -> None:
+    lake, schemas = str(tmp_path / "lake"), SchemaFolder(tmp_path / "schemas")
+    write_message_tables(spark, make_batch(sent(ORDER, order(1, Address={"City": "Bonn"}))), lake, schemas=schemas)
+    later = sent(ORDER, *(order(number) for number in range(2, 40)))
+    later += sent(ORDER, order(40, Address={"Zip": "53111"}, Coupon="SPRING"), b'{"OrderId":"o41","Total":"free"}')
+    (table,) = write_message_tables(spark, make_batch(later, batch_id="batch-2"), lake, schemas=schemas)
+    assert (table.messages, table.rescued, table.new_fields) == (40, 1, ("Address.Zip", "Coupon"))
+    found = rows_of(spark, f"{lake}/{ORDER}", "OrderId", "Total", "Address.Zip", "Coupon", "_rescued")
+    assert len(found) == 41
+    assert sorted(found, key=lambda row: int(row[0][1:]))[-2:] == [
+        ("o40", Decimal("40.5"), "53111", "SPRING", None),
+        ("o41", None, None, None, '{"Total":"free"}'),
+    ]
+    assert list(fields_of(schemas.all()[ORDER])) == ["OrderId", "Total", "Address", "Coupon"]
+
+
+def test_schemas_of_a_review_stay_as_they_are(spark: SparkSession, make_batch: MakeBatch, tmp_path: Path) -> None:
+    schemas = SchemaFolder(tmp_path / "schemas")
+    schemas.put(ORDER, struct({"OrderId": "string"}))
+    (table,) = write_message_tables(
+        spark, make_batch(sent(ORDER, order(1))), str(tmp_path / "lake"), schemas=schemas, new_fields=False
+    )
+    assert (table.rescued, table.new_fields) == (1, ())
+    assert rows_of(spark, table.path, "OrderId", "_rescued") == [("o1", '{"Total":1.5}')]
+    assert list(fields_of(schemas.all()[ORDER])) == ["OrderId"]
+
+
+def test_types_beyond_the_limit_are_in_the_table_of_those_without_one(
+    spark: SparkSession, make_batch: MakeBatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_TYPES", 2)
+    messages = sent(ORDER, order(1), order(2))
+    messages += [message for number in range(20) for message in sent(f"Shop.Type{number:02}", b'{"a":1}')]
+    tables = write_message_tables(spark, make_batch(messages), str(tmp_path / "lake"))
+    assert [(table.message_type, table.messages) for table in tables] == [(ORDER, 2), ("Shop.Type00", 1), (None, 19)]
+
+
+def test_an_empty_batch_and_a_short_one(spark: SparkSession, make_batch: MakeBatch, tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    batch = make_batch(sent(ORDER, order(1)))
+    with pytest.raises(BatchMismatchError, match="find the missing files"):
+        write_message_tables(spark, replace(batch, messages=2), str(tmp_path / "lake"))
+    assert not (tmp_path / "lake" / ORDER).exists()
+    with pytest.raises(ConfigurationError, match="one of parquet, delta"):
+        write_message_tables(spark, batch, str(tmp_path / "lake"), format="csv")
