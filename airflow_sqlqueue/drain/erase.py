@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 
 _ERASABLE = ("sealed", "consumed", "requeued")
 
+_PAYLOADS = "it has payloads of the data bus: remove its files payloads*, erase, and fetch them again"
+
 
 @dataclass(frozen=True, kw_only=True)
 class EraseRequest:
@@ -76,7 +78,8 @@ class EraseResult:
     :param batches: the ids of their batches.
     :param unread: the number of messages whose headers or body could not be parsed, so that conditions on headers or
         fields could not be checked. They stay.
-    :param skipped: the ids of batches that are open, or that a task works on, each with the reason.
+    :param skipped: the ids of batches from which nothing was erased, each with the reason: it is open, a task works on
+        it, or it has messages to erase and payloads of the data bus beside its parts.
     :param files: the number of files that were removed.
     """
 
@@ -228,6 +231,9 @@ class _Erasure:
         for part in self._ledger.parts(self._batch_id):
             if part.path is not None and (rows := eraser.find(part, self._matches)):
                 found[part] = rows
+        if found and eraser.has_payloads():
+            self._result.skipped[self._batch_id] = _PAYLOADS
+            return
         if self._request.dry_run:
             self._count(sum(map(len, found.values())))
             return

@@ -14,7 +14,7 @@ import pyarrow as pa
 from airflow_sqlqueue.bodies.decoding import MAX_BYTES
 from airflow_sqlqueue.drain.batch_reader import part_batches
 from airflow_sqlqueue.drain.ledger import ErasedPart, Part
-from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.drain.manifest import Batch, is_manifest
 from airflow_sqlqueue.drain.stages.part_file import PartFile
 from airflow_sqlqueue.drain.storage.batch_files import files_of, remove
 from airflow_sqlqueue.drain.storage.folder import PRIVATE, StagingFolder, locate
@@ -45,6 +45,11 @@ class FileEraser:
             self.folder = _folder_of(batch.paths[0], staging)
             self.mode = _mode_of(self.folder, batch.paths[0])
             self.folders = [self.folder]
+
+    def has_payloads(self) -> bool:
+        """Whether payloads of the data bus were fetched for the batch, which :meth:`rewrite` does not change."""
+        files = files_of(self.folder, uuid.UUID(self._batch.batch_id))
+        return any(file.part_id is None and not is_manifest(file.path.rpartition("/")[2]) for file in files)
 
     def find(self, part: Part, matches: Callable[[str, str | None, bytes | None], bool]) -> ErasedRows:
         """Return the positions of the rows that match, by their ids, headers and, if conditions read them, bodies."""
@@ -131,7 +136,8 @@ def remove_unlisted(batch: Batch, parts: Iterable[Part], folders: Iterable[Stagi
     for folder in folders:
         for file in files_of(folder, uuid.UUID(batch.batch_id)):
             name = file.path.rpartition("/")[2]
-            if (name != manifest) if file.part_id is None else (file.part_id not in listed):
+            is_old = is_manifest(name) and name != manifest
+            if is_old if file.part_id is None else file.part_id not in listed:
                 remove(folder, file)
                 removed += 1
     return removed

@@ -164,7 +164,7 @@ def note_metrics(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setenv("AIRFLOW__METRICS__STATSD_ON", "True")
     noted: list[str] = []
     for name in ("incr", "gauge", "timing"):
-        monkeypatch.setattr(metrics.Stats, name, lambda *given, **named: noted.append(f"{given} {named}"))
+        monkeypatch.setattr(metrics.TaskStats, name, lambda *given, **named: noted.append(f"{given} {named}"))
     return noted
 
 

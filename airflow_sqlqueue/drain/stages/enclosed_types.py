@@ -29,5 +29,5 @@ def enclosed_types(headers: Sequence[str | None]) -> list[str] | None:
         found = pj.read_json(pa.BufferReader(data), reading, _PARSING).column(0).to_pylist()
     except (pa.ArrowException, UnicodeError):
         return None
-    # Each text has at least one object, so the same number of objects means one in each.
+    # Each text has at least one object. With as many objects as texts, each text has one.
     return [types or "" for types in found] if len(found) == len(headers) else None

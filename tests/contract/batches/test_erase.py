@@ -290,3 +290,22 @@ def test_the_ledger_lists_what_was_erased(connect: Connect, queue: QueueTable, l
     (info,) = batches(ledger, batch_id=uuid.UUID(batch.batch_id))
     assert (info.messages, info.erased) == (2, 1)
     assert run_sql(queue.session, f"SELECT [Erased] FROM [sqlqueue].[Batch] WHERE [BatchId] = '{batch.batch_id}'")
+
+
+def test_a_batch_with_payloads_of_the_data_bus_is_skipped(
+    connect: Connect, queue: QueueTable, ledger: Ledger, staging: StagingFolder, erased: Erase
+) -> None:
+    send(queue, 6)
+    batch = drain(connect, queue, staging, PARTS).batch
+    payloads = [
+        Path(staging.root, batch.batch_id, name) for name in ("payloads.json", f"payloads-{uuid.uuid4()}.parquet")
+    ]
+    for file in payloads:
+        file.write_text("payloads")
+    assert erased(batch, headers={"Person": "of no message"}).skipped == {}
+    done = erased(batch, headers={"Person": "b"})
+    assert (done.messages, list(done.skipped)) == (0, [uuid.UUID(batch.batch_id)])
+    assert numbers(connect, ledger, batch) == list(range(6))
+    for file in payloads:
+        file.unlink()
+    assert erased(batch, headers={"Person": "b"}).messages == 2
