@@ -22,7 +22,14 @@ from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.stages.message_table import MessageTable
 from airflow_sqlqueue.drain.storage.batch_files import write_manifest
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.errors import BatchError, BodyError, ConfigurationError, TransactionError
+from airflow_sqlqueue.errors import (
+    BatchError,
+    BatchMismatchError,
+    BodyError,
+    ConfigurationError,
+    StagingError,
+    TransactionError,
+)
 from airflow_sqlqueue.message import HeaderNames, decode_headers
 from airflow_sqlqueue.redaction.bodies import field_values
 from airflow_sqlqueue.redaction.paths import FieldPath
@@ -32,6 +39,7 @@ log = logging.getLogger(__name__)
 
 _ERASABLE = ("sealed", "consumed", "requeued")
 
+_UNREADABLE = "its files cannot be read"
 _PAYLOADS = "it has payloads of the data bus: remove its files payloads*, erase, and fetch them again"
 
 
@@ -79,7 +87,7 @@ class EraseResult:
     :param unread: the number of messages whose headers or body could not be parsed, so that conditions on headers or
         fields could not be checked. They stay.
     :param skipped: the ids of batches from which nothing was erased, each with the reason: it is open, a task works on
-        it, or it has messages to erase and payloads of the data bus beside its parts.
+        it, it has messages to erase and payloads of the data bus beside its parts, or its files cannot be read.
     :param files: the number of files that were removed.
     """
 
@@ -136,8 +144,11 @@ def erase(
     before fails, or cannot mark it consumed, and reads the rest when it runs again. Quarantine and queue are not
     searched.
 
+    A batch whose files cannot be read is skipped.
+
     Raises :class:`BatchNotFoundError` and :class:`BatchError` for a named batch that is unknown or open,
-    :class:`StagingError`, and :class:`TransactionError` inside a transaction: no rollback brings files back.
+    :class:`BatchMismatchError` and :class:`StagingError` for a named batch whose files cannot be read, and
+    :class:`TransactionError` inside a transaction: no rollback brings files back.
     """
     if ledger.session.in_transaction:
         raise TransactionError("Files are removed, which no rollback brings back: erase outside the transaction.")
@@ -148,6 +159,12 @@ def erase(
             continue
         try:
             _Erasure(ledger, info.batch_id, request, staging, result).run()
+        except (BatchMismatchError, StagingError) as error:
+            if request.batch_ids is not None:
+                raise
+            # Files that one batch has lost must not keep a person's messages in the others.
+            log.warning("Nothing was erased from batch %s: %s", info.batch_id, error)
+            result.skipped[info.batch_id] = _UNREADABLE
         finally:
             if not request.dry_run:
                 locks.release(info.batch_id)

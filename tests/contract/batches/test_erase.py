@@ -21,7 +21,7 @@ from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.requeue import requeue
 from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError, ConfigurationError
+from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError, ConfigurationError, StagingError
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.redaction.redactor import Redactor
@@ -190,6 +190,23 @@ def test_an_open_batch_is_skipped_or_refused(
     assert erased(headers={"Person": uuid.uuid4().hex}, dry_run=True).skipped[batch_id] == "it is open"
     with pytest.raises(BatchNotFoundError):
         erased(headers={"Person": "b"}, batch_ids=[uuid.uuid4()])
+
+
+def test_a_batch_whose_files_are_gone_keeps_nothing_in_the_others(
+    connect: Connect, queue: QueueTable, staging: StagingFolder, erased: Erase
+) -> None:
+    drained = []
+    for _ in range(2):
+        send(queue, 3)
+        drained.append(drain(connect, queue, staging, batch_id=uuid.uuid4()).batch)
+    for path in drained[0].paths:
+        Path(path.removeprefix("file://")).unlink()
+    gone, kept = (uuid.UUID(batch.batch_id) for batch in drained)
+    with pytest.raises((BatchMismatchError, StagingError)):
+        erased(headers={"Person": "a"}, batch_ids=[gone], dry_run=True)
+    result = erased(headers={"Person": "a"}, dry_run=True)
+    assert result.skipped[gone] == "its files cannot be read"
+    assert kept in result.batches
 
 
 def test_a_batch_that_a_task_works_on_is_skipped(
