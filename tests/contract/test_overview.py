@@ -28,6 +28,13 @@ Look = Callable[[], dict[str, QueueOverview]]
 SENT = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 
 
+@pytest.fixture(autouse=True)
+def _all_heads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read the heads of all queues at once: tests of other modules leave queues in the database."""
+    if request.function is not test_queues_take_turns:
+        monkeypatch.setattr("airflow_sqlqueue.inspection.overview.HEADS", 10_000)
+
+
 @pytest.fixture
 def overview(resolver: AddressResolver, schema: str) -> DatabaseOverview:
     return DatabaseOverview(resolver.resolve("audit").catalog, schema, clock=lambda: 0.0)
