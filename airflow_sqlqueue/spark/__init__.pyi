@@ -14,8 +14,6 @@ from airflow_sqlqueue.spark.jobs.processing import processing_times as processin
 from airflow_sqlqueue.spark.jobs.program import Program as Program
 from airflow_sqlqueue.spark.jobs.replay import replay_messages as replay_messages
 from airflow_sqlqueue.spark.manifests import load_batch as load_batch
-from airflow_sqlqueue.spark.message_tables import MessageTypeTable as MessageTypeTable
-from airflow_sqlqueue.spark.message_tables import write_message_tables as write_message_tables
 from airflow_sqlqueue.spark.payloads import read_payloads as read_payloads
 from airflow_sqlqueue.spark.session import local_session as local_session
 from airflow_sqlqueue.spark.sinks import MicroBatch as MicroBatch

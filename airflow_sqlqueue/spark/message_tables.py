@@ -1,6 +1,8 @@
 """Tables of message types: a batch becomes one table for each type, with the fields of its bodies as columns.
 
-Source: docs/guides/bodies.md, "One table for each message type".
+Not public yet: the rows that it persists take more of Java's heap than a large batch leaves.
+
+Source: docs/guides/bodies.md.
 """
 
 from __future__ import annotations
@@ -103,7 +105,8 @@ def write_message_tables(
     :param connection: the server of a batch in a table (stage ``table``).
     :param ledger_schema: the schema of its ledger.
 
-    The rows of the batch are persisted during the call, in memory and on the disks of the executors.
+    The rows of the batch are persisted during the call, on the disks of the executors. Spark persists 10,000 rows at a
+    time, so that a task needs memory for as many bodies.
 
     Raises :class:`BatchError` for a batch that is open or requeued, :class:`BatchMismatchError` if a table has another
     number of rows than it was given, and :class:`ConfigurationError` for a format or a schema that cannot be used.
@@ -135,7 +138,10 @@ def write_message_tables(
 
 @contextmanager
 def _persisted(df: DataFrame) -> Iterator[DataFrame]:
-    kept = df.persist()
+    from pyspark import StorageLevel
+
+    # In memory the rows of a batch would take the room that tasks need.
+    kept = df.persist(StorageLevel.DISK_ONLY)
     try:
         yield kept
     finally:

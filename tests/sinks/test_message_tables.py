@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_sqlqueue.message import Message
-from airflow_sqlqueue.spark import message_tables, write_message_tables
+from airflow_sqlqueue.spark import message_tables
+from airflow_sqlqueue.spark.message_tables import write_message_tables
 from tests.spark.conftest import batches_in
 
 if TYPE_CHECKING:

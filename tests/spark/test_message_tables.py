@@ -14,7 +14,7 @@ from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.schemas.files import SchemaFolder
 from airflow_sqlqueue.spark import message_tables as module
-from airflow_sqlqueue.spark import write_message_tables
+from airflow_sqlqueue.spark.message_tables import write_message_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
