@@ -8,7 +8,6 @@ Source: docs/guides/bodies.md, "How bodies are parsed".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_sqlqueue.bodies import decoding
@@ -148,17 +147,14 @@ class BodyParser:
     def _halved(self, bodies: pa.Array, content_types: pa.Array) -> pa.StructArray:
         import pyarrow as pa
 
-        if len(bodies) <= _ONE_BY_ONE:
-            try:
-                return self._at_once(bodies)
-            except Refused:
-                return self._one_by_one(bodies, content_types)
         try:
             return self._at_once(bodies)
         except Refused:
-            middle = len(bodies) // 2
-            halves = (self._halved(bodies.slice(*span), content_types.slice(*span)) for span in _halves(middle, bodies))
-            return pa.concat_arrays(list(halves))
+            if len(bodies) <= _ONE_BY_ONE:
+                return self._one_by_one(bodies, content_types)
+        middle = len(bodies) // 2
+        spans = ((0, middle), (middle, len(bodies) - middle))
+        return pa.concat_arrays([self._halved(bodies.slice(*span), content_types.slice(*span)) for span in spans])
 
     def _at_once(self, bodies: pa.Array) -> pa.StructArray:
         """Parse bodies by Arrow's reader. Raises :class:`Refused` unless it takes all of them."""
@@ -227,10 +223,6 @@ class BodyParser:
 
     def _reader_type(self) -> pa.DataType:
         return _read_as(self._schema, (), self._learned)
-
-
-def _halves(middle: int, bodies: pa.Array) -> Sequence[tuple[int, int]]:
-    return (0, middle), (middle, len(bodies) - middle)
 
 
 def _content(lines: pa.Array) -> pa.Buffer:

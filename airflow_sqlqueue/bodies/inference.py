@@ -17,7 +17,6 @@ MOST_DIGITS = 38
 _MOST_NAMES = 10_000
 """The most names of one object that are counted; others get no column."""
 
-_INTEGER = re.compile(r"-?(0|[1-9]\d*)")
 _PLAIN = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?")
 _DATE = r"\d{4}-\d\d-\d\d"
 _LOCAL = _DATE + r"T\d\d:\d\d:\d\d(\.\d{1,9})?"

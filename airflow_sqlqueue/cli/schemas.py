@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
@@ -16,31 +17,45 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.schemas.files import SchemaFolder
     from airflow_sqlqueue.schemas.sampling import Sample
 
-FolderArgument = Annotated[str, typer.Argument(help="The folder or object store URL of the schemas.")]
-BatchOption = Annotated[uuid.UUID, typer.Option("--batch", help="A sealed or consumed batch.")]
-TypeOption = Annotated[
-    Optional[list[str]], typer.Option("--message-type", help="Only this message type, any number of times.")
-]
-PerType = Annotated[int, typer.Option(min=1, help="Take this many messages of each type, the first ones.")]
-LedgerQueue = Annotated[
-    Optional[str],
-    typer.Option("--queue", help="A queue beside the ledger; without it the ledger is in the connection's database."),
-]
-StagingOption = Annotated[
-    Optional[str], typer.Option(help="The batch's folder, if it needs more than the environment's credentials.")
-]
-_PER_TYPE = 10_000
+
+@dataclass(frozen=True, kw_only=True)
+class SampleOptions(Common):
+    """Options of a command that compares schemas with the first messages of a batch."""
+
+    folder: Annotated[str, typer.Argument(help="The folder or object store URL of the schemas.")]
+    batch: Annotated[uuid.UUID, typer.Option("--batch", help="A sealed or consumed batch.")]
+    message_type: Annotated[
+        Optional[list[str]], typer.Option("--message-type", help="Only this message type, any number of times.")
+    ] = None
+    per_type: Annotated[int, typer.Option(min=1, help="Take this many messages of each type, the first ones.")] = 10_000
+    queue: Annotated[
+        Optional[str],
+        typer.Option(
+            "--queue", help="A queue beside the ledger; without it the ledger is in the connection's database."
+        ),
+    ] = None
+    staging: Annotated[
+        Optional[str], typer.Option(help="The batch's folder, if it needs more than the environment's credentials.")
+    ] = None
+
+    def compared(self) -> tuple[SchemaFolder, Sample]:
+        """The schemas, and the sample to compare them with."""
+        from airflow_sqlqueue.schemas.files import SchemaFolder
+        from airflow_sqlqueue.schemas.sampling import Sample
+
+        schemas, client = SchemaFolder(self.folder), self.connect()
+        messages = client.batches.messages(client.batches.get(self.batch, self.queue), staging=self.staging)
+        sample = Sample.of(messages, per_type=self.per_type)
+        if self.message_type:
+            sample.types = {name: each for name, each in sample.types.items() if name in self.message_type}
+        return schemas, sample
+
+
 _EMPTY: dict[str, Any] = {"type": "struct", "fields": []}
 
 
 def infer(
-    folder: FolderArgument,
-    common: Common,
-    batch: BatchOption,
-    message_type: TypeOption = None,
-    per_type: PerType = _PER_TYPE,
-    queue: LedgerQueue = None,
-    staging: StagingOption = None,
+    target: SampleOptions,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the changes, and write nothing.")] = False,
 ) -> None:
     """Propose schemas from the first messages of a batch: new files, and new fields in files that exist.
@@ -50,71 +65,36 @@ def infer(
     from airflow_sqlqueue.bodies.inference import extended
     from airflow_sqlqueue.schemas.sampling import changes
 
-    schemas, sample = _compared(common, folder, batch, message_type, per_type, queue, staging)
+    schemas, sample = target.compared()
     known = schemas.all()
     records = []
     for name, found in changes(sample, known).items():
         if not dry_run:
             schemas.put(name, extended(known.get(name, _EMPTY), sample.types[name].schema))
         records += _records(name, found)
-    common.show(records, title="Would be written; nothing was yet" if dry_run else "Written")
-    _say_sample(common, sample)
+    target.show(records, title="Would be written; nothing was yet" if dry_run else "Written")
+    _say_sample(target, sample)
 
 
-def diff(
-    folder: FolderArgument,
-    common: Common,
-    batch: BatchOption,
-    message_type: TypeOption = None,
-    per_type: PerType = _PER_TYPE,
-    queue: LedgerQueue = None,
-    staging: StagingOption = None,
-) -> None:
+def diff(target: SampleOptions) -> None:
     """Show what the messages of a batch have that the schemas have not: new fields, and other types."""
-    _show_changes(common, folder, batch, message_type, per_type, queue, staging)
+    _show_changes(target)
 
 
-def check(
-    folder: FolderArgument,
-    common: Common,
-    batch: BatchOption,
-    message_type: TypeOption = None,
-    per_type: PerType = _PER_TYPE,
-    queue: LedgerQueue = None,
-    staging: StagingOption = None,
-) -> None:
+def check(target: SampleOptions) -> None:
     """Fail (exit code 1) if the messages of a batch have what the schemas have not; for a build."""
-    if _show_changes(common, folder, batch, message_type, per_type, queue, staging):
+    if _show_changes(target):
         raise typer.Exit(1)
 
 
-def _show_changes(common: Common, *values: Any) -> bool:
+def _show_changes(target: SampleOptions) -> bool:
     from airflow_sqlqueue.schemas.sampling import changes
 
-    schemas, sample = _compared(common, *values)
+    schemas, sample = target.compared()
     found = changes(sample, schemas.all())
-    common.show([record for name, each in found.items() for record in _records(name, each)])
-    _say_sample(common, sample)
+    target.show([record for name, each in found.items() for record in _records(name, each)])
+    _say_sample(target, sample)
     return bool(found)
-
-
-def _compared(
-    common: Common,
-    folder: str,
-    batch: uuid.UUID,
-    message_types: list[str] | None,
-    per_type: int,
-    queue: str | None,
-    staging: str | None,
-) -> tuple[SchemaFolder, Sample]:
-    from airflow_sqlqueue.schemas.files import SchemaFolder
-    from airflow_sqlqueue.schemas.sampling import Sample
-
-    schemas, client = SchemaFolder(folder), common.connect()
-    sample = Sample.of(client.batches.messages(client.batches.get(batch, queue), staging=staging), per_type=per_type)
-    if message_types:
-        sample.types = {name: each for name, each in sample.types.items() if name in message_types}
-    return schemas, sample
 
 
 def _records(name: str, changes: list[Change]) -> list[dict[str, Any]]:
