@@ -5,13 +5,24 @@ Source: docs/guides/bodies.md, "Inferred types".
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_sqlqueue.bodies.decoding import Element, Number
-from airflow_sqlqueue.bodies.schemas import MAX_FIELDS, Struct, Type, decimal_of, fields_of, is_column_name, struct
+from airflow_sqlqueue.bodies.schemas import (
+    MAX_FIELDS,
+    MAX_NESTING,
+    Struct,
+    Type,
+    all_fields,
+    decimal_of,
+    fields_of,
+    is_column_name,
+    struct,
+)
 
 MOST_DIGITS = 38
 _MOST_NAMES = 10_000
@@ -26,6 +37,10 @@ _FORMS = (
     ("timestamp_ntz", re.compile(_LOCAL)),
     ("uuid", re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")),
 )
+
+
+_LARGEST = {"integer_digits", "scale"}
+"""Statistics that are the largest of all values; others are counts."""
 
 
 @dataclass
@@ -71,6 +86,47 @@ class Seen:
                 self.element.add(each)
         else:
             self._add_element(value)
+
+    def merge(self, other: Seen) -> None:
+        """Add the statistics of another sample of the same field."""
+        for each in dataclasses.fields(self):
+            mine, value = getattr(self, each.name), getattr(other, each.name)
+            if each.name in _LARGEST:
+                setattr(self, each.name, max(mine, value))
+            elif isinstance(value, bool):
+                setattr(self, each.name, mine or value)
+            elif isinstance(value, int):
+                setattr(self, each.name, mine + value)
+        for form, count in other.forms.items():
+            self.forms[form] = self.forms.get(form, 0) + count
+        for name, seen in other.fields.items():
+            self._field(name).merge(seen)
+        self.repeated |= other.repeated
+        if other.element is not None:
+            self.element = self.element or Seen()
+            self.element.merge(other.element)
+
+    def to_values(self) -> dict[str, Any]:
+        """Return the statistics as values for JSON, for :meth:`from_values`."""
+        values = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
+        values |= {
+            "fields": {name: each.to_values() for name, each in self.fields.items()},
+            "repeated": sorted(self.repeated),
+            "element": self.element and self.element.to_values(),
+        }
+        return {name: value for name, value in values.items() if value}
+
+    @classmethod
+    def from_values(cls, values: dict[str, Any]) -> Seen:
+        """Return the statistics that :meth:`to_values` gave."""
+        element = values.get("element")
+        given = {
+            **values,
+            "fields": {name: cls.from_values(each) for name, each in values.get("fields", {}).items()},
+            "repeated": set(values.get("repeated", ())),
+            "element": None if element is None else cls.from_values(element),
+        }
+        return cls(**given)
 
     def _field(self, name: str) -> Seen:
         if name not in self.fields and len(self.fields) >= _MOST_NAMES:
@@ -222,7 +278,15 @@ def takes(known: Type, found: Type) -> bool:
 
 
 def extended(schema: Struct, found: Struct) -> Struct:
-    """The schema with the fields of ``found`` that it has not; its own fields keep their types."""
+    """The schema with the fields of ``found`` that it has not; its own fields keep their types.
+
+    Of new fields as many are taken as a schema may have, those of outer structs first, and none that is nested deeper
+    than a schema may be.
+    """
+    return _extended_by(schema, _bounded(schema, found))
+
+
+def _extended_by(schema: Struct, found: Struct) -> Struct:
     known = fields_of(schema)
     metadata = {each["name"]: each["metadata"] for each in (*found["fields"], *schema["fields"])}
     lowered = {name.lower() for name in known}
@@ -234,6 +298,58 @@ def extended(schema: Struct, found: Struct) -> Struct:
 def _extended(known: Type, found: Type | None) -> Type:
     if isinstance(known, dict) and isinstance(found, dict) and known["type"] == found["type"]:
         if known["type"] == "struct":
-            return extended(known, found)
+            return _extended_by(known, found)
         return _array(_extended(known["elementType"], found["elementType"]))
     return known
+
+
+def _bounded(schema: Struct, found: Struct) -> Struct:
+    """The fields of ``found`` that fit into the schema, level by level."""
+    left = MAX_FIELDS - sum(1 for _ in all_fields(schema))
+    chosen: set[int] = set()
+    level: list[tuple[Struct, Struct | None, int]] = [(found, schema, 0)]
+    while level:
+        deeper: list[tuple[Struct, Struct | None, int]] = []
+        for each, known, depth in level:
+            names = fields_of(known) if known else {}
+            for one in each["fields"]:
+                kind, levels = _without_arrays(one["type"])
+                is_new = one["name"] not in names
+                if depth + 1 + levels > MAX_NESTING or (is_new and left == 0):
+                    continue
+                left -= is_new
+                chosen.add(id(one))
+                if isinstance(kind, dict):
+                    same, _ = _without_arrays(names.get(one["name"], ""))
+                    deeper.append((kind, same if isinstance(same, dict) else None, depth + 1 + levels))
+        level = deeper
+    return _chosen_of(found, chosen)
+
+
+def _without_arrays(kind: Type) -> tuple[Type, int]:
+    """The type of the items of a list, and the number of lists around it."""
+    levels = 0
+    while isinstance(kind, dict) and kind["type"] == "array":
+        kind, levels = kind["elementType"], levels + 1
+    return kind, levels
+
+
+def _chosen_of(found: Struct, chosen: set[int]) -> Struct:
+    """The struct without fields that are not chosen, and without structs that have no fields then."""
+    types: dict[str, Type] = {}
+    for each in found["fields"]:
+        if id(each) in chosen:
+            kind = _chosen_in(each["type"], chosen)
+            if kind is not None:
+                types[each["name"]] = kind
+    return struct(types, {each["name"]: each["metadata"] for each in found["fields"]})
+
+
+def _chosen_in(kind: Type, chosen: set[int]) -> Type | None:
+    if not isinstance(kind, dict):
+        return kind
+    if kind["type"] == "array":
+        element = _chosen_in(kind["elementType"], chosen)
+        return None if element is None else _array(element)
+    inner = _chosen_of(kind, chosen)
+    return inner if inner["fields"] else None

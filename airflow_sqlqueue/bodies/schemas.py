@@ -96,19 +96,20 @@ def read_schema(values: object) -> Struct:
     if not isinstance(values, dict) or values.get("type") != "struct":
         raise ConfigurationError("The root of a schema is a struct (Spark) or has properties (JSON Schema).")
     found: Struct = _checked(values, "", 0)  # type: ignore[assignment]
-    if sum(1 for _ in _all_fields(found)) > MAX_FIELDS:
+    if sum(1 for _ in all_fields(found)) > MAX_FIELDS:
         raise ConfigurationError(f"A schema has at most {MAX_FIELDS} fields: leave out some.")
     return found
 
 
-def _all_fields(kind: Type) -> Iterator[str]:
+def all_fields(kind: Type) -> Iterator[str]:
+    """The names of all fields of a type, those of nested structs included."""
     if isinstance(kind, dict):
         if kind["type"] == "array":
-            yield from _all_fields(kind["elementType"])
+            yield from all_fields(kind["elementType"])
         else:
             for each in kind["fields"]:
                 yield each["name"]
-                yield from _all_fields(each["type"])
+                yield from all_fields(each["type"])
 
 
 def _checked(kind: object, path: str, depth: int) -> Type:

@@ -64,7 +64,7 @@ def read_batch(
     - Texts: ``message_id`` (the row's ``Id`` if the header is missing, as in the transport), ``correlation_id``,
       ``conversation_id``, ``related_to`` (the id of the message that caused it), ``message_type`` (the full name of the
       first enclosed type), ``intent``, ``content_type``, ``originating_endpoint``, ``processing_endpoint``,
-      ``failed_queue``, ``exception_type``.
+      ``failed_queue``, ``exception_type``. ``enclosed_types`` is an array with the full names of all enclosed types.
     - Instants: ``time_sent``, ``processing_started``, ``processing_ended``, ``time_of_failure``; null if the header is
       missing or in another form. They do not depend on the session's time zone. ``processing_ms``: milliseconds.
 
@@ -116,6 +116,7 @@ def typed_columns(rows: DataFrame) -> DataFrame:
             "headers": headers.last_wins(sf.col("_all")),
             "message_id": sf.coalesce(header(HeaderNames.MESSAGE_ID), sf.col("Id")),
             "message_type": headers.first_type(header(HeaderNames.ENCLOSED_MESSAGE_TYPES)),
+            "enclosed_types": headers.all_types(header(HeaderNames.ENCLOSED_MESSAGE_TYPES)),
             **{column: header(name) for column, name in headers.TEXT_HEADERS.items()},
             **{column: headers.wire_time(header(name)) for column, name in headers.TIME_HEADERS.items()},
         }

@@ -32,6 +32,9 @@ ENVELOPE = (
 IF_UNPARSED = ("Body", "BodyFile", "headers_raw")
 """Columns of ``read_batch`` from which a message can be parsed later."""
 
+_RESERVED = (*ENVELOPE, "enclosed_types", "batch_id", RESCUED, UNPARSED)
+"""Columns of tables of message types, which no field's column is called as."""
+
 _BODY, _CONTENT_TYPE, _FILE = "_body", "_content_type", "_file"
 
 
@@ -80,20 +83,7 @@ def parse_bodies(
         known = _selected(known, fields)
     kept = [name for name in ENVELOPE if name in df.columns] if envelope is None else list(envelope)
     rows = df if message_type is None else df.where(_column_of(df, "message_type") == message_type)
-    return _parse(rows, known, kept, (), decoders, _Options(fields is None, max_bytes))
-
-
-def parse_kept(
-    df: DataFrame,
-    schema: Struct,
-    *,
-    message_type: str,
-    decoders: Mapping[str, Callable[[Column], Column]] | None,
-    max_bytes: int,
-) -> DataFrame:
-    """As :func:`parse_bodies`, with the columns of :data:`IF_UNPARSED` too, which are null in parsed rows."""
-    rows = df.where(_column_of(df, "message_type") == message_type)
-    return _parse(rows, schema, ENVELOPE, IF_UNPARSED, decoders, _Options(True, max_bytes))
+    return _parse(rows, known, kept, decoders, _Options(fields is None, max_bytes))
 
 
 @dataclass(frozen=True)
@@ -106,30 +96,35 @@ def _parse(
     rows: DataFrame,
     schema: Struct,
     kept: Sequence[str],
-    if_unparsed: Sequence[str],
     decoders: Mapping[str, Callable[[Column], Column]] | None,
     options: _Options,
 ) -> DataFrame:
     from pyspark.sql import functions as sf
-    from pyspark.sql.types import StructType
 
-    if missing := [name for name in ("Body", *kept, *if_unparsed) if name not in rows.columns]:
+    if missing := [name for name in ("Body", *kept) if name not in rows.columns]:
         raise ConfigurationError(f"The rows have no column {missing[0]}: give what read_batch returns.")
-    content_type = sf.col("content_type") if "content_type" in rows.columns else sf.lit(None).cast("string")
     in_file = sf.col("BodyFile").isNotNull() if "BodyFile" in rows.columns else sf.lit(False)
-    body = sf.col("Body")
-    for name, decoder in (decoders or {}).items():
-        is_one = sf.lower(sf.trim(sf.split_part(content_type, sf.lit(";"), sf.lit(1)))) == name.lower()
-        body = sf.when(is_one, sf.encode(decoder(sf.col("Body")), "UTF-8")).otherwise(body)
-        content_type = sf.when(is_one, sf.lit("application/json")).otherwise(content_type)
+    body, content_type = decoded(rows, decoders or {})
     own = (body.alias(_BODY), content_type.alias(_CONTENT_TYPE), in_file.alias(_FILE))
-    given = rows.select(*kept, *own, *if_unparsed)
+    given = rows.select(*kept, *own)
     result = result_schema(given.select(*kept).schema, schema, rescued=options.rescued)
-    result = StructType([*result.fields, *given.select(*if_unparsed).schema.fields])
     return given.mapInArrow(_Parsing(schema, len(kept), options), result)
 
 
-def result_schema(envelope: StructType, schema: Struct, *, rescued: bool = True) -> StructType:
+def decoded(rows: DataFrame, decoders: Mapping[str, Callable[[Column], Column]]) -> tuple[Column, Column]:
+    """The columns of the bodies to parse and of their content types: JSON where a decoder made it."""
+    from pyspark.sql import functions as sf
+
+    body = sf.col("Body")
+    content_type = sf.col("content_type") if "content_type" in rows.columns else sf.lit(None).cast("string")
+    for name, decoder in decoders.items():
+        is_one = sf.lower(sf.trim(sf.split_part(content_type, sf.lit(";"), sf.lit(1)))) == name.lower()
+        body = sf.when(is_one, sf.encode(decoder(sf.col("Body")), "UTF-8")).otherwise(body)
+        content_type = sf.when(is_one, sf.lit("application/json")).otherwise(content_type)
+    return body, content_type
+
+
+def result_schema(envelope: StructType, schema: Struct, *, rescued: bool = True, unparsed: bool = True) -> StructType:
     """The columns of :func:`parse_bodies`: the envelope's, the fields', and the two that say what is missing."""
     with from_extra("spark", "Spark"):
         from pyspark.sql.types import StringType, StructField, StructType
@@ -138,17 +133,22 @@ def result_schema(envelope: StructType, schema: Struct, *, rescued: bool = True)
     columns = [
         StructField(names[each.name], each.dataType, True, each.metadata) for each in StructType.fromJson(schema).fields
     ]
-    own = [RESCUED, UNPARSED] if rescued else [UNPARSED]
+    own = [RESCUED] * rescued + [UNPARSED] * unparsed
     return StructType([*envelope.fields, *columns, *(StructField(name, StringType()) for name in own)])
 
 
 def column_names(schema: Struct, envelope: Sequence[str]) -> dict[str, str]:
-    """The column of each field: its own name, or ``body_<name>`` where the envelope has that, whatever the case."""
-    taken = {name.lower() for name in (*ENVELOPE, *envelope, RESCUED, UNPARSED)}
-    names = {name: f"body_{name}" if name.lower() in taken else name for name in fields_of(schema)}
-    lowered = [name.lower() for name in names.values()]
-    if twice := [name for name in names.values() if lowered.count(name.lower()) > 1]:
-        raise ConfigurationError(f"Two fields of the schema would be the column {quoted(twice[0])}: leave one out.")
+    """The column of each field: its own name, or ``body_<name>`` where an earlier column has that, whatever the case.
+
+    New fields are the last ones of a schema, so a column keeps its name.
+    """
+    taken = {name.lower() for name in (*_RESERVED, *envelope)}
+    names = {}
+    for name in fields_of(schema):
+        names[name] = name
+        while names[name].lower() in taken:
+            names[name] = f"body_{names[name]}"
+        taken.add(names[name].lower())
     return names
 
 
@@ -172,9 +172,7 @@ class _Parsing:
             parsed = parser.parse(bodies.cast(pa.binary()), content_types.cast(pa.string()))
             reasons = pc.if_else(in_file, "file", parsed.field("unparsed"))
             own = [parsed.field("rescued"), reasons] if self._options.rescued else [reasons]
-            is_unparsed = pc.is_valid(reasons)
-            rest = [pc.if_else(is_unparsed, each, pa.scalar(None, each.type)) for each in given[self._kept + 3 :]]
-            columns = [*kept, *pc.struct_field(parsed, "fields").flatten(), *own, *rest]
+            columns = [*kept, *pc.struct_field(parsed, "fields").flatten(), *own]
             yield pa.RecordBatch.from_arrays(columns, [str(number) for number in range(len(columns))])
 
 

@@ -137,6 +137,13 @@ def first_type(enclosed: Column) -> Column:
     return sf.nullif(sf.rtrim(name, sf.lit(SPACE)), sf.lit(""))
 
 
+def all_types(enclosed: Column) -> Column:
+    """The full names of all enclosed types, as an array; null if the text is null."""
+    from pyspark.sql import functions as sf
+
+    return sf.filter(sf.transform(sf.split(enclosed, ";"), first_type), lambda name: name.isNotNull())
+
+
 _FIRST = r"\A(?:[ \t\n\r\x0b\f]*+(?:,[^;]*+)?+;)*+[ \t\n\r\x0b\f]*+({}*)"
 """Skips types without a name, and captures the first type with a name."""
 

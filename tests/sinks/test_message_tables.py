@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_sqlqueue.message import Message
-from airflow_sqlqueue.spark import message_tables
+from airflow_sqlqueue.spark.message_tables import tables as message_tables
 from airflow_sqlqueue.spark.message_tables import write_message_tables
 from tests.spark.conftest import batches_in
 

@@ -13,7 +13,7 @@ from airflow_sqlqueue.bodies.schemas import fields_of, struct
 from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.schemas.files import SchemaFolder
-from airflow_sqlqueue.spark import message_tables as module
+from airflow_sqlqueue.spark.message_tables import tables as module
 from airflow_sqlqueue.spark.message_tables import write_message_tables
 
 if TYPE_CHECKING:
@@ -58,13 +58,13 @@ def test_every_message_is_in_one_table(spark: SparkSession, make_batch: MakeBatc
         (GENERIC, False): 1,
         (None, True): 2,
     }
-    orders = found[ORDER, False].path
+    orders = found[ORDER, False].table
     assert rows_of(spark, orders, "OrderId", "Total", "message_type") == [
         ("o1", Decimal("1.5"), ORDER),
         ("o2", Decimal("2.5"), ORDER),
     ]
-    assert rows_of(spark, found[ORDER, True].path, "Body", "_unparsed") == [(b"not JSON", "json")]
-    assert [bytes(body) for (body,) in rows_of(spark, found[None, True].path, "Body")] == [b'{"a":1}', b"\xff"]
+    assert rows_of(spark, found[ORDER, True].table, "Body", "_unparsed") == [(b"not JSON", "json")]
+    assert [bytes(body) for (body,) in rows_of(spark, found[None, True].table, "Body")] == [b'{"a":1}', b"\xff"]
     assert set(SchemaFolder(tmp_path / "lake" / "_schemas").all()) == {ORDER, PAYMENT, GENERIC}
 
 
@@ -101,7 +101,7 @@ def test_schemas_of_a_review_stay_as_they_are(spark: SparkSession, make_batch: M
         spark, make_batch(sent(ORDER, order(1))), str(tmp_path / "lake"), schemas=schemas, new_fields=False
     )
     assert (table.rescued, table.new_fields) == (1, ())
-    assert rows_of(spark, table.path, "OrderId", "_rescued") == [("o1", '{"Total":1.5}')]
+    assert rows_of(spark, table.table, "OrderId", "_rescued") == [("o1", '{"Total":1.5}')]
     assert list(fields_of(schemas.all()[ORDER])) == ["OrderId"]
 
 

@@ -12,6 +12,7 @@ import pytest
 from airflow_sqlqueue.bodies.schemas import struct
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.spark import parse_bodies, typed_columns
+from airflow_sqlqueue.spark.bodies import ENVELOPE, column_names
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -114,12 +115,20 @@ def test_a_schema_may_be_a_struct_type_or_a_json_schema(rows: DataFrame) -> None
         ({"fields": ["Nope"]}, "no field 'Nope'"),
         ({"envelope": ["nope"]}, "no column nope"),
         ({"schema": struct({"a": "text"})}, "'text' of the field a"),
-        ({"schema": struct({"time_sent": "long", "body_time_sent": "long"})}, "would be the column"),
     ],
 )
 def test_unusable_arguments_are_refused(rows: DataFrame, options: Any, says: str) -> None:
     with pytest.raises(ConfigurationError, match=says):
         parse_bodies(rows, **{"schema": SCHEMA, **options})
+
+
+def test_columns_keep_their_names_when_fields_are_added() -> None:
+    names = column_names(struct({"time_sent": "long", "body_Time_sent": "long", "batch_id": "string"}), ENVELOPE)
+    assert names == {
+        "time_sent": "body_time_sent",
+        "body_Time_sent": "body_body_Time_sent",
+        "batch_id": "body_batch_id",
+    }
 
 
 def test_rows_without_bodies_are_refused(rows: DataFrame) -> None:

@@ -1,0 +1,7 @@
+"""Tables of message types: one table for each type of a batch's messages."""
+
+from __future__ import annotations
+
+from airflow_sqlqueue.spark.message_tables.tables import MessageTypeTable, write_message_tables
+
+__all__ = ["MessageTypeTable", "write_message_tables"]

@@ -1,0 +1,323 @@
+"""Packing of messages: one pass over a batch parses the messages of all types, and packs each type's by itself.
+
+A row of Spark holds a chunk: messages of one type as an Arrow stream. So tables with different columns come from one
+job, and the rows of one table are found without a look at the others.
+
+Runs in Spark's Python workers. Source: docs/design.md, "Tables of message types".
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_sqlqueue.bodies import decoding
+from airflow_sqlqueue.bodies.blocks import BodyParser, arrow_type
+from airflow_sqlqueue.bodies.inference import Seen
+from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of, is_column_name
+from airflow_sqlqueue.errors import BodyError
+from airflow_sqlqueue.spark.bodies import RESCUED, UNPARSED, column_names
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+CHUNKS = "part string, kind string, message_type string, messages long, rescued long, content binary"
+"""Columns of chunks. ``part`` is the folder of their files: a share of the types, or the kind."""
+
+PARSED, UNPARSED_KIND, WAITING, SEEN = "parsed", "unparsed", "waiting", "seen"
+"""Kinds of chunks: rows of a table, rows of the table of unparsed messages, messages that wait for a schema, and
+statistics of these messages."""
+
+BODY, CONTENT_TYPE = "_body", "_content_type"
+"""Columns of the decoded body and its content type, where decoders are given."""
+
+NO_TYPE = "type"
+"""Reason of a message whose type gets no table."""
+
+_PARTS = 24
+"""Folders of chunks; Spark lists up to 32 without a job."""
+
+_BLOCK_BYTES = 32 * 1024 * 1024
+"""Bytes of messages that are grouped by type at once."""
+
+_CHUNK_BYTES = 4 * 1024 * 1024
+"""Bytes of rows in a chunk, unless one row is larger."""
+
+_SAMPLE = 100
+_SAMPLE_BYTES = 256 * 1024
+"""Messages and bytes of a block and type that a schema is inferred from."""
+
+
+def part_of(message_type: str | None) -> str:
+    """The folder of the chunks of a type."""
+    return "none" if message_type is None else str(zlib.crc32(message_type.encode()) % _PARTS)
+
+
+class Packing:
+    """Function for ``mapInArrow`` that makes chunks of messages.
+
+    :param schemas: the schemas by type.
+    :param columns: the columns of a message that every table has.
+    :param if_unparsed: the columns from which a message can be parsed later.
+    :param max_bytes: the size above which a body is not parsed.
+    :param new_types: whether messages of types without a schema wait for one; else they are unparsed.
+    :param new_fields: whether messages with fields that their schema has not wait for a wider one; else they are
+        rescued.
+    """
+
+    def __init__(
+        self,
+        schemas: Mapping[str, Struct],
+        columns: Sequence[str],
+        if_unparsed: Sequence[str],
+        *,
+        max_bytes: int,
+        new_types: bool,
+        new_fields: bool,
+    ) -> None:
+        self._schemas, self._columns, self._if_unparsed = dict(schemas), list(columns), list(if_unparsed)
+        self._max_bytes, self._new_types, self._new_fields = max_bytes, new_types, new_fields
+        self._parsers: dict[str, BodyParser] = {}
+        self._waiting: list[pa.RecordBatch] = []
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for rows in blocks(batches):
+            without_table = []
+            for name, group in by_type(rows):
+                if name is not None and name in self._schemas:
+                    yield from self._parsed(name, group)
+                elif name is not None and self._new_types:
+                    yield self._seen(name, group)
+                    self._waiting.append(group)
+                else:
+                    without_table.append(group)
+            # Together, because there may be as many types as messages.
+            if without_table:
+                others = pa.concat_batches(without_table)
+                yield from self._unparsed(None, others, pa.repeat(NO_TYPE, others.num_rows))
+            if self._waiting:
+                yield from _chunks(WAITING, None, pa.concat_batches(self._waiting))
+                self._waiting = []
+
+    def _parsed(self, name: str, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        schema = self._schemas[name]
+        if name not in self._parsers:
+            self._parsers[name] = BodyParser(schema, max_bytes=self._max_bytes)
+        parsed = self._parsers[name].parse(*bodies_of(rows))
+        rescued = parsed.field("rescued")
+        reasons = pc.if_else(pc.is_valid(rows["BodyFile"]), "file", parsed.field("unparsed"))
+        if self._new_fields and rescued.null_count < len(rescued):
+            waits, seen = _with_new_fields(rescued, schema)
+            if waits:
+                mask = pa.array([number in waits for number in range(len(rescued))])
+                yield _chunk(SEEN, name, len(waits), _json(seen))
+                self._waiting.append(rows.filter(mask))
+                rest = pc.invert(mask)
+                rows, parsed, rescued, reasons = (each.filter(rest) for each in (rows, parsed, rescued, reasons))
+        is_unparsed = pc.is_valid(reasons)
+        if pc.any(is_unparsed).as_py():
+            yield from self._unparsed(name, rows.filter(is_unparsed), reasons.filter(is_unparsed))
+            fits = pc.invert(is_unparsed)
+            rows, parsed, rescued = (each.filter(fits) for each in (rows, parsed, rescued))
+        names = column_names(schema, self._columns)
+        fields = pc.struct_field(parsed, "fields").flatten()
+        columns = [rows[each] for each in self._columns] + [*fields, rescued]
+        good = pa.RecordBatch.from_arrays(columns, [*self._columns, *names.values(), RESCUED])
+        yield from _chunks(PARSED, name, good)
+
+    def _unparsed(self, name: str | None, rows: pa.RecordBatch, reasons: pa.Array) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        kept = [*self._columns, *self._if_unparsed]
+        yield from _chunks(
+            UNPARSED_KIND,
+            name,
+            pa.RecordBatch.from_arrays([*(rows[each] for each in kept), reasons], [*kept, UNPARSED]),
+        )
+
+    def _seen(self, name: str, rows: pa.RecordBatch) -> pa.RecordBatch:
+        seen, size = Seen(), 0
+        bodies, content_types = bodies_of(rows.slice(0, _SAMPLE))
+        for body, content_type in zip(bodies, content_types.to_pylist(), strict=True):
+            content = body.as_py() or b""
+            size += len(content)
+            if size > _SAMPLE_BYTES and seen.values:
+                break
+            try:
+                seen.add(decoding.parse(content, content_type, max_bytes=self._max_bytes))
+            except BodyError:
+                continue
+        return _chunk(SEEN, name, rows.num_rows, _json(seen))
+
+
+class Unpacking:
+    """Function for ``mapInArrow`` that gives the rows of chunks, with the columns of a table.
+
+    :param columns: the names of the columns.
+    :param fields: the types of those that are fields: chunks that were made before a field became a column get nulls.
+    """
+
+    def __init__(self, columns: Sequence[str], fields: Mapping[str, Type] | None = None) -> None:
+        self._columns, self._fields = list(columns), dict(fields or {})
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for chunks in batches:
+            for content in chunks.column(0):
+                for rows in pa.ipc.open_stream(content.as_buffer()):
+                    columns = [self._column(rows, name) for name in self._columns]
+                    yield pa.RecordBatch.from_arrays(columns, self._columns)
+
+    def _column(self, rows: pa.RecordBatch, name: str) -> pa.Array:
+        import pyarrow as pa
+
+        kind = self._fields.get(name)
+        if kind is None:
+            return rows[name]
+        if name not in rows.schema.names:
+            return pa.nulls(rows.num_rows, arrow_type(kind))
+        return _widened(rows[name], kind)
+
+
+def blocks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Put small batches together, and cut large ones, into blocks of bounded size."""
+    import pyarrow as pa
+
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        pieces = max(1, -(-batch.nbytes // _BLOCK_BYTES))
+        step = -(-batch.num_rows // pieces)
+        for start in range(0, batch.num_rows, max(1, step)):
+            piece = batch.slice(start, step)
+            if held and size + piece.nbytes > _BLOCK_BYTES:
+                yield pa.concat_batches(held)
+                held, size = [], 0
+            held.append(piece)
+            size += piece.nbytes
+    if held:
+        yield pa.concat_batches(held)
+
+
+def by_type(rows: pa.RecordBatch) -> Iterator[tuple[str | None, pa.RecordBatch]]:
+    """The rows of each type; a message without a type has None."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    codes = pc.dictionary_encode(rows["message_type"].cast(pa.string()), null_encoding="encode")
+    names = codes.dictionary.to_pylist()
+    if len(names) == 1:
+        yield names[0], rows
+        return
+    ordered = rows.take(pc.sort_indices(codes.indices))
+    counts = {each["values"]: each["counts"] for each in pc.value_counts(codes.indices).to_pylist()}
+    start = 0
+    for code, name in enumerate(names):
+        yield name, ordered.slice(start, counts[code])
+        start += counts[code]
+
+
+def bodies_of(rows: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
+    """The bodies to parse, and their content types."""
+    import pyarrow as pa
+
+    has_decoded = BODY in rows.schema.names
+    body, content_type = (BODY, CONTENT_TYPE) if has_decoded else ("Body", "content_type")
+    return rows[body].cast(pa.binary()), rows[content_type].cast(pa.string())
+
+
+def _with_new_fields(rescued: pa.Array, schema: Struct) -> tuple[set[int], Seen]:
+    """The numbers of the rows with fields that the schema has not, and the statistics of these fields."""
+    import pyarrow.compute as pc
+
+    numbers, seen = set(), Seen()
+    for number in pc.indices_nonzero(pc.is_valid(rescued)).to_pylist():
+        try:
+            found = nested(decoding.parse_json(rescued[number].as_py()), schema)
+        except BodyError:
+            continue
+        if found:
+            numbers.add(number)
+            seen.add(found)
+    return numbers, seen
+
+
+def nested(rescued: Mapping[str, Any], schema: Struct) -> dict[str, Any]:
+    """The new fields among the rescued values of a body, nested as they are in it; those in lists are left out."""
+    found: dict[str, Any] = {}
+    for path, value in rescued.items():
+        names = path.split(".")
+        above: list[str] = []
+        kind: Struct = schema
+        for name in names[:-1]:
+            inner = fields_of(kind).get(name)
+            if not isinstance(inner, dict) or inner["type"] != "struct":
+                break
+            above.append(name)
+            kind = inner
+        else:
+            if names[-1] not in fields_of(kind) and is_column_name(names[-1]):
+                place = found
+                for name in above:
+                    place = place.setdefault(name, {})
+                place[names[-1]] = value
+    return found
+
+
+def _chunks(kind: str, name: str | None, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The rows as chunks of bounded size."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not rows.num_rows:
+        return
+    step = max(1, rows.num_rows * _CHUNK_BYTES // max(rows.nbytes, 1))
+    for start in range(0, rows.num_rows, step):
+        some = rows.slice(start, step)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, some.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
+            stream.write_batch(some)
+        rescued = pc.count(some[RESCUED]).as_py() if kind == PARSED else 0
+        yield _chunk(kind, name, some.num_rows, sink.getvalue().to_pybytes(), rescued)
+
+
+def _chunk(kind: str, name: str | None, messages: int, content: bytes, rescued: int = 0) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    part = kind if kind in (WAITING, SEEN) else part_of(name)
+    columns = [
+        *(pa.array([text], pa.string()) for text in (part, kind, name)),
+        *(pa.array([number], pa.int64()) for number in (messages, rescued)),
+        pa.array([content], pa.binary()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, ["part", "kind", "message_type", "messages", "rescued", "content"])
+
+
+def _json(seen: Seen) -> bytes:
+    return json.dumps(seen.to_values()).encode()
+
+
+def _widened(values: pa.Array, kind: Type) -> pa.Array:
+    """A column of structs with the fields that its type has since; new ones are null."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not isinstance(kind, dict) or kind["type"] != "struct" or values.type == arrow_type(kind):
+        return values
+    known = {values.type.field(number).name: number for number in range(values.type.num_fields)}
+    parts = values.flatten()
+    children = [
+        _widened(parts[known[each["name"]]], each["type"])
+        if each["name"] in known
+        else pa.nulls(len(values), arrow_type(each["type"]))
+        for each in kind["fields"]
+    ]
+    return pa.StructArray.from_arrays(children, fields=list(arrow_type(kind)), mask=pc.is_null(values))
