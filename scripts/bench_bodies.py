@@ -1,14 +1,15 @@
-"""Speed of bodies as columns, against Spark's own reader of JSON.
+"""Speed of bodies as columns, against Spark's own reader of JSON, and of tables of 50 message types against one.
 
-``python scripts/bench_bodies.py [--json]``, as ``bench_queue.py``. The bodies are those of ``bench_setting``,
-drained to files; both sides read the same messages in one session, in turns.
+``python scripts/bench_bodies.py [--json]``, as ``bench_queue.py``. The bodies are those of ``bench_setting``, drained to
+files; every side reads the same messages in one session, in turns.
 """
 
 from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -16,39 +17,67 @@ from bench_report import Comparison, report
 from bench_setting import TURNS, fill, messages
 from bench_spark import least_seconds, run
 
-from airflow_sqlqueue.bodies.decoding import parse
-from airflow_sqlqueue.bodies.inference import Seen, struct_of
+from airflow_sqlqueue import Batch, HeaderNames, Message
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.schemas.files import SchemaFolder
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.spark import local_session, parse_bodies, read_batch
+from airflow_sqlqueue.spark.message_tables import write_message_tables
 
 FIELDS, BARE = "fields by a schema", "bare from_json"
+MANY, ONE = "tables of 50 types", "the table of one type"
+TYPES = 50
 
 
-def compare_bodies(queue: QueueTable, *, count: int = 200_000, turns: int = TURNS) -> list[Comparison]:
-    """Compare fields by a schema, with the values that do not fit, with ``from_json`` of the same schema."""
+def compare_bodies(queue: QueueTable, *, count: int = 500_000, turns: int = TURNS) -> list[Comparison]:
+    """Compare fields by a schema with ``from_json`` of the same schema, and many tables with one."""
     from pyspark.sql import functions as sf
     from pyspark.sql.types import StructType
 
-    seen = Seen()
-    for message in messages(100):
-        seen.add(parse(message.body))
-    schema = struct_of(seen)
-    fill(queue, count)
-    settings = queue.session.settings
     with tempfile.TemporaryDirectory(prefix="sqlqueue-bench-") as folder:
-        batch = Drain(lambda: Session(settings), queue.address, StagingFolder.of(Path(folder))).run().batch
+        batches = {name: _drained(queue, count, kinds, Path(folder)) for name, kinds in ((MANY, TYPES), (ONE, 1))}
         with local_session("bench") as spark:
-            rows = read_batch(spark, batch)
-            bare = sf.from_json(sf.col("Body").cast("string"), StructType.fromJson(schema))
+            numbers = iter(range(1_000))
+
+            def write(batch: Batch) -> None:
+                lake = Path(folder, f"lake{next(numbers)}")
+                written = sum(table.messages for table in write_message_tables(spark, batch, str(lake)))
+                if written != count:
+                    raise RuntimeError(f"{written} of {count} messages are in the tables.")
+
+            # The first run makes the schema, and warms the session up.
+            write(batches[ONE])
+            schema = SchemaFolder(Path(folder, "lake0", "_schemas")).get("Shop.Event0") or {}
+            rows = read_batch(spark, batches[ONE])
+            text = sf.col("Body").cast("string")
             sides: dict[str, Callable[[], object]] = {
                 FIELDS: partial(run, parse_bodies(rows, schema, envelope=())),
-                BARE: partial(run, rows.select(bare.alias("_")).select("_.*")),
+                BARE: partial(
+                    run, rows.select(sf.from_json(text, StructType.fromJson(schema)).alias("_")).select("_.*")
+                ),
+                **{name: partial(write, batch) for name, batch in batches.items()},
             }
             best = least_seconds(sides, turns)
-    return [Comparison(FIELDS, best[FIELDS], BARE, best[BARE], 1.5, limit=True, unit="s")]
+    return [
+        Comparison(name, best[name], base, best[base], 1.5, limit=True, unit="s")
+        for name, base in ((FIELDS, BARE), (MANY, ONE))
+    ]
+
+
+def _drained(queue: QueueTable, count: int, kinds: int, folder: Path) -> Batch:
+    fill(queue, count, partial(_typed, kinds=kinds))
+    settings = queue.session.settings
+    staging = StagingFolder.of(folder / f"staging{kinds}")
+    return Drain(lambda: Session(settings), queue.address, staging).run().batch
+
+
+def _typed(count: int, *, kinds: int) -> Iterator[Message]:
+    for number, message in enumerate(messages(count)):
+        headers = dict(message.headers)  # type: ignore[arg-type]
+        headers[HeaderNames.ENCLOSED_MESSAGE_TYPES] = f"Shop.Event{number % kinds}, Shop"
+        yield replace(message, headers=headers)
 
 
 if __name__ == "__main__":

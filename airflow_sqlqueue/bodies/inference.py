@@ -219,17 +219,19 @@ def struct_of(seen: Seen) -> Struct:
 
     A name that no column can have gets no field. Of names that differ in case alone the one with most values gets it.
     """
+    # Once for each field: a second look at each level would double with every level.
+    found = {name: each.type() for name, each in seen.fields.items() if is_column_name(name)}
     chosen: dict[str, str] = {}
-    for name, each in seen.fields.items():
-        if is_column_name(name) and each.type()[0] is not None:
+    for name, (kind, _) in found.items():
+        if kind is not None:
             rival = chosen.get(name.lower())
-            if rival is None or (each.values, rival) > (seen.fields[rival].values, name):
+            if rival is None or (seen.fields[name].values, rival) > (seen.fields[rival].values, name):
                 chosen[name.lower()] = name
-    names = [name for name in seen.fields if chosen.get(name.lower()) == name][:MAX_FIELDS]
+    names = [name for name in found if chosen.get(name.lower()) == name][:MAX_FIELDS]
     types: dict[str, Type] = {}
     metadata: dict[str, dict[str, Any]] = {}
     for name in names:
-        kind, form = seen.fields[name].type()
+        kind, form = found[name]
         if kind is not None:
             types[name] = _array(kind) if name in seen.repeated else kind
             if form is not None:
@@ -290,8 +292,9 @@ def _extended_by(schema: Struct, found: Struct) -> Struct:
     known = fields_of(schema)
     metadata = {each["name"]: each["metadata"] for each in (*found["fields"], *schema["fields"])}
     lowered = {name.lower() for name in known}
-    types = {name: _extended(kind, fields_of(found).get(name)) for name, kind in known.items()}
-    new = {name: kind for name, kind in fields_of(found).items() if name.lower() not in lowered}
+    others = fields_of(found)
+    types = {name: _extended(kind, others.get(name)) for name, kind in known.items()}
+    new = {name: kind for name, kind in others.items() if name.lower() not in lowered}
     return struct({**types, **new}, metadata)
 
 

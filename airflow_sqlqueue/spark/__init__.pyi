@@ -10,10 +10,15 @@ from airflow_sqlqueue.spark.jobs.causes import caused_messages as caused_message
 from airflow_sqlqueue.spark.jobs.causes import conversation_graph as conversation_graph
 from airflow_sqlqueue.spark.jobs.causes import message_flow as message_flow
 from airflow_sqlqueue.spark.jobs.failures import failure_groups as failure_groups
+from airflow_sqlqueue.spark.jobs.message_tables import message_tables_job as message_tables_job
 from airflow_sqlqueue.spark.jobs.processing import processing_times as processing_times
 from airflow_sqlqueue.spark.jobs.program import Program as Program
 from airflow_sqlqueue.spark.jobs.replay import replay_messages as replay_messages
 from airflow_sqlqueue.spark.manifests import load_batch as load_batch
+from airflow_sqlqueue.spark.message_tables import MessageTypeTable as MessageTypeTable
+from airflow_sqlqueue.spark.message_tables import reparse as reparse
+from airflow_sqlqueue.spark.message_tables import write_message_rows as write_message_rows
+from airflow_sqlqueue.spark.message_tables import write_message_tables as write_message_tables
 from airflow_sqlqueue.spark.payloads import read_payloads as read_payloads
 from airflow_sqlqueue.spark.session import local_session as local_session
 from airflow_sqlqueue.spark.sinks import MicroBatch as MicroBatch

@@ -32,7 +32,7 @@ ENVELOPE = (
 IF_UNPARSED = ("Body", "BodyFile", "headers_raw")
 """Columns of ``read_batch`` from which a message can be parsed later."""
 
-_RESERVED = (*ENVELOPE, "enclosed_types", "batch_id", RESCUED, UNPARSED)
+_RESERVED = (*ENVELOPE, "enclosed_types", "batch_id", "parse_attempt", RESCUED, UNPARSED)
 """Columns of tables of message types, which no field's column is called as."""
 
 _BODY, _CONTENT_TYPE, _FILE = "_body", "_content_type", "_file"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from decimal import Decimal
 from pathlib import Path
@@ -13,8 +14,9 @@ from airflow_sqlqueue.bodies.schemas import fields_of, struct
 from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.schemas.files import SchemaFolder
+from airflow_sqlqueue.spark import foreach_batch, read_batch
+from airflow_sqlqueue.spark.message_tables import reparse, write_message_rows, write_message_tables
 from airflow_sqlqueue.spark.message_tables import tables as module
-from airflow_sqlqueue.spark.message_tables import write_message_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,6 +36,13 @@ def sent(name: str | None, *bodies: bytes) -> list[Message]:
 
 def order(number: int, **more: Any) -> bytes:
     return json.dumps({"OrderId": f"o{number}", "Total": number + 0.5, **more}).encode()
+
+
+def unzipped(body: Any) -> Any:
+    from pyspark.sql import functions as sf
+
+    # The rows of other content types go through it too.
+    return sf.udf(lambda content: gzip.decompress(content).decode() if content[:2] == b"\x1f\x8b" else None)(body)
 
 
 def rows_of(spark: SparkSession, path: Path | str, *columns: str) -> list[Any]:
@@ -124,3 +133,74 @@ def test_an_empty_batch_and_a_short_one(spark: SparkSession, make_batch: MakeBat
     assert not (tmp_path / "lake" / ORDER).exists()
     with pytest.raises(ConfigurationError, match="one of parquet, delta"):
         write_message_tables(spark, batch, str(tmp_path / "lake"), format="csv")
+
+
+def test_rows_of_other_types_name_all_enclosed_types(
+    spark: SparkSession, make_batch: MakeBatch, tmp_path: Path
+) -> None:
+    (table,) = write_message_tables(spark, make_batch(sent(ORDER, order(1))), str(tmp_path / "lake"))
+    assert rows_of(spark, table.table, "enclosed_types", "batch_id") == [([ORDER, "Shop.IEvent"], "batch-1")]
+
+
+def test_a_body_of_too_many_fields_or_levels_ends_no_run(
+    spark: SparkSession, make_batch: MakeBatch, tmp_path: Path
+) -> None:
+    wide = {f"f{number}": number for number in range(10_000)}
+    deep: Any = 1
+    for _ in range(30):
+        deep = {"d": deep}
+    batch = make_batch(sent(ORDER, order(1, Inner=wide), order(2, Deep=deep)))
+    (table,) = write_message_tables(spark, batch, str(tmp_path / "lake"))
+    assert (table.messages, table.rescued) == (2, 2)
+    kinds = fields_of(SchemaFolder(tmp_path / "lake" / "_schemas").all()[ORDER])
+    assert list(kinds) == ["OrderId", "Total", "Inner"]
+    assert len(kinds["Inner"]["fields"]) == 2_000 - 3  # type: ignore[index]
+
+
+def test_types_whose_names_differ_in_case_alone_share_no_table(
+    spark: SparkSession, make_batch: MakeBatch, tmp_path: Path
+) -> None:
+    batch = make_batch([*sent(ORDER, order(1), order(2)), *sent(ORDER.lower(), order(3))])
+    tables = write_message_tables(spark, batch, str(tmp_path / "lake"))
+    assert [(table.message_type, table.messages) for table in tables] == [(ORDER, 2), (None, 1)]
+
+
+def test_unparsed_messages_are_parsed_again(spark: SparkSession, make_batch: MakeBatch, tmp_path: Path) -> None:
+    lake, schemas = str(tmp_path / "lake"), SchemaFolder(tmp_path / "lake" / "_schemas")
+    packed = gzip.compress(order(2))
+    messages = [*sent(ORDER, order(1), b"not JSON"), *sent(None, b"{}")]
+    messages += [Message({**messages[0].headers, "NServiceBus.ContentType": "application/gzip"}, packed)]  # type: ignore[dict-item]
+    write_message_tables(spark, make_batch(messages), lake)
+    assert reparse(spark, lake) == []
+    unzip = {"application/gzip": lambda body: unzipped(body)}
+    (moved,) = reparse(spark, lake, decoders=unzip)
+    assert (moved.message_type, moved.messages) == (ORDER, 1)
+    assert rows_of(spark, f"{lake}/{ORDER}", "OrderId", "parse_attempt") == [("o1", 0), ("o2", 1)]
+    assert rows_of(spark, f"{lake}/{ORDER}~unparsed", "Body", "parse_attempt") == [(b"not JSON", 1)]
+    assert reparse(spark, lake, decoders=unzip) == []
+    assert set(schemas.all()) == {ORDER}
+    # The batch as a whole takes the place of all its rows.
+    write_message_tables(spark, make_batch(messages), lake, decoders=unzip)
+    assert rows_of(spark, f"{lake}/{ORDER}", "OrderId", "parse_attempt") == [("o1", 0), ("o2", 0)]
+
+
+def test_a_type_gets_its_schema_later(spark: SparkSession, make_batch: MakeBatch, tmp_path: Path) -> None:
+    lake = str(tmp_path / "lake")
+    write_message_tables(spark, make_batch([*sent(ORDER, order(1)), *sent(ORDER.lower(), order(2))]), lake)
+    schemas = SchemaFolder(tmp_path / "other")
+    schemas.put(ORDER.lower(), struct({"OrderId": "string"}))
+    (moved,) = reparse(spark, lake, schemas=schemas)
+    assert (moved.message_type, moved.messages, moved.rescued) == (ORDER.lower(), 1, 1)
+    assert not list(Path(lake, "~unparsed").rglob("*.parquet"))
+
+
+def test_micro_batches_are_written_once(spark: SparkSession, make_batch: MakeBatch, tmp_path: Path) -> None:
+    lake = str(tmp_path / "lake")
+    rows = read_batch(spark, make_batch(sent(ORDER, order(1), order(2))))
+    write = foreach_batch(write_message_rows, lake, stream="orders")
+    for number in (0, 1, 1):
+        write(rows, number)
+    assert sorted(rows_of(spark, f"{lake}/{ORDER}", "OrderId", "batch_id")) == [
+        (f"o{order}", f"orders-{number:09d}") for order in (1, 2) for number in (0, 1)
+    ]
+    assert not list(Path(lake).glob("_work*"))

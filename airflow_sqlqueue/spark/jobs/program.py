@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError
 from airflow_sqlqueue.spark.batch import read_batch, verify_count
@@ -79,6 +79,10 @@ class Program:
                     yield spark, options
         except SqlQueueError as error:
             sys.exit(str(error))
+
+    def fail(self, message: str) -> NoReturn:
+        """End the program with a sentence about its arguments."""
+        self._parser.error(message)
 
     def batch(self, spark: SparkSession) -> Batch:
         """The batch of the manifest."""

@@ -5,38 +5,24 @@ Source: docs/guides/bodies.md, "One table for each message type"; docs/design.md
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.bodies.decoding import MAX_BYTES
-from airflow_sqlqueue.bodies.inference import Seen, extended, struct_of
-from airflow_sqlqueue.bodies.schemas import Struct, fields_of
-from airflow_sqlqueue.drain.manifest import Batch
-from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.drain.storage.object_stores import raise_staging_error
-from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError
+from airflow_sqlqueue.bodies.inference import extended, struct_of
+from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of
+from airflow_sqlqueue.errors import BatchMismatchError
 from airflow_sqlqueue.schemas.files import SchemaFolder, file_stem
-from airflow_sqlqueue.spark.batch import read_batch
+from airflow_sqlqueue.spark.batch import read_batch, typed_columns
 from airflow_sqlqueue.spark.bodies import ENVELOPE, IF_UNPARSED, UNPARSED, column_names, decoded, result_schema
 from airflow_sqlqueue.spark.manifests import AnyBatch, load_batch
-from airflow_sqlqueue.spark.message_tables.packing import (
-    BODY,
-    CHUNKS,
-    CONTENT_TYPE,
-    PARSED,
-    SEEN,
-    UNPARSED_KIND,
-    WAITING,
-    Packing,
-    Unpacking,
-    part_of,
-)
-from airflow_sqlqueue.spark.sinks import write_delta, write_partitions
-from airflow_sqlqueue.spark.sinks.partitions import COLUMN
+from airflow_sqlqueue.spark.message_tables.lakes import Format, Lake, lake_of
+from airflow_sqlqueue.spark.message_tables.packing import BODY, CONTENT_TYPE, PARSED, UNPARSED_KIND, Packing, Unpacking
+from airflow_sqlqueue.spark.message_tables.work import Share, WorkFolder
+from airflow_sqlqueue.spark.sinks.keys import AnyKey, partition_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -44,30 +30,12 @@ if TYPE_CHECKING:
 
     from airflow_sqlqueue.server.settings import ConnectionSettings
 
-Format = Literal["parquet", "delta"]
-FORMATS = ("parquet", "delta")
-
 MAX_TYPES = 1_000
 """The most types that get a schema without a person, over all batches."""
 
 COLUMNS = (*ENVELOPE, "enclosed_types")
-"""Columns of every table, beside the fields, ``_rescued`` and ``batch_id``."""
+"""Columns of every table, beside the fields, ``_rescued``, ``batch_id`` and ``parse_attempt``."""
 
-_UNPARSED_SUFFIX = "~unparsed"
-"""End of the name of a table of messages that are not parsed; no name of a type has this character in a path."""
-
-_FILE_BYTES = 128 * 1024 * 1024
-"""Bytes of chunks for each file of a table."""
-
-_TASK_BYTES = 64 * 1024 * 1024
-"""Bytes of chunks that a task may get at once: Spark gives up to 10,000 rows to Python in one piece."""
-
-_ROW_GROUP = {
-    "parquet.block.size": str(16 * 1024 * 1024),
-    # A row is a chunk of megabytes, so that sizes are checked at each row.
-    "parquet.block.size.row.check.min": "1",
-    "parquet.page.size.row.check.min": "1",
-}
 _EMPTY: Struct = {"type": "struct", "fields": []}
 _THREADS = 4
 """Tables that are written at once: a small one keeps the driver busy longer than the executors."""
@@ -93,17 +61,6 @@ class MessageTypeTable:
     new_fields: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class TableOptions:
-    """Options of tables of message types; see :func:`write_message_tables`."""
-
-    format: Format = "parquet"
-    schemas: SchemaFolder | str | os.PathLike[str] | None = None
-    new_fields: bool = True
-    decoders: Mapping[str, Callable[[Column], Column]] | None = None
-    max_bytes: int = MAX_BYTES
-
-
 def write_message_tables(
     spark: SparkSession,
     batch: AnyBatch,
@@ -120,9 +77,9 @@ def write_message_tables(
     """Write a batch to one table for each message type, once; return what each table got.
 
     Each message of the batch is a row of one table. The table of its type, the first of the enclosed ones, has the
-    columns of :func:`parse_bodies`, ``enclosed_types`` and ``batch_id``. A message that is not parsed is in a table
-    beside that, whose name ends with ``~unparsed``, with the reason, its body and its headers; :func:`reparse` moves it
-    when the schema is better. The table ``~unparsed`` has the messages without a type.
+    columns of :func:`parse_bodies`, ``enclosed_types``, ``batch_id`` and ``parse_attempt``. A message that is not
+    parsed is in a table beside that, whose name ends with ``~unparsed``, with the reason, its body and its headers;
+    :func:`reparse` moves it when the schema is better. The table ``~unparsed`` has the messages without a type.
 
     A repeated call for the same batch replaces its rows (Parquet) or writes nothing (Delta Lake), so a run may be
     killed at any point and run again, with the same arguments. Run one attempt of a batch at a time.
@@ -145,180 +102,118 @@ def write_message_tables(
     table gets, another number of messages than the ledger has, and :class:`ConfigurationError` for a format or a schema
     that cannot be used.
     """
-    if format not in FORMATS:
-        raise ConfigurationError(f"The format of the tables is one of {', '.join(FORMATS)}.")
-    options = TableOptions(format, schemas, new_fields, decoders, max_bytes)
+    lake = lake_of(spark, format, location.rstrip("/"))
     source = load_batch(spark, batch, connection, ledger_schema=ledger_schema)
     rows = read_batch(spark, source, connection, ledger_schema=ledger_schema)
-    work = _Work(spark, f"{location.rstrip('/')}/_work-{source.batch_id}")
-    try:
-        return _Writer(source, location.rstrip("/"), options, work).write(rows)
-    finally:
-        work.remove()
+    writer = TableWriter(lake, location, schemas, decoders, max_bytes)
+    return writer.write(rows, source, new_fields=new_fields, messages=source.messages)
 
 
-@dataclass(frozen=True)
-class _Share:
-    """Sums of the chunks of one type and kind."""
+def write_message_rows(
+    rows: DataFrame,
+    location: str,
+    batch: AnyKey,
+    *,
+    format: Format = "parquet",  # noqa: A002
+    schemas: SchemaFolder | str | os.PathLike[str] | None = None,
+    new_fields: bool = True,
+    decoders: Mapping[str, Callable[[Column], Column]] | None = None,
+    max_bytes: int = MAX_BYTES,
+) -> list[MessageTypeTable]:
+    """Write rows to one table for each message type: :func:`write_message_tables` for a stream.
 
-    messages: int
-    rescued: int
-    bytes: int
-    rounds: frozenset[int]
+    ``foreach_batch(write_message_rows, "lake", format="delta")`` writes each micro-batch once.
 
+    :param rows: rows of the format ``sqlqueue``, or of :func:`read_batch`.
+    :param batch: the key of the rows: a :class:`MicroBatch`, a batch, or its id.
 
-class _Work:
-    """Folder of chunks: those of the first round, and those of the messages that waited for a schema."""
-
-    def __init__(self, spark: SparkSession, folder: str) -> None:
-        self._spark, self._folder = spark, folder
-
-    def pack(self, rows: DataFrame, packing: Packing, number: int) -> tuple[int, int]:
-        """Write the chunks of a round; return the number of their messages, and of those that wait for a schema."""
-        from pyspark.sql import Observation
-        from pyspark.sql import functions as sf
-
-        seen = Observation()
-
-        def total(where: Column, name: str) -> Column:
-            return sf.coalesce(sf.sum(sf.when(where, sf.col("messages"))), sf.lit(0)).alias(name)
-
-        kind = sf.col("kind")
-        sums = (total(kind != SEEN, "messages"), total(kind == WAITING, "waiting"))
-        chunks = rows.mapInArrow(packing, CHUNKS).observe(seen, *sums)
-        # A static overwrite: nothing of an earlier run may stay.
-        options = {**_ROW_GROUP, "partitionOverwriteMode": "static"}
-        chunks.write.mode("overwrite").options(**options).partitionBy("part").parquet(self._path(number))
-        return int(seen.get["messages"]), int(seen.get["waiting"])
-
-    def shares(self, rounds: Iterable[int]) -> dict[tuple[str | None, str], _Share]:
-        """The sums of parsed and unparsed messages by type and kind. There are as many as tables."""
-        from pyspark.sql import functions as sf
-
-        sums = [sf.sum("messages"), sf.sum("rescued"), sf.sum(sf.octet_length("content"))]
-        found: dict[tuple[str | None, str], _Share] = {}
-        for number in rounds:
-            chunks = self._chunks([self._path(number)]).where(sf.col("kind").isin(PARSED, UNPARSED_KIND))
-            for name, kind, *values in chunks.groupBy("message_type", "kind").agg(*sums).collect():
-                old = found.get((name, kind), _Share(0, 0, 0, frozenset()))
-                found[name, kind] = _Share(
-                    old.messages + values[0], old.rescued + values[1], old.bytes + values[2], old.rounds | {number}
-                )
-        return found
-
-    def waiting(self, columns: Sequence[str], schema: StructType) -> DataFrame:
-        """The messages of the first round that wait for a schema."""
-        chunks = self._chunks([f"{self._path(1)}/part={WAITING}"]).select("content")
-        return chunks.mapInArrow(Unpacking(columns), schema)
-
-    def seen(self, known: Iterable[str], most: int) -> dict[str, Seen]:
-        """The statistics of the messages that wait: those of known types, and of the most frequent other ones."""
-        from pyspark.sql import functions as sf
-
-        found = self._chunks([f"{self._path(1)}/part={SEEN}"])
-        totals = found.groupBy("message_type").agg(sf.sum("messages").alias("messages"))
-        # A million types of one message each stay on the executors.
-        is_known = sf.col("message_type").isin(list(known))
-        new = totals.where(~is_known).orderBy(sf.desc("messages"), "message_type").limit(most)
-        chosen = totals.where(is_known).select("message_type").union(new.select("message_type"))
-        seen: dict[str, Seen] = {}
-        rows = found.join(sf.broadcast(chosen), "message_type").select("message_type", "content")
-        for name, content in rows.toLocalIterator():
-            seen.setdefault(name, Seen()).merge(Seen.from_values(json.loads(content)))
-        return seen
-
-    def rows(self, name: str | None, kind: str, share: _Share, unpacking: Unpacking, schema: StructType) -> DataFrame:
-        """The rows of a table, in as many tasks as its size needs."""
-        from pyspark.sql import functions as sf
-
-        paths = [f"{self._path(number)}/part={part_of(name)}" for number in sorted(share.rounds)]
-        own = (sf.col("kind") == kind) & sf.col("message_type").eqNullSafe(sf.lit(name))
-        chunks = self._chunks(paths).where(own).select("content")
-        tasks = -(-share.bytes // _TASK_BYTES)
-        # A small table is one task; the chunks of a large one are spread, so that no task gets too many at once.
-        chunks = chunks.coalesce(1) if tasks <= 1 else chunks.repartition(tasks)
-        return chunks.mapInArrow(unpacking, schema).coalesce(max(1, share.bytes // _FILE_BYTES))
-
-    def remove(self) -> None:
-        """Remove the folder."""
-        folder = StagingFolder.of(self._folder)
-        try:
-            folder.filesystem.rm(folder.root, recursive=True)
-        except FileNotFoundError:
-            return
-        except Exception as error:
-            raise_staging_error(f"The intermediate files in {folder.uri} cannot be removed", error)
-
-    def _path(self, number: int) -> str:
-        return f"{self._folder}/{number}"
-
-    def _chunks(self, paths: list[str]) -> DataFrame:
-        return self._spark.read.schema(CHUNKS.partition(", ")[2]).parquet(*paths)
+    The other parameters, the tables and the errors are those of :func:`write_message_tables`.
+    """
+    lake = lake_of(rows.sparkSession, format, location.rstrip("/"))
+    typed = rows if "headers_raw" in rows.columns else typed_columns(rows)
+    return TableWriter(lake, location, schemas, decoders, max_bytes).write(typed, batch, new_fields=new_fields)
 
 
-class _Writer:
-    """Writes the messages of one batch to the tables."""
+class TableWriter:
+    """Writes messages to the tables of their types."""
 
-    def __init__(self, source: Batch, location: str, options: TableOptions, work: _Work) -> None:
-        schemas = options.schemas
-        self._files = schemas if isinstance(schemas, SchemaFolder) else SchemaFolder(schemas or f"{location}/_schemas")
-        self._source, self._location, self._options, self._work = source, location, options, work
+    def __init__(
+        self,
+        lake: Lake,
+        location: str,
+        schemas: SchemaFolder | str | os.PathLike[str] | None,
+        decoders: Mapping[str, Callable[[Column], Column]] | None,
+        max_bytes: int,
+    ) -> None:
+        folder = location.rstrip("/")
+        self._files = schemas if isinstance(schemas, SchemaFolder) else SchemaFolder(schemas or f"{folder}/_schemas")
+        self._lake, self._folder, self._decoders, self._max_bytes = lake, folder, decoders or {}, max_bytes
 
-    def write(self, rows: DataFrame) -> list[MessageTypeTable]:
+    def write(
+        self, rows: DataFrame, key: AnyKey, *, new_fields: bool, messages: int | None = None
+    ) -> list[MessageTypeTable]:
         """Parse the messages once, widen the schemas, and write each table."""
-        given = self._given(rows)
-        schemas = known = _distinct(self._files.all())
-        packing = self._packing(known, new_types=len(known) < MAX_TYPES, new_fields=self._options.new_fields)
-        messages, waiting = self._work.pack(given, packing, 1)
-        self._check_count(messages)
-        if waiting:
-            schemas = self._wider(known)
-            packing = self._packing(schemas, new_types=False, new_fields=False)
-            self._work.pack(self._work.waiting(given.columns, given.schema), packing, 2)
-        shares = self._work.shares([1, 2] if waiting else [1])
-        self._check_count(sum(share.messages for share in shares.values()))
-        envelope = given.select(*COLUMNS).schema
-        unparsed = given.select(*COLUMNS, *IF_UNPARSED).schema.add(UNPARSED, "string")
+        work = WorkFolder(rows.sparkSession, f"{self._folder}/_work-{partition_of(key)}")
+        try:
+            packed = self._pack(work, rows, key, new_fields, messages)
 
-        def write(key: tuple[str | None, str]) -> MessageTypeTable:
-            (name, kind), share = key, shares[key]
-            if name is None or kind == UNPARSED_KIND:
-                unpacking, schema = Unpacking(unparsed.names), unparsed
-            else:
-                schema = result_schema(envelope, schemas[name], unparsed=False)
-                names = column_names(schemas[name], COLUMNS)
-                fields = {names[field]: kind for field, kind in fields_of(schemas[name]).items()}
-                unpacking = Unpacking(schema.names, fields)
-            rows = self._work.rows(name, kind, share, unpacking, schema)
-            is_widened = name in known and kind == PARSED
-            new = tuple(_new_paths(known[name], schemas[name])) if name is not None and is_widened else ()
-            return self._put(rows, name, kind, share, new)
+            def write(name: str | None, kind: str) -> MessageTypeTable:
+                table, share = packed.table(self._lake, name, kind), packed.shares[name, kind]
+                self._lake.append(packed.rows(name, kind), table.table, key, share.messages)
+                return table
 
-        ordered = sorted(shares, key=lambda key: (key[0] is None, key[0] or "", key[1]))
-        with ThreadPoolExecutor(_THREADS, "message-tables") as pool:
-            return list(pool.map(write, ordered))
+            with ThreadPoolExecutor(_THREADS, "message-tables") as pool:
+                return list(pool.map(lambda each: write(*each), packed.ordered()))
+        finally:
+            work.remove()
 
-    def _given(self, rows: DataFrame) -> DataFrame:
-        decoders = self._options.decoders
-        if not decoders:
+    def reparse(self, rows: DataFrame, work_name: str) -> Packed:
+        """Parse rows of a table of unparsed messages by the schemas as they are; the caller removes the folder."""
+        work = WorkFolder(rows.sparkSession, f"{self._folder}/_work-{work_name}")
+        given, schemas = self.given(rows), self.schemas()
+        work.pack(given, self._packing(schemas, new_types=False, new_fields=False))
+        return Packed(work, work.shares(), given.schema, schemas, schemas)
+
+    def schemas(self) -> dict[str, Struct]:
+        """The schemas of the types that have a table."""
+        return _distinct(self._files.all())
+
+    def given(self, rows: DataFrame) -> DataFrame:
+        """The columns that are packed."""
+        if not self._decoders:
             return rows.select(*COLUMNS, *IF_UNPARSED)
-        body, content_type = decoded(rows, decoders)
+        body, content_type = decoded(rows, self._decoders)
         return rows.select(*COLUMNS, *IF_UNPARSED, body.alias(BODY), content_type.alias(CONTENT_TYPE))
 
-    def _check_count(self, messages: int) -> None:
-        if messages != self._source.messages:
+    def _pack(self, work: WorkFolder, rows: DataFrame, key: AnyKey, new_fields: bool, messages: int | None) -> Packed:
+        given, known = self.given(rows), self.schemas()
+        schemas = known
+        packing = self._packing(known, new_types=len(known) < MAX_TYPES, new_fields=new_fields)
+        count, waiting = work.pack(given, packing)
+        if messages is not None and count != messages:
             raise BatchMismatchError(
-                f"Spark reads {messages} messages of batch {self._source.batch_id}, the ledger has "
-                f"{self._source.messages}: find the missing files first."
+                f"Spark reads {count} messages of batch {partition_of(key)}, the ledger has {messages}: find the "
+                "missing files first."
             )
+        if waiting:
+            schemas = self._wider(work, known)
+            packing = self._packing(schemas, new_types=False, new_fields=False)
+            work.pack(work.waiting(given.columns, given.schema), packing, 2)
+        packed = Packed(work, work.shares([1, 2] if waiting else [1]), given.schema, schemas, known)
+        if packed.messages != count:
+            raise BatchMismatchError(
+                f"{packed.messages} of the {count} messages of batch {partition_of(key)} were parsed: run it again, "
+                "one attempt at a time."
+            )
+        return packed
 
     def _packing(self, schemas: dict[str, Struct], *, new_types: bool, new_fields: bool) -> Packing:
-        size = self._options.max_bytes
+        size = self._max_bytes
         return Packing(schemas, COLUMNS, IF_UNPARSED, max_bytes=size, new_types=new_types, new_fields=new_fields)
 
-    def _wider(self, known: dict[str, Struct]) -> dict[str, Struct]:
+    def _wider(self, work: WorkFolder, known: dict[str, Struct]) -> dict[str, Struct]:
         """The schemas with those of new types and with new fields; they are written to the files."""
-        seen = self._work.seen(known, MAX_TYPES - len(known))
+        seen = work.seen(known, MAX_TYPES - len(known))
         found = {name: extended(known.get(name, _EMPTY), struct_of(each)) for name, each in seen.items()}
         schemas = _distinct({**known, **found})
         for name in sorted(found.keys() & schemas.keys()):
@@ -326,22 +221,56 @@ class _Writer:
                 self._files.put(name, schemas[name])
         return schemas
 
-    def _put(
-        self, rows: DataFrame, name: str | None, kind: str, share: _Share, new: tuple[str, ...]
-    ) -> MessageTypeTable:
-        from pyspark.sql import functions as sf
 
-        is_unparsed = kind == UNPARSED_KIND
-        stem = ("" if name is None else file_stem(name)) + (_UNPARSED_SUFFIX if is_unparsed else "")
-        table = f"{self._location}/{stem}"
-        if self._options.format == "delta":
-            write_delta(rows.withColumn(COLUMN, sf.lit(self._source.batch_id)), table, self._source, merge_schema=True)
-        elif write_partitions(rows, table, self._source) != share.messages:
-            raise BatchMismatchError(
-                f"The table {table} did not get the {share.messages} messages of batch {self._source.batch_id}: run "
-                "it again."
-            )
+@dataclass(frozen=True)
+class Packed:
+    """Messages in a work folder, ready for their tables."""
+
+    work: WorkFolder
+    shares: dict[tuple[str | None, str], Share]
+    given: StructType
+    schemas: dict[str, Struct]
+    known: dict[str, Struct]
+    """The schemas as they were before."""
+
+    @property
+    def messages(self) -> int:
+        return sum(share.messages for share in self.shares.values())
+
+    def ordered(self) -> list[tuple[str | None, str]]:
+        """The types and kinds in the order of their names."""
+        return sorted(self.shares, key=lambda key: (key[0] is None, key[0] or "", key[1]))
+
+    def table(self, lake: Lake, name: str | None, kind: str) -> MessageTypeTable:
+        """The result for a table."""
+        share, is_unparsed = self.shares[name, kind], kind == UNPARSED_KIND
+        is_widened = kind == PARSED and name in self.known
+        new = tuple(_new_paths(self.known[name], self.schemas[name])) if name is not None and is_widened else ()
+        table = lake.table(name, is_unparsed=is_unparsed)
         return MessageTypeTable(name, table, is_unparsed, share.messages, share.rescued, new)
+
+    def rows(self, name: str | None, kind: str) -> DataFrame:
+        """The rows of a table."""
+        fields: dict[str, Type] = {}
+        if name is None or kind == UNPARSED_KIND:
+            schema = unparsed_schema(self.given)
+        else:
+            own = self.schemas[name]
+            names = column_names(own, COLUMNS)
+            fields = {names[field]: kind for field, kind in fields_of(own).items()}
+            schema = result_schema(_selected(self.given, COLUMNS), own, unparsed=False)
+        return self.work.rows(name, kind, self.shares[name, kind], Unpacking(schema.names, fields), schema)
+
+
+def unparsed_schema(given: StructType) -> StructType:
+    """The columns of a table of unparsed messages, from those that are packed."""
+    return _selected(given, (*COLUMNS, *IF_UNPARSED)).add(UNPARSED, "string")
+
+
+def _selected(schema: StructType, names: tuple[str, ...]) -> StructType:
+    from pyspark.sql.types import StructType
+
+    return StructType([schema[name] for name in names])
 
 
 def _distinct(schemas: Mapping[str, Struct]) -> dict[str, Struct]:

@@ -1,0 +1,82 @@
+"""Message tables: one table for each message type of a batch, with the fields of the bodies as columns.
+
+``python -m airflow_sqlqueue.spark.jobs.message_tables --manifest MANIFEST --location LAKE``
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from airflow_sqlqueue.spark.jobs.program import Program
+from airflow_sqlqueue.spark.manifests import AnyBatch
+from airflow_sqlqueue.spark.message_tables import MessageTypeTable, reparse, write_message_tables
+from airflow_sqlqueue.spark.message_tables.lakes import FORMATS
+from airflow_sqlqueue.untrusted import event_value
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MOST_TABLES = 100
+"""Tables that a result names; the rest is in its sums."""
+
+
+def message_tables_job(spark: SparkSession, batch: AnyBatch, location: str, **options: Any) -> dict[str, Any]:
+    """Run :func:`write_message_tables` as the job of an operator, and return a result for XCom.
+
+    ``SqlQueueDrainToSparkOperator(python_callable=message_tables_job, op_kwargs={"location": "s3://lake/orders"})``.
+
+    The result has ``messages``, ``unparsed`` and ``rescued`` (numbers of messages), ``tables`` (their number), and
+    ``largest``, the :class:`MessageTypeTable` of up to 100 tables as dicts, those with most messages first. A type
+    whose name XCom cannot hold is None there.
+
+    :param options: the other parameters of ``write_message_tables``.
+    """
+    return _summary(write_message_tables(spark, batch, location, **options))
+
+
+def _summary(tables: Sequence[MessageTypeTable]) -> dict[str, Any]:
+    largest = sorted(tables, key=lambda each: -each.messages)[:MOST_TABLES]
+    return {
+        "messages": sum(each.messages for each in tables),
+        "unparsed": sum(each.messages for each in tables if each.is_unparsed),
+        "rescued": sum(each.rescued for each in tables),
+        "tables": len(tables),
+        "largest": [
+            {
+                **asdict(each),
+                "message_type": event_value(each.message_type),
+                "new_fields": [event_value(path) for path in each.new_fields[:MOST_TABLES]],
+            }
+            for each in largest
+        ],
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program, which prints the sums of the result, or of ``reparse``."""
+    program = Program(__doc__ or "")
+    program.add_manifest()
+    program.add("--location", required=True, help="the folder of the tables")
+    program.add("--format", choices=FORMATS, default="parquet", help="(%(default)s)")
+    program.add("--schemas", help="the folder of the schemas (_schemas in the location)")
+    program.add("--no-new-fields", action="store_true", help="leave the schemas as they are: new fields are rescued")
+    program.add("--reparse", action="store_true", help="parse the unparsed messages again, in place of a batch")
+    with program.start(arguments) as (spark, options):
+        if (options.manifest is None) != options.reparse:
+            program.fail("give either --manifest or --reparse")
+        given: dict[str, Any] = {"format": options.format, "schemas": options.schemas}
+        if options.reparse:
+            found = _summary(reparse(spark, options.location, **given))
+        else:
+            batch = program.batch(spark)
+            given |= {"new_fields": not options.no_new_fields, "connection": program.connection(batch)}
+            found = _summary(write_message_tables(spark, batch, options.location, **given))
+        program.answer(**{name: found[name] for name in ("messages", "unparsed", "rescued", "tables")})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

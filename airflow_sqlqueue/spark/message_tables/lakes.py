@@ -1,0 +1,140 @@
+"""Formats of message tables: what a format of tables must do, in Parquet, Delta Lake and Iceberg.
+
+A row belongs to a batch and to an attempt: 0, or the run of ``reparse`` that parsed it. Rows of a batch and an attempt
+are replaced or removed together, so that what was killed is repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
+from airflow_sqlqueue.drain.storage.object_stores import raise_staging_error
+from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError
+from airflow_sqlqueue.schemas.files import file_stem
+from airflow_sqlqueue.spark.message_tables.work import remove_folder
+from airflow_sqlqueue.spark.sinks import write_delta, write_partitions
+from airflow_sqlqueue.spark.sinks.keys import AnyKey, partition_of
+from airflow_sqlqueue.spark.sinks.partitions import COLUMN, replace_folder
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+Format: TypeAlias = Literal["parquet", "delta"]
+FORMATS = ("parquet", "delta")
+ATTEMPT = "parse_attempt"
+
+UNPARSED_SUFFIX = "~unparsed"
+"""End of the name of a table of messages that are not parsed; no name of a type has this character in a path."""
+
+
+class Lake(Protocol):
+    """Tables of one format in one location."""
+
+    def table(self, message_type: str | None, *, is_unparsed: bool = False) -> str:
+        """The path or the name of the table of a type."""
+        ...
+
+    def append(self, rows: DataFrame, table: str, key: AnyKey, messages: int) -> None:
+        """Write the rows of a batch, attempt 0, once."""
+        ...
+
+    def replace(self, rows: DataFrame, table: str, batch_id: str, attempt: int) -> None:
+        """Put the rows of a batch and an attempt in the place of those that are there."""
+        ...
+
+    def remove(self, table: str, batch_id: str, attempt: int) -> None:
+        """Remove the rows of a batch and an attempt."""
+        ...
+
+    def read(self, table: str, schema: StructType) -> DataFrame:
+        """The rows of a table of unparsed messages, with their batch and attempt."""
+        ...
+
+    def unparsed_tables(self) -> Iterator[str]:
+        """The tables of unparsed messages."""
+        ...
+
+
+def lake_of(spark: SparkSession, format: Format, location: str) -> Lake:  # noqa: A002
+    """The tables of a format. Raises :class:`ConfigurationError` for an unknown one."""
+    kinds: dict[str, Callable[[SparkSession, str], Lake]] = {"parquet": ParquetLake, "delta": DeltaLake}
+    if format not in kinds:
+        raise ConfigurationError(f"The format of the tables is one of {', '.join(kinds)}.")
+    return kinds[format](spark, location)
+
+
+class _Folders:
+    """Tables that are folders."""
+
+    def __init__(self, spark: SparkSession, location: str) -> None:
+        self._spark, self._location = spark, location
+
+    def table(self, message_type: str | None, *, is_unparsed: bool = False) -> str:
+        stem = "" if message_type is None else file_stem(message_type)
+        return f"{self._location}/{stem}{UNPARSED_SUFFIX if is_unparsed else ''}"
+
+    def unparsed_tables(self) -> Iterator[str]:
+        folder = StagingFolder.of(self._location, "location of the tables")
+        folder.filesystem.invalidate_cache()
+        try:
+            names = sorted(folder.filesystem.ls(folder.root, detail=False))
+        except FileNotFoundError:
+            return
+        except Exception as error:
+            raise_staging_error(f"The tables in {folder.uri} cannot be listed", error)
+        for name in names:
+            if str(name).rstrip("/").endswith(UNPARSED_SUFFIX):
+                yield f"{self._location}/{str(name).rstrip('/').rpartition('/')[2]}"
+
+
+class ParquetLake(_Folders):
+    """Folders of Parquet files, with the partitions ``batch_id=.../parse_attempt=...``."""
+
+    def append(self, rows: DataFrame, table: str, key: AnyKey, messages: int) -> None:
+        from pyspark.sql import functions as sf
+
+        if write_partitions(rows.withColumn(ATTEMPT, sf.lit(0)), table, key, partition_by=[ATTEMPT]) != messages:
+            raise BatchMismatchError(
+                f"The table {table} did not get the {messages} messages of batch {partition_of(key)}: run it again."
+            )
+
+    def replace(self, rows: DataFrame, table: str, batch_id: str, attempt: int) -> None:
+        replace_folder(rows, self._partition(table, batch_id, attempt))
+
+    def remove(self, table: str, batch_id: str, attempt: int) -> None:
+        remove_folder(self._partition(table, batch_id, attempt))
+
+    def read(self, table: str, schema: StructType) -> DataFrame:
+        return self._spark.read.schema(schema).parquet(table)
+
+    @staticmethod
+    def _partition(table: str, batch_id: str, attempt: int) -> str:
+        return f"{table}/{COLUMN}={batch_id}/{ATTEMPT}={attempt}"
+
+
+class DeltaLake(_Folders):
+    """Folders of Delta Lake."""
+
+    def append(self, rows: DataFrame, table: str, key: AnyKey, messages: int) -> None:
+        write_delta(_of(rows, partition_of(key), 0), table, key, merge_schema=True)
+
+    def replace(self, rows: DataFrame, table: str, batch_id: str, attempt: int) -> None:
+        where = f"{COLUMN} = '{batch_id}' AND {ATTEMPT} = {attempt}"
+        options = {"replaceWhere": where, "mergeSchema": "true"}
+        _of(rows, batch_id, attempt).write.format("delta").mode("overwrite").options(**options).save(table)
+
+    def remove(self, table: str, batch_id: str, attempt: int) -> None:
+        nothing = self._spark.read.format("delta").load(table).limit(0)
+        self.replace(nothing, table, batch_id, attempt)
+
+    def read(self, table: str, schema: StructType) -> DataFrame:
+        return self._spark.read.format("delta").load(table)
+
+
+def _of(rows: DataFrame, batch_id: str, attempt: int) -> DataFrame:
+    from pyspark.sql import functions as sf
+
+    return rows.withColumns({COLUMN: sf.lit(batch_id), ATTEMPT: sf.lit(attempt)})
