@@ -1,7 +1,7 @@
 """Speed of bodies as columns, against Spark's own reader of JSON, and of tables of 50 message types against one.
 
-``python scripts/bench_bodies.py [--json]``, as ``bench_queue.py``. The bodies are those of ``bench_setting``, drained to
-files; every side reads the same messages in one session, in turns.
+``python scripts/bench_bodies.py [--json]``, as ``bench_queue.py``. The bodies are those of ``bench_setting``, drained
+to files; every side reads the same messages in one session, in turns.
 """
 
 from __future__ import annotations
