@@ -5,7 +5,6 @@ Source: docs/guides/bodies.md, "Inferred types".
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -37,10 +36,6 @@ _FORMS = (
     ("timestamp_ntz", re.compile(_LOCAL)),
     ("uuid", re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")),
 )
-
-
-_LARGEST = {"integer_digits", "scale"}
-"""Statistics that are the largest of all values; others are counts."""
 
 
 @dataclass
@@ -89,14 +84,17 @@ class Seen:
 
     def merge(self, other: Seen) -> None:
         """Add the statistics of another sample of the same field."""
-        for each in dataclasses.fields(self):
-            mine, value = getattr(self, each.name), getattr(other, each.name)
-            if each.name in _LARGEST:
-                setattr(self, each.name, max(mine, value))
-            elif isinstance(value, bool):
-                setattr(self, each.name, mine or value)
-            elif isinstance(value, int):
-                setattr(self, each.name, mine + value)
+        self.values += other.values
+        self.texts += other.texts
+        self.booleans += other.booleans
+        self.numbers += other.numbers
+        self.exponents += other.exponents
+        self.structs += other.structs
+        self.arrays += other.arrays
+        self.untyped += other.untyped
+        self.integer_digits = max(self.integer_digits, other.integer_digits)
+        self.scale = max(self.scale, other.scale)
+        self.is_beyond_long |= other.is_beyond_long
         for form, count in other.forms.items():
             self.forms[form] = self.forms.get(form, 0) + count
         for name, seen in other.fields.items():
@@ -108,8 +106,8 @@ class Seen:
 
     def to_values(self) -> dict[str, Any]:
         """Return the statistics as values for JSON, for :meth:`from_values`."""
-        values = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
-        values |= {
+        values = {
+            **vars(self),
             "fields": {name: each.to_values() for name, each in self.fields.items()},
             "repeated": sorted(self.repeated),
             "element": self.element and self.element.to_values(),

@@ -1,4 +1,4 @@
-"""Formats of message tables: what a format of tables must do, in Parquet, Delta Lake and Iceberg.
+"""Formats of message tables, each with the few operations that writing and parsing again need.
 
 A row belongs to a batch and to an attempt: 0, or the run of ``reparse`` that parsed it. Rows of a batch and an attempt
 are replaced or removed together, so that what was killed is repeated.

@@ -1,0 +1,126 @@
+"""Packing of messages by type: every message is in one chunk, whatever its body and type are."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_sqlqueue.bodies.inference import Seen, extended, struct_of
+from airflow_sqlqueue.bodies.schemas import Struct, fields_of, read_schema, struct
+from airflow_sqlqueue.spark.message_tables import packing
+from airflow_sqlqueue.spark.message_tables.packing import PARSED, SEEN, WAITING, Packing, Unpacking
+
+COLUMNS, IF_UNPARSED = ("message_type", "content_type", "RowVersion"), ("Body", "BodyFile")
+LIMIT = 100_000
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**20), 10**20) | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=8,
+)
+bodies = st.one_of(
+    st.none(),
+    st.binary(max_size=40),
+    st.dictionaries(st.sampled_from(["a", "A", "b", "batch_id", "RowVersion", "", "x.y"]), json_values, max_size=5).map(
+        lambda value: json.dumps(value).encode()
+    ),
+)
+messages = st.tuples(st.sampled_from(["Shop.A", "Shop.B", None]), st.sampled_from(["application/json", None]), bodies)
+
+
+def rows_of(given: list[tuple[str | None, str | None, bytes | None]]) -> pa.RecordBatch:
+    columns: dict[str, Any] = {
+        "message_type": pa.array([each[0] for each in given], pa.string()),
+        "content_type": pa.array([each[1] for each in given], pa.string()),
+        "RowVersion": pa.array(range(len(given)), pa.int64()),
+        "Body": pa.array([each[2] for each in given], pa.binary()),
+        "BodyFile": pa.nulls(len(given), pa.string()),
+    }
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def packed(schemas: dict[str, Struct], rows: list[pa.RecordBatch], *, new: bool) -> list[dict[str, Any]]:
+    pack = Packing(schemas, COLUMNS, IF_UNPARSED, max_bytes=LIMIT, new_types=new, new_fields=new)
+    return [row for batch in pack(iter(rows)) for row in batch.to_pylist()]
+
+
+def unpacked(chunks: list[dict[str, Any]], columns: list[str], fields: dict[str, Any] | None = None) -> pa.Table:
+    content = pa.RecordBatch.from_pydict({"content": pa.array([each["content"] for each in chunks], pa.binary())})
+    return pa.Table.from_batches(list(Unpacking(columns, fields)(iter([content]))))
+
+
+def in_two_rounds(given: list[tuple[str | None, str | None, bytes | None]]) -> tuple[list[dict[str, Any]], Any]:
+    """The chunks of both rounds, and the schemas between them: what the driver does."""
+    first = packed({"Shop.A": struct({"a": "long"})}, [rows_of(given)], new=True)
+    schemas = {"Shop.A": struct({"a": "long"})}
+    for chunk in first:
+        if chunk["kind"] == SEEN:
+            seen = Seen.from_values(json.loads(chunk["content"]))
+            known = schemas.get(chunk["message_type"], struct({}))
+            schemas[chunk["message_type"]] = extended(known, struct_of(seen))
+    waiting = [chunk for chunk in first if chunk["kind"] == WAITING]
+    rest = unpacked(waiting, [*COLUMNS, *IF_UNPARSED]).to_batches() if waiting else []
+    second = packed(schemas, rest, new=False)
+    return [chunk for chunk in first if chunk["kind"] not in (WAITING, SEEN)] + second, schemas
+
+
+@settings(deadline=None)
+@given(st.lists(messages, min_size=1, max_size=30))
+def test_every_message_is_in_one_chunk(given: list[tuple[str | None, str | None, bytes | None]]) -> None:
+    chunks, schemas = in_two_rounds(given)
+    found: Counter[int] = Counter()
+    for chunk in chunks:
+        versions = unpacked([chunk], ["RowVersion"])["RowVersion"].to_pylist()
+        assert len(versions) == chunk["messages"]
+        assert chunk["message_type"] is None or all(given[each][0] == chunk["message_type"] for each in versions)
+        found.update(versions)
+        if chunk["kind"] != PARSED:
+            kept = unpacked([chunk], ["RowVersion", "Body", "_unparsed"]).to_pylist()
+            assert all(row["Body"] == given[row["RowVersion"]][2] and row["_unparsed"] for row in kept)
+    assert found == Counter(range(len(given)))
+    assert all(read_schema(schema) == schema for schema in schemas.values() if schema["fields"])
+
+
+def test_chunks_of_an_older_schema_get_nulls() -> None:
+    rows = rows_of([("Shop.A", None, b'{"s":{"x":1}}')])
+    older = packed({"Shop.A": struct({"s": struct({"x": "long"})})}, [rows], new=True)
+    now = struct({"s": struct({"x": "long", "y": "string"}), "n": "date"})
+    (row,) = unpacked(older, ["RowVersion", "s", "n"], fields_of(now)).to_pylist()
+    assert row == {"RowVersion": 0, "s": {"x": 1, "y": None}, "n": None}
+
+
+def test_blocks_and_chunks_are_bounded(monkeypatch: Any) -> None:
+    monkeypatch.setattr(packing, "_BLOCK_BYTES", 4_000)
+    monkeypatch.setattr(packing, "_CHUNK_BYTES", 500)
+    given: list[Any] = [("Shop.A", None, b'{"a":%d}' % number) for number in range(1_000)]
+    sizes = [batch.num_rows for batch in packing.blocks(iter([rows_of(given), rows_of(given[:3])]))]
+    assert sum(sizes) == 1_003
+    assert max(sizes) < 150
+    chunks = packed({"Shop.A": struct({"a": "long"})}, [rows_of(given)], new=False)
+    assert sum(chunk["messages"] for chunk in chunks) == 1_000
+    assert max(chunk["messages"] for chunk in chunks) < 30
+
+
+def test_statistics_of_two_samples_are_those_of_both() -> None:
+    values = [
+        {"n": 1, "t": "2026-01-02", "l": [{"x": 1}]},
+        {"n": 2, "t": "a", "l": [], "more": {"y": True}},
+        {"n": None, "t": "2026-01-02"},
+    ]
+    from airflow_sqlqueue.bodies.decoding import parse
+
+    both, parts = Seen(), [Seen(), Seen()]
+    for number, value in enumerate(values):
+        tree = parse(json.dumps(value).encode())
+        both.add(tree)
+        parts[number % 2].add(tree)
+    merged = Seen()
+    for part in parts:
+        merged.merge(Seen.from_values(json.loads(json.dumps(part.to_values()))))
+    assert merged == both
+    assert struct_of(merged) == struct_of(both)
