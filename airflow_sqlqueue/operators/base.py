@@ -10,6 +10,7 @@ from airflow.sdk import Asset, BaseOperator
 
 from airflow_sqlqueue import routing
 from airflow_sqlqueue.errors import AddressError
+from airflow_sqlqueue.operators.rendered import number, whole_number
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -157,14 +158,25 @@ class ConditionTask(RoutedTask):
 class LimitedTask(ServerTask):
     """Base class of tasks that end at a limit.
 
-    :param max_messages: stop after this many messages; None: no limit.
-    :param max_seconds: stop after this many seconds; None: no limit.
+    :param max_messages: stop after this many messages; None: no limit (templated)
+    :param max_seconds: stop after this many seconds; None: no limit (templated)
     """
 
-    def __init__(self, *, max_messages: int | None = None, max_seconds: float | None = None, **kwargs: Any) -> None:
+    template_fields = templated(ServerTask, "max_messages", "max_seconds")
+
+    def __init__(
+        self, *, max_messages: int | str | None = None, max_seconds: float | str | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.max_messages = max_messages
         self.max_seconds = max_seconds
+
+    def limits(self) -> dict[str, Any]:
+        """The limits as numbers. Raises :class:`ConfigurationError` for a template that gives none."""
+        return {
+            "max_messages": whole_number("max_messages", self.max_messages),
+            "max_seconds": number("max_seconds", self.max_seconds),
+        }
 
 
 class BatchTask(ServerTask):

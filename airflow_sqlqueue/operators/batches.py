@@ -11,6 +11,7 @@ from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.hooks.staging import staging_folder
 from airflow_sqlqueue.operators.base import BatchTask, ServerTask, note_batch, templated
 from airflow_sqlqueue.operators.metrics import Metrics
+from airflow_sqlqueue.operators.rendered import interval
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, ObjectStoragePath
@@ -81,7 +82,7 @@ class SqlQueueSweepOperator(ServerTask):
     :param staging: the folder for batches: a path, a URL, or an ``ObjectStoragePath``; None if the drains' stage is
         ``table``: batches with files then stay (templated)
     :param queue_name: a queue in the ledger's database; None: the ledger is in the connection's database (templated)
-    :param retain: time to keep a batch after it was consumed or requeued.
+    :param retain: time to keep a batch after it was consumed or requeued, a timedelta or seconds (templated)
     :param grace: least age of orphaned files.
     :param unknown: remove files of batches that the ledger does not know too; only if no other database's ledger lists
         files in this folder.
@@ -89,14 +90,14 @@ class SqlQueueSweepOperator(ServerTask):
     :param only_count: remove nothing, only count.
     """
 
-    template_fields = templated("staging", "queue_name", ServerTask)
+    template_fields = templated("staging", "queue_name", "retain", ServerTask)
 
     def __init__(
         self,
         *,
         staging: str | ObjectStoragePath | None = None,
         queue_name: str | None = None,
-        retain: timedelta = timedelta(days=7),
+        retain: timedelta | float | str = timedelta(days=7),
         grace: timedelta = timedelta(days=1),
         unknown: bool = False,
         forget_sent: timedelta | None = None,
@@ -117,7 +118,13 @@ class SqlQueueSweepOperator(ServerTask):
         from airflow_sqlqueue.drain.sweep import SweepOptions
 
         with fail_without_retry():
-            options = SweepOptions(self.retain, self.grace, self.unknown, self.forget_sent, self.only_count)
+            options = SweepOptions(
+                interval("retain", self.retain) or timedelta(days=7),
+                self.grace,
+                self.unknown,
+                self.forget_sent,
+                self.only_count,
+            )
             folder = None if self.staging is None else staging_folder(self.staging)
             swept = self.hook.client.batches.sweep(folder, self.queue_name, options)
         self.log.info(

@@ -50,8 +50,8 @@ class SqlQueueConsumeOperator(LimitedTask):
     :param op_kwargs: further arguments of the function, by name (templated)
     :param filters: handle only messages that match, conditions of :class:`~airflow_sqlqueue.MessageFilter`; all others
         stay. This reads the headers of the whole queue, repeatedly if few messages match (templated)
-    :param max_messages: end after this many messages have left the queue; None: no limit.
-    :param max_seconds: receive no message after this many seconds; None: no limit.
+    :param max_messages: end after this many messages have left the queue; None: no limit (templated)
+    :param max_seconds: receive no message after this many seconds; None: no limit (templated)
     :param until_empty: end when the queue is empty; False: wait for more messages until a limit is reached.
     :param max_handlers: largest number of messages handled at the same time, each in a thread with its own connection.
     :param poll_seconds: seconds between two polls of an empty queue.
@@ -158,8 +158,7 @@ class SqlQueueConsumeOperator(LimitedTask):
         from airflow_sqlqueue.queue.filters import MessageFilter
 
         return ConsumeOptions(
-            max_messages=self.max_messages,
-            max_seconds=self.max_seconds,
+            **self.limits(),
             until_empty=self.until_empty,
             max_handlers=self.max_handlers,
             poll_seconds=self.poll_seconds,

@@ -13,6 +13,7 @@ from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.operators.base import LimitedTask, QueueTask, RoutedTask, note_counts, templated
 from airflow_sqlqueue.operators.lineage import Lineage, of_table
 from airflow_sqlqueue.operators.metrics import Metrics
+from airflow_sqlqueue.operators.rendered import interval
 from airflow_sqlqueue.untrusted import quoted
 
 
@@ -23,6 +24,8 @@ class PurgeTask(LimitedTask, RoutedTask):
     :param pause: seconds between two transactions.
     :param only_count: delete nothing, only count.
     """
+
+    template_fields = templated(LimitedTask, RoutedTask)
 
     def __init__(self, *, chunk: int = 1_000, pause: float = 0.0, only_count: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -44,8 +47,7 @@ class PurgeTask(LimitedTask, RoutedTask):
                 dry_run=self.only_count,
                 chunk=self.chunk,
                 pause=self.pause,
-                max_messages=self.max_messages,
-                max_seconds=self.max_seconds,
+                **self.limits(),
             )
             purged = self.sql_queue.purge(options)
         queue = self.queue_name or self.endpoint
@@ -69,8 +71,8 @@ class SqlQueuePurgeOperator(PurgeTask):
     ``undated``, as in :class:`~airflow_sqlqueue.queue.purge.PurgeResult`.
 
     :param all_messages: purge every message that is in the queue at the start.
-    :param older_than: purge messages sent longer ago, by their header TimeSent; this reads the headers of the whole
-        queue.
+    :param older_than: purge messages sent longer ago than this time, a timedelta or seconds, by their header TimeSent;
+        this reads the headers of the whole queue (templated)
     :param filters: purge messages that match, conditions of :class:`~airflow_sqlqueue.MessageFilter`, and also
         ``older_than`` if that is given: ``{"message_type": "Shop.OrderPlaced", "until": "2026-01-31T08:00:00Z"}``;
         ``message_id``, ``correlation_id``, ``endpoint``, ``since`` and ``headers``, names and values, are others. The
@@ -78,14 +80,14 @@ class SqlQueuePurgeOperator(PurgeTask):
     :param confirm: True allows the loss of messages that have not expired.
     """
 
-    template_fields = templated(RoutedTask, "filters")
+    template_fields = templated(PurgeTask, "filters", "older_than")
     template_fields_renderers: ClassVar[dict[str, str]] = {"filters": "json"}
 
     def __init__(
         self,
         *,
         all_messages: bool = False,
-        older_than: timedelta | None = None,
+        older_than: timedelta | float | str | None = None,
         filters: Mapping[str, Any] | None = None,
         confirm: bool = False,
         **kwargs: Any,
@@ -102,7 +104,7 @@ class SqlQueuePurgeOperator(PurgeTask):
         where = None if self.filters is None else MessageFilter.of(self.filters)
         return {
             "all_messages": self.all_messages,
-            "older_than": self.older_than,
+            "older_than": interval("older_than", self.older_than),
             "where": where,
             "confirm": self.confirm,
         }
@@ -130,7 +132,7 @@ class SqlQueueForwardOperator(LimitedTask, QueueTask):
     :param chunk: rows per transaction, 1 to 2,000.
     """
 
-    template_fields = templated(QueueTask, "to_queue")
+    template_fields = templated(LimitedTask, QueueTask, "to_queue")
 
     def __init__(self, *, to_queue: str, chunk: int = 500, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -140,9 +142,7 @@ class SqlQueueForwardOperator(LimitedTask, QueueTask):
     def execute(self, context: Context) -> dict[str, Any]:
         """Move them; raises this package's errors, those that no retry can fix as AirflowFailException."""
         with fail_without_retry():
-            forwarded = self.hook.queue(self.queue_name).forward(
-                self.to_queue, chunk=self.chunk, max_messages=self.max_messages, max_seconds=self.max_seconds
-            )
+            forwarded = self.hook.queue(self.queue_name).forward(self.to_queue, chunk=self.chunk, **self.limits())
         self.log.info("Moved %d messages of %s to %s", forwarded.messages, self.queue_name, self.to_queue)
         taken, put = (of_table(self.hook.client, name, forwarded.messages) for name in (self.queue_name, self.to_queue))
         self.lineage = Lineage([taken], [put])
@@ -167,7 +167,7 @@ class SqlQueueMoveDelayedOperator(LimitedTask, QueueTask):
     :param chunk: messages of one transaction, 1 to 1,000.
     """
 
-    template_fields = templated(QueueTask, "error_queue")
+    template_fields = templated(LimitedTask, QueueTask, "error_queue")
 
     def __init__(self, *, error_queue: str | None = None, chunk: int = 100, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -180,8 +180,7 @@ class SqlQueueMoveDelayedOperator(LimitedTask, QueueTask):
             moved = self.hook.client.delayed(self.queue_name).move(
                 error_queue=self.error_queue,
                 chunk=self.chunk,
-                max_messages=self.max_messages,
-                max_seconds=self.max_seconds,
+                **self.limits(),
             )
         self.log.info("Moved %d and forwarded %d messages of %s", moved.moved, moved.forwarded, self.queue_name)
         Metrics(self, self.hook.queue(self.queue_name)).count("move_delayed.messages", moved.moved + moved.forwarded)

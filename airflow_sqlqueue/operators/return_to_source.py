@@ -11,6 +11,7 @@ from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.operators.base import LimitedTask, QueueTask, note_counts, templated
 from airflow_sqlqueue.operators.lineage import Lineage, of_table
 from airflow_sqlqueue.operators.metrics import Metrics
+from airflow_sqlqueue.operators.rendered import number
 
 _STEP = 1_000
 """Messages between two log lines of progress."""
@@ -39,12 +40,12 @@ class SqlQueueReturnToSourceOperator(LimitedTask, QueueTask):
     :param all_messages: return every message; only without ``filters``.
     :param redirect_to: the address of a queue that receives them instead (templated)
     :param malformed: redirect messages with malformed headers too, their text unchanged; needs ``redirect_to``.
-    :param rate: messages per second; None: no limit.
-    :param max_seconds: begin no transaction after this many seconds; None: no limit.
+    :param rate: messages per second; None: no limit (templated)
+    :param max_seconds: begin no transaction after this many seconds; None: no limit (templated)
     :param only_count: return nothing, only count.
     """
 
-    template_fields = templated(QueueTask, "filters", "redirect_to")
+    template_fields = templated(LimitedTask, QueueTask, "filters", "redirect_to", "rate")
     template_fields_renderers: ClassVar[dict[str, str]] = {"filters": "json"}
 
     def __init__(
@@ -55,7 +56,7 @@ class SqlQueueReturnToSourceOperator(LimitedTask, QueueTask):
         all_messages: bool = False,
         redirect_to: str | None = None,
         malformed: bool = False,
-        rate: float | None = None,
+        rate: float | str | None = None,
         only_count: bool = False,
         **kwargs: Any,
     ) -> None:
@@ -73,9 +74,8 @@ class SqlQueueReturnToSourceOperator(LimitedTask, QueueTask):
             options = ReturnOptions(
                 redirect_to=self.redirect_to,
                 malformed=self.malformed,
-                rate=self.rate,
-                max_messages=self.max_messages,
-                max_seconds=self.max_seconds,
+                rate=number("rate", self.rate),
+                **self.limits(),
                 dry_run=self.only_count,
             )
             done = self.hook.client.errors.return_to_source(

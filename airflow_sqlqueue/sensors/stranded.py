@@ -12,6 +12,7 @@ from airflow_sqlqueue.drain.manifest import UNFINISHED
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.operators.base import ServerTask, templated
 from airflow_sqlqueue.operators.metrics import Metrics
+from airflow_sqlqueue.operators.rendered import interval
 from airflow_sqlqueue.sensors.deferring import DeferringSensor
 
 if TYPE_CHECKING:
@@ -37,17 +38,17 @@ class SqlQueueStrandedBatchSensor(DeferringSensor):
 
     :param queue_name: a queue; None: all batches of the ledger in the connection's database (templated)
     :param states: states of the batches: ``open``, ``sealed``, or both.
-    :param older_than: least time in that state.
+    :param older_than: least time in that state, a timedelta or seconds (templated)
     """
 
-    template_fields = templated("queue_name", ServerTask)
+    template_fields = templated("queue_name", "older_than", ServerTask)
 
     def __init__(
         self,
         *,
         queue_name: str | None = None,
         states: Sequence[str] = ("open", "sealed"),
-        older_than: timedelta = timedelta(hours=1),
+        older_than: timedelta | float | str = timedelta(hours=1),
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -63,8 +64,11 @@ class SqlQueueStrandedBatchSensor(DeferringSensor):
             if not self.states or not set(self.states) <= set(UNFINISHED):
                 raise ConfigurationError(f"states are some of {', '.join(UNFINISHED)}, not {list(self.states)!r}.")
             batches = self.hook.client.batches
-            found = batches.stranded(self.queue_name, states=self.states, older_than=self.older_than)
+            found = batches.stranded(self.queue_name, states=self.states, older_than=self._least_time())
         return PokeReturnValue(bool(found), xcom_value=self._report(summary(found)))
+
+    def _least_time(self) -> timedelta:
+        return interval("older_than", self.older_than) or timedelta(hours=1)
 
     def trigger(self) -> BaseTrigger:
         from airflow_sqlqueue.triggers.stranded import SqlQueueStrandedBatchTrigger
@@ -72,7 +76,7 @@ class SqlQueueStrandedBatchSensor(DeferringSensor):
         return SqlQueueStrandedBatchTrigger(
             queue_name=self.queue_name,
             states=self.states,
-            older_than=self.older_than.total_seconds(),
+            older_than=self._least_time().total_seconds(),
             poll_interval=self.poke_interval,
             **self.connection_arguments,
         )

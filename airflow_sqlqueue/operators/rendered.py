@@ -1,0 +1,51 @@
+"""Numbers and times of templated arguments: a template renders to a text, such as ``"1000"``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.untrusted import quoted
+
+Number = TypeVar("Number", int, float)
+
+
+def whole_number(name: str, value: Any) -> int | None:
+    """A whole number; None for None and for an empty text. Raises :class:`ConfigurationError` for other values."""
+    return _number(name, value, int, "a whole number")
+
+
+def number(name: str, value: Any) -> float | None:
+    """A number; None for None and for an empty text. Raises :class:`ConfigurationError` for other values."""
+    return _number(name, value, float, "a number")
+
+
+def interval(name: str, value: Any) -> timedelta | None:
+    """A timedelta, from one or from a number of seconds; None for None and for an empty text.
+
+    Raises :class:`ConfigurationError` for other values.
+    """
+    if isinstance(value, timedelta):
+        return value
+    seconds = _number(name, value, float, "a timedelta or a number of seconds")
+    try:
+        return None if seconds is None else timedelta(seconds=seconds)
+    except (ValueError, OverflowError) as error:
+        raise ConfigurationError(f"{name} is {quoted(str(value))}: that many seconds are no timedelta.") from error
+
+
+def _number(name: str, value: Any, kind: Callable[[Any], Number], what: str) -> Number | None:
+    text = value.strip() if isinstance(value, str) else value
+    # A template of a missing value renders to the word None.
+    if text is None or text in ("", "None"):
+        return None
+    try:
+        if not isinstance(text, bool):
+            found = kind(text)
+            if isinstance(text, str) or found == text:
+                return found
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise ConfigurationError(f"{name} is {quoted(str(value))}: give {what}.")
