@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import signal
-import subprocess
-import sys
 import threading
 import uuid
 from collections import Counter
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -28,6 +22,7 @@ from airflow_sqlqueue.versions.spark import STREAMS
 from tests.contract.conftest import Connect
 from tests.drains import drain
 from tests.faults.conftest import LONG
+from tests.sinks.killing import kill
 from tests.sinks.sinks_program import SINKS, sinks
 from tests.stores.conftest import Bucket
 from tests.stores.server import S3Server
@@ -174,7 +169,7 @@ def test_killed_and_run_again(
         sinks(spark, plan)["lake"]()
     doors = Doors(point, plan["sinks"], f"/{bucket.name}/tables")
     with s3.behind(doors.enter, doors.leave):
-        kill(plan, tmp_path, None if point == "after" else doors)
+        kill(plan, tmp_path, None if point == "after" else doors.all_held)
         doors.open()
     for sink in sinks(spark, plan).values():
         sink()
@@ -185,27 +180,6 @@ def test_killed_and_run_again(
     if STREAMS.is_available:
         assert table(spark, f"{root}/streamed") == Counter(in_queue.items())
     assert depth(queue).messages == (0 if STREAMS.is_available else MESSAGES)
-
-
-def kill(plan: dict[str, Any], folder: Path, doors: Doors | None) -> None:
-    """Run the sinks in a process, and kill it with its Java machine at the doors, or where all sinks have ended."""
-    path = folder / "plan.json"
-    path.write_text(json.dumps(plan))
-    command = [sys.executable, "-m", "tests.sinks.sinks_program", str(path)]
-    log = folder / "log.txt"
-    with log.open("w") as errors:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True)
-    try:
-        if doors is None:
-            assert process.stdout is not None
-            assert {process.stdout.readline().strip() for _ in plan["sinks"]} == set(plan["sinks"]), log.read_text()
-        else:
-            while not doors.all_held.wait(1):
-                assert process.poll() is None, (doors.held, log.read_text())
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
 
 
 def test_read_from_s3_and_written_there(
