@@ -25,7 +25,7 @@ from tests.faults.conftest import LONG
 from tests.sinks.killing import kill
 from tests.sinks.sinks_program import SINKS, sinks
 from tests.stores.conftest import Bucket
-from tests.stores.server import S3Server
+from tests.stores.server import KEY, SECRET, S3Server
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -195,3 +195,28 @@ def test_read_from_s3_and_written_there(
     assert table(spark, f"{root}/delta") == Counter(sent.items())
     assert table(spark, f"{root}/lake", "parquet") == Counter(sent.items())
     assert spark.read.format("delta").load(f"{root}/delta").schema.simpleString() == read.schema.simpleString()
+
+
+def test_a_reader_of_delta_without_spark(
+    spark: SparkSession, rows: DataFrame, bucket: Bucket, s3: S3Server, tmp_path: Path
+) -> None:
+    """delta-rs, on a disk and on S3, with a column that came later and the batches that the table has."""
+    deltalake = pytest.importorskip("deltalake", reason="deltalake is not installed")
+    options = {
+        "AWS_ENDPOINT_URL": s3.url,
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+    }
+    for path, read in (
+        (str(tmp_path / "table"), str(tmp_path / "table")),
+        (f"s3a://{bucket.name}/table", f"s3://{bucket.name}/table"),
+    ):
+        for batch, written in {"first": rows, "second": rows.selectExpr("*", "named_struct('n', 1) AS more")}.items():
+            for _ in range(2):
+                write_delta(written, path, batch, merge_schema=True)
+        found = deltalake.DeltaTable(read, storage_options=options)
+        content = [(row["message_id"], row["Body"], str(row["more"])) for row in found.to_pyarrow_table().to_pylist()]
+        assert sorted(content) == sorted((f"m{n}", b"x", more) for n in range(4) for more in ("None", "{'n': 1}"))
+        assert {found.transaction_version(f"sqlqueue batch {batch}") for batch in ("first", "second")} == {0}
