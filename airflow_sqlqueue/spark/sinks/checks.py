@@ -43,7 +43,7 @@ def key_columns(merge_on: str | Sequence[str] | None) -> list[str]:
 
 
 def unique_rows(df: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """One row for each value of the keys; a row without one fails."""
+    """Rows without repetitions: one for each value of the keys. A row without a key fails."""
     from pyspark.sql import functions as sf
 
     known = {name: sf.coalesce(quoted(name), sf.raise_error(sf.lit(_NULL_KEY))) for name in keys}

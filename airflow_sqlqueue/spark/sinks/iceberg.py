@@ -34,7 +34,9 @@ _NO_ICEBERG = (
     "DATA_SOURCE_NOT_FOUND|REQUIRES_SINGLE_PART_NAMESPACE|CATALOG_NOT_FOUND|Cannot find catalog plugin class|"
     "Cannot open table: path is not set"
 )
-_SETTINGS = "a catalog spark.sql.catalog.<name>=org.apache.iceberg.spark.SparkCatalog, which the table's name begins with"
+_SETTINGS = (
+    "a catalog spark.sql.catalog.<name>=org.apache.iceberg.spark.SparkCatalog, which the table's name begins with"
+)
 _OVERTAKEN = (
     "Found conflicting files|Cannot determine history between|CommitFailedException|AlreadyExistsException|"
     "TABLE_OR_VIEW_ALREADY_EXISTS"
@@ -135,8 +137,8 @@ def _append(df: DataFrame, name: str, mark: tuple[str, int], keys: Sequence[str]
         return
     rows = unique_rows(df, keys) if keys else df
     if keys and head is not None:
-        columns = ", ".join(map(quoted, keys))
-        rows = rows.join(spark.sql(f"SELECT {columns} FROM {name} VERSION AS OF {head}"), list(keys), "left_anti")
+        old = spark.read.option("snapshot-id", str(head)).table(name)
+        rows = rows.join(old.select(*map(quoted, keys)), list(keys), "left_anti")
     # A schema that accepts any columns has them in any order.
     options = {f"snapshot-property.{_ID}": mark[0], f"snapshot-property.{_VERSION}": str(mark[1])}
     options |= {"isolation-level": "serializable", "check-ordering": "false"}
@@ -168,9 +170,11 @@ def _check_published(spark: SparkSession, properties: dict[str, str]) -> None:
 
 def _has(spark: SparkSession, name: str, head: int, mark: tuple[str, int]) -> bool:
     """Whether the snapshot ``head``, or one that it comes from, has the mark, or a later one of the stream."""
-    text = f"try_element_at(summary, '{_ID}') AS id, try_element_at(summary, '{_VERSION}') AS version"
-    found = spark.sql(f"SELECT snapshot_id, parent_id, {text} FROM {name}.snapshots").collect()
-    snapshots = {row["snapshot_id"]: row for row in found}
+    from pyspark.sql import functions as sf
+
+    properties = [sf.try_element_at("summary", sf.lit(key)).alias(key.partition(".")[2]) for key in (_ID, _VERSION)]
+    found = spark.table(f"{name}.snapshots").select("snapshot_id", "parent_id", *properties)
+    snapshots = {row["snapshot_id"]: row for row in found.collect()}
     if head not in snapshots:
         raise TransientError("The table's snapshots changed while they were read.")
     at = snapshots.get(head)

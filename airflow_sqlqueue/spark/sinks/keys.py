@@ -65,8 +65,8 @@ def foreach_batch(
     If the checkpoint does not note that a micro-batch was written, Spark gives it again, with the same rows: the sink
     recognizes it by the query's id, which is in the checkpoint, and its number.
 
-    :param sink: :func:`write_delta`, :func:`write_iceberg`, :func:`write_partitions`, or another function that takes rows,
-        a target and a :class:`MicroBatch`.
+    :param sink: :func:`write_delta`, :func:`write_iceberg`, :func:`write_partitions`, or another function that takes
+        rows, a target and a :class:`MicroBatch`.
     :param target: the table or path, which is the sink's second argument.
     :param stream: a name in place of the query's id, which Spark Connect does not give. It belongs to one checkpoint:
         use a new name for a new checkpoint.
