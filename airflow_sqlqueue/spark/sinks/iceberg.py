@@ -137,7 +137,7 @@ def _append(df: DataFrame, name: str, mark: tuple[str, int], keys: Sequence[str]
         return
     rows = unique_rows(df, keys) if keys else df
     if keys and head is not None:
-        old = spark.read.option("snapshot-id", str(head)).table(name)
+        old = spark.read.option("versionAsOf", str(head)).table(name)
         rows = rows.join(old.select(*map(quoted, keys)), list(keys), "left_anti")
     # A schema that accepts any columns has them in any order.
     options = {f"snapshot-property.{_ID}": mark[0], f"snapshot-property.{_VERSION}": str(mark[1])}
