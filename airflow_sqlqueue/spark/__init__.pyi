@@ -24,6 +24,7 @@ from airflow_sqlqueue.spark.session import local_session as local_session
 from airflow_sqlqueue.spark.sinks import MicroBatch as MicroBatch
 from airflow_sqlqueue.spark.sinks import foreach_batch as foreach_batch
 from airflow_sqlqueue.spark.sinks import write_delta as write_delta
+from airflow_sqlqueue.spark.sinks import write_iceberg as write_iceberg
 from airflow_sqlqueue.spark.sinks import write_partitions as write_partitions
 from airflow_sqlqueue.spark.source import finish_stream as finish_stream
 from airflow_sqlqueue.spark.source import register as register

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # ruff: noqa: F811 - fixtures again
 
-JARS, ICEBERG_JARS = jars_for("delta", "s3a"), jars_for("iceberg")
+JARS, ICEBERG_JARS = jars_for("delta", "s3a"), jars_for("iceberg", "s3a")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -20,6 +20,7 @@ from airflow_sqlqueue.spark import (
     register,
     typed_columns,
     write_delta,
+    write_iceberg,
     write_partitions,
 )
 
@@ -32,14 +33,15 @@ SINKS = ("delta", "merged", "lake", "streamed")
 def sinks(
     spark: SparkSession, plan: dict[str, Any], on_stream: Callable[[], object] = lambda: None
 ) -> dict[str, Callable[[], object]]:
-    """Sinks by name: each writes the batch of the plan below its root, and one writes the queue's messages."""
+    """Sinks by name: each writes the batch of the plan below its root or to its table; one the queue's messages."""
     batch = load_batch(spark, plan["batch"])
     rows = read_batch(spark, batch).select("message_id", "Body")
-    root = plan["root"]
+    root = plan.get("root")
     writes: dict[str, Callable[[], object]] = {
         "delta": lambda: write_delta(rows, f"{root}/delta", batch),
         "merged": lambda: write_delta(rows, f"{root}/merged", batch, merge_on="message_id"),
         "lake": lambda: write_partitions(rows, f"{root}/lake", batch),
+        "iceberg": lambda: write_iceberg(rows, plan["table"], batch),
         "streamed": lambda: stream(spark, plan, on_stream),
     }
     return {name: writes[name] for name in plan["sinks"]}

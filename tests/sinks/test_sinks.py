@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import signal
-import subprocess
-import sys
 import threading
 import uuid
 from collections import Counter
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -28,9 +22,10 @@ from airflow_sqlqueue.versions.spark import STREAMS
 from tests.contract.conftest import Connect
 from tests.drains import drain
 from tests.faults.conftest import LONG
+from tests.sinks.killing import kill
 from tests.sinks.sinks_program import SINKS, sinks
 from tests.stores.conftest import Bucket
-from tests.stores.server import S3Server
+from tests.stores.server import KEY, SECRET, S3Server
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -174,7 +169,7 @@ def test_killed_and_run_again(
         sinks(spark, plan)["lake"]()
     doors = Doors(point, plan["sinks"], f"/{bucket.name}/tables")
     with s3.behind(doors.enter, doors.leave):
-        kill(plan, tmp_path, None if point == "after" else doors)
+        kill(plan, tmp_path, None if point == "after" else doors.all_held)
         doors.open()
     for sink in sinks(spark, plan).values():
         sink()
@@ -185,27 +180,6 @@ def test_killed_and_run_again(
     if STREAMS.is_available:
         assert table(spark, f"{root}/streamed") == Counter(in_queue.items())
     assert depth(queue).messages == (0 if STREAMS.is_available else MESSAGES)
-
-
-def kill(plan: dict[str, Any], folder: Path, doors: Doors | None) -> None:
-    """Run the sinks in a process, and kill it with its Java machine at the doors, or where all sinks have ended."""
-    path = folder / "plan.json"
-    path.write_text(json.dumps(plan))
-    command = [sys.executable, "-m", "tests.sinks.sinks_program", str(path)]
-    log = folder / "log.txt"
-    with log.open("w") as errors:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True)
-    try:
-        if doors is None:
-            assert process.stdout is not None
-            assert {process.stdout.readline().strip() for _ in plan["sinks"]} == set(plan["sinks"]), log.read_text()
-        else:
-            while not doors.all_held.wait(1):
-                assert process.poll() is None, (doors.held, log.read_text())
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
 
 
 def test_read_from_s3_and_written_there(
@@ -221,3 +195,28 @@ def test_read_from_s3_and_written_there(
     assert table(spark, f"{root}/delta") == Counter(sent.items())
     assert table(spark, f"{root}/lake", "parquet") == Counter(sent.items())
     assert spark.read.format("delta").load(f"{root}/delta").schema.simpleString() == read.schema.simpleString()
+
+
+def test_a_reader_of_delta_without_spark(
+    spark: SparkSession, rows: DataFrame, bucket: Bucket, s3: S3Server, tmp_path: Path
+) -> None:
+    """delta-rs, on a disk and on S3, with a column that came later and the batches that the table has."""
+    deltalake = pytest.importorskip("deltalake", reason="deltalake is not installed")
+    options = {
+        "AWS_ENDPOINT_URL": s3.url,
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+    }
+    for path, read in (
+        (str(tmp_path / "table"), str(tmp_path / "table")),
+        (f"s3a://{bucket.name}/table", f"s3://{bucket.name}/table"),
+    ):
+        for batch, written in {"first": rows, "second": rows.selectExpr("*", "named_struct('n', 1) AS more")}.items():
+            for _ in range(2):
+                write_delta(written, path, batch, merge_schema=True)
+        found = deltalake.DeltaTable(read, storage_options=options)
+        content = [(row["message_id"], row["Body"], str(row["more"])) for row in found.to_pyarrow_table().to_pylist()]
+        assert sorted(content) == sorted((f"m{n}", b"x", more) for n in range(4) for more in ("None", "{'n': 1}"))
+        assert {found.transaction_version(f"sqlqueue batch {batch}") for batch in ("first", "second")} == {0}

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, ConfigurationError
-from airflow_sqlqueue.spark import MicroBatch, foreach_batch, read_batch, write_delta, write_partitions
+from airflow_sqlqueue.spark import MicroBatch, foreach_batch, read_batch, write_delta, write_iceberg, write_partitions
 from airflow_sqlqueue.spark.sinks import partitions
-from airflow_sqlqueue.versions.jars import DELTA, missing_package, package_for
+from airflow_sqlqueue.versions.jars import DELTA, ICEBERG, missing_package, package_for
 from tests.spark.conftest import MakeBatch
 
 if TYPE_CHECKING:
@@ -106,15 +106,26 @@ def test_no_query_to_ask_for_its_id(spark: SparkSession, tmp_path: Path) -> None
     assert found(spark, str(tmp_path)) == [("mine-000000003", 1, 1)]
 
 
+def advice(what: str, spark: SparkSession) -> str:
+    """The package of this Spark, or that there is none."""
+    package = package_for(what, spark.version)
+    found = f"start it with spark.jars.packages={package}" if package else missing_package(what, spark.version)
+    return re.escape(f"This session has no {what}: {found}")
+
+
 def test_a_session_without_delta(spark: SparkSession, tmp_path: Path) -> None:
-    """The sentence names the package of this Spark, or says that there is none."""
-    package = package_for(DELTA, spark.version)
-    advice = (
-        missing_package(DELTA, spark.version) if package is None else f"start it with spark.jars.packages={package}"
-    )
     for merge_on in (None, "n"):
-        with pytest.raises(ConfigurationError, match=re.escape(f"This session has no Delta Lake: {advice}")):
+        with pytest.raises(ConfigurationError, match=advice(DELTA, spark)):
             write_delta(rows(spark, 1), str(tmp_path / "table"), FIRST, merge_on=merge_on)
+
+
+def test_a_session_without_iceberg(spark: SparkSession) -> None:
+    """Without its jar, and with a catalog of Iceberg without the jar."""
+    spark.conf.set("spark.sql.catalog.iceberg", "org.apache.iceberg.spark.SparkCatalog")
+    for table in ("iceberg.shop.audit", "lake.shop.audit", "default.audit", "audit"):
+        for merge_on in (None, "n"):
+            with pytest.raises(ConfigurationError, match=advice(ICEBERG, spark)):
+                write_iceberg(rows(spark, 1), table, FIRST, merge_on=merge_on)
 
 
 def test_invalid_sinks(spark: SparkSession, make_batch: MakeBatch, tmp_path: Path) -> None:

@@ -10,16 +10,24 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.spark.sinks.checks import (
+    check_columns,
+    check_step,
+    how_to_get,
+    is_table_name,
+    key_columns,
+    quoted,
+    quoted_table,
+    unique_rows,
+)
 from airflow_sqlqueue.spark.sinks.keys import AnyKey, transaction_of
-from airflow_sqlqueue.versions.jars import DELTA, missing_package, package_for
+from airflow_sqlqueue.versions.jars import DELTA
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_TABLE = re.compile(r"\w+(\.\w+){0,2}")
-_STEP = re.compile(r"[\w .-]{0,100}")
 _NO_DELTA = "DATA_SOURCE_NOT_FOUND|DELTA_CONFIGURE_SPARK_SESSION_WITH_EXTENSION_AND_CATALOG"
-_NULL_KEY = "A row has no value in a column of merge_on, by which it could be found again."
+_SETTINGS = "Delta's spark.sql.extensions and spark.sql.catalog.spark_catalog"
 
 
 def write_delta(
@@ -55,16 +63,14 @@ def write_delta(
     Raises :class:`ConfigurationError` for names that cannot be used, and for a session without Delta Lake,
     :class:`BatchError` for a batch that is open or requeued. Rows without a value in ``merge_on`` fail.
     """
-    if "/" not in table and not _TABLE.fullmatch(table):
+    if "/" not in table and not is_table_name(table):
         raise ConfigurationError(
             "A Delta table is given by its path, which has a slash, or by its name: up to three words with dots."
         )
-    if not _STEP.fullmatch(step):
-        raise ConfigurationError("A step's name has up to 100 letters, digits, blanks, dots, hyphens and underscores.")
+    check_step(step)
     application, version = transaction_of(batch)
-    keys = [merge_on] if isinstance(merge_on, str) else list(merge_on or ())
-    if missing := [name for name in (*keys, *partition_by) if name not in df.columns]:
-        raise ConfigurationError(f"The rows have no column {missing[0]}, which merge_on or partition_by names.")
+    keys = key_columns(merge_on)
+    check_columns(df, (*keys, *partition_by))
     try:
         if keys:
             _append(df.limit(0), table, partition_by, "ignore", {})
@@ -76,17 +82,7 @@ def write_delta(
     except Exception as error:
         if not re.search(_NO_DELTA, str(error)):
             raise
-        raise ConfigurationError(_how_to_get_delta(df.sparkSession.version)) from error
-
-
-def _how_to_get_delta(spark: str) -> str:
-    package = package_for(DELTA, spark)
-    if package is None:
-        return f"This session has no Delta Lake: {missing_package(DELTA, spark)}"
-    return (
-        f"This session has no Delta Lake: start it with spark.jars.packages={package}, and with Delta's "
-        "spark.sql.extensions and spark.sql.catalog.spark_catalog."
-    )
+        raise ConfigurationError(how_to_get(DELTA, df.sparkSession.version, _SETTINGS)) from error
 
 
 def _append(df: DataFrame, table: str, partition_by: Sequence[str], mode: str, options: dict[str, str]) -> None:
@@ -100,17 +96,10 @@ def _append(df: DataFrame, table: str, partition_by: Sequence[str], mode: str, o
 
 
 def _merge(df: DataFrame, table: str, keys: Sequence[str]) -> None:
-    from pyspark.sql import functions as sf
-
-    known = {name: sf.coalesce(name, sf.raise_error(sf.lit(_NULL_KEY))) for name in keys}
-    rows = df.withColumns(known).dropDuplicates(list(keys))
-    target = f"delta.{_quoted(table)}" if "/" in table else ".".join(map(_quoted, table.split(".")))
-    same = " AND ".join(f"old.{_quoted(name)} = new.{_quoted(name)}" for name in keys)
+    rows = unique_rows(df, keys)
+    target = f"delta.{quoted(table)}" if "/" in table else quoted_table(table)
+    same = " AND ".join(f"old.{quoted(name)} = new.{quoted(name)}" for name in keys)
     # Spark replaces braces: {rows} names the rows, so all others are doubled.
     text = f"MERGE INTO {target} AS old USING @ AS new ON {same} WHEN NOT MATCHED THEN INSERT *"
     text = text.replace("{", "{{").replace("}", "}}").replace(" USING @ ", " USING {rows} ", 1)
     df.sparkSession.sql(text, rows=rows)
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -48,7 +48,7 @@ def partition_of(batch: AnyKey) -> str:
 
 
 def transaction_of(batch: AnyKey) -> tuple[str, int]:
-    """Delta's ``txnAppId`` and ``txnVersion``; a table remembers the highest version of each id.
+    """Id and version of rows: Delta's ``txnAppId`` and ``txnVersion``. A table remembers an id's highest version.
 
     Micro-batches have an order, so a stream is one id with versions. Batches have no order, so each batch is an id.
     """
@@ -65,8 +65,8 @@ def foreach_batch(
     If the checkpoint does not note that a micro-batch was written, Spark gives it again, with the same rows: the sink
     recognizes it by the query's id, which is in the checkpoint, and its number.
 
-    :param sink: :func:`write_delta` or :func:`write_partitions`, or another function that takes rows, a target and a
-        :class:`MicroBatch`.
+    :param sink: :func:`write_delta`, :func:`write_iceberg`, :func:`write_partitions`, or another function that takes
+        rows, a target and a :class:`MicroBatch`.
     :param target: the table or path, which is the sink's second argument.
     :param stream: a name in place of the query's id, which Spark Connect does not give. It belongs to one checkpoint:
         use a new name for a new checkpoint.
