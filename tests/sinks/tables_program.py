@@ -51,18 +51,24 @@ def die_with_a_file(root: Path, known: set[Path]) -> None:
     die()
 
 
-KINDS = {"work": WorkFolder, "schemas": SchemaFolder, "parquet": lakes.ParquetLake, "delta": lakes.DeltaLake}
+KINDS = {
+    "work": WorkFolder,
+    "schemas": SchemaFolder,
+    "parquet": lakes.ParquetLake,
+    "delta": lakes.DeltaLake,
+    "iceberg": lakes.IcebergLake,
+}
 
 
 def main() -> None:
     plan = json.loads(Path(sys.argv[1]).read_text())
     kind, name = plan["method"].split(".")
-    dying(KINDS[kind], name, plan["number"], plan["when"], Path(plan["root"]))
+    dying(KINDS[kind], name, plan["number"], plan["when"], Path(plan["watched"]))
     with local_session("killed", "local[2]", plan["config"]) as spark:
         if plan["batch"] is None:
-            reparse(spark, plan["root"], format=plan["format"], schemas=plan["schemas"])
+            reparse(spark, plan["location"], **plan["options"])
         else:
-            write_message_tables(spark, plan["batch"], plan["root"], format=plan["format"])
+            write_message_tables(spark, plan["batch"], plan["location"], **plan["options"])
     raise SystemExit("the point was not reached")
 
 

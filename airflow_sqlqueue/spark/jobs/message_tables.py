@@ -59,15 +59,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program, which prints the sums of the result, or of ``reparse``."""
     program = Program(__doc__ or "")
     program.add_manifest()
-    program.add("--location", required=True, help="the folder of the tables")
+    program.add("--location", required=True, help="the folder of the tables, or catalog.namespace for Iceberg")
     program.add("--format", choices=FORMATS, default="parquet", help="(%(default)s)")
-    program.add("--schemas", help="the folder of the schemas (_schemas in the location)")
+    program.add("--schemas", help="the folder of the schemas (_schemas in the work folder)")
+    program.add("--work-folder", help="the folder of intermediate files (the location; Iceberg needs one)")
     program.add("--no-new-fields", action="store_true", help="leave the schemas as they are: new fields are rescued")
     program.add("--reparse", action="store_true", help="parse the unparsed messages again, in place of a batch")
     with program.start(arguments) as (spark, options):
         if (options.manifest is None) != options.reparse:
             program.fail("give either --manifest or --reparse")
-        given: dict[str, Any] = {"format": options.format, "schemas": options.schemas}
+        given: dict[str, Any] = {
+            "format": options.format,
+            "schemas": options.schemas,
+            "work_folder": options.work_folder,
+        }
         if options.reparse:
             found = _summary(reparse(spark, options.location, **given))
         else:

@@ -6,6 +6,9 @@ are replaced or removed together, so that what was killed is repeated.
 
 from __future__ import annotations
 
+import hashlib
+import re
+import uuid
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
@@ -14,7 +17,8 @@ from airflow_sqlqueue.drain.storage.object_stores import raise_staging_error
 from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError
 from airflow_sqlqueue.schemas.files import file_stem
 from airflow_sqlqueue.spark.message_tables.work import remove_folder
-from airflow_sqlqueue.spark.sinks import write_delta, write_partitions
+from airflow_sqlqueue.spark.sinks import write_delta, write_iceberg, write_partitions
+from airflow_sqlqueue.spark.sinks.checks import is_table_name, quoted_table
 from airflow_sqlqueue.spark.sinks.keys import AnyKey, partition_of
 from airflow_sqlqueue.spark.sinks.partitions import COLUMN, replace_folder
 
@@ -22,10 +26,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-Format: TypeAlias = Literal["parquet", "delta"]
-FORMATS = ("parquet", "delta")
+Format: TypeAlias = Literal["parquet", "delta", "iceberg"]
+FORMATS = ("parquet", "delta", "iceberg")
 ATTEMPT = "parse_attempt"
 
+_LONGEST = 80
 UNPARSED_SUFFIX = "~unparsed"
 """End of the name of a table of messages that are not parsed; no name of a type has this character in a path."""
 
@@ -60,7 +65,11 @@ class Lake(Protocol):
 
 def lake_of(spark: SparkSession, format: Format, location: str) -> Lake:  # noqa: A002
     """The tables of a format. Raises :class:`ConfigurationError` for an unknown one."""
-    kinds: dict[str, Callable[[SparkSession, str], Lake]] = {"parquet": ParquetLake, "delta": DeltaLake}
+    kinds: dict[str, Callable[[SparkSession, str], Lake]] = {
+        "parquet": ParquetLake,
+        "delta": DeltaLake,
+        "iceberg": IcebergLake,
+    }
     if format not in kinds:
         raise ConfigurationError(f"The format of the tables is one of {', '.join(kinds)}.")
     return kinds[format](spark, location)
@@ -132,6 +141,51 @@ class DeltaLake(_Folders):
 
     def read(self, table: str, schema: StructType) -> DataFrame:
         return self._spark.read.format("delta").load(table)
+
+
+class IcebergLake:
+    """Tables in a namespace of an Iceberg catalog."""
+
+    def __init__(self, spark: SparkSession, location: str) -> None:
+        if not is_table_name(f"{location}.x"):
+            raise ConfigurationError("Iceberg tables are in a namespace: give the location as catalog.namespace.")
+        self._spark, self._namespace = spark, location
+
+    def table(self, message_type: str | None, *, is_unparsed: bool = False) -> str:
+        word = "" if message_type is None else _word(message_type)
+        return f"{self._namespace}.{word}{'__unparsed' if is_unparsed else ''}"
+
+    def append(self, rows: DataFrame, table: str, key: AnyKey, messages: int) -> None:
+        write_iceberg(_of(rows, partition_of(key), 0), table, key, merge_schema=True)
+
+    def replace(self, rows: DataFrame, table: str, batch_id: str, attempt: int) -> None:
+        if self._spark.catalog.tableExists(quoted_table(table)):
+            self.remove(table, batch_id, attempt)
+        # The rows are gone, so the table must not take the write for a repetition.
+        write_iceberg(_of(rows, batch_id, attempt), table, batch_id, step=f"reparse {uuid.uuid4()}", merge_schema=True)
+
+    def remove(self, table: str, batch_id: str, attempt: int) -> None:
+        where = f"{COLUMN} = :batch_id AND {ATTEMPT} = :attempt"
+        values = {"batch_id": batch_id, "attempt": attempt}
+        self._spark.sql(f"DELETE FROM {quoted_table(table)} WHERE {where}", args=values)  # noqa: S608 - names of ours
+
+    def read(self, table: str, schema: StructType) -> DataFrame:
+        self._spark.catalog.refreshTable(quoted_table(table))
+        return self._spark.table(quoted_table(table))
+
+    def unparsed_tables(self) -> Iterator[str]:
+        for row in self._spark.sql(f"SHOW TABLES IN {quoted_table(self._namespace)}").collect():
+            if row["tableName"].endswith("__unparsed"):
+                yield f"{self._namespace}.{row['tableName']}"
+
+
+def _word(message_type: str) -> str:
+    """The name of a type as one word: its dots as underscores; other names get a hash, so that no two are the same."""
+    hashed = hashlib.sha256(message_type.encode()).hexdigest()[:16]
+    plain = re.fullmatch(r"[A-Za-z0-9]+(\.[A-Za-z0-9]+)*", message_type)
+    if plain and len(message_type) <= _LONGEST and not re.search(r"[0-9a-f]{16}\Z", message_type):
+        return message_type.replace(".", "_")
+    return f"{re.sub('[^A-Za-z0-9]+', '_', message_type)[:_LONGEST]}_{hashed}"
 
 
 def _of(rows: DataFrame, batch_id: str, attempt: int) -> DataFrame:

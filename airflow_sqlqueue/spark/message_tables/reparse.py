@@ -14,7 +14,7 @@ from airflow_sqlqueue.schemas.files import SchemaFolder
 from airflow_sqlqueue.spark.batch import raw_schema, typed_columns
 from airflow_sqlqueue.spark.message_tables.lakes import ATTEMPT, Format, Lake, lake_of
 from airflow_sqlqueue.spark.message_tables.packing import PARSED
-from airflow_sqlqueue.spark.message_tables.tables import MessageTypeTable, TableWriter, unparsed_schema
+from airflow_sqlqueue.spark.message_tables.tables import MessageTypeTable, TableWriter, unparsed_schema, work_folder_of
 from airflow_sqlqueue.spark.sinks.keys import partition_of
 from airflow_sqlqueue.spark.sinks.partitions import COLUMN
 
@@ -31,6 +31,7 @@ def reparse(
     schemas: SchemaFolder | str | os.PathLike[str] | None = None,
     decoders: Mapping[str, Callable[[Column], Column]] | None = None,
     max_bytes: int = MAX_BYTES,
+    work_folder: str | None = None,
 ) -> list[MessageTypeTable]:
     """Parse the messages of all ``~unparsed`` tables again, and move those that are parsed now to their tables.
 
@@ -46,7 +47,7 @@ def reparse(
     from pyspark.sql import functions as sf
 
     lake = lake_of(spark, format, location.rstrip("/"))
-    writer = TableWriter(lake, location, schemas, decoders, max_bytes)
+    writer = TableWriter(lake, work_folder_of(format, location, work_folder), schemas, decoders, max_bytes)
     found: list[MessageTypeTable] = []
     for table in lake.unparsed_tables():
         rows = lake.read(table, _columns(spark, writer))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from airflow_sqlqueue.bodies.decoding import MAX_BYTES
 from airflow_sqlqueue.bodies.inference import extended, struct_of
 from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of
-from airflow_sqlqueue.errors import BatchMismatchError
+from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError
 from airflow_sqlqueue.schemas.files import SchemaFolder, file_stem
 from airflow_sqlqueue.spark.batch import read_batch, typed_columns
 from airflow_sqlqueue.spark.bodies import ENVELOPE, IF_UNPARSED, UNPARSED, column_names, decoded, result_schema
@@ -46,7 +46,7 @@ class MessageTypeTable:
     """Result of a batch for one table.
 
     :param message_type: the type of the messages; None for messages without a type, and those of too many types.
-    :param table: the folder of the table.
+    :param table: the folder of the table, or its name in the catalog.
     :param is_unparsed: whether it is the table of the messages that are not parsed.
     :param messages: the rows of the batch in the table.
     :param rescued: those of them with values that fit no column.
@@ -71,6 +71,7 @@ def write_message_tables(
     new_fields: bool = True,
     decoders: Mapping[str, Callable[[Column], Column]] | None = None,
     max_bytes: int = MAX_BYTES,
+    work_folder: str | None = None,
     connection: ConnectionSettings | None = None,
     ledger_schema: str = "sqlqueue",
 ) -> list[MessageTypeTable]:
@@ -81,22 +82,26 @@ def write_message_tables(
     parsed is in a table beside that, whose name ends with ``~unparsed``, with the reason, its body and its headers;
     :func:`reparse` moves it when the schema is better. The table ``~unparsed`` has the messages without a type.
 
-    A repeated call for the same batch replaces its rows (Parquet) or writes nothing (Delta Lake), so a run may be
-    killed at any point and run again, with the same arguments. Run one attempt of a batch at a time.
+    A repeated call for the same batch replaces its rows (Parquet) or writes nothing (Delta Lake, Iceberg), so a run may
+    be killed at any point and run again, with the same arguments. Run one attempt of a batch at a time.
 
-    :param location: the folder of the tables, a path or a URI: a table is a folder there, called as its type.
-    :param format: ``parquet``, with a partition ``batch_id=...`` for each batch, or ``delta``.
-    :param schemas: the folder of the schemas; ``_schemas`` in ``location`` unless given. A type without a schema gets
-        one from a sample of the batch, up to 1,000 types; messages of further types are with those without a type.
+    :param location: the folder of the tables, a path or a URI: a table is a folder there, called as its type. For
+        Iceberg a namespace, ``catalog.namespace``: a table is called as its type, with underscores for dots, and its
+        suffix is ``__unparsed``.
+    :param format: ``parquet``, with a partition ``batch_id=...`` for each batch, ``delta`` or ``iceberg``; see
+        :func:`write_partitions`, :func:`write_delta` and :func:`write_iceberg`.
+    :param schemas: the folder of the schemas; ``_schemas`` in ``work_folder`` unless given. A type without a schema
+        gets one from a sample of the batch, up to 1,000 types; messages of further types are with those without a type.
     :param new_fields: whether fields that a schema has not become columns, in the schema's file as well. Values of
         another type than their column never change it: they are in ``_rescued``.
     :param decoders: as for ``parse_bodies``.
     :param max_bytes: the size above which a body is not parsed.
+    :param work_folder: the folder of intermediate files; ``location`` unless given, which Iceberg needs.
     :param connection: the server of a batch in a table (stage ``table``).
     :param ledger_schema: the schema of its ledger.
 
     The batch is read once, by one job that parses the messages of all types and keeps them in a folder ``_work-...`` of
-    ``location``; a job for each table follows, and the folder is removed. Spark's workers need this package.
+    ``work_folder``; a job for each table follows, and the folder is removed. Spark's workers need this package.
 
     Raises :class:`BatchError` for a batch that is open or requeued, :class:`BatchMismatchError` if Spark reads, or a
     table gets, another number of messages than the ledger has, and :class:`ConfigurationError` for a format or a schema
@@ -105,7 +110,7 @@ def write_message_tables(
     lake = lake_of(spark, format, location.rstrip("/"))
     source = load_batch(spark, batch, connection, ledger_schema=ledger_schema)
     rows = read_batch(spark, source, connection, ledger_schema=ledger_schema)
-    writer = TableWriter(lake, location, schemas, decoders, max_bytes)
+    writer = TableWriter(lake, work_folder_of(format, location, work_folder), schemas, decoders, max_bytes)
     return writer.write(rows, source, new_fields=new_fields, messages=source.messages)
 
 
@@ -119,6 +124,7 @@ def write_message_rows(
     new_fields: bool = True,
     decoders: Mapping[str, Callable[[Column], Column]] | None = None,
     max_bytes: int = MAX_BYTES,
+    work_folder: str | None = None,
 ) -> list[MessageTypeTable]:
     """Write rows to one table for each message type: :func:`write_message_tables` for a stream.
 
@@ -131,7 +137,17 @@ def write_message_rows(
     """
     lake = lake_of(rows.sparkSession, format, location.rstrip("/"))
     typed = rows if "headers_raw" in rows.columns else typed_columns(rows)
-    return TableWriter(lake, location, schemas, decoders, max_bytes).write(typed, batch, new_fields=new_fields)
+    writer = TableWriter(lake, work_folder_of(format, location, work_folder), schemas, decoders, max_bytes)
+    return writer.write(typed, batch, new_fields=new_fields)
+
+
+def work_folder_of(format: Format, location: str, work_folder: str | None) -> str:  # noqa: A002
+    """The folder of intermediate files and of schemas, without a slash at its end."""
+    if work_folder is None and format == "iceberg":
+        raise ConfigurationError(
+            "Iceberg's tables are in a catalog: name a work_folder, for intermediate files and for schemas."
+        )
+    return (work_folder or location).rstrip("/")
 
 
 class TableWriter:
@@ -140,12 +156,11 @@ class TableWriter:
     def __init__(
         self,
         lake: Lake,
-        location: str,
+        folder: str,
         schemas: SchemaFolder | str | os.PathLike[str] | None,
         decoders: Mapping[str, Callable[[Column], Column]] | None,
         max_bytes: int,
     ) -> None:
-        folder = location.rstrip("/")
         self._files = schemas if isinstance(schemas, SchemaFolder) else SchemaFolder(schemas or f"{folder}/_schemas")
         self._lake, self._folder, self._decoders, self._max_bytes = lake, folder, decoders or {}, max_bytes
 

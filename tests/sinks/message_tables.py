@@ -1,0 +1,145 @@
+"""Cases of killed runs on tables of message types, for each format of tables."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow_sqlqueue.bodies.schemas import struct
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.schemas.files import SchemaFolder
+from airflow_sqlqueue.spark.message_tables import reparse, write_message_tables
+from tests.faults.conftest import LONG
+from tests.spark.conftest import batches_in
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TYPES = [f"Shop.Type{number}" for number in range(4)]
+NEW = "Shop.Later"
+
+POINTS = [
+    ("work.pack", 1, "in"),
+    ("work.pack", 1, "after"),
+    ("schemas.put", 2, "after"),
+    ("work.pack", 2, "after"),
+    ("lake.append", 1, "before"),
+    ("lake.append", 2, "in"),
+    ("lake.append", 3, "after"),
+    ("work.remove", 1, "before"),
+]
+"""Where the second batch's run dies: a method, the number of its call, and the part of the call."""
+
+REPARSE_POINTS = [("lake.replace", 1, "in"), ("lake.replace", 1, "after"), ("lake.replace", 2, "after")]
+REPARSE_POINTS += [("lake.remove", 1, "after")]
+
+
+def chosen(points: list[tuple[str, int, str]], *short: int) -> list[tuple[str, int, str]]:
+    """All points at length, else those of these numbers."""
+    return [point for number, point in enumerate(points) if LONG or number in short]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Tables of a format, and the session's settings by which a process reaches them.
+
+    :param location: the location of the tables.
+    :param folder: the folder that has their files.
+    """
+
+    spark: SparkSession
+    config: dict[str, str]
+    format: str
+    location: str
+    folder: Path
+    tmp_path: Path
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {"format": self.format, "work_folder": str(self.tmp_path / "work")}
+
+    def content(self) -> Counter[tuple[str, str]]:
+        """The messages in all tables, by their batch and what their body says."""
+        found: Counter[tuple[str, str]] = Counter()
+        for path in self.folder.iterdir():
+            if self.format == "iceberg":
+                rows = self.spark.table(f"{self.location}.`{path.name}`")
+            else:
+                rows = self.spark.read.format(self.format).load(str(path))
+            said = "cast(Body AS string)" if path.name.endswith("unparsed") else "cast(N AS string)"
+            found.update((row[0], row[1]) for row in rows.selectExpr("batch_id", said).collect())
+        return found
+
+    def killed(self, batch: Any, method: str, number: int, when: str, **more: Any) -> None:
+        """Run the program until it kills itself."""
+        plan = {
+            "config": self.config,
+            "batch": batch,
+            "location": self.location,
+            "watched": str(self.tmp_path),
+            "options": {**self.options, **more},
+            "method": method.replace("lake", self.format),
+            "number": number,
+            "when": when,
+        }
+        path = self.tmp_path / "plan.json"
+        path.write_text(json.dumps(plan))
+        command = [sys.executable, "-m", "tests.sinks.tables_program", str(path)]
+        with (self.tmp_path / "log.txt").open("w") as log:
+            process = subprocess.run(command, stdout=log, stderr=log, start_new_session=True, timeout=250, check=False)
+        assert process.returncode == -signal.SIGKILL, (self.tmp_path / "log.txt").read_text()[-3_000:]
+
+
+def sent(start: int, count: int, **more: Any) -> list[Message]:
+    """Messages of several types; each fifth does not parse."""
+    found = []
+    for number in range(start, start + count):
+        body = json.dumps({"N": number, **more}) if number % 5 else f"message {number}"
+        found.append(message(TYPES[number % len(TYPES)], body))
+    return found
+
+
+def message(name: str, body: str) -> Message:
+    headers = {"NServiceBus.ContentType": "application/json", "NServiceBus.EnclosedMessageTypes": name}
+    return Message(headers, body.encode())
+
+
+def expected(messages: list[Message], batch_id: str) -> Counter[tuple[str, str]]:
+    bodies = [message.body.decode() for message in messages]
+    return Counter((batch_id, str(json.loads(body)["N"]) if body[0] == "{" else body) for body in bodies)
+
+
+def check_killed_run(place: Place, method: str, number: int, when: str) -> None:
+    """A killed run is repeated: its batch has new fields and a new type, so that it has two rounds."""
+    make = batches_in(place.tmp_path)
+    first, second = sent(0, 40), [*sent(40, 30, More="x"), message(NEW, '{"N":1000}')]
+    write_message_tables(place.spark, make(first), place.location, **place.options)
+    batch = make(second, batch_id="batch-2")
+    place.killed(batch.to_dict(), method, number, when)
+    for _ in range(2):
+        write_message_tables(place.spark, batch, place.location, **place.options)
+        assert place.content() == expected(first, "batch-1") + expected(second, "batch-2")
+    assert [path.name for path in (place.tmp_path / "work").iterdir()] == ["_schemas"]
+
+
+def check_killed_reparse(place: Place, method: str, number: int, when: str) -> None:
+    """A killed second parse is repeated: messages of two types have a schema now, others stay unparsed."""
+    schemas = SchemaFolder(place.tmp_path / "schemas")
+    later = [name.lower() for name in TYPES[:3]]
+    messages = [*sent(0, 4), *(message(name, json.dumps({"N": n})) for n, name in enumerate(later, start=100))]
+    write_message_tables(place.spark, batches_in(place.tmp_path)(messages), place.location, **place.options)
+    for name in later[:2]:
+        schemas.put(name, struct({"N": "long"}))
+    place.killed(None, method, number, when, schemas=str(place.tmp_path / "schemas"))
+    for _ in range(2):
+        reparse(place.spark, place.location, schemas=schemas, **place.options)
+        assert sorted(said for _, said in place.content().elements()) == [
+            *("1", "100", "101", "2", "3"),
+            *("message 0", '{"N": 102}'),
+        ]

@@ -1,0 +1,94 @@
+"""Tables of message types in Iceberg where a run is killed: each message is in one table, once."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import pytest
+from jars import stop_java
+
+from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.spark import local_session
+from airflow_sqlqueue.spark.message_tables import write_message_tables
+from airflow_sqlqueue.spark.message_tables.lakes import IcebergLake
+from tests.sinks.conftest import ICEBERG_JARS
+from tests.sinks.message_tables import (
+    POINTS,
+    REPARSE_POINTS,
+    Place,
+    check_killed_reparse,
+    check_killed_run,
+    chosen,
+    sent,
+)
+from tests.spark.conftest import batches_in
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Settings of a session with a catalog ``lake`` on a disk."""
+    return {
+        "spark.jars": ",".join(ICEBERG_JARS or ()),
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+        "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
+        "spark.sql.catalog.lake.type": "hadoop",
+        "spark.sql.catalog.lake.warehouse": tmp_path_factory.mktemp("lake").as_uri(),
+    }
+
+
+@pytest.fixture(scope="module")
+def spark(config: dict[str, str]) -> Iterator[SparkSession]:
+    """A session in a Java machine of its own."""
+    stop_java()
+    with local_session("iceberg", "local[4]", config) as session:
+        yield session
+    stop_java()
+
+
+@pytest.fixture
+def place(spark: SparkSession, config: dict[str, str], tmp_path: Path) -> Place:
+    """An empty namespace."""
+    name = f"n{uuid.uuid4().hex}"
+    spark.sql(f"CREATE NAMESPACE lake.{name}")
+    folder = Path(urlsplit(config["spark.sql.catalog.lake.warehouse"]).path, name)
+    return Place(spark, config, "iceberg", f"lake.{name}", folder, tmp_path)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("method", "number", "when"), chosen(POINTS, 6))
+def test_a_killed_run_is_repeated(place: Place, method: str, number: int, when: str) -> None:
+    check_killed_run(place, method, number, when)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("method", "number", "when"), chosen(REPARSE_POINTS, 2))
+def test_a_killed_second_parse_is_repeated(place: Place, method: str, number: int, when: str) -> None:
+    check_killed_reparse(place, method, number, when)
+
+
+def test_names_of_tables(place: Place) -> None:
+    lake = IcebergLake(place.spark, place.location)
+    names = [
+        lake.table(name).rpartition(".")[2]
+        for name in ("Shop.A", "Shop_A", "Shop.A_B", "Shop.A`1[[Shop.B]]", "x" * 200)
+    ]
+    assert names[0] == "Shop_A"
+    assert len(set(names)) == 5
+    assert all(name.isidentifier() and len(name) <= 97 for name in names)
+    assert lake.table("Shop.A", is_unparsed=True) == f"{place.location}.Shop_A__unparsed"
+
+
+def test_a_namespace_and_a_folder_are_needed(place: Place) -> None:
+    batch = batches_in(place.tmp_path)(sent(0, 5))
+    with pytest.raises(ConfigurationError, match="name a work_folder"):
+        write_message_tables(place.spark, batch, place.location, format="iceberg")
+    with pytest.raises(ConfigurationError, match="give the location as catalog.namespace"):
+        write_message_tables(place.spark, batch, "s3://lake", format="iceberg", work_folder="w")
