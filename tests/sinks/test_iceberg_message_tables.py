@@ -90,5 +90,5 @@ def test_a_namespace_and_a_folder_are_needed(place: Place) -> None:
     batch = batches_in(place.tmp_path)(sent(0, 5))
     with pytest.raises(ConfigurationError, match="name a work_folder"):
         write_message_tables(place.spark, batch, place.location, format="iceberg")
-    with pytest.raises(ConfigurationError, match="give the location as catalog.namespace"):
+    with pytest.raises(ConfigurationError, match="give the location as catalog"):
         write_message_tables(place.spark, batch, "s3://lake", format="iceberg", work_folder="w")
