@@ -36,6 +36,17 @@ _SHAPES = {
 }
 """Texts that Arrow converts. The 29th of February is left to the rule of one body."""
 
+_DIGITS = 29
+"""Digits of a decimal that Arrow's reader takes, as many as a decimal of .NET has."""
+
+_EXPONENTS = (r"(?i)e-0*[1-9]\d{1,9}(?:[^\da-f-]|$)", r"\\u00(?:[46]5|2[dD]|3\d)")
+"""Regular expressions of exponents below -9, and of escapes that can hide one in a text.
+
+For such an exponent of a decimal, Arrow's reader reads beyond its table of powers: the value may be wrong, or the
+process dies. With 29 digits, exponents down to -9 stay in the table. An exponent of more digits is no number to Arrow,
+and the end of a UUID looks like one. A regular expression that begins with a fixed text is fast, so there are two.
+"""
+
 
 class Refused(Exception):
     """Arrow's reader does not take a block."""
@@ -84,7 +95,10 @@ class BodyParser:
         self._learned: set[tuple[str, ...]] = set()
         self.type = arrow_type(schema)
         self.result_type = pa.struct([("fields", self.type), ("rescued", pa.string()), ("unparsed", pa.string())])
+        # Each field costs time in each object, even if no body has it: these are read once a body has one.
+        self._has_metadata = False
         self._explicit = self._reader_type()
+        self._has_decimals = _has_decimals(schema)
         # Arrow's reader refuses these as unknown fields, but where it skips such. Once seen, they are sorted out first.
         self._has_references = others == "skip"
 
@@ -137,6 +151,9 @@ class BodyParser:
         if self._has_references:
             for mark in ('"$values"', '"$ref"'):
                 found = pc.and_(found, pc.invert(pc.match_substring(bodies, mark)))
+        if self._has_decimals:
+            for pattern in _EXPONENTS:
+                found = pc.and_(found, pc.invert(pc.match_substring_regex(bodies, pattern)))
         named = pc.fill_null(content_types, "")
         is_json = {each: _is_utf8_json(each) for each in pc.unique(named).to_pylist()}
         if not all(is_json.values()):
@@ -196,6 +213,9 @@ class BodyParser:
 
     def _one(self, body: bytes, content_type: str | None) -> dict[str, Any]:
         self._has_references |= b'"$values"' in body or b'"$ref"' in body
+        if not self._has_metadata and any(b'"%s"' % name.encode() in body for name in _METADATA):
+            self._has_metadata = True
+            self._explicit = self._reader_type()
         try:
             tree = decoding.parse(body, content_type, max_bytes=self._max_bytes)
             self._learn(tree, self._schema, ())
@@ -222,13 +242,20 @@ class BodyParser:
                 self._explicit = self._reader_type()
 
     def _reader_type(self) -> pa.DataType:
-        return _read_as(self._schema, (), self._learned)
+        return _read_as(self._schema, (), self._learned, _METADATA if self._has_metadata else ())
 
 
 def _content(lines: pa.Array) -> pa.Buffer:
     """The texts of an array without offset, one behind the other."""
     _, offsets, content = lines.buffers()
     return content.slice(0, memoryview(offsets).cast("i")[len(lines)])
+
+
+def _has_decimals(kind: Type) -> bool:
+    if not isinstance(kind, dict):
+        return decimal_of(kind) is not None
+    inner = [kind["elementType"]] if kind["type"] == "array" else [each["type"] for each in kind["fields"]]
+    return any(map(_has_decimals, inner))
 
 
 def _is_utf8_json(content_type: str) -> bool:
@@ -239,20 +266,24 @@ def _is_utf8_json(content_type: str) -> bool:
     return kind == "json" and "charset" not in content_type.lower().replace("charset=utf-8", "")
 
 
-def _read_as(kind: Type, path: tuple[str, ...], learned: set[tuple[str, ...]]) -> pa.DataType:
+def _read_as(
+    kind: Type, path: tuple[str, ...], learned: set[tuple[str, ...]], metadata: tuple[str, ...]
+) -> pa.DataType:
     """The type by which Arrow's reader reads a type: times and binary values are read as texts."""
     import pyarrow as pa
 
     if not isinstance(kind, dict):
         if size := decimal_of(kind):
-            # Into decimal128 Arrow's reader rescales without a check for an overflow.
-            return pa.decimal256(76, size[1])
+            # Arrow's reader rescales without a check for an overflow: decimal256 has room for the digits of any scale.
+            return pa.decimal256(_DIGITS, size[1])
         return pa.string() if kind in _TIMES or kind == "binary" else arrow_type(kind)
     if kind["type"] == "array":
-        return pa.list_(_read_as(kind["elementType"], path, learned))
-    fields = [(each["name"], _read_as(each["type"], (*path, each["name"]), learned)) for each in kind["fields"]]
+        return pa.list_(_read_as(kind["elementType"], path, learned, metadata))
+    fields = [
+        (each["name"], _read_as(each["type"], (*path, each["name"]), learned, metadata)) for each in kind["fields"]
+    ]
     names = {name for name, _ in fields}
-    fields += [(name, pa.string()) for name in _METADATA if name not in names]
+    fields += [(name, pa.string()) for name in metadata if name not in names]
     fields += [(each[-1], pa.null()) for each in sorted(learned) if each[:-1] == path and each[-1] not in _METADATA]
     return pa.struct(fields)
 
@@ -275,9 +306,10 @@ def _converted(read: pa.Array, kind: Type) -> pa.Array:
         if not pc.all(pc.is_finite(read), min_count=0).as_py():
             raise Refused
         return read
-    if decimal_of(kind):
+    if size := decimal_of(kind):
         try:
-            return read.cast(arrow_type(kind))
+            # Rescaled values may have more digits than the type that they were read by.
+            return read.view(pa.decimal256(76, size[1])).cast(arrow_type(kind))
         except pa.ArrowInvalid as error:
             raise Refused from error
     if kind == "binary":

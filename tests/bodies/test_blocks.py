@@ -237,6 +237,44 @@ def test_a_body_is_read_alike_alone_and_among_others(kind: Any, found: list[str]
     assert repr(together) == repr(rows)
 
 
+EXPONENTS = ("", "e0", "E+9", "e29", "e38", "e70", "e-1", "E-09", "e-10", "e-77", "E-000099999999", "e-2147483648")
+DECIMALS = [f"{whole}{part}{e}" for whole in ("0", "-7", "9" * 28, "9" * 39) for part in ("", ".5") for e in EXPONENTS]
+DECIMALS += [f"0.{'0' * zeros}1{e}" for zeros in (27, 28, 75, 76) for e in EXPONENTS]
+
+
+@pytest.mark.parametrize("kind", ["decimal(38,0)", "decimal(38,2)", "decimal(29,9)", "decimal(10,2)", "decimal(38,38)"])
+@pytest.mark.parametrize("form", ["%s", "[%s]", '"%s"'])
+def test_no_exponent_leads_arrows_reader_beyond_its_tables(kind: str, form: str) -> None:
+    schema = read_schema(struct({"v": kind}))
+    bodies = [b'{"v":%s}' % (form % each).encode() for each in DECIMALS]
+    parser = BodyParser(schema)
+    alone = pa.array([parser._one(body, None) for body in bodies], parser.result_type).to_pylist()
+    # Each is a block of its own, so that Arrow's reader takes all it can.
+    assert repr([one(body, schema) for body in bodies]) == repr(alone)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [r"1\u0065-99999999", r"1e\u002D99999999", r"1E\u002d99999999", r"1e-9\u00399999999", r"+1.\u0030e-99999999"],
+)
+def test_escapes_do_not_hide_an_exponent(text: str) -> None:
+    found = one(b'{"Total":"%s"}' % text.encode())
+    assert json.loads(found["rescued"]) == {"Total": json.loads(f'"{text}"')}
+
+
+@pytest.mark.parametrize("name", ["$id", "$type"])
+def test_metadata_is_no_field_whichever_body_has_it_first(name: str) -> None:
+    plain = [b'{"Number":%d,"Address":{"Zip":1}}' % number for number in range(50)]
+    marked = [
+        b'{"%s":"x","Number":%d,"Address":{"%s":"y","Zip":1}}' % (name.encode(), n, name.encode()) for n in range(50)
+    ]
+    mixed = [body for pair in zip(plain, marked, strict=True) for body in pair]
+    for bodies in (plain + marked, marked + plain, mixed):
+        found = parsed(list(bodies), SHOP)
+        assert {row["rescued"] for row in found} == {None}
+        assert [row["fields"] for row in found] == [one(body)["fields"] for body in bodies]
+
+
 @FEW
 @given(st.lists(st.binary(max_size=60) | values.map(str.encode), max_size=30), st.sampled_from([None, "text/xml", "x"]))
 def test_every_body_is_parsed_or_has_a_reason(bodies: list[bytes], content_type: str | None) -> None:
