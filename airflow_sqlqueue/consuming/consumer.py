@@ -50,6 +50,9 @@ class Consumer:
     with unreadable headers go there unchanged. A message that the error queue refuses goes into quarantine, so that no
     message stops the others. Meanwhile due messages of ``<queue>.Delayed`` are moved, as by an endpoint.
 
+    A handled message is acknowledged if ServiceControl has retried it, and copied to the audit queue if there is one:
+    in its transaction, and in the mode ``none`` in a transaction after its handling.
+
     :param connect: opens a session.
     :param handle: called with an :class:`~airflow_sqlqueue.Envelope`, in several threads at a time.
     :param on_progress: called with the counts after each message, from one thread at a time.
@@ -124,7 +127,8 @@ class Consumer:
 
     def _find(self, session: Session) -> Endpoint:
         names = self._resolver, self._queue_name, self._options.recoverability, self._options.endpoint
-        return Endpoint.find(session, *names, ledger_schema=self._ledger_schema)
+        audit_queue = self._options.audit_queue
+        return Endpoint.find(session, *names, ledger_schema=self._ledger_schema, audit_queue=audit_queue)
 
     def _pool(self, settings: ConnectionSettings, endpoint: Endpoint, budget: Budget) -> HandlerPool:
         shared = FailureStorage(), Receiver(self._options.where)

@@ -29,7 +29,10 @@ class ConsumeOptions(Limits):
         headers of the whole queue, repeatedly if few messages match.
     :param transaction_mode: ``sends_atomic_with_receive``, ``receive_only`` or ``none``, as for
         :func:`airflow_sqlqueue.transactions.transaction`.
-    :param endpoint: name of the endpoint in the headers of failed messages; the queue's name unless given.
+    :param endpoint: name of the endpoint in the headers of failed, audited and sent messages; the queue's name unless
+        given.
+    :param audit_queue: address of the queue that gets a copy of each handled message, as endpoints with auditing write
+        it, in the transaction of its handling; None: no copies.
     :param recoverability: number of tries of a message, and its error queue; in the mode ``none`` it is tried once.
     :param data_bus: a :class:`~airflow_sqlqueue.DataBus`, from which :meth:`.Envelope.payload` fetches; None: the
         handler fetches no payloads.
@@ -43,6 +46,7 @@ class ConsumeOptions(Limits):
     endpoint: str | None = None
     recoverability: RecoverabilityOptions = field(default_factory=RecoverabilityOptions)
     data_bus: PayloadSource | None = field(default=None, repr=False)
+    audit_queue: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -50,6 +54,8 @@ class ConsumeOptions(Limits):
             raise ConfigurationError(
                 f"There is no transaction mode {self.transaction_mode!r}: choose one of {', '.join(MODES)}."
             )
+        if self.audit_queue is not None and not self.audit_queue.strip():
+            raise ConfigurationError("audit_queue is blank: name a queue, or leave it out for no copies.")
         if not 1 <= self.max_handlers <= 256:
             raise ConfigurationError("max_handlers must be 1 to 256: each has a thread and a connection.")
         if self.poll_seconds < 0.1:

@@ -34,7 +34,8 @@ class SqlQueueConsumeOperator(LimitedTask):
     :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`, values of ``op_kwargs``, and of the task's context. Sends
     and statements through the hook, or another client of the same server and login, are part of the message's
     transaction. An exception rolls all of it back: the message is retried at once, then after delays through the table
-    of delayed messages, and then goes to the error queue, with the headers that ServiceControl reads. Meanwhile the
+    of delayed messages, and then goes to the error queue, with the headers that ServiceControl reads. Messages that the
+    function sends carry causation headers, and retries of ServiceControl are acknowledged to it. Meanwhile the
     task moves the queue's delayed messages that are due, as an endpoint does.
 
     Delivery in the mode ``sends_atomic_with_receive``: exactly once, also after a failure, for handling and for effects
@@ -57,8 +58,10 @@ class SqlQueueConsumeOperator(LimitedTask):
     :param poll_seconds: seconds between two polls of an empty queue.
     :param transaction_mode: ``sends_atomic_with_receive``, ``receive_only`` or ``none``.
     :param endpoint: the endpoint that handles the messages. Without ``queue_name`` its name gives the queue, with the
-        connection's endpoint settings; headers of failed messages name it (templated)
+        connection's endpoint settings; headers of failed, audited and sent messages name it (templated)
     :param error_queue: the address of the queue for messages that failed in all retries (templated)
+    :param audit_queue: the address of the queue that gets a copy of each handled message, in the transaction of its
+        handling, as endpoints with auditing write it; None: no copies (templated)
     :param immediate_retries: number of immediate retries of a message in each round.
     :param delayed_retries: number of further rounds, each after a delay.
     :param delayed_retry_seconds: the delay before the first of these rounds; each later delay is longer by this.
@@ -69,7 +72,7 @@ class SqlQueueConsumeOperator(LimitedTask):
     """
 
     template_fields = templated(
-        "queue_name", "op_kwargs", "filters", "endpoint", "error_queue", "data_bus", LimitedTask
+        "queue_name", "op_kwargs", "filters", "endpoint", "error_queue", "audit_queue", "data_bus", LimitedTask
     )
     template_fields_renderers: ClassVar[dict[str, str]] = {"op_kwargs": "py", "filters": "json"}
     # Airflow copies tasks, but a callable may be a bound method of an object that cannot be copied.
@@ -88,6 +91,7 @@ class SqlQueueConsumeOperator(LimitedTask):
         transaction_mode: str = "sends_atomic_with_receive",
         endpoint: str | None = None,
         error_queue: str = "error",
+        audit_queue: str | None = None,
         immediate_retries: int = 5,
         delayed_retries: int = 3,
         delayed_retry_seconds: float = 10.0,
@@ -107,6 +111,7 @@ class SqlQueueConsumeOperator(LimitedTask):
         self.transaction_mode = transaction_mode
         self.endpoint = endpoint
         self.error_queue = error_queue
+        self.audit_queue = audit_queue
         self.immediate_retries = immediate_retries
         self.delayed_retries = delayed_retries
         self.delayed_retry_seconds = delayed_retry_seconds
@@ -166,6 +171,7 @@ class SqlQueueConsumeOperator(LimitedTask):
             where=None if self.filters is None else MessageFilter.of(self.filters),
             transaction_mode=self.transaction_mode,
             endpoint=self.endpoint,
+            audit_queue=self.audit_queue,
             data_bus=None if self.data_bus is None else data_bus_at(self.data_bus, payload_bytes=self.payload_bytes),
             recoverability=RecoverabilityOptions(
                 immediate_retries=self.immediate_retries,

@@ -68,6 +68,15 @@ def test_messages_sent_by_the_hook_are_rolled_back_with_the_message(
     assert (bodies(hook.client.queue(queue_name)), bodies(hook.client.queue(error_queue))) == ([], [b"1"])
 
 
+def test_messages_are_copied_to_the_audit_queue(
+    hook: SqlQueueHook, queue_name: str, error_queue: str, make: Any, context: Any
+) -> None:
+    hook.send(queue_name, [Message(body=b"1")])
+    make(lambda message: None, audit_queue=error_queue, endpoint="Shop").execute(context())
+    (copy,) = hook.receive(error_queue)
+    assert decode_headers(copy.headers).values[HeaderNames.PROCESSING_ENDPOINT] == "Shop"
+
+
 def test_metrics_and_log(
     hook: SqlQueueHook, queue_name: str, make: Any, context: Any, statsd: Any, capsys: Any
 ) -> None:
