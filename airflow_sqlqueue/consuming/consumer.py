@@ -11,6 +11,7 @@ from datetime import datetime, timedelta, timezone
 
 from airflow_sqlqueue.budget import Budget, Clock
 from airflow_sqlqueue.consuming.endpoint import Endpoint, EndpointTables
+from airflow_sqlqueue.consuming.failure_budget import FailureBudget
 from airflow_sqlqueue.consuming.handler import Handle, Handler, Outcome
 from airflow_sqlqueue.consuming.handler_pool import HandlerPool, StoppedError
 from airflow_sqlqueue.consuming.options import ConsumeOptions, ConsumeResult
@@ -90,7 +91,8 @@ class Consumer:
 
         Raises the errors of :meth:`.Endpoint.find` before anything is received. Raises the error that ended a handler:
         a server error not caused by one message, or a :class:`BaseException` other than :class:`Exception`. Then that
-        message and the unfinished messages of other handlers are in the queue.
+        message and the unfinished messages of other handlers are in the queue. Raises :class:`TooManyFailuresError`
+        when a limit on failures is reached, after the messages that were being handled.
         """
         budget = self._options.budget(self._clock)
         with closing(Reconnecting(self._connect, self._what, pause=self._wait)) as connection, suppress(StoppedError):
@@ -136,12 +138,13 @@ class Consumer:
         def handler(on_received: Callable[[Callable[[int], int]], None]) -> Handler:
             return Handler(settings, endpoint, self._resolver, self._handle, self._options, *shared, on_received)
 
-        return HandlerPool(self._connect, self._what, handler, self._options, budget, self._stop, self._count)
+        failures = FailureBudget(self._options, self._what)
+        return HandlerPool(self._connect, self._what, handler, self._options, budget, self._stop, self._count, failures)
 
     def _count(self, outcome: Outcome) -> None:
         done = self._done
         done.handled += outcome is Outcome.HANDLED
-        done.failed += outcome is Outcome.FAILED
+        done.failed += outcome in (Outcome.FAILED, Outcome.GIVEN_UP)
         done.delayed += outcome is Outcome.DELAYED
         done.forwarded += outcome is Outcome.FORWARDED
         done.rolled_back += outcome is Outcome.ROLLED_BACK

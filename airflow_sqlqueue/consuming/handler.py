@@ -71,10 +71,14 @@ def current_message() -> CurrentMessage | None:
 
 
 class Outcome(Enum):
-    """Outcome of an attempt; ``ROLLED_BACK``: the message is in its queue again."""
+    """Outcome of a receive. After ``ROLLED_BACK`` the message is in its queue again.
+
+    After ``GIVEN_UP`` it is in the error queue without another attempt, and after ``FAILED`` because of this attempt.
+    """
 
     HANDLED = "handled"
     FAILED = "failed"
+    GIVEN_UP = "given up"
     DELAYED = "delayed"
     FORWARDED = "forwarded"
     ROLLED_BACK = "rolled_back"
@@ -155,6 +159,11 @@ class Handler:
         self._failures, self._receiver, self._on_received = failures, receiver, on_received
         self._tables: EndpointTables | None = None
         self._unsettled: tuple[_Attempt, Failure | None] | None = None
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether the next call of :meth:`next` finishes a message that is in no queue."""
+        return self._unsettled is not None
 
     def next(self, sessions: SessionStack) -> Outcome | None:
         """Receive a message and handle it; return None if there was no message to receive.
@@ -249,7 +258,7 @@ class Handler:
     def _give_up(self, tables: EndpointTables, message: ReceivedMessage, failure: Failure) -> Outcome:
         failed_queue = self._destination(Envelope.of(message)) or self._endpoint.queue.canonical
         tables.error_queue.send([failed_message(message, failure, failed_queue, self._endpoint.name)])
-        return Outcome.FAILED
+        return Outcome.GIVEN_UP
 
     def _destination(self, envelope: Envelope) -> str | None:
         """Return the destination of a message that was delayed on its way to another queue; None for this queue."""
@@ -356,7 +365,7 @@ class Handler:
         with sessions.lend() as session:
             self._tables_of(session).set_aside(message.row_version, error, Envelope.of(message).problem)
         self._failures.forget(message.row_version)
-        return Outcome.FAILED
+        return Outcome.GIVEN_UP
 
     def _note_failure(
         self, attempt: _Attempt, message: ReceivedMessage, error: Exception

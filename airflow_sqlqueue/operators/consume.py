@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.providers.common.compat.sdk import AirflowException
 
 from airflow_sqlqueue.budget import MIB
+from airflow_sqlqueue.errors import TooManyFailuresError
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.hooks.staging import data_bus_at
 from airflow_sqlqueue.operators.base import LimitedTask, check_named_once, templated
@@ -62,6 +63,13 @@ class SqlQueueConsumeOperator(LimitedTask):
     :param error_queue: the address of the queue for messages that failed in all retries (templated)
     :param audit_queue: the address of the queue that gets a copy of each handled message, in the transaction of its
         handling, as endpoints with auditing write it; None: no copies (templated)
+    :param max_failed: fail the task when more than this many messages have gone to the error queue; 0: at the first
+        one; None: no limit.
+    :param max_consecutive_failures: number of failed attempts in a row, of any messages, after which
+        ``on_consecutive_failures`` takes effect; None: no limit.
+    :param on_consecutive_failures: ``fail`` fails the task; the messages that have retries left stay in the queue.
+        ``slow_down`` handles one message at a time, after a pause, until one succeeds.
+    :param slow_down_seconds: seconds of the first pause of ``slow_down``; each further one is twice as long, up to 60.
     :param immediate_retries: number of immediate retries of a message in each round.
     :param delayed_retries: number of further rounds, each after a delay.
     :param delayed_retry_seconds: the delay before the first of these rounds; each later delay is longer by this.
@@ -92,6 +100,10 @@ class SqlQueueConsumeOperator(LimitedTask):
         endpoint: str | None = None,
         error_queue: str = "error",
         audit_queue: str | None = None,
+        max_failed: int | None = None,
+        max_consecutive_failures: int | None = None,
+        on_consecutive_failures: str = "fail",
+        slow_down_seconds: float = 1.0,
         immediate_retries: int = 5,
         delayed_retries: int = 3,
         delayed_retry_seconds: float = 10.0,
@@ -112,6 +124,10 @@ class SqlQueueConsumeOperator(LimitedTask):
         self.endpoint = endpoint
         self.error_queue = error_queue
         self.audit_queue = audit_queue
+        self.max_failed = max_failed
+        self.max_consecutive_failures = max_consecutive_failures
+        self.on_consecutive_failures = on_consecutive_failures
+        self.slow_down_seconds = slow_down_seconds
         self.immediate_retries = immediate_retries
         self.delayed_retries = delayed_retries
         self.delayed_retry_seconds = delayed_retry_seconds
@@ -132,7 +148,11 @@ class SqlQueueConsumeOperator(LimitedTask):
         with fail_without_retry():
             queue = self.hook.queue(self.queue_name, endpoint=None if self.queue_name else self.endpoint)
             progress = _Progress(self.log, Metrics(self, queue))
-            done = queue.consume(self._handler(context), self._options(), on_progress=progress, stop=stop)
+            try:
+                done = queue.consume(self._handler(context), self._options(), on_progress=progress, stop=stop)
+            except TooManyFailuresError:
+                progress.end()
+                raise
         progress.end(done)
         if self._killed:
             raise AirflowException(
@@ -172,6 +192,10 @@ class SqlQueueConsumeOperator(LimitedTask):
             transaction_mode=self.transaction_mode,
             endpoint=self.endpoint,
             audit_queue=self.audit_queue,
+            max_failed=self.max_failed,
+            max_consecutive_failures=self.max_consecutive_failures,
+            on_consecutive_failures=self.on_consecutive_failures,
+            slow_down_seconds=self.slow_down_seconds,
             data_bus=None if self.data_bus is None else data_bus_at(self.data_bus, payload_bytes=self.payload_bytes),
             recoverability=RecoverabilityOptions(
                 immediate_retries=self.immediate_retries,
@@ -192,15 +216,21 @@ class _Progress:
     def __init__(self, log: Any, metrics: Metrics) -> None:
         self._log, self._metrics, self._sent = log, metrics, dict.fromkeys(self._COUNTERS, 0)
         self._next = time.monotonic() + self._EVERY
+        self._last: ConsumeResult | None = None
 
     def __call__(self, done: ConsumeResult) -> None:
         """Count one more message; called by one handler at a time."""
+        self._last = done
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + self._EVERY
             self._count(done)
             self._log.info("Handled %d messages so far, %d went to the error queue", done.handled, done.failed)
 
-    def end(self, done: ConsumeResult) -> None:
+    def end(self, done: ConsumeResult | None = None) -> None:
+        """Send and log the counts at the end; without ``done`` those of the last message."""
+        done = done or self._last
+        if done is None:
+            return
         self._count(done)
         self._metrics.timing("consume.seconds", done.seconds)
         self._metrics.depth()
