@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from datetime import datetime, timedelta, timezone
 
 from airflow_sqlqueue.budget import Budget, Clock
@@ -14,6 +14,7 @@ from airflow_sqlqueue.consuming.endpoint import Endpoint, EndpointTables
 from airflow_sqlqueue.consuming.failure_budget import FailureBudget
 from airflow_sqlqueue.consuming.handler import Handle, Handler, Outcome
 from airflow_sqlqueue.consuming.handler_pool import HandlerPool, StoppedError
+from airflow_sqlqueue.consuming.heartbeats import Heartbeats
 from airflow_sqlqueue.consuming.options import ConsumeOptions, ConsumeResult
 from airflow_sqlqueue.consuming.receiver import Receiver
 from airflow_sqlqueue.consuming.recoverability import FailureStorage
@@ -98,7 +99,9 @@ class Consumer:
         with closing(Reconnecting(self._connect, self._what, pause=self._wait)) as connection, suppress(StoppedError):
             endpoint = connection.run(self._find)
             pause = self._move(connection, endpoint)
-            self._handle_all(self._pool(connection.open().settings, endpoint, budget), connection, endpoint, pause)
+            pool = self._pool(connection.open().settings, endpoint, budget)
+            with self._heartbeats(endpoint):
+                self._handle_all(pool, connection, endpoint, pause)
         self._done.seconds = budget.seconds_used
         return self._done
 
@@ -129,8 +132,13 @@ class Consumer:
 
     def _find(self, session: Session) -> Endpoint:
         names = self._resolver, self._queue_name, self._options.recoverability, self._options.endpoint
-        audit_queue = self._options.audit_queue
-        return Endpoint.find(session, *names, ledger_schema=self._ledger_schema, audit_queue=audit_queue)
+        return Endpoint.find(
+            session,
+            *names,
+            ledger_schema=self._ledger_schema,
+            audit_queue=self._options.audit_queue,
+            heartbeat_queue=self._options.heartbeat_queue,
+        )
 
     def _pool(self, settings: ConnectionSettings, endpoint: Endpoint, budget: Budget) -> HandlerPool:
         shared = FailureStorage(), Receiver(self._options.where)
@@ -140,6 +148,12 @@ class Consumer:
 
         failures = FailureBudget(self._options, self._what)
         return HandlerPool(self._connect, self._what, handler, self._options, budget, self._stop, self._count, failures)
+
+    def _heartbeats(self, endpoint: Endpoint) -> AbstractContextManager[None]:
+        if endpoint.heartbeat_queue is None:
+            return nullcontext()
+        interval = self._options.heartbeat_seconds
+        return Heartbeats(self._connect, endpoint.heartbeat_queue, endpoint.name, interval).running()
 
     def _count(self, outcome: Outcome) -> None:
         done = self._done

@@ -250,7 +250,7 @@ def test_an_audit_queue_that_cannot_be_used_is_refused_before_anything_is_receiv
 ) -> None:
     orders.send(numbered(1))
     for name, error in (("missing", QueueNotFoundError), ("orders", ConfigurationError), (" ", ConfigurationError)):
-        with pytest.raises(error, match=name):
+        with pytest.raises(error, match=name.strip() or "blank"):
             consume(Seen(), ONCE, audit_queue=name)
     assert bodies(orders) == [b"0"]
 
