@@ -33,6 +33,7 @@ from airflow_sqlqueue.envelope import Envelope as Envelope
 from airflow_sqlqueue.envelope import Payload as Payload
 from airflow_sqlqueue.envelope import Sender as Sender
 from airflow_sqlqueue.envelope import reply as reply
+from airflow_sqlqueue.envelope.monitoring import custom_check as custom_check
 from airflow_sqlqueue.errorqueue.editing import EditResult as EditResult
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter as ErrorFilter
 from airflow_sqlqueue.errorqueue.return_to_source import ReturnOptions as ReturnOptions
@@ -73,6 +74,7 @@ from airflow_sqlqueue.errors import SqlQueueError as SqlQueueError
 from airflow_sqlqueue.errors import StagingError as StagingError
 from airflow_sqlqueue.errors import StatementError as StatementError
 from airflow_sqlqueue.errors import StrandedBatchError as StrandedBatchError
+from airflow_sqlqueue.errors import TooManyFailuresError as TooManyFailuresError
 from airflow_sqlqueue.errors import TransactionError as TransactionError
 from airflow_sqlqueue.errors import TransactionLostError as TransactionLostError
 from airflow_sqlqueue.errors import TransientError as TransientError

@@ -32,6 +32,7 @@ and what to do; ``__cause__`` has the driver's text. Neither contains message bo
     ├── TransactionError           a transaction cannot do this: it failed before, or it would span two servers
     ├── ConditionNotMetError       a queue did not meet a condition in time (also a TimeoutError)
     ├── NoReplyError               no reply came in time (also a TimeoutError)
+    ├── TooManyFailuresError       a consumer has reached a limit on failures
     ├── BatchError                 a batch is not in the state that the operation needs
     │   ├── BatchNotFoundError     the ledger does not know the batch
     │   ├── WrongBatchError        a drain cannot resume this batch: it was put back, or is another queue's
@@ -173,6 +174,10 @@ class ConditionNotMetError(SqlQueueError, TimeoutError):
 
 class NoReplyError(SqlQueueError, TimeoutError):
     """No reply to a request came in time."""
+
+
+class TooManyFailuresError(SqlQueueError):
+    """A consumer has reached a limit on failures: ``max_failed`` or ``max_consecutive_failures``."""
 
 
 class BatchError(SqlQueueError):

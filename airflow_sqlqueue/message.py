@@ -80,6 +80,10 @@ class HeaderNames:
     TRACE_STATE = "tracestate"
     BAGGAGE = "baggage"
     START_NEW_TRACE = "NServiceBus.OpenTelemetry.StartNewTrace"
+    RETRY_UNIQUE_MESSAGE_ID = "ServiceControl.Retry.UniqueMessageId"
+    RETRY_ACKNOWLEDGEMENT_QUEUE = "ServiceControl.Retry.AcknowledgementQueue"
+    RETRY_SUCCESSFUL = "ServiceControl.Retry.Successful"
+    RETRY_ACKNOWLEDGEMENT_SENT = "ServiceControl.Retry.AcknowledgementSent"
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@ r"""Untrusted text from rows, made safe for logs, errors, events, terminals, pag
 
 The sender of a message chooses its headers: halves of surrogate pairs, NUL, control characters, texts of any length.
 Such a text may get only through this module into a log or an error (:func:`quoted`), an event or XCom
-(:func:`event_value`), a terminal (:func:`printable`), a page (:func:`label`) and another row (:func:`row_text`).
-ASCII JSON, which ``json.dumps`` writes by default, is safe.
+(:func:`event_value`), a terminal (:func:`printable`), a page (:func:`label`) and another row (:func:`row_text`, for a
+single header :func:`header_value`). ASCII JSON, which ``json.dumps`` writes by default, is safe.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ QUOTED = 200
 
 EVENT = 1_000
 """The most characters of a value in an event or in XCom."""
+
+HEADER = 8_192
+"""The most characters of a value that is copied into another message: W3C's limit for the header ``baggage``."""
 
 LABEL = 500
 """The most characters of a name on a page."""
@@ -50,6 +53,14 @@ def event_value(value: str | None) -> str | None:
     if value is None or len(value) > EVENT or "\0" in value or not is_text(value):
         return None
     return value
+
+
+def header_value(value: str | None) -> str | None:
+    """Return a header's value for another message, into which a handled message's ids are copied.
+
+    The result is None for an empty value, for more than :data:`HEADER` characters, and for half a surrogate pair.
+    """
+    return value if value and len(value) <= HEADER and is_text(value) else None
 
 
 def label(value: str | None, most: int = LABEL) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from airflow_sqlqueue.client.connector import Connector
-from airflow_sqlqueue.consuming.handler import current_endpoint
+from airflow_sqlqueue.consuming.handler import current_message
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.errorqueue.editing import EditResult, edit
 from airflow_sqlqueue.errorqueue.failure_headers import Failure, failed_message
@@ -120,12 +120,13 @@ class ErrorManager:
         Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` outside of a handler without ``failed_queue``, and
         the errors of a queue.
         """
-        handling = current_endpoint()
+        handling = current_message()
         if failed_queue is None and handling is None:
             raise ConfigurationError("The queue of the message is unknown outside of a handler: give failed_queue.")
         with self._connector.enlisted_session() as session:
             if handling is not None and failed_queue is None:
-                source, error_queue, name = handling.queue, handling.error_queue, handling.name
+                here = handling.endpoint
+                source, error_queue, name = here.queue, here.error_queue, here.name
             else:
                 source = self._connector.find_in(session, failed_queue or "")
                 error_queue, name = self._connector.find_in(session, queue_name or ERROR_QUEUE), source.table
@@ -133,3 +134,6 @@ class ErrorManager:
                 error_queue = self._connector.find_in(session, queue_name)
             failed = failed_message(message, Failure.of(exception), source.canonical, endpoint or name)
             QueueTable(session, error_queue).send([failed])
+        envelope = message if isinstance(message, Envelope) else Envelope.of(message)
+        if handling is not None and envelope.identity.message_id == handling.message_id:
+            handling.given_up = True

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.client.connector import Connector, folder_of
+from airflow_sqlqueue.envelope.causation import caused
 from airflow_sqlqueue.errors import TransactionError
 from airflow_sqlqueue.message import Message, ReceivedMessage
 from airflow_sqlqueue.publishing import conversation
@@ -70,9 +71,13 @@ class Queue:
         return self._connector.queue(self._name, sending=sending)
 
     def send(self, messages: Iterable[Message]) -> int:
-        """Send messages in one transaction and return how many; at least once, if the caller repeats a failed call."""
+        """Send messages in one transaction and return how many; at least once, if the caller repeats a failed call.
+
+        In a handler of :meth:`consume` this call, like all that send, links the messages to the handled message by the
+        causation headers (docs/transport/messages.md, "Causation").
+        """
         with self.open(sending=True) as table, table.session.transaction():
-            return table.send(messages)
+            return table.send(caused(messages))
 
     def send_once(
         self,
@@ -90,12 +95,12 @@ class Queue:
         """
         with self.open(sending=True) as table:
             ledger = self._connector.send_ledger(table.session, table.address.catalog)
-            return ledger.send(table, send_id, messages, origin, message_id=message_id)
+            return ledger.send(table, send_id, caused(messages), origin, message_id=message_id)
 
     def send_numbered(self, messages: Iterable[Message]) -> list[int]:
         """Send as :meth:`send`, and return the messages' RowVersions, in their order."""
         with self.open(sending=True) as table, table.session.transaction():
-            return table.send_numbered(messages)
+            return table.send_numbered(caused(messages))
 
     def receive(
         self,

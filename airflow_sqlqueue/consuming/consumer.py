@@ -6,13 +6,15 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from datetime import datetime, timedelta, timezone
 
 from airflow_sqlqueue.budget import Budget, Clock
 from airflow_sqlqueue.consuming.endpoint import Endpoint, EndpointTables
+from airflow_sqlqueue.consuming.failure_budget import FailureBudget
 from airflow_sqlqueue.consuming.handler import Handle, Handler, Outcome
 from airflow_sqlqueue.consuming.handler_pool import HandlerPool, StoppedError
+from airflow_sqlqueue.consuming.heartbeats import Heartbeats
 from airflow_sqlqueue.consuming.options import ConsumeOptions, ConsumeResult
 from airflow_sqlqueue.consuming.receiver import Receiver
 from airflow_sqlqueue.consuming.recoverability import FailureStorage
@@ -49,6 +51,9 @@ class Consumer:
     :class:`.RecoverabilityOptions`. Then it goes to the error queue with the headers that endpoints write. Messages
     with unreadable headers go there unchanged. A message that the error queue refuses goes into quarantine, so that no
     message stops the others. Meanwhile due messages of ``<queue>.Delayed`` are moved, as by an endpoint.
+
+    A handled message is acknowledged if ServiceControl has retried it, and copied to the audit queue if there is one:
+    in its transaction, and in the mode ``none`` in a transaction after its handling.
 
     :param connect: opens a session.
     :param handle: called with an :class:`~airflow_sqlqueue.Envelope`, in several threads at a time.
@@ -87,13 +92,16 @@ class Consumer:
 
         Raises the errors of :meth:`.Endpoint.find` before anything is received. Raises the error that ended a handler:
         a server error not caused by one message, or a :class:`BaseException` other than :class:`Exception`. Then that
-        message and the unfinished messages of other handlers are in the queue.
+        message and the unfinished messages of other handlers are in the queue. Raises :class:`TooManyFailuresError`
+        when a limit on failures is reached, after the messages that were being handled.
         """
         budget = self._options.budget(self._clock)
         with closing(Reconnecting(self._connect, self._what, pause=self._wait)) as connection, suppress(StoppedError):
             endpoint = connection.run(self._find)
             pause = self._move(connection, endpoint)
-            self._handle_all(self._pool(connection.open().settings, endpoint, budget), connection, endpoint, pause)
+            pool = self._pool(connection.open().settings, endpoint, budget)
+            with self._heartbeats(endpoint):
+                self._handle_all(pool, connection, endpoint, pause)
         self._done.seconds = budget.seconds_used
         return self._done
 
@@ -124,7 +132,13 @@ class Consumer:
 
     def _find(self, session: Session) -> Endpoint:
         names = self._resolver, self._queue_name, self._options.recoverability, self._options.endpoint
-        return Endpoint.find(session, *names, ledger_schema=self._ledger_schema)
+        return Endpoint.find(
+            session,
+            *names,
+            ledger_schema=self._ledger_schema,
+            audit_queue=self._options.audit_queue,
+            heartbeat_queue=self._options.heartbeat_queue,
+        )
 
     def _pool(self, settings: ConnectionSettings, endpoint: Endpoint, budget: Budget) -> HandlerPool:
         shared = FailureStorage(), Receiver(self._options.where)
@@ -132,12 +146,19 @@ class Consumer:
         def handler(on_received: Callable[[Callable[[int], int]], None]) -> Handler:
             return Handler(settings, endpoint, self._resolver, self._handle, self._options, *shared, on_received)
 
-        return HandlerPool(self._connect, self._what, handler, self._options, budget, self._stop, self._count)
+        failures = FailureBudget(self._options, self._what)
+        return HandlerPool(self._connect, self._what, handler, self._options, budget, self._stop, self._count, failures)
+
+    def _heartbeats(self, endpoint: Endpoint) -> AbstractContextManager[None]:
+        if endpoint.heartbeat_queue is None:
+            return nullcontext()
+        interval = self._options.heartbeat_seconds
+        return Heartbeats(self._connect, endpoint.heartbeat_queue, endpoint.name, interval).running()
 
     def _count(self, outcome: Outcome) -> None:
         done = self._done
         done.handled += outcome is Outcome.HANDLED
-        done.failed += outcome is Outcome.FAILED
+        done.failed += outcome in (Outcome.FAILED, Outcome.GIVEN_UP)
         done.delayed += outcome is Outcome.DELAYED
         done.forwarded += outcome is Outcome.FORWARDED
         done.rolled_back += outcome is Outcome.ROLLED_BACK

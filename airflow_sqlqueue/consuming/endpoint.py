@@ -27,8 +27,9 @@ log = logging.getLogger(__name__)
 class Endpoint:
     """Name and tables of an endpoint. ``name`` is for headers. ``delayed`` is None for a queue without such a table.
 
-    ``layouts`` are the layouts of the queue and the error queue at the time of :meth:`find`, so that not every handler
-    has to read them. ``ledger_schema`` is the schema of the quarantine.
+    ``audit_queue`` is None if handled messages are not copied, ``heartbeat_queue`` if there are no heartbeats.
+    ``layouts`` are the layouts of the queues at the time of :meth:`find`, so that not every handler has to read them.
+    ``ledger_schema`` is the schema of the quarantine.
     """
 
     name: str
@@ -37,6 +38,8 @@ class Endpoint:
     delayed: ResolvedAddress | None
     ledger_schema: str = LEDGER_SCHEMA
     layouts: Mapping[ResolvedAddress, Layout] = field(default_factory=dict, repr=False, compare=False)
+    audit_queue: ResolvedAddress | None = None
+    heartbeat_queue: ResolvedAddress | None = None
 
     @classmethod
     def find(
@@ -48,20 +51,27 @@ class Endpoint:
         name: str | None = None,
         *,
         ledger_schema: str = LEDGER_SCHEMA,
+        audit_queue: str | None = None,
+        heartbeat_queue: str | None = None,
     ) -> Endpoint:
         """Find the tables and check them before anything is received.
 
-        Raises :class:`QueueNotFoundError` and :class:`NotAQueueError` for the queue and the error queue, and
-        :class:`ConfigurationError` if both are the same. Without a table of delayed messages there are no delayed
-        retries, and the log has a warning.
+        Raises :class:`QueueNotFoundError` and :class:`NotAQueueError` for the queue and the others that are named,
+        and :class:`ConfigurationError` if the queue is one of the others. Without a table of delayed messages
+        there are no delayed retries, and the log has a warning.
         """
         queue = find_queue(session, resolver, queue_name)
-        error_queue = find_queue(session, resolver, options.error_queue)
-        input_table, error_table = QueueTable(session, queue), QueueTable(session, error_queue)
+        input_table = QueueTable(session, queue)
         input_table.require()
-        check_accepts(error_table)
-        if input_table.layout.table == error_table.layout.table:
-            raise ConfigurationError(f"{queue.canonical} is its own error queue: name another one.")
+        layouts = {queue: input_table.layout}
+        others = {"error": options.error_queue, "audit": audit_queue, "heartbeat": heartbeat_queue}
+        found = {purpose: find_queue(session, resolver, name) for purpose, name in others.items() if name}
+        for purpose, address in found.items():
+            table = QueueTable(session, address)
+            check_accepts(table)
+            if input_table.layout.table == table.layout.table:
+                raise ConfigurationError(f"{queue.canonical} is its own {purpose} queue: name another one.")
+            layouts[address] = table.layout
         delayed: ResolvedAddress | None
         delayed = expected = delayed_address(resolver, queue_name, queue)
         try:
@@ -75,8 +85,9 @@ class Endpoint:
                     options.immediate_retries,
                 )
             delayed = None
-        layouts = {queue: input_table.layout, error_queue: error_table.layout}
-        return cls(name or queue.table, queue, error_queue, delayed, ledger_schema, layouts)
+        name = name or queue.table
+        optional = found.get("audit"), found.get("heartbeat")
+        return cls(name, queue, found["error"], delayed, ledger_schema, layouts, *optional)
 
     def tables(self, session: Session, last: EndpointTables | None = None) -> EndpointTables:
         """Return the tables through a session: ``last`` if it is of that session, else new ones.
@@ -101,6 +112,12 @@ class EndpointTables:
     @cached_property
     def error_queue(self) -> QueueTable:
         return self._table(self.endpoint.error_queue)
+
+    @cached_property
+    def audit_queue(self) -> QueueTable | None:
+        """Queue for copies of handled messages; None if they are not copied."""
+        address = self.endpoint.audit_queue
+        return None if address is None else self._table(address)
 
     def _table(self, address: ResolvedAddress) -> QueueTable:
         return QueueTable(self.session, address, self._layouts.get(address))

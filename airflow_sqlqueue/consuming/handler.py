@@ -12,22 +12,26 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from enum import Enum
 from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from airflow_sqlqueue.consuming import recoverability
+from airflow_sqlqueue.consuming import recoverability, service_control
 from airflow_sqlqueue.consuming.endpoint import Endpoint, EndpointTables
 from airflow_sqlqueue.consuming.options import ConsumeOptions
 from airflow_sqlqueue.consuming.receiver import Receiver
 from airflow_sqlqueue.delayed.moving import check_accepts
-from airflow_sqlqueue.envelope import Envelope
+from airflow_sqlqueue.envelope import Envelope, causation
 from airflow_sqlqueue.errorqueue.failure_headers import Failure, complete_headers, failed_message, type_name, unchanged
 from airflow_sqlqueue.errors import (
     AddressError,
     ConfigurationError,
+    NotAQueueError,
     PayloadError,
+    PermissionDeniedError,
+    QueueNotFoundError,
     TransientError,
     is_of_a_message,
 )
@@ -48,19 +52,33 @@ Handle = Callable[[Envelope], Any]
 _NO_FAILURE = Failure("", {})
 """The failure of a message with unreadable headers, to which no header can be added."""
 
-_handling: ContextVar[Endpoint | None] = ContextVar("sqlqueue_handling", default=None)
+
+@dataclass
+class CurrentMessage:
+    """Message that an endpoint is handling. ``given_up``: the handler has put the message into the error queue."""
+
+    endpoint: Endpoint
+    message_id: str | None
+    given_up: bool = False
 
 
-def current_endpoint() -> Endpoint | None:
-    """Return the endpoint whose message is being handled in this thread or task; None outside of handlers."""
+_handling: ContextVar[CurrentMessage | None] = ContextVar("sqlqueue_handling", default=None)
+
+
+def current_message() -> CurrentMessage | None:
+    """Return the message that is being handled in this thread or task; None outside of handlers."""
     return _handling.get()
 
 
 class Outcome(Enum):
-    """Outcome of an attempt; ``ROLLED_BACK``: the message is in its queue again."""
+    """Outcome of a receive. After ``ROLLED_BACK`` the message is in its queue again.
+
+    After ``GIVEN_UP`` it is in the error queue without another attempt, and after ``FAILED`` because of this attempt.
+    """
 
     HANDLED = "handled"
     FAILED = "failed"
+    GIVEN_UP = "given up"
     DELAYED = "delayed"
     FORWARDED = "forwarded"
     ROLLED_BACK = "rolled_back"
@@ -71,7 +89,8 @@ class _Attempt:
     """An attempt to handle a message.
 
     ``at_risk``: from now on every error counts as caused by the message. ``giving_up``: the message is on its way to
-    the error queue. ``failed`` is the record of the message's failures after this attempt has failed.
+    the error queue. ``failed`` is the record of the message's failures after this attempt has failed. ``started`` is
+    the time at which the function was called.
     """
 
     message: ReceivedMessage | None = None
@@ -79,6 +98,7 @@ class _Attempt:
     at_risk: bool = False
     giving_up: bool = False
     failed: recoverability.FailedAttempts | None = None
+    started: datetime | None = None
 
     def is_to_blame(self, error: Exception) -> bool:
         """Whether the message causes an error, and not the server, a table or a setting."""
@@ -138,7 +158,12 @@ class Handler:
         self._data_bus = options.data_bus
         self._failures, self._receiver, self._on_received = failures, receiver, on_received
         self._tables: EndpointTables | None = None
-        self._unsettled: tuple[ReceivedMessage, Failure] | None = None
+        self._unsettled: tuple[_Attempt, Failure | None] | None = None
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether the next call of :meth:`next` finishes a message that is in no queue."""
+        return self._unsettled is not None
 
     def next(self, sessions: SessionStack) -> Outcome | None:
         """Receive a message and handle it; return None if there was no message to receive.
@@ -170,6 +195,8 @@ class Handler:
                     outcome = self._receive(current.receiving, attempt)
                 if attempt.envelope is not None:
                     outcome = self._call(attempt, attempt.envelope)
+                if outcome is Outcome.HANDLED and self._mode != NONE:
+                    self._report(current.receiving, attempt)
             except Exception as error:
                 # Noted before the rollback: after it, another handler may receive the message.
                 if attempt.message is not None and attempt.is_to_blame(error):
@@ -231,7 +258,7 @@ class Handler:
     def _give_up(self, tables: EndpointTables, message: ReceivedMessage, failure: Failure) -> Outcome:
         failed_queue = self._destination(Envelope.of(message)) or self._endpoint.queue.canonical
         tables.error_queue.send([failed_message(message, failure, failed_queue, self._endpoint.name)])
-        return Outcome.FAILED
+        return Outcome.GIVEN_UP
 
     def _destination(self, envelope: Envelope) -> str | None:
         """Return the destination of a message that was delayed on its way to another queue; None for this queue."""
@@ -254,15 +281,17 @@ class Handler:
         return Outcome.FORWARDED
 
     def _call(self, attempt: _Attempt, envelope: Envelope) -> Outcome:
-        token = _handling.set(self._endpoint)
+        handling = CurrentMessage(self._endpoint, envelope.identity.message_id)
+        token = _handling.set(handling)
         attempt.at_risk = self._mode != NONE
+        attempt.started = datetime.now(timezone.utc)
         try:
-            result = self._handle(envelope)
+            with causation.handling(envelope, self._endpoint.name):
+                result = self._handle(envelope)
         except Exception as error:
             if self._mode != NONE:
                 raise
-            assert attempt.message is not None
-            self._unsettled = attempt.message, Failure.of(error)
+            self._unsettled = attempt, Failure.of(error)
             return Outcome.FAILED
         finally:
             _handling.reset(token)
@@ -271,15 +300,53 @@ class Handler:
             if not inspect.isasyncgen(result):
                 getattr(result, "close", lambda: None)()
             raise ConfigurationError("The handler is asynchronous or a generator, so nothing ran: give a function.")
+        if handling.given_up:
+            return Outcome.FAILED
+        if self._mode == NONE and (self._endpoint.audit_queue or service_control.is_retry(envelope)):
+            self._unsettled = attempt, None
         return Outcome.HANDLED
 
+    def _report(self, session: Session, attempt: _Attempt) -> None:
+        """Acknowledge a retry of ServiceControl, and copy a handled message to the audit queue.
+
+        In the mode ``receive_only`` too this is in the transaction of the receive, not in that of the sends.
+        """
+        message, envelope, started = attempt.message, attempt.envelope, attempt.started
+        assert message is not None
+        assert envelope is not None
+        assert started is not None
+        acknowledged = service_control.acknowledge(session, self._resolver, envelope)
+        try:
+            service_control.audit(self._tables_of(session), message, envelope, started, acknowledged=acknowledged)
+        except (QueueNotFoundError, NotAQueueError, PermissionDeniedError):
+            # No message can be copied to this audit queue, so this message is not to blame.
+            attempt.at_risk = False
+            raise
+
     def _settle(self, sessions: SessionStack) -> Outcome:
-        """Put a message that is in no queue into the error queue; the handler repeats this until it succeeds."""
+        """Finish a message that is in no queue; the handler repeats this until it succeeds.
+
+        A handled message is reported. A failed one, or one that cannot be reported, goes to the error queue.
+        """
         assert self._unsettled is not None
-        message, failure = self._unsettled
-        log.error("Message %s goes to the error queue after %s", _id_of(message), failure.exception_type)
+        attempt, failure = self._unsettled
+        message = attempt.message
+        assert message is not None
         with sessions.lend() as session:
             tables = self._tables_of(session)
+            if failure is None:
+                try:
+                    with session.transaction():
+                        self._report(session, attempt)
+                except Exception as error:
+                    if not is_of_a_message(error):
+                        raise
+                    failure = Failure.of(error)
+                    self._unsettled = attempt, failure
+                else:
+                    self._unsettled = None
+                    return Outcome.HANDLED
+            log.error("Message %s goes to the error queue after %s", _id_of(message), failure.exception_type)
             try:
                 with session.transaction():
                     self._give_up(tables, message, failure)
@@ -298,7 +365,7 @@ class Handler:
         with sessions.lend() as session:
             self._tables_of(session).set_aside(message.row_version, error, Envelope.of(message).problem)
         self._failures.forget(message.row_version)
-        return Outcome.FAILED
+        return Outcome.GIVEN_UP
 
     def _note_failure(
         self, attempt: _Attempt, message: ReceivedMessage, error: Exception

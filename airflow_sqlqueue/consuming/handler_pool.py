@@ -13,6 +13,7 @@ from contextlib import closing
 from functools import partial
 
 from airflow_sqlqueue.budget import Budget
+from airflow_sqlqueue.consuming.failure_budget import FailureBudget
 from airflow_sqlqueue.consuming.handler import Handler, Outcome, SessionStack
 from airflow_sqlqueue.consuming.options import ConsumeOptions
 from airflow_sqlqueue.reconnecting import Reconnecting
@@ -30,7 +31,8 @@ class HandlerPool:
     :param what: names the work in the log, as for :class:`.Reconnecting`.
     :param handler: makes a handler; its argument is the handler's ``on_received``.
     :param stop: when set, ends each handler after its current message.
-    :param on_outcome: called after each attempt with its outcome, from one thread at a time.
+    :param on_outcome: called after each receive with its outcome, from one thread at a time.
+    :param failures: the failures of all handlers. While it is slow, there is one handler.
     """
 
     def __init__(
@@ -42,9 +44,10 @@ class HandlerPool:
         budget: Budget,
         stop: threading.Event,
         on_outcome: Callable[[Outcome], None],
+        failures: FailureBudget,
     ) -> None:
         self._connect, self._what, self._handler, self._options = connect, what, handler, options
-        self._budget, self._stop, self._on_outcome = budget, stop, on_outcome
+        self._budget, self._stop, self._on_outcome, self._failures = budget, stop, on_outcome, failures
         # Handlers inherit the caller's context variables, such as the context of its logs. The context is copied here
         # because a handler that starts another one is in a transaction, which the other must not inherit.
         self._context = contextvars.copy_context()
@@ -77,9 +80,9 @@ class HandlerPool:
                 self.ended.set()
 
     def _grow(self, waiting: Callable[[int], int]) -> None:
-        """Start handlers for the waiting messages. A full pool does not count them."""
+        """Start handlers for the waiting messages. A full pool does not count them, nor does a slow one."""
         room = self._options.max_handlers - self._alive
-        if room > 0 and not self._stop.is_set():
+        if room > 0 and not self._stop.is_set() and not self._failures.is_slow:
             self._add(waiting(room))
 
     def _guarded(self) -> None:
@@ -119,7 +122,15 @@ class HandlerPool:
         self, handler: Handler, sessions: SessionStack, connection: Reconnecting[SessionStack]
     ) -> bool:
         """Handle messages until the end; return True if this handler has left the pool and others continue."""
-        while not self._stop.is_set() and self._budget.reserve(1):
+        while not self._stop.is_set():
+            if self._failures.is_slow and not handler.is_unsettled:
+                if self._leave(unless_last=True):
+                    return True
+                self._pause(self._failures.next_pause())
+                if self._stop.is_set():
+                    break
+            if not self._budget.reserve(1):
+                break
             outcome = None
             try:
                 outcome = handler.next(sessions)
@@ -130,12 +141,25 @@ class HandlerPool:
                 connection.made_progress()
                 with self._lock:
                     self._on_outcome(outcome)
+                self._note(outcome)
             elif self._leave(unless_last=True):
                 return True
             elif self._options.until_empty:
                 return False
             else:
-                left = self._budget.seconds_left
-                pause = self._options.poll_seconds
-                self._stop.wait(pause if left is None else min(pause, left))
+                self._pause(self._options.poll_seconds)
         return False
+
+    def _pause(self, seconds: float) -> None:
+        left = self._budget.seconds_left
+        if seconds:
+            self._stop.wait(seconds if left is None else min(seconds, left))
+
+    def _note(self, outcome: Outcome) -> None:
+        """Note the outcome in the failure budget, which may end the pool by an error."""
+        if outcome is Outcome.HANDLED:
+            self._failures.note_success()
+        if outcome in (Outcome.FAILED, Outcome.GIVEN_UP):
+            self._failures.note_given_up()
+        if outcome in (Outcome.FAILED, Outcome.ROLLED_BACK):
+            self._failures.note_failure()

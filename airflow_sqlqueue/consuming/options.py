@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from airflow_sqlqueue.budget import Limits
+from airflow_sqlqueue.budget import Limits, check_limits
 from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.envelope.payloads import PayloadSource
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue import MessageFilter
-from airflow_sqlqueue.transactions import MODES, SENDS_ATOMIC_WITH_RECEIVE
+from airflow_sqlqueue.transactions import MODES, NONE, SENDS_ATOMIC_WITH_RECEIVE
+
+FAIL, SLOW_DOWN = "fail", "slow_down"
+"""Reactions to failures in a row."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +32,25 @@ class ConsumeOptions(Limits):
         headers of the whole queue, repeatedly if few messages match.
     :param transaction_mode: ``sends_atomic_with_receive``, ``receive_only`` or ``none``, as for
         :func:`airflow_sqlqueue.transactions.transaction`.
-    :param endpoint: name of the endpoint in the headers of failed messages; the queue's name unless given.
+    :param endpoint: name of the endpoint in the headers of failed, audited and sent messages; the queue's name unless
+        given.
+    :param audit_queue: address of the queue that gets a copy of each handled message, as endpoints with auditing write
+        it, in the transaction of its handling; None: no copies.
     :param recoverability: number of tries of a message, and its error queue; in the mode ``none`` it is tried once.
     :param data_bus: a :class:`~airflow_sqlqueue.DataBus`, from which :meth:`.Envelope.payload` fetches; None: the
         handler fetches no payloads.
+    :param heartbeat_queue: address of ServiceControl's queue, to which heartbeats are sent while consuming; None: no
+        heartbeats. For consumers that do not end: ServicePulse reports an endpoint whose heartbeats stop.
+    :param heartbeat_seconds: seconds between two heartbeats, at least 0.1.
+    :param max_failed: end with :class:`~airflow_sqlqueue.errors.TooManyFailuresError` when more than this number of
+        messages has gone to the error queue; 0: at the first one; None: no limit.
+    :param max_consecutive_failures: number of failed attempts in a row, of any messages, after which
+        ``on_consecutive_failures`` takes effect; None: no limit. An attempt that succeeds resets the count.
+    :param on_consecutive_failures: ``fail`` ends with the same error; the messages that have retries left stay.
+        ``slow_down`` handles one message at a time, after a pause, until one succeeds, like the rate limit of
+        endpoints. ``fail`` requires a limit of more than the attempts in one round of as many messages as there are
+        handlers: otherwise a few messages could end every run.
+    :param slow_down_seconds: seconds of the first pause of ``slow_down``; each further one is twice as long, up to 60.
     """
 
     until_empty: bool = True
@@ -43,6 +61,13 @@ class ConsumeOptions(Limits):
     endpoint: str | None = None
     recoverability: RecoverabilityOptions = field(default_factory=RecoverabilityOptions)
     data_bus: PayloadSource | None = field(default=None, repr=False)
+    audit_queue: str | None = None
+    heartbeat_queue: str | None = None
+    heartbeat_seconds: float = 10.0
+    max_failed: int | None = None
+    max_consecutive_failures: int | None = None
+    on_consecutive_failures: str = FAIL
+    slow_down_seconds: float = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -50,10 +75,33 @@ class ConsumeOptions(Limits):
             raise ConfigurationError(
                 f"There is no transaction mode {self.transaction_mode!r}: choose one of {', '.join(MODES)}."
             )
+        for name, queue in (("audit_queue", self.audit_queue), ("heartbeat_queue", self.heartbeat_queue)):
+            if queue is not None and not queue.strip():
+                raise ConfigurationError(f"{name} is blank: name a queue, or leave it out.")
+        if self.heartbeat_seconds < 0.1:
+            raise ConfigurationError("heartbeat_seconds must be at least 0.1: each heartbeat is a message.")
+        self._check_failure_limits()
         if not 1 <= self.max_handlers <= 256:
             raise ConfigurationError("max_handlers must be 1 to 256: each has a thread and a connection.")
         if self.poll_seconds < 0.1:
             raise ConfigurationError("poll_seconds must be at least 0.1: each poll is a statement on the server.")
+
+    def _check_failure_limits(self) -> None:
+        limit = self.max_consecutive_failures
+        if self.max_failed is not None and self.max_failed < 0:
+            raise ConfigurationError("max_failed must be 0 or more: leave it out for no limit.")
+        check_limits(max_consecutive_failures=limit, slow_down_seconds=self.slow_down_seconds)
+        if self.on_consecutive_failures not in (FAIL, SLOW_DOWN):
+            raise ConfigurationError(
+                f"on_consecutive_failures is {self.on_consecutive_failures!r}: choose {FAIL!r} or {SLOW_DOWN!r}."
+            )
+        attempts = self.max_handlers * (self.recoverability.immediate_retries + 1)
+        is_short = limit is not None and limit <= attempts
+        if is_short and self.on_consecutive_failures == FAIL and self.transaction_mode != NONE:
+            raise ConfigurationError(
+                f"max_consecutive_failures must be more than {attempts}, which is max_handlers times the attempts in a "
+                "round: a few messages that always fail would end every run before they leave the queue."
+            )
 
 
 @dataclass

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from airflow_sqlqueue.address import QueueAddress
+from airflow_sqlqueue.envelope.causation import causation_headers
 from airflow_sqlqueue.envelope.reading import Envelope
 from airflow_sqlqueue.envelope.times import format_interval, format_time
 from airflow_sqlqueue.envelope.typed_headers import INTENTS
@@ -64,9 +65,10 @@ class Sender:
         - ``headers``: a mapping, which overrides everything else. Values are text, None (a JSON null), or aware
           datetimes.
 
-        The row's Id is the message id, as in versions 1 and 2, or a GUID derived from a message id that is not one.
-        Raises :class:`MessageError`, which names the message by its position; an error of reading a body passes
-        through.
+        In a handler of a message the causation headers link the messages to it (docs/transport/messages.md,
+        "Causation"). The row's Id is the message id, as in versions 1 and 2, or a GUID derived from a message id that
+        is not one. Raises :class:`MessageError`, which names the message by its position; an error of reading a body
+        passes through.
         """
         now = datetime.now(timezone.utc)
         keys: set[str] = set()
@@ -88,6 +90,7 @@ class Sender:
             HeaderNames.MESSAGE_ID: message_id,
             HeaderNames.CORRELATION_ID: message_id,
             HeaderNames.CONVERSATION_ID: str(self._sending),
+            **causation_headers(),
             HeaderNames.MESSAGE_INTENT: "Send",
             HeaderNames.CONTENT_TYPE: self.content_type,
             HeaderNames.ENCLOSED_MESSAGE_TYPES: self.enclosed_message_types,

@@ -95,6 +95,8 @@ class Envelope:
     """Destination of a delayed message."""
     large_body = _group(typed_headers.LargeBody)
     """Properties that the data bus keeps."""
+    service_control_retry = _group(typed_headers.ServiceControlRetry)
+    """Retry by ServiceControl, and its acknowledgement."""
     tracing = _group(typed_headers.Tracing)
     """Trace context."""
 

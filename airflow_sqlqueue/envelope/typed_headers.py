@@ -243,6 +243,16 @@ class LargeBody(HeaderGroup):
 
 
 @dataclass(frozen=True)
+class ServiceControlRetry(HeaderGroup):
+    """Retry of a failed message by ServiceControl, and its acknowledgement."""
+
+    unique_message_id: str | None = _header(HeaderNames.RETRY_UNIQUE_MESSAGE_ID)
+    acknowledgement_queue: str | None = _header(HeaderNames.RETRY_ACKNOWLEDGEMENT_QUEUE)
+    succeeded_at: datetime | None = _header(HeaderNames.RETRY_SUCCESSFUL, parse_time)
+    acknowledgement_sent: bool | None = _header(HeaderNames.RETRY_ACKNOWLEDGEMENT_SENT, _flag)
+
+
+@dataclass(frozen=True)
 class Tracing(HeaderGroup):
     """W3C trace context. Applications choose state and baggage, so no repr shows them."""
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.providers.common.compat.sdk import AirflowException
 
 from airflow_sqlqueue.budget import MIB
+from airflow_sqlqueue.errors import TooManyFailuresError
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.hooks.staging import data_bus_at
 from airflow_sqlqueue.operators.base import LimitedTask, check_named_once, templated
@@ -34,7 +35,8 @@ class SqlQueueConsumeOperator(LimitedTask):
     :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`, values of ``op_kwargs``, and of the task's context. Sends
     and statements through the hook, or another client of the same server and login, are part of the message's
     transaction. An exception rolls all of it back: the message is retried at once, then after delays through the table
-    of delayed messages, and then goes to the error queue, with the headers that ServiceControl reads. Meanwhile the
+    of delayed messages, and then goes to the error queue, with the headers that ServiceControl reads. Messages that the
+    function sends carry causation headers, and retries of ServiceControl are acknowledged to it. Meanwhile the
     task moves the queue's delayed messages that are due, as an endpoint does.
 
     Delivery in the mode ``sends_atomic_with_receive``: exactly once, also after a failure, for handling and for effects
@@ -57,8 +59,21 @@ class SqlQueueConsumeOperator(LimitedTask):
     :param poll_seconds: seconds between two polls of an empty queue.
     :param transaction_mode: ``sends_atomic_with_receive``, ``receive_only`` or ``none``.
     :param endpoint: the endpoint that handles the messages. Without ``queue_name`` its name gives the queue, with the
-        connection's endpoint settings; headers of failed messages name it (templated)
+        connection's endpoint settings; headers of failed, audited and sent messages name it (templated)
     :param error_queue: the address of the queue for messages that failed in all retries (templated)
+    :param audit_queue: the address of the queue that gets a copy of each handled message, in the transaction of its
+        handling, as endpoints with auditing write it; None: no copies (templated)
+    :param heartbeat_queue: the address of ServiceControl's queue, to which heartbeats are sent while the task runs;
+        None: no heartbeats. For tasks that do not end: ServicePulse reports an endpoint whose heartbeats stop
+        (templated)
+    :param heartbeat_seconds: seconds between two heartbeats.
+    :param max_failed: fail the task when more than this many messages have gone to the error queue; 0: at the first
+        one; None: no limit.
+    :param max_consecutive_failures: number of failed attempts in a row, of any messages, after which
+        ``on_consecutive_failures`` takes effect; None: no limit.
+    :param on_consecutive_failures: ``fail`` fails the task; the messages that have retries left stay in the queue.
+        ``slow_down`` handles one message at a time, after a pause, until one succeeds.
+    :param slow_down_seconds: seconds of the first pause of ``slow_down``; each further one is twice as long, up to 60.
     :param immediate_retries: number of immediate retries of a message in each round.
     :param delayed_retries: number of further rounds, each after a delay.
     :param delayed_retry_seconds: the delay before the first of these rounds; each later delay is longer by this.
@@ -69,7 +84,17 @@ class SqlQueueConsumeOperator(LimitedTask):
     """
 
     template_fields = templated(
-        "queue_name", "op_kwargs", "filters", "endpoint", "error_queue", "data_bus", LimitedTask
+        *(
+            "queue_name",
+            "op_kwargs",
+            "filters",
+            "endpoint",
+            "error_queue",
+            "audit_queue",
+            "heartbeat_queue",
+            "data_bus",
+        ),
+        LimitedTask,
     )
     template_fields_renderers: ClassVar[dict[str, str]] = {"op_kwargs": "py", "filters": "json"}
     # Airflow copies tasks, but a callable may be a bound method of an object that cannot be copied.
@@ -88,6 +113,13 @@ class SqlQueueConsumeOperator(LimitedTask):
         transaction_mode: str = "sends_atomic_with_receive",
         endpoint: str | None = None,
         error_queue: str = "error",
+        audit_queue: str | None = None,
+        heartbeat_queue: str | None = None,
+        heartbeat_seconds: float = 10.0,
+        max_failed: int | None = None,
+        max_consecutive_failures: int | None = None,
+        on_consecutive_failures: str = "fail",
+        slow_down_seconds: float = 1.0,
         immediate_retries: int = 5,
         delayed_retries: int = 3,
         delayed_retry_seconds: float = 10.0,
@@ -107,6 +139,13 @@ class SqlQueueConsumeOperator(LimitedTask):
         self.transaction_mode = transaction_mode
         self.endpoint = endpoint
         self.error_queue = error_queue
+        self.audit_queue = audit_queue
+        self.heartbeat_queue = heartbeat_queue
+        self.heartbeat_seconds = heartbeat_seconds
+        self.max_failed = max_failed
+        self.max_consecutive_failures = max_consecutive_failures
+        self.on_consecutive_failures = on_consecutive_failures
+        self.slow_down_seconds = slow_down_seconds
         self.immediate_retries = immediate_retries
         self.delayed_retries = delayed_retries
         self.delayed_retry_seconds = delayed_retry_seconds
@@ -127,7 +166,11 @@ class SqlQueueConsumeOperator(LimitedTask):
         with fail_without_retry():
             queue = self.hook.queue(self.queue_name, endpoint=None if self.queue_name else self.endpoint)
             progress = _Progress(self.log, Metrics(self, queue))
-            done = queue.consume(self._handler(context), self._options(), on_progress=progress, stop=stop)
+            try:
+                done = queue.consume(self._handler(context), self._options(), on_progress=progress, stop=stop)
+            except TooManyFailuresError:
+                progress.end()
+                raise
         progress.end(done)
         if self._killed:
             raise AirflowException(
@@ -165,6 +208,13 @@ class SqlQueueConsumeOperator(LimitedTask):
             where=None if self.filters is None else MessageFilter.of(self.filters),
             transaction_mode=self.transaction_mode,
             endpoint=self.endpoint,
+            audit_queue=self.audit_queue,
+            heartbeat_queue=self.heartbeat_queue,
+            heartbeat_seconds=self.heartbeat_seconds,
+            max_failed=self.max_failed,
+            max_consecutive_failures=self.max_consecutive_failures,
+            on_consecutive_failures=self.on_consecutive_failures,
+            slow_down_seconds=self.slow_down_seconds,
             data_bus=None if self.data_bus is None else data_bus_at(self.data_bus, payload_bytes=self.payload_bytes),
             recoverability=RecoverabilityOptions(
                 immediate_retries=self.immediate_retries,
@@ -185,15 +235,21 @@ class _Progress:
     def __init__(self, log: Any, metrics: Metrics) -> None:
         self._log, self._metrics, self._sent = log, metrics, dict.fromkeys(self._COUNTERS, 0)
         self._next = time.monotonic() + self._EVERY
+        self._last: ConsumeResult | None = None
 
     def __call__(self, done: ConsumeResult) -> None:
         """Count one more message; called by one handler at a time."""
+        self._last = done
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + self._EVERY
             self._count(done)
             self._log.info("Handled %d messages so far, %d went to the error queue", done.handled, done.failed)
 
-    def end(self, done: ConsumeResult) -> None:
+    def end(self, done: ConsumeResult | None = None) -> None:
+        """Send and log the counts at the end; without ``done`` those of the last message."""
+        done = done or self._last
+        if done is None:
+            return
         self._count(done)
         self._metrics.timing("consume.seconds", done.seconds)
         self._metrics.depth()

@@ -12,7 +12,7 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 from airflow.sdk import DAG, task
 
-from airflow_sqlqueue.errors import AddressError
+from airflow_sqlqueue.errors import AddressError, TooManyFailuresError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
 from airflow_sqlqueue.operators import SqlQueueConsumeOperator
@@ -66,6 +66,31 @@ def test_messages_sent_by_the_hook_are_rolled_back_with_the_message(
 
     assert make(handle, max_messages=1).execute(context())["failed"] == 1
     assert (bodies(hook.client.queue(queue_name)), bodies(hook.client.queue(error_queue))) == ([], [b"1"])
+
+
+def test_messages_are_copied_to_the_audit_queue(
+    hook: SqlQueueHook, queue_name: str, error_queue: str, make: Any, context: Any
+) -> None:
+    hook.send(queue_name, [Message(body=b"1")])
+    make(lambda message: None, audit_queue=error_queue, endpoint="Shop").execute(context())
+    (copy,) = hook.receive(error_queue)
+    assert decode_headers(copy.headers).values[HeaderNames.PROCESSING_ENDPOINT] == "Shop"
+
+
+def test_a_limit_on_failures_fails_the_task_with_its_counts(
+    hook: SqlQueueHook, queue_name: str, error_queue: str, make: Any, context: Any, statsd: Any
+) -> None:
+    """Airflow tries it again: the cause may be gone by then."""
+    hook.send(queue_name, [Message(body=b"%d" % n) for n in range(4)])
+
+    def handle(message: Any) -> None:
+        raise ValueError
+
+    with pytest.raises(TooManyFailuresError, match="max_failed is 1"):
+        make(handle, max_failed=1, max_handlers=1).execute(context())
+    assert len(bodies(hook.client.queue(queue_name))) == len(bodies(hook.client.queue(error_queue))) == 2
+    tags = f"conn_id=sqlqueue_default,queue=sqlqueue.dbo.{queue_name}"
+    assert statsd.named("consume.failed") == {tags: 2}
 
 
 def test_metrics_and_log(

@@ -62,6 +62,7 @@ EXPECTED = {
     errors.PayloadKeyError: FAIL,
     errors.DataBusUnreachableError: RETRY,  # a store that is away, or a share that is mounted again
     errors.SparkJobError: DEFAULT,
+    errors.TooManyFailuresError: DEFAULT,
     errors.StatementError: DEFAULT,
     errors.RowRefusedError: DEFAULT,
 }

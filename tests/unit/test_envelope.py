@@ -80,6 +80,10 @@ FULL = {
     "NServiceBus.RelatedToTimeoutId": "rt",
     "NServiceBus.DataBus.Picture": "s3cret",
     "NServiceBus.DataBusConfig.ContentType": "application/octet-stream",
+    "ServiceControl.Retry.UniqueMessageId": "u",
+    "ServiceControl.Retry.AcknowledgementQueue": "Particular.ServiceControl.error",
+    "ServiceControl.Retry.Successful": WIRE,
+    "ServiceControl.Retry.AcknowledgementSent": "true",
     "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
     "tracestate": "s3cret",
     "baggage": "s3cret",
@@ -161,6 +165,12 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "related_to_timeout_id": "rt",
     },
     "large_body": {"content_type": "application/octet-stream", "properties": {"Picture": "s3cret"}},
+    "service_control_retry": {
+        "unique_message_id": "u",
+        "acknowledgement_queue": "Particular.ServiceControl.error",
+        "succeeded_at": MOMENT,
+        "acknowledgement_sent": True,
+    },
     "tracing": {
         "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
         "tracestate": "s3cret",

@@ -19,7 +19,7 @@ from airflow_sqlqueue import untrusted
 from airflow_sqlqueue.cli import output
 from airflow_sqlqueue.errors import AddressError, NoReplyError, SqlQueueError
 from airflow_sqlqueue.message import decode_headers
-from airflow_sqlqueue.untrusted import printable
+from airflow_sqlqueue.untrusted import is_text, printable
 
 HOSTILE = {
     "\x1b[2J\x1b]52;c;cm0gLXJmIC8=\x07": r"\x1b[2J\x1b]52;c;cm0gLXJmIC8=\x07",
@@ -72,6 +72,14 @@ def test_an_event_has_a_value_as_it_is_or_none(text: str) -> None:
     if value is not None:
         assert "\0" not in value.encode().decode()
     assert untrusted.event_value("x" * 1_001) is None
+
+
+@given(TEXTS)
+def test_a_header_for_another_message_has_a_value_as_it_is_or_none(text: str) -> None:
+    value = untrusted.header_value(text)
+    assert value == (text if text and is_text(text) else None)
+    assert untrusted.header_value("x" * 8_193) is None
+    assert untrusted.header_value(None) is None
 
 
 @given(st.dictionaries(TEXTS, TEXTS | st.none(), max_size=4))

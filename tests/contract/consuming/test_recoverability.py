@@ -242,7 +242,7 @@ def test_a_handler_fails_a_message_without_retries(
         client.errors.fail(message, Declined("no such order"))
 
     done = consume(fail, RecoverabilityOptions())
-    assert (done.handled, done.rolled_back) == (1, 0)
+    assert (done.handled, done.failed, done.rolled_back) == (0, 1, 0)
     assert headers(error.receive()[0])[HeaderNames.FAILED_Q] == client.resolve("orders").canonical
 
 

@@ -1,0 +1,99 @@
+"""Messages for ServiceControl: copies of handled messages for the audit queue, and acknowledgements of its retries.
+
+Sources: docs/transport/messages.md, "Audited messages" and "Retries of ServiceControl".
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from datetime import datetime, timezone
+
+from airflow_sqlqueue.consuming.endpoint import EndpointTables
+from airflow_sqlqueue.delayed.moving import check_accepts
+from airflow_sqlqueue.envelope import Envelope
+from airflow_sqlqueue.envelope.monitoring import host_id
+from airflow_sqlqueue.envelope.times import format_time
+from airflow_sqlqueue.errorqueue.failure_headers import unchanged
+from airflow_sqlqueue.errors import AddressError, MessageError, NotAQueueError, QueueNotFoundError
+from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.tables.discovery import find_queue
+from airflow_sqlqueue.untrusted import header_value, quoted
+
+log = logging.getLogger(__name__)
+
+
+def audit_copy(envelope: Envelope, endpoint: str, started: datetime, *, acknowledged: bool) -> Message:
+    """Make the copy of a handled message: its row Id, headers and body, and how it was handled. It does not expire.
+
+    :param started: when its handling began, an aware time.
+    :param acknowledged: whether an acknowledgement of its retry was sent, so that ServiceControl sends no other one.
+    """
+    # The transport of ServiceControl would send a message with this header to the queue that the header names.
+    headers = {name: value for name, value in envelope.headers.items() if name != HeaderNames.FORWARD_DESTINATION}
+    machine = socket.gethostname()
+    headers |= {
+        HeaderNames.PROCESSING_STARTED: format_time(started),
+        HeaderNames.PROCESSING_ENDED: format_time(datetime.now(timezone.utc)),
+        HeaderNames.PROCESSING_ENDPOINT: endpoint,
+        HeaderNames.PROCESSING_MACHINE: machine,
+        HeaderNames.HOST_ID: host_id(endpoint).hex,
+        HeaderNames.HOST_DISPLAY_NAME: machine,
+    }
+    if acknowledged:
+        headers[HeaderNames.RETRY_ACKNOWLEDGEMENT_SENT] = "true"
+    else:
+        headers.pop(HeaderNames.RETRY_ACKNOWLEDGEMENT_SENT, None)
+    return Message(headers, envelope.body, id=envelope.row_id)
+
+
+def audit(
+    tables: EndpointTables, message: ReceivedMessage, envelope: Envelope, started: datetime, *, acknowledged: bool
+) -> None:
+    """Send the copy of a handled message to the audit queue, if there is one, in the session's transaction.
+
+    If the headers cannot be written again, the copy has them unchanged, like a message in the error queue.
+    """
+    if tables.audit_queue is None:
+        return
+    try:
+        tables.audit_queue.send([audit_copy(envelope, tables.endpoint.name, started, acknowledged=acknowledged)])
+    except MessageError:
+        # The error comes before the statement, so the transaction continues.
+        tables.audit_queue.send([unchanged(message)])
+
+
+def is_retry(envelope: Envelope) -> bool:
+    """Whether ServiceControl has sent a message again and waits for the acknowledgement."""
+    retry = envelope.service_control_retry
+    return bool(header_value(retry.unique_message_id) and header_value(retry.acknowledgement_queue))
+
+
+def acknowledge(session: Session, resolver: AddressResolver, envelope: Envelope) -> bool:
+    """Acknowledge the retry of a handled message, in the session's transaction; return whether this was done.
+
+    The sender of the message chose the address. An address that cannot be used, or is not allowed, does not make the
+    message fail: the log has a warning, and if there is an audit copy, ServiceControl's audit instance finds no mark of
+    an acknowledgement in it and sends one itself.
+    """
+    if not is_retry(envelope):
+        return False
+    retry = envelope.service_control_retry
+    try:
+        queue = QueueTable(session, find_queue(session, resolver, retry.acknowledgement_queue or ""))
+        queue.require_allowed(resolver)
+        check_accepts(queue)
+    except (AddressError, QueueNotFoundError, NotAQueueError) as error:
+        shown_id = quoted(envelope.identity.message_id)
+        log.warning("The retry of message %s is not acknowledged to ServiceControl: %s", shown_id, error)
+        return False
+    headers = {
+        HeaderNames.RETRY_SUCCESSFUL: format_time(datetime.now(timezone.utc)),
+        HeaderNames.RETRY_UNIQUE_MESSAGE_ID: retry.unique_message_id,
+        HeaderNames.CONTROL_MESSAGE: "True",
+    }
+    queue.send([Message(headers)])
+    return True
