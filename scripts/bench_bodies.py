@@ -26,12 +26,12 @@ from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.spark import local_session, parse_bodies, read_batch
 from airflow_sqlqueue.spark.message_tables import write_message_tables
 
-FIELDS, BARE = "fields by a schema", "bare from_json"
+FIELDS, BARE, WITH_TYPE = "fields by a schema", "bare from_json", "from_json beside the content type"
 MANY, ONE = "tables of 50 types", "the table of one type"
 TYPES = 50
 
 
-def compare_bodies(queue: QueueTable, *, count: int = 500_000, turns: int = TURNS) -> list[Comparison]:
+def compare_bodies(queue: QueueTable, *, count: int = 200_000, turns: int = TURNS) -> list[Comparison]:
     """Compare fields by a schema with ``from_json`` of the same schema, and many tables with one."""
     from pyspark.sql import functions as sf
     from pyspark.sql.types import StructType
@@ -42,28 +42,30 @@ def compare_bodies(queue: QueueTable, *, count: int = 500_000, turns: int = TURN
             numbers = iter(range(1_000))
 
             def write(batch: Batch) -> None:
-                lake = Path(folder, f"lake{next(numbers)}")
-                written = sum(table.messages for table in write_message_tables(spark, batch, str(lake)))
-                if written != count:
-                    raise RuntimeError(f"{written} of {count} messages are in the tables.")
+                lake = f"{folder}/lake{next(numbers)}"
+                tables = write_message_tables(spark, batch, lake, schemas=f"{folder}/schemas")
+                if sum(table.messages for table in tables) != count:
+                    raise RuntimeError("Messages are missing in the tables.")
 
-            # The first run makes the schema, and warms the session up.
-            write(batches[ONE])
-            schema = SchemaFolder(Path(folder, "lake0", "_schemas")).get("Shop.Event0") or {}
+            # The first run makes the schemas, and warms the session up.
+            write(batches[MANY])
+            schema = SchemaFolder(f"{folder}/schemas").get("Shop.Event0") or {}
             rows = read_batch(spark, batches[ONE])
-            text = sf.col("Body").cast("string")
+            fields = sf.from_json(sf.col("Body").cast("string"), StructType.fromJson(schema)).alias("_")
             sides: dict[str, Callable[[], object]] = {
                 FIELDS: partial(run, parse_bodies(rows, schema, envelope=())),
-                BARE: partial(
-                    run, rows.select(sf.from_json(text, StructType.fromJson(schema)).alias("_")).select("_.*")
-                ),
+                BARE: partial(run, rows.select(fields).select("_.*")),
+                WITH_TYPE: partial(run, rows.select(fields, "content_type").select("_.*", "content_type")),
                 **{name: partial(write, batch) for name, batch in batches.items()},
             }
             best = least_seconds(sides, turns)
-    return [
-        Comparison(name, best[name], base, best[base], 1.5, limit=True, unit="s")
-        for name, base in ((FIELDS, BARE), (MANY, ONE))
-    ]
+    # Half of the bare reader's advantage is that it never looks at the headers, which say what a body is.
+    bounds: tuple[tuple[str, str, float | None], ...] = (
+        (FIELDS, BARE, None),
+        (FIELDS, WITH_TYPE, 1.5),
+        (MANY, ONE, 1.5),
+    )
+    return [Comparison(name, best[name], base, best[base], bound, limit=True, unit="s") for name, base, bound in bounds]
 
 
 def _drained(queue: QueueTable, count: int, kinds: int, folder: Path) -> Batch:
