@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 MALFORMED, NO_TYPE = "(malformed headers)", "(no message type)"
 SHOWN = 200
 """Characters of a name that the report shows."""
+LAST_HOURS = 100
+"""Hours of the answer that the result has: XCom is for small values."""
 
 
 def run(
@@ -47,8 +49,8 @@ def run(
     ``malformed`` and ``expired``.
 
     With ``tables``, a folder, each message type gets a table there, by the schemas in the folder ``schemas``. The
-    result then has ``tables`` and ``revenue`` of :class:`.ShopTables` too, the counts ``unparsed`` and ``rescued``, and
-    ``tables_seconds``, the time that the tables and their question took.
+    result then has the counts ``unparsed`` and ``rescued`` too, ``tables`` and the last hours of ``revenue`` of
+    :class:`.ShopTables`, and ``tables_seconds``, the time that the tables and their question took.
 
     Raises ``BatchMismatchError`` if Spark reads or writes another number of rows than the ledger has.
     """
@@ -60,7 +62,7 @@ def run(
     of_tables: dict[str, Any] = {}
     if shop is not None:
         counts = {name: shop.result[name] for name in ("unparsed", "rescued")}
-        of_tables = {**counts, "tables": shop.tables, "revenue": shop.revenue, "tables_seconds": seconds}
+        of_tables = {**counts, "tables": shop.tables, "revenue": shop.revenue[-LAST_HOURS:], "tables_seconds": seconds}
     return {
         "messages": batch.messages,
         "written": sum(row["messages"] for row in figures.hourly),
