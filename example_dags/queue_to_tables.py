@@ -7,6 +7,9 @@ missing or wrong, change its file, and parse what is in the tables ``~unparsed``
 
     python -m airflow_sqlqueue.spark.jobs.message_tables --location LAKE --schemas SCHEMAS --reparse
 
+``check`` sees the batch of its run. A batch that an earlier run left is written as well; ``adopted`` in the XCom of
+``drain`` names it.
+
 Keep the folder of the schemas under version control. A run adds a schema for a new type, and does not change those that
 are there, because ``new_fields`` is False: a new field is in ``_rescued`` until somebody has added it to the schema.
 
