@@ -43,7 +43,7 @@ $(READY): pyproject.toml fakemssql/pyproject.toml requirements-dev.txt scripts/s
 jars: $(READY) ## Fetch the jars that some tests need (Delta Lake, hadoop-aws, mssql-jdbc, jTDS; 23 MB) from Maven Central, once
 	@$(RUN)/python scripts/jars.py
 
-demo: $(READY) ## Run the main job on fakemssql with realistic traffic
+demo: $(READY) ## Run the main job on fakemssql with realistic traffic, to tables and a report
 	@$(RUN)/python scripts/demo.py
 
 bench: $(READY) ## Measure speed, growth and memory (some 10 minutes; PARTS="drain growth" for some parts)

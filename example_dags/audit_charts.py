@@ -35,7 +35,9 @@ class Range:
     p99: float
 
 
-def stacked_bars(title: str, columns: Sequence[str], ticks: Sequence[str], series: Sequence[Series]) -> Markup:
+def stacked_bars(
+    title: str, columns: Sequence[str], ticks: Sequence[str], series: Sequence[Series], unit: str = "messages"
+) -> Markup:
     """Stacked columns over time; ``columns`` are names for the tooltips, ``ticks`` labels (empty: no label)."""
     height, left, right, top, bottom = 320, 56, 8, 12, 34
     totals = [sum(one.values[i] for one in series) for i in range(len(columns))]
@@ -67,7 +69,7 @@ def stacked_bars(title: str, columns: Sequence[str], ticks: Sequence[str], serie
             parts.append(f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{top + room}" y2="{top + room + 5}"/>')
             parts.append(f'<text class="tick" x="{x + 2:.1f}" y="{height - 14}">{escape(tick)}</text>')
     busiest = max(range(len(columns)), key=totals.__getitem__, default=None)
-    summary = f"{number(sum(totals))} messages in {len(columns)} columns."
+    summary = f"{number(sum(totals))} {unit} in {len(columns)} columns."
     if busiest is not None:
         summary += f" The highest, {columns[busiest]}, has {number(totals[busiest])}."
     return _svg(title, summary, height, parts)

@@ -1,18 +1,23 @@
-"""The Spark job behind the audit examples: one sealed batch in, a table and a page of figures out.
+"""The Spark job behind the audit examples: one sealed batch in, tables and a page of figures out.
 
 Plain PySpark, independent of the scheduler. Call :func:`run` with a session, or start it as a script::
 
     spark-submit audit_job.py --manifest manifest.json --lake DIR --report report.html
     python audit_job.py --manifest manifest.json --lake DIR --report report.html
 
-The guarantee: the table is keyed by batch, so a second run of a batch, after a crash as well, replaces the rows of this
-batch only. Run one attempt of a batch at a time.
+The audit table has a row for each message, with its headers. With ``--tables DIR`` the job writes a table for each
+message type as well, with the fields of the bodies, and the report has a section on them.
+
+The guarantee: the tables are keyed by batch, so a second run of a batch, after a crash as well, replaces the rows of
+this batch only. Run one attempt of a batch at a time.
 """
 
 from __future__ import annotations
 
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_sqlqueue import Batch
@@ -20,8 +25,10 @@ from airflow_sqlqueue.spark import Program, audit_table
 
 if __package__:
     from .audit_report import Figures, write_report
+    from .shop_tables import write_shop_tables
 else:  # started as a script, or imported from a folder on the path
     from audit_report import Figures, write_report
+    from shop_tables import write_shop_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,24 +36,40 @@ if TYPE_CHECKING:
 MALFORMED, NO_TYPE = "(malformed headers)", "(no message type)"
 SHOWN = 200
 """Characters of a name that the report shows."""
+LAST_HOURS = 100
+"""Hours of the answer that the result has: XCom is for small values."""
 
 
-def run(spark: SparkSession, batch: Batch, lake: str, report: str) -> dict[str, int]:
+def run(
+    spark: SparkSession, batch: Batch, lake: str, report: str, tables: str | None = None, schemas: str | None = None
+) -> dict[str, Any]:
     """Write the batch's rows to the audit table in ``lake`` and its figures to ``report``; return the counts.
 
     ``report`` is a local path or any URL that fsspec knows. The counts are ``messages``, ``written``, ``failed``,
     ``malformed`` and ``expired``.
 
+    With ``tables``, a folder, each message type gets a table there, by the schemas in the folder ``schemas``. The
+    result then has the counts ``unparsed`` and ``rescued`` too, ``tables`` and the last hours of ``revenue`` of
+    :class:`.ShopTables`, and ``tables_seconds``, the time that the tables and their question took.
+
     Raises ``BatchMismatchError`` if Spark reads or writes another number of rows than the ledger has.
     """
     figures = gather(audit_table(spark, batch, lake), batch)
-    write_report(figures, report)
+    started = time.monotonic()
+    shop = None if tables is None else write_shop_tables(spark, batch, tables, schemas)
+    seconds = time.monotonic() - started
+    write_report(replace(figures, shop=shop), report)
+    of_tables: dict[str, Any] = {}
+    if shop is not None:
+        counts = {name: shop.result[name] for name in ("unparsed", "rescued")}
+        of_tables = {**counts, "tables": shop.tables, "revenue": shop.revenue[-LAST_HOURS:], "tables_seconds": seconds}
     return {
         "messages": batch.messages,
         "written": sum(row["messages"] for row in figures.hourly),
         "failed": sum(row["failed"] for row in figures.hourly),
         "malformed": sum(row["malformed"] for row in figures.hourly),
         "expired": batch.expired,
+        **of_tables,
     }
 
 
@@ -98,8 +121,11 @@ def main(arguments: list[str] | None = None) -> int:
     program.add_manifest(required=True)
     program.add("--lake", required=True, help="the folder of the Parquet table")
     program.add("--report", required=True, help="the HTML file to write: a path or a URL")
+    program.add("--tables", help="the folder of the tables of message types, which are not written without it")
+    program.add("--schemas", help="the folder of their schemas (_schemas in the folder of the tables)")
     with program.start(arguments) as (spark, options):
-        program.answer(**run(spark, program.batch(spark), options.lake, options.report))
+        found = run(spark, program.batch(spark), options.lake, options.report, options.tables, options.schemas)
+        program.answer(**{name: value for name, value in found.items() if isinstance(value, int)})
     return 0
 
 

@@ -16,8 +16,10 @@ from airflow_sqlqueue import Batch
 
 if __package__:
     from . import audit_charts as charts
+    from .shop_tables import ShopTables
 else:
     import audit_charts as charts
+    from shop_tables import ShopTables
 
 Rows = list[dict[str, Any]]
 
@@ -36,12 +38,14 @@ class Figures:
     :param times: per ``processing_endpoint`` (where ``of_endpoint`` is 1) and per ``message_type`` (where it is 0):
         ``messages`` and ``percentiles`` (p50, p90, p99, in milliseconds).
     :param failures: per ``exception_type`` and ``processing_endpoint``: ``messages`` and ``last``.
+    :param shop: the tables of message types, if they were written.
     """
 
     batch: Batch
     hourly: Rows
     times: Rows
     failures: Rows
+    shop: ShopTables | None = None
 
 
 def write_report(figures: Figures, target: str) -> None:
@@ -103,6 +107,28 @@ def view(figures: Figures) -> dict[str, Any]:
             "Processing time by endpoint", [charts.Range(row["name"], *row["percentiles"]) for row in endpoints]
         ),
         "failure_chart": charts.bars("Failures by exception type", exceptions.most_common(12), "bad"),
+        "shop": figures.shop,
+        "revenue": None if figures.shop is None else revenue_view(figures.shop.revenue),
+    }
+
+
+def revenue_view(revenue: Rows) -> dict[str, Any]:
+    """The chart of what was ordered and paid by hour, and its values."""
+    parts = [
+        {"hour": row["hour"], "message_type": name, "messages": round(amount)}
+        for row in revenue
+        for name, amount in (("paid", row["paid"]), ("not paid", row["ordered"] - row["paid"]))
+    ]
+    columns, ticks, series, outside = over_time(parts)
+    names = [name for name, _ in columns]
+    title = "Orders in euros by hour, paid and not paid"
+    return {
+        "chart": charts.stacked_bars(title, names, ticks, series, unit="euros"),
+        "column_hours": columns[0][1] if columns else 1,
+        "columns": names,
+        "series": series,
+        "outside": outside,
+        "sums": {name: sum(row[name] for row in revenue) for name in ("orders", "paid_orders", "ordered", "paid")},
     }
 
 

@@ -1,11 +1,13 @@
-"""From the audit queue to a table in the lake, every hour.
+"""From the audit queue to tables in the lake, every hour.
 
 Create the queue if it is missing, wait until enough messages are in it, drain them into a batch of Parquet files, run
-the Spark job of ``audit_job.py`` on it, and purge what expired. Each message reaches the table exactly once: the drain
-is exactly once, and the table is keyed by batch.
+the Spark job of ``audit_job.py`` on it, and purge what expired. The job writes the audit table, a table for each
+message type, and a report. Each message reaches the tables exactly once: the drain is exactly once, and the tables are
+keyed by batch.
 
 Parameters come from the run, or from the environment: ``SQLQUEUE_QUEUE``, ``SQLQUEUE_STAGING``, ``SQLQUEUE_LAKE``,
-``SQLQUEUE_REPORT`` and ``SQLQUEUE_MIN_MESSAGES``. The server is the Airflow connection ``sqlqueue_default``. Try it::
+``SQLQUEUE_TABLES``, ``SQLQUEUE_SCHEMAS``, ``SQLQUEUE_REPORT`` and ``SQLQUEUE_MIN_MESSAGES``. The server is the Airflow
+connection ``sqlqueue_default``. Try it::
 
     python example_dags/audit_to_lake.py
 """
@@ -34,16 +36,16 @@ FOLDER = os.environ.get("SQLQUEUE_FOLDER", "/tmp/sqlqueue")  # noqa: S108 - an e
 QUEUE = "{{ params.queue_name }}"
 
 
-def to_lake(spark: SparkSession, batch: Batch, lake: str, report: str) -> dict[str, Any]:
+def to_lake(spark: SparkSession, batch: Batch, **targets: str) -> dict[str, Any]:
     """The job. It is imported when it runs, so that the parsing of this file does not load Spark."""
     from audit_job import run
 
-    return run(spark, batch, lake=lake, report=report)
+    return run(spark, batch, **targets)
 
 
 with DAG(
     "audit_to_lake",
-    description="Audit queue -> Parquet -> Spark -> a table and a report",
+    description="Audit queue -> Parquet -> Spark -> tables and a report",
     doc_md=__doc__,
     schedule="@hourly",
     start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
@@ -54,6 +56,8 @@ with DAG(
         "queue_name": Param(os.environ.get("SQLQUEUE_QUEUE", "audit"), type="string"),
         "staging": Param(os.environ.get("SQLQUEUE_STAGING", f"{FOLDER}/staging"), type="string"),
         "lake": Param(os.environ.get("SQLQUEUE_LAKE", f"{FOLDER}/lake/audit"), type="string"),
+        "tables": Param(os.environ.get("SQLQUEUE_TABLES", f"{FOLDER}/lake/tables"), type="string"),
+        "schemas": Param(os.environ.get("SQLQUEUE_SCHEMAS", f"{FOLDER}/lake/schemas"), type="string"),
         "report": Param(os.environ.get("SQLQUEUE_REPORT", f"{FOLDER}/report.html"), type="string"),
         "min_messages": Param(int(os.environ.get("SQLQUEUE_MIN_MESSAGES", "1000")), type="integer", minimum=1),
     },
@@ -77,7 +81,7 @@ with DAG(
         queue_name=QUEUE,
         staging="{{ params.staging }}",
         python_callable=to_lake,
-        op_kwargs={"lake": "{{ params.lake }}", "report": "{{ params.report }}"},
+        op_kwargs={name: f"{{{{ params.{name} }}}}" for name in ("lake", "tables", "schemas", "report")},
     )
 
     purge = SqlQueuePurgeExpiredOperator(task_id="purge", queue_name=QUEUE, trigger_rule="none_failed")

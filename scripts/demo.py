@@ -1,4 +1,4 @@
-"""Demo of the main job, end to end, on fakemssql: queue, Parquet, Spark, a table and a report.
+"""Demo of the main job, end to end, on fakemssql: queue, Parquet, Spark, tables and a report.
 
 It sends a shop's traffic to a queue, runs the example DAG ``audit_to_lake`` on it with Airflow, compares the numbers of
 all steps, and fails if they do not agree. ``COUNT`` and ``SEED`` in the environment change the traffic.
@@ -6,8 +6,10 @@ all steps, and fails if they do not agree. ``COUNT`` and ``SEED`` in the environ
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,7 +19,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
+from datetime import datetime, timezone
+from itertools import groupby, islice
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -42,6 +45,10 @@ from fakemssql import FakeServer
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / ".demo"
 QUEUE = "audit"
+TABLES = FOLDER / "lake" / "tables"
+REVIEWED = ROOT / "example_dags" / "schemas"
+ORDER = b'{"$type":"Shop.Sales.Contracts.PlaceOrder"'
+"""Beginning of the body of an order."""
 SENDERS = 2
 """Connections that send at once: while the server works for one, messages are made for the others."""
 console = Console(soft_wrap=True)
@@ -79,6 +86,7 @@ def main() -> int:
     count, seed = int(os.environ.get("COUNT", "100000")), int(os.environ.get("SEED", "1"))
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir()
+    shutil.copytree(REVIEWED, FOLDER / "lake" / "schemas")
     steps = Steps()
     with FakeServer(databases=["sqlqueue"]) as server:
         settings = ConnectionSettings.from_url(server.url("sqlqueue"))
@@ -87,7 +95,7 @@ def main() -> int:
             create_queue(session, address)
             queue = QueueTable(session, address)
             with steps.timed("generate and send", count):
-                sent = send(settings, address, generate(count, seed=seed))
+                sent = send(settings, address, changed(generate(count, seed=seed)))
             result = run_dag(settings, steps)
             batch = recorded_batch(session, result["drain"]["batch"])
             left = depth(queue)
@@ -103,11 +111,34 @@ def main() -> int:
         "rows in the ledger": ledger.messages,
         "rows Spark read": counts["messages"],
         "rows Spark wrote": counts["written"],
+        "rows of the message tables": sum(pq.read_metadata(path).num_rows for path in TABLES.rglob("*.parquet")),
         "malformed headers": counts["malformed"],
     }
+    show_tables(counts["tables"])
+    show_revenue(counts["revenue"])
     show(figures, steps)
     console.print(f"report: {FOLDER / 'report.html'}", highlight=False)
     return check(figures)
+
+
+def changed(messages: Iterator[Message]) -> Iterator[Message]:
+    """Change some orders, as new releases and faults of a sender do.
+
+    A total is a text with its currency, there is a new field, or the body is cut off.
+    """
+    orders = 0
+    for message in messages:
+        body = message.body or b""
+        if body.startswith(ORDER):
+            orders += 1
+            if orders % 50 == 1:
+                body = re.sub(rb'"Total":([\d.]+)', rb'"Total":"\1 EUR"', body, count=1)
+            elif orders % 50 == 2:
+                body = body.replace(b'"Currency":', b'"Coupon":"SPRING","Currency":', 1)
+            elif orders % 250 == 3:
+                body = body[: len(body) // 2]
+            message = dataclasses.replace(message, body=body)
+        yield message
 
 
 def send(settings: ConnectionSettings, address: ResolvedAddress, messages: Iterator[Message]) -> int:
@@ -146,6 +177,7 @@ def run_dag(settings: ConnectionSettings, steps: Steps) -> dict[str, Any]:
             }
         ),
         "SQLQUEUE_FOLDER": str(FOLDER),
+        "SQLQUEUE_TABLES": str(TABLES),
         "SQLQUEUE_QUEUE": QUEUE,
     }
     log = FOLDER / "airflow.log"
@@ -158,9 +190,11 @@ def run_dag(settings: ConnectionSettings, steps: Steps) -> dict[str, Any]:
         seconds = time.monotonic() - started
     result: dict[str, Any] = json.loads(answer.read_text())
     drained = result["drain"]["batch"]
-    spark = result["seconds"]["drain"] - result["drain"]["seconds"]
+    tables = result["drain"]["result"]["tables_seconds"]
+    spark = result["seconds"]["drain"] - result["drain"]["seconds"] - tables
     steps.add("drain", drained["messages"] + drained["expired"], result["drain"]["seconds"])
-    steps.add("Spark job", drained["messages"], spark)
+    steps.add("Spark: start, audit table, report", drained["messages"], spark)
+    steps.add("Spark: message tables, question", drained["messages"], tables)
     steps.add("purge", result["purge"]["deleted"], result["seconds"]["purge"])
     steps.add("the rest of the DAG", None, seconds - result["seconds"]["drain"] - result["seconds"]["purge"])
     return result
@@ -173,6 +207,34 @@ def airflow(command: list[str], environment: dict[str, str], log: Path) -> None:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-40:])
         console.print(tail, markup=False, highlight=False)
         raise SystemExit(f"The DAG failed; the whole log is {log}")
+
+
+def show_tables(tables: list[dict[str, Any]]) -> None:
+    """Show the message tables: rows, and what was not parsed or rescued."""
+    shown = Table(title="Tables of message types", title_justify="left")
+    for name in ("table", "rows", "columns", "new columns", "rescued", "not parsed"):
+        shown.add_column(name, justify="left" if name in ("table", "new columns") else "right")
+    for each in tables:
+        name = (each["name"] or "(no message type)").rpartition(".")[2]
+        counts = [f"{each[column]:,}" for column in ("rows", "columns", "rescued", "unparsed")]
+        counts[1] = counts[1] if each["columns"] else ""
+        shown.add_row(name, *counts[:2], ", ".join(each["new_fields"]), *counts[2:])
+    console.print(shown)
+
+
+def show_revenue(revenue: list[dict[str, Any]]) -> None:
+    """Show the answer of Spark SQL by six hours."""
+    shown = Table(title="Orders joined to payments, in Spark SQL", title_justify="left")
+    for name in ("from (UTC)", "orders", "paid", "ordered EUR", "paid EUR"):
+        shown.add_column(name, justify="left" if name == "from (UTC)" else "right")
+    names = ("orders", "paid_orders", "ordered", "paid")
+    for start, hours in groupby(revenue, lambda row: row["hour"] // 6 * 6):
+        rows = list(hours)
+        moment = datetime.fromtimestamp(start * 3_600, timezone.utc)
+        shown.add_row(f"{moment:%Y-%m-%d %H:%M}", *(f"{sum(row[name] for row in rows):,.0f}" for name in names))
+    shown.add_section()
+    shown.add_row("altogether", *(f"{sum(row[name] for row in revenue):,.0f}" for name in names))
+    console.print(shown)
 
 
 def show(figures: dict[str, int], steps: Steps) -> None:
@@ -203,19 +265,21 @@ def check(figures: dict[str, int]) -> int:
         figures["rows in the ledger"],
         figures["rows Spark read"],
         figures["rows Spark wrote"],
+        figures["rows of the message tables"],
     ]
     problems = []
     if sent != sum(out):
         problems.append(f"sent {sent:,} is not drained + expired + purged + left {sum(out):,}")
     if len(set(same)) != 1:
-        problems.append(f"Parquet, ledger and Spark do not agree: {', '.join(f'{n:,}' for n in same)}")
+        problems.append(f"Parquet, ledger, Spark and tables do not agree: {', '.join(f'{n:,}' for n in same)}")
     if not (FOLDER / "report.html").exists():
         problems.append("there is no report")
     for problem in problems:
         console.print(f"WRONG: {problem}", style="bold red", highlight=False)
     if not problems:
         console.print(
-            "The numbers add up: sent = drained + expired + purged + left; Parquet = ledger = Spark.", style="green"
+            "The numbers add up: sent = drained + expired + purged + left; Parquet = ledger = Spark = tables.",
+            style="green",
         )
     return 1 if problems else 0
 

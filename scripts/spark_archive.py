@@ -78,7 +78,7 @@ def load(folder: Path) -> None:
     pq.write_table(pa.Table.from_pylist(rows, schema=drained_row_schema()), path)
     batch = Batch("batch", "audit", "sealed", (str(path),), 1, messages=len(rows), bytes=path.stat().st_size)
     with local_session("archive", config={"spark.ui.enabled": "true", "spark.ui.port": "0"}) as spark:
-        audit_job.run(spark, batch, str(folder / "lake"), str(folder / "report.html"))
+        audit_job.run(spark, batch, str(folder / "lake"), str(folder / "report.html"), str(folder / "tables"))
 
 
 if __name__ == "__main__":

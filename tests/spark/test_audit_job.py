@@ -1,15 +1,19 @@
 from __future__ import annotations
 
+import json
 import re
+import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from decimal import Decimal
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from demo import changed
 
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.envelope.times import format_time, parse_time
@@ -23,6 +27,8 @@ if TYPE_CHECKING:
 
 EXAMPLES = Path(__file__).parents[2] / "example_dags"
 COUNT = 1_200
+ORDERS, PAYMENTS = "Shop.Sales.Contracts.PlaceOrder", "Shop.Billing.Contracts.PaymentAccepted"
+ORDER_ID = re.compile("<OrderId>(.*?)</OrderId>")
 VOID = {"meta", "br", "link", "img", "input", "hr", "line", "rect", "circle"}
 
 
@@ -93,7 +99,7 @@ class Run:
 
     messages: list[Message]
     batch: Batch
-    counts: dict[str, int]
+    counts: dict[str, Any]
     lake: Path
     text: str
 
@@ -101,9 +107,10 @@ class Run:
 @pytest.fixture(scope="module")
 def run(spark: SparkSession, job: Any, tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("run")
-    messages = list(generate(COUNT, seed=9))
+    messages = list(changed(generate(COUNT, seed=9)))
     batch, lake, report = batches_in(folder)(messages), folder / "lake", folder / "out" / "report.html"
-    counts = job.run(spark, batch, str(lake), str(report))
+    schemas = shutil.copytree(EXAMPLES / "schemas", folder / "schemas")
+    counts = job.run(spark, batch, str(lake), str(report), str(folder / "tables"), str(schemas))
     return Run(messages, batch, counts, lake, report.read_text(encoding="utf-8"))
 
 
@@ -132,7 +139,8 @@ def type_of(message: Message) -> str:
 
 
 def test_the_report_shows_the_counts_of_python(run: Run) -> None:
-    kept, counts = live(run.messages), run.counts
+    kept = live(run.messages)
+    counts = {name: run.counts[name] for name in ("messages", "written", "failed", "malformed", "expired")}
     failed = [m for m in kept if m.header(HeaderNames.FAILED_Q)]
     malformed = sum(isinstance(m.headers, str) for m in kept)
     assert counts == {
@@ -173,6 +181,46 @@ def test_the_report_shows_the_counts_of_python(run: Run) -> None:
     assert len(page.tables["endpoints"]) == 4
     shown_hours = {row[0]: sum(map(whole, row[1:])) for row in page.tables["hours"][1:]}
     assert {hour: count for hour, count in shown_hours.items() if count} == hours
+
+
+def test_the_report_shows_the_tables_of_message_types(run: Run) -> None:
+    kept = live(run.messages)
+    shown = {
+        row[0].rpartition(" ")[2] if "." in row[0] else row[0]: row[1:]
+        for row in Page(run.text).tables["message-tables"][1:]
+    }
+    types = Counter(type_of(message).partition("(malformed")[0] or "(no message type)" for message in kept)
+    assert {name: whole(row[0]) + whole(row[4]) for name, row in shown.items()} == types
+    orders = [m for m in kept if type_of(m) == ORDERS]
+    rescued = sum(b' EUR"' in (m.body or b"") for m in orders)
+    cut = sum(not (m.body or b"").endswith(b"}") for m in orders)
+    assert rescued > 0 < cut
+    _, columns, new, *counts = shown[ORDERS]
+    assert (new, whole(counts[0]), whole(counts[1])) == ("Coupon", rescued, cut)
+    assert whole(columns) == 30
+    assert run.counts["rescued"] == sum(whole(row[3]) for row in shown.values())
+    assert run.counts["unparsed"] == sum(whole(row[4]) for row in shown.values())
+
+
+def test_the_report_shows_the_orders_and_what_was_paid_of_them(run: Run) -> None:
+    kept = live(run.messages)
+    paid = {found[1] for m in kept if type_of(m) == PAYMENTS and (found := ORDER_ID.search((m.body or b"").decode()))}
+    expected: dict[str, dict[str, Decimal]] = defaultdict(lambda: defaultdict(Decimal))
+    for message in kept:
+        text = (message.body or b"").decode(errors="replace")
+        if type_of(message) != ORDERS or message.header(HeaderNames.FAILED_Q) or not text.endswith("}"):
+            continue
+        order = json.loads(text, parse_float=Decimal)
+        total = Decimal(str(order["Total"]).removesuffix(" EUR"))
+        hour, is_paid = order["OccurredAt"][:13].replace("T", " "), order["OrderId"] in paid
+        expected[f"{hour}:00"]["paid" if is_paid else "not paid"] += total
+    head, *rows = Page(run.text).tables["revenue"]
+    assert head == ["From (UTC)", "paid", "not paid"]
+    shown = {row[0]: [whole(cell) for cell in row[1:]] for row in rows}
+    assert {hour: amounts for hour, amounts in shown.items() if any(amounts)} == {
+        hour: [round(amounts[name]) for name in head[1:]] for hour, amounts in expected.items()
+    }
+    assert any(amounts["not paid"] for amounts in expected.values())
 
 
 def test_a_page_loads_no_other_file(run: Run) -> None:
@@ -227,9 +275,10 @@ def test_text_of_messages_is_escaped(spark: SparkSession, make_batch: MakeBatch,
         for text in NASTY
     ]
     batch = make_batch(messages, queue=NASTY[0])
-    job.run(spark, batch, str(tmp_path / "lake"), str(tmp_path / "report.html"))
+    job.run(spark, batch, str(tmp_path / "lake"), str(tmp_path / "report.html"), str(tmp_path / "tables"))
     page = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
     assert not {"script", "img"} & set(page.tags)
+    assert sum(whole(row[5]) for row in page.tables["message-tables"][1:]) == len(NASTY)
     assert page.tags["b"] == len(page.tables["types"]) - 1  # the meters
     assert not [found for found in page.attributes if found[1].startswith("on")]
     assert {row[0] for row in page.tables["failures"][1:]} == set(NASTY)
@@ -273,9 +322,11 @@ def test_a_report_goes_to_any_url_that_fsspec_knows(
     spark: SparkSession, make_batch: MakeBatch, tmp_path: Path, job: Any
 ) -> None:
     fsspec = pytest.importorskip("fsspec")
-    job.run(spark, make_batch(["{}"]), str(tmp_path / "lake"), "memory://reports/one.html")
+    job.run(spark, make_batch(["{}"]), str(tmp_path / "lake"), "memory://reports/one.html", str(tmp_path / "tables"))
     with fsspec.open("memory://reports/one.html", "r", encoding="utf-8") as file:
-        assert file.read().startswith("<!doctype html>")
+        page = file.read()
+    assert page.startswith("<!doctype html>")
+    assert "No orders and payments of the shop are in this batch." in page
 
 
 def test_sizes_and_durations_have_readable_units(job: Any) -> None:

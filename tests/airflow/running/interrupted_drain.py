@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 import pyarrow.parquet
+import pyspark
 
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.drain.batches import BatchInfo
@@ -32,7 +33,16 @@ SMALL_PARTS = {"rows_per_part": 20, "rows_per_statement": 5, "workers": 2, "sett
 
 ENDED = {"success", "failed"}
 
-JOB = """#!/bin/sh
+_SPARK = Path(pyspark.__file__).parent
+
+JOB = (
+    f"""#!/bin/sh
+case " $* " in
+  *" --manifest "*) ;;
+  *) SPARK_HOME='{_SPARK}' exec '{_SPARK}/bin/spark-submit' "$@" ;;
+esac
+"""
+    + """\
 while [ "$1" != --manifest ]; do shift; done
 manifest=$2 lake=$4
 batch=$(sed 's/.*"batch_id": "\\([^"]*\\)".*/\\1/' "$manifest")
@@ -42,7 +52,11 @@ draft=$(mktemp "$lake/draft.XXXXXX")
 tar -c -f "$draft" $(grep -o 'file://[^"]*' "$manifest" | cut -c 8-)
 mv "$draft" "$lake/$batch.tar"
 """
-"""Stands for spark-submit and its application: a sink keyed by the batch, which writes the whole batch each time."""
+)
+"""Stands for spark-submit and its application: a sink keyed by the batch, which writes the whole batch each time.
+
+A session of a task's own function starts by the same script; it gets the real one.
+"""
 
 
 def spark_home(folder: Path) -> Path:
