@@ -11,7 +11,7 @@ from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.hooks.staging import staging_folder
 from airflow_sqlqueue.operators.base import BatchTask, ServerTask, note_batch, templated
 from airflow_sqlqueue.operators.metrics import Metrics
-from airflow_sqlqueue.operators.rendered import interval
+from airflow_sqlqueue.operators.rendered import interval_or
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, ObjectStoragePath
@@ -119,7 +119,7 @@ class SqlQueueSweepOperator(ServerTask):
 
         with fail_without_retry():
             options = SweepOptions(
-                interval("retain", self.retain) or timedelta(days=7),
+                interval_or(timedelta(days=7), "retain", self.retain),
                 self.grace,
                 self.unknown,
                 self.forget_sent,

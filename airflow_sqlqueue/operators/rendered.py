@@ -22,6 +22,12 @@ def number(name: str, value: Any) -> float | None:
     return _number(name, value, float, "a number")
 
 
+def interval_or(default: timedelta, name: str, value: Any) -> timedelta:
+    """As :func:`interval`, with a default in place of None."""
+    found = interval(name, value)
+    return default if found is None else found
+
+
 def interval(name: str, value: Any) -> timedelta | None:
     """A timedelta, from one or from a number of seconds; None for None and for an empty text.
 

@@ -12,7 +12,7 @@ from airflow_sqlqueue.drain.manifest import UNFINISHED
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.operators.base import ServerTask, templated
 from airflow_sqlqueue.operators.metrics import Metrics
-from airflow_sqlqueue.operators.rendered import interval
+from airflow_sqlqueue.operators.rendered import interval_or
 from airflow_sqlqueue.sensors.deferring import DeferringSensor
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class SqlQueueStrandedBatchSensor(DeferringSensor):
         return PokeReturnValue(bool(found), xcom_value=self._report(summary(found)))
 
     def _least_time(self) -> timedelta:
-        return interval("older_than", self.older_than) or timedelta(hours=1)
+        return interval_or(timedelta(hours=1), "older_than", self.older_than)
 
     def trigger(self) -> BaseTrigger:
         from airflow_sqlqueue.triggers.stranded import SqlQueueStrandedBatchTrigger

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.operators import SqlQueuePurgeOperator, SqlQueueReturnToSourceOperator
-from airflow_sqlqueue.operators.rendered import interval, number, whole_number
+from airflow_sqlqueue.operators.rendered import interval, interval_or, number, whole_number
 
 
 @pytest.mark.parametrize(
@@ -25,6 +26,9 @@ from airflow_sqlqueue.operators.rendered import interval, number, whole_number
         (interval, "3600", timedelta(hours=1)),
         (interval, 1.5, timedelta(seconds=1.5)),
         (interval, timedelta(days=2), timedelta(days=2)),
+        (partial(interval_or, timedelta(days=7)), timedelta(0), timedelta(0)),
+        (partial(interval_or, timedelta(days=7)), "0", timedelta(0)),
+        (partial(interval_or, timedelta(days=7)), None, timedelta(days=7)),
     ],
 )
 def test_rendered_values(read: Any, value: Any, found: Any) -> None:

@@ -9,18 +9,19 @@ from __future__ import annotations
 import hashlib
 import re
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from urllib.parse import unquote
 
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.storage.object_stores import raise_staging_error
 from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError
 from airflow_sqlqueue.schemas.files import file_stem
 from airflow_sqlqueue.spark.message_tables.work import remove_folder
-from airflow_sqlqueue.spark.sinks import write_delta, write_iceberg, write_partitions
+from airflow_sqlqueue.spark.sinks import write_delta, write_iceberg
 from airflow_sqlqueue.spark.sinks.checks import is_table_name, quoted_table
 from airflow_sqlqueue.spark.sinks.keys import AnyKey, partition_of
-from airflow_sqlqueue.spark.sinks.partitions import COLUMN, replace_folder
+from airflow_sqlqueue.spark.sinks.partitions import COLUMN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,6 +32,7 @@ FORMATS = ("parquet", "delta", "iceberg")
 ATTEMPT = "parse_attempt"
 
 _LONGEST = 80
+_STATIC = {"partitionOverwriteMode": "static", "compression": "zstd"}
 UNPARSED_SUFFIX = "~unparsed"
 """End of the name of a table of messages that are not parsed; no name of a type has this character in a path."""
 
@@ -42,8 +44,12 @@ class Lake(Protocol):
         """The path or the name of the table of a type."""
         ...
 
-    def append(self, rows: DataFrame, table: str, key: AnyKey, messages: int) -> None:
+    def append(self, rows: DataFrame, table: str, key: AnyKey) -> None:
         """Write the rows of a batch, attempt 0, once."""
+        ...
+
+    def check(self, key: AnyKey, messages: Mapping[str, int]) -> None:
+        """Raise :class:`BatchMismatchError` if a table has another number of the batch's rows than it was given."""
         ...
 
     def replace(self, rows: DataFrame, table: str, batch_id: str, attempt: int) -> None:
@@ -102,16 +108,22 @@ class _Folders:
 class ParquetLake(_Folders):
     """Folders of Parquet files, with the partitions ``batch_id=.../parse_attempt=...``."""
 
-    def append(self, rows: DataFrame, table: str, key: AnyKey, messages: int) -> None:
-        from pyspark.sql import functions as sf
+    def append(self, rows: DataFrame, table: str, key: AnyKey) -> None:
+        batch_id = partition_of(key)
+        remove_folder(f"{table}/{COLUMN}={batch_id}")
+        self.replace(rows, table, batch_id, 0)
 
-        if write_partitions(rows.withColumn(ATTEMPT, sf.lit(0)), table, key, partition_by=[ATTEMPT]) != messages:
-            raise BatchMismatchError(
-                f"The table {table} did not get the {messages} messages of batch {partition_of(key)}: run it again."
-            )
+    def check(self, key: AnyKey, messages: Mapping[str, int]) -> None:
+        found = counted(self._spark, [f"{table}/{COLUMN}={partition_of(key)}" for table in messages])
+        for table, number in messages.items():
+            if found.get(table.rpartition("/")[2], 0) != number:
+                raise BatchMismatchError(
+                    f"The table {table} does not have the {number} messages of batch {partition_of(key)} that were "
+                    "written: run it again, one attempt at a time."
+                )
 
     def replace(self, rows: DataFrame, table: str, batch_id: str, attempt: int) -> None:
-        replace_folder(rows, self._partition(table, batch_id, attempt))
+        rows.write.mode("overwrite").options(**_STATIC).parquet(self._partition(table, batch_id, attempt))
 
     def remove(self, table: str, batch_id: str, attempt: int) -> None:
         remove_folder(self._partition(table, batch_id, attempt))
@@ -127,8 +139,11 @@ class ParquetLake(_Folders):
 class DeltaLake(_Folders):
     """Folders of Delta Lake."""
 
-    def append(self, rows: DataFrame, table: str, key: AnyKey, messages: int) -> None:
+    def append(self, rows: DataFrame, table: str, key: AnyKey) -> None:
         write_delta(_of(rows, partition_of(key), 0), table, key, merge_schema=True)
+
+    def check(self, key: AnyKey, messages: Mapping[str, int]) -> None:
+        """Nothing: a commit of Delta Lake has all rows of its job."""
 
     def replace(self, rows: DataFrame, table: str, batch_id: str, attempt: int) -> None:
         where = f"{COLUMN} = '{batch_id}' AND {ATTEMPT} = {attempt}"
@@ -155,8 +170,11 @@ class IcebergLake:
         word = "" if message_type is None else _word(message_type)
         return f"{self._namespace}.{word}{'__unparsed' if is_unparsed else ''}"
 
-    def append(self, rows: DataFrame, table: str, key: AnyKey, messages: int) -> None:
+    def append(self, rows: DataFrame, table: str, key: AnyKey) -> None:
         write_iceberg(_of(rows, partition_of(key), 0), table, key, merge_schema=True)
+
+    def check(self, key: AnyKey, messages: Mapping[str, int]) -> None:
+        """Nothing: a snapshot of Iceberg has all rows of its job."""
 
     def replace(self, rows: DataFrame, table: str, batch_id: str, attempt: int) -> None:
         if self._spark.catalog.tableExists(quoted_table(table)):
@@ -177,6 +195,19 @@ class IcebergLake:
         for row in self._spark.sql(f"SHOW TABLES IN {quoted_table(self._namespace)}").collect():
             if row["tableName"].endswith("__unparsed"):
                 yield f"{self._namespace}.{row['tableName']}"
+
+
+def counted(spark: SparkSession, folders: Sequence[str]) -> dict[str, int]:
+    """The rows in the files of tables' batches, from their footers, by the last word of a table's path."""
+    from pyspark.sql import functions as sf
+
+    if not folders:
+        return {}
+    options = {"recursiveFileLookup": "true", "ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
+    rows = spark.read.schema("none INT").options(**options).parquet(*folders)
+    table = sf.regexp_extract("_metadata.file_path", f"/([^/]+)/{COLUMN}=", 1)
+    # A path is a URI there.
+    return {unquote(name): number for name, number in rows.groupBy(table).count().collect()}
 
 
 def _word(message_type: str) -> str:

@@ -173,12 +173,14 @@ class TableWriter:
             packed = self._pack(work, rows, key, new_fields, messages)
 
             def write(name: str | None, kind: str) -> MessageTypeTable:
-                table, share = packed.table(self._lake, name, kind), packed.shares[name, kind]
-                self._lake.append(packed.rows(name, kind), table.table, key, share.messages)
+                table = packed.table(self._lake, name, kind)
+                self._lake.append(packed.rows(name, kind), table.table, key)
                 return table
 
             with ThreadPoolExecutor(_THREADS, "message-tables") as pool:
-                return list(pool.map(lambda each: write(*each), packed.ordered()))
+                tables = list(pool.map(lambda each: write(*each), packed.ordered()))
+            self._lake.check(key, {each.table: each.messages for each in tables})
+            return tables
         finally:
             work.remove()
 
@@ -187,7 +189,7 @@ class TableWriter:
         work = WorkFolder(rows.sparkSession, f"{self._folder}/_work-{work_name}")
         given, schemas = self.given(rows), self.schemas()
         work.pack(given, self._packing(schemas, new_types=False, new_fields=False))
-        return Packed(work, work.shares(), given.schema, schemas, schemas)
+        return Packed(work, work.read(), given.schema, schemas, schemas)
 
     def schemas(self) -> dict[str, Struct]:
         """The schemas of the types that have a table."""
@@ -214,7 +216,7 @@ class TableWriter:
             schemas = self._wider(work, known)
             packing = self._packing(schemas, new_types=False, new_fields=False)
             work.pack(work.waiting(given.columns, given.schema), packing, 2)
-        packed = Packed(work, work.shares([1, 2] if waiting else [1]), given.schema, schemas, known)
+        packed = Packed(work, work.read(), given.schema, schemas, known)
         if packed.messages != count:
             raise BatchMismatchError(
                 f"{packed.messages} of the {count} messages of batch {partition_of(key)} were parsed: run it again, "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+_FIELDS = CHUNKS.partition(", ")[2]
+"""Columns in the files of chunks."""
+
 _FILE_BYTES = 128 * 1024 * 1024
 """Bytes of chunks for each file of a table."""
 
@@ -46,7 +50,6 @@ class Share:
     messages: int
     rescued: int
     bytes: int
-    rounds: frozenset[int]
 
 
 class WorkFolder:
@@ -54,6 +57,7 @@ class WorkFolder:
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
         self._spark, self._folder = spark, folder
+        self._all = spark.range(0).toDF("content")
 
     def pack(self, rows: DataFrame, packing: Packing, number: int = 1) -> tuple[int, int]:
         """Write the chunks of a round; return the number of their messages, and of those that wait for a schema."""
@@ -70,52 +74,52 @@ class WorkFolder:
         chunks = rows.mapInArrow(packing, CHUNKS).observe(seen, *sums)
         # A static overwrite: nothing of an earlier run may stay.
         options = {**_ROW_GROUP, "partitionOverwriteMode": "static"}
-        chunks.write.mode("overwrite").options(**options).partitionBy("part").parquet(self._path(number))
+        chunks.write.mode("overwrite").options(**options).partitionBy("part").parquet(self._round(number))
         return int(seen.get["messages"]), int(seen.get["waiting"])
 
-    def shares(self, rounds: Iterable[int] = (1,)) -> dict[tuple[str | None, str], Share]:
-        """The sums of parsed and unparsed messages by type and kind. There are as many as tables."""
+    def read(self) -> dict[tuple[str | None, str], Share]:
+        """Look at the chunks of all rounds, for :meth:`rows`; return the sums of messages by type and kind.
+
+        There are as many as tables.
+        """
         from pyspark.sql import functions as sf
 
-        sums = [sf.sum("messages"), sf.sum("rescued"), sf.sum(sf.octet_length("content"))]
-        found: dict[tuple[str | None, str], Share] = {}
-        for number in rounds:
-            chunks = self._chunks([self._path(number)]).where(sf.col("kind").isin(PARSED, UNPARSED_KIND))
-            for name, kind, *values in chunks.groupBy("message_type", "kind").agg(*sums).collect():
-                old = found.get((name, kind), Share(0, 0, 0, frozenset()))
-                found[name, kind] = Share(
-                    old.messages + values[0], old.rescued + values[1], old.bytes + values[2], old.rounds | {number}
-                )
-        return found
+        # One look for all tables: each read of its own would list the files again.
+        self._all = self._spark.read.schema(f"{_FIELDS}, round int, part string").parquet(self._folder)
+        rows = self._all.where(sf.col("kind").isin(PARSED, UNPARSED_KIND))
+        sums = (sf.sum("messages"), sf.sum("rescued"), sf.sum(sf.octet_length("content")))
+        found = rows.groupBy("message_type", "kind").agg(*sums).collect()
+        return {(name, kind): Share(*values) for name, kind, *values in found}
 
     def waiting(self, columns: Sequence[str], schema: StructType) -> DataFrame:
         """The messages of the first round that wait for a schema."""
-        chunks = self._chunks([f"{self._path(1)}/part={WAITING}"]).select("content")
+        chunks = self._first(WAITING).select("content")
         return chunks.mapInArrow(Unpacking(columns), schema)
 
     def seen(self, known: Iterable[str], most: int) -> dict[str, Seen]:
-        """The statistics of the messages that wait: those of known types, and of the most frequent other ones."""
+        """The statistics of the messages that wait: of known types and the most frequent others, frequent ones first."""
         from pyspark.sql import functions as sf
 
-        found = self._chunks([f"{self._path(1)}/part={SEEN}"])
+        found = self._first(SEEN)
         totals = found.groupBy("message_type").agg(sf.sum("messages").alias("messages"))
         # A million types of one message each stay on the executors.
         is_known = sf.col("message_type").isin(list(known))
         new = totals.where(~is_known).orderBy(sf.desc("messages"), "message_type").limit(most)
         chosen = totals.where(is_known).select("message_type").union(new.select("message_type"))
         seen: dict[str, Seen] = {}
-        rows = found.join(sf.broadcast(chosen), "message_type").select("message_type", "content")
-        for name, content in rows.toLocalIterator():
+        counts: Counter[str] = Counter()
+        rows = found.join(sf.broadcast(chosen), "message_type").select("message_type", "messages", "content")
+        for name, messages, content in rows.toLocalIterator():
             seen.setdefault(name, Seen()).merge(Seen.from_values(json.loads(content)))
-        return seen
+            counts[name] += messages
+        return {name: seen[name] for name in sorted(seen, key=lambda name: (-counts[name], name))}
 
     def rows(self, name: str | None, kind: str, share: Share, unpacking: Unpacking, schema: StructType) -> DataFrame:
         """The rows of a table, in as many tasks as its size needs."""
         from pyspark.sql import functions as sf
 
-        paths = [f"{self._path(number)}/part={part_of(name)}" for number in sorted(share.rounds)]
         own = (sf.col("kind") == kind) & sf.col("message_type").eqNullSafe(sf.lit(name))
-        chunks = self._chunks(paths).where(own).select("content")
+        chunks = self._all.where((sf.col("part") == part_of(name)) & own).select("content")
         tasks = -(-share.bytes // _TASK_BYTES)
         # A small table is one task; the chunks of a large one are spread, so that no task gets too many at once.
         chunks = chunks.coalesce(1) if tasks <= 1 else chunks.repartition(tasks)
@@ -125,11 +129,11 @@ class WorkFolder:
         """Remove the folder."""
         remove_folder(self._folder)
 
-    def _path(self, number: int) -> str:
-        return f"{self._folder}/{number}"
+    def _round(self, number: int) -> str:
+        return f"{self._folder}/round={number}"
 
-    def _chunks(self, paths: list[str]) -> DataFrame:
-        return self._spark.read.schema(CHUNKS.partition(", ")[2]).parquet(*paths)
+    def _first(self, part: str) -> DataFrame:
+        return self._spark.read.schema(_FIELDS).parquet(f"{self._round(1)}/part={part}")
 
 
 def remove_folder(path: str) -> None:

@@ -65,25 +65,11 @@ def write_partitions(
     if _count(df.sparkSession, own) == written:
         return written
     # In the mode dynamic Spark keeps partitions without new rows, such as those of an earlier version of the job.
-    return replace_folder(df.drop(COLUMN), own, partition_by, sort_by, plain)
-
-
-def replace_folder(
-    df: DataFrame,
-    folder: str,
-    partition_by: Sequence[str] = (),
-    sort_by: Sequence[str] = (),
-    settings: Mapping[str, str] | None = None,
-) -> int:
-    """Replace all that a folder has by rows; return their number.
-
-    Raises :class:`BatchMismatchError` if it has other rows at the end than were written.
-    """
-    written = _write(df, folder, partition_by, sort_by, settings or {})
-    if _count(df.sparkSession, folder) != written:
+    written = _write(df.drop(COLUMN), own, partition_by, sort_by, plain)
+    if _count(df.sparkSession, own) != written:
         raise BatchMismatchError(
-            f"The partition {folder} has other rows than the {written} that were written: let one job write it at a "
-            "time, and run that again."
+            f"The partition of batch {name} has other rows than the {written} that were written: let one job write it "
+            "at a time, and run that again."
         )
     return written
 
