@@ -169,6 +169,8 @@ class TableWriter:
     ) -> list[MessageTypeTable]:
         """Parse the messages once, widen the schemas, and write each table."""
         work = WorkFolder(rows.sparkSession, f"{self._folder}/_work-{partition_of(key)}")
+        # A run that was killed may have left chunks of a second round.
+        work.remove()
         try:
             packed = self._pack(work, rows, key, new_fields, messages)
 

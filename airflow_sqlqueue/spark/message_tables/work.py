@@ -97,7 +97,7 @@ class WorkFolder:
         return chunks.mapInArrow(Unpacking(columns), schema)
 
     def seen(self, known: Iterable[str], most: int) -> dict[str, Seen]:
-        """The statistics of the messages that wait: of known types and the most frequent others, frequent ones first."""
+        """The statistics of the messages that wait, by type, frequent types first; new types up to a number."""
         from pyspark.sql import functions as sf
 
         found = self._first(SEEN)
