@@ -7,26 +7,35 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.faults.conftest import LONG
 from tests.sinks.message_tables import POINTS, REPARSE_POINTS, Place, check_killed_reparse, check_killed_run, chosen
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.fixture(params=["parquet", "delta"])
-def place(request: pytest.FixtureRequest, spark: SparkSession, config: dict[str, str], tmp_path: Path) -> Place:
+FORMATS = ("parquet", "delta")
+RUNS = [(name, *point) for name in FORMATS for point in chosen(POINTS, 5)]
+REPARSES = [(name, *point) for name in FORMATS for point in chosen(REPARSE_POINTS, 2)]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("name", "method", "number", "when"), RUNS if LONG else RUNS[:1])
+def test_a_killed_run_is_repeated(
+    name: str, method: str, number: int, when: str, spark: SparkSession, config: dict[str, str], tmp_path: Path
+) -> None:
+    check_killed_run(place(name, spark, config, tmp_path), method, number, when)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("name", "method", "number", "when"), REPARSES if LONG else REPARSES[-1:])
+def test_a_killed_second_parse_is_repeated(
+    name: str, method: str, number: int, when: str, spark: SparkSession, config: dict[str, str], tmp_path: Path
+) -> None:
+    check_killed_reparse(place(name, spark, config, tmp_path), method, number, when)
+
+
+def place(name: str, spark: SparkSession, config: dict[str, str], tmp_path: Path) -> Place:
     """An empty lake on a disk."""
     lake = tmp_path / "lake"
-    return Place(spark, config, request.param, str(lake), lake, tmp_path)
-
-
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize(("method", "number", "when"), chosen(POINTS, 5))
-def test_a_killed_run_is_repeated(place: Place, method: str, number: int, when: str) -> None:
-    check_killed_run(place, method, number, when)
-
-
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize(("method", "number", "when"), chosen(REPARSE_POINTS, 2))
-def test_a_killed_second_parse_is_repeated(place: Place, method: str, number: int, when: str) -> None:
-    check_killed_reparse(place, method, number, when)
+    return Place(spark, config, name, str(lake), lake, tmp_path)
