@@ -39,7 +39,7 @@ _TYPES = {
     "headers": _MAP,
     BODY_FILE: _TEXT,
 }
-_PASSED_OVER = ("RowVersion", "Expired", *SENT_BITS, "headers_malformed", "processing_ms")
+_PASSED_OVER = ("RowVersion", "Expired", *SENT_BITS, "headers_malformed", "enclosed_types", "processing_ms")
 """Columns of a read that a send ignores, because the queue or the reader sets them anew."""
 
 
