@@ -143,7 +143,7 @@ class DeltaLake(_Folders):
         write_delta(_of(rows, partition_of(key), 0), table, key, merge_schema=True)
 
     def check(self, key: AnyKey, messages: Mapping[str, int]) -> None:
-        """Nothing: a commit of Delta Lake has all rows of its job."""
+        """Check no number: a commit of Delta Lake has all rows of its job."""
 
     def replace(self, rows: DataFrame, table: str, batch_id: str, attempt: int) -> None:
         where = f"{COLUMN} = '{batch_id}' AND {ATTEMPT} = {attempt}"
@@ -174,7 +174,7 @@ class IcebergLake:
         write_iceberg(_of(rows, partition_of(key), 0), table, key, merge_schema=True)
 
     def check(self, key: AnyKey, messages: Mapping[str, int]) -> None:
-        """Nothing: a snapshot of Iceberg has all rows of its job."""
+        """Check no number: a snapshot of Iceberg has all rows of its job."""
 
     def replace(self, rows: DataFrame, table: str, batch_id: str, attempt: int) -> None:
         if self._spark.catalog.tableExists(quoted_table(table)):
