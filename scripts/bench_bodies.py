@@ -31,7 +31,7 @@ MANY, ONE = "tables of 50 types", "the table of one type"
 TYPES = 50
 
 
-def compare_bodies(queue: QueueTable, *, count: int = 200_000, turns: int = TURNS) -> list[Comparison]:
+def compare_bodies(queue: QueueTable, *, count: int = 500_000, turns: int = TURNS) -> list[Comparison]:
     """Compare fields by a schema with ``from_json`` of the same schema, and many tables with one."""
     from pyspark.sql import functions as sf
     from pyspark.sql.types import StructType
