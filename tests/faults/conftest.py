@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Iterator
 
 import pytest
 
@@ -12,7 +13,7 @@ from airflow_sqlqueue.drain.stages.files import FileStage
 from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.queue import QueueTable
-from tests.contract.conftest import Connect
+from tests.contract.conftest import Connect, run_sql
 from tests.faults.account import Account
 
 LONG = os.environ.get("SQLQUEUE_FAULTS") == "long"
@@ -21,6 +22,18 @@ LONG = os.environ.get("SQLQUEUE_FAULTS") == "long"
 @pytest.fixture
 def batch_id() -> uuid.UUID:
     return uuid.uuid4()
+
+
+@pytest.fixture
+def schema(connect: Connect) -> Iterator[str]:
+    """A schema of the test's own, for the queues of consumers; it goes with its tables."""
+    name = f"s{uuid.uuid4().hex[:10]}"
+    with connect() as session:
+        run_sql(session, f"CREATE SCHEMA [{name}]")
+        yield name
+        for table in ("orders", "orders.Delayed", "billing", "audit", "acknowledged", "error", "Archive"):
+            run_sql(session, f"DROP TABLE IF EXISTS [{name}].[{table}]")
+        run_sql(session, f"DROP SCHEMA [{name}]")
 
 
 @pytest.fixture(params=["files", "table"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import uuid
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -14,26 +13,12 @@ from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.session import Session
-from tests.conftest import Connect
 from tests.contract.conftest import run_sql
 from tests.faults.conftest import LONG
 from tests.faults.consuming import Consuming, consuming_client
 
 KILLS = 500 if LONG else 20
 BATCH = 40
-TABLES = ("orders", "orders.Delayed", "billing", "error", "Archive")
-
-
-@pytest.fixture
-def schema(connect: Connect) -> Iterator[str]:
-    """A schema of the test's own; it goes with its tables."""
-    name = f"s{uuid.uuid4().hex[:10]}"
-    with connect() as session:
-        run_sql(session, f"CREATE SCHEMA [{name}]")
-        yield name
-        for table in TABLES:
-            run_sql(session, f"DROP TABLE IF EXISTS [{name}].[{table}]")
-        run_sql(session, f"DROP SCHEMA [{name}]")
 
 
 @pytest.fixture

@@ -7,9 +7,7 @@ message, or the copy and the acknowledgement of one.
 
 from __future__ import annotations
 
-import uuid
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
@@ -18,7 +16,6 @@ from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.transactions import MODES, NONE, RECEIVE_ONLY, SENDS_ATOMIC_WITH_RECEIVE
-from tests.conftest import Connect
 from tests.contract.conftest import run_sql
 from tests.faults.conftest import LONG
 from tests.faults.consuming import consuming_client
@@ -32,18 +29,6 @@ QUEUES = ("orders", "billing", "audit", "acknowledged", "error")
 STATEMENTS = {SENDS_ATOMIC_WITH_RECEIVE: 20, RECEIVE_ONLY: 20, NONE: 16}
 """Statements of a run, at the least: the layouts of three queues, and of each attempt the receive, the effects, the
 copy, the acknowledgement and the COMMIT."""
-
-
-@pytest.fixture
-def schema(connect: Connect) -> Iterator[str]:
-    """A schema of the test's own; it goes with its tables."""
-    name = f"s{uuid.uuid4().hex[:10]}"
-    with connect() as session:
-        run_sql(session, f"CREATE SCHEMA [{name}]")
-        yield name
-        for table in (*QUEUES, "Archive"):
-            run_sql(session, f"DROP TABLE IF EXISTS [{name}].[{table}]")
-        run_sql(session, f"DROP SCHEMA [{name}]")
 
 
 class Account:

@@ -10,7 +10,7 @@ import hashlib
 import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, get_args
 from urllib.parse import unquote
 
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
@@ -21,14 +21,14 @@ from airflow_sqlqueue.spark.message_tables.work import remove_folder
 from airflow_sqlqueue.spark.sinks import write_delta, write_iceberg
 from airflow_sqlqueue.spark.sinks.checks import is_table_name, quoted_table
 from airflow_sqlqueue.spark.sinks.keys import AnyKey, partition_of
-from airflow_sqlqueue.spark.sinks.partitions import COLUMN
+from airflow_sqlqueue.spark.sinks.partitions import COLUMN, footers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 Format: TypeAlias = Literal["parquet", "delta", "iceberg"]
-FORMATS = ("parquet", "delta", "iceberg")
+FORMATS: tuple[str, ...] = get_args(Format)
 ATTEMPT = "parse_attempt"
 
 _LONGEST = 80
@@ -203,11 +203,9 @@ def counted(spark: SparkSession, folders: Sequence[str]) -> dict[str, int]:
 
     if not folders:
         return {}
-    options = {"recursiveFileLookup": "true", "ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
-    rows = spark.read.schema("none INT").options(**options).parquet(*folders)
     table = sf.regexp_extract("_metadata.file_path", f"/([^/]+)/{COLUMN}=", 1)
     # A path is a URI there.
-    return {unquote(name): number for name, number in rows.groupBy(table).count().collect()}
+    return {unquote(name): number for name, number in footers(spark, *folders).groupBy(table).count().collect()}
 
 
 def _word(message_type: str) -> str:
