@@ -184,6 +184,21 @@ def test_unparsed_messages_are_parsed_again(spark: SparkSession, make_batch: Mak
     assert rows_of(spark, f"{lake}/{ORDER}", "OrderId", "parse_attempt") == [("o1", 0), ("o2", 0)]
 
 
+def test_a_second_run_with_a_decoder_leaves_nothing_in_the_unparsed_table(
+    spark: SparkSession, make_batch: MakeBatch, tmp_path: Path
+) -> None:
+    lake = str(tmp_path / "lake")
+    (plain,) = sent(ORDER, order(1))
+    zipped = Message({**plain.headers, "NServiceBus.ContentType": "application/gzip"}, gzip.compress(order(2)))  # type: ignore[dict-item]
+    write_message_tables(spark, make_batch([plain, zipped]), lake)
+    assert [path.name for path in Path(lake, f"{ORDER}~unparsed").iterdir()] == ["batch_id=batch-1"]
+    (table,) = write_message_tables(
+        spark, make_batch([plain, zipped]), lake, decoders={"application/gzip": lambda body: unzipped(body)}
+    )
+    assert (table.is_unparsed, table.messages) == (False, 2)
+    assert not list(Path(lake, f"{ORDER}~unparsed").iterdir())
+
+
 def test_a_type_gets_its_schema_later(spark: SparkSession, make_batch: MakeBatch, tmp_path: Path) -> None:
     lake = str(tmp_path / "lake")
     write_message_tables(spark, make_batch([*sent(ORDER, order(1)), *sent(ORDER.lower(), order(2))]), lake)

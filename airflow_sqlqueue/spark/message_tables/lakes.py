@@ -49,7 +49,10 @@ class Lake(Protocol):
         ...
 
     def check(self, key: AnyKey, messages: Mapping[str, int]) -> None:
-        """Raise :class:`BatchMismatchError` if a table has another number of the batch's rows than it was given."""
+        """Raise :class:`BatchMismatchError` if a table has another number of the batch's rows than it was given.
+
+        ``messages`` has the number of each table that was written.
+        """
         ...
 
     def replace(self, rows: DataFrame, table: str, batch_id: str, attempt: int) -> None:
@@ -92,6 +95,10 @@ class _Folders:
         return f"{self._location}/{stem}{UNPARSED_SUFFIX if is_unparsed else ''}"
 
     def unparsed_tables(self) -> Iterator[str]:
+        return (table for table in self.tables() if table.endswith(UNPARSED_SUFFIX))
+
+    def tables(self) -> Iterator[str]:
+        """All tables of the location."""
         folder = StagingFolder.of(self._location, "location of the tables")
         folder.filesystem.invalidate_cache()
         try:
@@ -100,9 +107,10 @@ class _Folders:
             return
         except Exception as error:
             raise_staging_error(f"The tables in {folder.uri} cannot be listed", error)
-        for name in names:
-            if str(name).rstrip("/").endswith(UNPARSED_SUFFIX):
-                yield f"{self._location}/{str(name).rstrip('/').rpartition('/')[2]}"
+        for path in names:
+            name = str(path).rstrip("/").rpartition("/")[2]
+            if not name.startswith("_"):
+                yield f"{self._location}/{name}"
 
 
 class ParquetLake(_Folders):
@@ -114,6 +122,10 @@ class ParquetLake(_Folders):
         self.replace(rows, table, batch_id, 0)
 
     def check(self, key: AnyKey, messages: Mapping[str, int]) -> None:
+        # With other schemas or decoders an earlier run may have put messages of the batch into other tables.
+        for table in self.tables():
+            if table not in messages:
+                remove_folder(f"{table}/{COLUMN}={partition_of(key)}")
         found = counted(self._spark, [f"{table}/{COLUMN}={partition_of(key)}" for table in messages])
         for table, number in messages.items():
             if found.get(table.rpartition("/")[2], 0) != number:
