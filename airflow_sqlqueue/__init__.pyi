@@ -10,6 +10,7 @@ from airflow_sqlqueue.client.streams import StreamManager as StreamManager
 from airflow_sqlqueue.client.subscriptions import SubscriptionManager as SubscriptionManager
 from airflow_sqlqueue.client.tables import TableManager as TableManager
 from airflow_sqlqueue.consuming.consumer import Consumer as Consumer
+from airflow_sqlqueue.consuming.message_handlers import MessageHandlers as MessageHandlers
 from airflow_sqlqueue.consuming.options import ConsumeOptions as ConsumeOptions
 from airflow_sqlqueue.consuming.options import ConsumeResult as ConsumeResult
 from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions as RecoverabilityOptions
@@ -57,6 +58,7 @@ from airflow_sqlqueue.errors import LockTimeoutError as LockTimeoutError
 from airflow_sqlqueue.errors import LoginFailedError as LoginFailedError
 from airflow_sqlqueue.errors import MessageError as MessageError
 from airflow_sqlqueue.errors import MessageNotFoundError as MessageNotFoundError
+from airflow_sqlqueue.errors import NoHandlerError as NoHandlerError
 from airflow_sqlqueue.errors import NoReplyError as NoReplyError
 from airflow_sqlqueue.errors import NotAQueueError as NotAQueueError
 from airflow_sqlqueue.errors import PayloadError as PayloadError

@@ -32,6 +32,7 @@ and what to do; ``__cause__`` has the driver's text. Neither contains message bo
     ├── TransactionError           a transaction cannot do this: it failed before, or it would span two servers
     ├── ConditionNotMetError       a queue did not meet a condition in time (also a TimeoutError)
     ├── NoReplyError               no reply came in time (also a TimeoutError)
+    ├── NoHandlerError             no function of a consumer handles a message's types
     ├── TooManyFailuresError       a consumer has reached a limit on failures
     ├── BatchError                 a batch is not in the state that the operation needs
     │   ├── BatchNotFoundError     the ledger does not know the batch
@@ -174,6 +175,10 @@ class ConditionNotMetError(SqlQueueError, TimeoutError):
 
 class NoReplyError(SqlQueueError, TimeoutError):
     """No reply to a request came in time."""
+
+
+class NoHandlerError(SqlQueueError):
+    """No function of a consumer handles a message's types."""
 
 
 class TooManyFailuresError(SqlQueueError):

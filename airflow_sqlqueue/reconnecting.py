@@ -88,6 +88,8 @@ class Reconnecting(Generic[S]):
     :param what: names the work in the log: ``Draining the queue audit``.
     :param pause: waits for a number of seconds. An exception of it ends the work, which cancels a waiting worker.
     :param known: whether the same settings have connected before, in another part of the same work.
+    :param patient: whether to wait without end for a server that is away. A refused login is raised nevertheless:
+        further tries of a changed password could lock the login.
     """
 
     def __init__(
@@ -97,8 +99,10 @@ class Reconnecting(Generic[S]):
         *,
         pause: Callable[[float], None] | None = None,
         known: bool = False,
+        patient: bool = False,
     ) -> None:
         self._connect, self._what, self._pause, self._known = connect, what, pause or time.sleep, known
+        self._patient = patient
         self._session: S | None = None
         self._failures = 0
 
@@ -155,7 +159,8 @@ class Reconnecting(Generic[S]):
         if may_have_lost(error):
             self.close()
         self._failures += 1
-        if self._failures > MAX_FAILURES or not self.passes(error):
+        is_last = self._failures > MAX_FAILURES and not (self._patient and not isinstance(error, LoginFailedError))
+        if is_last or not self.passes(error):
             return False
         wait_after(self._failures, error, self._what, self._pause)
         return True

@@ -198,7 +198,10 @@ class Session:
         Raises :class:`LockTimeoutError` or :class:`DeadlockError` for a result below zero. The server has not rolled
         back anything then: the error makes the owner of the transaction do so.
         """
-        answer = int(self.value(statement, resource))
+        self.check_lock(statement, self.value(statement, resource))
+
+    def check_lock(self, statement: Query, answer: int) -> None:
+        """Raise the errors of :meth:`take_lock` for a result of sp_getapplock."""
         if answer == _CHOSEN_AS_VICTIM:
             raise DeadlockError(f"Could not {statement.purpose}: it would have been a deadlock; run it again.")
         if answer < 0:

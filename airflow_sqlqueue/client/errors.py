@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from airflow_sqlqueue.client.connector import Connector
-from airflow_sqlqueue.consuming.handler import current_message
+from airflow_sqlqueue.consuming.attempt import current_messages
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.errorqueue.editing import EditResult, edit
 from airflow_sqlqueue.errorqueue.failure_headers import Failure, failed_message
@@ -120,7 +120,7 @@ class ErrorManager:
         Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` outside of a handler without ``failed_queue``, and
         the errors of a queue.
         """
-        handling = current_message()
+        handling = current_messages()
         if failed_queue is None and handling is None:
             raise ConfigurationError("The queue of the message is unknown outside of a handler: give failed_queue.")
         with self._connector.enlisted_session() as session:
@@ -135,5 +135,6 @@ class ErrorManager:
             failed = failed_message(message, Failure.of(exception), source.canonical, endpoint or name)
             QueueTable(session, error_queue).send([failed])
         envelope = message if isinstance(message, Envelope) else Envelope.of(message)
-        if handling is not None and envelope.identity.message_id == handling.message_id:
-            handling.given_up = True
+        message_id = envelope.identity.message_id
+        if handling is not None and message_id in handling.message_ids:
+            handling.given_up.add(message_id)

@@ -230,12 +230,13 @@ class Queue:
         *,
         on_progress: Callable[[ConsumeResult], None] | None = None,
         stop: threading.Event | None = None,
+        on_contact: Callable[[bool], None] | None = None,
     ) -> ConsumeResult:
         """Handle the queue's messages as an endpoint does: receive, call ``handle`` with an envelope, commit.
 
         Sends and statements of ``handle`` through a client of this server are part of the transaction. An exception of
         ``handle`` rolls it back: the message is tried again, then goes to the error queue. ``handle`` runs in several
-        threads. See
+        threads; it may be :class:`~airflow_sqlqueue.MessageHandlers`, functions by message type. See
         :class:`airflow_sqlqueue.consuming.consumer.Consumer`.
 
         Raises :class:`~airflow_sqlqueue.errors.TransactionError` in the client's transaction: each message is one.
@@ -254,6 +255,7 @@ class Queue:
             on_progress=on_progress,
             stop=stop,
             ledger_schema=connector.ledger_schema,
+            on_contact=on_contact,
         ).run()
 
     def drain(

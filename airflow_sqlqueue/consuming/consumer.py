@@ -10,11 +10,13 @@ from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from datetime import datetime, timedelta, timezone
 
 from airflow_sqlqueue.budget import Budget, Clock
+from airflow_sqlqueue.consuming.attempt import Outcome
 from airflow_sqlqueue.consuming.endpoint import Endpoint, EndpointTables
 from airflow_sqlqueue.consuming.failure_budget import FailureBudget
-from airflow_sqlqueue.consuming.handler import Handle, Handler, Outcome
+from airflow_sqlqueue.consuming.handler import Handle, Handler
 from airflow_sqlqueue.consuming.handler_pool import HandlerPool, StoppedError
 from airflow_sqlqueue.consuming.heartbeats import Heartbeats
+from airflow_sqlqueue.consuming.message_handlers import MessageHandlers
 from airflow_sqlqueue.consuming.options import ConsumeOptions, ConsumeResult
 from airflow_sqlqueue.consuming.receiver import Receiver
 from airflow_sqlqueue.consuming.recoverability import FailureStorage
@@ -25,6 +27,7 @@ from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
+from airflow_sqlqueue.transactions import NONE
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +37,9 @@ messages")."""
 
 _MOVING_SECONDS = 10.0
 """The most seconds of one run of the mover, so that consuming ends soon after it is stopped."""
+
+_CLEANING = 60.0
+"""Seconds between two removals of old ids from the inbox, as endpoints clean their outbox."""
 
 _END_SECONDS = 5.0
 """Seconds to wait for the handlers after an exception has interrupted consuming."""
@@ -56,11 +62,17 @@ class Consumer:
     in its transaction, and in the mode ``none`` in a transaction after its handling.
 
     :param connect: opens a session.
-    :param handle: called with an :class:`~airflow_sqlqueue.Envelope`, in several threads at a time.
+    With an inbox (``ConsumeOptions(inbox=True)``) a message id is handled once, also if it was sent twice. This covers
+    effects on this server that commit with the receive; other effects are repeated by each attempt, as without it.
+
+    :param handle: called with an :class:`~airflow_sqlqueue.Envelope`, in several threads at a time; or
+        :class:`~airflow_sqlqueue.MessageHandlers`, functions by message type.
     :param on_progress: called with the counts after each message, from one thread at a time.
     :param stop: when set, ends consuming after the messages that are being handled.
     :param clock: the clock for the limit in seconds.
-    :param ledger_schema: the schema of the quarantine table.
+    :param ledger_schema: the schema of the quarantine table and the inbox.
+    :param on_contact: called with False before a wait for a server that is away, and with True when the server has
+        answered, from several threads.
     """
 
     def __init__(
@@ -75,17 +87,23 @@ class Consumer:
         stop: threading.Event | None = None,
         clock: Clock = time.monotonic,
         ledger_schema: str = LEDGER_SCHEMA,
+        on_contact: Callable[[bool], None] | None = None,
     ) -> None:
         if not callable(handle):
             raise ConfigurationError(f"The handler is a {type(handle).__name__}: give a function.")
-        self._connect, self._resolver, self._queue_name, self._handle = connect, resolver, queue_name, handle
+        self._connect, self._resolver, self._queue_name = connect, resolver, queue_name
+        self._handlers = handle.bind() if isinstance(handle, MessageHandlers) else MessageHandlers.of(handle)
         self._what = f"Consuming the queue {queue_name}"
         self._options = options or ConsumeOptions()
+        if self._handlers.has_batches and self._options.transaction_mode == NONE:
+            raise ConfigurationError("A batch is one transaction: choose another transaction_mode than none.")
+        self._on_contact = on_contact or (lambda reached: None)
         self._on_progress = on_progress or (lambda done: None)
         self._stop, self._clock = stop or threading.Event(), clock
         self._ledger_schema = ledger_schema
         self._tables: EndpointTables | None = None
         self._done = ConsumeResult()
+        self._forget_at = 0.0
 
     def run(self) -> ConsumeResult:
         """Consume until the end.
@@ -96,9 +114,12 @@ class Consumer:
         when a limit on failures is reached, after the messages that were being handled.
         """
         budget = self._options.budget(self._clock)
-        with closing(Reconnecting(self._connect, self._what, pause=self._wait)) as connection, suppress(StoppedError):
+        patient = self._options.wait_for_server
+        reconnecting = Reconnecting(self._connect, self._what, pause=self._wait, patient=patient)
+        with closing(reconnecting) as connection, suppress(StoppedError):
             endpoint = connection.run(self._find)
-            pause = self._move(connection, endpoint)
+            self._on_contact(True)
+            pause = self._maintain(connection, endpoint)
             pool = self._pool(connection.open().settings, endpoint, budget)
             with self._heartbeats(endpoint):
                 self._handle_all(pool, connection, endpoint, pause)
@@ -108,12 +129,12 @@ class Consumer:
     def _handle_all(
         self, pool: HandlerPool, moving: Reconnecting[Session], endpoint: Endpoint, pause: float | None
     ) -> None:
-        """Run the handlers until they end, and the mover beside them, first after ``pause`` seconds."""
+        """Run the handlers until they end, and the maintenance beside them, first after ``pause`` seconds."""
         try:
             pool.start()
             with suppress(StoppedError):
                 while not pool.ended.wait(pause):
-                    pause = self._move(moving, endpoint)
+                    pause = self._maintain(moving, endpoint)
             pool.ended.wait()
         except BaseException:
             self._stop.set()
@@ -127,27 +148,42 @@ class Consumer:
         self._stop.set()
 
     def _wait(self, seconds: float) -> None:
+        self._on_contact(False)
         if self._stop.wait(seconds):
             raise StoppedError
 
     def _find(self, session: Session) -> Endpoint:
         names = self._resolver, self._queue_name, self._options.recoverability, self._options.endpoint
-        return Endpoint.find(
+        endpoint = Endpoint.find(
             session,
             *names,
             ledger_schema=self._ledger_schema,
             audit_queue=self._options.audit_queue,
             heartbeat_queue=self._options.heartbeat_queue,
         )
+        if self._options.inbox:
+            endpoint.tables(session).inbox.create()
+        return endpoint
 
     def _pool(self, settings: ConnectionSettings, endpoint: Endpoint, budget: Budget) -> HandlerPool:
         shared = FailureStorage(), Receiver(self._options.where)
 
         def handler(on_received: Callable[[Callable[[int], int]], None]) -> Handler:
-            return Handler(settings, endpoint, self._resolver, self._handle, self._options, *shared, on_received)
+            work = settings, endpoint, self._resolver, self._handlers, self._options
+            return Handler(*work, *shared, on_received, self._stop)
 
-        failures = FailureBudget(self._options, self._what)
-        return HandlerPool(self._connect, self._what, handler, self._options, budget, self._stop, self._count, failures)
+        return HandlerPool(
+            self._connect,
+            self._what,
+            handler,
+            self._options,
+            budget,
+            self._stop,
+            self._count,
+            FailureBudget(self._options, self._what),
+            self._on_contact,
+            self._handlers.max_batch,
+        )
 
     def _heartbeats(self, endpoint: Endpoint) -> AbstractContextManager[None]:
         if endpoint.heartbeat_queue is None:
@@ -161,8 +197,33 @@ class Consumer:
         done.failed += outcome in (Outcome.FAILED, Outcome.GIVEN_UP)
         done.delayed += outcome is Outcome.DELAYED
         done.forwarded += outcome is Outcome.FORWARDED
+        done.duplicates += outcome is Outcome.DUPLICATE
+        done.discarded += outcome is Outcome.DISCARDED
         done.rolled_back += outcome is Outcome.ROLLED_BACK
         self._on_progress(done)
+
+    def _maintain(self, connection: Reconnecting[Session], endpoint: Endpoint) -> float | None:
+        """Move due delayed messages and clean the inbox; return the seconds until the next time, None: no next time."""
+        pauses = self._move(connection, endpoint), self._clean_inbox(connection, endpoint)
+        return min((pause for pause in pauses if pause is not None), default=None)
+
+    def _clean_inbox(self, connection: Reconnecting[Session], endpoint: Endpoint) -> float | None:
+        """Remove old ids from the inbox once a minute, for some seconds."""
+        if not self._options.inbox:
+            return None
+        now = time.monotonic()
+        if now >= self._forget_at:
+            self._forget_at = now + _CLEANING
+            age = timedelta(days=self._options.inbox_days)
+
+            def clean(session: Session) -> None:
+                tables = self._tables = endpoint.tables(session, self._tables)
+                while tables.inbox.forget(endpoint.queue, age) and not self._stop.is_set():
+                    if time.monotonic() > now + _MOVING_SECONDS:
+                        break
+
+            connection.run(clean)
+        return max(_SHORTEST, self._forget_at - time.monotonic())
 
     def _move(self, moving: Reconnecting[Session], endpoint: Endpoint) -> float | None:
         """Move due delayed messages, and return the seconds until the next move; None: no next move."""

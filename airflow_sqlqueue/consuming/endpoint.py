@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from airflow_sqlqueue.consuming.inbox import Inbox
 from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.delayed.moving import check_accepts
 from airflow_sqlqueue.delayed.table import DelayedTable
@@ -29,7 +30,7 @@ class Endpoint:
 
     ``audit_queue`` is None if handled messages are not copied, ``heartbeat_queue`` if there are no heartbeats.
     ``layouts`` are the layouts of the queues at the time of :meth:`find`, so that not every handler has to read them.
-    ``ledger_schema`` is the schema of the quarantine.
+    ``ledger_schema`` is the schema of the quarantine and the inbox.
     """
 
     name: str
@@ -127,6 +128,11 @@ class EndpointTables:
         """Table of delayed messages; None for a queue without one."""
         address = self.endpoint.delayed
         return None if address is None else DelayedTable(self.session, address)
+
+    @cached_property
+    def inbox(self) -> Inbox:
+        """Inbox in the queue's database."""
+        return Inbox(self.session, self.endpoint.queue.catalog, self.endpoint.ledger_schema)
 
     def set_aside(self, row_version: int, error: Exception, problem: str | None = None) -> None:
         """Move a message that the error queue has refused, unchanged, by :func:`.set_aside`."""

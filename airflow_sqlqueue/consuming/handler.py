@@ -1,4 +1,4 @@
-"""Handler: receives one message after the other, calls the function, and commits, or rolls back and counts the failure.
+"""Handler: receives a message or a batch, calls the function, and commits, or rolls back and counts the failure.
 
 As in endpoints, the next receive of a failed message decides whether it is retried, delayed or given up, and does so in
 that receive's transaction. So a crash in between loses nothing (docs/transport/transactions.md, "Recoverability").
@@ -8,26 +8,31 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from contextvars import ContextVar
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable, Set
+from contextlib import nullcontext
 from datetime import datetime, timezone
-from enum import Enum
 from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from airflow_sqlqueue.budget import MIB
 from airflow_sqlqueue.consuming import recoverability, service_control
+from airflow_sqlqueue.consuming.attempt import HANDLING, Attempt, CurrentMessages, Outcome
 from airflow_sqlqueue.consuming.endpoint import Endpoint, EndpointTables
+from airflow_sqlqueue.consuming.message_handlers import DISCARD, HandlerFunction, MessageHandlers, no_handler
 from airflow_sqlqueue.consuming.options import ConsumeOptions
 from airflow_sqlqueue.consuming.receiver import Receiver
+from airflow_sqlqueue.consuming.session_stack import SessionStack
 from airflow_sqlqueue.delayed.moving import check_accepts
 from airflow_sqlqueue.envelope import Envelope, causation
 from airflow_sqlqueue.errorqueue.failure_headers import Failure, complete_headers, failed_message, type_name, unchanged
 from airflow_sqlqueue.errors import (
     AddressError,
     ConfigurationError,
+    DeadlockError,
+    LockTimeoutError,
+    NoHandlerError,
     NotAQueueError,
     PayloadError,
     PermissionDeniedError,
@@ -36,7 +41,7 @@ from airflow_sqlqueue.errors import (
     is_of_a_message,
 )
 from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage, can_be_written
-from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue import MessageHead, QueueTable
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
@@ -49,97 +54,19 @@ log = logging.getLogger(__name__)
 Handle = Callable[[Envelope], Any]
 """The function that handles a message; its result is ignored, and an exception makes the message fail."""
 
+BATCH_BYTES = 64 * MIB
+"""Bytes of bodies at which the collection of a batch ends."""
+
 _NO_FAILURE = Failure("", {})
 """The failure of a message with unreadable headers, to which no header can be added."""
 
 
-@dataclass
-class CurrentMessage:
-    """Message that an endpoint is handling. ``given_up``: the handler has put the message into the error queue."""
-
-    endpoint: Endpoint
-    message_id: str | None
-    given_up: bool = False
-
-
-_handling: ContextVar[CurrentMessage | None] = ContextVar("sqlqueue_handling", default=None)
-
-
-def current_message() -> CurrentMessage | None:
-    """Return the message that is being handled in this thread or task; None outside of handlers."""
-    return _handling.get()
-
-
-class Outcome(Enum):
-    """Outcome of a receive. After ``ROLLED_BACK`` the message is in its queue again.
-
-    After ``GIVEN_UP`` it is in the error queue without another attempt, and after ``FAILED`` because of this attempt.
-    """
-
-    HANDLED = "handled"
-    FAILED = "failed"
-    GIVEN_UP = "given up"
-    DELAYED = "delayed"
-    FORWARDED = "forwarded"
-    ROLLED_BACK = "rolled_back"
-
-
-@dataclass
-class _Attempt:
-    """An attempt to handle a message.
-
-    ``at_risk``: from now on every error counts as caused by the message. ``giving_up``: the message is on its way to
-    the error queue. ``failed`` is the record of the message's failures after this attempt has failed. ``started`` is
-    the time at which the function was called.
-    """
-
-    message: ReceivedMessage | None = None
-    envelope: Envelope | None = None
-    at_risk: bool = False
-    giving_up: bool = False
-    failed: recoverability.FailedAttempts | None = None
-    started: datetime | None = None
-
-    def is_to_blame(self, error: Exception) -> bool:
-        """Whether the message causes an error, and not the server, a table or a setting."""
-        return self.message is not None and (self.at_risk or is_of_a_message(error))
-
-
-class SessionStack:
-    """Open sessions of one thread, lent as a stack: a connection for each message would cost more than the message.
-
-    Two transactions that borrow sessions in the same order get the same sessions for the same purposes.
-    """
-
-    def __init__(self, connect: Callable[[], Session]) -> None:
-        self._connect = connect
-        self._open: list[Session] = []
-        self._lent = 0
-
-    @contextmanager
-    def lend(self) -> Iterator[Session]:
-        """Lend the next session to the block. Blocks are nested: the last session lent is returned first."""
-        if self._lent == len(self._open):
-            self._open.append(self._connect())
-        session = self._open[self._lent]
-        self._lent += 1
-        try:
-            yield session
-        finally:
-            self._lent -= 1
-
-    def close(self) -> None:
-        """Close all sessions."""
-        for session in self._open:
-            session.close()
-        self._open.clear()
-
-
 class Handler:
-    """Handler of a queue's messages, one at a time. For one thread.
+    """Handler of a queue's messages, one or one batch at a time. For one thread.
 
     :param on_received: called after each receive that found a message, before it is handled, with a function that
         counts the waiting messages up to a limit.
+    :param stop: when set, ends the collection of a batch.
     """
 
     def __init__(
@@ -147,64 +74,65 @@ class Handler:
         settings: ConnectionSettings,
         endpoint: Endpoint,
         resolver: AddressResolver,
-        handle: Handle,
+        handlers: MessageHandlers,
         options: ConsumeOptions,
         failures: recoverability.FailureStorage,
         receiver: Receiver,
         on_received: Callable[[Callable[[int], int]], None],
+        stop: threading.Event,
     ) -> None:
-        self._settings, self._endpoint, self._resolver, self._handle = settings, endpoint, resolver, handle
+        self._settings, self._endpoint, self._resolver, self._handlers = settings, endpoint, resolver, handlers
+        self._has_inbox, self._stop = options.inbox, stop
         self._mode, self._recoverability = options.transaction_mode, options.recoverability
         self._data_bus = options.data_bus
         self._failures, self._receiver, self._on_received = failures, receiver, on_received
         self._tables: EndpointTables | None = None
-        self._unsettled: tuple[_Attempt, Failure | None] | None = None
+        self._unsettled: tuple[Attempt, Failure | None] | None = None
 
     @property
     def is_unsettled(self) -> bool:
         """Whether the next call of :meth:`next` finishes a message that is in no queue."""
         return self._unsettled is not None
 
-    def next(self, sessions: SessionStack) -> Outcome | None:
-        """Receive a message and handle it; return None if there was no message to receive.
+    def next(self, sessions: SessionStack, limit: int = 1) -> list[Outcome]:
+        """Receive and handle a message, or a batch of up to ``limit`` messages; return an outcome for each.
 
-        Raises a server error that the message does not cause; the message is in the queue then.
+        The list is empty if there was no message to receive, and has one outcome if a batch was rolled back. Raises a
+        server error that the message does not cause; the messages are in the queue then.
         """
         if self._unsettled is not None:
-            return self._settle(sessions)
-        attempt = _Attempt()
+            return [self._settle(sessions)]
+        attempt = Attempt()
         try:
-            outcome = self._attempt(sessions, attempt)
+            outcomes = self._attempt(sessions, attempt, limit)
         except Exception as error:
             if attempt.message is None or not attempt.is_to_blame(error):
                 raise
             if attempt.giving_up:
-                return self._set_aside(sessions, attempt.message, error)
-            return self._rolled_back(attempt, attempt.message, error)
+                return [self._set_aside(sessions, attempt.message, error)]
+            return [self._rolled_back(attempt, attempt.message, error)]
         if self._unsettled is not None:
-            return self._settle(sessions)
-        if attempt.message is not None:
-            self._failures.forget(attempt.message.row_version)
-        return outcome
+            return [self._settle(sessions)]
+        for message in attempt.received:
+            self._failures.forget(message.row_version)
+        return outcomes
 
-    def _attempt(self, sessions: SessionStack, attempt: _Attempt) -> Outcome | None:
+    def _attempt(self, sessions: SessionStack, attempt: Attempt, limit: int) -> list[Outcome]:
         with transaction(self._settings, sessions.lend, self._mode) as current:
             try:
                 # Even in the mode ``none`` messages that do not go to the function leave the queue in a transaction.
                 with current.receiving.transaction() if self._mode == NONE else nullcontext():
                     outcome = self._receive(current.receiving, attempt)
-                if attempt.envelope is not None:
-                    outcome = self._call(attempt, attempt.envelope)
-                if outcome is Outcome.HANDLED and self._mode != NONE:
-                    self._report(current.receiving, attempt)
+                if attempt.message is not None and attempt.envelope is not None:
+                    return self._dispatch(current.receiving, attempt, attempt.message, attempt.envelope, limit)
             except Exception as error:
                 # Noted before the rollback: after it, another handler may receive the message.
                 if attempt.message is not None and attempt.is_to_blame(error):
-                    attempt.failed = self._note_failure(attempt, attempt.message, error)
+                    self._note_failure(attempt, attempt.message, error)
                 raise
-        return outcome
+        return [] if outcome is None else [outcome]
 
-    def _receive(self, session: Session, attempt: _Attempt) -> Outcome | None:
+    def _receive(self, session: Session, attempt: Attempt) -> Outcome | None:
         """Receive a message; handle it here if it is malformed, has failed too often, or is for another queue."""
         tables = self._tables_of(session)
         received = self._receiver.receive(tables.queue)
@@ -212,14 +140,14 @@ class Handler:
             return None
         (message,) = received
         attempt.message = message
+        attempt.received.append(message)
         self._on_received(partial(self._receiver.waiting, tables.queue))
         envelope = Envelope.of(message)
         if envelope.problem is not None:
             attempt.giving_up = True
             log.error("Message %s goes to the error queue as it is: %s", message.id, envelope.problem)
             return self._give_up(tables, message, _NO_FAILURE)
-        headers = MappingProxyType(complete_headers(message, envelope))
-        envelope = Envelope(headers, message.body, message.id, data_bus=self._data_bus)
+        envelope = self._completed(message, envelope)
         failed = self._failures.find(message.row_version)
         if failed is not None and (outcome := self._recover(tables, attempt, envelope, failed)):
             return outcome
@@ -229,8 +157,12 @@ class Handler:
         attempt.envelope = envelope
         return None
 
+    def _completed(self, message: ReceivedMessage, envelope: Envelope) -> Envelope:
+        headers = MappingProxyType(complete_headers(message, envelope))
+        return Envelope(headers, message.body, message.id, data_bus=self._data_bus)
+
     def _recover(
-        self, tables: EndpointTables, attempt: _Attempt, envelope: Envelope, failed: recoverability.FailedAttempts
+        self, tables: EndpointTables, attempt: Attempt, envelope: Envelope, failed: recoverability.FailedAttempts
     ) -> Outcome | None:
         """Delay or give up a message that has failed before; return None if it is tried again."""
         message = attempt.message
@@ -280,48 +212,119 @@ class Handler:
         queue.send([Message(headers, envelope.body, id=envelope.row_id)])
         return Outcome.FORWARDED
 
-    def _call(self, attempt: _Attempt, envelope: Envelope) -> Outcome:
-        handling = CurrentMessage(self._endpoint, envelope.identity.message_id)
-        token = _handling.set(handling)
+    def _dispatch(
+        self, session: Session, attempt: Attempt, message: ReceivedMessage, envelope: Envelope, limit: int
+    ) -> list[Outcome]:
+        """Call the function of a message, with a batch if it takes one; the inbox leaves out what was handled."""
+        function = self._handlers.find(envelope)
+        if function is None and self._handlers.unhandled == DISCARD:
+            return [Outcome.DISCARDED]
+        attempt.batch = [(message, envelope)]
+        if function is not None and function.is_batch and not self._failures.is_alone(message.row_version):
+            attempt.batch += self._collect(session, attempt, function, min(limit, function.max_messages) - 1)
+        if self._has_inbox:
+            self._enter_inbox(session, attempt)
+        outcomes = [Outcome.DUPLICATE] * attempt.duplicates
+        if attempt.batch:
+            given_up = self._call(session, attempt, function)
+            outcomes += [
+                Outcome.FAILED if each.identity.message_id in given_up else Outcome.HANDLED for _, each in attempt.batch
+            ]
+            if self._mode != NONE:
+                self._report(session, attempt, given_up)
+        return outcomes
+
+    def _collect(
+        self, session: Session, attempt: Attempt, function: HandlerFunction, wanted: int
+    ) -> list[tuple[ReceivedMessage, Envelope]]:
+        """Receive further messages for a batch: those of the same function that were not in a failed one."""
+        queue, collected = self._tables_of(session).queue, []
+
+        def joins(head: MessageHead) -> bool:
+            envelope = Envelope.of(head.decoded)
+            if self._failures.is_alone(head.row_version) or envelope.problem is not None or head.expired:
+                return False
+            return self._handlers.find(envelope) is function and self._destination(envelope) is None
+
+        left = BATCH_BYTES - len(attempt.batch[0][0].body)
+        for message in self._receiver.collect(queue, joins, wanted, left, function.max_seconds, self._stop):
+            attempt.received.append(message)
+            collected.append((message, self._completed(message, Envelope.of(message))))
+        return collected
+
+    def _enter_inbox(self, session: Session, attempt: Attempt) -> None:
+        """Enter the messages in the inbox, and leave those out of the batch that it has."""
+        inbox, queue = self._tables_of(session).inbox, self._endpoint.queue
+        kept = []
+        # In one order, so that two batches with the same ids do not deadlock.
+        for message, envelope in sorted(attempt.batch, key=lambda each: each[1].identity.message_id or ""):
+            try:
+                is_new = inbox.enter(queue, envelope.identity.message_id or "")
+            except (DeadlockError, LockTimeoutError):
+                # Another handler has a message with this id: this one waits for its next attempt.
+                attempt.at_risk = True
+                raise
+            if is_new:
+                kept.append((message, envelope))
+            else:
+                attempt.duplicates += 1
+                log.info("Message %s was handled before and is deleted", quoted(envelope.identity.message_id))
+                service_control.acknowledge(session, self._resolver, envelope)
+        attempt.batch = sorted(kept, key=lambda each: each[0].row_version)
+
+    def _call(self, session: Session, attempt: Attempt, function: HandlerFunction | None) -> Set[str | None]:
+        """Call the function, and return the ids of messages that it has given up."""
+        envelopes = [envelope for _, envelope in attempt.batch]
+        handling = CurrentMessages(self._endpoint, frozenset(each.identity.message_id for each in envelopes))
+        token = HANDLING.set(handling)
         attempt.at_risk = self._mode != NONE
         attempt.started = datetime.now(timezone.utc)
         try:
-            with causation.handling(envelope, self._endpoint.name):
-                result = self._handle(envelope)
+            if function is None:
+                raise no_handler(envelopes[0])
+            if function.is_batch:
+                result = function.call(envelopes)
+            else:
+                with causation.handling(envelopes[0], self._endpoint.name):
+                    result = function.call(envelopes[0])
         except Exception as error:
             if self._mode != NONE:
                 raise
             self._unsettled = attempt, Failure.of(error)
-            return Outcome.FAILED
+            return frozenset()
         finally:
-            _handling.reset(token)
+            HANDLING.reset(token)
         if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
             attempt.at_risk = False
             if not inspect.isasyncgen(result):
                 getattr(result, "close", lambda: None)()
             raise ConfigurationError("The handler is asynchronous or a generator, so nothing ran: give a function.")
-        if handling.given_up:
-            return Outcome.FAILED
-        if self._mode == NONE and (self._endpoint.audit_queue or service_control.is_retry(envelope)):
+        if self._has_inbox:
+            for message_id in handling.given_up:
+                # It may come back from the error queue, to be handled then.
+                self._tables_of(session).inbox.leave(self._endpoint.queue, message_id or "")
+        is_reported = self._endpoint.audit_queue or service_control.is_retry(envelopes[0])
+        if self._mode == NONE and is_reported and not handling.given_up:
             self._unsettled = attempt, None
-        return Outcome.HANDLED
+        return handling.given_up
 
-    def _report(self, session: Session, attempt: _Attempt) -> None:
-        """Acknowledge a retry of ServiceControl, and copy a handled message to the audit queue.
+    def _report(self, session: Session, attempt: Attempt, given_up: Set[str | None] = frozenset()) -> None:
+        """Acknowledge retries of ServiceControl, and copy handled messages to the audit queue.
 
         In the mode ``receive_only`` too this is in the transaction of the receive, not in that of the sends.
         """
-        message, envelope, started = attempt.message, attempt.envelope, attempt.started
-        assert message is not None
-        assert envelope is not None
+        tables, started = self._tables_of(session), attempt.started
         assert started is not None
-        acknowledged = service_control.acknowledge(session, self._resolver, envelope)
-        try:
-            service_control.audit(self._tables_of(session), message, envelope, started, acknowledged=acknowledged)
-        except (QueueNotFoundError, NotAQueueError, PermissionDeniedError):
-            # No message can be copied to this audit queue, so this message is not to blame.
-            attempt.at_risk = False
-            raise
+        for message, envelope in attempt.batch:
+            if envelope.identity.message_id in given_up:
+                continue
+            acknowledged = service_control.acknowledge(session, self._resolver, envelope)
+            try:
+                service_control.audit(tables, message, envelope, started, acknowledged=acknowledged)
+            except (QueueNotFoundError, NotAQueueError, PermissionDeniedError):
+                # No message can be copied to this audit queue, so this message is not to blame.
+                attempt.at_risk = False
+                raise
 
     def _settle(self, sessions: SessionStack) -> Outcome:
         """Finish a message that is in no queue; the handler repeats this until it succeeds.
@@ -367,20 +370,31 @@ class Handler:
         self._failures.forget(message.row_version)
         return Outcome.GIVEN_UP
 
-    def _note_failure(
-        self, attempt: _Attempt, message: ReceivedMessage, error: Exception
-    ) -> recoverability.FailedAttempts:
+    def _note_failure(self, attempt: Attempt, message: ReceivedMessage, error: Exception) -> None:
+        """Note the failure of a message; after that of a batch each of its messages is tried alone."""
+        if attempt.is_shared:
+            self._failures.single_out(each.row_version for each in attempt.received)
+            return
         # A destination that cannot take a message cannot take it a moment later either.
         is_final = attempt.envelope is None and not isinstance(error, TransientError)
-        # No retry brings back a payload that is gone, or makes it smaller.
-        is_final = is_final or isinstance(error, (PayloadError, *self._recoverability.unrecoverable))
-        return self._failures.record(message.row_version, error, is_final=is_final)
+        # No retry brings back a payload that is gone, or makes it smaller, or finds another function.
+        never: tuple[type[Exception], ...] = PayloadError, NoHandlerError, *self._recoverability.unrecoverable
+        attempt.failed = self._failures.record(
+            message.row_version, error, is_final=is_final or isinstance(error, never)
+        )
 
-    def _rolled_back(self, attempt: _Attempt, message: ReceivedMessage, error: Exception) -> Outcome:
-        # The failure of a commit is not noted yet.
-        failed = attempt.failed or self._note_failure(attempt, message, error)
-        self._receiver.put_back(message.row_version)
-        log.warning("Message %s failed with %s, attempt %d", _id_of(message), type_name(error), failed.attempts)
+    def _rolled_back(self, attempt: Attempt, message: ReceivedMessage, error: Exception) -> Outcome:
+        if attempt.failed is None:
+            # The failure of a commit is not noted yet; noting a batch twice changes nothing.
+            self._note_failure(attempt, message, error)
+        for each in attempt.received:
+            self._receiver.put_back(each.row_version)
+        if attempt.failed is None:
+            count = len(attempt.received)
+            log.warning("A batch of %d failed with %s: its messages are tried alone", count, type_name(error))
+        else:
+            attempts = attempt.failed.attempts
+            log.warning("Message %s failed with %s, attempt %d", _id_of(message), type_name(error), attempts)
         return Outcome.ROLLED_BACK
 
     def _tables_of(self, session: Session) -> EndpointTables:

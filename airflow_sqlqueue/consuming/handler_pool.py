@@ -13,9 +13,11 @@ from contextlib import closing
 from functools import partial
 
 from airflow_sqlqueue.budget import Budget
+from airflow_sqlqueue.consuming.attempt import Outcome
 from airflow_sqlqueue.consuming.failure_budget import FailureBudget
-from airflow_sqlqueue.consuming.handler import Handler, Outcome, SessionStack
+from airflow_sqlqueue.consuming.handler import Handler
 from airflow_sqlqueue.consuming.options import ConsumeOptions
+from airflow_sqlqueue.consuming.session_stack import SessionStack
 from airflow_sqlqueue.reconnecting import Reconnecting
 from airflow_sqlqueue.session import Session
 
@@ -33,6 +35,8 @@ class HandlerPool:
     :param stop: when set, ends each handler after its current message.
     :param on_outcome: called after each receive with its outcome, from one thread at a time.
     :param failures: the failures of all handlers. While it is slow, there is one handler.
+    :param on_contact: called with False before a wait for the server, and with True after each receive.
+    :param max_batch: the most messages of one receive.
     """
 
     def __init__(
@@ -45,9 +49,12 @@ class HandlerPool:
         stop: threading.Event,
         on_outcome: Callable[[Outcome], None],
         failures: FailureBudget,
+        on_contact: Callable[[bool], None],
+        max_batch: int = 1,
     ) -> None:
         self._connect, self._what, self._handler, self._options = connect, what, handler, options
         self._budget, self._stop, self._on_outcome, self._failures = budget, stop, on_outcome, failures
+        self._on_contact, self._max_batch = on_contact, max_batch
         # Handlers inherit the caller's context variables, such as the context of its logs. The context is copied here
         # because a handler that starts another one is in a transaction, which the other must not inherit.
         self._context = contextvars.copy_context()
@@ -109,12 +116,14 @@ class HandlerPool:
 
     def _work(self) -> bool:
         connect = partial(SessionStack, self._connect)
-        connection = Reconnecting(connect, self._what, pause=self._wait, known=True)
+        patient = self._options.wait_for_server
+        connection = Reconnecting(connect, self._what, pause=self._wait, known=True, patient=patient)
         handler = self._handler(self._grow)
         with closing(connection):
             return connection.run(lambda sessions: self._handle_messages(handler, sessions, connection))
 
     def _wait(self, seconds: float) -> None:
+        self._on_contact(False)
         if self._stop.wait(seconds):
             raise StoppedError
 
@@ -129,19 +138,22 @@ class HandlerPool:
                 self._pause(self._failures.next_pause())
                 if self._stop.is_set():
                     break
-            if not self._budget.reserve(1):
+            reserved = self._budget.reserve(1 if self._failures.is_slow else self._max_batch)
+            if not reserved:
                 break
-            outcome = None
+            outcomes: list[Outcome] = []
             try:
-                outcome = handler.next(sessions)
+                outcomes = handler.next(sessions, reserved)
             finally:
-                if outcome in (None, Outcome.ROLLED_BACK):
-                    self._budget.give_back(1)
-            if outcome is not None:
+                self._budget.give_back(reserved - sum(each is not Outcome.ROLLED_BACK for each in outcomes))
+            self._on_contact(True)
+            if outcomes:
                 connection.made_progress()
                 with self._lock:
-                    self._on_outcome(outcome)
-                self._note(outcome)
+                    for outcome in outcomes:
+                        self._on_outcome(outcome)
+                for outcome in outcomes:
+                    self._note(outcome)
             elif self._leave(unless_last=True):
                 return True
             elif self._options.until_empty:

@@ -51,6 +51,12 @@ class ConsumeOptions(Limits):
         endpoints. ``fail`` requires a limit of more than the attempts in one round of as many messages as there are
         handlers: otherwise a few messages could end every run.
     :param slow_down_seconds: seconds of the first pause of ``slow_down``; each further one is twice as long, up to 60.
+    :param inbox: handle each message id once: ids are entered in the table ``Inbox`` beside the ledger, in the
+        transaction of the handling, and further messages with the same id are deleted and counted as ``duplicates``.
+        The table is created if it is missing. Not in the mode ``none``.
+    :param inbox_days: days after which an id is removed from the inbox; a later message with this id is handled.
+    :param wait_for_server: True: wait for a server that is away until it is back; False: raise the error after 8
+        failures in a row, some 30 seconds. A login that is refused is raised in both cases.
     """
 
     until_empty: bool = True
@@ -68,6 +74,9 @@ class ConsumeOptions(Limits):
     max_consecutive_failures: int | None = None
     on_consecutive_failures: str = FAIL
     slow_down_seconds: float = 1.0
+    inbox: bool = False
+    inbox_days: float = 7.0
+    wait_for_server: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -81,6 +90,12 @@ class ConsumeOptions(Limits):
         if self.heartbeat_seconds < 0.1:
             raise ConfigurationError("heartbeat_seconds must be at least 0.1: each heartbeat is a message.")
         self._check_failure_limits()
+        if self.inbox and self.transaction_mode == NONE:
+            raise ConfigurationError(
+                "An inbox needs a transaction in which the handler's effects commit: choose another transaction_mode."
+            )
+        if not 0 < self.inbox_days <= 10_000:
+            raise ConfigurationError("inbox_days must be more than 0, up to 10,000.")
         if not 1 <= self.max_handlers <= 256:
             raise ConfigurationError("max_handlers must be 1 to 256: each has a thread and a connection.")
         if self.poll_seconds < 0.1:
@@ -110,14 +125,17 @@ class ConsumeResult:
 
     ``handled`` messages were committed. ``failed`` messages went to the error queue, among them those with malformed
     headers. ``delayed`` messages wait for another round. ``forwarded`` messages were due for another queue and were
-    sent there. ``rolled_back`` counts failed attempts, which put their messages back. ``handlers`` is the highest
-    number of handlers at the same time.
+    sent there. ``duplicates`` were deleted because the inbox had their ids, ``discarded`` ones because no function
+    handles their types. ``rolled_back`` counts failed attempts, which put their messages back. ``handlers`` is the
+    highest number of handlers at the same time.
     """
 
     handled: int = 0
     failed: int = 0
     delayed: int = 0
     forwarded: int = 0
+    duplicates: int = 0
+    discarded: int = 0
     rolled_back: int = 0
     handlers: int = 0
     seconds: float = 0.0
@@ -125,7 +143,7 @@ class ConsumeResult:
     @property
     def messages(self) -> int:
         """Number of messages that have left the queue."""
-        return self.handled + self.failed + self.delayed + self.forwarded
+        return self.handled + self.failed + self.delayed + self.forwarded + self.duplicates + self.discarded
 
     def to_dict(self) -> dict[str, Any]:
         """Return the counts as plain JSON values."""

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
+from collections.abc import Callable
 
 from airflow_sqlqueue.message import ReceivedMessage
-from airflow_sqlqueue.queue import MessageFilter, QueueTable
-from airflow_sqlqueue.queue.browsing import Search
+from airflow_sqlqueue.queue import MessageFilter, MessageHead, QueueTable
+from airflow_sqlqueue.queue.browsing import Search, hold
 from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.table_access import FIRST
 from airflow_sqlqueue.queue.window import Window
+
+_COLLECTING = 0.1
+"""Seconds between two looks for further messages of a batch."""
 
 
 class Receiver:
@@ -36,6 +41,43 @@ class Receiver:
             if received := queue.take([row_version], bounded=True):
                 return received
         return []
+
+    def collect(
+        self,
+        queue: QueueTable,
+        joins: Callable[[MessageHead], bool],
+        wanted: int,
+        max_bytes: int,
+        max_seconds: float,
+        stop: threading.Event,
+    ) -> list[ReceivedMessage]:
+        """Receive up to ``wanted`` further messages of the queue that belong to a batch, in the open transaction.
+
+        Looks at no more than ``wanted`` messages, which the transaction locks, and ends with the message that reaches
+        ``max_bytes`` of bodies. If there are fewer, it waits up to ``max_seconds`` for others, unless ``stop`` is set.
+        """
+        until = time.monotonic() + max_seconds
+        collected: list[ReceivedMessage] = []
+        above = FIRST
+        while wanted > 0 and max_bytes > 0:
+            heads = hold(queue, wanted, above=above)
+            wanted -= len(heads)
+            chosen = []
+            for head in heads:
+                if (
+                    max_bytes > 0
+                    and joins(head)
+                    and (self._where is None or self._where.matches(head.id, head.decoded))
+                ):
+                    chosen.append(head.row_version)
+                    max_bytes -= head.body_bytes
+            if heads:
+                above = heads[-1].row_version + 1
+                collected += queue.take(chosen, bounded=True) if chosen else []
+            left = until - time.monotonic()
+            if left <= 0 or stop.wait(min(_COLLECTING, left)):
+                break
+        return collected
 
     def put_back(self, row_version: int) -> None:
         """Make a rolled-back message the next one, as it is without a filter."""

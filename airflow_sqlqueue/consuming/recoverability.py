@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from enum import Enum
@@ -44,7 +45,7 @@ class RecoverabilityOptions:
     :param delayed_retry_seconds: the delay before the first of these rounds; each later delay is longer by the same.
     :param error_queue: the address of the queue for messages that are given up.
     :param unrecoverable: exceptions after which a message is given up at once, besides
-        :class:`~airflow_sqlqueue.errors.PayloadError`.
+        :class:`~airflow_sqlqueue.errors.PayloadError` and :class:`~airflow_sqlqueue.errors.NoHandlerError`.
     """
 
     immediate_retries: int = 5
@@ -104,6 +105,7 @@ class FailureStorage:
     def __init__(self, most: int = MAX_REMEMBERED) -> None:
         self._most = most
         self._failed: OrderedDict[int, FailedAttempts] = OrderedDict()
+        self._alone: OrderedDict[int, None] = OrderedDict()
         self._lock = threading.Lock()
 
     def record(self, row_version: int, error: Exception, *, is_final: bool = False) -> FailedAttempts:
@@ -122,7 +124,20 @@ class FailureStorage:
         with self._lock:
             return self._failed.get(row_version)
 
+    def single_out(self, row_versions: Iterable[int]) -> None:
+        """Note the messages of a failed batch, each of which is tried alone."""
+        with self._lock:
+            self._alone |= dict.fromkeys(row_versions)
+            while len(self._alone) > self._most:
+                self._alone.popitem(last=False)
+
+    def is_alone(self, row_version: int) -> bool:
+        """Whether a message is tried alone, because it or a batch with it has failed."""
+        with self._lock:
+            return row_version in self._alone or row_version in self._failed
+
     def forget(self, row_version: int) -> None:
         """Forget a message that has left the queue."""
         with self._lock:
             self._failed.pop(row_version, None)
+            self._alone.pop(row_version, None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.bases.decorator import DecoratedOperator, task_decorator_factory
 
-from airflow_sqlqueue.operators.consume import HOOK, SqlQueueConsumeOperator
+from airflow_sqlqueue.operators.consume import CLIENT, HOOK, SqlQueueConsumeOperator
 
 if TYPE_CHECKING:
     from airflow.sdk.bases.decorator import TaskDecorator
@@ -31,10 +31,10 @@ class _ConsumeDecoratedOperator(DecoratedOperator, SqlQueueConsumeOperator):
         if op_args:
             raise TypeError("Give the handler's arguments by name: the first one is the message, which the task gives.")
         signature = inspect.signature(python_callable)
-        # Airflow checks in the DAG file that every argument is given; these two come with each message.
+        # Airflow checks in the DAG file that every argument is given; message, hook and client come with each message.
         parameters = [
             parameter.replace(default=None)
-            if (number == 0 or parameter.name == HOOK) and parameter.kind is not parameter.VAR_KEYWORD
+            if (number == 0 or parameter.name in (HOOK, CLIENT)) and parameter.kind is not parameter.VAR_KEYWORD
             else parameter
             for number, parameter in enumerate(signature.parameters.values())
         ]

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.providers.common.compat.sdk import AirflowException
 
 from airflow_sqlqueue.budget import MIB
+from airflow_sqlqueue.consuming.arguments import arguments_for
+from airflow_sqlqueue.consuming.message_handlers import MessageHandlers
 from airflow_sqlqueue.errors import TooManyFailuresError
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.hooks.staging import data_bus_at
 from airflow_sqlqueue.operators.base import LimitedTask, check_named_once, templated
 from airflow_sqlqueue.operators.metrics import Metrics
-from airflow_sqlqueue.operators.python_job import arguments_for
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, ObjectStoragePath
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.consuming.options import ConsumeOptions, ConsumeResult
     from airflow_sqlqueue.envelope import Envelope
 
-HOOK = "hook"
-"""Name of the handler's parameter for the task's hook."""
+HOOK, CLIENT = "hook", "client"
+"""Names of the handler's parameters for the task's hook and its client."""
 
 
 class SqlQueueConsumeOperator(LimitedTask):
@@ -32,7 +33,8 @@ class SqlQueueConsumeOperator(LimitedTask):
 
     ``python_callable`` is called with an :class:`~airflow_sqlqueue.Envelope`, in up to ``max_handlers`` threads at a
     time. Its other parameters get their values by name: ``hook``, this task's
-    :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`, values of ``op_kwargs``, and of the task's context. Sends
+    :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`, ``client``, the hook's
+    :class:`~airflow_sqlqueue.QueueClient`, values of ``op_kwargs``, and of the task's context. Sends
     and statements through the hook, or another client of the same server and login, are part of the message's
     transaction. An exception rolls all of it back: the message is retried at once, then after delays through the table
     of delayed messages, and then goes to the error queue, with the headers that ServiceControl reads. Messages that the
@@ -43,12 +45,13 @@ class SqlQueueConsumeOperator(LimitedTask):
     on this server; each attempt repeats effects elsewhere. ``receive_only``: at least once, sends too. ``none``: at
     most once.
 
-    XCom: the counts ``handled``, ``failed``, ``delayed``, ``forwarded`` and ``rolled_back``, ``messages`` (that have
-    left the queue), ``handlers`` (the largest number at a time) and ``seconds``, as in
-    :class:`~airflow_sqlqueue.ConsumeResult`.
+    XCom: the counts ``handled``, ``failed``, ``delayed``, ``forwarded``, ``duplicates``, ``discarded`` and
+    ``rolled_back``, ``messages`` (that have left the queue), ``handlers`` (the largest number at a time) and
+    ``seconds``, as in :class:`~airflow_sqlqueue.ConsumeResult`.
 
     :param queue_name: the queue's address, ``table@[schema]@[catalog]``; None: the queue of ``endpoint`` (templated)
-    :param python_callable: the function that handles a message; its result is ignored.
+    :param python_callable: the function that handles a message, or :class:`~airflow_sqlqueue.MessageHandlers`,
+        functions by message type; results are ignored.
     :param op_kwargs: further arguments of the function, by name (templated)
     :param filters: handle only messages that match, conditions of :class:`~airflow_sqlqueue.MessageFilter`; all others
         stay. This reads the headers of the whole queue, repeatedly if few messages match (templated)
@@ -78,6 +81,9 @@ class SqlQueueConsumeOperator(LimitedTask):
     :param delayed_retries: number of further rounds, each after a delay.
     :param delayed_retry_seconds: the delay before the first of these rounds; each later delay is longer by this.
     :param unrecoverable: types of exceptions after which a message goes to the error queue at once.
+    :param inbox: handle each message id once: ids are entered in the table ``Inbox`` beside the ledger, and further
+        messages with the same id are deleted and counted as ``duplicates``. Not in the mode ``none``.
+    :param inbox_days: days after which an id is removed from the inbox.
     :param data_bus: the data bus (claim check) of the senders, a folder or a URL like a staging folder's:
         :meth:`.Envelope.payload` fetches from it (templated)
     :param payload_bytes: the largest payload that is fetched, in bytes; each handler holds one in memory.
@@ -124,6 +130,8 @@ class SqlQueueConsumeOperator(LimitedTask):
         delayed_retries: int = 3,
         delayed_retry_seconds: float = 10.0,
         unrecoverable: Sequence[type[Exception]] = (),
+        inbox: bool = False,
+        inbox_days: float = 7.0,
         data_bus: str | ObjectStoragePath | None = None,
         payload_bytes: int = 64 * MIB,
         **kwargs: Any,
@@ -150,6 +158,8 @@ class SqlQueueConsumeOperator(LimitedTask):
         self.delayed_retries = delayed_retries
         self.delayed_retry_seconds = delayed_retry_seconds
         self.unrecoverable = unrecoverable
+        self.inbox = inbox
+        self.inbox_days = inbox_days
         self.data_bus = data_bus
         self.payload_bytes = payload_bytes
         if queue_name is None:
@@ -191,8 +201,11 @@ class SqlQueueConsumeOperator(LimitedTask):
     def _handler(self, context: Context) -> Callable[[Envelope], Any]:
         """The function with its named arguments; its first parameter, of any name, is the message."""
         handle = self.python_callable
+        offered = {HOOK: self.hook, CLIENT: self.hook.client, **context}
+        if isinstance(handle, MessageHandlers):
+            return handle.bind(**{**offered, **self.op_kwargs})
         # Checked here, because else every message would go to the error queue.
-        arguments = arguments_for(handle, {HOOK: self.hook, **context}, self.op_kwargs)
+        arguments = arguments_for(handle, offered, self.op_kwargs)
         return lambda message: handle(message, **arguments)
 
     def _options(self) -> ConsumeOptions:
@@ -215,6 +228,8 @@ class SqlQueueConsumeOperator(LimitedTask):
             max_consecutive_failures=self.max_consecutive_failures,
             on_consecutive_failures=self.on_consecutive_failures,
             slow_down_seconds=self.slow_down_seconds,
+            inbox=self.inbox,
+            inbox_days=self.inbox_days,
             data_bus=None if self.data_bus is None else data_bus_at(self.data_bus, payload_bytes=self.payload_bytes),
             recoverability=RecoverabilityOptions(
                 immediate_retries=self.immediate_retries,
@@ -229,7 +244,7 @@ class SqlQueueConsumeOperator(LimitedTask):
 class _Progress:
     """Progress in the task's log and in Airflow's metrics, every 10 seconds, because messages are faster than both."""
 
-    _COUNTERS = ("handled", "failed", "delayed", "forwarded", "rolled_back")
+    _COUNTERS = ("handled", "failed", "delayed", "forwarded", "duplicates", "discarded", "rolled_back")
     _EVERY = 10.0
 
     def __init__(self, log: Any, metrics: Metrics) -> None:

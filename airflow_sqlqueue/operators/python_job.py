@@ -1,4 +1,4 @@
-"""Python function as a drain's job, called with an iterator of messages; arguments of users' functions by name."""
+"""Python function as a drain's job, called with an iterator of messages."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from airflow_sqlqueue.consuming.arguments import arguments_for
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.staging import staging_folder
@@ -70,29 +71,3 @@ class PythonJob:
 
     def kill(self) -> None:
         """Do nothing: Airflow ends the process, and the next try calls the function again."""
-
-
-def arguments_for(
-    function: Callable[..., Any], offered: Mapping[str, Any], op_kwargs: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Arguments by name: all of ``op_kwargs``, and those ``offered`` values that the function has parameters for.
-
-    The caller fills the first parameter, of any name. Raises :class:`ConfigurationError` if the function cannot be
-    called with these arguments.
-    """
-    given: dict[str, Any] = {**offered, **op_kwargs}
-    try:
-        signature = inspect.signature(function)
-    except ValueError:  # of a function in C, such as print in Python 3.10, whose parameters have no names
-        return dict(op_kwargs)
-    parameters = list(signature.parameters.values())
-    for parameter in parameters[:1]:
-        given.pop(parameter.name, None)
-    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        asked = {parameter.name for parameter in parameters} | op_kwargs.keys()
-        given = {name: value for name, value in given.items() if name in asked}
-    try:
-        signature.bind(None, **given)
-    except TypeError as error:
-        raise ConfigurationError(f"The function cannot be called with a message and its arguments: {error}.") from error
-    return given

@@ -1,0 +1,35 @@
+"""Arguments of users' functions, by name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from airflow_sqlqueue.errors import ConfigurationError
+
+
+def arguments_for(
+    function: Callable[..., Any], offered: Mapping[str, Any], op_kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Arguments by name: all of ``op_kwargs``, and those ``offered`` values that the function has parameters for.
+
+    The caller fills the first parameter, of any name. Raises :class:`ConfigurationError` if the function cannot be
+    called with these arguments.
+    """
+    given: dict[str, Any] = {**offered, **op_kwargs}
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # of a function in C, such as print in Python 3.10, whose parameters have no names
+        return dict(op_kwargs)
+    parameters = list(signature.parameters.values())
+    for parameter in parameters[:1]:
+        given.pop(parameter.name, None)
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        asked = {parameter.name for parameter in parameters} | op_kwargs.keys()
+        given = {name: value for name, value in given.items() if name in asked}
+    try:
+        signature.bind(None, **given)
+    except TypeError as error:
+        raise ConfigurationError(f"The function cannot be called with a message and its arguments: {error}.") from error
+    return given
