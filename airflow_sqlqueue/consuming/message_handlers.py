@@ -90,8 +90,8 @@ class MessageHandlers:
 
         The messages of a list are received, handled and committed in one transaction, all or none. After a failure each
         of them is tried alone, in a list of one, by the rules of a single message. A list has at most 64 MiB of bodies.
-        What the function sends has no causation headers, because a list has no single cause. The transaction mode
-        ``none`` takes no batches.
+        Messages that the function sends have no causation headers, because a list has no single cause. The transaction
+        mode ``none`` takes no batches.
 
         :param max_messages: the most messages of a list, up to 1,000. No further messages of the queue are looked at
             for a list, so with other types among them it has fewer.
