@@ -72,7 +72,7 @@ class DataBusOptions:
         from airflow_sqlqueue.databus.batch_payloads import PayloadOptions
 
         given = {"payload_bytes": self.payload_bytes, "max_payload_bytes": self.max_payload_bytes}
-        sizes = {name: _size(name, text) for name, text in given.items() if text is not None}
+        sizes = {name: byte_size(name, text) for name, text in given.items() if text is not None}
         if "max_payload_bytes" in sizes:
             sizes["max_bytes"] = sizes.pop("max_payload_bytes")
         return PayloadOptions(**sizes, readable_by=readable_by)
@@ -86,7 +86,7 @@ def drain_options(**given: Any) -> DrainOptions:
     from airflow_sqlqueue.drain.options import DrainOptions
 
     values = {name: value for name, value in given.items() if value is not None}
-    sizes = {name: _size(name, value) for name, value in values.items() if "bytes" in name}
+    sizes = {name: byte_size(name, value) for name, value in values.items() if "bytes" in name}
     return DrainOptions(**{**values, **sizes})
 
 
@@ -96,7 +96,8 @@ def changed_limits(options: DrainOptions) -> dict[str, Any]:
     return {field.name: given[field.name] for field in fields(options) if given[field.name] != field.default}
 
 
-def _size(name: str, text: str) -> int:
+def byte_size(name: str, text: str) -> int:
+    """Bytes of an option, as 16MiB. Raises :class:`ConfigurationError`."""
     unit = next(unit for unit in _UNITS if text.endswith(unit))
     number = text.removesuffix(unit).strip()
     if not number.isdecimal():

@@ -17,7 +17,7 @@ from airflow_sqlqueue.untrusted import quoted
 F = TypeVar("F", bound=Callable[..., Any])
 
 FAIL, DISCARD = "fail", "discard"
-"""Treatments of messages whose types nobody handles."""
+"""Treatments of messages that no function handles."""
 
 MAX_BATCH = 1_000
 """The most messages of a batch. Their locks, on keys and rows, are fewer than those at which the server would lock the

@@ -125,7 +125,7 @@ class FailureStorage:
             return self._failed.get(row_version)
 
     def single_out(self, row_versions: Iterable[int]) -> None:
-        """Note the messages of a failed batch, each of which is tried alone."""
+        """Note the messages of a failed batch: each is tried alone from now on."""
         with self._lock:
             self._alone |= dict.fromkeys(row_versions)
             while len(self._alone) > self._most:

@@ -97,7 +97,7 @@ async def asynchronous_generator(message: Envelope) -> AsyncIterator[int]:
 
 
 @pytest.mark.parametrize("function", [asynchronous, generator, asynchronous_generator, "placed"])
-def test_what_is_no_plain_function_is_refused(function: Any) -> None:
+def test_a_plain_function_is_required(function: Any) -> None:
     handlers = MessageHandlers()
     register: list[Callable[[Any], Any]] = [handlers.handles("Shop.OrderPlaced"), handlers.default, handlers.batch()]
     for decorator in register:
@@ -106,7 +106,7 @@ def test_what_is_no_plain_function_is_refused(function: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["", " ", "Shop.OrderPlaced, Shop", " Shop.OrderPlaced", 7, b"Shop.OrderPlaced"])
-def test_what_is_no_full_name_of_a_type_is_refused(name: Any) -> None:
+def test_a_full_name_of_a_type_is_required(name: Any) -> None:
     with pytest.raises(ConfigurationError, match="is no message type: give the full name"):
         MessageHandlers().handles(name)(print)
 
@@ -114,7 +114,7 @@ def test_what_is_no_full_name_of_a_type_is_refused(name: Any) -> None:
 def test_a_type_has_one_function() -> None:
     handlers = MessageHandlers()
     handlers.handles("Shop.OrderPlaced")(print)
-    with pytest.raises(ConfigurationError, match="'Shop.OrderPlaced' has a handler already"):
+    with pytest.raises(ConfigurationError, match="OrderPlaced' has a handler already"):
         handlers.batch("Shop.OrderPlaced")(print)
     handlers.default(print)
     with pytest.raises(ConfigurationError, match="a default handler already"):

@@ -1,0 +1,232 @@
+"""Command consume: an endpoint in Python as a service, until it is stopped."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from airflow_sqlqueue.cli.drain_options import byte_size
+from airflow_sqlqueue.cli.handler_source import load_handlers
+from airflow_sqlqueue.cli.health import Health, HealthServer
+from airflow_sqlqueue.cli.message_options import FilterOptions
+from airflow_sqlqueue.cli.options import Common
+from airflow_sqlqueue.cli.output import note
+from airflow_sqlqueue.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from airflow_sqlqueue.client.queues import Queue
+    from airflow_sqlqueue.consuming.message_handlers import MessageHandlers
+    from airflow_sqlqueue.consuming.options import ConsumeOptions, ConsumeResult
+
+log = logging.getLogger(__name__)
+
+_PROGRESS_SECONDS = 10.0
+"""Seconds between two lines of progress, if there is any."""
+
+
+@dataclass(frozen=True)
+class HandlingOptions:
+    """Options of :class:`.consuming.options.ConsumeOptions` and of its recoverability."""
+
+    max_handlers: Annotated[
+        int, typer.Option(help="Largest number of messages handled at a time, each in a thread with a connection.")
+    ] = 4
+    poll_seconds: Annotated[float, typer.Option(help="Seconds between two polls of an empty queue.")] = 1.0
+    transaction_mode: Annotated[str, typer.Option(help="sends_atomic_with_receive, receive_only or none.")] = (
+        "sends_atomic_with_receive"
+    )
+    inbox: Annotated[bool, typer.Option("--inbox", help="Handle each message id once.")] = False
+    inbox_days: Annotated[float, typer.Option(help="Days for which the inbox keeps an id.")] = 7.0
+    error_queue: Annotated[str, typer.Option(help="Queue for messages that failed in all retries.")] = "error"
+    audit_queue: Annotated[Optional[str], typer.Option(help="Queue for a copy of each handled message.")] = None
+    heartbeat_queue: Annotated[Optional[str], typer.Option(help="ServiceControl's queue, for heartbeats.")] = None
+    heartbeat_seconds: Annotated[float, typer.Option(help="Seconds between two heartbeats.")] = 10.0
+    immediate_retries: Annotated[int, typer.Option(help="Immediate retries of a message in each round.")] = 5
+    delayed_retries: Annotated[int, typer.Option(help="Further rounds, each after a delay.")] = 3
+    delayed_retry_seconds: Annotated[
+        float, typer.Option(help="Delay before the first of these rounds; each later delay is longer by this.")
+    ] = 10.0
+    max_failed: Annotated[
+        Optional[int], typer.Option(help="Fail when more messages than this went to the error queue.")
+    ] = None
+    max_consecutive_failures: Annotated[
+        Optional[int], typer.Option(help="Failed attempts in a row before --on-consecutive-failures takes effect.")
+    ] = None
+    on_consecutive_failures: Annotated[
+        str, typer.Option(help="fail: end; slow_down: one message at a time, after pauses, until one succeeds.")
+    ] = "fail"
+    slow_down_seconds: Annotated[float, typer.Option(help="Seconds of the first pause of slow_down.")] = 1.0
+    data_bus: Annotated[
+        Optional[str], typer.Option(help="Data bus of the senders, a folder or an object store URL.")
+    ] = None
+    payload_bytes: Annotated[
+        Optional[str], typer.Option(help="The largest payload that is fetched.  [default: 64MiB]")
+    ] = None
+    max_messages: Annotated[Optional[int], typer.Option(help="End after this many messages.")] = None
+    max_seconds: Annotated[Optional[float], typer.Option(help="End after this many seconds.")] = None
+    until_empty: Annotated[bool, typer.Option("--until-empty", help="End when the queue is empty.")] = False
+
+    def options(self, endpoint: str | None, selected: FilterOptions) -> ConsumeOptions:
+        """Options of consuming. Raises :class:`ConfigurationError`."""
+        from airflow_sqlqueue.consuming.options import ConsumeOptions
+        from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
+
+        given = dict(vars(self))
+        retries = {name: given.pop(name) for name in ("immediate_retries", "delayed_retries", "delayed_retry_seconds")}
+        recoverability = RecoverabilityOptions(**retries, error_queue=given.pop("error_queue"))
+        data_bus, payload_bytes = given.pop("data_bus"), given.pop("payload_bytes")
+        if data_bus is not None:
+            from airflow_sqlqueue.databus.data_bus import DataBus
+
+            limit = {} if payload_bytes is None else {"payload_bytes": byte_size("payload_bytes", payload_bytes)}
+            given["data_bus"] = DataBus(data_bus, **limit)
+        return ConsumeOptions(
+            **given, endpoint=endpoint, where=selected.filter(), recoverability=recoverability, wait_for_server=True
+        )
+
+
+@dataclass(frozen=True)
+class HealthOptions:
+    """Options of the health port."""
+
+    health_port: Annotated[
+        Optional[int],
+        typer.Option(min=0, max=65_535, help="Serve /health/live, /health/ready and /metrics here; 0: any free port."),
+    ] = None
+    health_host: Annotated[str, typer.Option(help="Address of the health port; 0.0.0.0 for all.")] = "127.0.0.1"
+
+
+def consume(
+    handlers: Annotated[
+        str, typer.Argument(metavar="MODULE:HANDLERS", help="A MessageHandlers or a function, in a module.")
+    ],
+    common: Common,
+    handling: HandlingOptions,
+    selected: FilterOptions,
+    health: HealthOptions,
+    queue: Annotated[
+        Optional[str], typer.Option(help="The queue's address: table, table@[schema] or table@[schema]@[catalog].")
+    ] = None,
+    endpoint: Annotated[
+        Optional[str],
+        typer.Option(help="Name of the endpoint in headers; without --queue its queue, by the routing settings."),
+    ] = None,
+) -> None:
+    """Handle the messages of a queue with Python functions, until stopped.
+
+    The module is found in the current folder and among the installed packages. SIGTERM and Ctrl-C end the command with
+    exit code 0 after the messages in hand; a second one rolls these back, and the exit code is 143 or 130.
+    """
+    if queue is None and endpoint is None:
+        raise ConfigurationError("Name the queue by --queue, or by --endpoint and the routing settings.")
+    options = handling.options(endpoint, selected)
+    client = common.connect()
+    name = client.resolver.address_of(*((queue, None) if queue is not None else (None, endpoint)))
+    _log_to_stderr()
+    bound = load_handlers(handlers).bind(client=client)
+    target = client.queue(name)
+    watched = Health(target.address)
+    with ExitStack() as stack:
+        if health.health_port is not None:
+            server = stack.enter_context(HealthServer(watched, health.health_host, health.health_port))
+            log.info("Health and metrics are at %s", server.url)
+        log.info("Consuming the queue %s with %s", target.address.canonical, handlers)
+        done = _Service(target, bound, options, watched).run()
+    common.show({"queue": target.address.canonical, **done.to_dict()})
+
+
+class _Service:
+    """Run of a consumer in a thread of its own, so that signals interrupt no call of the driver."""
+
+    def __init__(self, queue: Queue, handlers: MessageHandlers, options: ConsumeOptions, health: Health) -> None:
+        self._queue, self._handlers, self._options, self._health = queue, handlers, options, health
+        self._stop, self._ended = threading.Event(), threading.Event()
+        self._done: ConsumeResult | None = None
+        self._error: BaseException | None = None
+        self._progress = _Progress()
+
+    def run(self) -> ConsumeResult:
+        """Consume until the end, and return the counts. Raises the errors of :meth:`.Consumer.run`."""
+        with self._signals():
+            thread = threading.Thread(target=self._consume, name="consumer", daemon=True)
+            thread.start()
+            while not self._ended.wait(_PROGRESS_SECONDS):
+                self._progress.log(self._health.counts)
+        if self._error is not None:
+            raise self._error
+        assert self._done is not None
+        return self._done
+
+    def _consume(self) -> None:
+        try:
+            self._done = self._queue.consume(
+                self._handlers,
+                self._options,
+                on_progress=self._health.note_counts,
+                stop=self._stop,
+                on_contact=self._health.note_contact,
+            )
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._health.stopping = True
+            self._ended.set()
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        received: list[int] = []
+
+        def stop(number: int, _: Any) -> None:
+            received.append(number)
+            if len(received) == 1:
+                self._health.stopping = True
+                self._stop.set()
+                log.info("Stopping after the messages in hand; a second signal rolls these back")
+                return
+            note("Stopped at once: the messages in hand are rolled back.")
+            raise typer.Exit(128 + number)
+
+        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+class _Progress:
+    """Lines of progress in the log, if there was any since the last one."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, float] = {}
+        self._at = time.monotonic()
+
+    def log(self, counts: dict[str, float]) -> None:
+        now = time.monotonic()
+        new = {name: count - self._last.get(name, 0) for name, count in counts.items()}
+        if any(new.values()):
+            rate = new.get("messages", 0) / max(now - self._at, 0.001)
+            shown = ", ".join(f"{count:,.0f} {name.replace('_', ' ')}" for name, count in counts.items() if count)
+            log.info("%s; %.1f messages per second", shown, rate)
+        self._last, self._at = counts, now
+
+
+def _log_to_stderr() -> None:
+    """Log to standard error, unless the program around it has logging of its own."""
+    if not logging.getLogger().handlers:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        logging.getLogger().addHandler(handler)
+        logging.getLogger().setLevel(logging.INFO)
+
+
+COMMANDS = (consume,)
