@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
@@ -31,6 +31,9 @@ log = logging.getLogger(__name__)
 
 _PROGRESS_SECONDS = 10.0
 """Seconds between two lines of progress, if there is any."""
+
+_LOOK_SECONDS = 0.1
+"""Seconds between two looks for a signal."""
 
 
 @dataclass(frozen=True)
@@ -156,10 +159,17 @@ class _Service:
 
     def run(self) -> ConsumeResult:
         """Consume until the end, and return the counts. Raises the errors of :meth:`.Consumer.run`."""
-        with self._signals():
-            thread = threading.Thread(target=self._consume, name="consumer", daemon=True)
+        thread = threading.Thread(target=self._consume, name="consumer", daemon=True)
+        with _signals() as received:
             thread.start()
-            while not self._ended.wait(_PROGRESS_SECONDS):
+            while not self._ended.wait(_LOOK_SECONDS):
+                if len(received) > 1:
+                    note("Stopped at once: the messages in hand are rolled back.")
+                    raise typer.Exit(128 + received[1])
+                if received and not self._stop.is_set():
+                    log.info("Stopping after the messages in hand; a second signal rolls them back")
+                    self._health.stopping = True
+                    self._stop.set()
                 self._progress.log(self._health.counts)
         if self._error is not None:
             raise self._error
@@ -181,43 +191,39 @@ class _Service:
             self._health.stopping = True
             self._ended.set()
 
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        received: list[int] = []
 
-        def stop(number: int, _: Any) -> None:
-            received.append(number)
-            if len(received) == 1:
-                self._health.stopping = True
-                self._stop.set()
-                log.info("Stopping after the messages in hand; a second signal rolls these back")
-                return
-            note("Stopped at once: the messages in hand are rolled back.")
-            raise typer.Exit(128 + number)
-
-        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+@contextmanager
+def _signals() -> Iterator[list[int]]:
+    """Collect the numbers of SIGTERM and SIGINT during the block. Only a list is safe in a handler: locks are not."""
+    received: list[int] = []
+    before = {
+        number: signal.signal(number, lambda number, _: received.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class _Progress:
-    """Lines of progress in the log, if there was any since the last one."""
+    """Lines of progress in the log, every ten seconds, if there was any."""
 
     def __init__(self) -> None:
-        self._last: dict[str, float] = {}
+        self._last: dict[str, int] = {}
         self._at = time.monotonic()
 
-    def log(self, counts: dict[str, float]) -> None:
-        now = time.monotonic()
-        new = {name: count - self._last.get(name, 0) for name, count in counts.items()}
-        if any(new.values()):
-            rate = new.get("messages", 0) / max(now - self._at, 0.001)
-            shown = ", ".join(f"{count:,.0f} {name.replace('_', ' ')}" for name, count in counts.items() if count)
+    def log(self, counts: dict[str, int]) -> None:
+        """Log the counts if it is time, with the rate since the last time."""
+        seconds = time.monotonic() - self._at
+        if seconds < _PROGRESS_SECONDS:
+            return
+        if any(count != self._last.get(name, 0) for name, count in counts.items()):
+            rate = (counts["messages"] - self._last.get("messages", 0)) / seconds
+            shown = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items() if count)
             log.info("%s; %.1f messages per second", shown, rate)
-        self._last, self._at = counts, now
+        self._last, self._at = counts, time.monotonic()
 
 
 def _log_to_stderr() -> None:

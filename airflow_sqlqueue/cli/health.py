@@ -51,7 +51,7 @@ class Health:
         return self._has_contact and not self.stopping
 
     @property
-    def counts(self) -> dict[str, float]:
+    def counts(self) -> dict[str, int]:
         """Counts of :class:`.ConsumeResult` so far."""
         return {**{name: getattr(self._result, name) for name in _COUNTERS}, "messages": self._result.messages}
 
@@ -61,8 +61,7 @@ class Health:
 
     def note_contact(self, reached: bool) -> None:
         """Note whether the server has answered, or is waited for."""
-        if reached != self._has_contact:
-            self._has_contact = reached
+        self._has_contact = reached
 
     def exposition(self) -> str:
         """Metrics in Prometheus's text format."""

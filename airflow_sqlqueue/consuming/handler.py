@@ -268,7 +268,7 @@ class Handler:
                 kept.append((message, envelope))
             else:
                 attempt.duplicates += 1
-                log.info("Message %s was handled before and is deleted", quoted(envelope.identity.message_id))
+                log.debug("Message %s was handled before and is deleted", quoted(envelope.identity.message_id))
                 service_control.acknowledge(session, self._resolver, envelope)
         attempt.batch = sorted(kept, key=lambda each: each[0].row_version)
 

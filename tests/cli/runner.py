@@ -23,7 +23,7 @@ def sqlqueue(*arguments: str, url: str | None = None, **environment: str) -> Don
     stdout, stderr = (io.TextIOWrapper(io.BytesIO(), "utf-8", newline="") for _ in range(2))
     code = 0
     with (
-        patch.dict(os.environ, _environment(url), clear=True),
+        patch.dict(os.environ, environment_of(url), clear=True),
         patch.object(sys, "argv", ["sqlqueue", *arguments]),
         patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(), "utf-8")),
         redirect_stdout(stdout),
@@ -43,7 +43,7 @@ def sqlqueue(*arguments: str, url: str | None = None, **environment: str) -> Don
 def process(*arguments: str, url: str | None = None, **environment: str) -> Done:
     """Run a command in a process of its own."""
     command = [sys.executable, "-m", "airflow_sqlqueue", *arguments]
-    variables = _environment(url) | environment
+    variables = environment_of(url) | environment
     return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=120, check=False)
 
 
@@ -65,6 +65,6 @@ def one_sentence(done: Done, code: int) -> str:
     return line
 
 
-def _environment(url: str | None) -> dict[str, str]:
+def environment_of(url: str | None) -> dict[str, str]:
     kept = {key: value for key, value in os.environ.items() if not key.startswith("SQLQUEUE_") and key != "COLUMNS"}
     return kept if url is None else kept | {"SQLQUEUE_URL": url}

@@ -6,9 +6,13 @@ import multiprocessing
 import os
 import signal
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue.consuming.message_handlers import MessageHandlers
 from airflow_sqlqueue.consuming.options import ConsumeOptions
 from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.envelope import Envelope
@@ -28,7 +32,18 @@ def handle_two(url: str, schema: str, mode: str, statement: int = 0, moment: str
 
     Each message becomes a bill, a row of an archive and a copy for ``audit``. Odd ones fail at their first attempt.
     """
-    process: Any = _context.Process(target=_handle, args=(url, schema, mode, statement, moment), daemon=True)
+    return _killed(_handle, url, schema, mode, statement, moment)
+
+
+def handle_copies(
+    url: str, schema: str, mode: str, statement: int = 0, moment: str = BEFORE, *, in_batches: bool = False
+) -> bool:
+    """Handle four messages as :func:`handle_two`, with an inbox, one by one or in batches."""
+    return _killed(_handle_with_inbox, url, schema, mode, statement, moment, in_batches)
+
+
+def _killed(target: Callable[..., None], *arguments: Any) -> bool:
+    process: Any = _context.Process(target=target, args=arguments, daemon=True)
     process.start()
     process.join(120)
     assert process.exitcode in (0, -signal.SIGKILL), process.exitcode
@@ -37,7 +52,56 @@ def handle_two(url: str, schema: str, mode: str, statement: int = 0, moment: str
 
 def _handle(url: str, schema: str, mode: str, statement: int, moment: str) -> None:
     client = consuming_client(url, schema)
-    execute, seen, attempts = Session._execute, 0, set[int]()
+    handle = Effects(client, schema)
+    options = ConsumeOptions(
+        max_handlers=1,
+        max_messages=2,
+        transaction_mode=mode,
+        audit_queue="audit",
+        recoverability=RecoverabilityOptions(1, 0),
+    )
+    with _killing(statement, moment):
+        client.queue("orders").consume(handle, options)
+
+
+def _handle_with_inbox(url: str, schema: str, mode: str, statement: int, moment: str, in_batches: bool) -> None:
+    client = consuming_client(url, schema)
+    effects, handlers = Effects(client, schema), MessageHandlers()
+    if in_batches:
+
+        @handlers.batch()
+        def handle_all(messages: list[Envelope]) -> None:
+            for message in messages:
+                effects(message)
+
+    else:
+        handlers.default(effects)
+    options = ConsumeOptions(
+        max_handlers=1, max_messages=4, transaction_mode=mode, inbox=True, recoverability=RecoverabilityOptions(1, 0)
+    )
+    with _killing(statement, moment):
+        client.queue("orders").consume(handlers, options)
+
+
+class Effects:
+    """Handler that sends a bill and writes a row of an archive. The first attempt of an odd number fails."""
+
+    def __init__(self, client: QueueClient, schema: str) -> None:
+        self._client, self._schema, self._attempts = client, schema, set[int]()
+
+    def __call__(self, message: Envelope) -> None:
+        number = int(message.body)
+        self._client.queue("billing").send([Message(body=message.body)])
+        self._client.run_sql(f"INSERT INTO [{self._schema}].[Archive] ([Number]) VALUES (?)", number)
+        if number % 2 and number not in self._attempts:
+            self._attempts.add(number)
+            raise ValueError("not yet")
+
+
+@contextmanager
+def _killing(statement: int, moment: str) -> Iterator[None]:
+    """Kill this process at a statement of its handlers, counted from 1, during the block."""
+    execute, seen = Session._execute, 0
 
     def counted(session: Session, *arguments: Any) -> list[Any]:
         nonlocal seen
@@ -51,20 +115,5 @@ def _handle(url: str, schema: str, mode: str, statement: int, moment: str) -> No
             os.kill(os.getpid(), signal.SIGKILL)
         return found
 
-    def handle(message: Envelope) -> None:
-        number = int(message.body)
-        client.queue("billing").send([Message(body=message.body)])
-        client.run_sql(f"INSERT INTO [{schema}].[Archive] ([Number]) VALUES (?)", number)
-        if number % 2 and number not in attempts:
-            attempts.add(number)
-            raise ValueError("not yet")
-
-    options = ConsumeOptions(
-        max_handlers=1,
-        max_messages=2,
-        transaction_mode=mode,
-        audit_queue="audit",
-        recoverability=RecoverabilityOptions(1, 0),
-    )
     with patch.object(Session, "_execute", counted):
-        client.queue("orders").consume(handle, options)
+        yield

@@ -104,10 +104,11 @@ class Proxy:
     One that is not ``listening`` has its port, at which nobody answers until :meth:`listen`.
     """
 
-    def __init__(self, settings: ConnectionSettings, *, listening: bool = True) -> None:
+    def __init__(self, settings: ConnectionSettings, *, listening: bool = True, port: int = 0) -> None:
         self._target = (settings.host, settings.port)
         self._listener = socket.socket()
-        self._listener.bind(("127.0.0.1", 0))
+        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._listener.bind(("127.0.0.1", port))
         self.settings = replace(
             settings,
             host="127.0.0.1",

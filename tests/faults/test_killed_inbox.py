@@ -1,0 +1,99 @@
+"""Inbox of handlers whose process is killed before and after every statement, with two copies of each message.
+
+The effects of an id on the server are there once, with its row in the inbox, and not without it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+
+import pytest
+
+from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.transactions import RECEIVE_ONLY, SENDS_ATOMIC_WITH_RECEIVE
+from tests.contract.conftest import run_sql
+from tests.faults.conftest import LONG
+from tests.faults.consuming import consuming_client
+from tests.faults.killed_handlers import AFTER, BEFORE, handle_copies
+
+log = logging.getLogger(__name__)
+
+STEP = 1 if LONG else 5
+"""Each of this many statements is one at which a process is killed."""
+
+STATEMENTS = 18
+"""Statements of a run, at the least: receives, entries in the inbox, effects and COMMITs."""
+
+
+class Account:
+    """The account of what was sent: the copies that wait, and the effects of each id."""
+
+    def __init__(self, client: QueueClient, session: Session, schema: str, mode: str) -> None:
+        self._client, self._session, self._schema, self._mode = client, session, schema, mode
+        self.sent = self.kills = 0
+
+    def top_up(self) -> None:
+        """See that four messages wait: two ids, each with two copies, or the rest of earlier ones."""
+        while len(self._numbers("orders")) < 4:
+            message = Message({HeaderNames.MESSAGE_ID: f"id-{self.sent}"}, b"%d" % self.sent)
+            self._client.queue("orders").send([message, message])
+            self.sent += 1
+
+    def check(self, *, ended: bool = False) -> None:
+        """Assert what holds after any kill. Locking reads wait for the end of a dead transaction."""
+        waiting, billed = Counter(self._numbers("orders")), Counter(self._numbers("billing"))
+        archived = Counter(number for (number,) in self._rows("[Number]", f"[{self._schema}].[Archive]"))
+        queue = self._client.resolve("orders").canonical
+        entered = {int(text.removeprefix("id-")) for (text,) in self._entered(queue)}
+        assert self._numbers("error") == []
+        assert set(archived.values()) <= {1}, "effects twice"
+        assert entered == archived.keys(), "not committed together"
+        assert {number for number, copies in waiting.items() if copies == 2} == set(range(self.sent)) - entered, "lost"
+        if self._mode == SENDS_ATOMIC_WITH_RECEIVE:
+            assert billed == archived, "not committed together"
+        else:
+            assert billed.keys() >= archived.keys(), "a send is missing"
+        if ended:
+            assert entered
+
+    def _entered(self, queue: str) -> list[tuple[str]]:
+        table = "[sqlqueue].[Inbox]"
+        if not run_sql(self._session, f"SELECT 1 WHERE OBJECT_ID(N'{table}') IS NOT NULL"):
+            return []
+        return self._rows("[MessageId]", table, f" WHERE [Queue] = N'{queue}'")
+
+    def _numbers(self, name: str) -> list[int]:
+        return [int(bytes(body)) for (body,) in self._rows("[Body]", self._client.resolve(name).qualified_name)]
+
+    def _rows(self, column: str, table: str, where: str = "") -> list[tuple[str]]:
+        return run_sql(self._session, f"SELECT {column} FROM {table} WITH (READCOMMITTEDLOCK){where}")
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("in_batches", [False, True])
+@pytest.mark.parametrize("mode", [SENDS_ATOMIC_WITH_RECEIVE, RECEIVE_ONLY])
+def test_a_kill_at_every_statement(server_url: str, schema: str, mode: str, in_batches: bool) -> None:
+    client = consuming_client(server_url, schema)
+    for name in ("orders", "billing", "error"):
+        client.tables.create(name)
+    client.run_sql(f"CREATE TABLE [{schema}].[Archive] ([Number] int NOT NULL)")
+    with client.session() as session:
+        account = Account(client, session, schema, mode)
+        account.top_up()
+        for moment in (BEFORE, AFTER):
+            # In a short run the other moment is that of other statements.
+            statement = 1 if moment == BEFORE or LONG else 3
+            while handle_copies(server_url, schema, mode, statement, moment, in_batches=in_batches):
+                statement += STEP
+                account.kills += 1
+                account.check()
+                account.top_up()
+            assert statement > STATEMENTS, "the run has fewer statements than it must have"
+            account.check()
+            account.top_up()
+        assert not handle_copies(server_url, schema, mode, in_batches=in_batches)
+        account.check(ended=True)
+        log.info("%d kills, %d ids", account.kills, account.sent)

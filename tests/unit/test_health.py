@@ -1,0 +1,119 @@
+"""Health port: few requests at a time, each for a short time, and nothing but GET."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from airflow_sqlqueue.cli import health
+from airflow_sqlqueue.cli.health import Health, HealthServer
+from airflow_sqlqueue.consuming.options import ConsumeResult
+from airflow_sqlqueue.routing import ResolvedAddress
+
+WAIT = 30
+
+
+@pytest.fixture
+def state() -> Health:
+    return Health(ResolvedAddress('a "queue"\\', "dbo", "nsb"))
+
+
+@pytest.fixture
+def server(state: Health, monkeypatch: pytest.MonkeyPatch) -> Iterator[HealthServer]:
+    monkeypatch.setattr(health, "REQUEST_SECONDS", 0.5)
+    with HealthServer(state, "127.0.0.1", 0) as server:
+        yield server
+
+
+def ask(server: HealthServer, request: bytes) -> bytes:
+    """What comes back until the server closes the connection."""
+    with socket.create_connection(("127.0.0.1", server.server_port), WAIT) as connection:
+        connection.sendall(request)
+        return answer(connection)
+
+
+def answer(connection: socket.socket) -> bytes:
+    found = b""
+    try:
+        while data := connection.recv(65_536):
+            found += data
+    except ConnectionResetError:
+        pass
+    return found
+
+
+def test_ready_means_contact_and_not_stopping(state: Health) -> None:
+    assert not state.ready
+    state.note_contact(True)
+    assert state.ready
+    state.note_contact(False)
+    assert not state.ready
+    state.note_contact(True)
+    state.stopping = True
+    assert not state.ready
+
+
+def test_metrics_escape_the_names_of_the_queue(state: Health) -> None:
+    state.note_counts(ConsumeResult(handled=3, duplicates=1))
+    text = state.exposition()
+    labels = r'{catalog="nsb",schema="dbo",queue="a \"queue\"\\"}'
+    assert f"sqlqueue_consume_handled_total{labels} 3\n" in text
+    assert f"sqlqueue_consume_duplicates_total{labels} 1\n" in text
+    assert f"sqlqueue_consume_ready{labels} 0\n" in text
+    assert text.count("# TYPE") == text.count("# HELP") == 8
+
+
+def test_a_connection_has_one_request(server: HealthServer) -> None:
+    found = ask(server, b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n" * 2)
+    assert found.startswith(b"HTTP/1.0 200 ")
+    assert found.count(b"HTTP/1.0 ") == 1
+
+
+@pytest.mark.parametrize("method", [b"POST", b"HEAD", b"PUT", b"DELETE", b"OPTIONS", b"TRACE"])
+def test_other_methods_are_refused(server: HealthServer, method: bytes) -> None:
+    assert ask(server, method + b" /health/live HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.0 501 ")
+
+
+@pytest.mark.parametrize(
+    "request_text", [b"\xff\xfe\r\n\r\n", b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\n\r\n", b"GET\r\n\r\n"]
+)
+def test_malformed_requests_harm_no_other(server: HealthServer, request_text: bytes) -> None:
+    ask(server, request_text)
+    assert b" 200 " in ask(server, b"GET /health/live HTTP/1.1\r\n\r\n")
+
+
+def test_a_slow_request_is_closed(server: HealthServer) -> None:
+    """Although it sends something all the time, which a timeout of the socket would allow."""
+    with socket.create_connection(("127.0.0.1", server.server_port), WAIT) as connection:
+        connection.settimeout(0.1)
+        connection.sendall(b"GET /health/live HTTP/1.1\r\n")
+        assert any(is_closed(connection, b"X") for _ in range(WAIT * 10))
+
+
+def is_closed(connection: socket.socket, text: bytes) -> bool:
+    """Send some more, and look whether the other side has closed the connection."""
+    try:
+        connection.sendall(text)
+        return not connection.recv(100)
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True
+
+
+def test_there_are_few_requests_at_a_time(server: HealthServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "REQUEST_SECONDS", WAIT)
+    address = ("127.0.0.1", server.server_port)
+    waiting = [socket.create_connection(address, WAIT) for _ in range(health.AT_ONCE)]
+    try:
+        with socket.create_connection(address, WAIT) as one_more:
+            assert answer(one_more) == b""
+        for connection in waiting:
+            connection.sendall(b"GET /health/live HTTP/1.1\r\n\r\n")
+            assert answer(connection).startswith(b"HTTP/1.0 200 ")
+    finally:
+        for connection in waiting:
+            connection.close()
+    assert b" 200 " in ask(server, b"GET /health/live HTTP/1.1\r\n\r\n")
