@@ -20,7 +20,7 @@ GRANT ALTER, SELECT ON SCHEMA::[dbo] TO [sqlqueue_installer];
 GRANT ALTER ON SCHEMA::[sqlqueue] TO [sqlqueue_installer];
 GO
 
--- An administrator makes the ledger once (sqlqueue create --ledger); a drain reads and writes it.
+-- An administrator makes the ledger once (sqlqueue create --ledger); drains and inboxes read and write it.
 ALTER ROLE [db_datareader] ADD MEMBER [sqlqueue_runtime];
 ALTER ROLE [db_datawriter] ADD MEMBER [sqlqueue_runtime];
 GO

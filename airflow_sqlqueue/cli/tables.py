@@ -22,7 +22,7 @@ def create(
     body_string: Annotated[bool, typer.Option(help="Add a column that shows the body as text.")] = False,
     delayed: Annotated[bool, typer.Option(help="Create the table of delayed messages too.")] = False,
     subscriptions: Annotated[bool, typer.Option(help="Create the subscription table too.")] = False,
-    ledger: Annotated[bool, typer.Option(help="Create the ledgers of drains and sends too.")] = False,
+    ledger: Annotated[bool, typer.Option(help="Create the ledgers of drains and sends and the inbox too.")] = False,
     create_schema: Annotated[bool, typer.Option(help="Create a missing schema too.")] = False,
     ddl: Annotated[bool, typer.Option(help="Print the script, for an administrator, and run nothing.")] = False,
 ) -> None:

@@ -27,7 +27,8 @@ class SqlQueueCreateOperator(QueueTask):
     :param body_string: whether to add a computed column that shows the body as text.
     :param delayed: whether to create the table of delayed messages too, ``<queue>.Delayed``.
     :param subscriptions: whether to create the subscription table too.
-    :param ledger: whether to create the ledgers of drains and sends too, for logins without the right to create them.
+    :param ledger: whether to create the ledgers of drains and sends and the inbox too, for logins without the right to
+        create them.
     :param create_schema: whether to create a missing schema.
     """
 
@@ -81,7 +82,8 @@ class SqlQueueProvisionOperator(RoutedTask):
     :param audit_queue: the address of the audit queue; None: do not create one (templated)
     :param subscribe_to: the .NET types of events that the endpoint is subscribed to; needs ``endpoint`` (templated)
     :param delayed: whether to create the table of delayed messages.
-    :param ledger: whether to create the ledgers of drains and sends, for logins without the right to create them.
+    :param ledger: whether to create the ledgers of drains and sends and the inbox, for logins without the right to
+        create them.
     :param create_schema: whether to create missing schemas.
     """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 import uuid
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 from airflow.sdk import DAG, task
 
+from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue.consuming.message_handlers import MessageHandlers
 from airflow_sqlqueue.errors import AddressError, TooManyFailuresError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
@@ -51,8 +54,44 @@ def test_the_function_gets_the_message_and_its_arguments(
     assert seen == [(b"1", "t", "x", "sqlqueue_default"), (b"2", "t", "x", "sqlqueue_default")]
     assert done["handled"] == done["messages"] == 2
     assert done.keys() == {
-        "handled", "failed", "delayed", "forwarded", "rolled_back", "handlers", "seconds", "messages"
+        "handled", "failed", "delayed", "forwarded", "duplicates", "discarded", "rolled_back", "handlers", "seconds",
+        "messages",
     }  # fmt: skip
+
+
+def test_functions_by_message_type_get_their_arguments(
+    hook: SqlQueueHook, queue_name: str, make: Any, context: Any
+) -> None:
+    placed = {HeaderNames.ENCLOSED_MESSAGE_TYPES: "Shop.OrderPlaced, Shop"}
+    hook.send(queue_name, [Message(placed, b"1"), Message(placed, b"2"), Message({}, b"3")])
+    handlers, seen = MessageHandlers(), []
+
+    @handlers.batch("Shop.OrderPlaced")
+    def handle_placed(messages: Any, ti: Any, hook: SqlQueueHook) -> None:
+        seen.append(([message.body for message in messages], ti.task_id, hook.get_conn_id()))
+
+    @handlers.default
+    def handle_other(message: Any, suffix: str, client: QueueClient) -> None:
+        seen.append(([message.body], suffix, client.settings.database))
+
+    task = make(handlers, op_kwargs={"suffix": "x"}, max_handlers=1, inbox=True)
+    copied = copy.deepcopy(task)
+    assert copied.python_callable is handlers
+    done = copied.execute(context(task_id="t"))
+    database = hook.client.settings.database
+    assert seen == [([b"1", b"2"], "t", "sqlqueue_default"), ([b"3"], "x", database)]
+    assert (done["handled"], done["duplicates"]) == (3, 0)
+
+
+def test_an_argument_without_a_value_is_an_error_before_anything_is_received(
+    hook: SqlQueueHook, queue_name: str, make: Any, context: Any
+) -> None:
+    hook.send(queue_name, [Message(body=b"1")])
+    handlers = MessageHandlers()
+    handlers.default(lambda message, suffix: None)
+    with pytest.raises(AirflowFailException, match="missing a required argument: 'suffix'"):
+        make(handlers).execute(context())
+    assert bodies(hook.client.queue(queue_name)) == [b"1"]
 
 
 def test_messages_sent_by_the_hook_are_rolled_back_with_the_message(

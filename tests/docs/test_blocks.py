@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,8 +37,12 @@ def an_abandoned_stream() -> None:
     claims.close()
 
 
-PRESENT = {"spark": an_abandoned_stream}
-"""Preparations of pages whose blocks repair the traces of a dead process."""
+def the_module_of_handlers() -> None:
+    shutil.copy(GUIDES / "service" / "shop_billing.py", Path.cwd())
+
+
+PRESENT = {"spark": an_abandoned_stream, "service": the_module_of_handlers}
+"""Preparations of pages: the traces of a dead process that blocks repair, a file that a page includes."""
 
 
 @pytest.mark.parametrize("page", WITH_BLOCKS, ids=lambda page: str(page.relative_to(ROOT)))

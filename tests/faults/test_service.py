@@ -126,7 +126,7 @@ def test_each_message_has_its_effect_once(server_url: str, schema: str, tmp_path
     assert first["handled"] > 0
     assert second["handled"] > 0
     log.info(
-        "%d ids, %d of them sent twice, %d effects; %d handled before SIGTERM at %.0f messages per second, %d afterwards; "
+        "%d ids, %d of them sent twice, %d effects; %d handled before SIGTERM at %.0f per second, %d afterwards; "
         "SIGTERM took %.1f s; %d duplicates, %d rolled back",
         *(load.sent, load.copies, len(rows), first["handled"], first["handled"] / first["seconds"], second["handled"]),
         *(took, first["duplicates"] + second["duplicates"], first["rolled_back"] + second["rolled_back"]),
