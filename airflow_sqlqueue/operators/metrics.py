@@ -30,7 +30,8 @@ PREFIX = "sqlqueue."
 COUNTERS = {
     *("send.messages", "publish.messages", "publish.copies", "reply.messages", "requeue.messages", "purge.messages"),
     *("drain.messages", "drain.expired", "drain.quarantined", "drain.bytes"),
-    *("consume.handled", "consume.failed", "consume.delayed", "consume.forwarded", "consume.rolled_back"),
+    *("consume.handled", "consume.failed", "consume.delayed", "consume.forwarded", "consume.duplicates"),
+    *("consume.discarded", "consume.rolled_back"),
     *("return.messages", "forward.messages", "move_delayed.messages"),
 }
 GAUGES = {"backlog.messages", "backlog.oldest_seconds", "drain.locked", "batches.stranded"}

@@ -74,6 +74,22 @@ def test_a_connection_serves_all_work_until_it_fails() -> None:
     assert server.sessions[-1].closed
 
 
+def test_a_patient_connection_waits_without_end() -> None:
+    server = Server(refusals=5 * MAX_FAILURES)
+    connection = Reconnecting(server.connect, "The work", pause=server.pauses.append, patient=True)
+    assert connection.run(failing()) == 0
+    assert len(server.pauses) == 5 * MAX_FAILURES
+    assert max(server.pauses) == pause_after(MAX_FAILURES)
+
+
+def test_a_patient_connection_does_not_try_a_refused_login_without_end() -> None:
+    server = Server(refusals=5 * MAX_FAILURES, refusal=LoginFailedError("refused"))
+    connection = Reconnecting(server.connect, "The work", pause=server.pauses.append, known=True, patient=True)
+    with pytest.raises(LoginFailedError):
+        connection.run(failing())
+    assert len(server.pauses) == MAX_FAILURES
+
+
 def test_a_server_that_is_restarted_is_waited_for() -> None:
     server = Server(refusals=3)
     assert server.connection().run(failing()) == 0
