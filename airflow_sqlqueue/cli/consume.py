@@ -155,7 +155,7 @@ class _Service:
         self._stop, self._ended = threading.Event(), threading.Event()
         self._done: ConsumeResult | None = None
         self._error: BaseException | None = None
-        self._progress = _Progress()
+        self._progress = _ProgressLines()
 
     def run(self) -> ConsumeResult:
         """Consume until the end, and return the counts. Raises the errors of :meth:`.Consumer.run`."""
@@ -207,7 +207,7 @@ def _signals() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-class _Progress:
+class _ProgressLines:
     """Lines of progress in the log, every ten seconds, if there was any."""
 
     def __init__(self) -> None:

@@ -61,10 +61,10 @@ class Consumer:
     A handled message is acknowledged if ServiceControl has retried it, and copied to the audit queue if there is one:
     in its transaction, and in the mode ``none`` in a transaction after its handling.
 
-    :param connect: opens a session.
     With an inbox (``ConsumeOptions(inbox=True)``) a message id is handled once, also if it was sent twice. This covers
     effects on this server that commit with the receive; other effects are repeated by each attempt, as without it.
 
+    :param connect: opens a session.
     :param handle: called with an :class:`~airflow_sqlqueue.Envelope`, in several threads at a time; or
         :class:`~airflow_sqlqueue.MessageHandlers`, functions by message type.
     :param on_progress: called with the counts after each message, from one thread at a time.
