@@ -116,6 +116,7 @@ def test_an_endpoints_tables(url: str, name: str) -> None:
         "Send",
         "Outgoing",
         "Consumer",
+        "Inbox",
     ]
     (again, *_) = answer("create", name, url=url)
     assert again["differences"] == ["the index on RowVersion is clustered, not nonclustered"]
