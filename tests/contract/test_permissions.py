@@ -5,11 +5,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 
+from airflow_sqlqueue.consuming.inbox import Inbox
 from airflow_sqlqueue.drain.ledger import Ledger, ledger_definitions
 from airflow_sqlqueue.errors import PermissionDeniedError, QueueNotFoundError
 from airflow_sqlqueue.inspection.inspect import fix, inspect
@@ -68,6 +70,26 @@ def test_the_runtime_role_does_everything_at_run_time(
     with runtime() as low:
         assert layout in inspect(low, table).layout.names
         assert table in [found.table for found in list_tables(low, table.catalog)]
+
+
+def test_the_runtime_role_uses_an_inbox_and_does_not_create_it(
+    session: Session, table: ResolvedAddress, login_in: LoginIn
+) -> None:
+    schema = f"s{uuid.uuid4().hex[:10]}"
+    run_sql(session, f"CREATE SCHEMA [{schema}]")
+    with login_in("sqlqueue_runtime")() as low:
+        inbox = Inbox(low, table.catalog, schema)
+        with pytest.raises(PermissionDeniedError, match="CREATE TABLE"):
+            inbox.create()
+        Inbox(session, table.catalog, schema).create()
+        inbox.create()
+        with low.transaction():
+            assert [inbox.enter(table, message_id) for message_id in ("a", "b", "a")] == [True, True, False]
+            inbox.leave(table, "b")
+        assert not inbox.forget(table, timedelta(days=1))
+        with low.transaction():
+            assert [inbox.enter(table, message_id) for message_id in ("a", "b")] == [False, True]
+    run_sql(session, f"DROP TABLE [{schema}].[Inbox]; DROP SCHEMA [{schema}]")
 
 
 def test_without_the_right_to_definitions_a_filtered_index_counts_as_one(
