@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from airflow_sqlqueue.cli import consume
 from airflow_sqlqueue.cli.consume import HandlingOptions
 from airflow_sqlqueue.cli.handler_source import load_handlers
 from airflow_sqlqueue.cli.message_options import FilterOptions
@@ -253,7 +254,7 @@ def test_it_is_not_ready_while_the_server_is_away(shop: Shop, start: Start, sett
         wait_for(lambda: get(f"{address}/health/ready")[0] == 200)
     tries = service.stderr.count("is tried again in")
     service.says("is tried again in", times=tries + 1)
-    assert get(f"{address}/health/ready")[0] == 503
+    wait_for(lambda: get(f"{address}/health/ready")[0] == 503)
     shop.place(b"1")
     with Proxy(settings, port=port):
         wait_for(lambda: get(f"{address}/health/ready")[0] == 200)
@@ -304,6 +305,20 @@ def test_every_setting_of_consuming_has_an_option() -> None:
     settings = {field.name for field in (*fields(ConsumeOptions), *fields(RecoverabilityOptions))}
     # A command line names no types of exceptions; the others are other options, or how a service works.
     assert settings - ours == {"unrecoverable", "where", "recoverability", "endpoint", "wait_for_server"}
+
+
+def test_lines_of_progress_show_new_counts(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    caplog.set_level("INFO", "airflow_sqlqueue.cli.consume")
+    lines = consume._ProgressLines()
+    lines.log({"handled": 5, "messages": 5})
+    assert caplog.messages == [], "the time has not come"
+    monkeypatch.setattr(consume, "_PROGRESS_SECONDS", 0.0)
+    lines.log({"handled": 1_200, "rolled_back": 0, "messages": 1_200})
+    lines.log({"handled": 1_200, "rolled_back": 0, "messages": 1_200})
+    lines.log({"handled": 1_200, "rolled_back": 2, "messages": 1_200})
+    first, second = (line.partition(";")[0] for line in caplog.messages)
+    assert first == "1,200 handled, 1,200 messages"
+    assert second == "1,200 handled, 2 rolled back, 1,200 messages"
 
 
 def test_a_data_bus_is_given(tmp_path: Path) -> None:
