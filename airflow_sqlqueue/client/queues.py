@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.client.connector import Connector, folder_of
-from airflow_sqlqueue.envelope.causation import caused
+from airflow_sqlqueue.envelope.causation import outgoing
 from airflow_sqlqueue.errors import TransactionError
 from airflow_sqlqueue.message import Message, ReceivedMessage
 from airflow_sqlqueue.publishing import conversation
@@ -76,8 +76,12 @@ class Queue:
         In a handler of :meth:`consume` this call, like all that send, links the messages to the handled message by the
         causation headers (docs/transport/messages.md, "Causation").
         """
-        with self.open(sending=True) as table, table.session.transaction():
-            return table.send(caused(messages))
+        with (
+            self.open(sending=True) as table,
+            outgoing(messages, table.address.canonical) as linked,
+            table.session.transaction(),
+        ):
+            return table.send(linked)
 
     def send_once(
         self,
@@ -95,12 +99,17 @@ class Queue:
         """
         with self.open(sending=True) as table:
             ledger = self._connector.send_ledger(table.session, table.address.catalog)
-            return ledger.send(table, send_id, caused(messages), origin, message_id=message_id)
+            with outgoing(messages, table.address.canonical) as linked:
+                return ledger.send(table, send_id, linked, origin, message_id=message_id)
 
     def send_numbered(self, messages: Iterable[Message]) -> list[int]:
         """Send as :meth:`send`, and return the messages' RowVersions, in their order."""
-        with self.open(sending=True) as table, table.session.transaction():
-            return table.send_numbered(caused(messages))
+        with (
+            self.open(sending=True) as table,
+            outgoing(messages, table.address.canonical) as linked,
+            table.session.transaction(),
+        ):
+            return table.send_numbered(linked)
 
     def receive(
         self,

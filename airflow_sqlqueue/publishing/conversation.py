@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-from airflow_sqlqueue.envelope.causation import caused
+from airflow_sqlqueue.envelope.causation import outgoing
 from airflow_sqlqueue.errors import ConfigurationError, MessageError, NoReplyError, SqlQueueError, TransactionError
 from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage, decode_headers
 from airflow_sqlqueue.queue import QueueTable
@@ -115,7 +115,9 @@ def request(destination: QueueTable, message: Message, replies: QueueTable, poll
         HeaderNames.CORRELATION_ID: correlation_id,
         HeaderNames.REPLY_TO_ADDRESS: replies.address.canonical,
     }
-    destination.send(caused([Message(headers, message.body, message.time_to_be_received, message.id)]))
+    sent = Message(headers, message.body, message.time_to_be_received, message.id)
+    with outgoing([sent], destination.address.canonical) as linked:
+        destination.send(linked)
     return wait_for_reply(replies, correlation_id, polling)
 
 
