@@ -23,7 +23,7 @@ class DelayedQueue:
 
     def __init__(self, connector: Connector, queue_name: str) -> None:
         self._connector, self._queue_name = connector, queue_name
-        self._name = delayed_name(queue_name)
+        self._name = delayed_name(queue_name, connector.resolver.delayed_suffix)
         connector.resolver.resolve(self._name)
 
     @property
