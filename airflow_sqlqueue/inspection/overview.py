@@ -257,7 +257,9 @@ class DatabaseOverview:
                 continue
             overview = QueueOverview(each.table, layout.kind, each.rows, each.inserted)
             if layout.kind == "queue":
-                inspected = InspectedTable(facts, layout, each.rows, _NO_PAGES, is_online(session))
+                inspected = InspectedTable(
+                    facts, layout, each.rows, _NO_PAGES, is_online(session), self._delayed_suffix
+                )
                 head = self._heads.get(number, _Head(None, None))
                 overview = replace(
                     overview,
