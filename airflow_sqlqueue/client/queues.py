@@ -14,6 +14,7 @@ from airflow_sqlqueue.envelope.causation import outgoing
 from airflow_sqlqueue.errors import TransactionError
 from airflow_sqlqueue.message import Message, ReceivedMessage
 from airflow_sqlqueue.publishing import conversation
+from airflow_sqlqueue.publishing.private_queue import private_queue
 from airflow_sqlqueue.queue import (
     Backlog,
     ConditionResult,
@@ -214,7 +215,7 @@ class Queue:
             destination = stack.enter_context(self.open(sending=True))
             session = destination.session
             if reply_queue is None:
-                replies = stack.enter_context(conversation.private_queue(session, self._connector.resolver))
+                replies = stack.enter_context(private_queue(session, self._connector.resolver))
             else:
                 replies = QueueTable(session, self._connector.find_in(session, reply_queue))
             return conversation.request(destination, message, replies, polling)
