@@ -10,7 +10,7 @@ import inspect
 import logging
 import threading
 from collections.abc import Callable, Set
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timezone
 from functools import partial
 from types import MappingProxyType
@@ -25,7 +25,7 @@ from airflow_sqlqueue.consuming.options import ConsumeOptions
 from airflow_sqlqueue.consuming.receiver import Receiver
 from airflow_sqlqueue.consuming.session_stack import SessionStack
 from airflow_sqlqueue.delayed.moving import check_accepts
-from airflow_sqlqueue.envelope import Envelope, causation
+from airflow_sqlqueue.envelope import Envelope, causation, tracing
 from airflow_sqlqueue.errorqueue.failure_headers import Failure, complete_headers, failed_message, type_name, unchanged
 from airflow_sqlqueue.errors import (
     AddressError,
@@ -226,13 +226,24 @@ class Handler:
             self._enter_inbox(session, attempt)
         outcomes = [Outcome.DUPLICATE] * attempt.duplicates
         if attempt.batch:
-            given_up = self._call(session, attempt, function)
+            with self._tracing(attempt, function):
+                given_up = self._call(session, attempt, function)
+                if self._mode != NONE:
+                    self._report(session, attempt, given_up)
             outcomes += [
                 Outcome.FAILED if each.identity.message_id in given_up else Outcome.HANDLED for _, each in attempt.batch
             ]
-            if self._mode != NONE:
-                self._report(session, attempt, given_up)
         return outcomes
+
+    def _tracing(self, attempt: Attempt, function: HandlerFunction | None) -> AbstractContextManager[None]:
+        """Span of a message; a batch, whose messages are of several traces, has none."""
+        if function is not None and function.is_batch:
+            return nullcontext()
+        return tracing.process_span(attempt.batch[0][1], self._endpoint.name, self._endpoint.queue.canonical)
+
+    def _causing(self, attempt: Attempt, function: HandlerFunction) -> AbstractContextManager[None]:
+        """Make a message the cause of what the function sends; a batch has no single cause."""
+        return nullcontext() if function.is_batch else causation.handling(attempt.batch[0][1], self._endpoint.name)
 
     def _collect(
         self, session: Session, attempt: Attempt, function: HandlerFunction, wanted: int
@@ -282,11 +293,8 @@ class Handler:
         try:
             if function is None:
                 raise no_handler(envelopes[0])
-            if function.is_batch:
-                result = function.call(envelopes)
-            else:
-                with causation.handling(envelopes[0], self._endpoint.name):
-                    result = function.call(envelopes[0])
+            with self._causing(attempt, function), tracing.handler_span(function.call):
+                result = function.call(envelopes if function.is_batch else envelopes[0])
         except Exception as error:
             if self._mode != NONE:
                 raise
