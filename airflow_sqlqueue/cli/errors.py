@@ -12,10 +12,10 @@ from airflow_sqlqueue.cli.message_options import read_body
 from airflow_sqlqueue.cli.options import Common, DryRun, MaxMessages, MaxSeconds, QueueArgument
 from airflow_sqlqueue.cli.output import progress_bar, stdout
 from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.errorqueue.destinations import NO_DESTINATION, Reason
 from airflow_sqlqueue.errorqueue.editing import EditResult
 from airflow_sqlqueue.errorqueue.failed_message import KINDS
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
+from airflow_sqlqueue.errorqueue.reasons import NO_DESTINATION, Reason
 from airflow_sqlqueue.errorqueue.return_to_source import ReturnOptions, ReturnResult
 from airflow_sqlqueue.errorqueue.scan import ShownError
 from airflow_sqlqueue.errorqueue.triage import DEFAULT_KEYS, KEYS, MAX_SCANNED
@@ -141,7 +141,14 @@ def return_to_source(
     where = selected.filter()
     if where.is_empty != all_messages:
         raise ConfigurationError("Select the messages by a filter, as --kind, or by --all: one of the two.")
-    options = ReturnOptions(redirect_to, malformed, rate, dry_run, max_messages=max_messages, max_seconds=max_seconds)
+    options = ReturnOptions(
+        redirect_to=redirect_to,
+        malformed=malformed,
+        rate=rate,
+        dry_run=dry_run,
+        max_messages=max_messages,
+        max_seconds=max_seconds,
+    )
     client = common.connect()
     if edit_body is not None or edit_header:
         edited = _edit(client, queue, where, options, edit_body, edit_header or [], keep_original)
@@ -194,7 +201,9 @@ def _edit(
     headers: list[str],
     keep_original: bool,
 ) -> EditResult:
-    if where != ErrorFilter(row_versions=where.row_versions) or options != ReturnOptions(options.redirect_to):
+    if where != ErrorFilter(row_versions=where.row_versions) or options != ReturnOptions(
+        redirect_to=options.redirect_to
+    ):
         raise ConfigurationError("An edit takes --row-version, --redirect-to and --keep-original, nothing else.")
     if len(where.row_versions or ()) != 1:
         raise ConfigurationError("One message is edited at a time: name it by --row-version.")

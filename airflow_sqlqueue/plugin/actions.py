@@ -27,8 +27,10 @@ from airflow_sqlqueue.drain.batches import batches
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import FINISHED
 from airflow_sqlqueue.drain.sweep import SweepOptions
-from airflow_sqlqueue.errorqueue.destinations import Destinations, Reason
+from airflow_sqlqueue.errorqueue.destinations import Destinations
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
+from airflow_sqlqueue.errorqueue.reasons import Reason
+from airflow_sqlqueue.errorqueue.scan import ErrorQueue
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.plugin import action_tokens, audit, failures, servers
 from airflow_sqlqueue.plugin.action_tokens import Order
@@ -208,7 +210,9 @@ def _count_failed(order: Order) -> tuple[Order, str]:
     with servers.queue_of(order.connection, order.queue or "") as (client, queue):
         destinations = Destinations(queue, client.resolver, order.destination)
         # Twice the time of the preview is enough to find the counted messages again.
-        for message in failures.scanned(queue, where, 2 * failures.SECONDS if order.messages else failures.SECONDS):
+        for message in failures.scanned(
+            ErrorQueue(queue), where, 2 * failures.SECONDS if order.messages else failures.SECONDS
+        ):
             if message is None:
                 is_whole = False
             elif where.matches(message):

@@ -13,12 +13,11 @@ from pydantic import Field
 
 from airflow_sqlqueue.errorqueue.failed_message import KEYS, FailedMessage, group_name, value_of
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.scan import scan, window_of
+from airflow_sqlqueue.errorqueue.scan import ErrorQueue, FailedMessages, scan
 from airflow_sqlqueue.errorqueue.triage import ErrorGroup
 from airflow_sqlqueue.errors import SqlQueueError
 from airflow_sqlqueue.plugin.responses import RequestBody, read_as
 from airflow_sqlqueue.plugin.servers import queue_of
-from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.untrusted import label
 
 router = APIRouter()
@@ -66,7 +65,7 @@ def failures(conn_id: str, wanted: Annotated[FailuresQuery, Depends(read_as(Fail
     problem, messages, is_complete = None, 0, False
     try:
         with queue_of(conn_id, wanted.queue) as (_, queue):
-            for message in scanned(queue, seconds=SECONDS):
+            for message in scanned(ErrorQueue(queue), seconds=SECONDS):
                 if message is None:
                     break
                 messages += 1
@@ -85,10 +84,10 @@ def failures(conn_id: str, wanted: Annotated[FailuresQuery, Depends(read_as(Fail
     }
 
 
-def scanned(queue: QueueTable, where: ErrorFilter | None = None, seconds: float = SECONDS) -> Any:
-    """Yield the messages of an error queue in order, and None at the end if one request cannot read all of them."""
+def scanned(source: FailedMessages, where: ErrorFilter | None = None, seconds: float = SECONDS) -> Any:
+    """Yield failed or archived messages in order, and None at the end if one request cannot read all of them."""
     deadline = time.monotonic() + seconds
-    for number, message in enumerate(scan(queue, window_of(queue, where or ErrorFilter()))):
+    for number, message in enumerate(scan(source, source.window(where or ErrorFilter()))):
         if number == MAX_SCANNED or time.monotonic() > deadline:
             yield None
             return

@@ -193,7 +193,9 @@ def test_a_dry_run_without_messages_says_so_and_is_closed(ada: Screen, client: Q
     expect(dialog).to_contain_text("There is nothing to do.")
     dialog.get_by_role("button", name="Close").click()
     expect(dialog).to_have_count(0)
-    client.errors.return_to_source(filters={"row_versions": [last.row_version]}, options=ReturnOptions("orders"))
+    client.errors.return_to_source(
+        filters={"row_versions": [last.row_version]}, options=ReturnOptions(redirect_to="orders")
+    )
 
 
 def test_viewer_sees_no_button(browser: Browser, airflow: GuardedAirflow, client: QueueClient) -> None:
