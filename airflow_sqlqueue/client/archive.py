@@ -93,7 +93,9 @@ class ArchiveManager:
         check_confirmed(confirm, options)
         if older_than is not None and all_messages:
             raise ConfigurationError("A deletion takes an age or all messages: choose one.")
-        where = ErrorFilter.chosen(filters, all_messages=all_messages or (older_than is not None and not filters))
+        where = filters if isinstance(filters, ErrorFilter) else ErrorFilter.of(filters or {})
+        if older_than is None or not where.is_empty:
+            where = ErrorFilter.chosen(where, all_messages=all_messages)
         with self._open(queue_name, "Deleting archived", older_than) as (_, _, archived):
             action, given = DeleteArchived(archived), options or ErrorQueueOptions()
             return ChunkedWork(archived, action, where, given, ErrorQueueResult(), on_progress=on_progress).run()
