@@ -52,7 +52,7 @@ class ErrorFilterOptions:
 
 @dataclass(frozen=True)
 class WorkOptions:
-    """Options of work on failed messages: which of them, how many, how fast."""
+    """Options of work on failed messages: all of them, limits, a rate, a dry run."""
 
     all_messages: AllMessages = False
     rate: Rate = None

@@ -41,7 +41,7 @@ MAX_REASON = 500
 """Most characters of the text that says why messages are archived."""
 
 MAX_BY = 200
-"""Most characters of the name of who archives; a longer name is cut."""
+"""Most characters of the name of a person or task that archives; a longer name is cut."""
 
 _TYPES = {name: text.partition(" ")[0] for name, text in STAGED.items()}
 """Types of the archive's columns for the rows of a queue."""
@@ -172,7 +172,7 @@ def check_reason(reason: str) -> str:
 
 
 def current_user() -> str:
-    """Name of the account that runs this process, with its host: who archives, where nobody else is named."""
+    """Name of the account that runs this process, with its host: the archive keeps it unless another name is given."""
     try:
         name = getpass.getuser()
     except (KeyError, OSError):

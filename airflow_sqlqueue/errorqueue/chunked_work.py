@@ -119,7 +119,7 @@ class Action(Protocol[Target]):
     def handle(self, target: Target, chunk: Sequence[FailedMessage]) -> int:
         """Handle messages of one target in the transaction under way, and return how many.
 
-        Raises :class:`Refused` for messages that stay.
+        Raises :class:`MessagesRefused` for messages that stay.
         """
 
 
@@ -160,7 +160,7 @@ class RateLimiter:
             self._free_at = max(self._free_at, self._clock.now()) + count / self._rate
 
 
-class Refused(Exception):
+class MessagesRefused(Exception):
     """Refusal of messages by a queue; the transaction is rolled back, and its cause is an error of the server."""
 
     def __init__(self, reason: Reason) -> None:
@@ -267,7 +267,7 @@ class ChunkedWork(Generic[Target, Result]):
             return 0
         try:
             moved = len(chunk) if self._options.dry_run else self._commit(target, chunk)
-        except Refused as refused:
+        except MessagesRefused as refused:
             if refused.reason not in _OF_A_MESSAGE:
                 self._blocked[target] = refused.reason
             elif len(chunk) > 1:
@@ -308,12 +308,12 @@ def _sentence(error: BaseException | None) -> str:
 
 @contextmanager
 def refusals(reasons: Mapping[type[Exception], Reason] = REFUSALS) -> Iterator[None]:
-    """Raise :class:`Refused` for errors of a message or of the receiving queue; all others stop the whole work."""
+    """Raise :class:`MessagesRefused` for errors of a message or a receiving queue; all others stop the whole work."""
     try:
         yield
     except tuple(reasons) as error:
-        raise Refused(next(reason for kind, reason in reasons.items() if isinstance(error, kind))) from error
+        raise MessagesRefused(next(reason for kind, reason in reasons.items() if isinstance(error, kind))) from error
     except Exception as error:
         if not errors.is_of_a_message(error):
             raise
-        raise Refused(Reason.MALFORMED) from error
+        raise MessagesRefused(Reason.MALFORMED) from error

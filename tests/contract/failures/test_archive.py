@@ -52,7 +52,7 @@ def test_a_message_comes_back_as_it_was(settings: object, client: QueueClient, s
     client.tables.drop(name, force=True)
 
 
-def test_who_when_and_why_are_kept(client: QueueClient) -> None:
+def test_person_time_and_reason_are_kept(client: QueueClient) -> None:
     client.queue("error").send([failed("Sales"), failed("Billing")])
     client.errors.archive(filters={"failed_queue": "Sales"}, reason="bad card", by="anna")
     client.errors.archive(filters={"failed_queue": "Billing"})
