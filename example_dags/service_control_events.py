@@ -70,11 +70,11 @@ with DAG(
         from airflow_sqlqueue import (
             CustomCheckFailed,
             HeartbeatStopped,
+            MessageError,
             MessageFailed,
             SqlQueueHook,
             service_control_event,
         )
-        from airflow_sqlqueue.errors import MessageError
 
         decided: dict[str, Any] = {"rows": [], "passing": [], "hopeless": [], "calls": []}
         for message in SqlQueueHook().client.queue(QUEUE).peek(MOST):
