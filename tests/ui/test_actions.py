@@ -86,11 +86,11 @@ def test_return_a_selection(ada: Screen, client: QueueClient) -> None:
     assert ada.violations() == []
 
 
-def test_return_the_first_of_a_group_at_a_rate(ada: Screen, client: QueueClient) -> None:
+def test_return_the_oldest_of_a_group_at_a_rate(ada: Screen, client: QueueClient) -> None:
     before = _depth(client, "error")
     page = ada.open("c", CONNECTION, "failures")
     page.locator("tbody th a").first.click()
-    page.get_by_role("button", name="Return the first…").click()
+    page.get_by_role("button", name="Return the oldest…").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Number of messages").fill("3")
     dialog.get_by_label("At most this many a second").fill("50")

@@ -21,7 +21,7 @@ export function returnToSource(page, conn, what, label = "Return to source") {
 /** Return a part of a group: the oldest messages first, at a rate that the endpoints can take. */
 export function returnSome(page, conn, what) {
   return actionButton(page, conn, {
-    label: "Return the first…",
+    label: "Return the oldest…",
     verb: (count) => `Return ${messages(count)}`,
     request: { action: "return", ...what },
     form: () => {
