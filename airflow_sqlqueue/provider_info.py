@@ -204,6 +204,11 @@ def _conn_fields() -> dict[str, Any]:
                 "string",
                 enum=["1", "2", "3.0"],
             ),
+            "delayed_suffix": _field(
+                "Suffix of delayed tables",
+                "The endpoints' table suffix of delayed delivery; Delayed unless set.",
+                "string",
+            ),
             "allowed_catalogs": _field(
                 "Allowed catalogs",
                 "Databases that headers of messages may name, with commas; the default one unless set.",

@@ -15,6 +15,8 @@ from airflow_sqlqueue.errors import AddressError
 from airflow_sqlqueue.untrusted import quoted
 
 DEFAULT_SCHEMA = "dbo"
+DELAYED_SUFFIX = "Delayed"
+"""Suffix of a table of delayed messages, the transport's default."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,11 @@ class AddressResolver:
     ``allowed_catalogs`` and ``allowed_schemas`` limit the tables that headers of messages may name (:meth:`allows`).
     Unless given, these are the default catalog and every schema in it.
 
-    Raises :class:`AddressError` if a queue's own setting is blank or no catalog is known.
+    ``delayed_suffix`` is the last part of the names of tables of delayed messages, ``Sales.Delayed``. It is the setting
+    ``TableSuffix`` of the endpoints' delayed delivery.
+
+    Raises :class:`AddressError` if a queue's own setting is blank, no catalog is known, or the suffix is blank or has
+    an ``@``.
     """
 
     default_schema: str | None = None
@@ -93,8 +99,14 @@ class AddressResolver:
     allowed_catalogs: Collection[str] | None = None
     allowed_schemas: Collection[str] | None = None
     transport_version: str | None = None
+    delayed_suffix: str = DELAYED_SUFFIX
 
     def __post_init__(self) -> None:
+        if not self.delayed_suffix.strip() or "@" in self.delayed_suffix:
+            raise AddressError(
+                f"The delayed_suffix {quoted(self.delayed_suffix)} is blank or has an '@': give the endpoints' table "
+                "suffix of delayed delivery, or leave it out."
+            )
         if self.transport_version not in {None, *LEGACY_VERSIONS}:
             raise AddressError(
                 f"There is no transport_version {self.transport_version!r}: give one of {', '.join(LEGACY_VERSIONS)}, "

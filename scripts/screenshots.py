@@ -43,7 +43,7 @@ class Shop:
             client.queue(name).send(generate(20 + number * 57, seed=number, start=now))
         client.queue("audit").send(generate(6_000, seed=11, start=now))
         client.queue("error").send(generate_failed(500, seed=12, start=now, catalog="sqlqueue"))
-        for reason in ("fixed in 4.2, not worth a retry", "the bank was told"):
+        for reason in ("fixed in 4.2, not worth a retry", "the bank knows of it"):
             few = ErrorQueueOptions(max_messages=40)
             client.errors.archive(filters={"kind": "failed"}, reason=reason, by="ada", options=few)
         audit, some = client.queue("audit"), DrainOptions(max_messages=2_000)

@@ -36,7 +36,7 @@ def depth(
     target: QueueOptions,
     kind: Annotated[str, typer.Option(help="exact; quick: from the index on RowVersion; catalog: no rows.")] = "exact",
 ) -> None:
-    """Count messages and delayed messages, with the age of the oldest.
+    """Count messages and delayed messages, with the ages of the oldest and the newest.
 
     "Rows ever inserted" counts a message again each time that it comes back: requeued, returned or retried.
     """
@@ -49,6 +49,7 @@ def depth(
         "expired": found.depth.expired,
         "delayed": found.delayed,
         "oldest_seconds": found.oldest_seconds,
+        "newest_seconds": found.newest_seconds,
         "inserted": found.inserted,
     }
     target.show(values)

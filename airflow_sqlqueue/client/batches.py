@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -297,13 +298,22 @@ class BatchManager:
     ) -> SweepResult:
         """Remove orphaned part files from a staging folder, and finished batches that are past their retention.
 
-        Without a folder it removes only batches without files: those of the stage ``table``. After a lost connection it
-        starts again, and its counts start at 0. See :func:`airflow_sqlqueue.drain.sweep.sweep`.
+        Without a folder it removes only batches without files: those of the stage ``table``. It also drops private
+        queues for replies that killed processes have left in the default schema. After a lost connection it starts
+        again, and its counts start at 0. See :func:`airflow_sqlqueue.drain.sweep.sweep` and
+        :func:`airflow_sqlqueue.publishing.private_queue.sweep_private_queues`.
         """
         from airflow_sqlqueue.drain.sweep import sweep
+        from airflow_sqlqueue.publishing.private_queue import sweep_private_queues
 
         folder = folder_of(staging)
-        return self._repeated("Sweeping", queue_name, lambda ledger: sweep(ledger, folder, options))
+
+        def run(ledger: Ledger) -> SweepResult:
+            swept = sweep(ledger, folder, options)
+            dropped = sweep_private_queues(ledger.session, self._connector.resolver, dry_run=swept.dry_run)
+            return replace(swept, reply_queues=len(dropped))
+
+        return self._repeated("Sweeping", queue_name, run)
 
     def _repeated(self, what: str, queue_name: str | None, work: Callable[[Ledger], T]) -> T:
         """Run work on the ledger of the queue's database, as :meth:`.Connector.repeated`."""

@@ -16,7 +16,8 @@ from airflow_sqlqueue.client.streams import StreamManager
 from airflow_sqlqueue.client.subscriptions import SubscriptionManager
 from airflow_sqlqueue.client.tables import TableManager
 from airflow_sqlqueue.envelope import Envelope, reply
-from airflow_sqlqueue.envelope.causation import caused
+from airflow_sqlqueue.envelope.causation import outgoing
+from airflow_sqlqueue.envelope.tracing import REPLY
 from airflow_sqlqueue.message import ReceivedMessage
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.server.connection_string import ConnectionString, is_connection_string
@@ -120,7 +121,8 @@ class QueueClient:
         address, message = reply(received, body, endpoint=endpoint, **options)
         with self._connector.queue(address, sending=True) as table, table.session.transaction():
             table.require_allowed(self.resolver)
-            table.send(caused([message]))
+            with outgoing([message], table.address.canonical, span=REPLY) as linked:
+                table.send(linked)
             return table.address.canonical
 
     def delayed(self, queue_name: str | None = None, *, endpoint: str | None = None) -> DelayedQueue:

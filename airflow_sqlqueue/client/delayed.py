@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from airflow_sqlqueue.client.connector import Connector
 from airflow_sqlqueue.delayed.mover import DEFAULT_CHUNK, MoveResult, move_due
 from airflow_sqlqueue.delayed.table import DelayedMessage, DelayedTable, delayed_name
-from airflow_sqlqueue.envelope.causation import caused
+from airflow_sqlqueue.envelope.causation import outgoing
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
@@ -23,7 +23,7 @@ class DelayedQueue:
 
     def __init__(self, connector: Connector, queue_name: str) -> None:
         self._connector, self._queue_name = connector, queue_name
-        self._name = delayed_name(queue_name)
+        self._name = delayed_name(queue_name, connector.resolver.delayed_suffix)
         connector.resolver.resolve(self._name)
 
     @property
@@ -57,7 +57,8 @@ class DelayedQueue:
         waiting = self if through is None else DelayedQueue(self._connector, through)
         with waiting.open(sending=True) as table, table.session.transaction():
             forward_to = self._connector.find_in(table.session, self._queue_name) if through else None
-            return table.store(caused(messages, new_trace=True), delay=delay, due=due, forward_to=forward_to)
+            with outgoing(messages, table.address.canonical, new_trace=True) as linked:
+                return table.store(linked, delay=delay, due=due, forward_to=forward_to)
 
     def send_once(
         self,
@@ -71,8 +72,8 @@ class DelayedQueue:
         """Send as :meth:`send`, unless a send with this id was committed before: exactly once."""
         with self.open(sending=True) as table:
             ledger = self._connector.send_ledger(table.session, table.address.catalog)
-            linked = caused(messages, new_trace=True)
-            return ledger.once(table.address, send_id, lambda: table.store(linked, delay=delay, due=due), origin)
+            with outgoing(messages, table.address.canonical, new_trace=True) as linked:
+                return ledger.once(table.address, send_id, lambda: table.store(linked, delay=delay, due=due), origin)
 
     def list(self, limit: int = 100) -> Sequence[DelayedMessage]:
         """List the messages that are due next, earliest first, without bodies; nothing is removed."""

@@ -10,10 +10,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.client.connector import Connector, folder_of
-from airflow_sqlqueue.envelope.causation import caused
+from airflow_sqlqueue.envelope.causation import outgoing
 from airflow_sqlqueue.errors import TransactionError
 from airflow_sqlqueue.message import Message, ReceivedMessage
 from airflow_sqlqueue.publishing import conversation
+from airflow_sqlqueue.publishing.private_queue import private_queue
 from airflow_sqlqueue.queue import (
     Backlog,
     ConditionResult,
@@ -76,8 +77,12 @@ class Queue:
         In a handler of :meth:`consume` this call, like all that send, links the messages to the handled message by the
         causation headers (docs/transport/messages.md, "Causation").
         """
-        with self.open(sending=True) as table, table.session.transaction():
-            return table.send(caused(messages))
+        with (
+            self.open(sending=True) as table,
+            outgoing(messages, table.address.canonical) as linked,
+            table.session.transaction(),
+        ):
+            return table.send(linked)
 
     def send_once(
         self,
@@ -95,12 +100,17 @@ class Queue:
         """
         with self.open(sending=True) as table:
             ledger = self._connector.send_ledger(table.session, table.address.catalog)
-            return ledger.send(table, send_id, caused(messages), origin, message_id=message_id)
+            with outgoing(messages, table.address.canonical) as linked:
+                return ledger.send(table, send_id, linked, origin, message_id=message_id)
 
     def send_numbered(self, messages: Iterable[Message]) -> list[int]:
         """Send as :meth:`send`, and return the messages' RowVersions, in their order."""
-        with self.open(sending=True) as table, table.session.transaction():
-            return table.send_numbered(caused(messages))
+        with (
+            self.open(sending=True) as table,
+            outgoing(messages, table.address.canonical) as linked,
+            table.session.transaction(),
+        ):
+            return table.send_numbered(linked)
 
     def receive(
         self,
@@ -205,7 +215,7 @@ class Queue:
             destination = stack.enter_context(self.open(sending=True))
             session = destination.session
             if reply_queue is None:
-                replies = stack.enter_context(conversation.private_queue(session, self._connector.resolver))
+                replies = stack.enter_context(private_queue(session, self._connector.resolver))
             else:
                 replies = QueueTable(session, self._connector.find_in(session, reply_queue))
             return conversation.request(destination, message, replies, polling)

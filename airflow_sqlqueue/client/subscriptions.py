@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from airflow_sqlqueue.client.connector import Connector
-from airflow_sqlqueue.envelope.causation import caused
+from airflow_sqlqueue.envelope.causation import outgoing
+from airflow_sqlqueue.envelope.tracing import PUBLISH
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.publishing.subscriptions import PublishResult, Subscription, SubscriptionTable, publish
 from airflow_sqlqueue.routing import ResolvedAddress
@@ -56,5 +57,8 @@ class SubscriptionManager:
 
         See :func:`airflow_sqlqueue.publishing.subscriptions.publish`.
         """
-        with self.open(sending=True) as table:
-            return publish(table, self._connector.resolver, caused(messages, new_trace=True), type_names)
+        with (
+            self.open(sending=True) as table,
+            outgoing(messages, table.address.canonical, span=PUBLISH, new_trace=True) as linked,
+        ):
+            return publish(table, self._connector.resolver, linked, type_names)

@@ -79,18 +79,19 @@ class TableManager:
     def inspect(self, queue_name: str) -> Inspection:
         """Inspect a table: its layout and its faults. See :func:`airflow_sqlqueue.inspection.inspect.inspect`."""
         with self._connector.queue(queue_name) as queue:
-            return inspect(queue.session, queue.address)
+            return inspect(queue.session, queue.address, self._connector.resolver.delayed_suffix)
 
     def inspect_all(self) -> list[Inspection]:
         """Inspect all tables of the transport in the connection's database that the login may see."""
         with self._connector.enlisted_session() as session:
             tables = list_tables(session, self._connector.settings.database)
-            return [inspect(session, found.table) for found in tables]
+            suffix = self._connector.resolver.delayed_suffix
+            return [inspect(session, found.table, suffix) for found in tables]
 
     def fix(self, queue_name: str, code: str) -> Finding:
         """Run the statement of one finding of :meth:`inspect`. See :func:`airflow_sqlqueue.inspection.inspect.fix`."""
         with self._connector.queue(queue_name) as queue:
-            return fix(queue.session, queue.address, code)
+            return fix(queue.session, queue.address, code, self._connector.resolver.delayed_suffix)
 
     def with_secondary_queues(self, queue_name: str) -> list[str]:
         """List the addresses of the queue and its secondary queues: ``expand(queue_name=...)`` drains them all.

@@ -23,7 +23,7 @@ from airflow_sqlqueue.consuming.endpoint import Endpoint, EndpointTables
 from airflow_sqlqueue.consuming.options import ConsumeOptions
 from airflow_sqlqueue.consuming.receiver import Receiver
 from airflow_sqlqueue.delayed.moving import check_accepts
-from airflow_sqlqueue.envelope import Envelope, causation
+from airflow_sqlqueue.envelope import Envelope, causation, tracing
 from airflow_sqlqueue.errorqueue.failure_headers import Failure, complete_headers, failed_message, type_name, unchanged
 from airflow_sqlqueue.errors import (
     AddressError,
@@ -194,9 +194,10 @@ class Handler:
                 with current.receiving.transaction() if self._mode == NONE else nullcontext():
                     outcome = self._receive(current.receiving, attempt)
                 if attempt.envelope is not None:
-                    outcome = self._call(attempt, attempt.envelope)
-                if outcome is Outcome.HANDLED and self._mode != NONE:
-                    self._report(current.receiving, attempt)
+                    with tracing.process_span(attempt.envelope, self._endpoint.name, self._endpoint.queue.canonical):
+                        outcome = self._call(attempt, attempt.envelope)
+                        if outcome is Outcome.HANDLED and self._mode != NONE:
+                            self._report(current.receiving, attempt)
             except Exception as error:
                 # Noted before the rollback: after it, another handler may receive the message.
                 if attempt.message is not None and attempt.is_to_blame(error):
@@ -286,7 +287,7 @@ class Handler:
         attempt.at_risk = self._mode != NONE
         attempt.started = datetime.now(timezone.utc)
         try:
-            with causation.handling(envelope, self._endpoint.name):
+            with causation.handling(envelope, self._endpoint.name), tracing.handler_span(self._handle):
                 result = self._handle(envelope)
         except Exception as error:
             if self._mode != NONE:

@@ -16,12 +16,11 @@ from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
 from airflow_sqlqueue.queue.browsing import PAGE, PAGE_BYTES, is_last
 from airflow_sqlqueue.queue.sending import chunks, headers_text
 from airflow_sqlqueue.queue.window import placeholders
-from airflow_sqlqueue.routing import ResolvedAddress, endpoint_table
+from airflow_sqlqueue.routing import DELAYED_SUFFIX, ResolvedAddress, endpoint_table
 from airflow_sqlqueue.server.settings import load_pyodbc
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Fragment, Query, identifier, query
 from airflow_sqlqueue.sql.columns import cut_headers
-from airflow_sqlqueue.tables.create import DELAYED_QUALIFIER
 from airflow_sqlqueue.tables.layout import CREATE_COMMANDS, Layout
 from airflow_sqlqueue.tables.reading import read_layout
 
@@ -62,10 +61,10 @@ class DelayedCount:
     due: int
 
 
-def delayed_name(queue_name: str) -> str:
+def delayed_name(queue_name: str, suffix: str = DELAYED_SUFFIX) -> str:
     """Return the address of a queue's table of delayed messages: ``Sales.Delayed@[schema]`` for ``Sales@[schema]``."""
     table, separator, rest = queue_name.partition("@")
-    return endpoint_table(table, DELAYED_QUALIFIER) + separator + rest
+    return endpoint_table(table, suffix) + separator + rest
 
 
 class DelayedTable:

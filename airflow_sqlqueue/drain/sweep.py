@@ -64,7 +64,8 @@ class SweepResult:
 
     ``files`` with their ``bytes`` on disk, among them ``orphans`` that no batch listed; ``rows`` of the table of staged
     messages; ``batches`` and ``sends`` of the ledgers; ``unsent`` messages that Spark staged for sends that never
-    ended. ``unknown`` files were left because the ledger does not know their batch.
+    ended. ``reply_queues`` are private queues for replies of killed processes. ``unknown`` files were left because the
+    ledger does not know their batch.
     """
 
     files: int = 0
@@ -74,6 +75,7 @@ class SweepResult:
     batches: int = 0
     sends: int = 0
     unsent: int = 0
+    reply_queues: int = 0
     unknown: int = 0
     dry_run: bool = False
 

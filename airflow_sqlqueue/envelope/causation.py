@@ -5,7 +5,6 @@ Source: docs/transport/messages.md, "Causation".
 
 from __future__ import annotations
 
-import re
 import socket
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,12 +12,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from airflow_sqlqueue.envelope import tracing
 from airflow_sqlqueue.envelope.reading import Envelope
-from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue.message import HeaderNames, Headers, Message
 from airflow_sqlqueue.untrusted import header_value
-
-_TRACE_PARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
-"""W3C Trace Context, version 00: version, trace id, parent id, flags."""
 
 _TRACE = (HeaderNames.TRACE_PARENT, HeaderNames.TRACE_STATE, HeaderNames.BAGGAGE)
 
@@ -39,9 +36,8 @@ class _Cause:
             HeaderNames.CONVERSATION_ID: header_value(incoming.conversation_id) or header_value(incoming.message_id),
             HeaderNames.RELATED_TO: header_value(incoming.message_id),
         }
-        if _TRACE_PARENT.fullmatch(self.envelope.tracing.traceparent or ""):
-            linked |= {name: header_value(self.envelope.headers.get(name)) for name in _TRACE}
-        return {name: value for name, value in linked.items() if value is not None}
+        named = {name: value for name, value in linked.items() if value is not None}
+        return named | tracing.incoming_trace(self.envelope.headers)
 
 
 _cause: ContextVar[_Cause | None] = ContextVar("sqlqueue_cause", default=None)
@@ -63,34 +59,65 @@ def causation_headers() -> Mapping[str, str]:
     return {} if cause is None else cause.links
 
 
-def caused(messages: Iterable[Message], *, new_trace: bool = False) -> Iterable[Message]:
-    """Add the causation headers to messages; outside of a handler the messages stay as they are.
+@contextmanager
+def outgoing(
+    messages: Iterable[Message], destination: str, *, span: str = tracing.SEND, new_trace: bool = False
+) -> Iterator[Iterable[Message]]:
+    """Give messages to the block that sends them, with a span around it, their trace and their causation headers.
 
-    A message's own headers come first: its own conversation is a new one, which names the handled message's
-    conversation as the previous one. A message with the id of the handled message is that message, on its way to
-    another queue, and stays as it is. So does a message whose headers are text.
+    Outside of a handler messages get the trace alone, if there is one. A message's own headers come first: its own
+    conversation is a new one, which names the handled message's conversation as the previous one. A message with the id
+    of the handled message is that message, on its way to another queue, and stays as it is. So does a message whose
+    headers are text.
 
+    :param destination: the address that the span names.
+    :param span: the name of the span.
     :param new_trace: whether receivers begin a trace of their own, linked to this one: NServiceBus does so for events
         and delayed messages.
     """
-    cause = _cause.get()
-    return messages if cause is None else (_caused(message, cause, new_trace) for message in messages)
+    with tracing.send_span(span, destination) as recorded:
+        cause = _cause.get()
+        links = ({} if cause is None else cause.links) | tracing.trace_headers()
+        linked = (_linked(message, links, cause, new_trace) for message in messages) if links else messages
+        if recorded is None:
+            yield linked
+        else:
+            sent = _Sent(linked)
+            yield sent
+            tracing.add_sent(recorded, sent.count, sent.first)
 
 
-def _caused(message: Message, cause: _Cause, new_trace: bool) -> Message:
+class _Sent:
+    """Messages, with the number of those that were sent, and the headers of the first one."""
+
+    def __init__(self, messages: Iterable[Message]) -> None:
+        self._messages = messages
+        self.count = 0
+        self.first: Headers | None = None
+
+    def __iter__(self) -> Iterator[Message]:
+        for message in self._messages:
+            if self.count == 0 and not isinstance(message.headers, str):
+                self.first = message.headers
+            self.count += 1
+            yield message
+
+
+def _linked(message: Message, links: Mapping[str, str], cause: _Cause | None, new_trace: bool) -> Message:
     own = message.headers
-    if isinstance(own, str) or own.get(HeaderNames.MESSAGE_ID, "") == cause.envelope.identity.message_id:
+    if isinstance(own, str):
         return message
-    headers = {
-        HeaderNames.ORIGINATING_ENDPOINT: cause.endpoint,
-        HeaderNames.ORIGINATING_MACHINE: socket.gethostname(),
-        **cause.links,
-    }
-    conversation = cause.links.get(HeaderNames.CONVERSATION_ID)
-    if conversation and own.get(HeaderNames.CONVERSATION_ID) not in (None, conversation):
-        headers[HeaderNames.PREVIOUS_CONVERSATION_ID] = conversation
-    if own.get(HeaderNames.TRACE_PARENT) not in (None, headers.get(HeaderNames.TRACE_PARENT)):
-        # State and baggage belong to the trace of the handled message, which this message is not part of.
+    headers = dict(links)
+    if cause is not None:
+        if own.get(HeaderNames.MESSAGE_ID, "") == cause.envelope.identity.message_id:
+            return message
+        headers[HeaderNames.ORIGINATING_ENDPOINT] = cause.endpoint
+        headers[HeaderNames.ORIGINATING_MACHINE] = socket.gethostname()
+        conversation = links.get(HeaderNames.CONVERSATION_ID)
+        if conversation and own.get(HeaderNames.CONVERSATION_ID) not in (None, conversation):
+            headers[HeaderNames.PREVIOUS_CONVERSATION_ID] = conversation
+    if own.get(HeaderNames.TRACE_PARENT) not in (None, links.get(HeaderNames.TRACE_PARENT)):
+        # State and baggage belong to the current trace, which this message is not part of.
         headers = {name: value for name, value in headers.items() if name not in _TRACE}
     elif HeaderNames.TRACE_PARENT in headers:
         headers[HeaderNames.START_NEW_TRACE] = str(new_trace)

@@ -54,7 +54,7 @@ class Archive(OwnTable):
     """Archive table of one database, through one connection; it is created at the first use in a database."""
 
     name = "Archive"
-    made_by = ("archive.make",)
+    made_by = ("error_archive.make",)
     columns = definitions(STAGED)
 
     def put(self, queue: QueueTable, row_versions: Sequence[int], by: str, reason: str) -> int:
@@ -73,7 +73,7 @@ class Archive(OwnTable):
                 "columns": STAGED_NAMES,
                 "row_versions": placeholders(chunk),
             }
-            return int(self.session.value(self.query("archive.archive", **fragments), *origin, *chunk))
+            return int(self.session.value(self.query("error_archive.put", **fragments), *origin, *chunk))
 
         return sum(queue.run_for_layout(partial(run, chunk=chunk)) for chunk in padded_chunks(row_versions))
 
@@ -86,7 +86,9 @@ class Archive(OwnTable):
         def run(layout: Layout, chunk: Sequence[int]) -> int:
             moved = forwarding(_TYPES, layout.types, expiring=False)
             fragments = {"queue": identifier(queue.address), "numbers": placeholders(chunk), **moved}
-            statement = self.query("archive.restore", **{**fragments, "names": STAGED_NAMES, "deleted": STAGED_DELETED})
+            statement = self.query(
+                "error_archive.restore", **{**fragments, "names": STAGED_NAMES, "deleted": STAGED_DELETED}
+            )
             return int(self.session.value(statement, stored_name(queue.address.canonical), *chunk))
 
         return sum(queue.run_for_layout(partial(run, chunk=chunk)) for chunk in padded_chunks(numbers))
@@ -115,18 +117,18 @@ class ArchivedMessages:
     def window(self, where: ErrorFilter) -> Window:
         if not self._archive.exists():
             return Window(FIRST, FIRST)
-        end = self.session.value(self._archive.query("archive.end"), self._stored)
+        end = self.session.value(self._archive.query("error_archive.end"), self._stored)
         return narrowed(where, FIRST if end is None else int(end))
 
     @cached_property
     def _before(self) -> datetime:
         if self._older_than is None:
             return _NEVER
-        now: datetime = self.session.value(query("archive.now"))
+        now: datetime = self.session.value(query("error_archive.now"))
         return now - self._older_than
 
     def pages(self, window: Window) -> Iterator[list[FailedMessage]]:
-        statement = self._archive.query("archive.page", headers=cut_headers())
+        statement = self._archive.query("error_archive.page", headers=cut_headers())
         after = window.after
         while after < window.up_to:
             values = (FAILED_PAGE, self._stored, after, window.up_to, self._before, PAGE_BYTES)
@@ -139,7 +141,9 @@ class ArchivedMessages:
     def count_left(self, up_to: int) -> int:
         if up_to == FIRST:
             return 0
-        return int(self.session.value(self._archive.query("archive.count_left"), self._stored, up_to, self._before))
+        return int(
+            self.session.value(self._archive.query("error_archive.count_left"), self._stored, up_to, self._before)
+        )
 
     def warnings(self) -> list[str]:
         return []
@@ -148,9 +152,13 @@ class ArchivedMessages:
         """Read one message by its number. Nothing is removed. Raises :class:`MessageNotFoundError`."""
         rows: list[Any] = []
         if self._archive.exists():
-            statement = self._archive.query("archive.page", headers=cut_headers())
+            statement = self._archive.query("error_archive.page", headers=cut_headers())
             rows = self.session.run(statement, 1, self._stored, number - 1, number, _NEVER, PAGE_BYTES)
-        body = self.session.run(self._archive.query("archive.body"), self._stored, number) if rows and with_body else []
+        body = (
+            self.session.run(self._archive.query("error_archive.body"), self._stored, number)
+            if rows and with_body
+            else []
+        )
         if not rows or (with_body and not body):
             raise MessageNotFoundError(f"No message {number} of {self.name} is in the archive, or it is locked.")
         return ShownError(_message(rows[0]), rows[0][2] or "", bytes(body[0][0] or b"") if with_body else None)
@@ -159,7 +167,7 @@ class ArchivedMessages:
         """Delete messages by their numbers, except locked ones, and return how many it deleted."""
         deleted = 0
         for chunk in padded_chunks(numbers):
-            statement = self._archive.query("archive.delete", numbers=placeholders(chunk))
+            statement = self._archive.query("error_archive.delete", numbers=placeholders(chunk))
             deleted += int(self.session.value(statement, self._stored, *chunk))
         return deleted
 

@@ -23,7 +23,7 @@ from airflow.sdk.log import mask_secret
 from airflow_sqlqueue.allowed import ONLY_LISTED, Allowed, check_keywords
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.access_token import ConnectionToken
-from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.routing import DELAYED_SUFFIX, AddressResolver
 from airflow_sqlqueue.server import entra
 from airflow_sqlqueue.server.connection_string import ConnectionString
 from airflow_sqlqueue.server.settings import ConnectionSettings, load_pyodbc, named_instance, split_host
@@ -47,7 +47,7 @@ _KEYWORDS = {
 }
 _FIELDS = {
     *("connection_string", "driver", "login_timeout", "lock_timeout", "keywords", "ledger_schema"),
-    *("transport_version", "access_token_conn_id"),
+    *("transport_version", "delayed_suffix", "access_token_conn_id"),
 }
 _KNOWN = _FIELDS | set(_KEYWORDS) | set(ROUTING_NAMES) | set(ROUTING_MAPPINGS) | set(ROUTING_LISTS)
 _NOT_OURS = {
@@ -136,6 +136,7 @@ def read_connection(
         names["default_catalog"] = names["default_catalog"] or settings.database
         mappings = {key: {n: str(v) for n, v in _mapping(given, key).items()} for key in ROUTING_MAPPINGS}
         names["transport_version"] = str(given.get("transport_version") or "") or None
+        names["delayed_suffix"] = _text(given, "delayed_suffix") or DELAYED_SUFFIX
         lists = {key: _list(given, key) for key in ROUTING_LISTS}
         return QueueConnection(
             settings=settings,

@@ -60,6 +60,7 @@ class SqlQueueHook(PlainSqlHook):
     :param allowed_catalogs: the databases that headers of messages may name; the default catalog unless set.
     :param allowed_schemas: the schemas that headers of messages may name; all unless set.
     :param transport_version: ``1``, ``2`` or ``3.0`` where addresses are read as endpoints of that version do.
+    :param delayed_suffix: the suffix of tables of delayed messages, as the endpoints have it; ``Delayed`` unless set.
     :param ledger_schema: the schema of the drain's ledger; ``sqlqueue`` unless set.
     :param log_sql: whether ``run`` and its like log statements; parameters are neither logged nor handed to lineage.
     """
@@ -95,6 +96,7 @@ class SqlQueueHook(PlainSqlHook):
         allowed_catalogs: Collection[str] | None = None,
         allowed_schemas: Collection[str] | None = None,
         transport_version: str | None = None,
+        delayed_suffix: str | None = None,
         ledger_schema: str | None = None,
         log_sql: bool = False,
         **kwargs: Any,
@@ -113,6 +115,7 @@ class SqlQueueHook(PlainSqlHook):
             "allowed_catalogs": allowed_catalogs,
             "allowed_schemas": allowed_schemas,
             "transport_version": transport_version,
+            "delayed_suffix": delayed_suffix,
             "ledger_schema": ledger_schema,
         }
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from airflow_sqlqueue.errors import PermissionDeniedError
-from airflow_sqlqueue.routing import ResolvedAddress, endpoint_table
+from airflow_sqlqueue.routing import DELAYED_SUFFIX, ResolvedAddress, endpoint_table
 from airflow_sqlqueue.row import COLUMNS, LEGACY, SENT_BITS
 from airflow_sqlqueue.server.settings import APPLICATION_NAME
 from airflow_sqlqueue.session import Session
@@ -73,6 +73,7 @@ class InspectedTable:
     rows: int
     data_pages: int
     online: bool
+    delayed_suffix: str = DELAYED_SUFFIX
 
     @property
     def table(self) -> ResolvedAddress:
@@ -197,7 +198,7 @@ def _durability(inspected: InspectedTable) -> Iterator[Finding]:
 
 def _mover(inspected: InspectedTable) -> Iterator[Finding]:
     table = inspected.table
-    delayed = ResolvedAddress(endpoint_table(table.table, "Delayed"), table.schema, table.catalog)
+    delayed = ResolvedAddress(endpoint_table(table.table, inspected.delayed_suffix), table.schema, table.catalog)
     if len(delayed.table) > 128 or all(name in inspected.layout.columns for name in LEGACY):
         return
     if inspected.server.exists(delayed):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.inspection.findings import CHECKS, Finding, InspectedTable, ServerFacts
-from airflow_sqlqueue.routing import ResolvedAddress
+from airflow_sqlqueue.routing import DELAYED_SUFFIX, ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import identifier, query
 from airflow_sqlqueue.tables.layout import Layout
@@ -26,7 +26,7 @@ class Inspection:
     findings: tuple[Finding, ...]
 
 
-def inspect(session: Session, table: ResolvedAddress) -> Inspection:
+def inspect(session: Session, table: ResolvedAddress, delayed_suffix: str = DELAYED_SUFFIX) -> Inspection:
     """Read a table's layout and run all checks on it.
 
     A view, and a table of delayed messages or subscriptions, is described without findings. Raises
@@ -37,7 +37,7 @@ def inspect(session: Session, table: ResolvedAddress) -> Inspection:
     rows, pages = session.run(query("inspect.size", catalog=catalog), layout.table.qualified_name)[0]
     if layout.kind != "queue" or layout.object_type == "view":
         return Inspection(layout, int(rows), ())
-    inspected = InspectedTable(ServerFacts(session), layout, int(rows), int(pages), is_online(session))
+    inspected = InspectedTable(ServerFacts(session), layout, int(rows), int(pages), is_online(session), delayed_suffix)
     return Inspection(layout, int(rows), findings_of(inspected))
 
 
@@ -52,13 +52,13 @@ def is_online(session: Session) -> bool:
     return session.engine_edition in _ONLINE_EDITIONS
 
 
-def fix(session: Session, table: ResolvedAddress, code: str) -> Finding:
+def fix(session: Session, table: ResolvedAddress, code: str, delayed_suffix: str = DELAYED_SUFFIX) -> Finding:
     """Run the statement that fixes one finding, and return the finding.
 
     It is one statement of DDL, outside a transaction: it has its full effect or no effect. Raises
     :class:`ConfigurationError` for an unknown code, and for a finding without such a statement.
     """
-    findings = {finding.code: finding for finding in inspect(session, table).findings}
+    findings = {finding.code: finding for finding in inspect(session, table, delayed_suffix).findings}
     found = findings.get(code)
     if found is None:
         known = ", ".join(findings) or "none"

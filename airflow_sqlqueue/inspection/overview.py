@@ -19,10 +19,10 @@ from airflow_sqlqueue.envelope.times import parse_time
 from airflow_sqlqueue.inspection.findings import Finding, InspectedTable, ServerFacts
 from airflow_sqlqueue.inspection.inspect import findings_of, is_online
 from airflow_sqlqueue.queue.table_access import FIRST
-from airflow_sqlqueue.routing import ResolvedAddress, endpoint_table
+from airflow_sqlqueue.routing import DELAYED_SUFFIX, ResolvedAddress, endpoint_table
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query, identifier, query, seek
-from airflow_sqlqueue.tables.create import DELAYED_QUALIFIER, LEDGER_SCHEMA
+from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
 from airflow_sqlqueue.tables.layout import Layout
 from airflow_sqlqueue.tables.own import stored_name
 from airflow_sqlqueue.tables.reading import layout_of
@@ -105,13 +105,19 @@ class DatabaseOverview:
 
     A table that is locked as a whole has the finding ``locked``; a read waits for its lock once.
 
+    :param delayed_suffix: the suffix of tables of delayed messages.
     :param clock: monotonic time in seconds.
     """
 
     def __init__(
-        self, catalog: str, ledger_schema: str = LEDGER_SCHEMA, *, clock: Callable[[], float] = time.monotonic
+        self,
+        catalog: str,
+        ledger_schema: str = LEDGER_SCHEMA,
+        *,
+        delayed_suffix: str = DELAYED_SUFFIX,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.catalog, self._clock = catalog, clock
+        self.catalog, self._delayed_suffix, self._clock = catalog, delayed_suffix, clock
         self._quarantine = ResolvedAddress("Quarantine", ledger_schema, catalog)
         self._layouts: dict[int, Layout] = {}
         self._durability: str | None = None
@@ -251,11 +257,13 @@ class DatabaseOverview:
                 continue
             overview = QueueOverview(each.table, layout.kind, each.rows, each.inserted)
             if layout.kind == "queue":
-                inspected = InspectedTable(facts, layout, each.rows, _NO_PAGES, is_online(session))
+                inspected = InspectedTable(
+                    facts, layout, each.rows, _NO_PAGES, is_online(session), self._delayed_suffix
+                )
                 head = self._heads.get(number, _Head(None, None))
                 overview = replace(
                     overview,
-                    delayed=_delayed(each.table, names),
+                    delayed=_delayed(each.table, self._delayed_suffix, names),
                     quarantined=None if quarantined is None else quarantined.get(stored_name(each.table.canonical), 0),
                     expired=head.expired,
                     oldest=head.oldest if each.rows else None,
@@ -282,8 +290,8 @@ class _OverviewFacts(ServerFacts):
         return []
 
 
-def _delayed(queue: ResolvedAddress, rows: Mapping[ResolvedAddress, int]) -> int | None:
-    name = endpoint_table(queue.table, DELAYED_QUALIFIER)
+def _delayed(queue: ResolvedAddress, suffix: str, rows: Mapping[ResolvedAddress, int]) -> int | None:
+    name = endpoint_table(queue.table, suffix)
     return rows.get(replace(queue, table=name)) if len(name) <= 128 else None
 
 

@@ -73,11 +73,12 @@ class SqlQueueRequeueOperator(BatchTask):
 class SqlQueueSweepOperator(ServerTask):
     """Remove orphaned part files, and batches that were consumed or requeued and are past their retention.
 
-    Files and staged rows of open and sealed batches stay. Safe to repeat, and to run beside drains. A task that is
-    cleared after its batch was swept makes a new batch.
+    Files and staged rows of open and sealed batches stay. Private queues for replies are dropped too, if killed
+    processes have left them in the default schema. Safe to repeat, and to run beside drains. A task that is cleared
+    after its batch was swept makes a new batch.
 
-    XCom: ``files``, ``bytes``, ``orphans``, ``rows``, ``batches``, ``sends``, ``unsent``, ``unknown`` and ``dry_run``,
-    as in :class:`~airflow_sqlqueue.drain.sweep.SweepResult`.
+    XCom: ``files``, ``bytes``, ``orphans``, ``rows``, ``batches``, ``sends``, ``unsent``, ``reply_queues``, ``unknown``
+    and ``dry_run``, as in :class:`~airflow_sqlqueue.drain.sweep.SweepResult`.
 
     :param staging: the folder for batches: a path, a URL, or an ``ObjectStoragePath``; None if the drains' stage is
         ``table``: batches with files then stay (templated)

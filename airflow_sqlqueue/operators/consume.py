@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowException
@@ -193,7 +194,7 @@ class SqlQueueConsumeOperator(LimitedTask):
         handle = self.python_callable
         # Checked here, because else every message would go to the error queue.
         arguments = arguments_for(handle, {HOOK: self.hook, **context}, self.op_kwargs)
-        return lambda message: handle(message, **arguments)
+        return partial(handle, **arguments)
 
     def _options(self) -> ConsumeOptions:
         from airflow_sqlqueue.consuming.options import ConsumeOptions

@@ -85,7 +85,10 @@ class _Watched:
         self.taken = 0.0
         self.counts: dict[ResolvedAddress, tuple[float, int, int | None]] = {}
         self.histories: dict[ResolvedAddress, History] = {}
-        self.databases = [DatabaseOverview(catalog, client.ledger_schema) for catalog in servers.catalogs_of(client)]
+        self.databases = [
+            DatabaseOverview(catalog, client.ledger_schema, delayed_suffix=client.resolver.delayed_suffix)
+            for catalog in servers.catalogs_of(client)
+        ]
 
 
 class Snapshots:

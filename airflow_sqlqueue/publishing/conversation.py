@@ -1,4 +1,4 @@
-"""Requests and replies: a private queue for the reply, and the wait for the reply by its correlation id.
+"""Requests and replies: send a request, and wait for the reply by its correlation id.
 
 Source: docs/transport/messages.md, "Replies".
 """
@@ -9,23 +9,18 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 
-from airflow_sqlqueue.envelope.causation import caused
-from airflow_sqlqueue.errors import ConfigurationError, MessageError, NoReplyError, SqlQueueError, TransactionError
+from airflow_sqlqueue.envelope.causation import outgoing
+from airflow_sqlqueue.errors import ConfigurationError, MessageError, NoReplyError
 from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage, decode_headers
+from airflow_sqlqueue.publishing.private_queue import check_outside
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.browsing import PAGE, PAGE_BYTES, read
 from airflow_sqlqueue.queue.table_access import FIRST, LAST
-from airflow_sqlqueue.routing import AddressResolver
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.tables.create import create_queue, drop_queue
 
 log = logging.getLogger(__name__)
-
-PRIVATE_PREFIX = "sqlqueue.replies"
-"""Prefix in the name of a private queue; a GUID follows."""
 
 _COLUMNS = ("Headers", "CorrelationId", "Expired")
 """Columns to find a reply by. The correlation id is in the headers; versions 1 and 2 wrote it into the column."""
@@ -71,26 +66,6 @@ class Polling:
             pause = min(pause * _GROWTH, _LONGEST_PAUSE)
 
 
-@contextmanager
-def private_queue(session: Session, resolver: AddressResolver, *, prefix: str = PRIVATE_PREFIX) -> Iterator[QueueTable]:
-    """Create a private queue for replies, in the default schema, and drop it at the end of the block in any case.
-
-    The login needs the permissions to create and drop tables there. A killed process leaves its queue behind. Raises
-    :class:`TransactionError` inside a transaction.
-    """
-    _check_outside(session)
-    table = resolver.resolve(f"{prefix}.{uuid.uuid4()}")
-    create_queue(session, table)
-    try:
-        yield QueueTable(session, table)
-    finally:
-        try:
-            drop_queue(session, table, force=True)
-        except SqlQueueError as error:
-            # The result or the error of the block is more important.
-            log.warning("The private queue %s is left behind, drop it: %s", table.canonical, error)
-
-
 def request(destination: QueueTable, message: Message, replies: QueueTable, polling: Polling) -> Reply:
     """Send a request, committed at once, and wait for the reply in the queue ``replies``.
 
@@ -103,7 +78,7 @@ def request(destination: QueueTable, message: Message, replies: QueueTable, poll
     transaction, in which no receiver could see the request, and :class:`MessageError` for a message whose headers are
     text.
     """
-    _check_outside(destination.session)
+    check_outside(destination.session)
     if isinstance(message.headers, str):
         raise MessageError("A request's headers are text: give them as a mapping.")
     message_id = message.headers.get(HeaderNames.MESSAGE_ID) or str(uuid.uuid4())
@@ -115,7 +90,9 @@ def request(destination: QueueTable, message: Message, replies: QueueTable, poll
         HeaderNames.CORRELATION_ID: correlation_id,
         HeaderNames.REPLY_TO_ADDRESS: replies.address.canonical,
     }
-    destination.send(caused([Message(headers, message.body, message.time_to_be_received, message.id)]))
+    sent = Message(headers, message.body, message.time_to_be_received, message.id)
+    with outgoing([sent], destination.address.canonical) as linked:
+        destination.send(linked)
     return wait_for_reply(replies, correlation_id, polling)
 
 
@@ -157,11 +134,6 @@ def _waiting(replies: QueueTable, correlation_id: str) -> Iterator[int]:
         if len(page) < PAGE and 4 * sum(len(headers or "") for headers, *_ in page) < PAGE_BYTES:
             return
         after = page[-1][-1]
-
-
-def _check_outside(session: Session) -> None:
-    if session.in_transaction:
-        raise TransactionError("A request is answered only after it is committed: send it outside the transaction.")
 
 
 def _reply(message: ReceivedMessage) -> Reply:

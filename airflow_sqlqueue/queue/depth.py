@@ -52,18 +52,20 @@ class Depth:
 
 @dataclass(frozen=True)
 class Backlog:
-    """Depth of a queue, with its delayed messages, the age of the oldest message, and the rows ever inserted.
+    """Depth of a queue, with its delayed messages, the ages of its oldest and newest message, and its inserted rows.
 
     ``delayed`` is the number of messages in the queue's table of delayed messages, None without such a table.
     ``oldest_seconds`` is the age of the visible message with the lowest RowVersion, by its header TimeSent and the
     server's clock; None in an empty queue and for a message without that header. The sender's clock may be wrong, and a
-    message that came back to the queue was in it for a shorter time. ``inserted`` is the number of rows ever inserted,
+    message that came back to the queue was in it for a shorter time. ``newest_seconds`` is the same for the highest
+    RowVersion: a queue whose newest message is old gets no messages. ``inserted`` is the number of rows ever inserted,
     see :func:`inserted`; it is not the number of messages that were sent.
     """
 
     depth: Depth
     delayed: int | None
     oldest_seconds: float | None
+    newest_seconds: float | None
     inserted: int
 
 
@@ -110,13 +112,18 @@ def backlog(table: TableAccess, kind: str = "exact", *, delayed: ResolvedAddress
         depth=depth(table, kind),
         delayed=None if delayed is None else _delayed(table, delayed, kind),
         oldest_seconds=oldest_seconds(table),
+        newest_seconds=_age(table, "queue.newest"),
         inserted=inserted(table),
     )
 
 
 def oldest_seconds(table: TableAccess) -> float | None:
     """Return the age of the visible message with the lowest RowVersion, at least 0; see :class:`Backlog`."""
-    rows = table.rows("queue.oldest", FIRST, headers=cut_headers())
+    return _age(table, "queue.oldest")
+
+
+def _age(table: TableAccess, name: str) -> float | None:
+    rows = table.rows(name, FIRST, headers=cut_headers())
     if not rows:
         return None
     headers, now = rows[0]

@@ -64,7 +64,8 @@ def read_batch(
     - Texts: ``message_id`` (the row's ``Id`` if the header is missing, as in the transport), ``correlation_id``,
       ``conversation_id``, ``related_to`` (the id of the message that caused it), ``message_type`` (the full name of the
       first enclosed type), ``intent``, ``content_type``, ``originating_endpoint``, ``processing_endpoint``,
-      ``failed_queue``, ``exception_type``. ``enclosed_types`` is an array with the full names of all enclosed types.
+      ``failed_queue``, ``exception_type``, ``traceparent`` (the trace and the span of its sender). ``enclosed_types``
+      is an array with the full names of all enclosed types.
     - Instants: ``time_sent``, ``processing_started``, ``processing_ended``, ``time_of_failure``; null if the header is
       missing or in another form. They do not depend on the session's time zone. ``processing_ms``: milliseconds.
 

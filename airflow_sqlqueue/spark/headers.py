@@ -26,6 +26,7 @@ TEXT_HEADERS = {
     "processing_endpoint": HeaderNames.PROCESSING_ENDPOINT,
     "failed_queue": HeaderNames.FAILED_Q,
     "exception_type": HeaderNames.EXCEPTION_TYPE,
+    "traceparent": HeaderNames.TRACE_PARENT,
 }
 TIME_HEADERS = {
     "time_sent": HeaderNames.TIME_SENT,

@@ -23,7 +23,6 @@ from airflow_sqlqueue.tables.reading import exists, read_layout
 LEDGER_SCHEMA = "sqlqueue"
 """The schema of the drain's ledger by default."""
 
-DELAYED_QUALIFIER = "Delayed"
 SUBSCRIPTION_TABLE = "SubscriptionRouting"
 
 LOCK_TIMEOUT = 60.0
@@ -140,7 +139,7 @@ def delayed_address(
     address = resolver.parse(queue_name)
     if queue is not None and queue != resolver.resolve(address):
         address = resolver.without_machine(queue_name) or address
-    return resolver.resolve(replace(address, table=endpoint_table(address.table, DELAYED_QUALIFIER)))
+    return resolver.resolve(replace(address, table=endpoint_table(address.table, resolver.delayed_suffix)))
 
 
 def create(session: Session, definition: Definition, *, create_schema: bool = False) -> CreateResult:

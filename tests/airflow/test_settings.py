@@ -155,6 +155,15 @@ def test_a_queue_is_named_by_its_endpoint(connection: Any) -> None:
         SqlQueueHook(conn_id).queue("Sales", endpoint="Sales")
 
 
+def test_the_suffix_of_delayed_tables_is_a_setting(connection: Any) -> None:
+    conn_id = connection(extra={"delayed_suffix": "Later", "queue_schemas": {"Sales.Later": "nsb"}})
+    assert SqlQueueHook(conn_id).client.delayed("Sales").address.canonical == "Sales.Later@[nsb]@[shop]"
+    assert SqlQueueHook(conn_id, delayed_suffix="D").client.delayed("Sales").address.table == "Sales.D"
+    for wrong in ("  ", "a@b"):
+        with pytest.raises(AddressError, match="delayed_suffix"):
+            SqlQueueHook(conn_id, delayed_suffix=wrong).client.delayed("Sales")
+
+
 def test_an_argument_names_another_database(connection: Any) -> None:
     hook = SqlQueueHook(connection(), database="archive")
     assert hook.queue_connection.settings.database == "archive"

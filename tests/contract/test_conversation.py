@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
+from uuid import uuid4
 
 import pytest
 
@@ -13,19 +14,18 @@ from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.errors import AddressError, ConfigurationError, MessageError, NoReplyError, TransactionError
 from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
 from airflow_sqlqueue.publishing.conversation import (
-    PRIVATE_PREFIX,
     Polling,
     Reply,
-    private_queue,
     request,
     wait_for_reply,
 )
+from airflow_sqlqueue.publishing.private_queue import PRIVATE_PREFIX, private_queue, sweep_private_queues
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.tables.create import create_queue
+from airflow_sqlqueue.tables.create import create_queue, drop_queue
 from airflow_sqlqueue.tables.reading import exists
 from tests.contract.conftest import Connect, run_sql
 
@@ -197,6 +197,23 @@ def test_a_negative_timeout_is_refused(timeout: float) -> None:
         Polling(timeout)
 
 
+def test_a_sweep_drops_the_private_queues_that_no_process_waits_at(
+    connect: Connect, address_of: AddressResolver
+) -> None:
+    prefix = f"test{uuid4().hex[:10]}"
+    left, other = address_of.resolve(f"{prefix}.{uuid4()}"), address_of.resolve(f"{prefix}.orders")
+    with connect() as session, connect() as waiting, private_queue(waiting, address_of, prefix=prefix) as used:
+        for table in (left, other):
+            create_queue(session, table)
+        QueueTable(session, left).send([Message(body=b"too late")])
+        assert sweep_private_queues(session, address_of, prefix=prefix, dry_run=True) == [left]
+        assert exists(session, left)
+        assert sweep_private_queues(session, address_of, prefix=prefix) == [left]
+        assert [exists(session, table) for table in (left, used.address, other)] == [False, True, True]
+        assert sweep_private_queues(session, address_of, prefix=prefix) == []
+        drop_queue(session, other)
+
+
 def test_a_private_queue_goes_with_the_error_that_ends_it(session: Session, address_of: AddressResolver) -> None:
     made: list[ResolvedAddress] = []
 
@@ -217,7 +234,7 @@ def test_a_private_queue_that_cannot_be_dropped_is_named(
     with private_queue(session, address_of) as replies:
         replies.send([Message()])
         run_sql(session, f"DROP TABLE {replies.address.qualified_name}")
-    assert f"The private queue {replies.address.canonical} is left behind" in caplog.text
+    assert f"The private queue {replies.address.canonical} is left behind for a sweep" in caplog.text
 
 
 def test_a_request_with_headers_as_text_or_inside_a_transaction_is_refused(

@@ -111,12 +111,14 @@ def test_a_span_of_row_versions_may_exceed_an_int(queue: QueueTable) -> None:
     assert depth(queue).messages == 2
 
 
-def test_the_age_of_the_oldest_by_the_servers_clock(any_queue: QueueTable) -> None:
+def test_the_ages_of_the_oldest_and_the_newest_by_the_servers_clock(any_queue: QueueTable) -> None:
     assert backlog(any_queue).oldest_seconds is None
     any_queue.send([sent(500, LATE), sent(100), sent(200)])
-    age = backlog(any_queue).oldest_seconds
-    assert age is not None
-    assert 95 < age < 160
+    found = backlog(any_queue)
+    assert found.oldest_seconds is not None
+    assert found.newest_seconds is not None
+    assert 95 < found.oldest_seconds < 160
+    assert found.newest_seconds - found.oldest_seconds == pytest.approx(100, abs=5)
 
 
 @pytest.mark.parametrize(
@@ -125,6 +127,7 @@ def test_the_age_of_the_oldest_by_the_servers_clock(any_queue: QueueTable) -> No
 def test_a_head_without_a_sending_time_has_no_age(queue: QueueTable, message: Message) -> None:
     queue.send([message, sent(100)])
     assert backlog(queue).oldest_seconds is None
+    assert backlog(queue).newest_seconds is not None
 
 
 def test_a_sender_whose_clock_is_ahead(queue: QueueTable) -> None:

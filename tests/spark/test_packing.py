@@ -86,6 +86,16 @@ def test_every_message_is_in_one_chunk(given: list[tuple[str | None, str | None,
     assert all(read_schema(schema) == schema for schema in schemas.values() if schema["fields"])
 
 
+def test_messages_whose_new_fields_are_empty_do_not_wait() -> None:
+    empty = [b'{"a":1,"new":[]}', b'{"a":2,"new":{"x":[null,{}]}}', b'{"a":3}', b'{"a":4,"new":[],"b":{}}']
+    chunks, schemas = in_two_rounds([("Shop.A", None, body) for body in (*empty, b'{"a":5,"new":[0]}')])
+    waited, parsed = sorted((unpacked([each], ["RowVersion", "_rescued"]) for each in chunks), key=len)
+    assert waited["RowVersion"].to_pylist() == [4]
+    rescued = ['{"new":[]}', '{"new":{"x":[null,{}]}}', None, '{"new":[],"b":{}}']
+    assert parsed["_rescued"].to_pylist() == rescued
+    assert fields_of(schemas["Shop.A"]).keys() == {"a", "new"}
+
+
 def test_chunks_of_an_older_schema_get_nulls() -> None:
     rows = rows_of([("Shop.A", None, b'{"s":{"x":1}}')])
     older = packed({"Shop.A": struct({"s": struct({"x": "long"})})}, [rows], new=True)

@@ -30,14 +30,15 @@ _OWN = (
 def audit_rows(spark: SparkSession, batch: Batch, connection: ConnectionSettings | None = None) -> DataFrame:
     """The messages of a batch with the columns of the audit table.
 
-    These are the columns of :func:`~airflow_sqlqueue.spark.read_batch` without ``headers`` and ``enclosed_types``:
-    ``headers_raw`` has the same, and the map would take as long to build and write as all other columns together.
+    These are the columns of :func:`~airflow_sqlqueue.spark.read_batch` without ``headers``, ``enclosed_types`` and
+    ``traceparent``: ``headers_raw`` has the same, and the map would take as long to build and write as all other
+    columns together.
     Added are ``happened``, the time of a message (the end of its processing, else its failure, else its sending),
     ``day``, its date in UTC, and ``body_bytes``. ``happened`` and ``day`` are null for a message without such a header.
     """
     from pyspark.sql import functions as sf
 
-    rows = read_batch(spark, batch, connection).drop("headers", "enclosed_types")
+    rows = read_batch(spark, batch, connection).drop("headers", "enclosed_types", "traceparent")
     happened = sf.coalesce("processing_ended", "time_of_failure", "time_sent")
     body_bytes = sf.coalesce(sf.octet_length("Body"), sf.lit(0)).cast("long")
     timed = rows.withColumns({"happened": happened, "body_bytes": body_bytes})

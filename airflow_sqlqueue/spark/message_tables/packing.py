@@ -235,7 +235,10 @@ def bodies_of(rows: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
 
 
 def _with_new_fields(rescued: pa.Array, schema: Struct) -> tuple[set[int], Seen]:
-    """The numbers of the rows with fields that the schema has not, and the statistics of these fields."""
+    """The numbers of the rows with values of fields that the schema has not, and the statistics of these fields.
+
+    Rows whose new fields are all empty are left out: a second parse would find nothing more.
+    """
     import pyarrow.compute as pc
 
     numbers, seen = set(), Seen()
@@ -244,10 +247,17 @@ def _with_new_fields(rescued: pa.Array, schema: Struct) -> tuple[set[int], Seen]
             found = nested(decoding.parse_json(rescued[number].as_py()), schema)
         except BodyError:
             continue
-        if found:
+        if _shows_a_type(found):
             numbers.add(number)
             seen.add(found)
     return numbers, seen
+
+
+def _shows_a_type(value: Any) -> bool:
+    """Whether a value shows the type of its field: an empty list or object does not, nor does null."""
+    if isinstance(value, (dict, list)):
+        return any(map(_shows_a_type, value.values() if isinstance(value, dict) else value))
+    return value is not None
 
 
 def nested(rescued: Mapping[str, Any], schema: Struct) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import threading
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -15,7 +16,10 @@ from airflow_sqlqueue.client.queues import Queue
 from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.envelope.times import format_time
+from airflow_sqlqueue.inspection.overview import DatabaseOverview
 from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
+from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.tables.create import delayed_address
 from tests.contract.consuming.conftest import AT_ONCE, ONCE, Consume, Seen, headers, numbered, options
 from tests.drains import bodies
@@ -281,3 +285,22 @@ def test_old_layouts_keep_the_values_of_columns(client: QueueClient, error: Queu
     (waiting,) = client.delayed("old").list()
     found = Envelope.of(waiting.headers)
     assert (found.identity.correlation_id, found.identity.message_id) == ("c-1", str(envelopes[0].row_id))
+
+
+def test_delayed_messages_wait_in_the_table_with_the_suffix_of_the_settings(
+    settings: ConnectionSettings, resolver: AddressResolver
+) -> None:
+    client = QueueClient(settings, replace(resolver, delayed_suffix="Later"), lock_timeout=10)
+    client.tables.create("sales", delayed=True)
+    client.tables.create("error")
+    sales, waiting = client.queue("sales"), client.delayed("sales")
+    sales.send([Message({}, b"1")])
+    retries = RecoverabilityOptions(immediate_retries=0, delayed_retries=1, delayed_retry_seconds=3_600)
+    assert sales.consume(decline, options(retries)).delayed == 1
+    assert waiting.address.table == "sales.Later"
+    assert (len(waiting.list()), sales.backlog().delayed) == (1, 1)
+    catalog, schema = waiting.address.catalog, waiting.address.schema
+    overview = DatabaseOverview(catalog, delayed_suffix="Later")
+    with client.session() as session:
+        found = {(each.table.table, each.table.schema): each.delayed for each in overview.read(session)}
+    assert found["sales", schema] == 1

@@ -10,7 +10,7 @@ CREATE TABLE {table} (
     PRIMARY KEY CLUSTERED ([Queue] ASC, [ArchiveId] ASC)
 );
 
--- archive: archive messages of the queue
+-- put: archive messages of the queue
 -- Their bytes never leave the server, and one statement both deletes and inserts. The target has no triggers, foreign
 -- keys or checks, as OUTPUT INTO requires.
 DECLARE @queue nvarchar(400) = ?, @by nvarchar(200) = ?, @reason nvarchar(500) = ?;
