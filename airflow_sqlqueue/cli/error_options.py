@@ -8,7 +8,7 @@ from typing import Annotated, Optional
 import typer
 
 from airflow_sqlqueue.cli.options import DryRun, MaxMessages, MaxSeconds
-from airflow_sqlqueue.errorqueue.chunked_work import ErrorQueueOptions
+from airflow_sqlqueue.errorqueue.chunked_work import ErrorQueueOptions, ErrorQueueResult
 from airflow_sqlqueue.errorqueue.failed_message import KINDS
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.errors import ConfigurationError
@@ -65,6 +65,13 @@ class WorkOptions:
         return ErrorQueueOptions(
             rate=self.rate, max_messages=self.max_messages, max_seconds=self.max_seconds, dry_run=self.dry_run
         )
+
+
+def exit_if_missing(where: ErrorFilter, done: ErrorQueueResult) -> None:
+    """Exit with the code 1 if a message that a RowVersion or a message id names was not handled."""
+    named = len(where.row_versions or ()) + len(where.message_ids or ())
+    if named and done.complete and (done.left or done.messages < named):
+        raise typer.Exit(1)
 
 
 def check_chosen(where: ErrorFilter, *, all_messages: bool) -> None:

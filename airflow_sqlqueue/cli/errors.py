@@ -8,7 +8,7 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from airflow_sqlqueue.cli.error_options import AllMessages, ErrorFilterOptions, Rate, check_chosen
+from airflow_sqlqueue.cli.error_options import AllMessages, ErrorFilterOptions, Rate, check_chosen, exit_if_missing
 from airflow_sqlqueue.cli.message_options import read_body
 from airflow_sqlqueue.cli.options import Common, DryRun, MaxMessages, MaxSeconds, QueueArgument
 from airflow_sqlqueue.cli.output import progress_bar, stdout
@@ -139,9 +139,7 @@ def return_to_source(
         common.show({"queue": address, **done.to_dict()})
     else:
         _print_return(address, done, common, redirected=redirect_to is not None)
-    named = len(where.row_versions or ()) + len(where.message_ids or ())
-    if named and done.complete and (done.left or done.messages < named):
-        raise typer.Exit(1)
+    exit_if_missing(where, done)
 
 
 def _print_return(address: str, done: ReturnResult, common: Common, *, redirected: bool) -> None:

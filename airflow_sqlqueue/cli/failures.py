@@ -7,7 +7,7 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from airflow_sqlqueue.cli.error_options import ErrorFilterOptions, WorkOptions, check_chosen
+from airflow_sqlqueue.cli.error_options import ErrorFilterOptions, WorkOptions, check_chosen, exit_if_missing
 from airflow_sqlqueue.cli.errors import print_groups, print_message
 from airflow_sqlqueue.cli.options import Common, QueueArgument, age
 from airflow_sqlqueue.cli.output import progress_bar, stdout
@@ -37,6 +37,7 @@ def archive(
             on_progress=lambda done: update(done.messages),
         )
     _print(common, client.find(queue).canonical, "archived", done)
+    exit_if_missing(where, done)
 
 
 def archived(
@@ -74,6 +75,7 @@ def restore(common: Common, selected: ErrorFilterOptions, work: WorkOptions, que
             on_progress=lambda done: update(done.messages),
         )
     _print(common, client.find(queue).canonical, "restored", done)
+    exit_if_missing(where, done)
 
 
 def park(
@@ -97,6 +99,7 @@ def park(
             on_progress=lambda done: update(done.messages),
         )
     _print(common, client.find(queue).canonical, "parked", done)
+    exit_if_missing(where, done)
 
 
 def delete(
@@ -138,6 +141,7 @@ def delete(
         else:
             done = client.errors.delete(queue, **given)
     _print(common, client.find(queue).canonical, "deleted", done)
+    exit_if_missing(where, done)
 
 
 def _print(common: Common, address: str, went: str, done: ErrorQueueResult) -> None:

@@ -35,7 +35,7 @@ from airflow_sqlqueue.sql.columns import (
 )
 from airflow_sqlqueue.tables.layout import Layout
 from airflow_sqlqueue.tables.own import OwnTable, stored_name
-from airflow_sqlqueue.untrusted import is_text
+from airflow_sqlqueue.untrusted import is_text, row_text
 
 MAX_REASON = 500
 """Most characters of the text that says why messages are archived."""
@@ -62,7 +62,7 @@ class Archive(OwnTable):
 
         The rows stay as they are, with all columns. Call it in a transaction of the queue's session.
         """
-        origin = (stored_name(queue.address.canonical), by[:MAX_BY], reason)
+        origin = (stored_name(queue.address.canonical), row_text(by)[:MAX_BY], reason)
 
         def run(layout: Layout, chunk: Sequence[int]) -> int:
             fragments = {

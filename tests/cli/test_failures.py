@@ -59,6 +59,15 @@ def test_archive_list_and_restore(url: str, error: str) -> None:
     assert answer("restore", error, "--all", url=url)["messages"] == 3
 
 
+def test_a_named_message_that_is_missing_is_the_exit_code(url: str, error: str) -> None:
+    answer("create", f"{error}2", url=url)
+    for command in (["archive", error], ["restore", error], ["delete", error, "--yes"], ["park", error, f"{error}2"]):
+        done = sqlqueue(*command, "--message-id", "m-gone", url=url)
+        assert (command[0], done.returncode) == (command[0], 1)
+    assert depth(url, error) == 4
+    answer("drop", f"{error}2", url=url)
+
+
 def test_park(url: str, error: str) -> None:
     parked = f"{error}.parked"
     answer("create", parked, url=url)
