@@ -78,3 +78,18 @@ def check_chosen(where: ErrorFilter, *, all_messages: bool) -> None:
     """Raise ConfigurationError for neither a filter nor all messages, and for both."""
     if where.is_empty != all_messages:
         raise ConfigurationError("Select the messages by a filter, as --kind, or by --all: one of the two.")
+
+
+def chosen(selected: ErrorFilterOptions, work: WorkOptions) -> ErrorFilter:
+    """The filter of a command that moves messages. Raises as :func:`check_chosen`."""
+    where = selected.filter()
+    check_chosen(where, all_messages=work.all_messages)
+    return where
+
+
+def groups_or_one(selected: ErrorFilterOptions, *, one: object, body: bool, by: list[str] | None) -> ErrorFilter:
+    """The filter of a command that prints groups, or one message. Raises ConfigurationError for a mixture."""
+    where = selected.filter()
+    if (body and one is None) or (one is not None and (by or not where.is_empty)):
+        raise ConfigurationError("--show names one message, with or without --body; filters and --by are for groups.")
+    return where

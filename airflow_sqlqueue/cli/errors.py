@@ -8,7 +8,14 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from airflow_sqlqueue.cli.error_options import AllMessages, ErrorFilterOptions, Rate, check_chosen, exit_if_missing
+from airflow_sqlqueue.cli.error_options import (
+    AllMessages,
+    ErrorFilterOptions,
+    Rate,
+    check_chosen,
+    exit_if_missing,
+    groups_or_one,
+)
 from airflow_sqlqueue.cli.message_options import read_body
 from airflow_sqlqueue.cli.options import Common, DryRun, MaxMessages, MaxSeconds, QueueArgument
 from airflow_sqlqueue.cli.output import progress_bar, stdout
@@ -39,9 +46,7 @@ def errors(
     body: Annotated[bool, typer.Option("--body", help="With --show: print its body too, as text.")] = False,
 ) -> None:
     """Count failed messages in groups, or show one; nothing is removed."""
-    where = selected.filter()
-    if (body and one is None) or (one is not None and (by or not where.is_empty)):
-        raise ConfigurationError("--show names one message, with or without --body; filters and --by are for groups.")
+    where = groups_or_one(selected, one=one, body=body, by=by)
     client = common.connect()
     if one is not None:
         number = int(one) if one.isdecimal() else None

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any, Optional
 
 import typer
 
-from airflow_sqlqueue.cli.error_options import ErrorFilterOptions, WorkOptions, check_chosen, exit_if_missing
+from airflow_sqlqueue.cli.error_options import ErrorFilterOptions, WorkOptions, chosen, exit_if_missing, groups_or_one
 from airflow_sqlqueue.cli.errors import print_groups, print_message
 from airflow_sqlqueue.cli.options import Common, QueueArgument, age
 from airflow_sqlqueue.cli.output import progress_bar, stdout
+from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.errorqueue.chunked_work import ErrorQueueResult
+from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.errorqueue.triage import DEFAULT_KEYS, KEYS, MAX_SCANNED
 from airflow_sqlqueue.errors import ConfigurationError
 
@@ -24,20 +27,15 @@ def archive(
     reason: Annotated[str, typer.Option(help="The reason, at most 500 characters; the archive keeps it.")] = "",
 ) -> None:
     """Move failed messages into the archive, with your account, the time and a reason; 'restore' puts them back."""
-    where = selected.filter()
-    check_chosen(where, all_messages=work.all_messages)
-    client = common.connect()
-    with progress_bar("Archiving", None) as update:
-        done = client.errors.archive(
-            queue,
-            filters=where,
-            all_messages=work.all_messages,
-            reason=reason,
-            options=work.options(),
-            on_progress=lambda done: update(done.messages),
-        )
-    _print(common, client.find(queue).canonical, "archived", done)
-    exit_if_missing(where, done)
+    where = chosen(selected, work)
+    _run(
+        common,
+        queue,
+        where,
+        work,
+        "archived",
+        lambda client, given: client.errors.archive(queue, reason=reason, **given),
+    )
 
 
 def archived(
@@ -50,9 +48,7 @@ def archived(
     body: Annotated[bool, typer.Option("--body", help="With --show: print its body too, as text.")] = False,
 ) -> None:
     """Count archived messages in groups, or show one; --row-version is the number of a message in the archive."""
-    where = selected.filter()
-    if (body and one is None) or (one is not None and (by or not where.is_empty)):
-        raise ConfigurationError("--show names one message, with or without --body; filters and --by are for groups.")
+    where = groups_or_one(selected, one=one, body=body, by=by)
     client = common.connect()
     if one is not None:
         print_message(client.errors.archived.show(queue, number=one, with_body=body), common)
@@ -63,19 +59,8 @@ def archived(
 
 def restore(common: Common, selected: ErrorFilterOptions, work: WorkOptions, queue: QueueArgument = "error") -> None:
     """Put archived messages back into their error queue; --row-version is a message's number in the archive."""
-    where = selected.filter()
-    check_chosen(where, all_messages=work.all_messages)
-    client = common.connect()
-    with progress_bar("Restoring", None) as update:
-        done = client.errors.archived.restore(
-            queue,
-            filters=where,
-            all_messages=work.all_messages,
-            options=work.options(),
-            on_progress=lambda done: update(done.messages),
-        )
-    _print(common, client.find(queue).canonical, "restored", done)
-    exit_if_missing(where, done)
+    where = chosen(selected, work)
+    _run(common, queue, where, work, "restored", lambda client, given: client.errors.archived.restore(queue, **given))
 
 
 def park(
@@ -86,20 +71,8 @@ def park(
     to_queue: Annotated[str, typer.Argument(help="The address of the queue that receives them.")],
 ) -> None:
     """Move failed messages to another queue, with the headers of the failure."""
-    where = selected.filter()
-    check_chosen(where, all_messages=work.all_messages)
-    client = common.connect()
-    with progress_bar("Parking", None) as update:
-        done = client.errors.park(
-            to_queue,
-            queue,
-            filters=where,
-            all_messages=work.all_messages,
-            options=work.options(),
-            on_progress=lambda done: update(done.messages),
-        )
-    _print(common, client.find(queue).canonical, "parked", done)
-    exit_if_missing(where, done)
+    where = chosen(selected, work)
+    _run(common, queue, where, work, "parked", lambda client, given: client.errors.park(to_queue, queue, **given))
 
 
 def delete(
@@ -114,12 +87,10 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before messages are lost.")] = False,
 ) -> None:
     """Delete failed messages, or archived ones, for good."""
-    where = selected.filter()
     least = None if older_than is None else age("--older-than", older_than)
     if least is not None and not of_archive:
         raise ConfigurationError("--older-than goes with --archived: for an error queue give --until.")
-    if least is None or work.all_messages or not where.is_empty:
-        check_chosen(where, all_messages=work.all_messages)
+    where = selected.filter() if least is not None and not work.all_messages else chosen(selected, work)
     what = "archived messages" if of_archive else "failed messages"
     if not (yes or work.dry_run or common.as_json) and sys.stdin.isatty():
         yes = typer.confirm(f"Delete {what} of {queue} for good?", err=True, abort=True)
@@ -127,20 +98,34 @@ def delete(
         raise ConfigurationError(
             "This deletes messages for good: give --yes to confirm it, or --dry-run to count them."
         )
+
+    def call(client: QueueClient, given: dict[str, Any]) -> ErrorQueueResult:
+        if of_archive:
+            return client.errors.archived.delete(queue, older_than=least, confirm=yes, **given)
+        return client.errors.delete(queue, confirm=yes, **given)
+
+    _run(common, queue, where, work, "deleted", call)
+
+
+def _run(
+    common: Common,
+    queue: str,
+    where: ErrorFilter,
+    work: WorkOptions,
+    went: str,
+    call: Callable[[QueueClient, dict[str, Any]], ErrorQueueResult],
+) -> None:
+    """Call the client with the arguments of all commands, and print the result; ``went`` is a participle."""
     client = common.connect()
-    with progress_bar("Deleting", None) as update:
-        given: dict[str, Any] = {
+    with progress_bar(went.capitalize(), None) as update:
+        given = {
             "filters": where,
             "all_messages": work.all_messages,
-            "confirm": yes,
             "options": work.options(),
             "on_progress": lambda done: update(done.messages),
         }
-        if of_archive:
-            done = client.errors.archived.delete(queue, older_than=least, **given)
-        else:
-            done = client.errors.delete(queue, **given)
-    _print(common, client.find(queue).canonical, "deleted", done)
+        done = call(client, given)
+    _print(common, client.find(queue).canonical, went, done)
     exit_if_missing(where, done)
 
 
