@@ -39,6 +39,7 @@ def get_provider_info() -> dict[str, Any]:
                 "operators.batches",
                 "operators.maintenance",
                 "operators.return_to_source",
+                "operators.error_queue",
                 "operators.request",
             )
         ],

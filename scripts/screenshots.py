@@ -19,7 +19,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Locator, expect
 
-from airflow_sqlqueue import DrainOptions, DrainRequest, MessageFilter, QueueClient
+from airflow_sqlqueue import DrainOptions, DrainRequest, ErrorQueueOptions, MessageFilter, QueueClient
 from airflow_sqlqueue.traffic import generate, generate_failed
 from fakemssql import FakeServer
 from tests.ui.chromium import Screen, chromium, chromium_path, row_of, signed_in
@@ -43,6 +43,9 @@ class Shop:
             client.queue(name).send(generate(20 + number * 57, seed=number, start=now))
         client.queue("audit").send(generate(6_000, seed=11, start=now))
         client.queue("error").send(generate_failed(500, seed=12, start=now, catalog="sqlqueue"))
+        for reason in ("fixed in 4.2, not worth a retry", "the bank knows of it"):
+            few = ErrorQueueOptions(max_messages=40)
+            client.errors.archive(filters={"kind": "failed"}, reason=reason, by="ada", options=few)
         audit, some = client.queue("audit"), DrainOptions(max_messages=2_000)
         client.batches.mark_consumed(
             audit.drain(request=DrainRequest(options=some, origin="a notebook"), stage="table").batch
@@ -119,6 +122,31 @@ def redirect(screen: Screen) -> None:
     screen.page.get_by_role("dialog").wait_for()
 
 
+def return_some(screen: Screen) -> None:
+    open_first(screen)
+    screen.page.get_by_role("button", name="Return the oldest").click()
+    dialog = screen.page.get_by_role("dialog")
+    dialog.get_by_label("At most this many a second").fill("5")
+    dialog.get_by_role("button", name="Dry run").focus()
+
+
+def archive(screen: Screen) -> None:
+    open_first(screen)
+    screen.page.get_by_role("button", name="Archive the whole group").click()
+    screen.page.get_by_role("dialog").get_by_label("Reason").fill("fixed in 4.2, not worth a retry")
+
+
+def delete(screen: Screen) -> None:
+    open_first(screen)
+    screen.page.get_by_role("button", name="Delete the whole group").click()
+    expect(screen.page.get_by_role("dialog")).to_contain_text("Nothing has been done yet.")
+
+
+def open_archived(screen: Screen) -> None:
+    first_row(screen).click()
+    screen.page.get_by_role("button", name="Restore").wait_for()
+
+
 def edit(screen: Screen) -> None:
     open_first(screen)
     screen.page.get_by_role("button", name="Edit and return").click()
@@ -166,6 +194,13 @@ def take_pictures(browser: Browser, airflow: GuardedAirflow, began: float) -> No
         pictures.take("group-phone", *failures, then=open_first)
         pictures.take("redirect", *failures, then=redirect)
         pictures.take("dry-run", *failures, then=dry_run)
+        pictures.take("return-some", *failures, then=return_some)
+        pictures.take("archive-dialog", *failures, then=archive)
+        pictures.take("delete-dialog", *failures, then=delete)
+        archived = ("c", CONNECTION, "archive", ERROR)
+        pictures.take("archive", *archived, "reason")
+        pictures.take("archive-group", *archived, "exception_type", then=open_archived)
+        pictures.take("archive-group-phone", *archived, "exception_type", then=open_archived)
         pictures.take("progress", *failures, then=confirm)
         while time.monotonic() < began + 60 * float(os.environ.get("MINUTES", "4")):
             # Each request adds to the history, which has a point each minute.

@@ -8,7 +8,19 @@ from typing import Annotated, Any
 
 import typer
 
-from airflow_sqlqueue.cli import batches, consume, delayed, erase, errors, events, queues, redaction, schemas, tables
+from airflow_sqlqueue.cli import (
+    batches,
+    consume,
+    delayed,
+    erase,
+    errors,
+    events,
+    failures,
+    queues,
+    redaction,
+    schemas,
+    tables,
+)
 from airflow_sqlqueue.cli.commands import Command, Group, with_option_groups
 from airflow_sqlqueue.cli.output import stderr, stdout
 from airflow_sqlqueue.errors import (
@@ -25,7 +37,7 @@ COMMANDS: Mapping[str, tuple[Callable[..., Any], ...]] = {
     "Queues": queues.COMMANDS,
     "Batches": (*batches.COMMANDS, *erase.COMMANDS, *redaction.COMMANDS),
     "Handlers": consume.COMMANDS,
-    "Error queues": errors.COMMANDS,
+    "Error queues": (*errors.COMMANDS, *failures.COMMANDS),
     "Delayed messages": delayed.COMMANDS,
     "Events": events.COMMANDS,
     "Tables": tables.COMMANDS,

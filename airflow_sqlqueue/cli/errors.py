@@ -1,60 +1,33 @@
-"""Commands on error queues: errors, return."""
+"""Commands on error queues: errors, return; see failures.py for the others."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from shlex import join
 from typing import Annotated, Any, Optional
 
 import typer
 
+from airflow_sqlqueue.cli.error_options import (
+    AllMessages,
+    ErrorFilterOptions,
+    Rate,
+    check_chosen,
+    exit_if_missing,
+    groups_or_one,
+)
 from airflow_sqlqueue.cli.message_options import read_body
 from airflow_sqlqueue.cli.options import Common, DryRun, MaxMessages, MaxSeconds, QueueArgument
 from airflow_sqlqueue.cli.output import progress_bar, stdout
 from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.errorqueue.destinations import NO_DESTINATION, Reason
 from airflow_sqlqueue.errorqueue.editing import EditResult
-from airflow_sqlqueue.errorqueue.failed_message import KINDS
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
+from airflow_sqlqueue.errorqueue.reasons import NO_DESTINATION, Reason
 from airflow_sqlqueue.errorqueue.return_to_source import ReturnOptions, ReturnResult
 from airflow_sqlqueue.errorqueue.scan import ShownError
-from airflow_sqlqueue.errorqueue.triage import DEFAULT_KEYS, KEYS, MAX_SCANNED
+from airflow_sqlqueue.errorqueue.triage import DEFAULT_KEYS, KEYS, MAX_SCANNED, Triage
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import HeaderNames
-
-
-@dataclass(frozen=True)
-class ErrorFilterOptions:
-    """Options that select failed messages; without ``group`` and ``up_to`` of the filter, which only the page uses."""
-
-    exception_type: Annotated[Optional[str], typer.Option(help="Only this exception type, in full; '' for none.")] = (
-        None
-    )
-    message_type: Annotated[
-        Optional[str], typer.Option(help="Only this message type, in full, without its assembly.")
-    ] = None
-    endpoint: Annotated[Optional[str], typer.Option(help="Only messages that this endpoint failed to handle.")] = None
-    failed_queue: Annotated[
-        Optional[str], typer.Option(help="Only messages that failed in this queue: its address, or its table alone.")
-    ] = None
-    kind: Annotated[Optional[str], typer.Option(help=f"Only one of: {', '.join(KINDS)}.")] = None
-    since: Annotated[
-        Optional[str], typer.Option(help="Only messages that failed at this time or later, as 2026-01-31T08:00:00Z.")
-    ] = None
-    until: Annotated[Optional[str], typer.Option(help="Only messages that failed before this time.")] = None
-    message_ids: Annotated[
-        Optional[list[str]], typer.Option("--message-id", help="Only this message id; any number of times.")
-    ] = None
-    row_versions: Annotated[
-        Optional[list[int]], typer.Option("--row-version", help="Only this row; any number of times.")
-    ] = None
-
-    def filter(self) -> ErrorFilter:
-        """The filter of the options that were given; an empty list is no condition. Raises ConfigurationError."""
-        return ErrorFilter.of(
-            {name: value if isinstance(value, str) else value or None for name, value in vars(self).items()}
-        )
-
 
 _SHOWN = {
     HeaderNames.EXCEPTION_MESSAGE: "exception_message",
@@ -73,18 +46,20 @@ def errors(
     body: Annotated[bool, typer.Option("--body", help="With --show: print its body too, as text.")] = False,
 ) -> None:
     """Count failed messages in groups, or show one; nothing is removed."""
-    where = selected.filter()
-    if (body and one is None) or (one is not None and (by or not where.is_empty)):
-        raise ConfigurationError("--show names one message, with or without --body; filters and --by are for groups.")
+    where = groups_or_one(selected, one=one, body=body, by=by)
     client = common.connect()
     if one is not None:
         number = int(one) if one.isdecimal() else None
         named = None if number is not None else one
         shown = client.errors.show(queue, row_version=number, message_id=named, with_body=body)
-        _print_message(shown, common)
+        print_message(shown, common)
         return
     found = client.errors.triage(queue, by=by or DEFAULT_KEYS, filters=where, limit=limit)
-    address = client.find(queue).canonical
+    print_groups(common, client.find(queue).canonical, found, ["errors", queue], limit)
+
+
+def print_groups(common: Common, address: str, found: Triage, command: list[str], limit: int) -> None:
+    """Print groups of failed messages, and the command that shows an example."""
     if common.as_json:
         common.show({"queue": address, **found.to_dict()})
         return
@@ -92,13 +67,14 @@ def errors(
     common.show([group.to_dict() for group in found.groups], title=title)
     if found.groups:
         server = ["--conn-id", common.conn_id] if common.conn_id else []
-        command = ["sqlqueue", "errors", queue, *server, "--show", str(found.groups[0].example)]
-        stdout.print(f"\nAn example in full: {join(command)}", highlight=False, markup=False)
+        words = ["sqlqueue", *command, *server, "--show", str(found.groups[0].example)]
+        stdout.print(f"\nAn example in full: {join(words)}", highlight=False, markup=False)
     if not found.complete:
         stdout.print(f"There are more: only the first {limit:,} were read (--limit).", highlight=False)
 
 
-def _print_message(shown: ShownError, common: Common) -> None:
+def print_message(shown: ShownError, common: Common) -> None:
+    """Print a failed message with its headers, and its body if it was read."""
     record: dict[str, Any] = shown.message.to_dict()
     headers = dict(shown.envelope.headers)
     record["headers"] = shown.headers_text if shown.message.problem else headers
@@ -115,12 +91,12 @@ def return_to_source(
     common: Common,
     selected: ErrorFilterOptions,
     queue: QueueArgument = "error",
-    all_messages: Annotated[bool, typer.Option("--all", help="Every message; not with a filter.")] = False,
+    all_messages: AllMessages = False,
     redirect_to: Annotated[Optional[str], typer.Option(help="Send them to this queue instead.")] = None,
     malformed: Annotated[
         bool, typer.Option("--malformed", help="Redirect messages with malformed headers too, their text unchanged.")
     ] = False,
-    rate: Annotated[Optional[float], typer.Option(help="Messages per second.")] = None,
+    rate: Rate = None,
     max_messages: MaxMessages = None,
     max_seconds: MaxSeconds = None,
     dry_run: DryRun = False,
@@ -139,9 +115,15 @@ def return_to_source(
     The exit code is 1 if a message that --row-version or --message-id names was not returned.
     """
     where = selected.filter()
-    if where.is_empty != all_messages:
-        raise ConfigurationError("Select the messages by a filter, as --kind, or by --all: one of the two.")
-    options = ReturnOptions(redirect_to, malformed, rate, dry_run, max_messages=max_messages, max_seconds=max_seconds)
+    check_chosen(where, all_messages=all_messages)
+    options = ReturnOptions(
+        redirect_to=redirect_to,
+        malformed=malformed,
+        rate=rate,
+        dry_run=dry_run,
+        max_messages=max_messages,
+        max_seconds=max_seconds,
+    )
     client = common.connect()
     if edit_body is not None or edit_header:
         edited = _edit(client, queue, where, options, edit_body, edit_header or [], keep_original)
@@ -162,9 +144,7 @@ def return_to_source(
         common.show({"queue": address, **done.to_dict()})
     else:
         _print_return(address, done, common, redirected=redirect_to is not None)
-    named = len(where.row_versions or ()) + len(where.message_ids or ())
-    if named and done.complete and (done.left or done.messages < named):
-        raise typer.Exit(1)
+    exit_if_missing(where, done)
 
 
 def _print_return(address: str, done: ReturnResult, common: Common, *, redirected: bool) -> None:
@@ -194,7 +174,9 @@ def _edit(
     headers: list[str],
     keep_original: bool,
 ) -> EditResult:
-    if where != ErrorFilter(row_versions=where.row_versions) or options != ReturnOptions(options.redirect_to):
+    if where != ErrorFilter(row_versions=where.row_versions) or options != ReturnOptions(
+        redirect_to=options.redirect_to
+    ):
         raise ConfigurationError("An edit takes --row-version, --redirect-to and --keep-original, nothing else.")
     if len(where.row_versions or ()) != 1:
         raise ConfigurationError("One message is edited at a time: name it by --row-version.")

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+from airflow_sqlqueue.client.archive import ArchiveManager
 from airflow_sqlqueue.client.connector import Connector
 from airflow_sqlqueue.consuming.attempt import current_messages
 from airflow_sqlqueue.envelope import Envelope
+from airflow_sqlqueue.errorqueue.actions import ArchiveMessages, DeleteMessages, ParkMessages, check_confirmed
+from airflow_sqlqueue.errorqueue.archive import Archive, check_reason, current_user
+from airflow_sqlqueue.errorqueue.chunked_work import Action, ChunkedWork, ErrorQueueOptions, ErrorQueueResult
 from airflow_sqlqueue.errorqueue.editing import EditResult, edit
 from airflow_sqlqueue.errorqueue.failure_headers import Failure, failed_message
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.errorqueue.return_to_source import ReturnOptions, ReturnResult, ReturnToSource
-from airflow_sqlqueue.errorqueue.scan import ShownError, show_error
+from airflow_sqlqueue.errorqueue.scan import ErrorQueue, ShownError, show_error
 from airflow_sqlqueue.errorqueue.triage import DEFAULT_KEYS, MAX_SCANNED, Triage, triage
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import Message, ReceivedMessage
@@ -25,11 +30,20 @@ ERROR_QUEUE = "error"
 """Error queue of endpoints by default."""
 
 
+OnProgress = Callable[[ErrorQueueResult], None]
+"""Function that gets the result so far after each transaction."""
+
+
 class ErrorManager:
     """Error queues of a server: each call names one, by default ``error``."""
 
     def __init__(self, connector: Connector) -> None:
         self._connector = connector
+
+    @property
+    def archived(self) -> ArchiveManager:
+        """Archived messages: group, show, restore, delete."""
+        return ArchiveManager(self._connector)
 
     def triage(
         self,
@@ -42,7 +56,7 @@ class ErrorManager:
         """Count failed messages in groups. See :func:`airflow_sqlqueue.errorqueue.triage.triage`."""
         where = filters if isinstance(filters, ErrorFilter) else ErrorFilter.of(filters or {})
         with self._connector.queue(queue_name) as queue:
-            return triage(queue, by, where, limit)
+            return triage(ErrorQueue(queue), by, where, limit)
 
     def show(
         self,
@@ -73,6 +87,90 @@ class ErrorManager:
         where = ErrorFilter.chosen(filters, all_messages=all_messages)
         with self._connector.queue(queue_name, what=f"Returning messages of the queue {queue_name}") as queue:
             return ReturnToSource(queue, self._connector.resolver, where, options, on_progress=on_progress).run()
+
+    def archive(
+        self,
+        queue_name: str = ERROR_QUEUE,
+        *,
+        filters: Filters | None = None,
+        all_messages: bool = False,
+        reason: str = "",
+        by: str | None = None,
+        options: ErrorQueueOptions | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> ErrorQueueResult:
+        """Move failed messages into the archive, a table beside the queue: those that match, or all.
+
+        Rows stay as they are, with all columns. The archive keeps the queue, the time by the server's clock, ``reason``
+        (at most 500 characters) and ``by``, by default the account of this process and its host. It is created where
+        it is missing, in the ledger's schema. No message is lost or doubled, whichever process or connection dies: see
+        :class:`airflow_sqlqueue.errorqueue.chunked_work.ChunkedWork`. :attr:`archived` restores them.
+        """
+        check_reason(reason)
+        with self._work(queue_name, "Archiving", filters, all_messages, options, on_progress) as (queue, run):
+            archive = Archive(queue.session, queue.address.catalog, self._connector.ledger_schema)
+            queue.require()
+            if not (options and options.dry_run) and not queue.session.in_transaction:
+                archive.create()
+            return run(ArchiveMessages(queue, archive, current_user() if by is None else by, reason))
+
+    def park(
+        self,
+        to_queue: str,
+        queue_name: str = ERROR_QUEUE,
+        *,
+        filters: Filters | None = None,
+        all_messages: bool = False,
+        options: ErrorQueueOptions | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> ErrorQueueResult:
+        """Move failed messages to another queue of the server, with the headers of the failure.
+
+        Those that match ``filters`` are moved, or all. Ids, headers, bodies and legacy columns stay the same, and no
+        body leaves the server; the messages do not expire. They can be returned from that queue later.
+        Delivery as for :meth:`archive`.
+        """
+        with self._work(queue_name, "Parking", filters, all_messages, options, on_progress) as (queue, run):
+            target = QueueTable(queue.session, self._connector.find_in(queue.session, to_queue))
+            return run(ParkMessages(queue, target))
+
+    def delete(
+        self,
+        queue_name: str = ERROR_QUEUE,
+        *,
+        filters: Filters | None = None,
+        all_messages: bool = False,
+        confirm: bool = False,
+        options: ErrorQueueOptions | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> ErrorQueueResult:
+        """Delete failed messages for good: those that match, or all. ``confirm`` says that they may be lost.
+
+        Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` without ``confirm``, except for a dry run.
+        """
+        check_confirmed(confirm, options)
+        with self._work(queue_name, "Deleting", filters, all_messages, options, on_progress) as (queue, run):
+            return run(DeleteMessages(queue))
+
+    @contextmanager
+    def _work(
+        self,
+        queue_name: str,
+        doing: str,
+        filters: Filters | None,
+        all_messages: bool,
+        options: ErrorQueueOptions | None,
+        on_progress: OnProgress | None,
+    ) -> Iterator[tuple[QueueTable, Callable[[Action[Any]], ErrorQueueResult]]]:
+        """Open an error queue; yield it and a function that runs an action on its messages."""
+        where = ErrorFilter.chosen(filters, all_messages=all_messages)
+        with self._connector.queue(queue_name, what=f"{doing} messages of the queue {queue_name}") as queue:
+
+            def run(action: Action[Any]) -> ErrorQueueResult:
+                given, done = options or ErrorQueueOptions(), ErrorQueueResult()
+                return ChunkedWork(ErrorQueue(queue), action, where, given, done, on_progress=on_progress).run()
+
+            yield queue, run
 
     def edit(
         self,

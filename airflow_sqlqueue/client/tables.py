@@ -8,6 +8,7 @@ from airflow_sqlqueue.client.connector import Connector
 from airflow_sqlqueue.consuming.inbox import Inbox
 from airflow_sqlqueue.drain.ledger import ledger_definitions
 from airflow_sqlqueue.drain.streams import StreamTable
+from airflow_sqlqueue.errorqueue.archive import Archive
 from airflow_sqlqueue.inspection.findings import Finding
 from airflow_sqlqueue.inspection.inspect import Inspection, fix, inspect
 from airflow_sqlqueue.queue.outgoing import OutgoingTable
@@ -27,7 +28,7 @@ class QueueTables(TypedDict, total=False):
     - ``body_string``: adds a computed column that shows the body as text.
     - ``delayed``: the queue's table of delayed messages as well.
     - ``subscriptions``: the subscription table as well.
-    - ``ledger``: the ledgers of drains and sends and the inbox of consumers as well.
+    - ``ledger``: the ledgers of drains and sends, the inbox of consumers and the archive of failed messages as well.
     """
 
     layout: str
@@ -64,7 +65,7 @@ class TableManager:
         definitions = definitions_for(self._connector.resolver, queue_name, **options)
         if ledger:
             catalog, schema = definitions[0].table.catalog, self._connector.ledger_schema
-            others = (SendLedger, OutgoingTable, StreamTable, Inbox)
+            others = (SendLedger, OutgoingTable, StreamTable, Inbox, Archive)
             definitions += [
                 *ledger_definitions(catalog, schema),
                 *(table.definition(catalog, schema) for table in others),

@@ -2,36 +2,14 @@
 
 from __future__ import annotations
 
-from enum import Enum
-
 from airflow_sqlqueue import errors
 from airflow_sqlqueue.address import MAX_ADDRESS_LENGTH
 from airflow_sqlqueue.errorqueue.failed_message import MALFORMED, FailedMessage, table_of
+from airflow_sqlqueue.errorqueue.reasons import Reason
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.sql import query
 from airflow_sqlqueue.tables.discovery import find_queue
-
-
-class Reason(str, Enum):
-    """Reason why a message stays in the error queue."""
-
-    MALFORMED = "malformed headers"
-    NO_FAILED_QUEUE = "no failed queue"
-    NOT_AN_ADDRESS = "the failed queue's address cannot be used"
-    OUTSIDE = "outside of the allowed databases and schemas"
-    NOT_FOUND = "the failed queue does not exist"
-    NOT_A_QUEUE = "the failed queue cannot be sent to"
-    DENIED = "no permission on the failed queue"
-    ERROR_QUEUE = "the failed queue is the error queue"
-    SATELLITE = "the failed queue is a .Retries satellite"
-    LOCKED = "the failed queue is locked"
-    REFUSED = "the server refused the message"
-    NOT_AVAILABLE = "not there, or locked by others"
-
-
-NO_DESTINATION = frozenset(Reason) - {Reason.MALFORMED, Reason.LOCKED, Reason.REFUSED, Reason.NOT_AVAILABLE}
-"""Reasons for which a message stays until it is redirected to another queue."""
 
 _MOST_KNOWN = 1_000
 """Maximum number of addresses in memory; the senders of messages choose the addresses."""
@@ -101,15 +79,16 @@ class Destinations:
         if from_header and not self._resolver.allows(address):
             return Reason.OUTSIDE
         table = self._tables.setdefault(address, QueueTable(session, address))
-        if self._object(table) == self._object(self._queue):
+        if object_of(table) == object_of(self._queue):
             return Reason.ERROR_QUEUE
         # A synonym names a table elsewhere.
         return Reason.OUTSIDE if from_header and not self._resolver.allows(table.layout.table) else table
 
-    def _object(self, queue: QueueTable) -> tuple[str, int]:
-        """Return the server's id of a table, also behind a synonym and for any case of the name in an address."""
-        table = queue.layout.table
-        return table.catalog.lower(), self._queue.session.value(query("inspect.object_id"), table.qualified_name)
+
+def object_of(queue: QueueTable) -> tuple[str, int]:
+    """Return the server's id of a table, also behind a synonym and for any case of the name in an address."""
+    table = queue.layout.table
+    return table.catalog.lower(), queue.session.value(query("inspect.object_id"), table.qualified_name)
 
 
 def _is_satellite(message: FailedMessage) -> bool:

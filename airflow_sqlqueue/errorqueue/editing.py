@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 
-from airflow_sqlqueue.errorqueue.destinations import Destinations, Reason
+from airflow_sqlqueue.errorqueue.destinations import Destinations
 from airflow_sqlqueue.errorqueue.failed_message import FailedMessage, classify
 from airflow_sqlqueue.errorqueue.failure_headers import EDIT_OF, headers_without_failure
+from airflow_sqlqueue.errorqueue.reasons import Reason
 from airflow_sqlqueue.errorqueue.scan import not_found, show_error
 from airflow_sqlqueue.errors import ConfigurationError, MessageError
 from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage, decode_headers

@@ -25,13 +25,23 @@ KINDS = (FAILED, NO_FAILED_QUEUE, MALFORMED)
 
 
 @dataclass(frozen=True)
+class Archived:
+    """Time at which a message was archived, by the server's clock, the person or task that did it, and the reason."""
+
+    at: datetime
+    by: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class FailedMessage:
-    """Message of an error queue, without its body.
+    """Message of an error queue or of the archive, without its body.
 
     ``kind`` is one of :data:`KINDS`; ``problem`` says what is wrong with malformed headers. ``message_id`` is the row's
     Id where the headers have none. ``endpoint`` is the one that failed; old versions do not name it, then it is the
     table of ``failed_queue``. ``message_type`` is the first enclosed type without its assembly. Unknown values are
-    None. ``machines`` are those that the headers name, ``size`` is in bytes, of headers and body.
+    None. ``machines`` are those that the headers name, ``size`` is in bytes, of headers and body. ``archived`` is None
+    in an error queue; in the archive ``row_version`` is the message's number there.
     """
 
     row_version: int
@@ -47,12 +57,17 @@ class FailedMessage:
     size: int
     problem: str | None = None
     machines: frozenset[str] = field(default=frozenset(), repr=False)
+    archived: Archived | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        values = {name: value for name, value in vars(self).items() if name not in ("size", "machines")}
+        values = {name: value for name, value in vars(self).items() if name not in ("size", "machines", "archived")}
         failed_at = self.time_of_failure.isoformat() if self.time_of_failure else None
-        return {**values, "id": str(self.id), "time_of_failure": failed_at}
+        values |= {"id": str(self.id), "time_of_failure": failed_at}
+        if self.archived is not None:
+            at, by, reason = self.archived.at.isoformat(), self.archived.by, self.archived.reason
+            values |= {"archived_at": at, "archived_by": by, "reason": reason}
+        return values
 
 
 def classify(
@@ -94,9 +109,12 @@ _KEYS: dict[str, Callable[[FailedMessage], str | None]] = {
     **{name: attrgetter(name) for name in ("kind", "exception_type", "message_type", "endpoint", "failed_queue")},
     "day": _in_utc("%Y-%m-%d"),
     "hour": _in_utc("%Y-%m-%dT%H:00Z"),
+    "archived_by": lambda message: message.archived.by if message.archived else None,
+    "reason": lambda message: message.archived.reason if message.archived else None,
 }
 KEYS = tuple(_KEYS)
-"""Keys that messages can be grouped by. Days and hours are those of the failure, in UTC."""
+"""Keys that messages can be grouped by. Days and hours are those of the failure, in UTC. The last two have values
+in the archive only."""
 
 
 def value_of(key: str, message: FailedMessage) -> str | None:

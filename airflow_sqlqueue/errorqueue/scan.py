@@ -1,19 +1,22 @@
-"""Scan of an error queue, page by page, and one failed message in full; nothing is removed."""
+"""Scan of failed messages in an error queue, page by page, and one of them in full; nothing is removed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from typing import Protocol
 
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.errorqueue.failed_message import FailedMessage, classify
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
+from airflow_sqlqueue.errorqueue.other_owners import warnings_about
 from airflow_sqlqueue.errors import ConfigurationError, MessageNotFoundError
 from airflow_sqlqueue.queue import QueueTable, browsing
 from airflow_sqlqueue.queue.browsing import MessageHead
 from airflow_sqlqueue.queue.table_access import FIRST
 from airflow_sqlqueue.queue.window import Window
+from airflow_sqlqueue.session import Session
 
 FAILED_PAGE = 256
 """Messages whose headers are in memory at one time; the headers of a failed message are some ten kilobytes."""
@@ -33,29 +36,80 @@ class ShownError:
         return replace(Envelope.of(self.headers_text), body=self.body or b"", row_id=self.message.id)
 
 
+class FailedMessages(Protocol):
+    """Place of failed messages that one number orders: an error queue with RowVersions, or the archive."""
+
+    @property
+    def session(self) -> Session:
+        """Session of the statements."""
+
+    @property
+    def name(self) -> str:
+        """Address of the queue, for people."""
+
+    def window(self, where: ErrorFilter) -> Window:
+        """Return the window of the messages that are there now, narrowed by the numbers of the filter."""
+
+    def pages(self, window: Window) -> Iterator[list[FailedMessage]]:
+        """Yield the messages of a window in order, :data:`FAILED_PAGE` at a time; locked messages are skipped."""
+
+    def count_left(self, up_to: int) -> int:
+        """Count the messages up to a number, locked ones included."""
+
+    def warnings(self) -> list[str]:
+        """Return sentences about others who work on the same messages."""
+
+
+class ErrorQueue:
+    """Failed messages of an error queue, in the order of their RowVersions."""
+
+    def __init__(self, queue: QueueTable) -> None:
+        self._queue = queue
+
+    @property
+    def session(self) -> Session:
+        return self._queue.session
+
+    @property
+    def name(self) -> str:
+        return self._queue.address.canonical
+
+    def window(self, where: ErrorFilter) -> Window:
+        return window_of(self._queue, where)
+
+    def pages(self, window: Window) -> Iterator[list[FailedMessage]]:
+        for page in browsing.pages(self._queue, window, FAILED_PAGE):
+            yield [classified(head) for head in page]
+
+    def count_left(self, up_to: int) -> int:
+        return self._queue.count_left(up_to)
+
+    def warnings(self) -> list[str]:
+        return warnings_about(self._queue)
+
+
 def window_of(queue: QueueTable, where: ErrorFilter) -> Window:
     """Return the window of the messages in the queue now, narrowed by the RowVersions of the filter.
 
     With it the scan of a busy queue ends. Raises :class:`QueueNotFoundError` or :class:`NotAQueueError`.
     """
     end = queue.value("errors.end")
-    last = FIRST if end is None else int(end)
+    return narrowed(where, FIRST if end is None else int(end))
+
+
+def narrowed(where: ErrorFilter, last: int) -> Window:
+    """Return the window up to ``last``, narrowed by the RowVersions of the filter."""
     if where.up_to is not None:
         last = min(last, where.up_to)
     if where.row_versions is None:
         return Window(FIRST, last)
-    return Window(min(where.row_versions, default=last) - 1, min(last, max(where.row_versions, default=FIRST)))
+    first = max(FIRST, min(where.row_versions, default=last) - 1)
+    return Window(first, min(last, max(where.row_versions, default=FIRST)))
 
 
-def pages(queue: QueueTable, window: Window) -> Iterator[list[FailedMessage]]:
-    """Yield the messages of a window by RowVersion, :data:`FAILED_PAGE` at a time; locked messages are skipped."""
-    for page in browsing.pages(queue, window, FAILED_PAGE):
-        yield [classified(head) for head in page]
-
-
-def scan(queue: QueueTable, window: Window) -> Iterator[FailedMessage]:
-    """Yield the messages of :func:`pages` one by one."""
-    return chain.from_iterable(pages(queue, window))
+def scan(source: FailedMessages, window: Window) -> Iterator[FailedMessage]:
+    """Yield the messages of a window one by one, in order; locked messages are skipped, and memory holds one page."""
+    return chain.from_iterable(source.pages(window))
 
 
 def classified(head: MessageHead) -> FailedMessage:
@@ -93,7 +147,9 @@ def show_error(
 
 def _only_one(queue: QueueTable, message_id: str) -> int:
     where = ErrorFilter(message_ids=frozenset([message_id]))
-    found = [message.row_version for message in scan(queue, window_of(queue, where)) if where.matches(message)]
+    found = [
+        message.row_version for message in scan(ErrorQueue(queue), window_of(queue, where)) if where.matches(message)
+    ]
     if not found:
         raise not_found(queue, f"the message id {message_id}")
     if len(found) > 1:

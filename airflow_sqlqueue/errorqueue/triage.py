@@ -9,9 +9,8 @@ from typing import Any
 
 from airflow_sqlqueue.errorqueue.failed_message import KEYS, FailedMessage, check_keys, value_of
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.scan import scan, window_of
+from airflow_sqlqueue.errorqueue.scan import FailedMessages, scan
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.queue import QueueTable
 
 MAX_SCANNED = 100_000
 """Maximum number of messages that a triage reads by default."""
@@ -69,14 +68,15 @@ class Triage:
 
 
 def triage(
-    queue: QueueTable,
+    source: FailedMessages,
     by: Sequence[str] = DEFAULT_KEYS,
     where: ErrorFilter | None = None,
     limit: int = MAX_SCANNED,
 ) -> Triage:
-    """Count the messages of an error queue by the keys ``by`` (see :data:`KEYS`), at most ``limit``, oldest first.
+    """Count the messages of an error queue, or of the archive, by the keys ``by`` (see :data:`KEYS`).
 
-    Nothing is removed, and no body is read. Messages that others have locked are skipped.
+    It reads at most ``limit`` messages, the oldest first. Nothing is removed, and no body is read. Messages that
+    others have locked are skipped.
 
     Raises :class:`ConfigurationError` for an unknown key, :class:`QueueNotFoundError`, :class:`NotAQueueError`.
     """
@@ -87,7 +87,7 @@ def triage(
     groups: dict[tuple[str | None, ...], ErrorGroup] = {}
     scanned = matched = 0
     complete = True
-    for message in scan(queue, window_of(queue, where)):
+    for message in scan(source, source.window(where)):
         if scanned == limit:
             complete = False
             break

@@ -33,6 +33,7 @@ COUNTERS = {
     *("consume.handled", "consume.failed", "consume.delayed", "consume.forwarded", "consume.duplicates"),
     *("consume.discarded", "consume.rolled_back"),
     *("return.messages", "forward.messages", "move_delayed.messages"),
+    *("archive.messages", "restore.messages", "park.messages", "delete.messages"),
 }
 GAUGES = {"backlog.messages", "backlog.oldest_seconds", "drain.locked", "batches.stranded"}
 TIMERS = {"drain.seconds", "consume.seconds"}

@@ -7,7 +7,6 @@ configuration has bodies or headers: :mod:`airflow_sqlqueue.plugin.message_edits
 from __future__ import annotations
 
 import uuid
-from collections import Counter
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -27,13 +26,13 @@ from airflow_sqlqueue.drain.batches import batches
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import FINISHED
 from airflow_sqlqueue.drain.sweep import SweepOptions
-from airflow_sqlqueue.errorqueue.destinations import Destinations, Reason
-from airflow_sqlqueue.errorqueue.filters import ErrorFilter
+from airflow_sqlqueue.errorqueue.archive import check_reason
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.plugin import action_tokens, audit, failures, servers
-from airflow_sqlqueue.plugin.action_tokens import Order
+from airflow_sqlqueue.plugin.action_tokens import ON_ARCHIVED, ON_FAILED, TO_A_QUEUE, Order
 from airflow_sqlqueue.plugin.actions_dag import PROGRESS, TASK
 from airflow_sqlqueue.plugin.batches import actions_for, find_batch
+from airflow_sqlqueue.plugin.failure_previews import count_failed
 from airflow_sqlqueue.plugin.responses import RequestBody, read_as
 from airflow_sqlqueue.plugin.rights import may_act, may_start_actions
 from airflow_sqlqueue.plugin.settings import ACTIONS_DAG
@@ -41,6 +40,9 @@ from airflow_sqlqueue.plugin.settings import ACTIONS_DAG
 router = APIRouter(prefix="/actions")
 
 MAX_SELECTED = 1_000
+
+ON_MESSAGES = (*ON_FAILED, *ON_ARCHIVED)
+"""Actions on messages of an error queue, or on archived ones of it."""
 
 _ACTING = [Depends(may_act), Depends(may_start_actions)]
 
@@ -55,6 +57,9 @@ class Wanted(RequestBody):
     group: failures.Group | None = None
     row_versions: list[int] | None = Field(None, max_length=MAX_SELECTED)
     destination: str | None = None
+    max_messages: int | None = Field(None, ge=1)
+    rate: float | None = Field(None, gt=0, allow_inf_nan=False)
+    reason: str | None = None
     body: str | None = None
     headers: dict[str, str | None] | None = None
 
@@ -65,19 +70,22 @@ class Wanted(RequestBody):
         if self.action not in action_tokens.ACTIONS:
             raise HTTPException(400, f"Unknown action: choose one of {', '.join(action_tokens.ACTIONS)}.")
         order = Order(self.action, conn_id, 0, self.queue)
-        if self.action in ("return", "redirect"):
-            return self._return(order)
+        if self.action in ON_MESSAGES:
+            return self._on_messages(order)
         if (self.action == "sweep") != (self.batch_id is None):
             raise HTTPException(400, "Name the batch; only a sweep names none, but a queue beside the ledger.")
         return replace(order, batch_id=None if self.batch_id is None else str(self.batch_id))
 
-    def _return(self, order: Order) -> Order:
+    def _on_messages(self, order: Order) -> Order:
         by_group = self.group is not None and self.group_by is not None
         if not order.queue or by_group == bool(self.row_versions):
             raise HTTPException(400, "Name the error queue, and a group or messages of it: one of the two.")
-        if (self.action == "redirect") != bool(self.destination):
-            raise HTTPException(400, "A redirect names the queue that receives the messages; a return names none.")
-        order = replace(order, destination=self.destination)
+        if (self.action in TO_A_QUEUE) != bool(self.destination):
+            raise HTTPException(400, "To redirect or park names the queue that receives the messages; others do not.")
+        if self.action != "archive" and self.reason:
+            raise HTTPException(400, "Only an archive keeps a reason.")
+        order = replace(order, destination=self.destination, limit=self.max_messages, rate=self.rate)
+        order = replace(order, reason=check_reason(self.reason or "") or None)
         if by_group:
             assert self.group is not None
             assert self.group_by is not None
@@ -114,14 +122,24 @@ def start(
     if confirmed.count != order.messages or _count(order)[0].messages < order.messages:
         raise HTTPException(409, "The count has changed meanwhile: request a new preview.")
     if not _is_possible(order):
-        raise HTTPException(409, "There is nothing to return.")
+        raise HTTPException(409, "There is nothing to do.")
     if reason := unavailable():
         raise HTTPException(409, reason)
     # Of the signed part only, because one signature has several spellings.
     run_id = f"sqlqueue__{uuid.uuid5(uuid.NAMESPACE_OID, confirmed.token.rpartition('.')[0])}"
+    order = replace(order, by=user.get_name() if order.action == "archive" else None)
     conf = {**replace(order, holder="").to_dict(), "order": action_tokens.signed(order, run_id, "order")}
     details = {"connection": conn_id, "queue": order.queue, "batch_id": order.batch_id, "messages": order.messages}
-    audit.note(user, order.action, dag_id=ACTIONS_DAG, run_id=run_id, destination=order.destination, **details)
+    audit.note(
+        user,
+        order.action,
+        dag_id=ACTIONS_DAG,
+        run_id=run_id,
+        destination=order.destination,
+        rate=order.rate,
+        reason=order.reason,
+        **details,
+    )
     try:
         trigger_dag(
             dag_id=ACTIONS_DAG,
@@ -164,7 +182,7 @@ def progress(conn_id: str, run_id: str) -> dict[str, Any]:
 
 def _is_possible(order: Order) -> bool:
     """Whether the order has an effect: an empty batch can be ended, and a sweep removes more than it counts."""
-    return order.messages > 0 or order.action not in ("return", "redirect")
+    return order.messages > 0 or order.action not in ON_MESSAGES
 
 
 def unavailable() -> str | None:
@@ -178,8 +196,8 @@ def unavailable() -> str | None:
 
 def _count(order: Order) -> tuple[Order, str]:
     """The order with its count, and a sentence for the user."""
-    if order.action in ("return", "redirect"):
-        return _count_failed(order)
+    if order.action in ON_MESSAGES:
+        return count_failed(order)
     if order.action == "sweep":
         return _count_finished(order)
     with servers.session_of(order.connection) as (client, session):
@@ -197,38 +215,6 @@ def _count(order: Order) -> tuple[Order, str]:
     if order.action == "requeue":
         return counted, f"{info.messages} messages would be put back into {info.queue}."
     return counted, f"The batch of {info.messages} messages would count as read for good."
-
-
-def _count_failed(order: Order) -> tuple[Order, str]:
-    where = ErrorFilter.of(order.filters)
-    to: Counter[str] = Counter()
-    stays: Counter[str] = Counter()
-    is_whole = True
-    last: int | None = None
-    with servers.queue_of(order.connection, order.queue or "") as (client, queue):
-        destinations = Destinations(queue, client.resolver, order.destination)
-        # Twice the time of the preview is enough to find the counted messages again.
-        for message in failures.scanned(queue, where, 2 * failures.SECONDS if order.messages else failures.SECONDS):
-            if message is None:
-                is_whole = False
-            elif where.matches(message):
-                if order.messages and to.total() == order.messages:
-                    break
-                last = message.row_version
-                found = destinations.of(message)
-                if isinstance(found, Reason):
-                    stays[found.value] += 1
-                else:
-                    to[found.address.canonical] += 1
-        address = queue.address.canonical
-    parts = [f"{count} to {name}" for name, count in to.most_common(3)]
-    if len(to) > len(parts):
-        parts.append(f"{sum(to.values()) - sum(count for _, count in to.most_common(3))} to {len(to) - 3} others")
-    sentence = f"{to.total()} messages of {address} would go back"
-    sentence += f": {', '.join(parts)}" if parts else ""
-    sentence += "".join(f"; {count} stay, {reason}" for reason, count in stays.items())
-    sentence += "." if is_whole else "; the queue may hold more, because the preview did not read it to its end."
-    return replace(order, messages=to.total(), up_to=last if order.up_to is None else order.up_to), sentence
 
 
 def _count_finished(order: Order) -> tuple[Order, str]:

@@ -18,7 +18,8 @@ from airflow.sdk import DAG, BaseOperator
 from airflow_sqlqueue.errors import SqlQueueError
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.plugin import action_tokens
-from airflow_sqlqueue.plugin.action_tokens import Order
+from airflow_sqlqueue.plugin.action_tokens import ON_ARCHIVED, ON_FAILED, Order
+from airflow_sqlqueue.plugin.failure_work import act_on_failures
 from airflow_sqlqueue.plugin.settings import ACTIONS_DAG
 
 if TYPE_CHECKING:
@@ -89,8 +90,9 @@ class PageAction(BaseOperator):
         from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 
         client = SqlQueueHook(order.connection).client
-        if order.action in ("return", "redirect"):
-            return _return(client, order, report)
+        if order.action in (*ON_FAILED, *ON_ARCHIVED):
+            report.done, sentence = act_on_failures(client, order, report.so_far)
+            return sentence
         if order.action == "sweep":
             return self._sweep(client, order, report)
         batch_id = uuid.UUID(order.batch_id)
@@ -141,17 +143,3 @@ class _Report:
     def _push(self, sentence: str | None) -> None:
         self._pushed_at = time.monotonic()
         self._ti.xcom_push(PROGRESS, {"done": self.done, "of": self._of, "sentence": sentence})
-
-
-def _return(client: QueueClient, order: Order, report: _Report) -> str:
-    from airflow_sqlqueue.errorqueue.return_to_source import ReturnOptions
-
-    done = client.errors.return_to_source(
-        order.queue or "",
-        filters=order.filters,
-        options=ReturnOptions(redirect_to=order.destination, max_messages=order.messages or None),
-        on_progress=lambda result: report.so_far(result.messages),
-    )
-    report.done = done.messages
-    stays = "; ".join(f"{messages} stay: {reason}" for reason, messages in done.left.items())
-    return f"{done.messages} messages were returned{f'; {stays}' if stays else ''}."

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, Depends
 
-from airflow_sqlqueue.errorqueue.destinations import Destinations, Reason
+from airflow_sqlqueue.errorqueue.destinations import Destinations
 from airflow_sqlqueue.errorqueue.editing import check_names, edit
+from airflow_sqlqueue.errorqueue.reasons import Reason
 from airflow_sqlqueue.errorqueue.scan import show_error
 from airflow_sqlqueue.errors import ConfigurationError, MessageError
 from airflow_sqlqueue.plugin import audit

@@ -202,14 +202,17 @@ def output(types: Mapping[str, str], *, into: bool, body: bool = True, bounded: 
     }
 
 
-def forwarding(types: Mapping[str, str], target: Collection[str]) -> dict[str, Fragment]:
+def forwarding(types: Mapping[str, str], target: Collection[str], *, expiring: bool = True) -> dict[str, Fragment]:
     """Return the fragments of a statement that moves rows of a table with these types to one with columns ``target``.
 
     The fragments are ``staged``, ``names``, ``deleted``, ``columns`` and ``values``. If only the target has
-    ``Recoverable``, it gets the 1 that every sender writes.
+    ``Recoverable``, it gets the 1 that every sender writes. Without ``expiring`` the moved rows do not expire.
     """
     columns = [name for name in TABLE_NAMES if name in target and name != "RowVersion"]
-    values = [f"COALESCE([{name}], {SENT_BITS[name]})" if name in SENT_BITS else f"[{name}]" for name in columns]
+    replaced = {name: f"COALESCE([{name}], {bit})" for name, bit in SENT_BITS.items()}
+    if not expiring:
+        replaced["Expires"] = "NULL"
+    values = [replaced.get(name, f"[{name}]") for name in columns]
     return {
         "staged": definitions(STAGED),
         "names": row_names(types),

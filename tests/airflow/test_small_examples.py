@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import uuid
 from collections.abc import Iterator
@@ -15,8 +16,9 @@ import pytest
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.consuming.options import ConsumeOptions
 from airflow_sqlqueue.envelope import Envelope, reply
+from airflow_sqlqueue.envelope.service_control import SERVICE_CONTROL_EVENTS
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.traffic import generate, generate_failed
 from tests.airflow.test_examples import Load, load, states, xcom
 
@@ -55,6 +57,66 @@ def test_messages_that_failed_with_an_exception_go_back(load: Load, hook: SqlQue
     returned = sum(group.messages for group in before if group.values["exception_type"] == wanted)
     assert xcom(run, "give_back")["messages"] == returned
     assert hook.depth(own).total == 60 - returned
+
+
+def event(kind: str, **fields: Any) -> Message:
+    """An integration event, as ServiceControl publishes it."""
+    types = f"ServiceControl.Contracts.{kind}, ServiceControl.Contracts"
+    headers = {HeaderNames.ENCLOSED_MESSAGE_TYPES: types, HeaderNames.CONTENT_TYPE: "application/json"}
+    return Message(headers, json.dumps(fields).encode())
+
+
+def failure(message_id: str, exception: str) -> Message:
+    """The event about a failed message."""
+    return event(
+        "MessageFailed",
+        FailedMessageId=str(uuid.uuid4()),
+        ProcessingEndpoint={"Name": "Sales"},
+        FailureDetails={"Exception": {"ExceptionType": exception, "Message": "s3cret"}},
+        MessageDetails={"MessageId": message_id, "Headers": {}, "Body": "s3cret"},
+    )
+
+
+def copy_of(message_id: str, queue: str) -> Message:
+    """ServiceControl's copy of a failed message."""
+    return Message({HeaderNames.MESSAGE_ID: message_id, HeaderNames.FAILED_Q: queue})
+
+
+def test_events_of_servicecontrol_lead_to_decisions(
+    load: Load, hook: SqlQueueHook, own: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SQLQUEUE_EVENTS", f"{own}.events")
+    copies = f"{own}.log"
+    for name in (own, copies):
+        hook.create_queue(name)
+    conf = {"copies": copies}
+    dag = load("service_control_events")
+    # The first run subscribes. What ServiceControl publishes then comes to the queue.
+    assert dag.test(run_conf=conf).state == "success"
+    hook.send(copies, [copy_of(message_id, own) for message_id in ("a", "b", "c", "other")])
+    events = [
+        failure("a", "System.TimeoutException"),
+        failure("a", "System.TimeoutException"),
+        failure("b", "System.FormatException"),
+        failure("c", "Shop.CardRefused"),
+        event("HeartbeatStopped", EndpointName="Billing", Host="WEB-01"),
+    ]
+    for each in events:
+        topic = Envelope.of(each).content.message_types[0]
+        assert hook.client.subscriptions.publish([topic], [each]).copies == 1
+    run = dag.test(run_conf=conf)
+    assert {name: state for name, state in states(run).items() if state != "success"} == {"call": "failed"}
+    assert hook.depth(own).messages == 1
+    archived = hook.client.errors.archived.triage(copies, by=["reason"]).groups
+    assert [group.messages for group in archived] == [1]
+    assert "no retry can fix" in (archived[0].values["reason"] or "")
+    left = [Envelope.of(message).identity.message_id for message in hook.queue(copies).peek()]
+    assert left == ["c", "other"]
+    assert hook.depth(f"{own}.events").messages == 0
+    shown = "".join(capfd.readouterr())
+    assert "'Billing' on 'WEB-01' sends no heartbeat; 'Sales' fails with 'Shop.CardRefused'" in shown
+    assert "s3cret" not in shown
+    hook.client.subscriptions.unsubscribe(f"{own}.events", SERVICE_CONTROL_EVENTS)
 
 
 @contextmanager

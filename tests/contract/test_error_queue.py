@@ -47,7 +47,7 @@ def filled(queue: QueueTable) -> QueueTable:
 
 
 def test_failures_are_counted_in_groups(filled: QueueTable) -> None:
-    found = triage.triage(filled)
+    found = triage.triage(scan.ErrorQueue(filled))
     assert (found.scanned, found.matched, found.complete) == (7, 7, True)
     rows = [message.row_version for message in filled.peek(10)]
     first, *others = found.groups
@@ -77,20 +77,22 @@ def test_failures_are_counted_in_groups(filled: QueueTable) -> None:
     ],
 )
 def test_groups_by_other_keys(filled: QueueTable, by: list[str], groups: dict[tuple[str | None, ...], int]) -> None:
-    found = triage.triage(filled, by)
+    found = triage.triage(scan.ErrorQueue(filled), by)
     assert {tuple(group.values.values()): group.messages for group in found.groups} == groups
 
 
 def test_a_filter_and_a_limit(filled: QueueTable) -> None:
     where = ErrorFilter(exception_type="System.TimeoutException", since=NOON + timedelta(minutes=1))
-    found = triage.triage(filled, ["kind"], where)
+    found = triage.triage(scan.ErrorQueue(filled), ["kind"], where)
     assert [(group.messages, group.first) for group in found.groups] == [(3, NOON + timedelta(minutes=50))]
     assert (found.scanned, found.matched) == (7, 3)
-    cut = triage.triage(filled, ["kind"], limit=6)
+    cut = triage.triage(scan.ErrorQueue(filled), ["kind"], limit=6)
     assert (cut.scanned, cut.matched, cut.complete) == (6, 6, False)
-    assert triage.triage(filled, limit=7).complete
+    assert triage.triage(scan.ErrorQueue(filled), limit=7).complete
     rows = [message.row_version for message in filled.peek(10)]
-    some = triage.triage(filled, ["kind"], ErrorFilter(row_versions=frozenset([rows[1], rows[3], 2**40])))
+    some = triage.triage(
+        scan.ErrorQueue(filled), ["kind"], ErrorFilter(row_versions=frozenset([rows[1], rows[3], 2**40]))
+    )
     assert (some.scanned, some.matched) == (6, 2)
 
 
@@ -99,28 +101,28 @@ def test_pages_cover_all_messages(queue: QueueTable, monkeypatch: pytest.MonkeyP
     queue.send(generate(100, seed=3))
     queue.take([message.row_version for message in queue.peek(100)][15:38])
     window = scan.window_of(queue, ErrorFilter())
-    sizes = [len(page) for page in scan.pages(queue, window)]
+    sizes = [len(page) for page in scan.ErrorQueue(queue).pages(window)]
     assert sizes == [10] * 7 + [7]
     queue.send([Message()])
-    assert [m.row_version for m in scan.scan(queue, window)] == [m.row_version for m in queue.peek(77)]
+    assert [m.row_version for m in scan.scan(scan.ErrorQueue(queue), window)] == [m.row_version for m in queue.peek(77)]
 
 
 def test_an_empty_queue_has_no_groups(queue: QueueTable) -> None:
-    found = triage.triage(queue)
+    found = triage.triage(scan.ErrorQueue(queue))
     assert (found.groups, found.scanned, found.complete) == ((), 0, True)
 
 
 def test_messages_that_others_hold_are_passed_over(connect: Connect, filled: QueueTable) -> None:
     with connect() as other, other.transaction():
         QueueTable(other, filled.address).receive(2)
-        assert triage.triage(filled).scanned == 5
+        assert triage.triage(scan.ErrorQueue(filled)).scanned == 5
 
 
 def test_unknown_keys_and_limits(queue: QueueTable) -> None:
     with pytest.raises(ConfigurationError, match="grouped by 'colour'"):
-        triage.triage(queue, ["kind", "colour"])
+        triage.triage(scan.ErrorQueue(queue), ["kind", "colour"])
     with pytest.raises(ConfigurationError, match="1 message or more"):
-        triage.triage(queue, limit=0)
+        triage.triage(scan.ErrorQueue(queue), limit=0)
 
 
 def test_a_message_is_shown_by_row_version_or_id(queue: QueueTable) -> None:
@@ -165,18 +167,18 @@ def test_a_message_that_is_missing_or_held_is_not_shown(connect: Connect, filled
 
 def test_a_missing_error_queue_is_named(session: Session, table: ResolvedAddress) -> None:
     with pytest.raises(QueueNotFoundError, match="create it"):
-        triage.triage(QueueTable(session, table))
+        triage.triage(scan.ErrorQueue(QueueTable(session, table)))
     with pytest.raises(QueueNotFoundError, match="create it"):
         show_error(QueueTable(session, table), row_version=1)
     run_sql(session, f"CREATE TABLE {table.qualified_name} ([Id] int NOT NULL)")
     with pytest.raises(NotAQueueError):
-        triage.triage(QueueTable(session, table))
+        triage.triage(scan.ErrorQueue(QueueTable(session, table)))
 
 
 def test_a_null_body_and_no_legacy_columns(session: Session, table: ResolvedAddress) -> None:
     create_queue(session, table, legacy_columns=False)
     run_sql(session, f"INSERT INTO {table.qualified_name} ([Id], [Headers]) VALUES (NEWID(), '')")
     queue = QueueTable(session, table)
-    (group,) = triage.triage(queue, ["kind"]).groups
+    (group,) = triage.triage(scan.ErrorQueue(queue), ["kind"]).groups
     assert (group.values, group.messages) == ({"kind": NO_FAILED_QUEUE}, 1)
     assert show_error(queue, row_version=group.example, with_body=True).body == b""

@@ -11,8 +11,10 @@ from unittest.mock import patch
 
 import pytest
 
+from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.consuming.inbox import Inbox
 from airflow_sqlqueue.drain.ledger import Ledger, ledger_definitions
+from airflow_sqlqueue.errorqueue.archive import Archive
 from airflow_sqlqueue.errors import PermissionDeniedError, QueueNotFoundError
 from airflow_sqlqueue.inspection.inspect import fix, inspect
 from airflow_sqlqueue.inspection.overview import DatabaseOverview
@@ -57,6 +59,22 @@ def login_in(settings: ConnectionSettings, session: Session) -> Iterator[LoginIn
     yield make
     for name in made:
         run_sql(session, f"DROP USER IF EXISTS [{name}]; DROP LOGIN [{name}]")
+
+
+def test_the_runtime_role_archives_and_restores(
+    session: Session, table: ResolvedAddress, login_in: LoginIn, settings: ConnectionSettings
+) -> None:
+    create_queue(session, table)
+    QueueTable(session, table).send([Message({"a": "b"})] * 3)
+    runtime = login_in("sqlqueue_runtime")
+    create(session, Archive.definition(table.catalog))
+    with runtime() as low:
+        client = QueueClient(low.settings)
+        errors, name = client.errors, table.canonical
+        assert errors.archive(name, all_messages=True).messages == 3
+        assert errors.archived.restore(name, all_messages=True).messages == 3
+        assert errors.archive(name, all_messages=True).messages == 3
+        assert errors.archived.delete(name, all_messages=True, confirm=True).messages == 3
 
 
 @pytest.mark.parametrize("layout", ["modern", "v1"])

@@ -200,6 +200,31 @@ def give_back(estate: Estate, rows: Sequence[str], redirected: bool) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+def test_the_archive_keeps_the_zoo_as_it_was(estate: MakeEstate, version: str | None) -> None:
+    """No text of a row leaves the server: archived, counted in groups, restored and parked, all rows are the same."""
+    mine = estate(version)
+    sent = mine.put("error", rows_for(version))
+    mine.queue("error").send(mine.good(**{HeaderNames.FAILED_Q: "orders"}))
+    errors, name = mine.client.errors, mine.error_name
+    before = [(head.id, head.headers, head.body_bytes) for head in mine.queue("error").browse(1_000)]
+    archived = errors.archive(name, all_messages=True)
+    assert (archived.messages, archived.left, archived.complete) == (sent + len(GOOD), {}, True)
+    by = ["kind", "exception_type", "endpoint", "message_type", "failed_queue", "hour", "reason"]
+    found = errors.archived.triage(name, by=by)
+    assert found.matched == sent + len(GOOD)
+    for group in found.groups[:20]:
+        assert errors.archived.show(name, number=group.example, with_body=True).body is not None
+    restored = errors.archived.restore(name, all_messages=True)
+    assert (restored.messages, restored.left) == (sent + len(GOOD), {})
+    after = [(head.id, head.headers, head.body_bytes) for head in mine.queue("error").browse(1_000)]
+    assert sorted(after) == sorted(before)
+    parked = errors.park(mine.table("billing").table, name, all_messages=True)
+    assert (parked.messages, parked.left) == (sent + len(GOOD), {})
+    deleted = errors.delete(mine.table("billing").table, all_messages=True, confirm=True)
+    assert (deleted.messages, mine.left("billing")) == (sent + len(GOOD), 0)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 def test_errors_are_counted_shown_and_filtered_past_the_zoo(estate: MakeEstate, version: str | None) -> None:
     """Unreadable texts do not make triage, filters or views fail."""
     mine = estate(version)

@@ -31,7 +31,7 @@ def schema(connect: Connect) -> Iterator[str]:
     with connect() as session:
         run_sql(session, f"CREATE SCHEMA [{name}]")
         yield name
-        for table in ("orders", "orders.Delayed", "billing", "audit", "acknowledged", "error", "Archive"):
+        for table in ("orders", "orders.Delayed", "billing", "audit", "acknowledged", "error", "parked", "Archive"):
             run_sql(session, f"DROP TABLE IF EXISTS [{name}].[{table}]")
         run_sql(session, f"DROP SCHEMA [{name}]")
 

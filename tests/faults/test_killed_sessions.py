@@ -27,6 +27,7 @@ from airflow_sqlqueue.drain.stages.base import Stage
 from airflow_sqlqueue.drain.stages.files import FileStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.envelope import Envelope
+from airflow_sqlqueue.errorqueue.chunked_work import ErrorQueueOptions
 from airflow_sqlqueue.errors import ConnectionLostError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import PurgeOptions, QueueTable
@@ -227,6 +228,24 @@ def test_a_purge_goes_on_whose_session_is_killed(
     assert proxy.left == 0
     assert (done.remaining, done.complete) == (0, True)
     assert client.queue(names["orders"]).depth().total == 0
+
+
+@pytest.mark.parametrize("text", ["OUTPUT @queue", "COMMIT TRANSACTION"])
+def test_an_archive_goes_on_whose_session_is_killed(
+    settings: ConnectionSettings, proxy: Proxy, killer: Killer, names: dict[str, str], text: str, restoring: str
+) -> None:
+    client, error = QueueClient(settings), names["error"]
+    client.queue(error).send(Message(body=b"%d" % n) for n in range(12))
+    proxy.set_trap(text, DURING, killer.kill_link)
+    options = ErrorQueueOptions(rows_per_transaction=5)
+    done = QueueClient(proxy.settings).errors.archive(error, all_messages=True, options=options)
+    assert proxy.left == 0
+    assert done.complete
+    # After a COMMIT whose answer is lost the messages of its transaction are where they should be, and not counted.
+    assert done.messages in (7, 12)
+    assert client.queue(error).depth().total == 0
+    assert client.errors.archived.restore(error, all_messages=True).messages == 12
+    assert sorted(int(message.body) for message in client.queue(error).peek(100)) == list(range(12))
 
 
 @pytest.mark.parametrize("text", ["'open', @P", "COMMIT TRANSACTION", "[Consumer]"])

@@ -22,7 +22,7 @@ from functools import partial
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.consuming.locked_messages import LockedMessages
 from airflow_sqlqueue.envelope import Envelope
-from airflow_sqlqueue.errorqueue.scan import scan, window_of
+from airflow_sqlqueue.errorqueue.scan import ErrorQueue, scan, window_of
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.queue import MessageFilter, QueueCondition
 from airflow_sqlqueue.queue.browsing import browse
@@ -39,7 +39,7 @@ def page():
     with client.queue(name).open() as queue:
         for head in browse(queue, 200):
             Envelope.of(head.decoded).content.message_types
-        for message in scan(queue, window_of(queue, ErrorFilter())):
+        for message in scan(ErrorQueue(queue), window_of(queue, ErrorFilter())):
             pass
 
 def condition():

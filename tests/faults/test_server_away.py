@@ -61,6 +61,22 @@ WORK: dict[str, tuple[Work, str]] = {
         lambda client, name, folder: client.errors.return_to_source(name, all_messages=True),
         "Returning messages of the queue ",
     ),
+    "archive": (
+        lambda client, name, folder: client.errors.archive(name, all_messages=True),
+        "Archiving messages of the queue ",
+    ),
+    "restore": (
+        lambda client, name, folder: client.errors.archived.restore(name, all_messages=True),
+        "Restoring messages of the queue ",
+    ),
+    "park": (
+        lambda client, name, folder: client.errors.park(f"{name}.to", name, all_messages=True),
+        "Parking messages of the queue ",
+    ),
+    "delete": (
+        lambda client, name, folder: client.errors.delete(name, all_messages=True, confirm=True),
+        "Deleting messages of the queue ",
+    ),
     "sweep": (lambda client, name, folder: client.batches.sweep(folder, name), "Sweeping"),
 }
 

@@ -86,6 +86,69 @@ def test_return_a_selection(ada: Screen, client: QueueClient) -> None:
     assert ada.violations() == []
 
 
+def test_return_the_oldest_of_a_group_at_a_rate(ada: Screen, client: QueueClient) -> None:
+    before = _depth(client, "error")
+    page = ada.open("c", CONNECTION, "failures")
+    page.locator("tbody th a").first.click()
+    page.get_by_role("button", name="Return the oldest…").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Number of messages").fill("3")
+    dialog.get_by_label("At most this many a second").fill("50")
+    assert ada.violations() == []
+    dialog.get_by_role("button", name="Dry run").click()
+    expect(dialog).to_contain_text("3 messages of")
+    expect(dialog).to_contain_text("at most 50 a second")
+    assert _depth(client, "error") == before
+    dialog.get_by_role("button", name="Return 3 messages").click()
+    expect(page.locator("main .badge")).to_have_text("done", timeout=240_000)
+    assert _depth(client, "error") == before - 3
+
+
+def test_archive_a_group_and_restore_it(ada: Screen, client: QueueClient) -> None:
+    before = _depth(client, "error")
+    page = ada.open("c", CONNECTION, "failures")
+    first = page.locator("tbody tr").last
+    label, count = first.locator("th").inner_text(), int(first.locator("td").first.inner_text())
+    messages = "1 message" if count == 1 else f"{count} messages"
+    first.get_by_role("link").click()
+    page.get_by_role("button", name="Archive the whole group…").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Reason").fill("the bank was told")
+    dialog.get_by_role("button", name="Dry run").click()
+    expect(dialog).to_contain_text("would be archived")
+    dialog.get_by_role("button", name=f"Archive {messages}").click()
+    expect(page.locator("main .badge")).to_have_text("done", timeout=240_000)
+    assert _depth(client, "error") == before - count
+    page.get_by_role("link", name="Failures", exact=True).click()
+    page.get_by_role("link", name="Archive of this queue").click()
+    expect(page.locator("h1")).to_have_text("Archive")
+    page.get_by_text("Reason", exact=True).click()
+    row_of(page, "the bank was told").get_by_role("link").click()
+    expect(page.locator(".facts")).to_contain_text("ada")
+    assert ada.violations() == []
+    page.get_by_role("button", name="Restore the whole group").click()
+    dialog.get_by_role("button", name=f"Restore {messages}").click()
+    expect(page.locator("main .badge")).to_have_text("done", timeout=240_000)
+    assert _depth(client, "error") == before
+    assert label in [group.values["exception_type"] for group in client.errors.triage(by=["exception_type"]).groups]
+
+
+def test_delete_a_selection_for_good(ada: Screen, client: QueueClient) -> None:
+    before = _depth(client, "error")
+    page = ada.open("c", CONNECTION, "failures")
+    page.locator("tbody th a").first.click()
+    page.get_by_role("checkbox", name="Choose the message").first.check()
+    page.get_by_role("button", name="Delete 1 chosen message").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("would be deleted for good")
+    dialog.get_by_role("button", name="Cancel").click()
+    assert _depth(client, "error") == before
+    page.get_by_role("button", name="Delete 1 chosen message").click()
+    dialog.get_by_role("button", name="Delete 1 message for good").click()
+    expect(page.locator("main .badge")).to_have_text("done", timeout=240_000)
+    assert _depth(client, "error") == before - 1
+
+
 def test_edit_and_return(ada: Screen, client: QueueClient) -> None:
     page = ada.open("c", CONNECTION, "q", ERROR)
     page.locator("tbody th a").first.click()
@@ -193,7 +256,9 @@ def test_a_dry_run_without_messages_says_so_and_is_closed(ada: Screen, client: Q
     expect(dialog).to_contain_text("There is nothing to do.")
     dialog.get_by_role("button", name="Close").click()
     expect(dialog).to_have_count(0)
-    client.errors.return_to_source(filters={"row_versions": [last.row_version]}, options=ReturnOptions("orders"))
+    client.errors.return_to_source(
+        filters={"row_versions": [last.row_version]}, options=ReturnOptions(redirect_to="orders")
+    )
 
 
 def test_viewer_sees_no_button(browser: Browser, airflow: GuardedAirflow, client: QueueClient) -> None:

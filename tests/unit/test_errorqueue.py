@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from airflow_sqlqueue.errorqueue.chunked_work import Clock, RateLimiter
 from airflow_sqlqueue.errorqueue.failed_message import FAILED, MALFORMED, NO_FAILED_QUEUE, FailedMessage, classify
 from airflow_sqlqueue.errorqueue.failure_headers import unchanged, without_failure
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.return_to_source import Clock, RateLimiter, ReturnOptions
+from airflow_sqlqueue.errorqueue.return_to_source import ReturnOptions
 from airflow_sqlqueue.errors import ConfigurationError, MessageError
 from airflow_sqlqueue.message import HeaderNames, ReceivedMessage, decode_headers
 from airflow_sqlqueue.traffic import generate

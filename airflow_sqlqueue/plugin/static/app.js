@@ -8,7 +8,7 @@ import { queues } from "./queues.js";
 import { messages } from "./messages.js";
 import { message } from "./message.js";
 import { batch, batches } from "./batches.js";
-import { failureGroup, failures } from "./failures.js";
+import { archive, archiveGroup, failureGroup, failures } from "./failures.js";
 import { progress } from "./progress.js";
 
 const VIEWS = [
@@ -21,6 +21,8 @@ const VIEWS = [
   ["c/*/failures", failures],
   ["c/*/failures/*/*", failures],
   ["c/*/failures/*/*/*", failureGroup],
+  ["c/*/archive/*/*", archive],
+  ["c/*/archive/*/*/*", archiveGroup],
   ["c/*/actions/*", progress],
 ];
 

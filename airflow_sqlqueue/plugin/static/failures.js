@@ -1,9 +1,18 @@
-// Failures: groups with counts and times, one group with its messages, and the actions on them.
+// Failures: groups with counts and times, one group with its messages, and the actions on them; the same of the archive.
 
 import { get, path, post } from "./api.js";
 import { h, clipped, foreign } from "./dom.js";
 import { histogram } from "./charts.js";
-import { redirect, returnToSource } from "./failure_actions.js";
+import {
+  archiveMessages,
+  deleteArchived,
+  deleteMessages,
+  park,
+  redirect,
+  restore,
+  returnSome,
+  returnToSource,
+} from "./failure_actions.js";
 import { exact, number, plural, when } from "./format.js";
 import { messagePager } from "./messages.js";
 import { choice, facts, note, problem, rightsOf, tabs } from "./parts.js";
@@ -16,13 +25,38 @@ const BY = [
   ["endpoint", "Endpoint"],
   ["hour", "Hour"],
 ];
+const BY_ARCHIVED = [...BY.slice(0, 3), ["reason", "Reason"], ["archived_by", "Archived by"]];
 const LIMIT = 50;
 
-export async function failures(page, conn, queue = null, by = "exception_type") {
-  page.place("Failures", [conn, to.queues(conn)]);
+export const failures = (page, conn, queue = null, by = "exception_type") => groups(page, conn, queue, by, FAILED);
+export const archive = (page, conn, queue, by) => groups(page, conn, queue, by, ARCHIVED);
+export const failureGroup = (page, conn, queue, by, id) => oneGroup(page, conn, queue, by, id, FAILED);
+export const archiveGroup = (page, conn, queue, by, id) => oneGroup(page, conn, queue, by, id, ARCHIVED);
+
+const FAILED = {
+  archived: false,
+  title: "Failures",
+  by: BY,
+  to: to.failures,
+  other: (conn, queue) => h("a", { href: to.archive(conn, queue, "exception_type") }, "Archive of this queue"),
+  none: "Nothing has failed: the error queue is empty.",
+  gone: "No message of this group is in the error queue any more. ",
+};
+const ARCHIVED = {
+  archived: true,
+  title: "Archive",
+  by: BY_ARCHIVED,
+  to: to.archive,
+  other: (conn, queue) => h("a", { href: to.failures(conn, queue, "exception_type") }, "Failures in this queue"),
+  none: "No message of this queue is archived.",
+  gone: "No message of this group is in the archive any more. ",
+};
+
+async function groups(page, conn, queue, by, place) {
+  page.place(place.title, [conn, to.queues(conn)]);
   const state = h("div", {}, note("Looking for error queues…"));
   const tools = h("div", { class: "tools" });
-  page.show(h("h1", {}, "Failures"), tabs(conn, "Failures"), tools, state);
+  page.show(h("h1", {}, place.title), tabs(conn, "Failures"), tools, state);
   const found = await page.ask(get(path("connections", conn, "queues"), page.signal), state);
   if (!found) return;
   const errors = found.queues.filter(({ kind }) => kind === "error").map(({ address }) => address);
@@ -34,14 +68,16 @@ export async function failures(page, conn, queue = null, by = "exception_type") 
     return;
   }
   let [chosen, how, looks] = [queue ?? errors[0], by, 0];
+  const other = h("span", {});
   const look = async () => {
     const mine = (looks += 1);
     // Replace the address instead of opening it, so that the keyboard focus stays on the choices.
-    history.replaceState(null, "", to.failures(conn, chosen, how));
+    history.replaceState(null, "", place.to(conn, chosen, how));
+    other.replaceChildren(place.other(conn, chosen));
     tellAddressBar();
     state.replaceChildren(note("Reading the headers of what failed…"));
-    const answer = await page.ask(groupsOf(page, conn, chosen, how), state);
-    if (answer && mine === looks) state.replaceChildren(...groupList(conn, chosen, how, answer));
+    const answer = await page.ask(groupsOf(page, conn, chosen, how, place), state);
+    if (answer && mine === looks) state.replaceChildren(...groupList(conn, chosen, how, answer, place));
   };
   const select = h(
     "select",
@@ -52,39 +88,47 @@ export async function failures(page, conn, queue = null, by = "exception_type") 
     chosen = select.value;
     look();
   });
-  const grouping = choice("Group by", BY, by, (value) => {
+  const grouping = choice("Group by", place.by, by, (value) => {
     how = value;
     look();
   });
-  tools.replaceChildren(h("label", {}, "Error queue ", select), grouping);
+  tools.replaceChildren(h("label", {}, "Error queue ", select), grouping, other);
   await look();
 }
 
-const groupsOf = (page, conn, queue, by) =>
-  post(path("connections", conn, "failures"), { queue, group_by: by, limit: LIMIT }, page.signal);
+const groupsOf = (page, conn, queue, by, { archived }) =>
+  post(path("connections", conn, "failures"), { queue, archived, group_by: by, limit: LIMIT }, page.signal);
 
 // Messages without this header, or with an unreadable one, are a group too.
 const labelOf = (group) => group.label ?? "(none named)";
+const nameOf = (by) => BY_ARCHIVED.concat(BY).find(([id]) => id === by)?.[1] ?? "Group";
 const moment = (iso) => (iso ? Date.parse(iso) : null);
 
-function groupList(conn, queue, by, answer) {
+function groupList(conn, queue, by, answer, place) {
   if (answer.problem && !answer.groups.length) return [problem(answer.problem)];
-  if (!answer.groups.length) return [note("Nothing has failed: the error queue is empty.")];
+  if (!answer.groups.length) return [note(place.none)];
   const table = new Table({
-    caption: `Failures by ${BY.find(([id]) => id === by)?.[1].toLowerCase() ?? by}`,
+    caption: `${place.title} by ${nameOf(by).toLowerCase()}`,
     columns: [
       {
         id: "label",
-        label: BY.find(([id]) => id === by)?.[1] ?? "Group",
+        label: nameOf(by),
         wide: true,
         value: labelOf,
-        cell: (g) => h("a", { href: to.failures(conn, queue, by, g.group) }, clippedLabel(labelOf(g))),
+        cell: (g) => h("a", { href: place.to(conn, queue, by, g.group) }, clippedLabel(labelOf(g))),
       },
       { id: "messages", label: "Messages", number: true, value: (g) => g.messages, cell: (g) => number(g.messages) },
       { id: "histogram", label: "When", cell: (g) => histogram(g.histogram) ?? "–" },
       { id: "first", label: "First", number: true, value: (g) => moment(g.first), cell: (g) => when(g.first) },
       { id: "last", label: "Last", number: true, value: (g) => moment(g.last), cell: (g) => when(g.last) },
-    ],
+      place.archived && {
+        id: "archived",
+        label: "Archived",
+        number: true,
+        value: (g) => moment(g.archived?.at),
+        cell: (g) => when(g.archived?.at),
+      },
+    ].filter(Boolean),
     key: (group) => group.group,
     sort: { id: "messages", down: true },
   });
@@ -105,22 +149,22 @@ function chart(bins) {
 // The label is a link and cannot hold a button for all of it; the group's page shows all.
 const clippedLabel = (label) => foreign(label.length > 160 ? `${label.slice(0, 160)}…` : label);
 
-export async function failureGroup(page, conn, queue, by, id) {
+async function oneGroup(page, conn, queue, by, id, place) {
   const crumbs = [
     [conn, to.queues(conn)],
-    ["Failures", to.failures(conn, queue, by)],
+    [place.title, place.to(conn, queue, by)],
   ];
   page.place("Group", ...crumbs);
   page.show(h("h1", {}, "Group"), tabs(conn, "Failures"), note("Reading the headers of what failed…"));
-  const found = await page.ask(Promise.all([groupsOf(page, conn, queue, by), rightsOf(page, get, conn)]));
+  const found = await page.ask(Promise.all([groupsOf(page, conn, queue, by, place), rightsOf(page, get, conn)]));
   if (!found) return;
   const [answer, rights] = found;
   const group = answer.groups.find((one) => one.group === id);
   if (!group) {
-    const back = h("a", { href: to.failures(conn, queue, by) }, "See the groups");
+    const back = h("a", { href: place.to(conn, queue, by) }, "See the groups");
     const sentence = answer.problem
       ? problem(answer.problem)
-      : note("No message of this group is in the error queue any more. ", back);
+      : note(place.gone, back);
     page.show(h("h1", {}, "Group"), tabs(conn, "Failures"), sentence);
     return;
   }
@@ -135,18 +179,21 @@ export async function failureGroup(page, conn, queue, by, id) {
     const rows = [...chosen].sort((a, b) => a - b);
     const what = rows.length ? { queue, row_versions: rows } : whole;
     const which = rows.length ? plural(rows.length, "chosen message") : "the whole group";
-    buttons.replaceChildren(
-      h(
-        "p",
-        { class: "buttons sticky" },
-        returnToSource(page, conn, what, `Return ${which}`),
-        redirect(page, conn, what, `Redirect ${which}`),
-      ),
-    );
+    const offered = place.archived
+      ? [restore(page, conn, what, `Restore ${which}`), deleteArchived(page, conn, what, `Delete ${which}`)]
+      : [
+          returnToSource(page, conn, what, `Return ${which}`),
+          rows.length ? null : returnSome(page, conn, what),
+          redirect(page, conn, what, `Redirect ${which}`),
+          park(page, conn, what, `Park ${which}`),
+          archiveMessages(page, conn, what, `Archive ${which}`),
+          deleteMessages(page, conn, what, `Delete ${which}`),
+        ];
+    buttons.replaceChildren(h("p", { class: "buttons sticky" }, offered));
   };
   offer();
   const options = rights.mayAct ? { chosen, onselect: offer } : {};
-  const pager = messagePager(page, conn, queue, () => ({ group_by: by, group: id }), options);
+  const pager = place.archived ? null : messagePager(page, conn, queue, () => ({ group_by: by, group: id }), options);
   page.show(
     h("h1", { class: "long" }, clipped(label, 300)),
     tabs(conn, "Failures"),
@@ -156,15 +203,17 @@ export async function failureGroup(page, conn, queue, by, id) {
       ["Last", when(group.last)],
       [
         "An example",
-        group.example === null
+        group.example === null || place.archived
           ? null
           : h("a", { href: to.message(conn, queue, group.example) }, `row ${group.example}`),
       ],
+      ["Last archived", group.archived && when(group.archived.at)],
+      ["By", group.archived && foreign(group.archived.by)],
+      ["Reason", group.archived?.reason ? clipped(group.archived.reason) : null],
     ]),
     chart(group.histogram),
     buttons,
-    h("h2", {}, "Messages"),
-    pager.element,
+    pager && [h("h2", {}, "Messages"), pager.element],
   );
-  await pager.first();
+  await pager?.first();
 }

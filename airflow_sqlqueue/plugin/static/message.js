@@ -3,7 +3,7 @@
 import { get, path } from "./api.js";
 import { h, clipped, copyButton, foreign } from "./dom.js";
 import { bytes, shortType, when } from "./format.js";
-import { editAndReturn, redirect, returnToSource } from "./failure_actions.js";
+import { archiveMessages, deleteMessages, editAndReturn, park, redirect, returnToSource } from "./failure_actions.js";
 import { badge, facts, note, rightsOf, tabs } from "./parts.js";
 import { to } from "./routes.js";
 import { Table } from "./table.js";
@@ -114,6 +114,7 @@ function actions(page, conn, queue, one, rights) {
   const buttons = [
     rights.mayAct ? [returnToSource(page, conn, what), redirect(page, conn, what)] : null,
     rights.mayEdit ? editAndReturn(page, conn, queue, one, rights.maySeeBodies) : null,
+    rights.mayAct ? [park, archiveMessages, deleteMessages].map((button) => button(page, conn, what)) : null,
   ].filter(Boolean);
   return [
     rights.reason ? note(foreign(rights.reason)) : null,

@@ -10,6 +10,7 @@ export const to = {
   batches: (conn) => hash("c", conn, "batches"),
   batch: (conn, id) => hash("c", conn, "batches", id),
   failures: (conn, ...which) => hash("c", conn, "failures", ...which),
+  archive: (conn, ...which) => hash("c", conn, "archive", ...which),
   action: (conn, run) => hash("c", conn, "actions", run),
 };
 

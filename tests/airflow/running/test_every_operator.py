@@ -40,6 +40,13 @@ def test_messages_go_through_each_operator(running_airflow: RunningAirflow, serv
     assert xcom("copy")["result"] == ["event", "one", "broken", "due"]
     assert xcom("drain")["batch"]["messages"] == xcom("requeue")["batch"]["messages"] == 4
     assert (xcom("consume")["handled"], xcom("consume")["failed"]) == (3, 1)
+    assert [xcom(task)["messages"] for task in ("archive", "delete_old", "restore", "park", "unpark")] == [
+        1,
+        0,
+        1,
+        1,
+        1,
+    ]
     assert xcom("return_to_source")["messages"] == xcom("drain_rest")["batch"]["messages"] == 1
     assert xcom("purge")["deleted"] == 1
     for name in (queues["events"], queues["error"]):

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from airflow_sqlqueue.errorqueue.chunked_work import Clock
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.return_to_source import Clock, ReturnOptions, ReturnResult, ReturnToSource
+from airflow_sqlqueue.errorqueue.return_to_source import ReturnOptions, ReturnResult, ReturnToSource
 from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage, decode_headers
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver

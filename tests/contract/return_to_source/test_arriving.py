@@ -39,6 +39,7 @@ def test_failed_messages_arrive_as_they_were_sent(make: Make, give_back: Any, of
         "complete": True,
         "dry_run": False,
         "seconds": 0,
+        "warnings": [],
     }
     assert depth(error).messages == 0
     arrived = source.receive(200)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.errorqueue.return_to_source import Clock
+from airflow_sqlqueue.errorqueue.chunked_work import Clock
 from airflow_sqlqueue.errors import TransactionError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.depth import depth

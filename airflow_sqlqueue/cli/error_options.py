@@ -1,0 +1,95 @@
+"""Options of commands on failed messages: filters, limits, a rate and a dry run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Optional
+
+import typer
+
+from airflow_sqlqueue.cli.options import DryRun, MaxMessages, MaxSeconds
+from airflow_sqlqueue.errorqueue.chunked_work import ErrorQueueOptions, ErrorQueueResult
+from airflow_sqlqueue.errorqueue.failed_message import KINDS
+from airflow_sqlqueue.errorqueue.filters import ErrorFilter
+from airflow_sqlqueue.errors import ConfigurationError
+
+AllMessages = Annotated[bool, typer.Option("--all", help="Every message; not with a filter.")]
+Rate = Annotated[Optional[float], typer.Option(help="Messages per second.")]
+
+
+@dataclass(frozen=True)
+class ErrorFilterOptions:
+    """Options that select failed messages; without ``group`` and ``up_to`` of the filter, which only the page uses."""
+
+    exception_type: Annotated[Optional[str], typer.Option(help="Only this exception type, in full; '' for none.")] = (
+        None
+    )
+    message_type: Annotated[
+        Optional[str], typer.Option(help="Only this message type, in full, without its assembly.")
+    ] = None
+    endpoint: Annotated[Optional[str], typer.Option(help="Only messages that this endpoint failed to handle.")] = None
+    failed_queue: Annotated[
+        Optional[str], typer.Option(help="Only messages that failed in this queue: its address, or its table alone.")
+    ] = None
+    kind: Annotated[Optional[str], typer.Option(help=f"Only one of: {', '.join(KINDS)}.")] = None
+    since: Annotated[
+        Optional[str], typer.Option(help="Only messages that failed at this time or later, as 2026-01-31T08:00:00Z.")
+    ] = None
+    until: Annotated[Optional[str], typer.Option(help="Only messages that failed before this time.")] = None
+    message_ids: Annotated[
+        Optional[list[str]], typer.Option("--message-id", help="Only this message id; any number of times.")
+    ] = None
+    row_versions: Annotated[
+        Optional[list[int]], typer.Option("--row-version", help="Only this row; any number of times.")
+    ] = None
+
+    def filter(self) -> ErrorFilter:
+        """The filter of the options that were given; an empty list is no condition. Raises ConfigurationError."""
+        return ErrorFilter.of(
+            {name: value if isinstance(value, str) else value or None for name, value in vars(self).items()}
+        )
+
+
+@dataclass(frozen=True)
+class WorkOptions:
+    """Options of work on failed messages: all of them, limits, a rate, a dry run."""
+
+    all_messages: AllMessages = False
+    rate: Rate = None
+    max_messages: MaxMessages = None
+    max_seconds: MaxSeconds = None
+    dry_run: DryRun = False
+
+    def options(self) -> ErrorQueueOptions:
+        """The options of the core. Raises ConfigurationError."""
+        return ErrorQueueOptions(
+            rate=self.rate, max_messages=self.max_messages, max_seconds=self.max_seconds, dry_run=self.dry_run
+        )
+
+
+def exit_if_missing(where: ErrorFilter, done: ErrorQueueResult) -> None:
+    """Exit with the code 1 if a message that a RowVersion or a message id names was not handled."""
+    named = len(where.row_versions or ()) + len(where.message_ids or ())
+    if named and done.complete and (done.left or done.messages < named):
+        raise typer.Exit(1)
+
+
+def check_chosen(where: ErrorFilter, *, all_messages: bool) -> None:
+    """Raise ConfigurationError for neither a filter nor all messages, and for both."""
+    if where.is_empty != all_messages:
+        raise ConfigurationError("Select the messages by a filter, as --kind, or by --all: one of the two.")
+
+
+def chosen(selected: ErrorFilterOptions, work: WorkOptions) -> ErrorFilter:
+    """The filter of a command that moves messages. Raises as :func:`check_chosen`."""
+    where = selected.filter()
+    check_chosen(where, all_messages=work.all_messages)
+    return where
+
+
+def groups_or_one(selected: ErrorFilterOptions, *, one: object, body: bool, by: list[str] | None) -> ErrorFilter:
+    """The filter of a command that prints groups, or one message. Raises ConfigurationError for a mixture."""
+    where = selected.filter()
+    if (body and one is None) or (one is not None and (by or not where.is_empty)):
+        raise ConfigurationError("--show names one message, with or without --body; filters and --by are for groups.")
+    return where

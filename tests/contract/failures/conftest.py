@@ -1,0 +1,19 @@
+"""A client with an error queue and an archive of its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.server.settings import ConnectionSettings
+
+
+@pytest.fixture
+def client(settings: ConnectionSettings, address_of: AddressResolver, schema: str) -> QueueClient:
+    """Its queues and its ledgers are in the test's schema."""
+    client = QueueClient(settings, replace(address_of, default_schema=schema), ledger_schema=schema)
+    client.tables.create("error")
+    return client
