@@ -15,7 +15,7 @@ from functools import partial
 from typing import Protocol
 
 from airflow_sqlqueue.budget import Budget
-from airflow_sqlqueue.drain.copying import CopyingDrain
+from airflow_sqlqueue.drain.copying import CopyingDrain, NewMessagesCopy
 from airflow_sqlqueue.drain.counts import Counts
 from airflow_sqlqueue.drain.ledger import Ledger, LedgerEntry, Part
 from airflow_sqlqueue.drain.manifest import Batch
@@ -182,6 +182,8 @@ class Drain:
         drain: Callable[[Worker, Budget, Callable[[Part], None]], int]
         if self._request.where is not None:
             drain = MatchingDrain(work, self._request.where, up_to).run
+        elif self._request.only_new is not None:
+            drain = NewMessagesCopy(self._request.only_new, up_to, work.ledger_schema).run
         elif self._request.keep:
             drain = CopyingDrain(up_to, settle_seconds).run
         else:

@@ -16,6 +16,7 @@ from airflow_sqlqueue.drain.options import batch_after
 from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.stages.message_table import MessageTable
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError, StatementError, WrongBatchError
+from airflow_sqlqueue.queue.copies import copy_definitions
 from airflow_sqlqueue.queue.quarantine import Quarantine
 from airflow_sqlqueue.sql import Fragment, Query, identifier
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA, Definition, create_lock, ensure
@@ -33,7 +34,7 @@ class LedgerEntry:
     seal. ``age`` is the seconds since the batch was opened, by the server's clock. ``filter`` is the canonical text of
     the filter that the batch is drained with. The messages of a ``kept`` batch were copied and stayed in the queue.
     ``redacted`` is the fingerprint of the rules that changed the messages, None without rules; ``erased`` messages were
-    removed from the batch after the seal.
+    removed from the batch after the seal. ``only_new`` is the name of a copy of new messages.
     """
 
     queue: str
@@ -48,6 +49,7 @@ class LedgerEntry:
     kept: bool
     redacted: str | None
     erased: int
+    only_new: str | None
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,7 @@ class Ledger(OwnTable):
             request.filter_text,
             request.keep,
             request.fingerprint,
+            request.only_new or "",
         )
         with self.session.transaction():
             self.session.take_lock(self.query("ledger.lock_open"), lock_name("open", self.schema, batch_id))
@@ -147,6 +150,9 @@ class Ledger(OwnTable):
         if row.kept != request.keep:
             how = "copies messages of" if row.kept else "takes messages out of"
             raise WrongBatchError(f"Batch {batch_id} {how} the queue: give keep={row.kept}, or ask for a new batch.")
+        if row.only_new != request.only_new:
+            what = "all messages" if row.only_new is None else f"messages that are new to {row.only_new!r}"
+            raise WrongBatchError(f"Batch {batch_id} copies {what}: give the same only_new, or ask for a new batch.")
         return row
 
     def find(self, batch_id: uuid.UUID) -> LedgerEntry:
@@ -315,4 +321,4 @@ class Ledger(OwnTable):
 def ledger_definitions(catalog: str, schema: str = LEDGER_SCHEMA) -> tuple[Definition, ...]:
     """Definitions of the ledger's tables and those beside it, for :func:`.tables.create.create` and for scripts."""
     tables: tuple[type[OwnTable], ...] = (Ledger, _PartTable, MessageTable, Quarantine)
-    return tuple(table.definition(catalog, schema) for table in tables)
+    return (*(table.definition(catalog, schema) for table in tables), *copy_definitions(catalog, schema))

@@ -89,7 +89,8 @@ def use(planning: PlanSession, table: ResolvedAddress) -> dict[str, list[Operato
     assert len(browsing.read(queue, ("Id", "Body"), FIRST, LAST, rows=500, max_bytes=2**40)) == 500
     queue.window_end(1_000, FIRST, LAST)
     fragments, passing = copied_page(queue.layout.types, 2**20), readpast(True)
-    (first, *_) = queue.rows("queue.peek_page", 500, FIRST, LAST, 2**40, **fragments, readpast=passing)
+    window = Window().condition
+    (first, *_) = queue.rows("queue.peek_page", 500, FIRST, LAST, 2**40, **fragments, window=window, readpast=passing)
     assert queue.rows("queue.copy_body", 1, 100, first[ROW_VERSION], str(first[0]), readpast=passing)[0][0] == b"0"
     where = MessageFilter(headers={"NServiceBus.CorrelationId": "c-1"})
     assert browsing.search(queue, where, Window()) != []
