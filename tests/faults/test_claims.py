@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,68 +10,18 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.errors import ConnectionLostError, WrongBatchError
+from airflow_sqlqueue.errors import WrongBatchError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.spark.source import claims as module
 from airflow_sqlqueue.spark.source.claims import Claims, Offset, StreamOptions
 from airflow_sqlqueue.spark.source.columns import SelectedColumns
 from airflow_sqlqueue.spark.source.options import ServerAccess, SourceOptions
 from airflow_sqlqueue.spark.source.staged import read_share
 from tests.contract.conftest import run_sql
-
-
-class Killed(BaseException):
-    """The process is dead: nothing of it runs any more."""
-
-
-class Mortal:
-    """Counts the statements of all sessions, and at one of them closes every connection and lets nothing run after.
-
-    The server sees what it sees of a process that is killed. ``after`` the statement, or before it. What other threads
-    run, by the clock, is not counted, and finds its connection lost when the process is dead.
-    """
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._left: int | None = None
-        self._after = self._dead = False
-        self._sessions: list[Session] = []
-        run, thread = Session.run, threading.get_ident()
-
-        def counted(session: Session, *arguments: Any, **sizes: Any) -> list[Any]:
-            if threading.get_ident() != thread:
-                if self._dead:
-                    raise ConnectionLostError("The process is dead.")
-                return run(session, *arguments, **sizes)
-            if session not in self._sessions:
-                self._sessions.append(session)
-            if self._dead or (self._is_last() and not self._after):
-                self._die()
-            rows = run(session, *arguments, **sizes)
-            if self._left == 0:
-                self._die()
-            return rows
-
-        monkeypatch.setattr(Session, "run", counted)
-
-    def _is_last(self) -> bool:
-        if self._left is None:
-            return False
-        self._left -= 1
-        return self._left == 0
-
-    def _die(self) -> None:
-        self._dead = True
-        for session in self._sessions:
-            session.close()
-        raise Killed
-
-    def born(self, statements: int | None, *, after: bool = False) -> None:
-        """A process that lives for this number of statements."""
-        self._left, self._after, self._dead, self._sessions = statements, after, False, []
+from tests.faults.mortal import Killed, Mortal
 
 
 class MicroBatches:
