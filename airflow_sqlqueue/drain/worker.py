@@ -152,7 +152,7 @@ class Worker:
         try:
             state = copy.lock()
             rows = self.most_rows if limit is None else min(limit, self.most_rows)
-            found = copy.in_gaps(rows, up_to) if late else {}
+            found = copy.in_gaps(rows, up_to) if late and state.gaps else {}
             if late and not found:
                 session.roll_back()
                 return None

@@ -144,30 +144,25 @@ class QueueCopy:
 
         Raises :class:`CopyError` if the numbers of the table began again.
         """
-        table_id, last = self._table_identity()
-        rows = self._session.run(self._table.query("copies.find"), str(self._id))
+        table = self._queue.layout.table
+        statement = self._table.query("copies.find", tables=identifier(table.catalog))
+        rows = self._session.run(statement, str(self._id), table.qualified_name)
         if not rows:
-            return CopyState(self._id, table_id)
-        known, high, gaps, closing_up_to, age = rows[0]
+            raise CopyError(
+                f"The login may not see the table of {self._queue.address.canonical}: grant it SELECT on the table."
+            )
+        object_id, created, last, known, high, gaps, closing_up_to, age = rows[0]
+        table_id = f"{object_id} {created.isoformat()}"
         if known != table_id:
-            return CopyState(self._id, table_id, stored=True)
-        if last < high:
+            return CopyState(self._id, table_id, stored=known is not None)
+        if last is None or last < high:
             raise CopyError(
                 f"The copy {self._name!r} of {self._queue.address.canonical} has seen RowVersion {high}, and the table "
-                f"has given {last} at most: it was truncated or reseeded; run 'sqlqueue copies --reset' for this "
+                f"has given {last or 0} at most: it was truncated or reseeded; run 'sqlqueue copies --reset' for this "
                 "copy, which then begins at the head of the queue."
             )
         up_to = None if closing_up_to is None else int(closing_up_to)
         return CopyState(self._id, table_id, int(high), int(gaps), up_to, int(age or 0), stored=True)
-
-    def _table_identity(self) -> tuple[str, int]:
-        table = self._queue.layout.table
-        statement = self._table.query("copies.table_id", tables=identifier(table.catalog))
-        for object_id, created, last in self._session.run(statement, table.qualified_name):
-            return f"{object_id} {created.isoformat()}", FIRST if last is None else int(last)
-        raise CopyError(
-            f"The login may not see the table of {self._queue.address.canonical}: grant it SELECT on the table itself."
-        )
 
     def lock(self) -> CopyState:
         """Lock the copy to the end of the transaction under way, and return its state. Raises as :meth:`state`."""
@@ -193,7 +188,7 @@ class QueueCopy:
 
         Raises :class:`CopyError` if the table was replaced meanwhile.
         """
-        if self._table_identity()[0] != state.table_id:
+        if self.state().table_id != state.table_id:
             raise CopyError(f"The table of {self._queue.address.canonical} was made anew during the copy: run it again.")
         numbers = sorted(set(seen))
         filled, rests, high = list[Gap](), list[Gap](), state.high

@@ -26,16 +26,14 @@ DECLARE @result int;
 EXEC @result = {catalog}.sys.sp_getapplock @Resource = ?, @LockMode = 'Exclusive', @LockOwner = 'Transaction';
 SELECT @result;
 
--- table_id: read the identity of the queue's table
--- A table that was dropped and made again has another id, and after a TRUNCATE or a reseed the last value is lower.
-SELECT t.object_id, t.create_date, CAST(i.last_value AS bigint)
+-- find: read the copy
+-- A table that was dropped and made again has another id, and after a TRUNCATE or a reseed its last value is lower.
+SELECT t.object_id, t.create_date, CAST(i.last_value AS bigint),
+       c.[TableId], c.[High], c.[Gaps], c.[ClosingUpTo], DATEDIFF_BIG(second, c.[ClosingSince], SYSUTCDATETIME())
 FROM {tables}.sys.tables AS t
 LEFT JOIN {tables}.sys.identity_columns AS i ON i.object_id = t.object_id
+LEFT JOIN {table} AS c ON c.[CopyId] = ?
 WHERE t.object_id = OBJECT_ID(?);
-
--- find: read the copy
-SELECT [TableId], [High], [Gaps], [ClosingUpTo], DATEDIFF_BIG(second, [ClosingSince], SYSUTCDATETIME())
-FROM {table} WITH (READCOMMITTEDLOCK) WHERE [CopyId] = ?;
 
 -- enter: enter the copy
 INSERT INTO {table} ([CopyId], [Name], [Queue], [TableId], [High], [Gaps], [Messages], [ChangedAt])

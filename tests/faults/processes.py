@@ -20,8 +20,7 @@ from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.stages.base import Stage
 from airflow_sqlqueue.errors import BatchError
-from airflow_sqlqueue.queue import copies
-from airflow_sqlqueue.queue.copies import CLOSING_SECONDS
+from airflow_sqlqueue.queue import MessageFilter
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
@@ -44,13 +43,10 @@ class Draining:
         stage: Stage,
         batch_id: uuid.UUID,
         options: DrainOptions = SMALL_PARTS,
-        *,
-        closing_seconds: int = CLOSING_SECONDS,
-        **request: Any,
+        where: MessageFilter | None = None,
     ) -> None:
-        """Start it; ``request`` are further fields of :class:`DrainRequest`."""
         self._reports, child = _context.Pipe(duplex=False)
-        arguments = (url, queue.canonical, stage, batch_id, {"options": options, **request}, closing_seconds, child)
+        arguments = (url, queue.canonical, stage, batch_id, options, where, child)
         self._process: Any = _context.Process(target=_drain, args=arguments, daemon=True)
         self._process.start()
         child.close()
@@ -103,16 +99,17 @@ def _drain(
     queue: str,
     stage: Stage,
     batch_id: uuid.UUID,
-    request: dict[str, Any],
-    closing_seconds: int,
+    options: DrainOptions,
+    where: MessageFilter | None,
     reports: Connection[str, str],
 ) -> None:
     settings = ConnectionSettings.from_url(url)
     address = AddressResolver(default_catalog=settings.database).resolve(queue)
-    copies.CLOSING_SECONDS = closing_seconds
     reports.send(STARTED)
     try:
-        Drain(lambda: Session(settings), address, stage, DrainRequest(batch_id=batch_id, **request)).run()
+        Drain(
+            lambda: Session(settings), address, stage, DrainRequest(batch_id=batch_id, options=options, where=where)
+        ).run()
     except BatchError:
         reports.send(REFUSED)
     else:
