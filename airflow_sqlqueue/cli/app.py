@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from airflow_sqlqueue.cli import batches, delayed, erase, errors, events, queues, redaction, schemas, tables
+from airflow_sqlqueue.cli import batches, copies, delayed, erase, errors, events, queues, redaction, schemas, tables
 from airflow_sqlqueue.cli.commands import Command, Group, with_option_groups
 from airflow_sqlqueue.cli.output import stderr, stdout
 from airflow_sqlqueue.errors import (
@@ -23,7 +23,7 @@ from airflow_sqlqueue.untrusted import printable
 
 COMMANDS: Mapping[str, tuple[Callable[..., Any], ...]] = {
     "Queues": queues.COMMANDS,
-    "Batches": (*batches.COMMANDS, *erase.COMMANDS, *redaction.COMMANDS),
+    "Batches": (*batches.COMMANDS, *copies.COMMANDS, *erase.COMMANDS, *redaction.COMMANDS),
     "Error queues": errors.COMMANDS,
     "Delayed messages": delayed.COMMANDS,
     "Events": events.COMMANDS,

@@ -21,8 +21,8 @@ class DrainRequest:
         takes them.
     :param keep: copy the messages up to the mark to files and leave them in the queue, also with one worker; a retry
         needs the same value.
-    :param only_new: with ``keep``, the name of a copy: only messages that no earlier batch of the copy has. Each message
-        is copied once over all batches, see :mod:`airflow_sqlqueue.queue.copies`; a retry needs the same name.
+    :param only_new: with ``keep``, the name of a copy: only messages that no earlier batch of the copy has. Each one is
+        copied once over all batches, see :mod:`airflow_sqlqueue.queue.copies`; a retry needs the same name.
     :param redaction: rules for private data, applied to the messages before they are staged; a retry needs the same
         rules.
     :param batch_id: the batch; the same id resumes it, or returns it if it is sealed already; None: a new batch.

@@ -18,7 +18,7 @@ from typing import Any
 from airflow_sqlqueue.errors import ConfigurationError, CopyError, LockTimeoutError
 from airflow_sqlqueue.queue.depth import Depth
 from airflow_sqlqueue.queue.gaps import Gap, gaps_between, shrink
-from airflow_sqlqueue.queue.table_access import FIRST, TableAccess
+from airflow_sqlqueue.queue.table_access import FIRST, LAST, TableAccess
 from airflow_sqlqueue.queue.window import padded_chunks, placeholders
 from airflow_sqlqueue.sql import Fragment, Query, identifier
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA, Definition, ensure
@@ -26,7 +26,7 @@ from airflow_sqlqueue.tables.own import OwnTable, lock_name, stored_name
 
 log = logging.getLogger(__name__)
 
-LONGEST_NAME = 200
+LONGEST_NAME = 220
 """Maximum number of characters of a copy's name."""
 
 MAX_GAPS = 100_000
@@ -48,7 +48,7 @@ def check_copy_name(name: str) -> str:
 
 def copy_id(name: str, queue: str) -> uuid.UUID:
     """Return the id of a copy: its name and the queue's canonical address."""
-    return uuid.uuid5(_NAMESPACE, f"{name}\0{queue}")
+    return uuid.uuid5(_NAMESPACE, f"{name}\0{stored_name(queue)}")
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,9 @@ class QueueCopy:
         Raises :class:`CopyError` if the table was replaced meanwhile.
         """
         if self.state().table_id != state.table_id:
-            raise CopyError(f"The table of {self._queue.address.canonical} was made anew during the copy: run it again.")
+            raise CopyError(
+                f"The table of {self._queue.address.canonical} was made anew during the copy: run it again."
+            )
         numbers = sorted(set(seen))
         filled, rests, high = list[Gap](), list[Gap](), state.high
         if gaps is not None:
@@ -244,12 +246,15 @@ class QueueCopy:
         log.info("The copy %r of %s has closed %d gaps", self._name, self._queue.address.canonical, closed)
         return True
 
-    def count(self, limit: int) -> Depth | None:
-        """Count the messages that the copy does not have, of each kind up to ``limit``; None if it has none at all."""
+    def count(self, limit: int, up_to: int = LAST) -> Depth | None:
+        """Count the messages up to ``up_to`` that the copy does not have; None for a copy that has no message at all.
+
+        The count goes on up to ``limit`` among late messages, and as far among those above the watermark.
+        """
         state = self.state() if self.exists() else None
         if state is None or state.high == FIRST:
             return None
-        total, expired = self._run("copies.count_new", limit, str(self._id), limit, state.high)[0]
+        total, expired = self._run("copies.count_new", limit, str(self._id), up_to, limit, state.high, up_to)[0]
         return Depth(int(total - expired), int(expired))
 
     def _run(self, name: str, *values: Any) -> list[Any]:

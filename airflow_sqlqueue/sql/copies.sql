@@ -1,7 +1,7 @@
 -- make: create the table of copies (with 'sqlqueue create --ledger' an administrator can)
 CREATE TABLE {table} (
     [CopyId] uniqueidentifier NOT NULL PRIMARY KEY,
-    [Name] nvarchar(200) NOT NULL,
+    [Name] nvarchar(220) NOT NULL,
     [Queue] nvarchar(400) NOT NULL,
     [TableId] nvarchar(60) NOT NULL,
     [High] bigint NOT NULL,
@@ -103,15 +103,15 @@ FROM (
     SELECT TOP (?) m.[Expires]
     FROM {gap} AS g
     CROSS APPLY (
-        SELECT [Expires] FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek})
+        SELECT [RowVersion], [Expires] FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek})
         WHERE [RowVersion] >= g.[Low] AND [RowVersion] <= g.[High]
     ) AS m
-    WHERE g.[CopyId] = ?
+    WHERE g.[CopyId] = ? AND m.[RowVersion] <= ?
     UNION ALL
     SELECT n.[Expires]
     FROM (
         SELECT TOP (?) [Expires] FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek})
-        WHERE [RowVersion] > ? ORDER BY [RowVersion]
+        WHERE [RowVersion] > ? AND [RowVersion] <= ? ORDER BY [RowVersion]
     ) AS n
 ) AS head;
 

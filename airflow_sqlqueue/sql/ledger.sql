@@ -20,7 +20,7 @@ CREATE TABLE {table} (
     [Bytes] bigint NULL,
     [Redacted] varchar(64) NULL,
     [Erased] bigint NULL,
-    [OnlyNew] nvarchar(200) NULL
+    [OnlyNew] nvarchar(220) NULL
 );
 
 -- lacks_columns: read the columns of the ledger's batch table
@@ -28,7 +28,7 @@ SELECT CASE WHEN COUNT(*) < 3 THEN 1 ELSE 0 END FROM {catalog}.sys.columns
 WHERE object_id = OBJECT_ID(?) AND name IN (N'Redacted', N'Erased', N'OnlyNew');
 
 -- add_columns: add the columns that an older ledger's batch table lacks
-ALTER TABLE {batch} ADD [Redacted] varchar(64) NULL, [Erased] bigint NULL, [OnlyNew] nvarchar(200) NULL;
+ALTER TABLE {batch} ADD [Redacted] varchar(64) NULL, [Erased] bigint NULL, [OnlyNew] nvarchar(220) NULL;
 
 -- make_part: create the ledger's part table (with 'sqlqueue create --ledger' an administrator can)
 CREATE TABLE {table} (

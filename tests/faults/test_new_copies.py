@@ -6,6 +6,7 @@ messages and transactions of up to five seconds.
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 import time
@@ -34,11 +35,13 @@ from tests.drains import batch_bodies
 from tests.faults.conftest import LONG
 from tests.faults.mortal import Killed, Mortal
 
+log = logging.getLogger(__name__)
+
 NAME = "late commits"
 GIVEN_UP = 1800 if LONG else 60
 """Seconds after which the senders end in any case."""
 WRITERS = 10
-MESSAGES, LONGEST, SENDS, KILLS = (200_000, 5.0, 200, 100) if LONG else (2_000, 0.5, 6, 5)
+MESSAGES, LONGEST, SENDS, KILLS = (200_000, 5.0, 200, 100) if LONG else (1_500, 0.5, 6, 5)
 OPTIONS = DrainOptions(rows_per_statement=500 if LONG else 50, rows_per_part=2_000 if LONG else 100, settle_seconds=0)
 
 
@@ -183,9 +186,10 @@ def test_each_message_once_whenever_it_commits_and_whoever_is_killed(
         batches.append(uuid.uuid4())
         copy(None)
     copied = bodies_of(connect, queue, batches)
-    print(
-        f"\n{sum(senders.committed.values()):,} messages, {senders.rolled_back:,} rolled back, {len(batches)} batches, "
-        f"{late_parts(queue)} parts with messages that had committed late, {kills} kills, {time.monotonic() - started:.0f} s"
+    log.info(
+        "%d messages, %d rolled back, %d batches, %d late parts, %d kills, %.0f s",
+        *(sum(senders.committed.values()), senders.rolled_back, len(batches), late_parts(queue), kills),
+        time.monotonic() - started,
     )
     assert sum((senders.committed - copied).values()) == 0, "lost"
     assert sum((copied - senders.committed).values()) == 0, "doubled or made up"

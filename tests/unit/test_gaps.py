@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +19,7 @@ def test_gaps_between_are_the_numbers_that_were_not_seen(after: int, seen: set[i
     assert [n for gap in gaps for n in range(gap.low, gap.high + 1)] == sorted(
         set(range(after + 1, max(numbers, default=after) + 1)) - set(numbers)
     )
-    assert all(first.high + 1 < second.low for first, second in zip(gaps, gaps[1:], strict=False)), "as few as possible"
+    assert all(first.high + 1 < second.low for first, second in pairwise(gaps)), "as few as possible"
 
 
 @given(seen=NUMBERS, later=NUMBERS)
@@ -32,7 +34,7 @@ def test_filled_gaps_keep_the_numbers_that_are_still_missing(seen: set[int], lat
 
 @given(commits=st.permutations(range(1, 31)), aborted=st.sets(st.integers(1, 30)), steps=st.lists(st.integers(0, 9)))
 def test_a_copy_sees_each_number_once(commits: list[int], aborted: set[int], steps: list[int]) -> None:
-    """A model of the copy: transactions commit in any order or roll back, and parts come at any moments, of any size."""
+    """A model of the copy: transactions commit in any order or roll back, and parts of any size come at any time."""
     left = [number for number in commits if number not in aborted]
     visible, copied = set[int](), list[int]()
     gaps, high = list[Gap](), 0
