@@ -6,6 +6,7 @@ from airflow_sqlqueue.client.delayed import DelayedQueue as DelayedQueue
 from airflow_sqlqueue.client.errors import ErrorManager as ErrorManager
 from airflow_sqlqueue.client.quarantine import QuarantineManager as QuarantineManager
 from airflow_sqlqueue.client.queues import Queue as Queue
+from airflow_sqlqueue.client.copies import CopyManager as CopyManager
 from airflow_sqlqueue.client.streams import StreamManager as StreamManager
 from airflow_sqlqueue.client.subscriptions import SubscriptionManager as SubscriptionManager
 from airflow_sqlqueue.client.tables import TableManager as TableManager
@@ -48,6 +49,7 @@ from airflow_sqlqueue.errors import BodyError as BodyError
 from airflow_sqlqueue.errors import ConditionNotMetError as ConditionNotMetError
 from airflow_sqlqueue.errors import ConfigurationError as ConfigurationError
 from airflow_sqlqueue.errors import ConnectionLostError as ConnectionLostError
+from airflow_sqlqueue.errors import CopyError as CopyError
 from airflow_sqlqueue.errors import DataBusUnreachableError as DataBusUnreachableError
 from airflow_sqlqueue.errors import DataMovedError as DataMovedError
 from airflow_sqlqueue.errors import DeadlockError as DeadlockError

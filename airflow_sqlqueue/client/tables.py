@@ -9,6 +9,7 @@ from airflow_sqlqueue.drain.ledger import ledger_definitions
 from airflow_sqlqueue.drain.streams import StreamTable
 from airflow_sqlqueue.inspection.findings import Finding
 from airflow_sqlqueue.inspection.inspect import Inspection, fix, inspect
+from airflow_sqlqueue.queue.copies import copy_definitions
 from airflow_sqlqueue.queue.outgoing import OutgoingTable
 from airflow_sqlqueue.queue.send_ledger import SendLedger
 from airflow_sqlqueue.tables.create import CreateResult, Definition, create_all, definitions_for, drop_queue, script
@@ -66,6 +67,7 @@ class TableManager:
             others = (SendLedger, OutgoingTable, StreamTable)
             definitions += [
                 *ledger_definitions(catalog, schema),
+                *copy_definitions(catalog, schema),
                 *(table.definition(catalog, schema) for table in others),
             ]
         return definitions

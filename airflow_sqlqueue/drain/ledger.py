@@ -16,7 +16,6 @@ from airflow_sqlqueue.drain.options import batch_after
 from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.stages.message_table import MessageTable
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError, StatementError, WrongBatchError
-from airflow_sqlqueue.queue.copies import copy_definitions
 from airflow_sqlqueue.queue.quarantine import Quarantine
 from airflow_sqlqueue.sql import Fragment, Query, identifier
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA, Definition, create_lock, ensure
@@ -321,4 +320,4 @@ class Ledger(OwnTable):
 def ledger_definitions(catalog: str, schema: str = LEDGER_SCHEMA) -> tuple[Definition, ...]:
     """Definitions of the ledger's tables and those beside it, for :func:`.tables.create.create` and for scripts."""
     tables: tuple[type[OwnTable], ...] = (Ledger, _PartTable, MessageTable, Quarantine)
-    return (*(table.definition(catalog, schema) for table in tables), *copy_definitions(catalog, schema))
+    return tuple(table.definition(catalog, schema) for table in tables)

@@ -42,7 +42,7 @@ class QueueCondition:
     matching messages count. ``filters`` go with ``min_messages`` and ``max_messages`` alone. Each check reads the
     headers of the queue until enough messages match, or to the end.
 
-    ``only_new`` is the name of a copy (:mod:`airflow_sqlqueue.queue.copies`): only messages count that the copy does not
+    ``only_new`` is the name of a copy (:mod:`airflow_sqlqueue.queue.copies`): only messages count that it does not
     have. It goes with ``min_messages`` and ``max_messages`` alone.
 
     ``kind`` is the way of counting, see :mod:`airflow_sqlqueue.queue.depth`. Raises :class:`ConfigurationError`.

@@ -218,9 +218,10 @@ class QueueCopy:
             )
 
     def close_gaps(self) -> bool:
-        """Close the gaps that nobody can fill any more; False if their numbers have messages, or the proof failed.
+        """Close the gaps that no transaction can fill any more; False if they hold messages, or the proof failed.
 
-        The proof is in docs/design.md, "Copies of new messages". Call it outside of a transaction. Nobody waits for it.
+        The proof is in docs/design.md, "Copies of new messages". Call it outside of a transaction. No other session
+        waits for it.
         """
         state = self.state()
         if not state.gaps:

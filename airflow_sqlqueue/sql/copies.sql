@@ -73,10 +73,10 @@ WHERE [CopyId] = ?;
 -- begin_closing: note the gaps that can be closed later
 UPDATE {table} SET [ClosingUpTo] = [High], [ClosingSince] = SYSUTCDATETIME() WHERE [CopyId] = ? AND [Gaps] > 0;
 
--- no_writers: check that nobody writes to the queue
+-- no_writers: check that no transaction writes to the queue
 -- The shared lock on the table is granted only while no transaction holds the intent-exclusive lock that every INSERT
 -- and DELETE takes on it (docs/transport/transactions.md, "Numbers and locks of an INSERT"). It ends with the statement,
--- which reads one row, and with a lock timeout of 0 nobody waits behind it.
+-- which reads one row, and with a lock timeout of 0 no other session waits behind it.
 SELECT TOP (1) 1 FROM {queue} WITH (TABLOCK, READCOMMITTEDLOCK);
 
 -- first_in_gaps: check that the gaps of the copy are empty

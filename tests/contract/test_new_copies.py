@@ -116,7 +116,7 @@ def test_each_copy_has_its_own_watermark(connect: Connect, copying: Copying, que
     assert batch_bodies(connect, queue, with_another_name) == expected
 
 
-def test_gaps_close_when_nobody_writes(
+def test_gaps_close_when_no_transaction_writes(
     connect: Connect, copying: Copying, queue: QueueTable, closing_at_once: None
 ) -> None:
     for start in range(0, 6, 2):
@@ -152,7 +152,7 @@ def test_gaps_stay_while_a_transaction_is_open(
 def test_gaps_stay_while_a_message_in_them_is_being_received(
     connect: Connect, copying: Copying, queue: QueueTable, closing_at_once: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A receiver begins after the proof that nobody writes, and rolls back after the gaps were closed."""
+    """A receiver begins after the proof that no transaction writes, and rolls back after the gaps were closed."""
     with copying.late(connect, [b"late"]):
         fill(queue, 2)
         copying.run()
@@ -193,7 +193,7 @@ def test_gaps_are_not_closed_soon_after_they_were_seen(connect: Connect, copying
     assert copying.state.closing_up_to == copying.state.high
 
 
-def test_nobody_waits_for_the_proof(connect: Connect, copying: Copying, queue: QueueTable) -> None:
+def test_no_other_session_waits_for_the_copy(connect: Connect, copying: Copying, queue: QueueTable) -> None:
     """Every statement of a copy passes a transaction that has locked rows and holds them for long."""
     fill(queue, 10)
     with connect() as other, other.transaction():
@@ -218,7 +218,9 @@ def test_a_retry_resumes_its_batch(copying: Copying, queue: QueueTable) -> None:
     assert copying.run() == numbered_bodies(10, 100)
 
 
-def test_a_batch_that_nobody_finished_counts_as_copied(connect: Connect, copying: Copying, queue: QueueTable) -> None:
+def test_a_batch_that_was_never_finished_counts_as_copied(
+    connect: Connect, copying: Copying, queue: QueueTable
+) -> None:
     expected, batch_id = fill(queue, 60), uuid.uuid4()
 
     def stop(done: Progress) -> None:

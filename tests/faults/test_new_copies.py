@@ -50,6 +50,7 @@ def copies_of_queue(connect: Connect, queue: QueueTable) -> Iterator[CopyTable]:
     """The table of copies; the copy of the test's queue is forgotten at the end."""
     Ledger(queue.session, queue.address.catalog).create()
     table = CopyTable(queue.session, queue.address.catalog)
+    table.create()
     yield table
     table.forget(NAME, queue.address.canonical)
 
@@ -136,7 +137,7 @@ class Dying(Session):
 
 
 @pytest.mark.timeout(3600)
-def test_each_message_once_whenever_it_commits_and_whoever_is_killed(
+def test_each_message_is_copied_once_despite_late_commits_and_kills(
     settings: ConnectionSettings,
     connect: Connect,
     queue: QueueTable,
