@@ -2,11 +2,11 @@ from airflow_sqlqueue.address import QueueAddress as QueueAddress
 from airflow_sqlqueue.assets import create_asset as create_asset
 from airflow_sqlqueue.client import QueueClient as QueueClient
 from airflow_sqlqueue.client.batches import BatchManager as BatchManager
+from airflow_sqlqueue.client.copies import CopyManager as CopyManager
 from airflow_sqlqueue.client.delayed import DelayedQueue as DelayedQueue
 from airflow_sqlqueue.client.errors import ErrorManager as ErrorManager
 from airflow_sqlqueue.client.quarantine import QuarantineManager as QuarantineManager
 from airflow_sqlqueue.client.queues import Queue as Queue
-from airflow_sqlqueue.client.copies import CopyManager as CopyManager
 from airflow_sqlqueue.client.streams import StreamManager as StreamManager
 from airflow_sqlqueue.client.subscriptions import SubscriptionManager as SubscriptionManager
 from airflow_sqlqueue.client.tables import TableManager as TableManager
