@@ -31,9 +31,9 @@ class LedgerEntry:
 
     ``up_to`` is None if the queue was empty when the batch was opened. ``parts`` and ``counts`` are None until the
     seal. ``age`` is the seconds since the batch was opened, by the server's clock. ``filter`` is the canonical text of
-    the filter that the batch is drained with. The messages of a ``kept`` batch were copied and stayed in the queue.
-    ``redacted`` is the fingerprint of the rules that changed the messages, None without rules; ``erased`` messages were
-    removed from the batch after the seal. ``only_new`` is the name of a copy of new messages.
+    the filter that the batch is drained with, or has the name of a copy of new messages. The messages of a ``kept``
+    batch were copied and stayed in the queue. ``redacted`` is the fingerprint of the rules that changed the messages,
+    None without rules; ``erased`` messages were removed from the batch after the seal.
     """
 
     queue: str
@@ -48,7 +48,6 @@ class LedgerEntry:
     kept: bool
     redacted: str | None
     erased: int
-    only_new: str | None
 
 
 @dataclass(frozen=True)
@@ -126,7 +125,6 @@ class Ledger(OwnTable):
             request.filter_text,
             request.keep,
             request.fingerprint,
-            request.only_new or "",
         )
         with self.session.transaction():
             self.session.take_lock(self.query("ledger.lock_open"), lock_name("open", self.schema, batch_id))
@@ -136,6 +134,11 @@ class Ledger(OwnTable):
             raise WrongBatchError(f"Batch {batch_id} drains {row.queue}, not {queue}: ask for a new batch.")
         if row.stage != stage:
             raise WrongBatchError(f"Batch {batch_id} is staged as {row.stage}, not as {stage}: ask for a new batch.")
+        if (row.filter or "") != request.filter_text and (row.kept or request.keep):
+            raise WrongBatchError(
+                f"Batch {batch_id} was opened for other messages: give it the same keep and only_new, or ask for a new "
+                "batch."
+            )
         if (row.filter or "") != request.filter_text:
             raise WrongBatchError(
                 f"Batch {batch_id} was opened with another filter, or with one where none is given now: give it the "
@@ -149,9 +152,6 @@ class Ledger(OwnTable):
         if row.kept != request.keep:
             how = "copies messages of" if row.kept else "takes messages out of"
             raise WrongBatchError(f"Batch {batch_id} {how} the queue: give keep={row.kept}, or ask for a new batch.")
-        if row.only_new != request.only_new:
-            what = "all messages" if row.only_new is None else f"messages that are new to {row.only_new!r}"
-            raise WrongBatchError(f"Batch {batch_id} copies {what}: give the same only_new, or ask for a new batch.")
         return row
 
     def find(self, batch_id: uuid.UUID) -> LedgerEntry:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from dataclasses import dataclass, field
 
@@ -60,7 +61,9 @@ class DrainRequest:
 
     @property
     def filter_text(self) -> str:
-        """The canonical text of the filter, empty for all messages."""
+        """The text by which the ledger knows the messages of the batch: a filter, a copy of new ones, empty for all."""
+        if self.only_new is not None:
+            return json.dumps({"only_new": self.only_new})
         return "" if self.where is None else self.where.canonical
 
     @property

@@ -19,16 +19,15 @@ CREATE TABLE {table} (
     [Quarantined] bigint NULL,
     [Bytes] bigint NULL,
     [Redacted] varchar(64) NULL,
-    [Erased] bigint NULL,
-    [OnlyNew] nvarchar(220) NULL
+    [Erased] bigint NULL
 );
 
 -- lacks_columns: read the columns of the ledger's batch table
-SELECT CASE WHEN COUNT(*) < 3 THEN 1 ELSE 0 END FROM {catalog}.sys.columns
-WHERE object_id = OBJECT_ID(?) AND name IN (N'Redacted', N'Erased', N'OnlyNew');
+SELECT CASE WHEN COUNT(*) < 2 THEN 1 ELSE 0 END FROM {catalog}.sys.columns
+WHERE object_id = OBJECT_ID(?) AND name IN (N'Redacted', N'Erased');
 
 -- add_columns: add the columns that an older ledger's batch table lacks
-ALTER TABLE {batch} ADD [Redacted] varchar(64) NULL, [Erased] bigint NULL, [OnlyNew] nvarchar(220) NULL;
+ALTER TABLE {batch} ADD [Redacted] varchar(64) NULL, [Erased] bigint NULL;
 
 -- make_part: create the ledger's part table (with 'sqlqueue create --ledger' an administrator can)
 CREATE TABLE {table} (
@@ -61,15 +60,15 @@ SELECT @result;
 
 -- open: open the batch
 INSERT INTO {batch} ([BatchId], [Queue], [Origin], [Owner], [State], [Stage], [UpTo], [Filter], [Kept], [Redacted],
-                     [OnlyNew], [OpenedAt])
+                     [OpenedAt])
 SELECT ?, ?, ?, CAST(NULLIF(?, N'') AS uniqueidentifier), 'open', ?, CAST(NULLIF(?, N'') AS bigint), NULLIF(?, N''), ?,
-       NULLIF(?, N''), NULLIF(?, N''), SYSUTCDATETIME()
+       NULLIF(?, N''), SYSUTCDATETIME()
 WHERE NOT EXISTS (SELECT * FROM {batch} WITH (READCOMMITTEDLOCK, ROWLOCK) WHERE [BatchId] = ?);
 
 -- find: read the batch
 SELECT [Queue], [Origin], [State], [Stage], [UpTo], [Parts], [Messages], [Expired], [Quarantined], [Bytes],
        DATEDIFF(second, [OpenedAt], SYSUTCDATETIME()), [Filter], [Kept], [Redacted],
-       COALESCE([Erased], 0), [OnlyNew]
+       COALESCE([Erased], 0)
 FROM {batch} WITH (READCOMMITTEDLOCK) WHERE [BatchId] = ?;
 
 -- commit_part: commit the part

@@ -41,7 +41,7 @@ def test_a_copy_of_what_is_new(url: str, tmp_path: Path) -> None:
         (["drain", "q", "--stage", "table", "--only-new", "lake"], "give keep as well"),
     ],
 )
-def test_what_cannot_be_done_is_refused(url: str, arguments: list[str], sentence: str) -> None:
+def test_options_that_do_not_fit_are_refused(url: str, arguments: list[str], sentence: str) -> None:
     done = sqlqueue(*arguments, url=url)
     assert done.returncode == 2
     assert sentence in done.stderr

@@ -336,7 +336,7 @@ def test_a_retry_for_another_copy_is_refused(
     batch_id = uuid.UUID(done.batch.batch_id)
     for other in (None, "another"):
         request = DrainRequest(batch_id=batch_id, keep=True, only_new=other)
-        with pytest.raises(WrongBatchError, match="copies messages that are new to 'daily'"):
+        with pytest.raises(WrongBatchError, match="give it the same keep and only_new"):
             Drain(connect, queue.address, staging, request).run()
 
 
