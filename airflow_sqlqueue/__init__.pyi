@@ -3,6 +3,7 @@ from airflow_sqlqueue.assets import create_asset as create_asset
 from airflow_sqlqueue.client import QueueClient as QueueClient
 from airflow_sqlqueue.client.archive import ArchiveManager as ArchiveManager
 from airflow_sqlqueue.client.batches import BatchManager as BatchManager
+from airflow_sqlqueue.client.copies import CopyManager as CopyManager
 from airflow_sqlqueue.client.delayed import DelayedQueue as DelayedQueue
 from airflow_sqlqueue.client.errors import ErrorManager as ErrorManager
 from airflow_sqlqueue.client.quarantine import QuarantineManager as QuarantineManager
@@ -65,6 +66,7 @@ from airflow_sqlqueue.errors import BodyError as BodyError
 from airflow_sqlqueue.errors import ConditionNotMetError as ConditionNotMetError
 from airflow_sqlqueue.errors import ConfigurationError as ConfigurationError
 from airflow_sqlqueue.errors import ConnectionLostError as ConnectionLostError
+from airflow_sqlqueue.errors import CopyError as CopyError
 from airflow_sqlqueue.errors import DataBusUnreachableError as DataBusUnreachableError
 from airflow_sqlqueue.errors import DataMovedError as DataMovedError
 from airflow_sqlqueue.errors import DeadlockError as DeadlockError

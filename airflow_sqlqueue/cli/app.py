@@ -11,6 +11,7 @@ import typer
 from airflow_sqlqueue.cli import (
     batches,
     consume,
+    copies,
     delayed,
     erase,
     errors,
@@ -35,7 +36,7 @@ from airflow_sqlqueue.untrusted import printable
 
 COMMANDS: Mapping[str, tuple[Callable[..., Any], ...]] = {
     "Queues": queues.COMMANDS,
-    "Batches": (*batches.COMMANDS, *erase.COMMANDS, *redaction.COMMANDS),
+    "Batches": (*batches.COMMANDS, *copies.COMMANDS, *erase.COMMANDS, *redaction.COMMANDS),
     "Handlers": consume.COMMANDS,
     "Error queues": (*errors.COMMANDS, *failures.COMMANDS),
     "Delayed messages": delayed.COMMANDS,

@@ -56,6 +56,12 @@ def drain(
         bool, typer.Option("--new", help="Begin the batch of --batch-id if the ledger does not know it.")
     ] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Copy the messages and leave them in the queue.")] = False,
+    only_new: Annotated[
+        Optional[str],
+        typer.Option(
+            metavar="NAME", help="With --keep, copy only messages that no earlier drain with this name has copied."
+        ),
+    ] = None,
     redaction: Annotated[
         Optional[str], typer.Option(help=f"A JSON file of rules for private data; {KEY_VARIABLE} is the hashes' key.")
     ] = None,
@@ -93,9 +99,12 @@ def drain(
     queues = client.tables.with_secondary_queues(queue) if secondary else [queue]
     if batch_id is not None and not new:
         _require(client, queue, batch_id)
-    own = {"staging": staging, "stage": stage, "conn_id": target.conn_id, "keep": keep, "redaction": redaction}
+    own = {"staging": staging, "stage": stage, "conn_id": target.conn_id, "keep": keep}
+    own |= {"only_new": only_new, "redaction": redaction}
     command = _options({**own, **changed_limits(options), **vars(selected), **vars(payloads)})
-    request = DrainRequest(options=options, where=where, keep=keep, redaction=redactor, origin="sqlqueue drain")
+    request = DrainRequest(
+        options=options, where=where, keep=keep, only_new=only_new, redaction=redactor, origin="sqlqueue drain"
+    )
     quiet = target.as_json
     drained = [_drain(client, each, folder, stage, request, batch_id, command, fetch, quiet=quiet) for each in queues]
     if folder is not None and any(values["batch_id"] is None for values in drained):

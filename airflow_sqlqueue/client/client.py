@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow_sqlqueue.client.batches import BatchManager
 from airflow_sqlqueue.client.connector import Connector
+from airflow_sqlqueue.client.copies import CopyManager
 from airflow_sqlqueue.client.delayed import DelayedQueue
 from airflow_sqlqueue.client.errors import ErrorManager
 from airflow_sqlqueue.client.quarantine import QuarantineManager
@@ -142,6 +143,11 @@ class QueueClient:
     def batches(self) -> BatchManager:
         """Drained batches: list, mark consumed, requeue, sweep."""
         return BatchManager(self._connector)
+
+    @property
+    def copies(self) -> CopyManager:
+        """Copies of new messages: list their watermarks, and reset one."""
+        return CopyManager(self._connector)
 
     @property
     def streams(self) -> StreamManager:

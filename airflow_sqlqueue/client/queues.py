@@ -173,7 +173,8 @@ class Queue:
         """
         with nullcontext(table) if table else self.open() as queue:
             delayed = delayed_address(self._connector.resolver, self._name, queue.address)
-            return check_condition(queue, condition, delayed=delayed)
+            schema = self._connector.ledger_schema
+            return check_condition(queue, condition, delayed=delayed, ledger_schema=schema)
 
     def purge(self, options: PurgeOptions | None = None) -> PurgeResult:
         """Delete expired messages, or those that the options choose. See :func:`airflow_sqlqueue.queue.purge.purge`."""

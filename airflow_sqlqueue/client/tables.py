@@ -11,6 +11,7 @@ from airflow_sqlqueue.drain.streams import StreamTable
 from airflow_sqlqueue.errorqueue.archive import Archive
 from airflow_sqlqueue.inspection.findings import Finding
 from airflow_sqlqueue.inspection.inspect import Inspection, fix, inspect
+from airflow_sqlqueue.queue.copies import copy_definitions
 from airflow_sqlqueue.queue.outgoing import OutgoingTable
 from airflow_sqlqueue.queue.send_ledger import SendLedger
 from airflow_sqlqueue.tables.create import CreateResult, Definition, create_all, definitions_for, drop_queue, script
@@ -68,6 +69,7 @@ class TableManager:
             others = (SendLedger, OutgoingTable, StreamTable, Inbox, Archive)
             definitions += [
                 *ledger_definitions(catalog, schema),
+                *copy_definitions(catalog, schema),
                 *(table.definition(catalog, schema) for table in others),
             ]
         return definitions

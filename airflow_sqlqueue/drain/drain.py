@@ -15,7 +15,7 @@ from functools import partial
 from typing import Protocol
 
 from airflow_sqlqueue.budget import Budget
-from airflow_sqlqueue.drain.copying import CopyingDrain
+from airflow_sqlqueue.drain.copying import CopyingDrain, NewMessagesCopy
 from airflow_sqlqueue.drain.counts import Counts
 from airflow_sqlqueue.drain.ledger import Ledger, LedgerEntry, Part
 from airflow_sqlqueue.drain.manifest import Batch
@@ -29,6 +29,7 @@ from airflow_sqlqueue.drain.worker import Worker, WorkPlan
 from airflow_sqlqueue.drain.worker_pool import ThreadEngine, drain_rest
 from airflow_sqlqueue.errors import BatchNotFoundError, ConfigurationError, WrongBatchError
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.copies import CopyTable
 from airflow_sqlqueue.queue.receivers import other_receivers
 from airflow_sqlqueue.queue.table_access import LAST
 from airflow_sqlqueue.reconnecting import Reconnecting
@@ -164,6 +165,8 @@ class Drain:
         if up_to is not None and options.up_to is not None:
             up_to = min(up_to, options.up_to)
         ledger.create()
+        if self._request.only_new is not None:
+            CopyTable(session, work.queue.catalog, work.ledger_schema).create()
         if self._request.renew:
             work = replace(work, batch_id=ledger.current(work.batch_id))
         _check_stage(work, ledger)
@@ -182,6 +185,8 @@ class Drain:
         drain: Callable[[Worker, Budget, Callable[[Part], None]], int]
         if self._request.where is not None:
             drain = MatchingDrain(work, self._request.where, up_to).run
+        elif self._request.only_new is not None:
+            drain = NewMessagesCopy(self._request.only_new, up_to, work.ledger_schema).run
         elif self._request.keep:
             drain = CopyingDrain(up_to, settle_seconds).run
         else:

@@ -31,9 +31,9 @@ class LedgerEntry:
 
     ``up_to`` is None if the queue was empty when the batch was opened. ``parts`` and ``counts`` are None until the
     seal. ``age`` is the seconds since the batch was opened, by the server's clock. ``filter`` is the canonical text of
-    the filter that the batch is drained with. The messages of a ``kept`` batch were copied and stayed in the queue.
-    ``redacted`` is the fingerprint of the rules that changed the messages, None without rules; ``erased`` messages were
-    removed from the batch after the seal.
+    the filter that the batch is drained with, or has the name of a copy of new messages. The messages of a ``kept``
+    batch were copied and stayed in the queue. ``redacted`` is the fingerprint of the rules that changed the messages,
+    None without rules; ``erased`` messages were removed from the batch after the seal.
     """
 
     queue: str
@@ -134,6 +134,11 @@ class Ledger(OwnTable):
             raise WrongBatchError(f"Batch {batch_id} drains {row.queue}, not {queue}: ask for a new batch.")
         if row.stage != stage:
             raise WrongBatchError(f"Batch {batch_id} is staged as {row.stage}, not as {stage}: ask for a new batch.")
+        if (row.filter or "") != request.filter_text and (row.kept or request.keep):
+            raise WrongBatchError(
+                f"Batch {batch_id} was opened for other messages: give it the same keep and only_new, or ask for a new "
+                "batch."
+            )
         if (row.filter or "") != request.filter_text:
             raise WrongBatchError(
                 f"Batch {batch_id} was opened with another filter, or with one where none is given now: give it the "

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from dataclasses import dataclass, field
 
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.queue.copies import check_copy_name
 from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.redaction.redactor import Redactor
 
@@ -20,6 +22,8 @@ class DrainRequest:
         takes them.
     :param keep: copy the messages up to the mark to files and leave them in the queue, also with one worker; a retry
         needs the same value.
+    :param only_new: with ``keep``, the name of a copy: only messages that no earlier batch of the copy has. Each one is
+        copied once over all batches, see :mod:`airflow_sqlqueue.queue.copies`; a retry needs the same name.
     :param redaction: rules for private data, applied to the messages before they are staged; a retry needs the same
         rules.
     :param batch_id: the batch; the same id resumes it, or returns it if it is sealed already; None: a new batch.
@@ -33,6 +37,7 @@ class DrainRequest:
     options: DrainOptions = field(default_factory=DrainOptions)
     where: MessageFilter | None = None
     keep: bool = False
+    only_new: str | None = None
     redaction: Redactor | None = None
     batch_id: uuid.UUID | None = None
     renew: bool = False
@@ -42,8 +47,12 @@ class DrainRequest:
     def __post_init__(self) -> None:
         if self.where is not None and self.keep:
             raise ConfigurationError("A drain with keep copies all messages: leave out the filter, or keep.")
-        if self.options.max_bytes is not None and not self.is_plain:
-            raise ConfigurationError("max_bytes is for drains of all messages: leave out the filter, or keep.")
+        if self.options.max_bytes is not None and self.where is not None:
+            raise ConfigurationError("max_bytes is for drains of all messages: leave out the filter.")
+        if self.only_new is not None:
+            check_copy_name(self.only_new)
+            if not self.keep:
+                raise ConfigurationError("only_new is for messages that stay in the queue: give keep as well.")
 
     @property
     def is_plain(self) -> bool:
@@ -52,7 +61,9 @@ class DrainRequest:
 
     @property
     def filter_text(self) -> str:
-        """The canonical text of the filter, empty for all messages."""
+        """The text by which the ledger knows the messages of the batch: a filter, a copy of new ones, empty for all."""
+        if self.only_new is not None:
+            return json.dumps({"only_new": self.only_new})
         return "" if self.where is None else self.where.canonical
 
     @property

@@ -14,7 +14,7 @@ from airflow_sqlqueue.drain.ledger import Ledger, LedgerEntry
 from airflow_sqlqueue.drain.locks import BatchLocks
 from airflow_sqlqueue.drain.manifest import UNFINISHED, Batch
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.drain.streams import StreamTable, stream_id
+from airflow_sqlqueue.drain.streams import StreamTable, copy_of_stream, stream_id
 from airflow_sqlqueue.errors import (
     BatchError,
     BatchMismatchError,
@@ -23,6 +23,7 @@ from airflow_sqlqueue.errors import (
     LockTimeoutError,
 )
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.copies import CopyTable
 from airflow_sqlqueue.routing import AddressResolver
 
 log = logging.getLogger(__name__)
@@ -116,7 +117,7 @@ def abandon(
 
 
 def release_stream(ledger: Ledger, locks: BatchLocks, name: str) -> ReleaseResult:
-    """Put the unfinished claims of a stream back into its queue, and delete the stream.
+    """Put the unfinished claims of a stream back into its queue, and delete the stream and its watermark.
 
     Each claim is put back in a transaction of its own, as a batch is. A call that is repeated after a failure does
     the rest. A query that comes back with its checkpoint is refused. The sink may already have the last claim: Spark
@@ -135,8 +136,15 @@ def release_stream(ledger: Ledger, locks: BatchLocks, name: str) -> ReleaseResul
     claims = ledger.unfinished(owner)
     messages = 0
     for batch_id in claims:
-        ledger.seal(batch_id)
-        messages += requeue(ledger, batch_id).batch.messages
+        batch = ledger.seal(batch_id)
+        if batch.kept:
+            # Its messages are in the queue still.
+            ledger.consume(batch)
+        else:
+            messages += requeue(ledger, batch_id).batch.messages
+    copies = CopyTable(ledger.session, ledger.catalog, ledger.schema)
+    if copies.exists():
+        copies.forget(copy_of_stream(name), state.queue)
     table.forget(state)
     locks.release(owner)
     log.info(

@@ -28,6 +28,11 @@ def stream_id(name: str) -> uuid.UUID:
     return uuid.uuid5(_NAMESPACE, name)
 
 
+def copy_of_stream(name: str) -> str:
+    """Name of the copy that a stream makes if it leaves the messages in the queue."""
+    return f"Spark stream {name}"
+
+
 @dataclass(frozen=True)
 class StreamState:
     """Row of a stream in the table. ``generation`` is the id of this row: a stream that is made anew has another."""

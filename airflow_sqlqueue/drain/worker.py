@@ -9,6 +9,7 @@ import os
 import socket
 import time
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import Event, current_thread
@@ -19,6 +20,7 @@ from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.stages.base import PartPlan, PartWriter, Stage
 from airflow_sqlqueue.errors import StagingError
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.copies import QueueCopy
 from airflow_sqlqueue.queue.quarantine import Quarantine
 from airflow_sqlqueue.queue.table_access import FIRST, LAST
 from airflow_sqlqueue.queue.window import Window
@@ -116,7 +118,9 @@ class Worker:
         self._session.begin()
         return self._complete(plan, staged, limit, max_bytes)
 
-    def copy_part(self, up_to: int, limit: int | None, *, wait: float | None) -> CommittedPart | None:
+    def copy_part(
+        self, up_to: int, limit: int | None, *, wait: float | None, max_bytes: int | None = None
+    ) -> CommittedPart | None:
         """Copy one part of the rows after the last part of the batch, up to ``up_to``; None if no row is left.
 
         No other worker can add a part to the batch meanwhile. Each statement waits ``wait`` seconds for rows that
@@ -132,10 +136,42 @@ class Worker:
         except BaseException:
             session.roll_back()
             raise
-        return self._complete(plan, staged, limit)
+        return self._complete(plan, staged, limit, max_bytes)
+
+    def copy_new_part(
+        self, name: str, up_to: int, limit: int | None, *, late: bool, max_bytes: int | None = None
+    ) -> CommittedPart | None:
+        """Copy one part of the messages up to ``up_to`` that the copy ``name`` does not have; None if none is left.
+
+        With ``late`` it takes messages in the gaps of the copy, without it those above the watermark. Its transaction
+        notes in the copy what it has copied, and keeps other parts of the copy out. It skips locked rows, which a later
+        part finds in a gap or above the watermark. Raises :class:`CopyError`.
+        """
+        session, copy = self._session, QueueCopy(self.queue, name, self._work.ledger_schema)
+        session.begin()
+        try:
+            state = copy.lock()
+            rows = self.most_rows if limit is None else min(limit, self.most_rows)
+            found = copy.in_gaps(rows, up_to) if late and state.gaps else {}
+            if late and not found:
+                session.roll_back()
+                return None
+            gaps = sorted(set(found.values())) if late else None
+            window = Window.of(tuple(sorted(found))) if late else Window(state.high, up_to)
+            plan = PartPlan(self._work.batch_id, uuid.uuid4(), window, self._work.redactor)
+            staged = self._work.stage.copy(self.queue, plan, self._options, None)
+        except BaseException:
+            session.roll_back()
+            raise
+        return self._complete(plan, staged, limit, max_bytes, lambda: copy.advance(state, staged.copied, gaps))
 
     def _complete(
-        self, plan: PartPlan, staged: PartWriter, limit: int | None, max_bytes: int | None = None
+        self,
+        plan: PartPlan,
+        staged: PartWriter,
+        limit: int | None,
+        max_bytes: int | None = None,
+        before_commit: Callable[[], None] | None = None,
     ) -> CommittedPart | None:
         session, commit_sent = self._session, False
         try:
@@ -145,6 +181,8 @@ class Worker:
                 staged.abandon(remove=True)
                 return None
             part = Part(plan.part_id, staged.close(), **vars(total))
+            if before_commit is not None:
+                before_commit()
             commit_sent = True
             self._ledger.commit_part(plan.batch_id, part, self._name)
             session.committed()

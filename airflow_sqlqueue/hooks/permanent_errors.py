@@ -14,6 +14,7 @@ PERMANENT = (
     errors.BatchMismatchError,
     errors.BatchNotFoundError,
     errors.ConfigurationError,
+    errors.CopyError,
     errors.MessageError,
     errors.NotAQueueError,
     errors.PayloadError,

@@ -90,6 +90,9 @@ class DrainOperatorBase(QueueWaitingTask):
         must have the same filters (templated)
     :param keep: copy the messages to files and leave them in the queue: a snapshot up to the last message at the time
         the batch was opened. Not with ``filters``.
+    :param only_new: with ``keep``, copy only messages that no earlier run has copied, each once over all runs. True: of
+        a copy that is named ``dag_id.task_id``, and with its map index if the task is mapped; a text: of the copy with
+        this name (templated)
     :param python_callable: the job, a function.
     :param op_kwargs: further arguments of ``python_callable`` (templated)
     :param renew: drain a new batch when the task runs again after its batch was consumed or requeued.
@@ -110,7 +113,7 @@ class DrainOperatorBase(QueueWaitingTask):
 
     template_fields = templated(
         QueueWaitingTask,
-        *("staging", "stage", "filters", "op_kwargs", "drain_options", "data_bus", "payload_options"),
+        *("staging", "stage", "filters", "only_new", "op_kwargs", "drain_options", "data_bus", "payload_options"),
         *("redaction", "redaction_conn_id"),
     )
     template_fields_renderers: ClassVar[dict[str, str]] = {
@@ -131,6 +134,7 @@ class DrainOperatorBase(QueueWaitingTask):
         stage: str = "files",
         filters: Mapping[str, Any] | None = None,
         keep: bool = False,
+        only_new: bool | str = False,
         python_callable: Callable[..., Any] | None = None,
         op_kwargs: Mapping[str, Any] | None = None,
         renew: bool = False,
@@ -149,6 +153,7 @@ class DrainOperatorBase(QueueWaitingTask):
         self.stage = stage
         self.filters = filters
         self.keep = keep
+        self.only_new = only_new
         self.python_callable = python_callable
         self.op_kwargs = op_kwargs
         self.renew = renew
@@ -228,6 +233,7 @@ class DrainOperatorBase(QueueWaitingTask):
                 options=options,
                 where=where,
                 keep=self.keep,
+                only_new=self._copy_name(dag_id, task_id, map_index),
                 redaction=redaction,
                 batch_id=batch_id,
                 origin=origin,
@@ -291,6 +297,8 @@ class DrainOperatorBase(QueueWaitingTask):
         if self.rerun is not None and self.renew:
             raise ConfigurationError("Both rerun and renew are given: run the job again, or drain a new batch.")
         self._where()
+        if self.only_new is not False and not self.keep:
+            raise ConfigurationError("only_new is for messages that stay in the queue: give keep=True as well.")
         if redactor_of(self.redaction, self.redaction_conn_id) is not None and self.data_bus is not None:
             raise ConfigurationError(
                 "No rule of redaction changes payloads of the data bus: leave out data_bus or redaction."
@@ -327,6 +335,13 @@ class DrainOperatorBase(QueueWaitingTask):
                 "%d of %d payloads of batch %s were not fetched", missing, fetched.payloads, batch.batch_id
             )
         return fetched.to_dict()
+
+    def _copy_name(self, dag_id: str, task_id: str, map_index: int) -> str | None:
+        """Name of the copy that the task makes, None for another drain."""
+        if isinstance(self.only_new, str):
+            return self.only_new
+        name = f"{dag_id}.{task_id}" if map_index < 0 else f"{dag_id}.{task_id}.{map_index}"
+        return name if self.only_new else None
 
     def _where(self) -> MessageFilter | None:
         from airflow_sqlqueue.queue.filters import MessageFilter

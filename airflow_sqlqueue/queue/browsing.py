@@ -69,13 +69,13 @@ def browse(
     ended because there are no more messages. The bodies stay on the server; nothing is removed.
     """
     check_rows(limit)
-    hint = readpast(True)
-    rows = table.run_for_layout(
-        lambda layout: table.session.run(
-            table.query("queue.peek_page", **head_page(layout.types), readpast=hint), limit, after, up_to, max_bytes
-        )
-    )
-    return [_head(row) for row in rows]
+    window, hint = Window(after, up_to), readpast(True)
+
+    def run(layout: Layout) -> list[Any]:
+        fragments = {**head_page(layout.types), "window": window.condition, "readpast": hint}
+        return table.session.run(table.query("queue.peek_page", **fragments), limit, *window.values, max_bytes)
+
+    return [_head(row) for row in table.run_for_layout(run)]
 
 
 class _WithHeaders(Protocol):
@@ -130,11 +130,12 @@ def read(
     with the row that reaches ``max_bytes`` of those columns. Other columns stay on the server. With ``bounded`` too
     long headers are cut.
     """
-    chosen, hint = [*names, "RowVersion"], readpast(True)
+    chosen, window = [*names, "RowVersion"], Window(after, up_to)
 
     def run(layout: Layout) -> list[Any]:
-        statement = table.query("queue.peek_page", **page_of(layout.types, chosen, bounded=bounded), readpast=hint)
-        return table.session.run(statement, rows, after, up_to, max_bytes)
+        fragments = {**page_of(layout.types, chosen, bounded=bounded), "window": window.condition}
+        statement = table.query("queue.peek_page", **fragments, readpast=readpast(True))
+        return table.session.run(statement, rows, *window.values, max_bytes)
 
     return table.run_for_layout(run)
 

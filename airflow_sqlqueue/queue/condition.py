@@ -8,11 +8,13 @@ from typing import Any
 
 from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError
 from airflow_sqlqueue.queue.browsing import Search
+from airflow_sqlqueue.queue.copies import QueueCopy, check_copy_name
 from airflow_sqlqueue.queue.depth import Depth, check_kind, depth, oldest_seconds
 from airflow_sqlqueue.queue.filters import MessageFilter
-from airflow_sqlqueue.queue.table_access import TableAccess
+from airflow_sqlqueue.queue.table_access import LAST, TableAccess
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.sql import identifier, query
+from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
 from airflow_sqlqueue.tables.reading import read_layout
 
 EXPIRED_ALLOWANCE = 1_000
@@ -20,6 +22,9 @@ EXPIRED_ALLOWANCE = 1_000
 
 _COUNTS = {"min_messages": 1, "max_messages": 0, "min_expired": 1, "min_delayed": 1}
 """Options that are counts, with the least value of each."""
+
+_OPTIONS = {"kind", "filters", "only_new"}
+"""Options that say what is counted and how."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,9 @@ class QueueCondition:
     matching messages count. ``filters`` go with ``min_messages`` and ``max_messages`` alone. Each check reads the
     headers of the queue until enough messages match, or to the end.
 
+    ``only_new`` is the name of a copy (:mod:`airflow_sqlqueue.queue.copies`): only messages count that it does not
+    have. It goes with ``min_messages`` and ``max_messages`` alone.
+
     ``kind`` is the way of counting, see :mod:`airflow_sqlqueue.queue.depth`. Raises :class:`ConfigurationError`.
     """
 
@@ -47,14 +55,14 @@ class QueueCondition:
     min_delayed: int | None = None
     kind: str = "exact"
     filters: Mapping[str, Any] | None = field(default=None, hash=False)
+    only_new: str | None = None
 
     def __post_init__(self) -> None:
         check_kind(self.kind)
         if self.filters is not None:
             where = self.filters if isinstance(self.filters, MessageFilter) else MessageFilter.of(self.filters)
             object.__setattr__(self, "filters", where.to_dict())
-        options = {"kind", "filters"}
-        given = {name for name, value in self.to_dict().items() if name not in options}
+        given = self.to_dict().keys() - _OPTIONS
         if not given:
             object.__setattr__(self, "min_messages", 1)
         for name in given & _COUNTS.keys():
@@ -65,6 +73,12 @@ class QueueCondition:
             raise ConfigurationError(
                 "Matching messages are counted exactly: with filters give only min_messages or max_messages."
             )
+        if self.only_new is not None:
+            check_copy_name(self.only_new)
+            if given - {"min_messages", "max_messages"} or self.kind != "exact" or self.filters is not None:
+                raise ConfigurationError(
+                    "New messages are counted exactly: with only_new give only min_messages or max_messages."
+                )
         if self.max_messages is not None and len(given) > 1:
             raise ConfigurationError("max_messages waits for a queue to run empty: give it without other conditions.")
 
@@ -125,15 +139,21 @@ class ConditionResult:
 
 
 def check_condition(
-    table: TableAccess, condition: QueueCondition, *, delayed: ResolvedAddress | None = None
+    table: TableAccess,
+    condition: QueueCondition,
+    *,
+    delayed: ResolvedAddress | None = None,
+    ledger_schema: str = LEDGER_SCHEMA,
 ) -> ConditionResult:
     """Check once, and read only as many rows as the condition needs, however deep the queue is.
 
-    ``delayed`` is the address of the table of delayed messages. Raises :class:`QueueNotFoundError` and
-    :class:`NotAQueueError`, also for that table where the condition needs it.
+    ``delayed`` is the address of the table of delayed messages, ``ledger_schema`` the schema of copies' watermarks.
+    Raises :class:`QueueNotFoundError` and :class:`NotAQueueError`, also for that table where the condition needs it,
+    and :class:`CopyError`.
     """
     table.require()
-    counted, counted_all = _messages(table, condition)
+    copy = None if condition.only_new is None else QueueCopy(table, condition.only_new, ledger_schema)
+    counted, counted_all = _messages(table, condition, copy)
     messages = None if counted is None else counted.messages
     expired = None if counted is None else counted.expired
     waiting = age = None
@@ -155,7 +175,7 @@ def check_condition(
     return ConditionResult(any(met), messages, expired, waiting, age, counted_all)
 
 
-def _messages(table: TableAccess, condition: QueueCondition) -> tuple[Depth | None, bool]:
+def _messages(table: TableAccess, condition: QueueCondition, copy: QueueCopy | None) -> tuple[Depth | None, bool]:
     """Return the depth as far as needed, and whether it is complete: a count below its limit is."""
     needed = condition.min_messages
     if condition.max_messages is not None:
@@ -167,10 +187,13 @@ def _messages(table: TableAccess, condition: QueueCondition) -> tuple[Depth | No
     if condition.kind != "exact":
         return depth(table, condition.kind), True
     rows = needed + EXPIRED_ALLOWANCE
-    head = depth(table, limit=rows)
+    new = None if copy is None else copy.count(rows)
+    head = new or depth(table, limit=rows)
     if head.total < rows:
         return head, True
-    return (depth(table), True) if head.messages < needed else (head, False)
+    if head.messages >= needed:
+        return head, False
+    return (copy.count(LAST) if copy is not None and new else None) or depth(table), True
 
 
 def _matching(table: TableAccess, where: MessageFilter, needed: int) -> tuple[Depth, bool]:

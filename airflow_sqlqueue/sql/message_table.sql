@@ -38,6 +38,31 @@ IF @expired > 0
     DELETE FROM {table} WITH (ROWLOCK) WHERE [BatchId] = @batch AND [PartId] = @part AND [RowVersion] > @after AND [Expired] = 1;
 SELECT @taken, @expired, @bytes, @low, @high, @suspect;
 
+-- copy: copy messages of the queue into the table of staged messages
+-- The page is that of queue.peek_page. Expired rows are copied as well and deleted again, because their RowVersions
+-- count.
+DECLARE @batch uniqueidentifier = ?, @part uniqueidentifier = ?, @after bigint = ?, @keep bit = ?;
+INSERT INTO {table} ([BatchId], [PartId], {columns})
+SELECT @batch, @part, {values}
+FROM (
+    SELECT *, SUM([Bytes]) OVER (ORDER BY [RowVersion] ROWS UNBOUNDED PRECEDING) - [Bytes] AS [BytesBefore]
+    FROM (
+        SELECT TOP (?) {names}, COALESCE(DATALENGTH([Headers]), 0) + COALESCE(DATALENGTH([Body]), 0) AS [Bytes]
+        FROM {queue} WITH ({readpast}ROWLOCK, READCOMMITTEDLOCK{seek})
+        WHERE {window} ORDER BY [RowVersion]
+    ) AS first
+) AS sized
+WHERE [BytesBefore] < ?;
+DECLARE @copied TABLE ([RowVersion] bigint NOT NULL, [Dropped] bit NOT NULL, [Bytes] bigint NOT NULL, [Suspect] bit NOT NULL);
+INSERT INTO @copied
+SELECT [RowVersion], CASE WHEN [Expired] = 1 AND @keep = 0 THEN 1 ELSE 0 END,
+       CAST(COALESCE(DATALENGTH([Headers]), 0) + COALESCE(DATALENGTH([Body]), 0) AS bigint),
+       CASE WHEN {suspect} THEN 1 ELSE 0 END
+FROM {table} WITH (ROWLOCK) WHERE [BatchId] = @batch AND [PartId] = @part AND [RowVersion] > @after;
+IF EXISTS (SELECT * FROM @copied WHERE [Dropped] = 1)
+    DELETE FROM {table} WITH (ROWLOCK) WHERE [BatchId] = @batch AND [PartId] = @part AND [RowVersion] > @after AND [Expired] = 1;
+SELECT [RowVersion], [Dropped], [Bytes], [Suspect] FROM @copied ORDER BY [RowVersion];
+
 -- suspect: read messages that Spark may not be able to read
 -- ROWLOCK here and below: a page at the edge of a part may have uncommitted rows of another part.
 SELECT {columns}, COALESCE(DATALENGTH([Headers]), 0) + COALESCE(DATALENGTH([Body]), 0)
@@ -90,6 +115,10 @@ FROM {table} AS t WITH (ROWLOCK)
 INNER JOIN @given AS g ON g.[RowVersion] = t.[RowVersion] AND g.[Id] = t.[Id]
 WHERE t.[BatchId] = ? AND t.[PartId] = ?;
 SELECT COUNT(*), COALESCE(SUM([Bytes]), 0) FROM @gone;
+
+-- leave_out: leave messages out of the batch
+DELETE FROM {table} WITH (ROWLOCK) WHERE [BatchId] = ? AND [PartId] = ? AND [RowVersion] IN ({row_versions});
+SELECT @@ROWCOUNT;
 
 -- remove: remove messages of the batch
 DELETE TOP (?) FROM {table} WITH (ROWLOCK) WHERE [BatchId] = ?;

@@ -188,7 +188,7 @@ FROM (
     FROM (
         SELECT TOP (?) {names}, {size} AS [Bytes]
         FROM {queue} WITH ({readpast}ROWLOCK, READCOMMITTEDLOCK{seek})
-        WHERE [RowVersion] > ? AND [RowVersion] <= ? ORDER BY [RowVersion]
+        WHERE {window} ORDER BY [RowVersion]
     ) AS first
 ) AS sized
 WHERE [BytesBefore] < ? ORDER BY [RowVersion];

@@ -121,3 +121,38 @@ def test_operators_take_filters(hook: SqlQueueHook, queue_name: str, tmp_path: P
     purge = SqlQueuePurgeOperator(task_id="p", queue_name=queue_name, filters={"endpoint": "Billing"}, confirm=True)
     assert purge.execute(context())["deleted"] == 19
     assert hook.depth(queue_name).messages == 0
+
+
+def test_each_run_copies_what_is_new(hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any) -> None:
+    """The copy is named after DAG and task, and the sensor counts what it does not have."""
+    got: list[list[bytes]] = []
+    task = python_drain(
+        queue_name,
+        str(tmp_path),
+        keep=True,
+        only_new=True,
+        renew=True,
+        python_callable=lambda messages: got.append([message.body for message in messages]),
+    )
+    numbers(hook, queue_name, 3)
+    task.execute(context())
+    (copy,) = hook.client.copies.list(queue_name)
+    ti = context()["ti"]
+    assert (copy.name, copy.messages) == (f"{ti.dag_id}.{ti.task_id}", 3)
+    sensor = SqlQueueDepthSensor(
+        task_id="s", queue_name=queue_name, wait_for={"min_messages": 2, "only_new": copy.name}
+    )
+    assert not sensor.poke(context())
+    hook.send(queue_name, [Message(body=b"new 1"), Message(body=b"new 2")])
+    assert sensor.poke(context()).xcom_value == {"messages": 2, "expired": 0}
+    path, arguments = sensor.trigger().serialize()
+    assert SqlQueueDepthTrigger(**arguments).serialize() == (path, arguments)
+    task.execute(context())
+    assert got == [[b"0", b"1", b"2"], [b"new 1", b"new 2"]]
+    task.only_new = "another copy"
+    task.execute(context())
+    assert len(got[-1]) == 5
+    task.keep = False
+    with pytest.raises(AirflowFailException, match="give keep=True"):
+        task.execute(context())
+    assert hook.depth(queue_name).messages == 5

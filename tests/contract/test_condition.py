@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.envelope.times import format_time
 from airflow_sqlqueue.errors import ConfigurationError, NotAQueueError, QueueNotFoundError
 from airflow_sqlqueue.message import Message
@@ -20,6 +21,7 @@ from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import create, create_queue, delayed_address, delayed_definition
 from tests.contract.conftest import Connect, run_sql
+from tests.drains import drain, fill
 
 LATE = timedelta(seconds=-5)
 
@@ -139,3 +141,34 @@ def test_numbers_may_be_text_and_a_condition_survives_its_dictionary() -> None:
     assert read == QueueCondition(min_messages=5, oldest_seconds=60.0)
     assert QueueCondition.of(read.to_dict()) == read
     assert QueueCondition().to_dict() == {"min_messages": 1, "kind": "exact"}
+
+
+def test_new_messages_are_counted(connect: Connect, queue: QueueTable) -> None:
+    """Those above the watermark of a copy, and late ones; before the first run, all messages."""
+    condition = QueueCondition(min_messages=3, only_new="daily")
+    fill(queue, 2)
+    assert check_condition(queue, condition).messages == 2
+    with connect() as late:
+        with late.transaction():
+            QueueTable(late, queue.address).send([Message(body=b"late")])
+            fill(queue, 5)
+            assert check_condition(queue, condition).met
+            drain(connect, queue, TableStage(), keep=True, only_new="daily")
+            assert check_condition(queue, condition).messages == 0
+            queue.send([Message(body=b"old", time_to_be_received=timedelta(seconds=-5))])
+            fill(queue, 2)
+            found = check_condition(queue, condition)
+            assert (found.met, found.messages, found.expired) == (False, 2, 1)
+        found = check_condition(queue, condition)
+    assert (found.met, found.messages, found.expired) == (True, 3, 1)
+    assert check_condition(queue, QueueCondition(max_messages=3, only_new="daily")).met
+    assert not check_condition(queue, QueueCondition(max_messages=2, only_new="daily")).met
+
+
+def test_new_messages_go_with_few_conditions() -> None:
+    assert str(QueueCondition(only_new="daily")) == "min_messages=1, only_new=daily"
+    for others in ({"oldest_seconds": 5}, {"kind": "quick"}, {"filters": {"endpoint": "Sales"}}):
+        with pytest.raises(ConfigurationError, match="with only_new give only min_messages or max_messages"):
+            QueueCondition(only_new="daily", **others)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="The name of a copy has"):
+        QueueCondition(only_new="")

@@ -43,6 +43,15 @@ def test_the_messages_stay(connect: Connect, any_queue: QueueTable, staging: Sta
     assert (depth(any_queue).messages, depth(any_queue).expired) == (105, 1)
 
 
+def test_a_copy_goes_to_a_table_too(connect: Connect, any_queue: QueueTable) -> None:
+    expected = fill(any_queue, 45)
+    any_queue.send([Message(body=b"late", time_to_be_received=timedelta(seconds=-5))])
+    done = drain(connect, any_queue, TableStage(), keep=True)
+    assert (done.batch.kept, done.batch.messages, done.batch.expired) == (True, 45, 1)
+    assert batch_bodies(connect, any_queue, done.batch) == expected
+    assert depth(any_queue).messages == 45
+
+
 def test_large_bodies_are_copied_in_their_place(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
     bodies = [b"%d" % n * (1_000 if n % 4 == 1 else 1) for n in range(20)]
     queue.send(Message(body=body) for body in bodies)
@@ -193,5 +202,3 @@ def test_options_that_do_not_fit_a_copy_are_refused(
         drain(connect, queue, staging, keep=True, where=MessageFilter(endpoint="Sales"))
     with pytest.raises(ConfigurationError, match="one worker"):
         drain(connect, queue, staging, keep=True, engine=object())
-    with pytest.raises(ConfigurationError, match="A copy goes to files"):
-        drain(connect, queue, TableStage(), keep=True)

@@ -20,6 +20,7 @@ from airflow_sqlqueue.drain.streams import StreamTable
 from airflow_sqlqueue.errorqueue.archive import Archive
 from airflow_sqlqueue.errors import StatementError
 from airflow_sqlqueue.inspection.findings import BLOATED_PAGES, CHECKS, ESCALATING_ROWS, InspectedTable, ServerFacts
+from airflow_sqlqueue.queue.copies import copy_definitions
 from airflow_sqlqueue.queue.outgoing import OutgoingTable
 from airflow_sqlqueue.queue.send_ledger import SendLedger
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
@@ -90,7 +91,8 @@ def test_the_script_that_creates_tables_parses(layout: str, name: str) -> None:
     resolver = AddressResolver(default_catalog="a catalog]", default_schema="its schema's")
     definitions = definitions_for(resolver, name, layout=layout, body_string=True, delayed=True, subscriptions=True)
     others = (SendLedger, OutgoingTable, StreamTable, Inbox, Archive)
-    ledgers = [*ledger_definitions("nsb", "a schema"), *(each.definition("nsb", "a schema") for each in others)]
+    own = (*ledger_definitions("nsb", "a schema"), *copy_definitions("nsb", "a schema"))
+    ledgers = [*own, *(each.definition("nsb", "a schema") for each in others)]
     texts = [script([*definitions, *ledgers], create_schema=with_schema) for with_schema in (False, True)]
     assert "\nGO\n" in texts[0] != texts[1]
     assert problems(texts) == []

@@ -14,12 +14,14 @@ import pytest
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.consuming.inbox import Inbox
 from airflow_sqlqueue.drain.ledger import Ledger, ledger_definitions
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errorqueue.archive import Archive
 from airflow_sqlqueue.errors import PermissionDeniedError, QueueNotFoundError
 from airflow_sqlqueue.inspection.inspect import fix, inspect
 from airflow_sqlqueue.inspection.overview import DatabaseOverview
 from airflow_sqlqueue.message import HeaderNames, Message
-from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue import QueueTable, copies
+from airflow_sqlqueue.queue.copies import CopyTable, QueueCopy
 from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.purge import purge
 from airflow_sqlqueue.queue.receivers import other_receivers
@@ -31,6 +33,7 @@ from airflow_sqlqueue.tables.discovery import list_tables
 from airflow_sqlqueue.tables.layout import SHAPES
 from airflow_sqlqueue.tables.reading import exists
 from tests.contract.conftest import Connect, Exercise, run_sql
+from tests.drains import drain
 
 SCRIPT = Path(__file__).parents[2] / "docs" / "permissions.sql"
 
@@ -194,6 +197,30 @@ def test_a_reader_may_only_read(session: Session, table: ResolvedAddress, login_
         with pytest.raises(PermissionDeniedError, match="DELETE"):
             purge(queue)
     assert depth(QueueTable(session, table)).messages == 1
+
+
+def test_a_copy_of_new_messages_needs_no_right_to_delete(
+    session: Session, table: ResolvedAddress, login_in: LoginIn, tmp_path: Path
+) -> None:
+    create_queue(session, table)
+    QueueTable(session, table).send([Message()] * 3)
+    Ledger(session, table.catalog).create()
+    CopyTable(session, table.catalog).create()
+    role = f"copies_{uuid.uuid4().hex[:8]}"
+    run_sql(session, f"CREATE ROLE [{role}]")
+    run_sql(session, f"GRANT SELECT ON {table.qualified_name.partition('].')[2]} TO [{role}]")
+    run_sql(session, f"GRANT SELECT, INSERT, UPDATE, DELETE ON SCHEMA::[sqlqueue] TO [{role}]")
+    low = login_in(role)
+    with low() as reader:
+        queue, staging = QueueTable(reader, table), StagingFolder.of(str(tmp_path))
+        with patch.object(copies, "CLOSING_SECONDS", 0):
+            for expected in (3, 0):
+                assert drain(low, queue, staging, keep=True, only_new=table.table).batch.messages == expected
+        state = QueueCopy(queue, table.table).state()
+        assert (state.high, state.gaps) == (3, 0)
+        with pytest.raises(PermissionDeniedError, match="DELETE"):
+            queue.receive()
+    run_sql(session, f"ALTER ROLE [{role}] DROP MEMBER [{reader.settings.user}]; DROP ROLE [{role}]")
 
 
 def test_a_login_without_any_permission(session: Session, table: ResolvedAddress, login_in: LoginIn) -> None:

@@ -19,6 +19,7 @@ from airflow_sqlqueue.errorqueue.scan import window_of
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable, browsing
 from airflow_sqlqueue.queue.browsing import browse, hold
+from airflow_sqlqueue.queue.copies import CopyGaps, CopyTable, QueueCopy
 from airflow_sqlqueue.queue.depth import backlog, depth
 from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.queue.large_messages import lock_large, read_body, take_large
@@ -47,8 +48,8 @@ ROWS = 3_000
 SEEKING = {name for name, query in sql._queries().items() if "{seek}" in query.text}
 """The statements that ask for the index."""
 
-NAMED = {name for name in SEEKING if "TOP" not in sql._queries()[name].text}
-"""Queries that find rows by their RowVersions."""
+NAMED = {name for name in SEEKING if "TOP" not in (text := sql._queries()[name].text) or "{gap}" in text}
+"""Queries that find rows by their RowVersions, or by ranges of these."""
 
 UNASKED = {"errors.end"}
 """Queries that find an end of the queue by the index without a hint."""
@@ -83,13 +84,15 @@ def use(planning: PlanSession, table: ResolvedAddress) -> dict[str, list[Operato
     """Run every statement that has to do with the head of a queue, and give their plans."""
     queue = QueueTable(planning, table)
     Ledger(planning, table.catalog).create()
+    CopyTable(planning, table.catalog).create()
     planning.watch()
     queue.peek(1_000)
     browse(queue, 1_000)
     assert len(browsing.read(queue, ("Id", "Body"), FIRST, LAST, rows=500, max_bytes=2**40)) == 500
     queue.window_end(1_000, FIRST, LAST)
     fragments, passing = copied_page(queue.layout.types, 2**20), readpast(True)
-    (first, *_) = queue.rows("queue.peek_page", 500, FIRST, LAST, 2**40, **fragments, readpast=passing)
+    window = Window().condition
+    (first, *_) = queue.rows("queue.peek_page", 500, FIRST, LAST, 2**40, **fragments, window=window, readpast=passing)
     assert queue.rows("queue.copy_body", 1, 100, first[ROW_VERSION], str(first[0]), readpast=passing)[0][0] == b"0"
     where = MessageFilter(headers={"NServiceBus.CorrelationId": "c-1"})
     assert browsing.search(queue, where, Window()) != []
@@ -125,6 +128,24 @@ def use(planning: PlanSession, table: ResolvedAddress) -> dict[str, list[Operato
     moved = staged.take(queue, *part, rows=500, window=Window(), max_bytes=2**40, keep_expired=False)
     assert moved is not None
     assert moved[0].rows == 500
+    planning.roll_back()
+    planning.begin()
+    copied = staged.copy(queue, *part, rows=500, window=Window(), max_bytes=2**40, keep_expired=False, passes=True)
+    assert copied is not None
+    copy = QueueCopy(queue, "plans")
+    copy.advance(copy.lock(), copied[2][100::2], None)
+    assert len(copy.in_gaps(500, LAST)) > 200
+    assert (
+        len(
+            queue.rows(
+                "copies.first_in_gaps", str(copy.lock().id), LAST, gap=identifier(CopyGaps.address_in(table.catalog))
+            )
+        )
+        == 1
+    )
+    counted = copy.count(1_000)
+    assert counted is not None
+    assert counted.total >= 1_000
     planning.roll_back()
     planning.begin()
     fragments = forwarding(queue.layout.types, queue.layout.types)

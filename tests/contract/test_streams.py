@@ -38,6 +38,23 @@ def client(settings: ConnectionSettings) -> QueueClient:
     return QueueClient(settings)
 
 
+def test_an_abandoned_stream_that_keeps(
+    client: QueueClient, settings: ConnectionSettings, queue: QueueTable, name: str
+) -> None:
+    """Its claims do not go back, as the messages never left; a new stream of that name begins at the head."""
+    queue.send(Message({}, b"%d" % n) for n in range(6))
+    options = StreamOptions(queue.address.canonical, name, 4, 2, False, keep=True)
+    for _ in range(2):
+        claims = Claims(ServerAccess.of(SourceOptions({}), settings), options)
+        claims.claim(claims.begin(), 4)
+        claims.close()
+        (copy,) = client.copies.list(queue.address.canonical)
+        assert (copy.name, copy.messages) == (f"Spark stream {name}", 4)
+        assert client.streams.release(name).messages == 0
+        assert client.copies.list(queue.address.canonical) == []
+    assert sorted(int(message.body) for message in queue.peek(20)) == list(range(6))
+
+
 def test_an_abandoned_consumer(client: QueueClient, reader: Reader, queue: QueueTable, name: str) -> None:
     """Its claims are listed, and go back once; finished ones do not."""
     queue.send(Message({}, b"%d" % n) for n in range(10))

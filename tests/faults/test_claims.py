@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,68 +10,18 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.errors import ConnectionLostError, WrongBatchError
+from airflow_sqlqueue.errors import WrongBatchError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.spark.source import claims as module
 from airflow_sqlqueue.spark.source.claims import Claims, Offset, StreamOptions
 from airflow_sqlqueue.spark.source.columns import SelectedColumns
 from airflow_sqlqueue.spark.source.options import ServerAccess, SourceOptions
 from airflow_sqlqueue.spark.source.staged import read_share
-from tests.contract.conftest import run_sql
-
-
-class Killed(BaseException):
-    """The process is dead: nothing of it runs any more."""
-
-
-class Mortal:
-    """Counts the statements of all sessions, and at one of them closes every connection and lets nothing run after.
-
-    The server sees what it sees of a process that is killed. ``after`` the statement, or before it. What other threads
-    run, by the clock, is not counted, and finds its connection lost when the process is dead.
-    """
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._left: int | None = None
-        self._after = self._dead = False
-        self._sessions: list[Session] = []
-        run, thread = Session.run, threading.get_ident()
-
-        def counted(session: Session, *arguments: Any, **sizes: Any) -> list[Any]:
-            if threading.get_ident() != thread:
-                if self._dead:
-                    raise ConnectionLostError("The process is dead.")
-                return run(session, *arguments, **sizes)
-            if session not in self._sessions:
-                self._sessions.append(session)
-            if self._dead or (self._is_last() and not self._after):
-                self._die()
-            rows = run(session, *arguments, **sizes)
-            if self._left == 0:
-                self._die()
-            return rows
-
-        monkeypatch.setattr(Session, "run", counted)
-
-    def _is_last(self) -> bool:
-        if self._left is None:
-            return False
-        self._left -= 1
-        return self._left == 0
-
-    def _die(self) -> None:
-        self._dead = True
-        for session in self._sessions:
-            session.close()
-        raise Killed
-
-    def born(self, statements: int | None, *, after: bool = False) -> None:
-        """A process that lives for this number of statements."""
-        self._left, self._after, self._dead, self._sessions = statements, after, False, []
+from tests.contract.conftest import Connect, run_sql
+from tests.faults.mortal import Killed, Mortal
 
 
 class MicroBatches:
@@ -132,8 +81,8 @@ def claims(settings: ConnectionSettings, queue: QueueTable) -> Iterator[Any]:
     name = f"c {uuid.uuid4()}"
     made: list[Claims] = []
 
-    def make() -> Claims:
-        options = StreamOptions(queue.address.canonical, name, 4, 2, False)
+    def make(*, keep: bool = False) -> Claims:
+        options = StreamOptions(queue.address.canonical, name, 4, 2, False, keep=keep)
         made.append(Claims(ServerAccess.of(SourceOptions({}), settings), options))
         return made[-1]
 
@@ -143,6 +92,7 @@ def claims(settings: ConnectionSettings, queue: QueueTable) -> Iterator[Any]:
     run_sql(queue.session, f"DELETE FROM [sqlqueue].[Consumer] WHERE [Name] = N'{name}'")
 
 
+@pytest.mark.parametrize("keep", [False, True], ids=["take", "keep"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_a_reader_that_dies_at_every_statement(
     claims: Any,
@@ -151,6 +101,7 @@ def test_a_reader_that_dies_at_every_statement(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     after: bool,
+    keep: bool,
 ) -> None:
     mortal = Mortal(monkeypatch)
     sent, restarts, lives = 0, 0, 5
@@ -160,7 +111,7 @@ def test_a_reader_that_dies_at_every_statement(
         queue.send(Message({}, b"%d" % n) for n in range(sent, sent + 3))
         sent += 3
         mortal.born(lives, after=after)
-        reader = claims()
+        reader = claims(keep=keep)
         try:
             MicroBatches(tmp_path, reader, columns).run()
         except Killed:
@@ -169,10 +120,10 @@ def test_a_reader_that_dies_at_every_statement(
             mortal.born(None)
             reader.close()
         lives = lives + 7 if lives < 140 else 5
-    last = MicroBatches(tmp_path, claims(), columns)
+    last = MicroBatches(tmp_path, claims(keep=keep), columns)
     last.run()
     assert sorted(map(int, last.sink())) == list(range(sent))
-    assert depth(queue).messages == 0
+    assert depth(queue).messages == (sent if keep else 0)
 
 
 def test_a_consumer_has_one_query(claims: Any, queue: QueueTable, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,6 +135,24 @@ def test_a_consumer_has_one_query(claims: Any, queue: QueueTable, monkeypatch: p
     first.close()
     assert second.begin()["number"] == 0
     second.close()
+
+
+def test_a_stream_that_keeps_reads_late_messages_once(
+    claims: Any, columns: SelectedColumns, connect: Connect, queue: QueueTable, tmp_path: Path
+) -> None:
+    with connect() as late:
+        with late.transaction():
+            QueueTable(late, queue.address).send([Message({}, b"0")])
+            queue.send(Message({}, b"%d" % n) for n in range(1, 6))
+            query = MicroBatches(tmp_path, claims(keep=True), columns)
+            query.run()
+            assert sorted(query.sink()) == ["1", "2", "3", "4", "5"]
+        query.run()
+    assert sorted(query.sink()) == ["0", "1", "2", "3", "4", "5"]
+    before = query.end()
+    query.run()
+    assert query.end() == before, "no message is new, so there is no claim"
+    assert depth(queue).messages == 6
 
 
 def test_messages_sent_later_are_left(claims: Any, columns: SelectedColumns, queue: QueueTable) -> None:

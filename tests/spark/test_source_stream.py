@@ -81,6 +81,27 @@ def dying(settings: ConnectionSettings, faults: str) -> type:
     return type("DyingSource", (source,), {"streamReader": stream_reader})
 
 
+def test_a_stream_that_keeps_leaves_the_messages_in_the_queue(
+    spark: SparkSession, settings: ConnectionSettings, queue: QueueTable, tmp_path: Path
+) -> None:
+    register(spark, settings)
+    options = {"queue": queue.address.canonical, "stream": f"lake {uuid.uuid4()}", "maxMessages": "5", "keep": "true"}
+
+    def run() -> int:
+        stream = spark.readStream.format("sqlqueue").options(**options).load().select("Body")
+        writer = stream.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.trigger(availableNow=True).start(str(tmp_path / "sink"))
+        query.awaitTermination()
+        return spark.read.parquet(str(tmp_path / "sink")).distinct().count()
+
+    queue.send(Message({}, b"%d" % n) for n in range(12))
+    assert run() == 12
+    queue.send(Message({}, b"%d" % n) for n in range(12, 15))
+    assert run() == 15
+    assert spark.read.parquet(str(tmp_path / "sink")).count() == 15
+    assert depth(queue).messages == 15
+
+
 def test_a_sink_has_each_message_once(
     spark: SparkSession, settings: ConnectionSettings, server_url: str, queue: QueueTable, tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -41,6 +42,14 @@ class PartWriter(Protocol):
         """
 
 
+class CopyWriter(PartWriter, Protocol):
+    """Writer of one part of a copy."""
+
+    @property
+    def copied(self) -> Sequence[int]:
+        """RowVersions that the part has looked at, also of messages that it left out, such as expired ones."""
+
+
 class Stage(Protocol):
     """Stage of a batch. It is pickled if workers run on other machines."""
 
@@ -51,11 +60,8 @@ class Stage(Protocol):
     def check(self, options: DrainOptions) -> None:
         """Raise :class:`StagingError` if the stage cannot be written; called before a batch is opened."""
 
-    def copy(self, queue: QueueTable, plan: PartPlan, options: DrainOptions, wait: float | None) -> PartWriter:
-        """Make a writer that copies rows; ``wait`` as for :meth:`~airflow_sqlqueue.drain.worker.Worker.copy_part`.
-
-        Raises :class:`ConfigurationError` for a stage that cannot hold copies.
-        """
+    def copy(self, queue: QueueTable, plan: PartPlan, options: DrainOptions, wait: float | None) -> CopyWriter:
+        """Make a writer that copies rows; ``wait`` as for :meth:`~airflow_sqlqueue.drain.worker.Worker.copy_part`."""
 
     def part(self, queue: QueueTable, quarantine: Quarantine, plan: PartPlan, options: DrainOptions) -> PartWriter:
         """Make a writer that takes rows out of the queue."""

@@ -198,7 +198,7 @@ class FilePartWriter(_FileWriter):
 
 
 class FileCopyWriter(_FileWriter):
-    """Part that is copied to files. It has all rows between two RowVersions, so the next part begins after it.
+    """Part that is copied to files. Its rows are those of a window in their order, so the next part begins after it.
 
     ``wait`` is how long the copy waits for a row that others have locked; None: it skips the row. A message with a
     large body makes a part of its own.
@@ -209,6 +209,7 @@ class FileCopyWriter(_FileWriter):
     ) -> None:
         super().__init__(queue, file, plan, options)
         self._wait = wait
+        self.copied = list[int]()
 
     def take(self, rows: int) -> PartCounts | None:
         while not self._has_large and (found := self._read(rows)):
@@ -225,9 +226,12 @@ class FileCopyWriter(_FileWriter):
         return None
 
     def _read(self, rows: int) -> list[Any]:
-        values = (rows, self._after, self._plan.window.up_to, self._options.bytes_per_statement)
-        fragments = copied_page(self._queue.layout.types, self._options.inline_body_bytes)
-        return [tuple(row) for row in self._rows("queue.peek_page", *values, **fragments)]
+        for piece in self._plan.window.above(self._after).pieces():
+            fragments = copied_page(self._queue.layout.types, self._options.inline_body_bytes)
+            values = (rows, *piece.values, self._options.bytes_per_statement)
+            if found := self._rows("queue.peek_page", *values, **fragments, window=piece.condition):
+                return [tuple(row) for row in found]
+        return []
 
     def _rows(self, name: str, *values: Any, **fragments: Any) -> Any:
         """Run a query that waits for locked rows, or skips them."""
@@ -264,6 +268,7 @@ class FileCopyWriter(_FileWriter):
 
     def _stage(self, rows: list[Any], body_file: str | None = None, body_bytes: int = 0) -> PartCounts:
         low, self._after = rows[0][ROW_VERSION], rows[-1][ROW_VERSION]
+        self.copied += [row[ROW_VERSION] for row in rows]
         kept = self._kept(rows)
         expired, left_out = len(rows) - len(kept), 0
         try:

@@ -22,7 +22,7 @@ from airflow_sqlqueue.queue.table_access import FIRST
 from airflow_sqlqueue.queue.window import Window, padded_chunks, placeholders
 from airflow_sqlqueue.redaction.redactor import Redactor
 from airflow_sqlqueue.row import NAMES, Row
-from airflow_sqlqueue.sql import Fragment, identifier, seek
+from airflow_sqlqueue.sql import Fragment, identifier, readpast, seek
 from airflow_sqlqueue.sql.columns import (
     STAGED,
     STAGED_HEADS,
@@ -91,6 +91,54 @@ class MessageTable(OwnTable):
         staged = rows_moved - expired
         counts = PartCounts(messages=staged, expired=expired, bytes=size, min_row_version=low, max_row_version=high)
         return counts, suspects
+
+    def copy(
+        self,
+        queue: QueueTable,
+        batch_id: uuid.UUID,
+        part_id: uuid.UUID,
+        *,
+        rows: int,
+        window: Window,
+        max_bytes: int,
+        keep_expired: bool,
+        passes: bool,
+    ) -> tuple[PartCounts, int, list[int]] | None:
+        """Copy the next rows of the window, which stay in the queue; None if the window has no row.
+
+        Returns as :meth:`take`, and the RowVersions of the rows. ``passes``: it skips rows that others have locked,
+        instead of waiting for them.
+        """
+
+        def run(layout: Layout) -> Any:
+            types = layout.types
+            statement = self.query(
+                "message_table.copy",
+                queue=identifier(queue.address),
+                seek=seek(layout.seek_index),
+                names=row_names(types),
+                values=row_columns(types),
+                columns=STAGED_NAMES,
+                suspect=suspect(types),
+                window=window.condition,
+                readpast=readpast(passes),
+            )
+            part = (str(batch_id), str(part_id), window.after, keep_expired)
+            return self.session.run(statement, *part, rows, *window.values, max_bytes)
+
+        copied = queue.run_for_layout(run)
+        if not copied:
+            return None
+        numbers = [int(row[0]) for row in copied]
+        staged = [row for row in copied if not row[1]]
+        counts = PartCounts(
+            messages=len(staged),
+            expired=len(copied) - len(staged),
+            bytes=sum(int(row[2]) for row in staged),
+            min_row_version=numbers[0],
+            max_row_version=numbers[-1],
+        )
+        return counts, sum(bool(row[3]) for row in staged), numbers
 
     def suspect(self, queue: QueueTable, batch_id: uuid.UUID, part_id: uuid.UUID, after: int) -> list[tuple[Row, int]]:
         """Return the rows of the part above ``after`` that a reader may refuse, without bodies, each with its size."""
@@ -177,6 +225,14 @@ class MessageTable(OwnTable):
             count, gone = self.session.run(statement, *values, str(batch_id), str(part_id))[0]
             erased, size = erased + int(count), size + int(gone)
         return erased, size
+
+    def leave_out(self, batch_id: uuid.UUID, part_id: uuid.UUID, row_versions: Sequence[int]) -> int:
+        """Delete rows of a part, which stay in the queue, and return their number."""
+        left = 0
+        for chunk in padded_chunks(row_versions):
+            statement = self.query("message_table.leave_out", row_versions=placeholders(chunk))
+            left += int(self.session.value(statement, str(batch_id), str(part_id), *chunk))
+        return left
 
     def remove(self, batch_id: uuid.UUID) -> int:
         """Delete the rows of a batch in chunks, each with its own COMMIT, and return their number."""

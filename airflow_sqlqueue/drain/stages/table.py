@@ -6,14 +6,15 @@ twice and keeps the batch until it is swept, and Spark reads it from the server.
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from airflow_sqlqueue.drain.counts import PartCounts
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.drain.stages.base import PartPlan, PartWriter
+from airflow_sqlqueue.drain.stages.base import PartPlan
 from airflow_sqlqueue.drain.stages.message_table import MessageTable
-from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.quarantine import Quarantine
 from airflow_sqlqueue.queue.window import Window
@@ -31,30 +32,30 @@ class TableStage:
     def check(self, options: DrainOptions) -> None:
         """Do nothing: the table is created with the ledger."""
 
-    def copy(self, queue: QueueTable, plan: PartPlan, options: DrainOptions, wait: float | None) -> PartWriter:
-        raise ConfigurationError('A copy goes to files: leave out stage="table" and name a staging folder.')
+    def copy(self, queue: QueueTable, plan: PartPlan, options: DrainOptions, wait: float | None) -> TableCopyWriter:
+        return TableCopyWriter(queue, self._table(queue), plan, options, wait)
 
     def part(self, queue: QueueTable, quarantine: Quarantine, plan: PartPlan, options: DrainOptions) -> TablePartWriter:
-        table = MessageTable(queue.session, queue.address.catalog, self.ledger_schema)
-        return TablePartWriter(queue, quarantine, table, plan, options)
+        return TablePartWriter(queue, quarantine, self._table(queue), plan, options)
+
+    def _table(self, queue: QueueTable) -> MessageTable:
+        return MessageTable(queue.session, queue.address.catalog, self.ledger_schema)
 
     def publish(self, batch: Batch, options: DrainOptions) -> None:
         """Do nothing: the batch has no files."""
 
 
-class TablePartWriter:
-    """Part that is moved into the table. A rollback of its transaction undoes it completely."""
+class _TableWriter:
+    """Part that is written to the table. A rollback of its transaction undoes it completely."""
 
-    def __init__(
-        self, queue: QueueTable, quarantine: Quarantine, table: MessageTable, plan: PartPlan, options: DrainOptions
-    ) -> None:
-        self._queue, self._quarantine, self._table = queue, quarantine, table
+    def __init__(self, queue: QueueTable, table: MessageTable, plan: PartPlan, options: DrainOptions) -> None:
+        self._queue, self._table = queue, table
         self._plan, self._options = plan, options
         self._after = plan.window.after
 
     def take(self, rows: int) -> PartCounts | None:
         pieces = self._plan.window.above(self._after).pieces()
-        moved = next(filter(None, (self._move(rows, piece) for piece in pieces)), None)
+        moved = next(filter(None, (self._stage(rows, piece) for piece in pieces)), None)
         if moved is None:
             return None
         counts, suspect = moved
@@ -63,11 +64,46 @@ class TablePartWriter:
             longer = self._table.redact(self._plan.batch_id, self._plan.part_id, self._after, self._plan.redactor)
             counts = replace(counts, bytes=counts.bytes + longer)
         if suspect:
-            counts = self._quarantine_rows(counts)
+            counts = self._set_aside(counts)
         self._after = counts.max_row_version
         return counts
 
-    def _move(self, rows: int, piece: Window) -> tuple[PartCounts, int] | None:
+    @abstractmethod
+    def _stage(self, rows: int, piece: Window) -> tuple[PartCounts, int] | None:
+        """Stage the next rows of a window, which is one piece; return their counts, and how many may be unreadable."""
+
+    def _set_aside(self, counts: PartCounts) -> PartCounts:
+        """Remove rows of the last statement, whose counts are given, from the part if Spark cannot read them."""
+        plan = self._plan
+        reasons, size = {}, 0
+        for row, row_bytes in self._table.suspect(self._queue, plan.batch_id, plan.part_id, self._after):
+            if reason := unreadable(row):
+                reasons[row.row_version] = reason
+                size += row_bytes
+        moved = self._remove(reasons) if reasons else 0
+        return replace(counts, messages=counts.messages - moved, quarantined=moved, bytes=counts.bytes - size)
+
+    @abstractmethod
+    def _remove(self, reasons: dict[int, str]) -> int:
+        """Remove rows, named by RowVersion, from the part, and return their number."""
+
+    def close(self) -> None:
+        """Do nothing: the COMMIT makes the part durable."""
+
+    def abandon(self, *, remove: bool) -> None:
+        """Do nothing: the rollback undoes the part."""
+
+
+class TablePartWriter(_TableWriter):
+    """Part that is moved into the table; rows that Spark cannot read go into quarantine."""
+
+    def __init__(
+        self, queue: QueueTable, quarantine: Quarantine, table: MessageTable, plan: PartPlan, options: DrainOptions
+    ) -> None:
+        super().__init__(queue, table, plan, options)
+        self._quarantine = quarantine
+
+    def _stage(self, rows: int, piece: Window) -> tuple[PartCounts, int] | None:
         return self._table.take(
             self._queue,
             self._plan.batch_id,
@@ -78,20 +114,39 @@ class TablePartWriter:
             keep_expired=self._options.keep_expired,
         )
 
-    def _quarantine_rows(self, counts: PartCounts) -> PartCounts:
-        """Move rows of the last statement, whose counts are given, into quarantine if Spark cannot read them."""
-        plan = self._plan
-        reasons, size = {}, 0
-        for row, row_bytes in self._table.suspect(self._queue, plan.batch_id, plan.part_id, self._after):
-            if reason := unreadable(row):
-                reasons[row.row_version] = reason
-                size += row_bytes
-        where = (self._table.address, self._queue.address, plan.batch_id, plan.part_id)
-        moved = self._quarantine.move_staged(*where, reasons) if reasons else 0
-        return replace(counts, messages=counts.messages - moved, quarantined=moved, bytes=counts.bytes - size)
+    def _remove(self, reasons: dict[int, str]) -> int:
+        where = (self._table.address, self._queue.address, self._plan.batch_id, self._plan.part_id)
+        return self._quarantine.move_staged(*where, reasons)
 
-    def close(self) -> None:
-        """Do nothing: the COMMIT makes the part durable."""
 
-    def abandon(self, *, remove: bool) -> None:
-        """Do nothing: the rollback undoes the part."""
+class TableCopyWriter(_TableWriter):
+    """Part that is copied into the table; rows that Spark cannot read are left out. ``wait`` as for files."""
+
+    def __init__(
+        self, queue: QueueTable, table: MessageTable, plan: PartPlan, options: DrainOptions, wait: float | None
+    ) -> None:
+        super().__init__(queue, table, plan, options)
+        self._wait = wait
+        self.copied = list[int]()
+
+    def _stage(self, rows: int, piece: Window) -> tuple[PartCounts, int] | None:
+        wait = self._wait
+        with nullcontext() if wait is None else self._queue.session.lock_timeout(wait):
+            copied = self._table.copy(
+                self._queue,
+                self._plan.batch_id,
+                self._plan.part_id,
+                rows=rows,
+                window=piece,
+                max_bytes=self._options.bytes_per_statement,
+                keep_expired=self._options.keep_expired,
+                passes=wait is None,
+            )
+        if copied is None:
+            return None
+        counts, suspect, numbers = copied
+        self.copied += numbers
+        return counts, suspect
+
+    def _remove(self, reasons: dict[int, str]) -> int:
+        return self._table.leave_out(self._plan.batch_id, self._plan.part_id, sorted(reasons))

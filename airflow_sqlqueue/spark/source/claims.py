@@ -23,9 +23,10 @@ from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.stages.message_table import MessageTable
 from airflow_sqlqueue.drain.stages.table import TableStage
-from airflow_sqlqueue.drain.streams import StreamState, StreamTable, stream_id
+from airflow_sqlqueue.drain.streams import StreamState, StreamTable, copy_of_stream, stream_id
 from airflow_sqlqueue.errors import BatchError, BatchNotFoundError, ConfigurationError, WrongBatchError
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.copies import QueueCopy
 from airflow_sqlqueue.queue.table_access import FIRST, LAST
 from airflow_sqlqueue.reconnecting import Reconnecting
 from airflow_sqlqueue.routing import ResolvedAddress
@@ -54,7 +55,10 @@ class Offset(TypedDict):
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """Options of a stream: a claim has at most ``max_messages`` and about ``max_bytes``, read in ``partitions``."""
+    """Options of a stream: a claim has at most ``max_messages`` and about ``max_bytes``, read in ``partitions``.
+
+    With ``keep`` claims are copies of new messages, which stay in the queue.
+    """
 
     queue: str
     stream: str
@@ -62,8 +66,9 @@ class StreamOptions:
     partitions: int
     keep_expired: bool
     max_bytes: int | None = None
+    keep: bool = False
 
-    OPTIONS = ("queue", "stream", "maxMessages", "maxBytesPerTrigger", "partitions", "keepExpired")
+    OPTIONS = ("queue", "stream", "maxMessages", "maxBytesPerTrigger", "partitions", "keepExpired", "keep")
 
     @classmethod
     def of(cls, options: SourceOptions) -> StreamOptions:
@@ -77,6 +82,7 @@ class StreamOptions:
             partitions=options.partitions,
             keep_expired=options.flag("keepExpired"),
             max_bytes=options.size("maxBytesPerTrigger"),
+            keep=options.flag("keep"),
         )
 
 
@@ -121,12 +127,10 @@ class Claims:
             return opened.offset(state, number)
         if known not in (None, "open"):
             raise _out_of_step(state, f"its claim {number} is {known}")
-        if known is None:
-            ends = opened.run(lambda _, queue: queue.ends())
-            if ends is None or ends[0] > self._up_to:
-                if self._up_to == LAST:
-                    time.sleep(_IDLE_SECONDS)
-                return start
+        if known is None and not opened.run(lambda _, queue: self._has_messages(queue, opened)):
+            if self._up_to == LAST:
+                time.sleep(_IDLE_SECONDS)
+            return start
         opened.lock(batch_id)
         size = DrainOptions.bytes_per_statement
         options = DrainOptions(
@@ -146,10 +150,21 @@ class Claims:
                 origin=f"Spark stream {state.name}, claim {number}",
                 owner=opened.lock_id,
                 options=options,
+                keep=self.options.keep,
+                only_new=copy_of_stream(state.name) if self.options.keep else None,
             ),
             ledger_schema=opened.schema,
         ).run()
         return opened.offset(state, number)
+
+    def _has_messages(self, queue: QueueTable, opened: _OpenStream) -> bool:
+        """Whether the queue has a message for the next claim."""
+        if self.options.keep:
+            new = QueueCopy(queue, copy_of_stream(self.options.stream), opened.schema).count(1, self._up_to)
+            if new is not None:
+                return new.total > 0
+        ends = queue.ends()
+        return ends is not None and ends[0] <= self._up_to
 
     def shares(self, start: Offset, end: Offset) -> list[BatchShare]:
         """The tasks' shares of the claims after ``start`` and up to ``end``: the same at every call."""

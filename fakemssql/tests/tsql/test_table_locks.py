@@ -82,3 +82,44 @@ def test_nowait_does_not_wait(client: Any, connect: Any, held: str, text: str) -
 def test_shared_table_locks_go_together(client: Any, connect: Any, table: str) -> None:
     client.ok(f"CREATE TABLE {table} (a int); BEGIN TRAN; SELECT * FROM {table} WITH (TABLOCK, HOLDLOCK)")
     assert connect().rows(f"SET LOCK_TIMEOUT 20; SELECT * FROM {table} WITH (TABLOCK)") == []
+
+
+@pytest.mark.parametrize("change", ["INSERT {0} VALUES (2)", "DELETE {0}", "UPDATE {0} SET x = 2"])
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
+def test_a_shared_table_lock_is_granted_only_while_no_transaction_writes(
+    client: Any, connect: Any, table: str, change: str, end: str
+) -> None:
+    """Lock compatibility: a write holds IX on the table to the end of its transaction, and S does not go with IX."""
+    client.ok(f"CREATE TABLE {table} (a bigint IDENTITY(1,1), x int INDEX i); INSERT {table} VALUES (1)")
+    other, probe = connect(), f"SELECT TOP (1) 1 FROM {table} WITH (TABLOCK, READCOMMITTEDLOCK)"
+    other.ok("SET LOCK_TIMEOUT 0")
+    assert other.rows(probe) == [(1,)]
+    client.ok(f"BEGIN TRAN; {change.format(table)}")
+    assert other.error(probe).number == 1222
+    client.ok(end)
+    assert len(other.rows(probe)) == (0 if (change, end) == ("DELETE {0}", "COMMIT") else 1)
+    client.ok(f"BEGIN TRAN; INSERT {table} VALUES (3); COMMIT")
+
+
+def test_a_shared_table_lock_ends_with_its_statement(client: Any, connect: Any, table: str) -> None:
+    client.ok(f"CREATE TABLE {table} (a bigint IDENTITY(1,1), x int); INSERT {table} VALUES (1)")
+    client.ok(f"BEGIN TRAN; SELECT TOP (1) 1 FROM {table} WITH (TABLOCK, READCOMMITTEDLOCK)")
+    connect().ok(f"SET LOCK_TIMEOUT 0; INSERT {table} VALUES (2)")
+    client.ok("COMMIT")
+
+
+def test_identity_values_are_given_in_order_committed_in_any_and_not_given_back(
+    client: Any, connect: Any, table: str
+) -> None:
+    client.ok(f"CREATE TABLE {table} (a bigint IDENTITY(1,1) PRIMARY KEY, x int); INSERT {table} VALUES (1)")
+    client.ok(f"BEGIN TRAN; INSERT {table} VALUES (2)")
+    other = connect()
+    other.ok(f"INSERT {table} VALUES (3); BEGIN TRAN; INSERT {table} VALUES (4); ROLLBACK; INSERT {table} VALUES (5)")
+    seen = f"SELECT a FROM {table} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK) ORDER BY a"
+    last = f"SELECT CAST(last_value AS bigint) FROM sys.identity_columns WHERE object_id = OBJECT_ID('{table}')"
+    assert other.rows(seen) == [(1,), (3,), (5,)]
+    assert other.value(last) == 5
+    client.ok("COMMIT")
+    assert other.rows(seen) == [(1,), (2,), (3,), (5,)]
+    other.ok(f"TRUNCATE TABLE {table}")
+    assert other.value(last) is None

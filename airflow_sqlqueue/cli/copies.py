@@ -1,0 +1,33 @@
+"""Command on copies of new messages."""
+
+from __future__ import annotations
+
+from typing import Annotated, Optional
+
+import typer
+
+from airflow_sqlqueue.cli.options import Common
+from airflow_sqlqueue.errors import ConfigurationError
+
+
+def copies(
+    common: Common,
+    queue: Annotated[Optional[str], typer.Option(help="Only the copies of this queue.")] = None,
+    reset: Annotated[
+        Optional[str],
+        typer.Option(metavar="NAME", help="Forget what this copy of --queue has: it begins at the head of the queue."),
+    ] = None,
+) -> None:
+    """List the copies that drains with --only-new make: watermark, gaps and messages of each; or reset one."""
+    found = common.connect().copies
+    if reset is None:
+        common.show([info.to_dict() for info in found.list(queue)])
+        return
+    if queue is None:
+        raise ConfigurationError("A copy belongs to a queue: give --queue with --reset.")
+    if not found.reset(reset, queue):
+        raise ConfigurationError(f"There is no copy {reset!r} of {queue}: 'sqlqueue copies' lists them.")
+    common.show({"reset": reset, "queue": queue})
+
+
+COMMANDS = (copies,)

@@ -1,0 +1,34 @@
+"""Copies of new messages: their watermarks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from airflow_sqlqueue.client.connector import Connector
+from airflow_sqlqueue.queue.copies import CopyInfo, CopyTable
+from airflow_sqlqueue.tables.own import stored_name
+
+
+class CopyManager:
+    """Copies of new messages, of drains with ``only_new`` and streams with ``keep``, in the ledgers of a server.
+
+    The watermarks are in the queue's database. A call without a queue reads those of the connection's database.
+    """
+
+    def __init__(self, connector: Connector) -> None:
+        self._connector = connector
+
+    def list(self, queue_name: str | None = None) -> Sequence[CopyInfo]:
+        """List the copies of a queue, or all: see :class:`airflow_sqlqueue.queue.copies.CopyInfo`."""
+        queue = self._connector.find(queue_name).canonical if queue_name else None
+        with self._connector.ledger(queue_name) as ledger:
+            table = CopyTable(ledger.session, ledger.catalog, ledger.schema)
+            found = table.rows() if table.exists() else []
+        return [info for info in found if queue is None or info.queue == stored_name(queue)]
+
+    def reset(self, name: str, queue_name: str) -> bool:
+        """Delete the watermark of a copy: its next run copies all messages of the queue again. False: it has none."""
+        queue = self._connector.find(queue_name).canonical
+        with self._connector.ledger(queue_name) as ledger:
+            table = CopyTable(ledger.session, ledger.catalog, ledger.schema)
+            return table.exists() and table.forget(name, queue)

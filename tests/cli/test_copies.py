@@ -1,0 +1,47 @@
+"""The commands on copies of new messages, as processes."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.runner import answer, sqlqueue
+
+
+@pytest.fixture(scope="module")
+def url(server: Any) -> str:
+    return str(server.url("sqlqueue"))
+
+
+def test_a_copy_of_what_is_new(url: str, tmp_path: Path) -> None:
+    name = f"cli.{uuid.uuid4().hex[:10]}"
+    answer("create", name, url=url)
+    answer("generate", name, "--count", "20", "--seed", "3", url=url)
+    drain = ("drain", name, "--staging", str(tmp_path), "--keep", "--only-new", "lake")
+    assert answer(*drain, url=url)["messages"] == 20
+    assert answer(*drain, url=url)["batch_id"] is None, "nothing is new"
+    answer("generate", name, "--count", "5", "--seed", "4", url=url)
+    assert answer(*drain, url=url)["messages"] == 5
+    (copy,) = answer("copies", "--queue", name, url=url)
+    assert (copy["name"], copy["messages"], copy["high"]) == ("lake", 25, 25)
+    assert copy in [{**each, "age_seconds": copy["age_seconds"]} for each in answer("copies", url=url)]
+    assert answer("copies", "--queue", name, "--reset", "lake", url=url)["reset"] == "lake"
+    assert answer("copies", "--queue", name, url=url) == []
+    assert answer(*drain, url=url)["messages"] == 25
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["copies", "--reset", "lake"], "A copy belongs to a queue: give --queue with --reset."),
+        (["copies", "--reset", "lake", "--queue", "q"], "There is no copy 'lake' of q: 'sqlqueue copies' lists them."),
+        (["drain", "q", "--stage", "table", "--only-new", "lake"], "give keep as well"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(url: str, arguments: list[str], sentence: str) -> None:
+    done = sqlqueue(*arguments, url=url)
+    assert done.returncode == 2
+    assert sentence in done.stderr

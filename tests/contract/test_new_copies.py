@@ -1,0 +1,372 @@
+"""A drain that copies what is new: each message is in one batch of the copy, whenever its transaction commits."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue.drain.drain import Drain, DrainResult
+from airflow_sqlqueue.drain.ledger import Ledger
+from airflow_sqlqueue.drain.progress import Progress
+from airflow_sqlqueue.drain.request import DrainRequest
+from airflow_sqlqueue.drain.requeue import requeue
+from airflow_sqlqueue.drain.stages.base import Stage
+from airflow_sqlqueue.drain.stages.table import TableStage
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
+from airflow_sqlqueue.errors import BatchError, ConfigurationError, CopyError, WrongBatchError
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.queue import QueueTable, copies
+from airflow_sqlqueue.queue.copies import CopyState, CopyTable, QueueCopy
+from airflow_sqlqueue.queue.depth import depth
+from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.tables.create import create_queue
+from tests.contract.conftest import Connect, run_sql
+from tests.drains import SMALL_PARTS, batch_bodies, drain, fill, numbered_bodies
+
+NAME = "daily"
+
+
+class Copying:
+    """Runs of one copy of a queue, and what they have copied."""
+
+    def __init__(self, connect: Connect, queue: QueueTable, stage: StagingFolder | Stage) -> None:
+        self._connect, self._queue, self._stage = connect, queue, stage
+        self.batches: list[uuid.UUID] = []
+
+    def run(self, **request: object) -> list[bytes]:
+        """Copy what is new; the bodies of the batch."""
+        done = self.drain(**request)
+        return batch_bodies(self._connect, self._queue, done.batch)
+
+    def drain(self, **request: object) -> DrainResult:
+        return drain(self._connect, self._queue, self._stage, keep=True, only_new=NAME, **request)  # type: ignore[arg-type]
+
+    @property
+    def state(self) -> CopyState:
+        with self._connect() as session:
+            return QueueCopy(QueueTable(session, self._queue.address), NAME).state()
+
+    @contextmanager
+    def late(self, connect: Connect, bodies: list[bytes]) -> Iterator[None]:
+        """Messages whose transaction commits at the end of the block."""
+        with connect() as other, other.transaction():
+            QueueTable(other, self._queue.address).send(Message(body=body) for body in bodies)
+            yield
+
+
+@pytest.fixture(params=["files", "table"])
+def copying(
+    request: pytest.FixtureRequest, connect: Connect, queue: QueueTable, staging: StagingFolder
+) -> Iterator[Copying]:
+    yield Copying(connect, queue, staging if request.param == "files" else TableStage())
+    CopyTable(queue.session, queue.address.catalog).forget(NAME, queue.address.canonical)
+
+
+@pytest.fixture
+def closing_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gaps may be closed by the run after the one that saw them."""
+    monkeypatch.setattr(copies, "CLOSING_SECONDS", 0)
+
+
+def test_each_run_copies_what_is_new(connect: Connect, any_queue: QueueTable, staging: StagingFolder) -> None:
+    copying = Copying(connect, any_queue, staging)
+    first = fill(any_queue, 45)
+    assert copying.run() == first
+    assert copying.run() == []
+    second = fill(any_queue, 10, 45)
+    assert copying.run() == second
+    assert depth(any_queue).messages == 55
+
+
+def test_a_message_that_commits_late_is_copied_once(connect: Connect, copying: Copying, queue: QueueTable) -> None:
+    fill(queue, 3)
+    with copying.late(connect, [b"late 1", b"late 2"]):
+        fill(queue, 3, 3)
+        assert copying.run() == numbered_bodies(6), "the later messages, committed earlier"
+        assert copying.run() == []
+    assert copying.run() == [b"late 1", b"late 2"]
+    assert copying.run() == []
+
+
+def test_a_message_that_others_hold_comes_with_a_later_run(
+    connect: Connect, copying: Copying, queue: QueueTable
+) -> None:
+    fill(queue, 5)
+    with connect() as other:
+        other.begin()
+        assert QueueTable(other, queue.address).receive(1)[0].body == b"body 0"
+        assert copying.run() == numbered_bodies(4, 1)
+        other.roll_back()
+    assert copying.run() == [b"body 0"]
+
+
+def test_each_copy_has_its_own_watermark(connect: Connect, copying: Copying, queue: QueueTable) -> None:
+    expected = fill(queue, 5)
+    assert copying.run() == expected
+    assert copying.run() == []
+    with_another_name = drain(connect, queue, TableStage(), keep=True, only_new="another").batch
+    assert batch_bodies(connect, queue, with_another_name) == expected
+
+
+def test_gaps_close_when_no_transaction_writes(
+    connect: Connect, copying: Copying, queue: QueueTable, closing_at_once: None
+) -> None:
+    for start in range(0, 6, 2):
+        fill(queue, 2, start)
+        with connect() as other:
+            other.begin()
+            QueueTable(other, queue.address).send([Message(body=b"rolled back")])
+            other.roll_back()
+    assert len(copying.run()) == 6
+    assert copying.state.gaps == 3, "before the first message, and the numbers that were rolled back between others"
+    assert copying.run() == []
+    assert copying.state.gaps == 0
+    assert copying.state.closing_up_to is None
+    fill(queue, 2, 6)
+    assert copying.run() == numbered_bodies(2, 6)
+
+
+def test_gaps_stay_while_a_transaction_is_open(
+    connect: Connect, copying: Copying, queue: QueueTable, closing_at_once: None
+) -> None:
+    with copying.late(connect, [b"late"]):
+        fill(queue, 2)
+        assert copying.run() == numbered_bodies(2)
+        for _ in range(3):
+            assert copying.run() == []
+        gaps = copying.state.gaps
+        assert gaps > 0
+    assert copying.run() == [b"late"]
+    assert copying.run() == []
+    assert copying.state.gaps == 0
+
+
+def test_gaps_stay_while_a_message_in_them_is_being_received(
+    connect: Connect, copying: Copying, queue: QueueTable, closing_at_once: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A receiver begins after the proof that no transaction writes, and rolls back after the gaps were closed."""
+    with copying.late(connect, [b"late"]):
+        fill(queue, 2)
+        copying.run()
+    with connect() as other, connect() as session:
+        copy, run = QueueCopy(QueueTable(session, queue.address), NAME), QueueCopy._run
+
+        def then_receive(self: QueueCopy, name: str, *values: object) -> list[object]:
+            found = run(self, name, *values)
+            if name == "copies.no_writers":
+                other.begin()
+                assert QueueTable(other, queue.address).receive(1)[0].body == b"late"
+            return found
+
+        monkeypatch.setattr(QueueCopy, "_run", then_receive)
+        assert not copy.close_gaps()
+        monkeypatch.setattr(QueueCopy, "_run", run)
+        assert copying.state.gaps > 0
+        other.roll_back()
+    assert copying.run() == [b"late"]
+
+
+def test_gaps_with_messages_are_not_closed(
+    connect: Connect, copying: Copying, queue: QueueTable, closing_at_once: None
+) -> None:
+    with copying.late(connect, [b"late"]):
+        fill(queue, 2)
+        copying.run()
+    with connect() as session:
+        assert not QueueCopy(QueueTable(session, queue.address), NAME).close_gaps()
+    assert copying.run() == [b"late"]
+
+
+def test_gaps_are_not_closed_soon_after_they_were_seen(connect: Connect, copying: Copying, queue: QueueTable) -> None:
+    fill(queue, 2)
+    for _ in range(2):
+        copying.run()
+    assert copying.state.gaps == 1
+    assert copying.state.closing_up_to == copying.state.high
+
+
+def test_no_other_session_waits_for_the_copy(connect: Connect, copying: Copying, queue: QueueTable) -> None:
+    """Every statement of a copy passes a transaction that has locked rows and holds them for long."""
+    fill(queue, 10)
+    with connect() as other, other.transaction():
+        QueueTable(other, queue.address).receive(3)
+        QueueTable(other, queue.address).send([Message(body=b"later")])
+        with connect() as session, session.lock_timeout(0):
+            QueueTable(session, queue.address).send([Message(body=b"another")])
+        assert copying.run() == [*numbered_bodies(7, 3), b"another"]
+
+
+def test_a_retry_resumes_its_batch(copying: Copying, queue: QueueTable) -> None:
+    expected, batch_id = fill(queue, 100), uuid.uuid4()
+
+    def stop(done: Progress) -> None:
+        if done.messages >= 40:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        copying.run(batch_id=batch_id, on_progress=stop)
+    fill(queue, 10, 100)
+    assert copying.run(batch_id=batch_id) == expected, "up to the mark of the batch"
+    assert copying.run() == numbered_bodies(10, 100)
+
+
+def test_a_batch_that_was_never_finished_counts_as_copied(
+    connect: Connect, copying: Copying, queue: QueueTable
+) -> None:
+    expected, batch_id = fill(queue, 60), uuid.uuid4()
+
+    def stop(done: Progress) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        copying.run(batch_id=batch_id, on_progress=stop)
+    rest = copying.run()
+    with connect() as session:
+        ledger = Ledger(session, queue.address.catalog)
+        first = batch_bodies(connect, queue, ledger.seal(batch_id))
+    assert first + rest == expected
+    assert len(first) == 20
+
+
+def test_runs_at_the_same_time_share_the_messages(connect: Connect, copying: Copying, queue: QueueTable) -> None:
+    expected, found = fill(queue, 200), list[bytes]()
+    threads = [threading.Thread(target=lambda: found.extend(copying.run())) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert Counter(found) == Counter(expected)
+
+
+def test_limits_hold_over_several_runs(copying: Copying, queue: QueueTable) -> None:
+    expected = fill(queue, 50)
+    assert copying.run(options=replace(SMALL_PARTS, max_messages=13)) == expected[:13]
+    found = copying.run(options=replace(SMALL_PARTS, max_bytes=100, bytes_per_statement=50))
+    assert 0 < len(found) < 37
+    assert found == expected[13 : 13 + len(found)]
+    assert copying.run() == expected[13 + len(found) :]
+
+
+def test_expired_messages_are_looked_at_once(copying: Copying, queue: QueueTable) -> None:
+    queue.send([Message(body=b"expired", time_to_be_received=timedelta(seconds=-5))])
+    fill(queue, 2)
+    done = copying.drain()
+    assert (done.batch.messages, done.batch.expired) == (2, 1)
+    done = copying.drain()
+    assert (done.batch.messages, done.batch.expired) == (0, 0)
+
+
+def test_a_message_that_spark_cannot_read_is_left_out_once(copying: Copying, queue: QueueTable) -> None:
+    fill(queue, 3)
+    text = "REPLACE([Headers], N'}', N',\"a\":\"' + NCHAR(55357) + N'\"}')"
+    run_sql(queue.session, f"UPDATE TOP (1) {queue.address.qualified_name} SET [Headers] = {text}")
+    done = copying.drain()
+    assert (done.batch.messages, done.batch.quarantined) == (2, 1)
+    assert depth(queue).messages == 3
+    assert copying.drain().batch.quarantined == 0
+
+
+def test_large_bodies_are_copied_in_their_place(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
+    copying = Copying(connect, queue, staging)
+    options = replace(SMALL_PARTS, inline_body_bytes=500)
+    bodies = [b"%d" % n * (1_000 if n % 4 == 1 else 1) for n in range(20)]
+    with copying.late(connect, bodies[:10]):
+        queue.send(Message(body=body) for body in bodies[10:])
+        assert copying.run(options=options) == bodies[10:]
+    assert copying.run(options=options) == bodies[:10]
+
+
+def test_a_table_that_was_made_anew_is_copied_from_its_head(copying: Copying, queue: QueueTable) -> None:
+    fill(queue, 5)
+    copying.run()
+    run_sql(queue.session, f"DROP TABLE {queue.address.qualified_name}")
+    create_queue(queue.session, queue.address)
+    expected = fill(queue, 3, 100)
+    assert copying.run() == expected
+    assert copying.run() == []
+
+
+@pytest.mark.parametrize("change", ["TRUNCATE TABLE {0}", "DELETE {0}; DBCC CHECKIDENT ('{0}', RESEED, 1)"])
+def test_a_table_whose_numbers_began_again_is_refused(copying: Copying, queue: QueueTable, change: str) -> None:
+    fill(queue, 5)
+    copying.run()
+    run_sql(queue.session, change.format(queue.address.qualified_name))
+    fill(queue, 1)
+    with pytest.raises(CopyError, match=r"has seen RowVersion 5, and the table has given \d at most.*copies --reset"):
+        copying.run()
+    table = CopyTable(queue.session, queue.address.catalog)
+    assert table.forget(NAME, queue.address.canonical)
+    assert not table.forget(NAME, queue.address.canonical)
+    assert copying.run() != []
+
+
+def test_too_many_gaps_are_refused_until_they_close(
+    connect: Connect, copying: Copying, queue: QueueTable, monkeypatch: pytest.MonkeyPatch, closing_at_once: None
+) -> None:
+    monkeypatch.setattr(copies, "MAX_GAPS", 1)
+    with copying.late(connect, [b"late"]):
+        fill(queue, 1)
+        copying.run()
+        fill(queue, 1, 1)
+        with pytest.raises(CopyError, match="has 1 gaps, which close only while no transaction writes"):
+            copying.run()
+    assert copying.run() == [b"late", *numbered_bodies(1, 1)]
+
+
+def test_a_copy_is_not_put_back(connect: Connect, copying: Copying, queue: QueueTable) -> None:
+    fill(queue, 3)
+    batch_id = uuid.UUID(copying.drain().batch.batch_id)
+    with connect() as session, pytest.raises(BatchError, match="is a copy"):
+        requeue(Ledger(session, queue.address.catalog), batch_id)
+
+
+def test_a_retry_for_another_copy_is_refused(
+    connect: Connect, queue: QueueTable, staging: StagingFolder, copying: Copying
+) -> None:
+    fill(queue, 3)
+    done = drain(connect, queue, staging, keep=True, only_new=NAME)
+    batch_id = uuid.UUID(done.batch.batch_id)
+    for other in (None, "another"):
+        request = DrainRequest(batch_id=batch_id, keep=True, only_new=other)
+        with pytest.raises(WrongBatchError, match="give it the same keep and only_new"):
+            Drain(connect, queue.address, staging, request).run()
+
+
+def test_names_and_options_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="give keep as well"):
+        DrainRequest(only_new=NAME)
+    for name in ("", " ", "x" * 221):
+        with pytest.raises(ConfigurationError, match="The name of a copy has 1 to 220 characters"):
+            DrainRequest(keep=True, only_new=name)
+
+
+def test_a_copy_with_a_plain_watermark_misses_messages(
+    connect: Connect, copying: Copying, queue: QueueTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tests above can fail: without gaps a message that commits late is never copied."""
+    monkeypatch.setattr(copies, "gaps_between", lambda after, seen: [])
+    with copying.late(connect, [b"late"]):
+        fill(queue, 1)
+        copying.run()
+    assert copying.run() == []
+
+
+def test_copies_are_listed_and_reset(settings: ConnectionSettings, copying: Copying, queue: QueueTable) -> None:
+    client = QueueClient(settings)
+    fill(queue, 4)
+    copying.run()
+    address = queue.address.canonical
+    (info,) = client.copies.list(address)
+    assert (info.name, info.queue, info.messages, info.gaps) == (NAME, address, 4, 1)
+    assert (NAME, address) in [(each.name, each.queue) for each in client.copies.list()]
+    assert client.copies.reset(NAME, address)
+    assert client.copies.list(address) == []
+    assert len(copying.run()) == 4
