@@ -32,7 +32,7 @@ _ID, _VERSION = "sqlqueue.id", "sqlqueue.version"
 _ANY_SCHEMA, _WAP = "write.spark.accept-any-schema", "write.wap.enabled"
 _NO_ICEBERG = (
     "DATA_SOURCE_NOT_FOUND|REQUIRES_SINGLE_PART_NAMESPACE|CATALOG_NOT_FOUND|Cannot find catalog plugin class|"
-    "Cannot open table: path is not set"
+    "PLUGIN_CLASS_NOT_FOUND|Cannot open table: path is not set"
 )
 _SETTINGS = (
     "a catalog spark.sql.catalog.<name>=org.apache.iceberg.spark.SparkCatalog, which the table's name begins with"
