@@ -49,11 +49,13 @@ EXPECTED = {
     errors.TransactionLostError: RETRY,
     errors.ConditionNotMetError: DEFAULT,
     errors.NoReplyError: DEFAULT,
+    errors.NoHandlerError: DEFAULT,  # a message's failure, not a task's
     errors.BatchError: DEFAULT,  # whoever works on the batch may finish it
     errors.BatchNotFoundError: FAIL,
     errors.WrongBatchError: FAIL,
     errors.StrandedBatchError: FAIL,
     errors.BatchMismatchError: FAIL,
+    errors.CopyError: FAIL,
     errors.StagingError: DEFAULT,  # a disk that is full, a store that is away
     errors.BodyError: FAIL,
     errors.PayloadError: FAIL,
