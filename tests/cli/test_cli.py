@@ -113,10 +113,13 @@ def test_an_endpoints_tables(url: str, name: str) -> None:
         "Part",
         "BatchMessage",
         "Quarantine",
+        "Copy",
+        "CopyGap",
         "Send",
         "Outgoing",
         "Consumer",
         "Inbox",
+        "Archive",
     ]
     (again, *_) = answer("create", name, url=url)
     assert again["differences"] == ["the index on RowVersion is clustered, not nonclustered"]
