@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def templated(*parts: type[BaseOperator] | str) -> Sequence[str]:
-    """Template fields of base classes and of the class itself, each once: ``templated(QueueTask, "to_queue")``."""
+    """Template fields of base classes and of the class itself, each once: ``templated(RoutedTask, "to_queue")``."""
     names = [name for part in parts for name in ([part] if isinstance(part, str) else part.template_fields)]
     return tuple(dict.fromkeys(names))
 
@@ -72,19 +72,6 @@ class ServerTask(BaseOperator):
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
         """Lineage of the ended task for OpenLineage's provider; None if it moved no messages."""
         return None if self.lineage is None else self.lineage.facets()
-
-
-class QueueTask(ServerTask):
-    """Base class of tasks on one queue, named by its address.
-
-    :param queue_name: the queue's address, ``table@[schema]@[catalog]`` (templated)
-    """
-
-    template_fields = templated("queue_name", ServerTask)
-
-    def __init__(self, *, queue_name: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.queue_name = queue_name
 
 
 class RoutedTask(ServerTask):

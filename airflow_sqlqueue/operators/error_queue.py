@@ -10,7 +10,7 @@ from airflow.sdk import Context
 
 from airflow_sqlqueue.errorqueue.chunked_work import ErrorQueueOptions, ErrorQueueResult
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
-from airflow_sqlqueue.operators.base import LimitedTask, QueueTask, note_counts, task_key, templated
+from airflow_sqlqueue.operators.base import LimitedTask, RoutedTask, note_counts, task_key, templated
 from airflow_sqlqueue.operators.lineage import Lineage, of_table
 from airflow_sqlqueue.operators.metrics import Metrics
 from airflow_sqlqueue.operators.rendered import interval, number
@@ -22,7 +22,7 @@ _STEP = 1_000
 """Messages between two log lines of progress."""
 
 
-class ErrorQueueTask(LimitedTask, QueueTask):
+class ErrorQueueTask(LimitedTask, RoutedTask):
     """Base class of tasks on failed messages: those that match ``filters``, or all.
 
     Delivery: exactly once, chunk by chunk, each a transaction; a retry continues with the rest. Messages that stay are
@@ -36,7 +36,8 @@ class ErrorQueueTask(LimitedTask, QueueTask):
     ``no failed queue``, ``malformed headers``), ``since`` and ``until`` (the time of failure, as ISO 8601),
     ``message_ids`` and ``row_versions``; a message must meet all given conditions.
 
-    :param queue_name: the error queue's address, ``table@[schema]@[catalog]`` (templated)
+    :param queue_name: the error queue's address, ``table@[schema]@[catalog]``; ``error`` unless given (templated)
+    :param endpoint: the name whose queue is the error queue, instead of ``queue_name`` (templated)
     :param filters: conditions on the messages, a mapping (templated)
     :param all_messages: every message; only without ``filters``.
     :param rate: messages per second; None: no limit (templated)
@@ -45,20 +46,23 @@ class ErrorQueueTask(LimitedTask, QueueTask):
     :param only_count: change nothing, only count.
     """
 
-    template_fields = templated(LimitedTask, QueueTask, "filters", "rate")
+    template_fields = templated(LimitedTask, RoutedTask, "filters", "rate")
     template_fields_renderers: ClassVar[dict[str, str]] = {"filters": "json"}
 
     def __init__(
         self,
         *,
-        queue_name: str = "error",
+        queue_name: str | None = None,
+        endpoint: str | None = None,
         filters: dict[str, Any] | None = None,
         all_messages: bool = False,
         rate: float | str | None = None,
         only_count: bool = False,
         **kwargs: Any,
     ) -> None:
-        super().__init__(queue_name=queue_name, **kwargs)
+        if queue_name is None and endpoint is None:
+            queue_name = "error"
+        super().__init__(queue_name=queue_name, endpoint=endpoint, **kwargs)
         self.filters = filters
         self.all_messages = all_messages
         self.rate = rate
@@ -84,17 +88,17 @@ class ErrorQueueTask(LimitedTask, QueueTask):
     def log_result(self, done: ErrorQueueResult, what: str) -> None:
         """Log the counts; ``what`` is a participle."""
         said = f"would be {what}" if self.only_count else what
-        self.log.info("%d messages of %s %s", done.messages, self.queue_name, said)
+        self.log.info("%d messages of %s %s", done.messages, self.address, said)
         for reason, messages in done.left.items():
-            self.log.warning("%d messages stay in %s: %s", messages, self.queue_name, reason)
+            self.log.warning("%d messages stay in %s: %s", messages, self.address, reason)
         if done.unseen:
-            self.log.warning("%d messages of %s were locked by others", done.unseen, self.queue_name)
+            self.log.warning("%d messages of %s were locked by others", done.unseen, self.address)
 
     def note(self, context: Context, done: ErrorQueueResult, metric: str, lineage: Lineage | None = None) -> None:
         """Note lineage, metrics and the counts for asset events, which a count alone has none of."""
         if not self.only_count:
             self.lineage = lineage
-            Metrics(self, self.hook.queue(self.queue_name)).count(metric, done.messages)
+            Metrics(self, self.sql_queue).count(metric, done.messages)
         note_counts(self, context, messages=done.messages)
 
     def _progress(self, what: str) -> Callable[[ErrorQueueResult], None]:
@@ -128,7 +132,7 @@ class SqlQueueArchiveErrorsOperator(ErrorQueueTask):
         """Archive them; raises this package's errors, those that no retry can fix as AirflowFailException."""
         with fail_without_retry():
             done = self.errors.archive(
-                self.queue_name,
+                self.address,
                 reason=self.reason,
                 by=" ".join(map(str, task_key(context))),
                 options=self.work_options(),
@@ -149,11 +153,9 @@ class SqlQueueRestoreErrorsOperator(ErrorQueueTask):
     def execute(self, context: Context) -> dict[str, Any]:
         """Restore them; raises this package's errors, those that no retry can fix as AirflowFailException."""
         with fail_without_retry():
-            done = self.errors.archived.restore(
-                self.queue_name, options=self.work_options(), **self.selection("restored")
-            )
+            done = self.errors.archived.restore(self.address, options=self.work_options(), **self.selection("restored"))
         self.log_result(done, "restored")
-        put = Lineage([], [of_table(self.hook.client, self.queue_name, done.messages)])
+        put = Lineage([], [of_table(self.hook.client, self.address, done.messages)])
         self.note(context, done, "restore.messages", put)
         return done.to_dict()
 
@@ -176,7 +178,7 @@ class SqlQueueParkErrorsOperator(ErrorQueueTask):
         """Park them; raises this package's errors, those that no retry can fix as AirflowFailException."""
         with fail_without_retry():
             done = self.errors.park(
-                self.to_queue, self.queue_name, options=self.work_options(), **self.selection("parked")
+                self.to_queue, self.address, options=self.work_options(), **self.selection("parked")
             )
         self.log_result(done, "parked")
         lineage = _taken(self, done)
@@ -199,7 +201,7 @@ class SqlQueueDeleteErrorsOperator(ErrorQueueTask):
         """Delete them; raises this package's errors, those that no retry can fix as AirflowFailException."""
         with fail_without_retry():
             done = self.errors.delete(
-                self.queue_name, confirm=self.confirm, options=self.work_options(), **self.selection("deleted")
+                self.address, confirm=self.confirm, options=self.work_options(), **self.selection("deleted")
             )
         self.log_result(done, "deleted")
         self.note(context, done, "delete.messages", _taken(self, done))
@@ -228,7 +230,7 @@ class SqlQueueDeleteArchivedErrorsOperator(ErrorQueueTask):
         """Delete them; raises this package's errors, those that no retry can fix as AirflowFailException."""
         with fail_without_retry():
             done = self.errors.archived.delete(
-                self.queue_name,
+                self.address,
                 older_than=interval("older_than", self.older_than),
                 confirm=self.confirm,
                 options=self.work_options(),
@@ -240,4 +242,4 @@ class SqlQueueDeleteArchivedErrorsOperator(ErrorQueueTask):
 
 
 def _taken(task: ErrorQueueTask, done: ErrorQueueResult) -> Lineage:
-    return Lineage([of_table(task.hook.client, task.queue_name, done.messages)], [])
+    return Lineage([of_table(task.hook.client, task.address, done.messages)], [])

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from airflow.sdk import Context
 
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
-from airflow_sqlqueue.operators.base import LimitedTask, QueueTask, RoutedTask, note_counts, templated
+from airflow_sqlqueue.operators.base import LimitedTask, RoutedTask, check_named_once, note_counts, templated
 from airflow_sqlqueue.operators.lineage import Lineage, of_table
 from airflow_sqlqueue.operators.metrics import Metrics
 from airflow_sqlqueue.operators.rendered import interval
@@ -119,7 +119,7 @@ class SqlQueuePurgeExpiredOperator(PurgeTask):
     """
 
 
-class SqlQueueForwardOperator(LimitedTask, QueueTask):
+class SqlQueueForwardOperator(LimitedTask, RoutedTask):
     """Move the messages of a queue to another queue of the same server, with all their columns and expiry.
 
     Delivery: exactly once, chunk by chunk, each a transaction; safe to repeat. No message leaves the server. Locked
@@ -128,30 +128,36 @@ class SqlQueueForwardOperator(LimitedTask, QueueTask):
     XCom: the numbers ``messages``, ``locked`` (the least number of messages left) and ``seconds``, and
     ``complete`` (False when a budget ended it).
 
-    :param to_queue: the address of the queue that receives them (templated)
+    :param to_queue: the address of the queue that receives them; None: that of ``to_endpoint`` (templated)
+    :param to_endpoint: the endpoint whose queue receives them, instead of ``to_queue`` (templated)
     :param chunk: rows per transaction, 1 to 2,000.
     """
 
-    template_fields = templated(LimitedTask, QueueTask, "to_queue")
+    template_fields = templated(LimitedTask, RoutedTask, "to_queue", "to_endpoint")
 
-    def __init__(self, *, to_queue: str, chunk: int = 500, **kwargs: Any) -> None:
+    def __init__(
+        self, *, to_queue: str | None = None, to_endpoint: str | None = None, chunk: int = 500, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
+        check_named_once(self.task_id, to_queue, to_endpoint)
         self.to_queue = to_queue
+        self.to_endpoint = to_endpoint
         self.chunk = chunk
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Move them; raises this package's errors, those that no retry can fix as AirflowFailException."""
         with fail_without_retry():
-            forwarded = self.hook.queue(self.queue_name).forward(self.to_queue, chunk=self.chunk, **self.limits())
-        self.log.info("Moved %d messages of %s to %s", forwarded.messages, self.queue_name, self.to_queue)
-        taken, put = (of_table(self.hook.client, name, forwarded.messages) for name in (self.queue_name, self.to_queue))
+            to_queue = self.hook.client.resolver.address_of(self.to_queue, self.to_endpoint)
+            forwarded = self.sql_queue.forward(to_queue, chunk=self.chunk, **self.limits())
+        self.log.info("Moved %d messages of %s to %s", forwarded.messages, self.address, to_queue)
+        taken, put = (of_table(self.hook.client, name, forwarded.messages) for name in (self.address, to_queue))
         self.lineage = Lineage([taken], [put])
-        Metrics(self, self.hook.queue(self.queue_name)).count("forward.messages", forwarded.messages)
-        note_counts(self, context, messages=forwarded.messages, to_queue=self.to_queue)
+        Metrics(self, self.sql_queue).count("forward.messages", forwarded.messages)
+        note_counts(self, context, messages=forwarded.messages, to_queue=to_queue)
         return asdict(forwarded)
 
 
-class SqlQueueMoveDelayedOperator(LimitedTask, QueueTask):
+class SqlQueueMoveDelayedOperator(LimitedTask, RoutedTask):
     """Move the delayed messages of a queue that are due, as its endpoint would: for queues that no endpoint serves.
 
     Messages wait in the table ``<queue>.Delayed``. Those with a forward destination go there, the others to the queue.
@@ -167,7 +173,7 @@ class SqlQueueMoveDelayedOperator(LimitedTask, QueueTask):
     :param chunk: messages of one transaction, 1 to 1,000.
     """
 
-    template_fields = templated(LimitedTask, QueueTask, "error_queue")
+    template_fields = templated(LimitedTask, RoutedTask, "error_queue")
 
     def __init__(self, *, error_queue: str | None = None, chunk: int = 100, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -177,15 +183,15 @@ class SqlQueueMoveDelayedOperator(LimitedTask, QueueTask):
     def execute(self, context: Context) -> dict[str, Any]:
         """Move them; raises this package's errors, those that no retry can fix as AirflowFailException."""
         with fail_without_retry():
-            moved = self.hook.client.delayed(self.queue_name).move(
+            moved = self.hook.client.delayed(self.address).move(
                 error_queue=self.error_queue,
                 chunk=self.chunk,
                 **self.limits(),
             )
-        self.log.info("Moved %d and forwarded %d messages of %s", moved.moved, moved.forwarded, self.queue_name)
-        Metrics(self, self.hook.queue(self.queue_name)).count("move_delayed.messages", moved.moved + moved.forwarded)
+        self.log.info("Moved %d and forwarded %d messages of %s", moved.moved, moved.forwarded, self.address)
+        Metrics(self, self.sql_queue).count("move_delayed.messages", moved.moved + moved.forwarded)
         if moved.busy:
-            self.log.info("Another mover works on %s", self.queue_name)
+            self.log.info("Another mover works on %s", self.address)
         for destination, problem in moved.problems.items():
             self.log.warning("No message could be forwarded to %s: %s", quoted(destination), problem)
         return moved.to_dict()

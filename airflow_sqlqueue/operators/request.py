@@ -11,7 +11,7 @@ from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.errors import MessageError, NoReplyError
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.message import HeaderNames
-from airflow_sqlqueue.operators.base import QueueTask, task_key, templated
+from airflow_sqlqueue.operators.base import RoutedTask, task_key, templated
 from airflow_sqlqueue.operators.metrics import Metrics
 from airflow_sqlqueue.operators.waiting import WaitingTask
 from airflow_sqlqueue.untrusted import event_value
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.publishing.conversation import Reply
 
 
-class SqlQueueRequestOperator(WaitingTask, QueueTask):
+class SqlQueueRequestOperator(WaitingTask, RoutedTask):
     """Send a request, wait for its reply, receive it and call ``python_callable`` with it.
 
     Delivery: the request is sent exactly once for a task instance, by the send ledger: a retry sends no second request
@@ -43,7 +43,7 @@ class SqlQueueRequestOperator(WaitingTask, QueueTask):
 
     ``message`` is not templated on purpose: Airflow stores rendered fields in its database and shows them.
 
-    :param queue_name: the queue to send to, ``table@[schema]@[catalog]`` (templated)
+    :param queue_name: the queue to send to, ``table@[schema]@[catalog]``; None: that of ``endpoint`` (templated)
     :param reply_queue: the queue that receives replies; it must exist and may be shared (templated)
     :param message: the request, with the fields of a message of
         :class:`~airflow_sqlqueue.operators.SqlQueueSendOperator`, or a function that gets the task's context and
@@ -54,7 +54,7 @@ class SqlQueueRequestOperator(WaitingTask, QueueTask):
     :param wait_timeout: longest time to wait for the reply, seconds or a timedelta; None: no limit.
     """
 
-    template_fields = templated("queue_name", "reply_queue", "op_kwargs", WaitingTask)
+    template_fields = templated(RoutedTask, "reply_queue", "op_kwargs", WaitingTask)
     template_fields_renderers: ClassVar[dict[str, str]] = {"op_kwargs": "py"}
 
     def __init__(
@@ -81,12 +81,12 @@ class SqlQueueRequestOperator(WaitingTask, QueueTask):
         key = task_key(context)
         with fail_without_retry():
             request = self._request(context)
-            queue = self.hook.queue(self.queue_name)
+            queue = self.sql_queue
             sent = queue.send_once(send_id_for(*key), [request], " ".join(map(str, key)), message_id=request.id)
             if not sent.repeated:
                 Metrics(self, queue).count("send.messages", sent.messages)
             how = "An earlier try has sent the request" if sent.repeated else "Sent the request"
-            self.log.info("%s to %s", how, self.queue_name)
+            self.log.info("%s to %s", how, self.address)
             return self._answer(str(sent.message_id))
 
     def execute_complete(self, context: Context, event: Any = None, *, message_id: str) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class SqlQueueRequestOperator(WaitingTask, QueueTask):
     def timed_out(self) -> NoReplyError:
         return NoReplyError(
             f"No reply came to {self.reply_queue} within the wait_timeout: check that the receiver of "
-            f"{self.queue_name} runs, or wait longer."
+            f"{self.queue_name or self.endpoint} runs, or wait longer."
         )
 
     def _answer(self, message_id: str) -> dict[str, Any]:

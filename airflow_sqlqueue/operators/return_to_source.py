@@ -41,9 +41,9 @@ class SqlQueueReturnToSourceOperator(ErrorQueueTask):
         """Return them; raises this package's errors, those that no retry can fix as AirflowFailException."""
         with fail_without_retry():
             options = ReturnOptions(redirect_to=self.redirect_to, malformed=self.malformed, **self.options())
-            done = self.errors.return_to_source(self.queue_name, options=options, **self.selection("returned"))
+            done = self.errors.return_to_source(self.address, options=options, **self.selection("returned"))
         self.log_result(done, "returned")
         to = [of_table(self.hook.client, queue, messages) for queue, messages in done.returned.items()]
-        lineage = Lineage([of_table(self.hook.client, self.queue_name, done.messages)], to)
+        lineage = Lineage([of_table(self.hook.client, self.address, done.messages)], to)
         self.note(context, done, "return.messages", lineage)
         return done.to_dict()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
-from airflow_sqlqueue.operators.base import QueueTask, RoutedTask, templated
+from airflow_sqlqueue.operators.base import RoutedTask, templated
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.tables.create import CreateResult
 
 
-class SqlQueueCreateOperator(QueueTask):
+class SqlQueueCreateOperator(RoutedTask):
     """Create a missing queue table with its indexes. An existing queue is not changed.
 
     Safe to repeat, and to run beside endpoints that create the same queue. If an existing table differs from these
@@ -57,7 +57,7 @@ class SqlQueueCreateOperator(QueueTask):
         """Create it; raises this package's errors, those that no retry can fix as AirflowFailException."""
         with fail_without_retry():
             created = self.hook.create_queue(
-                self.queue_name,
+                self.address,
                 layout=self.layout,
                 legacy_columns=self.legacy_columns,
                 body_string=self.body_string,
@@ -130,7 +130,7 @@ class SqlQueueProvisionOperator(RoutedTask):
         return _created(created, self.log)
 
 
-class SqlQueueDropOperator(QueueTask):
+class SqlQueueDropOperator(RoutedTask):
     """Drop a queue table, or a table of delayed messages. A missing table is no error, so the task can be repeated.
 
     A table that holds messages, locked ones included, fails the task unless ``force`` is set.
@@ -148,11 +148,11 @@ class SqlQueueDropOperator(QueueTask):
         """Drop it; raises this package's errors, those that no retry can fix as AirflowFailException."""
         with fail_without_retry():
             try:
-                dropped = self.hook.client.tables.drop(self.queue_name, force=self.force)
+                dropped = self.hook.client.tables.drop(self.address, force=self.force)
             except QueueNotFoundError:
-                self.log.info("%s does not exist", self.queue_name)
+                self.log.info("%s does not exist", self.address)
                 return 0
-        self.log.info("Dropped %s with %d messages", self.queue_name, dropped)
+        self.log.info("Dropped %s with %d messages", self.address, dropped)
         return dropped
 
 

@@ -12,6 +12,7 @@ from airflow.providers.common.compat.sdk import AirflowException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_sqlqueue.errors import SqlQueueError
+from airflow_sqlqueue.routing import check_named_once
 from airflow_sqlqueue.triggers.events import failed, met
 
 if TYPE_CHECKING:
@@ -109,19 +110,32 @@ class OneEventTrigger(ServerTrigger):
 class QueueTrigger(ServerTrigger):
     """Base class of triggers on one queue.
 
-    :param queue_name: the queue's address, ``table@[schema]@[catalog]``.
+    :param queue_name: the queue's address, ``table@[schema]@[catalog]``; None: that of ``endpoint``.
+    :param endpoint: the endpoint that the queue belongs to, resolved with the connection's endpoint settings.
     """
 
-    def __init__(self, *, queue_name: str, **kwargs: Any) -> None:
+    def __init__(self, *, queue_name: str | None = None, endpoint: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        check_named_once(queue_name, endpoint)
         self.queue_name = queue_name
+        self.endpoint = endpoint
+
+    @property
+    def named(self) -> dict[str, str]:
+        """``queue_name`` or ``endpoint``, as given: for events and the arguments that make the same trigger again."""
+        return {"endpoint": self.endpoint} if self.endpoint is not None else {"queue_name": str(self.queue_name)}
+
+    @property
+    def shown_name(self) -> str:
+        """The address or the endpoint, for logs."""
+        return str(self.queue_name or self.endpoint)
 
     @abstractmethod
     def poll(self, queue: Queue, table: QueueTable) -> dict[str, Any] | None:
         """Poll once, on the poller's thread; return the result, only numbers and names, or None."""
 
     def make_poll(self, client: QueueClient) -> Poll[dict[str, Any]]:
-        queue = client.queue(self.queue_name)
+        queue = client.queue(self.queue_name, endpoint=self.endpoint)
         opened: QueueTable | None = None
 
         def poll(session: Session) -> dict[str, Any] | None:
@@ -134,7 +148,7 @@ class QueueTrigger(ServerTrigger):
         return poll
 
     def arguments(self) -> dict[str, Any]:
-        return {"queue_name": self.queue_name, **super().arguments()}
+        return {**self.named, **super().arguments()}
 
 
 class Attempts:

@@ -53,8 +53,8 @@ class SqlQueueDepthEventTrigger(DepthTrigger, BaseEventTrigger):
     event while a run is queued: the next signal comes as long as the queue has one message. Delivery: at least one
     signal after each message; a run may find the queue empty.
 
-    An event holds ``queue_name`` and the numbers of the condition, but no content of messages. Errors, also a missing
-    queue or a refused login, are logged once each, and the trigger tries again after 1 to 60 seconds.
+    An event holds ``queue_name`` or ``endpoint`` and the numbers of the condition, but no content of messages. Errors,
+    also a missing queue or a refused login, are logged once each, and the trigger tries again after 1 to 60 seconds.
 
     :param wait_for: the condition to signal, options of :class:`~airflow_sqlqueue.queue.condition.QueueCondition` but
         ``max_messages`` and ``filters``: ``{"min_messages": 100}``; None: one message.
@@ -77,7 +77,7 @@ class SqlQueueDepthEventTrigger(DepthTrigger, BaseEventTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield an event for each signal, without end, because Airflow would restart a watcher's trigger at once."""
-        attempts = Attempts(self.queue_name, self.log)
+        attempts = Attempts(self.shown_name, self.log)
         while True:
             try:
                 watch, pause = await self.open_watch(), 0.0
@@ -85,7 +85,7 @@ class SqlQueueDepthEventTrigger(DepthTrigger, BaseEventTrigger):
                     found = await watch.found(after=pause)
                     attempts.succeeded()
                     pause = self.repeat_interval
-                    yield TriggerEvent({"queue_name": self.queue_name, **found})
+                    yield TriggerEvent({**self.named, **found})
             except Exception as error:
                 self.close_watch()
                 await attempts.failed(error)

@@ -43,10 +43,10 @@ class SqlQueueMessageEventTrigger(QueueTrigger, BaseEventTrigger):
     share one receiver; triggers of a paused DAG accept no messages. Errors are logged once each, and the trigger tries
     again after 1 to 60 seconds.
 
-    An event holds ``queue_name``, ``row_version``, ``id`` (the row's), ``message_id``, ``correlation_id``,
-    ``conversation_id``, ``message_type``, ``time_sent`` and the requested ``headers``. Airflow logs and stores it, so
-    request no header that holds secrets. A value with more than 1,000 characters, a NUL or half a surrogate pair is
-    None.
+    An event holds ``queue_name`` or ``endpoint``, ``row_version``, ``id`` (the row's), ``message_id``,
+    ``correlation_id``, ``conversation_id``, ``message_type``, ``time_sent`` and the requested ``headers``. Airflow logs
+    and stores it, so request no header that holds secrets. A value with more than 1,000 characters, a NUL or half a
+    surrogate pair is None.
 
     :param message_types: the full names of the types that are accepted, without assemblies; None: all.
     :param headers: the names of further headers to put into events.
@@ -127,12 +127,13 @@ class SqlQueueMessageEventTrigger(QueueTrigger, BaseEventTrigger):
         def connect() -> Session:
             return Session(client.settings, lock_timeout=client.lock_timeout, statement_timeout=STATEMENT_TIMEOUT)
 
-        return LockedMessages(connect, client.resolver, self.queue_name, self.error_queue, client.ledger_schema)
+        queue_name = client.resolver.address_of(self.queue_name, self.endpoint)
+        return LockedMessages(connect, client.resolver, queue_name, self.error_queue, client.ledger_schema)
 
     def _payload(self, head: MessageHead, envelope: Envelope) -> dict[str, Any]:
         identity, sent = envelope.identity, envelope.time.time_sent
         return {
-            "queue_name": self.queue_name,
+            **self.named,
             "row_version": head.row_version,
             "id": str(head.id),
             "message_id": event_value(identity.message_id or str(head.id)),

@@ -70,7 +70,7 @@ class MessageReceiver(SharedStreamProducer):
     async def open_stream(self) -> AsyncGenerator[tuple[MessageHead, Any], None]:
         """Yield each message's head, with its key for :meth:`advance`; without end."""
         trigger = self._trigger
-        attempts = Attempts(trigger.queue_name, trigger.log)
+        attempts = Attempts(trigger.shown_name, trigger.log)
         while True:
             try:
                 watch = await trigger.open_watch()
@@ -125,7 +125,7 @@ class MessageReceiver(SharedStreamProducer):
             settled.failure = error
         else:
             if settled.reject:
-                log.warning("%d messages of %s were rejected", len(settled.reject), self._trigger.queue_name)
+                log.warning("%d messages of %s were rejected", len(settled.reject), self._trigger.shown_name)
         settled.is_settled.set()
 
     async def _holding(self, client: QueueClient) -> LockedMessages:

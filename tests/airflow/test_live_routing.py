@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from airflow_sqlqueue.errors import AddressError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-from airflow_sqlqueue.operators import SqlQueueDrainToSparkOperator, SqlQueuePurgeOperator, SqlQueueSendOperator
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.operators import (
+    SqlQueueCreateOperator,
+    SqlQueueDrainToSparkOperator,
+    SqlQueueDropOperator,
+    SqlQueueForwardOperator,
+    SqlQueueMoveDelayedOperator,
+    SqlQueuePurgeOperator,
+    SqlQueueReturnToSourceOperator,
+    SqlQueueSendOperator,
+)
 from airflow_sqlqueue.sensors import SqlQueueDepthSensor
+from airflow_sqlqueue.triggers import SqlQueueDepthEventTrigger
+from airflow_sqlqueue.triggers.depth import SqlQueueDepthTrigger
 
 
 def test_an_endpoint_is_waited_for_and_drained(live: str, hook: SqlQueueHook, tmp_path: Path, context: Any) -> None:
@@ -24,3 +40,50 @@ def test_an_endpoint_is_waited_for_and_drained(live: str, hook: SqlQueueHook, tm
     purge = SqlQueuePurgeOperator(task_id="purge", all_messages=True, confirm=True, **routed)
     assert purge.execute(context())["complete"]
     hook.client.tables.drop(f"{name}@[shipping]")
+
+
+def test_the_tables_of_endpoints_are_made_emptied_and_dropped(live: str, hook: SqlQueueHook, context: Any) -> None:
+    name, other = (f"test.{uuid.uuid4().hex[:12]}" for _ in range(2))
+    schemas = {"endpoint_schemas": {name: "shipping", other: "billing"}}
+    routed: dict[str, Any] = {"endpoint": name, "hook_params": schemas}
+    make = SqlQueueCreateOperator(task_id="create", delayed=True, create_schema=True, **routed)
+    assert make.execute(context())[0] == f"{name}@[shipping]@[{hook.client.settings.database}]"
+    SqlQueueCreateOperator(task_id="other", endpoint=other, create_schema=True, hook_params=schemas).execute(context())
+    SqlQueueSendOperator(task_id="send", messages=[{"body": "x"}], **routed).execute(context())
+    assert SqlQueueMoveDelayedOperator(task_id="move", **routed).execute(context())["moved"] == 0
+    failed = SqlQueueReturnToSourceOperator(task_id="return", all_messages=True, only_count=True, **routed)
+    assert failed.execute(context())["left"] == {"no failed queue": 1}
+    forward = SqlQueueForwardOperator(task_id="forward", to_endpoint=other, **routed)
+    assert forward.execute(context())["messages"] == 1
+    assert hook.queue(f"{other}@[billing]").depth().messages == 1
+    for endpoint in (name, other):
+        drop = SqlQueueDropOperator(task_id="drop", endpoint=endpoint, hook_params=schemas, force=True)
+        assert drop.execute(context()) == (endpoint == other)
+    hook.client.tables.drop(f"{name}.Delayed@[shipping]", force=True)
+
+
+def test_a_queue_has_one_name() -> None:
+    for operator in (SqlQueueForwardOperator, SqlQueueCreateOperator):
+        with pytest.raises(AddressError, match="give queue_name or endpoint"):
+            operator(task_id="t", queue_name="a", endpoint="b", **({"to_queue": "c"} if "For" in str(operator) else {}))
+    with pytest.raises(AddressError, match="give queue_name or endpoint"):
+        SqlQueueForwardOperator(task_id="t", queue_name="a")
+    with pytest.raises(AddressError, match="give queue_name or endpoint"):
+        SqlQueueDepthTrigger(queue_name="a", endpoint="b")
+
+
+async def _first(trigger: SqlQueueDepthEventTrigger) -> Any:
+    async for event in trigger.run():
+        return event.payload
+
+
+def test_a_trigger_waits_at_the_queue_of_an_endpoint(live: str, hook: SqlQueueHook) -> None:
+    name = f"test.{uuid.uuid4().hex[:12]}"
+    hook.create_queue(f"{name}@[shipping]", create_schema=True)
+    hook.send(f"{name}@[shipping]", [Message({})])
+    trigger = SqlQueueDepthEventTrigger(endpoint=name, hook_params={"endpoint_schemas": {name: "shipping"}})
+    path, arguments = trigger.serialize()
+    assert path.endswith("SqlQueueDepthEventTrigger")
+    payload = asyncio.run(_first(SqlQueueDepthEventTrigger(**arguments)))
+    assert (payload["endpoint"], payload["messages"], "queue_name" in payload) == (name, 1, False)
+    hook.client.tables.drop(f"{name}@[shipping]", force=True)

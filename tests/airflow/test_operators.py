@@ -88,7 +88,7 @@ def test_shared_arguments_can_be_mapped(cls: Any) -> None:
 
 
 def test_a_missing_queue_is_named_when_the_dag_is_parsed() -> None:
-    with pytest.raises(TypeError, match="missing keyword argument 'queue_name'"):
+    with pytest.raises(AddressError, match=r"Task 't': .* give queue_name or endpoint\."):
         SqlQueueCreateOperator(task_id="t")
 
 
