@@ -61,10 +61,13 @@ def endpoint_table(name: str, qualifier: str | None = None, discriminator: str |
     return ".".join(part for part in (name, qualifier, discriminator) if part)
 
 
-def check_named_once(queue_name: str | None, endpoint: str | None) -> None:
-    """Raise :class:`AddressError` unless exactly one of a queue's address and endpoint is given."""
+def check_named_once(queue_name: str | None, endpoint: str | None, parameters: str = "queue_name or endpoint") -> None:
+    """Raise :class:`AddressError` unless exactly one of a queue's address and endpoint is given.
+
+    ``parameters`` names the caller's parameters in the error.
+    """
     if (queue_name is None) == (endpoint is None):
-        raise AddressError("Name the queue by its address or by its endpoint: give queue_name or endpoint.")
+        raise AddressError(f"Name the queue by its address or by its endpoint: give {parameters}.")
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from typing import Annotated, Any, Optional
@@ -15,9 +16,9 @@ from airflow_sqlqueue.cli.output import counted, note, progress_bar
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError, TransientError
 from airflow_sqlqueue.message import HeaderNames, ReceivedMessage
-from airflow_sqlqueue.queue.browsing import MessageHead, browse
+from airflow_sqlqueue.queue.browsing import MessageHead, browse, find
 from airflow_sqlqueue.queue.purge import CHUNK, PurgeOptions
-from airflow_sqlqueue.queue.table_access import FIRST
+from airflow_sqlqueue.queue.table_access import FIRST, LAST
 
 
 def send(
@@ -57,20 +58,30 @@ def depth(
 
 def peek(
     target: QueueOptions,
+    selected: FilterOptions,
     count: Annotated[int, typer.Option("--count", "-n", min=1, max=2000, help="Number of messages.")] = 10,
     after: Annotated[int, typer.Option(help="Begin after this RowVersion.")] = FIRST,
     headers: Annotated[bool, typer.Option("--headers", help="Show all headers.")] = False,
     body: Annotated[bool, typer.Option("--body", help="Show the bodies as text.")] = False,
 ) -> None:
-    """Show the messages at the head of the queue; nothing is removed."""
+    """Show the messages at the head of the queue, or the first that match; nothing is removed.
+
+    With filters the server reads headers until enough messages match, or to the end of the queue.
+    """
+    where = selected.filter()
     with target.connect_queue().open() as table:
-        found = browse(table, count, after=after)
-        bodies = {message.row_version: message.body for message in table.peek(count, after=after)} if body else {}
-    records = [_summary(head, headers, bodies.get(head.row_version)) for head in found]
-    target.show(records, title=table.address.canonical)
+        found: Sequence[MessageHead | ReceivedMessage]
+        if body:
+            found = table.peek(count, after=after, where=where)
+        elif where is None:
+            found = browse(table, count, after=after)
+        else:
+            found = find(table, where, count, after=after, window=LAST)
+    target.show([_summary(message, headers) for message in found], title=table.address.canonical)
 
 
-def _summary(head: MessageHead, with_headers: bool, body: bytes | None) -> dict[str, Any]:
+def _summary(message: MessageHead | ReceivedMessage, with_headers: bool) -> dict[str, Any]:
+    head, body = (message, None) if isinstance(message, MessageHead) else (message, message.body)
     envelope = Envelope.of(
         ReceivedMessage(head.id, head.row_version, head.headers, body or b"", head.expires, head.expired)
     )
@@ -81,7 +92,7 @@ def _summary(head: MessageHead, with_headers: bool, body: bytes | None) -> dict[
         "type": envelope.content.message_type,
         "time_sent": time_sent.isoformat() if time_sent else None,
         "expires": head.expires.isoformat() if head.expires else None,
-        "body_bytes": head.body_bytes,
+        "body_bytes": head.body_bytes if isinstance(head, MessageHead) else len(head.body),
         "problem": envelope.problem,
     }
     if with_headers:
@@ -95,10 +106,11 @@ def _summary(head: MessageHead, with_headers: bool, body: bytes | None) -> dict[
 def forward(
     target: QueueOptions,
     to_queue: Annotated[str, typer.Argument(help="The address of the queue that receives them.")],
+    selected: FilterOptions,
     max_messages: MaxMessages = None,
     max_seconds: MaxSeconds = None,
 ) -> None:
-    """Move the queue's messages to another queue of the server, unchanged."""
+    """Move the queue's messages, or those that match, to another queue of the server, unchanged."""
     source = target.connect_queue()
     moved = 0
 
@@ -107,7 +119,13 @@ def forward(
         moved = messages
 
     try:
-        done = source.forward(to_queue, max_messages=max_messages, max_seconds=max_seconds, on_progress=on_progress)
+        done = source.forward(
+            to_queue,
+            where=selected.filter(),
+            max_messages=max_messages,
+            max_seconds=max_seconds,
+            on_progress=on_progress,
+        )
     except BaseException as error:
         # An interrupted COMMIT may have taken effect.
         refused = isinstance(error, SqlQueueError) and not isinstance(error, TransientError)

@@ -133,10 +133,13 @@ class Queue:
         with self.open() as table:
             return table.take(row_versions, ids=ids)
 
-    def peek(self, limit: int = 10, *, after: int = FIRST) -> list[ReceivedMessage]:
-        """Return messages from the head of the queue, or after a RowVersion; nothing is removed."""
+    def peek(self, limit: int = 10, *, after: int = FIRST, where: MessageFilter | None = None) -> list[ReceivedMessage]:
+        """Return messages from the head of the queue, or after a RowVersion; nothing is removed.
+
+        With ``where`` it returns only messages that match, and the server reads headers until enough match.
+        """
         with self.open() as table:
-            return table.peek(limit, after=after)
+            return table.peek(limit, after=after, where=where)
 
     def browse(self, limit: int = 10, *, after: int = FIRST) -> list[MessageHead]:
         """Return messages as :meth:`peek`, without their bodies."""
@@ -185,12 +188,13 @@ class Queue:
         self,
         to_queue: str,
         *,
+        where: MessageFilter | None = None,
         chunk: int = CHUNK,
         max_messages: int | None = None,
         max_seconds: float | None = None,
         on_progress: Callable[[int], None] | None = None,
     ) -> ForwardResult:
-        """Move the messages of the queue, unchanged, to another queue of the server: exactly once.
+        """Move the messages of the queue, or those that match, unchanged to another queue of the server: exactly once.
 
         See :func:`airflow_sqlqueue.queue.forwarding.forward`.
         """
@@ -199,6 +203,7 @@ class Queue:
             return forward(
                 table,
                 target,
+                where=where,
                 chunk=chunk,
                 max_messages=max_messages,
                 max_seconds=max_seconds,

@@ -180,10 +180,12 @@ class BatchTask(ServerTask):
         self.batch = batch
 
 
-def check_named_once(task_id: str, queue_name: str | None, endpoint: str | None) -> None:
+def check_named_once(
+    task_id: str, queue_name: str | None, endpoint: str | None, parameters: str = "queue_name or endpoint"
+) -> None:
     """Call :func:`.routing.check_named_once`, with the task in its :class:`AddressError`."""
     try:
-        routing.check_named_once(queue_name, endpoint)
+        routing.check_named_once(queue_name, endpoint, parameters)
     except AddressError as error:
         raise AddressError(f"Task {task_id!r}: {error}") from error
 

@@ -20,6 +20,7 @@ from airflow_sqlqueue.hooks.staging import data_bus_at, staging_folder
 from airflow_sqlqueue.operators.base import note_batch, task_key, templated
 from airflow_sqlqueue.operators.metrics import DrainLog, Metrics
 from airflow_sqlqueue.operators.python_job import PythonJob
+from airflow_sqlqueue.operators.rendered import message_filter
 from airflow_sqlqueue.operators.waiting import QueueWaitingTask
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.drain.locks import BatchLocks
     from airflow_sqlqueue.drain.options import DrainOptions
     from airflow_sqlqueue.drain.progress import Progress
-    from airflow_sqlqueue.queue.filters import MessageFilter
 
 
 STRANDED = ("adopt", "fail", "ignore")
@@ -225,7 +225,7 @@ class DrainOperatorBase(QueueWaitingTask):
             if not locks.hold(batch_id, wait=self.hook.client.lock_timeout):
                 self.log.warning("Another try of this task still works on batch %s: the two share it", batch_id)
             adopted = self._adopt(locks, owner, batch_id, metrics, has_job=job.is_given)
-            where, redaction = self._where(), redactor_of(self.redaction, self.redaction_conn_id)
+            where, redaction = message_filter(self.filters), redactor_of(self.redaction, self.redaction_conn_id)
             sessions = stack.enter_context(ExitStack())
             engine = self._open_engine(job, sessions)
             origin = " ".join(map(str, key))
@@ -296,7 +296,7 @@ class DrainOperatorBase(QueueWaitingTask):
             raise ConfigurationError(f'rerun is None or "job", not {self.rerun!r}.')
         if self.rerun is not None and self.renew:
             raise ConfigurationError("Both rerun and renew are given: run the job again, or drain a new batch.")
-        self._where()
+        message_filter(self.filters)
         if self.only_new is not False and not self.keep:
             raise ConfigurationError("only_new is for messages that stay in the queue: give keep=True as well.")
         if redactor_of(self.redaction, self.redaction_conn_id) is not None and self.data_bus is not None:
@@ -342,11 +342,6 @@ class DrainOperatorBase(QueueWaitingTask):
             return self.only_new
         name = f"{dag_id}.{task_id}" if map_index < 0 else f"{dag_id}.{task_id}.{map_index}"
         return name if self.only_new else None
-
-    def _where(self) -> MessageFilter | None:
-        from airflow_sqlqueue.queue.filters import MessageFilter
-
-        return None if self.filters is None else MessageFilter.of(self.filters)
 
     def _adopt(
         self, locks: BatchLocks, owner: uuid.UUID, own: uuid.UUID, metrics: Metrics, *, has_job: bool

@@ -13,7 +13,7 @@ from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.operators.base import LimitedTask, RoutedTask, check_named_once, note_counts, templated
 from airflow_sqlqueue.operators.lineage import Lineage, of_table
 from airflow_sqlqueue.operators.metrics import Metrics
-from airflow_sqlqueue.operators.rendered import interval
+from airflow_sqlqueue.operators.rendered import interval, message_filter
 from airflow_sqlqueue.untrusted import quoted
 
 
@@ -99,13 +99,10 @@ class SqlQueuePurgeOperator(PurgeTask):
         self.confirm = confirm
 
     def selection(self) -> dict[str, Any]:
-        from airflow_sqlqueue.queue.filters import MessageFilter
-
-        where = None if self.filters is None else MessageFilter.of(self.filters)
         return {
             "all_messages": self.all_messages,
             "older_than": interval("older_than", self.older_than),
-            "where": where,
+            "where": message_filter(self.filters),
             "confirm": self.confirm,
         }
 
@@ -130,25 +127,36 @@ class SqlQueueForwardOperator(LimitedTask, RoutedTask):
 
     :param to_queue: the address of the queue that receives them; None: that of ``to_endpoint`` (templated)
     :param to_endpoint: the endpoint whose queue receives them, instead of ``to_queue`` (templated)
+    :param filters: move only messages that match, conditions of :class:`~airflow_sqlqueue.MessageFilter`, such as
+        ``{"message_type": "Shop.OrderPlaced"}``; the server reads the headers of the whole queue (templated)
     :param chunk: rows per transaction, 1 to 2,000.
     """
 
-    template_fields = templated(LimitedTask, RoutedTask, "to_queue", "to_endpoint")
+    template_fields = templated(LimitedTask, RoutedTask, "to_queue", "to_endpoint", "filters")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"filters": "json"}
 
     def __init__(
-        self, *, to_queue: str | None = None, to_endpoint: str | None = None, chunk: int = 500, **kwargs: Any
+        self,
+        *,
+        to_queue: str | None = None,
+        to_endpoint: str | None = None,
+        filters: Mapping[str, Any] | None = None,
+        chunk: int = 500,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        check_named_once(self.task_id, to_queue, to_endpoint)
+        check_named_once(self.task_id, to_queue, to_endpoint, "to_queue or to_endpoint")
         self.to_queue = to_queue
         self.to_endpoint = to_endpoint
+        self.filters = filters
         self.chunk = chunk
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Move them; raises this package's errors, those that no retry can fix as AirflowFailException."""
         with fail_without_retry():
             to_queue = self.hook.client.resolver.address_of(self.to_queue, self.to_endpoint)
-            forwarded = self.sql_queue.forward(to_queue, chunk=self.chunk, **self.limits())
+            where = message_filter(self.filters)
+            forwarded = self.sql_queue.forward(to_queue, where=where, chunk=self.chunk, **self.limits())
         self.log.info("Moved %d messages of %s to %s", forwarded.messages, self.address, to_queue)
         taken, put = (of_table(self.hook.client, name, forwarded.messages) for name in (self.address, to_queue))
         self.lineage = Lineage([taken], [put])

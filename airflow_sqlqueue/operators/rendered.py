@@ -1,13 +1,16 @@
-"""Numbers and times of templated arguments: a template renders to a text, such as ``"1000"``."""
+"""Numbers, times and filters of templated arguments: a template renders to a text, such as ``"1000"``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.untrusted import quoted
+
+if TYPE_CHECKING:
+    from airflow_sqlqueue.queue import MessageFilter
 
 Number = TypeVar("Number", int, float)
 
@@ -40,6 +43,13 @@ def interval(name: str, value: Any) -> timedelta | None:
         return None if seconds is None else timedelta(seconds=seconds)
     except (ValueError, OverflowError) as error:
         raise ConfigurationError(f"{name} is {quoted(str(value))}: that many seconds are no timedelta.") from error
+
+
+def message_filter(filters: Mapping[str, Any] | None) -> MessageFilter | None:
+    """A filter of messages from its conditions; None for None. Raises :class:`ConfigurationError`."""
+    from airflow_sqlqueue.queue.filters import MessageFilter
+
+    return None if filters is None else MessageFilter.of(filters)
 
 
 def _number(name: str, value: Any, kind: Callable[[Any], Number], what: str) -> Number | None:

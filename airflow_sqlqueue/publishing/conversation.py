@@ -18,7 +18,8 @@ from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage, deco
 from airflow_sqlqueue.publishing.private_queue import check_outside
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.browsing import PAGE, PAGE_BYTES, read
-from airflow_sqlqueue.queue.table_access import FIRST, LAST
+from airflow_sqlqueue.queue.table_access import FIRST
+from airflow_sqlqueue.queue.window import Window
 
 log = logging.getLogger(__name__)
 
@@ -125,7 +126,7 @@ def _waiting(replies: QueueTable, correlation_id: str) -> Iterator[int]:
     """Yield the RowVersions of the messages with this correlation id from the head on: commits have another order."""
     after = FIRST
     while True:
-        page = read(replies, _COLUMNS, after, LAST, rows=PAGE, max_bytes=PAGE_BYTES, bounded=True)
+        page = read(replies, _COLUMNS, Window(after), rows=PAGE, max_bytes=PAGE_BYTES, bounded=True)
         for headers, in_column, expired, row_version in page:
             values = decode_headers(headers).values
             if not expired and correlation_id == (values.get(HeaderNames.CORRELATION_ID) or in_column):

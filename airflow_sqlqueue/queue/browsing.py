@@ -117,8 +117,7 @@ def pages(table: TableAccess, window: Window, rows: int = PAGE) -> Iterator[list
 def read(
     table: TableAccess,
     names: Sequence[str],
-    after: int,
-    up_to: int,
+    window: Window,
     *,
     rows: int,
     max_bytes: int,
@@ -126,11 +125,11 @@ def read(
 ) -> list[Any]:
     """Read one page of the named columns (:data:`~airflow_sqlqueue.row.COLUMNS`), with the RowVersion at the end.
 
-    The page has messages that are not locked, in order, above ``after`` and up to ``up_to``. It ends after ``rows``, or
-    with the row that reaches ``max_bytes`` of those columns. Other columns stay on the server. With ``bounded`` too
+    The page has messages of the window that are not locked, in order. It ends after ``rows``, or with the row that
+    reaches ``max_bytes`` of those columns. Other columns stay on the server. With ``bounded`` too
     long headers are cut.
     """
-    chosen, window = [*names, "RowVersion"], Window(after, up_to)
+    chosen = [*names, "RowVersion"]
 
     def run(layout: Layout) -> list[Any]:
         fragments = {**page_of(layout.types, chosen, bounded=bounded), "window": window.condition}
@@ -224,13 +223,21 @@ class Search:
 
 
 def find(
-    table: TableAccess, where: MessageFilter, limit: int = 100, *, window: int = WINDOW, expired: bool = True
+    table: TableAccess,
+    where: MessageFilter,
+    limit: int = 100,
+    *,
+    window: int = WINDOW,
+    after: int = FIRST,
+    expired: bool = True,
 ) -> list[MessageHead]:
     """Return the first ``limit`` messages that match, among the first ``window`` of the queue. Nothing is removed.
 
-    Expired messages are among them unless ``expired`` is False. Headers are read page by page: memory holds one page.
+    ``after`` is the RowVersion to begin behind. Expired messages are among them unless ``expired`` is False. Headers
+    are read page by page: memory holds one page.
     """
-    headers, found = Search(where, rows=window), list[MessageHead]()
+    headers = Search(where, Window(after), rows=window)
+    found: list[MessageHead] = []
     while len(found) < limit and (page := headers.page(table)) is not None:
         found += (h for h in page if (expired or not h.expired) and where.matches(h.id, h.decoded))
     return found[:limit]

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
-from airflow_sqlqueue.budget import Limits
+from airflow_sqlqueue.budget import Budget, Limits
 from airflow_sqlqueue.errors import ConfigurationError, LockTimeoutError, RowRefusedError, TransactionError
 from airflow_sqlqueue.message import Headers, ReceivedMessage
-from airflow_sqlqueue.queue.browsing import read
+from airflow_sqlqueue.queue.browsing import Search, read
+from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.queue.queue_table import QueueTable, received_message
 from airflow_sqlqueue.queue.sending import column_text, headers_text, numbered_sizes
 from airflow_sqlqueue.queue.table_access import FIRST, check_rows
-from airflow_sqlqueue.queue.window import padded_chunks, placeholders
+from airflow_sqlqueue.queue.window import Window, padded_chunks, placeholders
 from airflow_sqlqueue.reconnecting import reconnecting
 from airflow_sqlqueue.row import COLUMN_HEADERS, row_of
 from airflow_sqlqueue.sql import identifier
@@ -29,6 +30,8 @@ REFUSALS = 100
 
 _ROWS = (64, 16, 4, 1)
 """Rows of a statement of :func:`transfer`. A few fixed sizes give the server few different statements."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,7 @@ def forward(
     queue: QueueTable,
     target: QueueTable,
     *,
+    where: MessageFilter | None = None,
     chunk: int = CHUNK,
     max_messages: int | None = None,
     max_seconds: float | None = None,
@@ -57,7 +61,9 @@ def forward(
 ) -> ForwardResult:
     """Move the messages that are in the queue at the start to ``target``: exactly once, chunk by chunk.
 
-    ``on_progress`` gets the number of moved messages after each chunk.
+    With ``where`` it moves only messages that match; the server reads the headers of the whole queue, and ``locked``
+    does not count messages that were locked before their headers were read. ``on_progress`` gets the number of moved
+    messages after each chunk.
 
     Ids, headers, bodies, legacy columns, expiry and order stay the same; the target gives new RowVersions, above its
     present ones. Expired messages are moved too. No body leaves the server. Each chunk is a transaction of its own:
@@ -68,48 +74,93 @@ def forward(
     where the target's headers would lose characters.
     """
     check_rows(chunk)
-    session = queue.session
-    if session.in_transaction:
+    if queue.session.in_transaction:
         raise TransactionError("Messages are forwarded in transactions of their own: call it outside the transaction.")
     _check(queue.layout, target.layout)
     budget = Limits(max_messages=max_messages, max_seconds=max_seconds).budget()
     up_to = queue.value("queue.high_water", FIRST)
-    after, moved, refused, complete, rows = FIRST, 0, 0, up_to is None, chunk
-    what = f"Forwarding the queue {queue.address.canonical}"
-    while not complete and (take := budget.reserve(rows)):
-        count = 0
-        try:
-            count, last = reconnecting(session, what, partial(_move, queue, target, take, after, up_to))
-        except LockTimeoutError:
-            # Another transaction has locked the table as a whole.
-            break
-        except RowRefusedError:
-            if take == 1:
-                refused, after, rows = refused + 1, _next(queue, after, up_to), chunk
-                if not moved and refused >= REFUSALS:
+    work = _Forwarding(queue, target, chunk, budget, on_progress)
+    if up_to is None:
+        complete, left = True, 0
+    elif where is None:
+        complete = work.move(Window(up_to=up_to))
+        left = queue.count_left(up_to) if complete else 0
+    else:
+        complete, left = work.move_matching(where, Window(up_to=up_to))
+    return ForwardResult(work.moved, max(0, left - work.refused), complete, budget.seconds_used, work.refused)
+
+
+class _Forwarding:
+    """Move of messages in chunks, each a transaction."""
+
+    def __init__(
+        self,
+        queue: QueueTable,
+        target: QueueTable,
+        chunk: int,
+        budget: Budget,
+        on_progress: Callable[[int], None] | None,
+    ) -> None:
+        self._queue, self._target, self._chunk, self._budget = queue, target, chunk, budget
+        self._on_progress = on_progress
+        self.moved = self.refused = 0
+
+    def move_matching(self, where: MessageFilter, window: Window) -> tuple[bool, int]:
+        """Move the messages of a window that match; return as :meth:`move`, and the number of those found that stay."""
+        search, found = Search(where, window), 0
+        while (page := self._reconnecting(partial(search.page, self._queue))) is not None:
+            chosen = tuple(head.row_version for head in page if where.matches(head.id, head.decoded))
+            found += len(chosen)
+            if self._budget.used or (chosen and not self.move(Window.of(chosen))):
+                return False, found - self.moved
+        return True, found - self.moved
+
+    def move(self, window: Window) -> bool:
+        """Move the messages of a window; False if a budget, or a lock on the table as a whole, ended it."""
+        rows = self._chunk
+        while not window.is_empty:
+            take, count = self._budget.reserve(rows), 0
+            if not take:
+                return False
+            try:
+                count, last = self._reconnecting(partial(_move, self._queue, self._target, take, window))
+            except LockTimeoutError:
+                # Another transaction has locked the table as a whole.
+                return False
+            except RowRefusedError:
+                if take > 1:
+                    rows = take // 2
+                    continue
+                self.refused, rows = self.refused + 1, self._chunk
+                if not self.moved and self.refused >= REFUSALS:
                     raise
-            else:
-                rows = take // 2
-            continue
-        finally:
-            budget.give_back(take - count)
-        moved, after, complete, rows = moved + count, after if last is None else last, count < take, chunk
-        if on_progress is not None:
-            on_progress(moved)
-    left = queue.count_left(up_to) if complete and up_to else 0
-    return ForwardResult(moved, max(0, left - refused), complete, budget.seconds_used, refused)
+                window = _behind_next(self._queue, window)
+                continue
+            finally:
+                self._budget.give_back(take - count)
+            self.moved, rows = self.moved + count, self._chunk
+            if self._on_progress is not None:
+                self._on_progress(self.moved)
+            if count < take or last is None:
+                return True
+            window = window.above(last)
+        return True
+
+    def _reconnecting(self, work: Callable[[], T]) -> T:
+        return reconnecting(self._queue.session, f"Forwarding the queue {self._queue.address.canonical}", work)
 
 
-def _next(queue: QueueTable, after: int, up_to: int) -> int:
-    """Return the RowVersion of the next message that is not locked."""
-    found = read(queue, (), after, up_to, rows=1, max_bytes=1)
-    return int(found[0][0]) if found else up_to
+def _behind_next(queue: QueueTable, window: Window) -> Window:
+    """Return the rest of a window behind its next message that is not locked."""
+    found = read(queue, (), window, rows=1, max_bytes=1)
+    return window.above(int(found[0][0]) if found else window.up_to)
 
 
-def _move(queue: QueueTable, target: QueueTable, rows: int, after: int, up_to: int) -> tuple[int, int | None]:
-    fragments = forwarding(queue.layout.types, target.layout.types)
+def _move(queue: QueueTable, target: QueueTable, rows: int, window: Window) -> tuple[int, int | None]:
+    fragments = {**forwarding(queue.layout.types, target.layout.types), "window": window.condition}
     with queue.session.transaction():
-        count, last = queue.rows("queue.forward", rows, after, up_to, target=identifier(target.address), **fragments)[0]
+        moved = queue.rows("queue.forward", rows, *window.values, target=identifier(target.address), **fragments)
+        count, last = moved[0]
     return int(count), None if last is None else int(last)
 
 

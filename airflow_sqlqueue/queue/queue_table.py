@@ -123,18 +123,29 @@ class QueueTable(TableAccess):
             dropped = met + int(self.value("queue.purge_expired", MAX_ROWS_PER_STATEMENT // 2))
         log.debug("Dropped %d expired messages of %s", dropped, self.address.canonical)
 
-    def peek(self, limit: int = 10, *, after: int = FIRST) -> list[ReceivedMessage]:
+    def peek(self, limit: int = 10, *, after: int = FIRST, where: MessageFilter | None = None) -> list[ReceivedMessage]:
         """Return up to ``limit`` messages that are not locked, in the order of the queue; nothing is removed.
 
-        ``after`` is the last RowVersion of the page before. :func:`.browsing.browse` leaves the bodies on the server.
+        ``after`` is the last RowVersion of the page before. With ``where`` the result has only messages that match; the
+        server reads the headers of the queue until enough match, or to the end. :func:`.browsing.browse` and
+        :func:`.browsing.find` leave the bodies on the server.
         """
         check_rows(limit)
-        rows = self.run_for_layout(
-            lambda layout: self.session.run(
-                self.query("queue.peek", columns=row_columns(layout.types)), limit, after, LAST
-            )
-        )
-        return [received_message(Row._make(row)) for row in rows]
+        window = Window(after)
+        if where is not None:
+            found = find(self, where, limit, after=after, window=LAST)
+            if not found:
+                return []
+            window = Window.of(tuple(head.row_version for head in found))
+
+        def run(layout: Layout) -> list[Any]:
+            rows: list[Any] = []
+            for piece in window.pieces():
+                statement = self.query("queue.peek", columns=row_columns(layout.types), window=piece.condition)
+                rows += self.session.run(statement, limit, *piece.values)
+            return rows
+
+        return [received_message(Row._make(row)) for row in self.run_for_layout(run)]
 
     def take(
         self, row_versions: Sequence[int] = (), *, ids: Sequence[uuid.UUID] = (), bounded: bool = False

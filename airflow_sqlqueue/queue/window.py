@@ -41,6 +41,11 @@ class Window:
             yield Window.of(self.chosen[start : start + MAX_VALUES])
 
     @property
+    def is_empty(self) -> bool:
+        """Whether no RowVersion can be in the window."""
+        return self.after >= self.up_to if self.chosen is None else not self.chosen
+
+    @property
     def condition(self) -> Fragment:
         """Condition on RowVersion, for a seek in the index: the statement reads no other row."""
         if self.chosen is None:

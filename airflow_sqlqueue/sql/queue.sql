@@ -79,7 +79,7 @@ OUTPUT {output};
 DECLARE @taken TABLE ({staged});
 WITH head AS (
     SELECT TOP (?) {names} FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK{seek})
-    WHERE [RowVersion] > ? AND [RowVersion] <= ? ORDER BY [RowVersion]
+    WHERE {window} ORDER BY [RowVersion]
 )
 DELETE FROM head
 OUTPUT {deleted}
@@ -153,7 +153,7 @@ FROM (
 -- "Isolation and READPAST").
 SELECT TOP (?) {columns}
 FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek})
-WHERE [RowVersion] > ? AND [RowVersion] <= ? ORDER BY [RowVersion];
+WHERE {window} ORDER BY [RowVersion];
 
 -- search: search messages of the queue
 -- No index has the headers, so the server reads them row by row. READPAST, READCOMMITTEDLOCK and ROWLOCK are as in

@@ -57,7 +57,8 @@ class SqlQueueDepthEventTrigger(DepthTrigger, BaseEventTrigger):
     also a missing queue or a refused login, are logged once each, and the trigger tries again after 1 to 60 seconds.
 
     :param wait_for: the condition to signal, options of :class:`~airflow_sqlqueue.queue.condition.QueueCondition` but
-        ``max_messages`` and ``filters``: ``{"min_messages": 100}``; None: one message.
+        ``max_messages``: ``{"min_messages": 100}``; None: one message. With ``filters`` only matching messages count,
+        and each poll reads the headers of the queue until enough match: choose a longer ``poll_interval``.
     :param poll_interval: seconds between two polls while the condition is not met.
     :param repeat_interval: seconds between two signals while the condition is met.
     """
@@ -67,10 +68,8 @@ class SqlQueueDepthEventTrigger(DepthTrigger, BaseEventTrigger):
         self.repeat_interval = float(repeat_interval)
         if not (self.poll_interval > 0 and self.repeat_interval > 0):
             raise ConfigurationError("poll_interval and repeat_interval are numbers of seconds above 0.")
-        if self.condition.max_messages is not None or self.condition.filters is not None:
-            raise ConfigurationError(
-                "A trigger for assets accepts no max_messages and no filters: leave them out of wait_for."
-            )
+        if self.condition.max_messages is not None:
+            raise ConfigurationError("A trigger for assets accepts no max_messages: leave it out of wait_for.")
 
     def arguments(self) -> dict[str, Any]:
         return {"repeat_interval": self.repeat_interval, **super().arguments()}

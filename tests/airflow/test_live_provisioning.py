@@ -76,6 +76,15 @@ def test_messages_are_forwarded(hook: SqlQueueHook, queue_name: str, context: An
     assert hook.depth(f"{queue_name}.to").messages == 3
 
 
+def test_messages_that_match_are_forwarded(hook: SqlQueueHook, queue_name: str, context: Any) -> None:
+    hook.create_queue(f"{queue_name}.to")
+    hook.send(queue_name, [Message({"Shop.List": name}, b"x") for name in "abb"])
+    filters = {"headers": {"Shop.List": "b"}}
+    operator = SqlQueueForwardOperator(task_id="t", queue_name=queue_name, to_queue=f"{queue_name}.to", filters=filters)
+    assert operator.execute(context())["messages"] == 2
+    assert [hook.depth(name).messages for name in (queue_name, f"{queue_name}.to")] == [1, 2]
+
+
 @pytest.mark.parametrize(
     "when", [{"delay": 3600}, {"delay": timedelta(hours=1)}, {"delay": "3600"}, {"due": "2099-01-31T12:00:00Z"}]
 )

@@ -66,7 +66,7 @@ def test_a_queue_has_one_name() -> None:
     for operator in (SqlQueueForwardOperator, SqlQueueCreateOperator):
         with pytest.raises(AddressError, match="give queue_name or endpoint"):
             operator(task_id="t", queue_name="a", endpoint="b", **({"to_queue": "c"} if "For" in str(operator) else {}))
-    with pytest.raises(AddressError, match="give queue_name or endpoint"):
+    with pytest.raises(AddressError, match="give to_queue or to_endpoint"):
         SqlQueueForwardOperator(task_id="t", queue_name="a")
     with pytest.raises(AddressError, match="give queue_name or endpoint"):
         SqlQueueDepthTrigger(queue_name="a", endpoint="b")

@@ -222,6 +222,21 @@ def test_an_event_trigger_signals_as_long_as_the_queue_is_not_empty(hook: Any, q
     run_coroutine(story)
 
 
+def test_an_event_trigger_signals_messages_that_match(hook: Any, queue_name: str) -> None:
+    wait_for = {"filters": {"headers": {"Shop.List": "a"}}, "min_messages": 2}
+    trigger = SqlQueueDepthEventTrigger(queue_name=queue_name, wait_for=wait_for, repeat_interval=0.05, **FAST)
+
+    async def story() -> None:
+        async with events_of(trigger) as events:
+            hook.send(queue_name, [Message({"Shop.List": "b"})] * 3 + [Message({"Shop.List": "a"})])
+            following = asyncio.create_task(anext(events))  # type: ignore[arg-type]
+            assert not (await asyncio.wait([following], timeout=0.5))[0]
+            hook.send(queue_name, [Message({"Shop.List": "a"})])
+            assert (await following).payload == {"queue_name": queue_name, "messages": 2, "expired": 0}
+
+    run_coroutine(story)
+
+
 def test_an_event_trigger_stays_and_logs_an_error_once(
     live: str, hook: Any, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -164,7 +164,7 @@ def test_every_operator_and_sensor_fails_at_once_where_no_retry_helps(
         monkeypatch.delenv("AIRFLOW_CONN_SQLQUEUE_DEFAULT")
     parameters = parameters_of(cls)
     required = {name for name, given in parameters.items() if given.default is Parameter.empty and name in ARGUMENTS}
-    wanted = required | ({"queue_name"} & parameters.keys())
+    wanted = required | ({"queue_name", "to_queue"} & parameters.keys())
     with DAG("fails", schedule=None):
         task = cls(task_id="t", **{name: ARGUMENTS[name] for name in wanted})
     with pytest.raises(AirflowFailException) as failed:

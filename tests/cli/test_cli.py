@@ -184,6 +184,22 @@ def test_peek_goes_on_after_a_row_version(url: str, name: str) -> None:
     assert (rest["row_version"], rest["body"]) == (second["row_version"], "bc")
 
 
+def test_peek_and_forward_take_a_filter(url: str, name: str) -> None:
+    for queue in (name, f"{name}.to"):
+        answer("create", queue, url=url)
+    for body, kind in (("a", "Shop.A"), ("b", "Shop.B"), ("c", "Shop.B"), ("d", "Shop.A")):
+        answer("send", name, "--type", kind, "--body", body, url=url)
+    of_b = ("--message-type", "Shop.B")
+    first, second = answer("peek", name, *of_b, url=url)
+    assert {first["type"], second["type"]} == {"Shop.B"}
+    (with_body,) = answer("peek", name, *of_b, "--body", "--after", str(first["row_version"]), url=url)
+    assert (with_body["body"], with_body["body_bytes"]) == ("c", 1)
+    assert answer("peek", name, "--message-type", "Shop.C", "--body", url=url) == []
+    assert answer("forward", name, f"{name}.to", *of_b, url=url)["messages"] == 2
+    assert [message["body"] for message in answer("peek", f"{name}.to", "--body", url=url)] == ["b", "c"]
+    assert [message["body"] for message in answer("peek", name, "--body", url=url)] == ["a", "d"]
+
+
 def test_a_refused_move_gives_the_reason_alone(url: str, name: str) -> None:
     answer("create", name, url=url)
     for source, target in ((f"{name}.no", name), (name, f"{name}.no")):

@@ -10,7 +10,7 @@ import pytest
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError, RowRefusedError, TransactionError
 from airflow_sqlqueue.message import Message
-from airflow_sqlqueue.queue import QueueTable, forwarding
+from airflow_sqlqueue.queue import MessageFilter, QueueTable, forwarding
 from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.forwarding import forward
 from airflow_sqlqueue.routing import AddressResolver
@@ -47,6 +47,53 @@ def test_messages_are_moved_as_they_are(any_queue: QueueTable, connect: Connect,
     moved = [[getattr(message, name) for name in columns] for message in after[1:]]
     assert moved == [[getattr(message, name) for name in columns] for message in before]
     assert {message.recoverable for message in after} == {True}
+
+
+def test_only_matching_messages_are_moved(any_queue: QueueTable, target: QueueTable) -> None:
+    """In the order of the queue, with their expiry, over several pages and chunks; a budget ends it."""
+    wanted, other = {**HEADERS, "Shop.List": "a"}, {**HEADERS, "Shop.List": "b"}
+    life = timedelta(days=1)
+    any_queue.send([Message(wanted if n % 3 else other, b"%d" % n, time_to_be_received=life) for n in range(1_500)])
+    destination = QueueTable(any_queue.session, target.address)
+    where = MessageFilter(headers={"Shop.List": "a"})
+    some = forward(any_queue, destination, where=where, chunk=300, max_messages=700)
+    assert (some.messages, some.complete) == (700, False)
+    rest = forward(any_queue, destination, where=where, chunk=300)
+    assert (rest.messages, rest.locked, rest.complete) == (300, 0, True)
+    moved = target.peek(1_000)
+    assert [message.body for message in moved] == [b"%d" % n for n in range(1_500) if n % 3]
+    assert {message.expires is None for message in moved} == {False}
+    assert depth(any_queue).total == 500
+    assert forward(any_queue, destination, where=where).complete
+
+
+def test_a_matching_message_that_is_refused_stays(queue: QueueTable, target: QueueTable) -> None:
+    refuse = f"ALTER TABLE [{target.address.schema}].[{target.address.table}] ADD CHECK (DATALENGTH([Body]) < 3)"
+    run_sql(target.session, refuse)
+    queue.send([Message({**HEADERS, "Shop.List": "a"}, body) for body in (b"1", b"long", b"2", b"longer", b"3")])
+    queue.send([Message(HEADERS, b"4")])
+    where = MessageFilter(headers={"Shop.List": "a"})
+    done = forward(queue, QueueTable(queue.session, target.address), where=where)
+    assert (done.messages, done.refused, done.locked, done.complete) == (3, 2, 0, True)
+    assert [message.body for message in target.peek()] == [b"1", b"2", b"3"]
+    assert [message.body for message in queue.peek()] == [b"long", b"longer", b"4"]
+
+
+def test_a_matching_message_that_is_locked_after_it_was_found_stays(
+    queue: QueueTable, connect: Connect, target: QueueTable
+) -> None:
+    queue.send([Message({**HEADERS, "Shop.List": "a"}, b"%d" % n) for n in range(4)])
+    where = MessageFilter(headers={"Shop.List": "a"})
+    with connect() as other, other.transaction():
+
+        def take_the_third(moved: int) -> None:
+            if moved == 1:
+                QueueTable(other, queue.address).take([queue.peek()[1].row_version])
+
+        destination = QueueTable(queue.session, target.address)
+        done = forward(queue, destination, where=where, chunk=1, on_progress=take_the_third)
+        assert (done.messages, done.locked) == (3, 1)
+        assert [message.body for message in target.peek()] == [b"0", b"1", b"3"]
 
 
 def test_locked_messages_stay(queue: QueueTable, connect: Connect, target: QueueTable) -> None:

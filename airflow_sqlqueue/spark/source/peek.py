@@ -12,6 +12,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from airflow_sqlqueue.budget import MIB
 from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT, QueueTable
 from airflow_sqlqueue.queue.browsing import read
+from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.spark.source.columns import SelectedColumns
 from airflow_sqlqueue.spark.source.options import PeekOptions, ServerAccess
 
@@ -85,7 +86,7 @@ def read_range(
         after, left = wanted.after, wanted.limit
         while left is None or left > 0:
             rows = MAX_ROWS_PER_STATEMENT if left is None else min(left, MAX_ROWS_PER_STATEMENT)
-            page = read(queue, columns.of_the_table, after, wanted.up_to, rows=rows, max_bytes=PAGE_BYTES)
+            page = read(queue, columns.of_the_table, Window(after, wanted.up_to), rows=rows, max_bytes=PAGE_BYTES)
             if not page:
                 return
             yield columns.to_arrow(page)
