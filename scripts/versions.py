@@ -225,7 +225,9 @@ def ends() -> Iterator[Row]:
 def supported() -> str:
     """Table of supported versions, in Markdown, from the matrix."""
     notes = {
-        "Airflow": "`SqlQueueMessageEventTrigger` and `TransientRetryPolicy`: 3.3",
+        "Airflow": (
+            "`SqlQueueMessageEventTrigger`, `TransientRetryPolicy`, `start_from_trigger` and `partition_by_batch`: 3.3"
+        ),
         "Spark": "the option `pushdown`: 4.1; streams of the format `sqlqueue`: 4.2",
         "Python": "",
     }

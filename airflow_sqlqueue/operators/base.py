@@ -130,16 +130,21 @@ class ConditionTask(RoutedTask):
         self.log.info("Queue %s: %s; waiting for %s", self.address, found, condition)
         return found
 
+    def trigger_arguments(self, poll_interval: float) -> dict[str, Any]:
+        """Arguments of the trigger that waits for the condition."""
+        return {
+            "queue_name": self.queue_name,
+            "endpoint": self.endpoint,
+            "wait_for": self.wait_for,
+            "poll_interval": poll_interval,
+            **self.connection_arguments,
+        }
+
     def depth_trigger(self, poll_interval: float) -> BaseTrigger:
         """The trigger that waits for the condition."""
         from airflow_sqlqueue.triggers.depth import SqlQueueDepthTrigger
 
-        return SqlQueueDepthTrigger(
-            queue_name=self.address,
-            poll_interval=poll_interval,
-            wait_for=self.condition.to_dict(),
-            **self.connection_arguments,
-        )
+        return SqlQueueDepthTrigger(**self.trigger_arguments(poll_interval))
 
 
 class LimitedTask(ServerTask):
@@ -196,6 +201,14 @@ def note_counts(task: BaseOperator, context: Context, **counts: Any) -> None:
     for outlet in task.outlets:
         if isinstance(outlet, Asset):
             events[outlet].extra.update(counts)
+
+
+def note_partition(task: BaseOperator, context: Context, key: str) -> None:
+    """Make a text the partition key of the asset events of the task's outlets."""
+    events: Any = context.get("outlet_events", {})
+    for outlet in task.outlets:
+        if isinstance(outlet, Asset):
+            events[outlet].add_partitions(key)
 
 
 def note_batch(task: ServerTask, context: Context, batch: Batch, *, put_back: bool = False) -> None:

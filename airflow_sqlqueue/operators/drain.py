@@ -17,11 +17,12 @@ from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.hooks.redaction import redactor_of
 from airflow_sqlqueue.hooks.staging import data_bus_at, staging_folder
-from airflow_sqlqueue.operators.base import note_batch, task_key, templated
+from airflow_sqlqueue.operators.base import note_batch, note_partition, task_key, templated
 from airflow_sqlqueue.operators.metrics import DrainLog, Metrics
 from airflow_sqlqueue.operators.python_job import PythonJob
 from airflow_sqlqueue.operators.rendered import message_filter
 from airflow_sqlqueue.operators.waiting import QueueWaitingTask
+from airflow_sqlqueue.versions.airflow import PARTITION_KEYS
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator, Context, ObjectStoragePath
@@ -109,6 +110,9 @@ class DrainOperatorBase(QueueWaitingTask):
     :param redaction: rules for private data, applied before anything is staged: the path of a JSON file, or the rules
         (:class:`~airflow_sqlqueue.RedactionRules`). A retry must have the same rules (templated)
     :param redaction_conn_id: a connection whose password is the key of the rules' hashes (templated)
+    :param partition_by_batch: make the batch's id the partition key of the outlets' asset events: a DAG with Airflow's
+        ``PartitionedAssetTimetable`` then runs once for each batch, and other DAGs ignore these events. Takes Airflow
+        3.3.
     """
 
     template_fields = templated(
@@ -146,9 +150,13 @@ class DrainOperatorBase(QueueWaitingTask):
         payload_options: Mapping[str, Any] | None = None,
         redaction: str | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
         redaction_conn_id: str | None = None,
+        partition_by_batch: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        if partition_by_batch:
+            PARTITION_KEYS.require()
+        self.partition_by_batch = partition_by_batch
         self.staging = staging
         self.stage = stage
         self.filters = filters
@@ -255,6 +263,8 @@ class DrainOperatorBase(QueueWaitingTask):
                 self._run_job(job, batch, spark)
             batch, result = self._run_job(job, drained.batch, spark)
         note_batch(self, context, batch)
+        if self.partition_by_batch:
+            note_partition(self, context, str(batch.batch_id))
         return {
             "batch": batch.to_reference(),
             "locked": drained.locked,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import PokeReturnValue
+from airflow.triggers.base import StartTriggerArgs
 
 from airflow_sqlqueue.operators.base import ConditionTask
 from airflow_sqlqueue.operators.metrics import Metrics
 from airflow_sqlqueue.sensors.deferring import DeferringSensor
+from airflow_sqlqueue.versions.airflow import TRIGGER_TEMPLATES
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -31,7 +34,23 @@ class SqlQueueDepthSensor(DeferringSensor, ConditionTask):
     With ``deferrable`` the sensor pokes once and then waits in the triggerer, without a worker slot, on one connection
     that it shares with all triggers on the same server there. A lost server is waited for, up to ``timeout``. In mode
     ``reschedule`` the sensor keeps no slot either, and starts a process for each poke.
+
+    :param start_from_trigger: wait in the triggerer from the start, without the process of the first poke; takes
+        Airflow 3.3, which renders the templated parameters in the triggerer. A mapped sensor ignores it.
     """
+
+    def __init__(self, *, start_from_trigger: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.start_from_trigger = start_from_trigger
+        if start_from_trigger:
+            TRIGGER_TEMPLATES.require()
+            self.deferrable = True
+            self.start_trigger_args = StartTriggerArgs(
+                trigger_cls="airflow_sqlqueue.triggers.depth.SqlQueueDepthTrigger",
+                trigger_kwargs=self.trigger_arguments(self.poke_interval),
+                next_method="execute_complete",
+                timeout=timedelta(seconds=self.timeout),
+            )
 
     def poke(self, context: Context) -> PokeReturnValue:
         """Check once; raises this package's errors, those that no retry can fix as AirflowFailException."""

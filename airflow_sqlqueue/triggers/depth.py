@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
@@ -25,7 +26,12 @@ class DepthTrigger(QueueTrigger):
 
     def __init__(self, *, wait_for: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.condition = QueueCondition.of(wait_for or {})
+        self.wait_for = wait_for or {}
+
+    @cached_property
+    def condition(self) -> QueueCondition:
+        """The condition, read when it is first used: Airflow may render ``wait_for`` in the triggerer before that."""
+        return QueueCondition.of(self.wait_for)
 
     def arguments(self) -> dict[str, Any]:
         return {"wait_for": self.condition.to_dict(), **super().arguments()}

@@ -10,12 +10,16 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from airflow import __version__
+from airflow.sdk.execution_time.context import OutletEventAccessor
+from airflow.triggers.base import BaseTrigger
 
 from airflow_sqlqueue.versions import Feature
 
 __all__ = [
+    "PARTITION_KEYS",
     "RETRY_POLICIES",
     "SHARED_STREAMS",
+    "TRIGGER_TEMPLATES",
     "RetryDecision",
     "RetryPolicy",
     "ServerStats",
@@ -55,4 +59,10 @@ SHARED_STREAMS = Feature(
     __version__,
     find_spec("airflow.triggers.shared_stream") is not None,
     ("airflow_sqlqueue.triggers.receiver",),
+)
+PARTITION_KEYS = Feature(
+    "partition_by_batch", "Airflow", "3.3", __version__, hasattr(OutletEventAccessor, "add_partitions")
+)
+TRIGGER_TEMPLATES = Feature(
+    "start_from_trigger", "Airflow", "3.3", __version__, hasattr(BaseTrigger, "render_template_fields")
 )

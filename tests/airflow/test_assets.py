@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,14 +10,20 @@ from airflow.sdk import Asset
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_sqlqueue.assets import convert_to_openlineage, create_asset
+from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.lineage import namespace_of
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
+from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.operators import (
+    SqlQueueDrainOperator,
     SqlQueueDrainToSparkOperator,
     SqlQueueForwardOperator,
     SqlQueuePurgeOperator,
     SqlQueueSendOperator,
+    drain,
 )
+from airflow_sqlqueue.versions.airflow import PARTITION_KEYS
+from tests.airflow.versions import needs
 
 
 def test_an_asset_has_the_parts_of_the_table() -> None:
@@ -69,6 +76,33 @@ def test_the_hook_makes_the_asset_of_an_address(hook: SqlQueueHook) -> None:
     assert hook.asset("audit@[nsb]").uri == uri
     routed = SqlQueueHook("sqlqueue_default", endpoint_schemas={"audit": "nsb"})
     assert routed.asset(endpoint="audit").uri == uri
+
+
+@needs(PARTITION_KEYS)
+@pytest.mark.parametrize("partition_by_batch", [False, True])
+def test_the_partition_key_of_a_drains_event_is_its_batch(
+    hook: SqlQueueHook, queue_name: str, context: Any, tmp_path: Any, partition_by_batch: bool
+) -> None:
+    asset = hook.asset(queue_name)
+    hook.send(queue_name, [Message({}, b"x")])
+    operator = SqlQueueDrainOperator(
+        task_id="drain",
+        queue_name=queue_name,
+        staging=str(tmp_path),
+        outlets=[asset],
+        partition_by_batch=partition_by_batch,
+    )
+    outlet_events = OutletEventAccessors()
+    drained = operator.execute({**context(task_id="drain"), "outlet_events": outlet_events})
+    event = outlet_events[asset]
+    assert event.extra["batch_id"] == drained["batch"]["batch_id"]
+    assert event.partition_keys == ({event.extra["batch_id"]} if partition_by_batch else set())
+
+
+def test_a_partition_key_takes_a_later_airflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drain, "PARTITION_KEYS", replace(PARTITION_KEYS, is_available=False, installed="3.2.0"))
+    with pytest.raises(ConfigurationError, match=r"partition_by_batch needs Airflow 3\.3 or later, and 3\.2\.0 is"):
+        SqlQueueDrainOperator(task_id="t", queue_name="q", staging="/staging", partition_by_batch=True)
 
 
 def test_events_have_the_counts(hook: SqlQueueHook, queue_name: str, context: Any, tmp_path: Any) -> None:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import timedelta
+from importlib import import_module
 from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, TaskDeferred
 
-from airflow_sqlqueue.errors import LoginFailedError, QueueNotFoundError
+from airflow_sqlqueue.errors import ConfigurationError, LoginFailedError, QueueNotFoundError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import Message
-from airflow_sqlqueue.sensors import SqlQueueDepthSensor
+from airflow_sqlqueue.sensors import SqlQueueDepthSensor, depth
 from airflow_sqlqueue.triggers.events import failed
+from airflow_sqlqueue.versions.airflow import TRIGGER_TEMPLATES
+from tests.airflow.versions import needs
 
 
 def waiting(queue_name: str, **options: Any) -> SqlQueueDepthSensor:
@@ -40,6 +44,25 @@ def test_the_sensor_pokes_once_before_it_defers(hook: SqlQueueHook, queue_name: 
     assert deferred.value.method_name == "execute_complete"
     hook.send(queue_name, [Message()] * 2)
     assert sensor.execute(context()) == {"messages": 2, "expired": 0, "oldest_seconds": None}
+
+
+@needs(TRIGGER_TEMPLATES)
+def test_a_sensor_that_starts_in_the_triggerer_has_the_arguments_of_its_trigger() -> None:
+    """Templates are rendered there: ``running/test_waiting.py``."""
+    options: dict[str, Any] = {"wait_for": {"min_messages": "2"}, "poke_interval": 7, "timeout": 90}
+    sensor = SqlQueueDepthSensor(task_id="t", queue_name="orders", start_from_trigger=True, **options)
+    assert sensor.deferrable
+    start = sensor.start_trigger_args
+    assert (start.next_method, start.timeout) == ("execute_complete", timedelta(seconds=90))
+    module, _, name = start.trigger_cls.rpartition(".")
+    trigger = getattr(import_module(module), name)(**start.trigger_kwargs)
+    assert trigger.serialize() == waiting("orders", **options).trigger().serialize()
+
+
+def test_a_sensor_starts_in_the_triggerer_only_where_it_renders_templates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(depth, "TRIGGER_TEMPLATES", replace(TRIGGER_TEMPLATES, is_available=False, installed="3.2.0"))
+    with pytest.raises(ConfigurationError, match=r"start_from_trigger needs Airflow 3\.3 or later, and 3\.2\.0 is"):
+        SqlQueueDepthSensor(task_id="t", queue_name="orders", start_from_trigger=True)
 
 
 def test_a_server_that_does_not_answer_the_first_read_is_waited_for(connection: Any, context: Any) -> None:

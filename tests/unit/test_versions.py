@@ -121,7 +121,13 @@ def test_features_of_airflow() -> None:
     from airflow_sqlqueue.versions import airflow as versions
 
     has_them = tuple(map(int, __version__.split(".")[:2])) >= (3, 3)
-    assert {versions.RETRY_POLICIES.is_available, versions.SHARED_STREAMS.is_available} == {has_them}
+    features = (
+        versions.PARTITION_KEYS,
+        versions.RETRY_POLICIES,
+        versions.SHARED_STREAMS,
+        versions.TRIGGER_TEMPLATES,
+    )
+    assert {feature.is_available for feature in features} == {has_them}
     for needed in (TransientRetryPolicy, lambda: SqlQueueMessageEventTrigger(queue_name="orders")):
         if has_them:
             needed()

@@ -94,7 +94,7 @@ class Waiting:
         return sum(sum(process.cpu_times()[:2]) for process in processes)
 
 
-NAMES = ("classic", "deferred", "missing", "late", "quiet", "stopped", "ask", "drain", "left")
+NAMES = ("classic", "deferred", "started", "missing", "late", "quiet", "stopped", "ask", "drain", "left")
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +111,12 @@ def waiting(running_airflow: RunningAirflow, received: Path) -> Iterator[Waiting
     sensors = {
         "classic": {"queue_name": "classic", "wait_for": {"min_messages": 3}, "deferrable": False},
         "deferred": {"queue_name": "deferred", "wait_for": {"min_messages": "{{ 1 + 2 }}"}, **patient},
+        "started": {
+            "queue_name": "{{ dag.dag_id }}",
+            "wait_for": {"min_messages": "{{ 1 + 2 }}"},
+            "start_from_trigger": True,
+            "timeout": 3600,
+        },
         "missing": {"queue_name": "missing", **patient},
         "late": {"queue_name": "late", "deferrable": True, "timeout": 15},
         "quiet": {"queue_name": "quiet", "deferrable": True, "timeout": 15, "soft_fail": True},
@@ -146,6 +152,14 @@ def test_a_deferred_sensor_is_woken_by_the_triggerer(waiting: Waiting) -> None:
     waiting.send("deferred", 3)
     waiting.wait_for("deferred", "success")
     assert waiting.xcom("deferred") == {"messages": 3, "expired": 0}
+
+
+def test_a_sensor_starts_in_the_triggerer_which_renders_its_templates(waiting: Waiting) -> None:
+    waiting.wait_for("started", "deferred")
+    waiting.send("started", 3)
+    waiting.wait_for("started", "success")
+    assert waiting.xcom("started") == {"messages": 3, "expired": 0}
+    assert "waiting for" not in waiting.logs("started")  # What a poke in a worker writes.
 
 
 def test_a_queue_that_goes_while_a_sensor_waits_fails_it_without_a_retry(waiting: Waiting) -> None:
