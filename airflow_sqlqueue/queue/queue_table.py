@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterable, Sequence
-from datetime import timezone
+from datetime import timedelta, timezone
 from typing import Any
 
 from airflow_sqlqueue.errors import LockTimeoutError, NotAQueueError
@@ -22,9 +22,14 @@ from airflow_sqlqueue.tables.layout import Layout
 
 log = logging.getLogger(__name__)
 
+MAX_V2_LIFE = timedelta(milliseconds=2**31 - 1)
+"""Longest time to an expiry that endpoints of versions 2.2.2 to 2.2.6 read, 24.8 days."""
+
 
 class QueueTable(TableAccess):
     """Queue table, through one connection. ``address`` is the resolved table."""
+
+    _warned = False
 
     def send(self, messages: Iterable[Message]) -> int:
         """Send messages in the order given and return how many; each statement commits on its own.
@@ -73,11 +78,27 @@ class QueueTable(TableAccess):
     def _insert(self, name: str, messages: Sequence[Message]) -> list[Any]:
         def run(layout: Layout) -> list[Any]:
             self._check_fillable(layout)
+            self._warn_of_long_lives(layout, messages)
             given, values, sizes = sent_parameters(messages, layout.types)
             statement = self.query(name, **insertion(layout.types, given, len(messages)))
             return self.session.run(statement, *values, sizes=sizes)
 
         return self.run_for_layout(run)
+
+    def _warn_of_long_lives(self, layout: Layout, messages: Sequence[Message]) -> None:
+        """Log once if endpoints of version 2 may use the table, and cannot receive a message because of its expiry.
+
+        Source: docs/transport/queue-tables.md, "Receiving".
+        """
+        lives = [message.time_to_be_received for message in messages if message.time_to_be_received is not None]
+        if self._warned or not lives or max(lives) <= MAX_V2_LIFE or layout.shape.expires_index != "plain":
+            return
+        self._warned = True
+        log.warning(
+            "Messages for %s expire after more than 24.8 days: endpoints of the transport's versions 2.2.2 to 2.2.6, "
+            "which may have made this table, fail at each receive until such a message is gone",
+            self.address.canonical,
+        )
 
     def receive(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -188,6 +189,25 @@ def test_a_send_names_the_column_that_it_cannot_fill(session: Session, table: Re
     with pytest.raises(NotAQueueError, match="'Tenant' takes no NULL and has no default"):
         queue.send([Message()])
     assert depth(queue).messages == 0
+
+
+@pytest.mark.parametrize(
+    ("layout", "days", "warnings"), [("v2", 25, 1), ("v3.0", 25, 1), ("v2", 24, 0), ("v3.1", 25, 0), ("v9", 25, 0)]
+)
+def test_a_send_warns_of_a_life_that_stops_endpoints_of_version_2(
+    session: Session,
+    table: ResolvedAddress,
+    caplog: pytest.LogCaptureFixture,
+    layout: str,
+    days: int,
+    warnings: int,
+) -> None:
+    create_queue(session, table, layout=layout)
+    queue = QueueTable(session, table)
+    with caplog.at_level("WARNING"):
+        queue.send([Message(time_to_be_received=timedelta(days=days))] * 300 + [Message()])
+    assert len([text for text in caplog.messages if "expire after more than 24.8 days" in text]) == warnings
+    assert queue.peek(1)[0].expires is not None
 
 
 def test_text_outside_ascii_survives_a_varchar_column(session: Session, table: ResolvedAddress) -> None:
