@@ -31,6 +31,7 @@ from airflow_sqlqueue.errors import (
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.browsing import browse, read
+from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.row import drained_row_schema, spark_schema
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.spark.source import peek
@@ -126,10 +127,10 @@ def test_every_range_and_every_page_once(
 def test_a_page_is_bounded_by_the_bytes_that_it_brings(queue: QueueTable) -> None:
     queue.send(Message({}, b"x" * 1_000) for _ in range(10))
     high = [head.row_version for head in browse(queue, 100)][-1]
-    assert len(read(queue, ["Body"], 0, high, rows=100, max_bytes=2_500)) == 3
-    assert len(read(queue, ["Body"], 0, high, rows=2, max_bytes=2_500)) == 2
-    assert len(read(queue, ["Body"], 0, high, rows=100, max_bytes=1)) == 1
-    assert len(read(queue, ["Id"], 0, high, rows=100, max_bytes=1)) == 10
+    assert len(read(queue, ["Body"], Window(0, high), rows=100, max_bytes=2_500)) == 3
+    assert len(read(queue, ["Body"], Window(0, high), rows=2, max_bytes=2_500)) == 2
+    assert len(read(queue, ["Body"], Window(0, high), rows=100, max_bytes=1)) == 1
+    assert len(read(queue, ["Id"], Window(0, high), rows=100, max_bytes=1)) == 10
 
 
 def test_an_empty_queue(look: Callable[..., Any]) -> None:
@@ -166,7 +167,7 @@ def test_a_schema_selects_columns_on_the_server(
         return run(statement, *values, **sizes)
 
     monkeypatch.setattr(queue.session, "run", record)
-    read(queue, ["Id"], 0, head.row_version, rows=1, max_bytes=1)
+    read(queue, ["Id"], Window(0, head.row_version), rows=1, max_bytes=1)
     assert "\nSELECT [Id], [RowVersion]\nFROM" in texts[-1]
     assert "DATALENGTH" not in texts[-1]
 
