@@ -29,7 +29,7 @@ export FAKEMSSQL_TEST_SERVER ?= $(value SQLQUEUE_TEST_SERVER)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jars demo bench bench-fakemssql test test-system test-ui compat versions screenshots faults contract lint format docs clean
+.PHONY: help setup jars demo bench bench-fakemssql test test-system test-ui compat versions screenshots faults mutants contract lint format docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -78,6 +78,9 @@ screenshots: $(READY) ## Take pictures of the page's views, light and dark, into
 
 faults: $(READY) ## Run the fault tests at length: kills, cuts, storms (some 15 minutes)
 	@SQLQUEUE_FAULTS=long $(RUN)/python -m pytest $(ASIDE) tests/faults $(SYSTEM)
+
+mutants: $(READY) ## Test the tests: change the code in 60 places, one at a time (10 minutes; MUTANTS="--seed 7 --rooms queue")
+	@$(RUN)/python scripts/mutants.py $(MUTANTS)
 
 contract: $(READY) ## Try a server: SERVER=mssql://user:password@host:port/master (CONTRACT="--collation ...")
 	@SQLQUEUE_TEST_SERVER='$(or $(SERVER),$(value SQLQUEUE_TEST_SERVER))' $(RUN)/python scripts/contract.py $(CONTRACT)

@@ -1,0 +1,290 @@
+"""Test the tests: change the code in one place at a time, and see whether a test fails.
+
+``python scripts/mutants.py``, which ``make mutants`` does, draws a sample of mutants by a seed, runs for each one the
+tests that stand nearest to its room, and prints what was killed. A mutant that lives is a hole in the tests, unless
+``scripts/mutants.json`` explains why the change has no effect that a test could see. ``--rooms queue drain`` tries some
+rooms, ``--sample 0`` every mutant, ``--only PATTERN`` those whose file, line and change match.
+
+A failing test kills a mutant only if the same test passes without the mutant. The exit code is 1 if mutants live that
+are not explained.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TextIO
+
+from mutations import Mutant, mutants_of
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = "airflow_sqlqueue"
+EXPLAINED = ROOT / "scripts" / "mutants.json"
+SECONDS = 600.0
+"""Longest run of a mutant's tests. A mutant that takes longer is not counted as killed."""
+SECONDS_OF_A_TEST = 60
+"""Longest run of one test, which fails then: so a mutant that never ends is killed."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """Modules and statements that are changed, and the tests that stand nearest, the fastest first."""
+
+    files: tuple[str, ...]
+    tests: tuple[str, ...]
+
+
+def _unit(*names: str) -> tuple[str, ...]:
+    return tuple(f"tests/unit/test_{name}.py" for name in names)
+
+
+def _contract(*names: str) -> tuple[str, ...]:
+    return tuple(f"tests/contract/test_{name}.py" for name in names)
+
+
+_QUEUE = _contract(
+    *("queue", "purge", "depth", "condition", "filters", "finding", "forward", "hold", "quarantine", "send_ledger"),
+    *("outgoing", "contention", "new_copies", "large", "layouts", "long_texts"),
+)
+_DRAIN = _contract("drain", "stops", "drain_waits", "filtered_drain", "copying_drain", "table_stage", "new_copies")
+
+ROOMS = {
+    "address": Room(("address.py", "routing.py"), (*_unit("address", "routing"), *_contract("names"))),
+    "message": Room(
+        ("message.py", "row.py", "budget.py", "untrusted.py"),
+        (*_unit("message", "row", "budget", "untrusted"), *_contract("queue")),
+    ),
+    "envelope": Room(
+        ("envelope/*.py",),
+        (
+            *_unit("envelope", "payloads", "times", "reply", "outgoing", "monitoring", "service_control"),
+            *_unit("message_types"),
+        ),
+    ),
+    "session": Room(
+        ("session.py", "transactions.py", "reconnecting.py", "sql/session.sql"),
+        (
+            *_unit("session", "reconnecting"),
+            *_contract("transactions", "statement_errors", "contention", "long_texts"),
+            "tests/contract/consuming/test_modes.py",
+            "tests/faults/test_killed_sessions.py",
+            "tests/faults/test_transaction_lost.py",
+            "tests/faults/test_connection_cut.py",
+        ),
+    ),
+    "queue": Room(
+        (
+            *("queue/*.py", "sql/queue.sql", "sql/quarantine.sql", "sql/send_ledger.sql", "sql/outgoing.sql"),
+            *("sql/copies.sql", "sql/columns.py", "sql/narrowing.py", "sql/__init__.py"),
+        ),
+        (*_unit("gaps", "query_names", "hints"), *_QUEUE, "tests/contract/test_drain.py"),
+    ),
+    "drain": Room(
+        ("drain/*.py", "drain/stages/*.py", "drain/storage/*.py", "sql/ledger.sql", "sql/message_table.sql"),
+        (
+            *_unit("worker_pool", "manifest", "batch_reader", "storage", "hints"),
+            *_DRAIN,
+            "tests/contract/batches",
+            *_contract("file_permissions", "large", "redaction", "upgrades", "streams"),
+            "tests/faults/test_staging.py",
+            "tests/faults/test_processes.py",
+            "tests/faults/test_model.py",
+            "tests/faults/test_erase.py",
+        ),
+    ),
+    "delayed": Room(
+        ("delayed/*.py", "sql/delayed.sql"),
+        (*_contract("delayed"), "tests/contract/mover", *_unit("hints")),
+    ),
+    "errorqueue": Room(
+        ("errorqueue/*.py", "sql/errors.sql", "sql/error_archive.sql"),
+        (
+            *_unit("errorqueue", "hints"),
+            *_contract("error_queue"),
+            "tests/contract/return_to_source",
+            "tests/contract/failures",
+            "tests/faults/test_poison.py",
+        ),
+    ),
+    "consuming": Room(
+        ("consuming/*.py", "sql/inbox.sql"),
+        (
+            *_unit("recoverability", "message_handlers", "outgoing", "hints"),
+            "tests/contract/consuming",
+            "tests/faults/test_consuming.py",
+            "tests/faults/test_consuming_cut.py",
+        ),
+    ),
+    "tables": Room(
+        ("tables/*.py", "sql/create.sql"),
+        (*_unit("layout", "table", "hints"), *_contract("create", "discovery", "layouts")),
+    ),
+}
+
+
+UNKNOWN = f"no answer after {SECONDS:.0f} seconds"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Outcome of one mutant; ``by``: the test that failed, or :data:`UNKNOWN`."""
+
+    room: str
+    mutant: Mutant
+    by: str | None
+    seconds: float
+    reason: str | None = None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rooms", nargs="+", choices=ROOMS, default=list(ROOMS), metavar="ROOM", help=", ".join(ROOMS))
+    parser.add_argument("--sample", type=int, default=60, metavar="N", help="number of mutants, 0: all (default: 60)")
+    parser.add_argument("--seed", type=int, default=1, help="of the sample (default: 1)")
+    parser.add_argument("--only", metavar="PATTERN", help="a regular expression for file:line: change")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="number of mutants at a time")
+    parser.add_argument("--list", action="store_true", help="list the mutants, and try none")
+    arguments = parser.parse_args()
+    chosen = sample(arguments.rooms, arguments.sample, arguments.seed, arguments.only)
+    if arguments.list:
+        for room, mutant in chosen:
+            _say(f"{room}: {mutant.path}:{mutant.line}: {mutant.change}", to=sys.stdout)
+        return 0
+    outcomes: list[Outcome] = []
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder, ThreadPoolExecutor(arguments.processes) as pool:
+        copies = [_copy(Path(folder, str(number))) for number in range(arguments.processes)]
+        for outcome in pool.map(lambda each: _try(copies, *each), chosen):
+            outcomes.append(outcome)
+            _say(_line(outcome, f"{len(outcomes)} of {len(chosen)}"))
+    return _report(outcomes, arguments.seed)
+
+
+def sample(rooms: Sequence[str], size: int, seed: int, only: str | None = None) -> list[tuple[str, Mutant]]:
+    """Draw mutants of each room by a seed, in proportion to the square root of the room's number, at least one."""
+    found = {
+        room: [
+            mutant
+            for path in _files(room)
+            for mutant in mutants_of(ROOT, path)
+            if only is None or re.search(only, f"{mutant.path}:{mutant.line}: {mutant.change}")
+        ]
+        for room in rooms
+    }
+    weights = {room: len(mutants) ** 0.5 for room, mutants in found.items()}
+    chosen = []
+    for room, mutants in found.items():
+        # A generator for each room: the sample of a room is the same whatever others are tried.
+        share = round(size * weights[room] / (sum(weights.values()) or 1)) if size else len(mutants)
+        drawn = random.Random(f"{seed}/{room}").sample(mutants, min(len(mutants), max(1, share)))  # noqa: S311
+        chosen += [(room, mutant) for mutant in sorted(drawn, key=lambda each: (each.path, each.start))]
+    return chosen
+
+
+def _files(room: str) -> Iterator[str]:
+    for pattern in ROOMS[room].files:
+        paths = sorted((ROOT / PACKAGE).glob(pattern))
+        if not paths:
+            raise SystemExit(f"The room {room} names {pattern}, which does not exist.")
+        yield from (path.relative_to(ROOT).as_posix() for path in paths)
+
+
+def _copy(to: Path) -> Path:
+    """Copy what the tests need; a process changes its own copy."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout.decode()
+    for name in listed.split("\0")[:-1]:
+        if (ROOT / name).is_file():
+            (to / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / name, to / name)
+    return to
+
+
+def _try(copies: list[Path], room: str, mutant: Mutant) -> Outcome:
+    started, folder = time.monotonic(), copies.pop()
+    try:
+        path = folder / mutant.path
+        text = path.read_text("utf-8")
+        try:
+            path.write_text(mutant.apply(text), "utf-8")
+            by = _failing(folder, ROOMS[room].tests)
+        finally:
+            path.write_text(text, "utf-8")
+        if by not in (None, UNKNOWN) and _failing(folder, (str(by),)) is not None:
+            raise SystemExit(f"{by} fails without a mutant as well: mend it first.")
+        return Outcome(room, mutant, by, time.monotonic() - started, _explained().get((mutant.path, mutant.change)))
+    finally:
+        copies.append(folder)
+
+
+def _failing(folder: Path, tests: Sequence[str]) -> str | None:
+    """Run tests to the first that fails; return its name, or None."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-rfE", "--no-header"]
+    command += [f"--timeout={SECONDS_OF_A_TEST}", *tests]
+    environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    process = subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+    )
+    try:
+        output = process.communicate(timeout=SECONDS)[0].decode("utf-8", "replace")
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, 9)
+        process.communicate()
+        return UNKNOWN
+    if process.returncode == 0:
+        return None
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+\.py(?:::[^\n]*?)?)(?: - |$)", output, re.MULTILINE)
+    # A process that could not begin its tests: the first one stands for all.
+    return failed[1] if failed else tests[0]
+
+
+@cache
+def _explained() -> dict[tuple[str, str], str]:
+    """The mutants that no test can kill, with the reason."""
+    entries = json.loads(EXPLAINED.read_text("utf-8"))
+    return {(entry["path"], entry["change"]): entry["reason"] for entry in entries}
+
+
+def _line(outcome: Outcome, progress: str) -> str:
+    mutant = outcome.mutant
+    fate = outcome.by or (f"lives: {outcome.reason}" if outcome.reason else "LIVES")
+    return f"{progress} {outcome.seconds:4.0f} s {mutant.path}:{mutant.line}: {mutant.change} | {fate}"
+
+
+def _say(line: str, to: TextIO = sys.stderr) -> None:
+    Console(file=to).print(line, markup=False, highlight=False, emoji=False, soft_wrap=True)
+
+
+def _report(outcomes: Sequence[Outcome], seed: int) -> int:
+    table = Table("room", "mutants", "killed", "explained", "live", "unknown", title=f"Mutants of seed {seed}")
+    numbers: dict[str, Counter[str]] = {}
+    for outcome in outcomes:
+        known = "killed" if outcome.by else "explained" if outcome.reason else "live"
+        fate = "unknown" if outcome.by == UNKNOWN else known
+        for room in (outcome.room, "all"):
+            numbers.setdefault(room, Counter())[fate] += 1
+    for room in (*(room for room in numbers if room != "all"), "all"):
+        counts = numbers.get(room, Counter())
+        table.add_row(
+            room, *map(str, (counts.total(), counts["killed"], counts["explained"], counts["live"], counts["unknown"]))
+        )
+    Console().print(table)
+    return 1 if any(outcome.by == UNKNOWN or not (outcome.by or outcome.reason) for outcome in outcomes) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,71 @@
+"""Mutants of ``make mutants``, and the list of those that are explained."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+
+import pytest
+from mutants import EXPLAINED, ROOMS, ROOT, sample
+from mutations import mutants_of
+
+
+def changes(folder: Path, name: str, text: str) -> list[str]:
+    (folder / name).write_text(text, "utf-8")
+    return [mutant.apply(text) for mutant in mutants_of(folder, name)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("if a <= 3:\n    f(b)\n", ["if (a < 3):\n    f(b)\n", "if a <= (4):\n    f(b)\n", "if a <= 3:\n    pass\n"]),
+        ("x = a and not b\n", ["x = (a or not b)\n", "x = a and (b)\n"]),
+        ("limit = 255\n", ["limit = (510)\n"]),
+        ("raise ValueError(f'{a + 1} is {b > c}')\n", ["pass\n"]),
+        ("log.info('%s', a > b)\n", []),
+        ("def f(é: int = 1) -> 'a > b':\n    '''Text.'''\n", ["def f(é: int = (2)) -> 'a > b':\n    '''Text.'''\n"]),
+    ],
+)
+def test_a_module_is_changed_in_one_place(tmp_path: Path, text: str, expected: list[str]) -> None:
+    assert changes(tmp_path, "module.py", text) == expected
+
+
+def test_a_statement_is_changed_in_one_place(tmp_path: Path) -> None:
+    text = "-- take: take <= one\nSELECT TOP (?) a FROM t WITH (READPAST, ROWLOCK) WHERE a <= ? ORDER BY a;\n"
+    head, where = "-- take: take <= one\nSELECT TOP (?) a FROM t WITH (", " WHERE a <= ? ORDER BY a;\n"
+    assert changes(tmp_path, "statements.sql", text) == [
+        f"{head}ROWLOCK){where}",
+        f"{head}READPAST){where}",
+        text.replace("a <= ?", "a < ?"),
+        text.replace(" ORDER BY a", ""),
+    ]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_mutant_of_a_module_can_be_parsed(room: str) -> None:
+    texts: dict[str, str] = {}
+    for _, mutant in sample([room], 0, 1):
+        if mutant.path.endswith(".py"):
+            ast.parse(mutant.apply(texts.setdefault(mutant.path, (ROOT / mutant.path).read_text("utf-8"))))
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_the_tests_of_a_room_exist(room: str) -> None:
+    assert all((ROOT / test).exists() for test in ROOMS[room].tests)
+
+
+def test_a_seed_draws_the_same_mutants_of_a_room_whatever_else_is_tried() -> None:
+    alone = sample(["queue"], 7, 3)
+    assert len(alone) == 7
+    assert alone == sample(["queue"], 7, 3)
+    assert alone != sample(["queue"], 7, 4)
+    assert {room for room, _ in sample(list(ROOMS), 60, 3)} == set(ROOMS)
+
+
+def test_each_explained_mutant_is_one_of_todays() -> None:
+    """An entry whose code has changed is to be looked at again."""
+    changes = {(mutant.path, mutant.change) for _, mutant in sample(list(ROOMS), 0, 1)}
+    entries = [(entry["path"], entry["change"]) for entry in json.loads(EXPLAINED.read_text("utf-8"))]
+    assert [entry for entry in entries if entry not in changes] == []
+    assert len(entries) == len(set(entries))
