@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # Servers of tests have their data in memory where there is enough of it.
 MEMORY  := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 >= 8000000 { print "/dev/shm" }')
-test test-system test-ui: export FAKEMSSQL_TMPDIR ?= $(MEMORY)
+test test-system test-ui coverage: export FAKEMSSQL_TMPDIR ?= $(MEMORY)
 
 # fakemssql's own tests with drivers know nothing of the product, nor of its variables.
 ifdef SQLQUEUE_TEST_SERVER
@@ -29,7 +29,7 @@ export FAKEMSSQL_TEST_SERVER ?= $(value SQLQUEUE_TEST_SERVER)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jars demo bench bench-fakemssql test test-system test-ui compat versions screenshots faults mutants contract lint format docs clean
+.PHONY: help setup jars demo bench bench-fakemssql test test-system test-ui compat versions screenshots faults coverage mutants contract lint format docs clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -78,6 +78,13 @@ screenshots: $(READY) ## Take pictures of the page's views, light and dark, into
 
 faults: $(READY) ## Run the fault tests at length: kills, cuts, storms (some 15 minutes)
 	@SQLQUEUE_FAULTS=long $(RUN)/python -m pytest $(ASIDE) tests/faults $(SYSTEM)
+
+coverage: $(READY) ## Measure the branch coverage of each room (half an hour; TESTS="tests/unit tests/contract")
+	@rm -rf .coverage
+	@$(RUN)/python scripts/jars.py --optional
+	@$(RUN)/python -m coverage run -m pytest $(ASIDE) $(or $(TESTS),tests --ignore tests/ui --ignore tests/bench)
+	@$(RUN)/python -m coverage combine -q
+	@$(RUN)/python scripts/coverage_rooms.py
 
 mutants: $(READY) ## Test the tests: change the code in 60 places, one at a time (10 minutes; MUTANTS="--seed 7 --rooms queue")
 	@$(RUN)/python scripts/mutants.py $(MUTANTS)

@@ -75,6 +75,7 @@ ROOMS = {
         (
             *_unit("envelope", "payloads", "times", "reply", "outgoing", "monitoring", "service_control"),
             *_unit("message_types"),
+            "tests/contract/consuming/test_causation.py",
         ),
     ),
     "session": Room(

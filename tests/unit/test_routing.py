@@ -101,6 +101,18 @@ def test_addresses_of_old_versions(version: str, text: str, qualified: str) -> N
     assert resolver.resolve(text).qualified_name == qualified
 
 
+@pytest.mark.parametrize("suffix", ["", " ", "Delayed@dbo"])
+def test_a_suffix_that_no_delayed_table_has_is_refused(suffix: str) -> None:
+    with pytest.raises(AddressError, match="is blank or has an '@'"):
+        AddressResolver(delayed_suffix=suffix)
+
+
+@pytest.mark.parametrize("setting", ["allowed_catalogs", "allowed_schemas"])
+def test_allowed_names_are_a_list(setting: str) -> None:
+    with pytest.raises(AddressError, match=f"{setting} is a list of names, not one text"):
+        AddressResolver(**{setting: "dbo"})
+
+
 def test_a_version_without_addresses_of_its_own_is_refused() -> None:
     with pytest.raises(AddressError, match="There is no transport_version '4'"):
         AddressResolver(transport_version="4")
