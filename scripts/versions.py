@@ -1,9 +1,9 @@
 """Try the project with each version of Python, Airflow and Spark that it supports, in an environment of its own.
 
 ``python scripts/versions.py``, which ``make versions`` does, makes the environments below ``.versions/``, runs the
-steps of each row of :data:`MATRIX`, and prints one table. Names of rows (``airflow-3.1 spark-4.3``) try these alone,
-``--ends`` the lowest and the highest of each package, ``--short`` leaves out long steps and tests. ``--table`` prints
-the table of supported versions for the docs, and tries nothing.
+steps of each row of :data:`MATRIX`, and prints one table, with the reasons of skipped tests below it. Names of rows
+(``airflow-3.1 spark-4.3``) try these alone, ``--ends`` the lowest and the highest of each package, ``--short`` leaves
+out long steps and tests. ``--table`` prints the table of supported versions for the docs, and tries nothing.
 
 An older Airflow comes with the packages that were on the index a week after its release: that is what its constraint
 files have. Tools for tests are the newest that go with these.
@@ -17,6 +17,7 @@ import re
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -183,6 +184,8 @@ class Tried:
 
     row: Row
     outcomes: dict[str, str] = field(default_factory=dict)
+    skipped: dict[str, dict[str, int]] = field(default_factory=dict)
+    """The number of skipped tests by column and by reason."""
     failed: bool = False
 
 
@@ -208,7 +211,7 @@ def main() -> int:
         say(reason_of(error))
         return 1
     tried = [attempt(row, wheels, short=arguments.short) for row in rows]
-    say("\n" + table(tried))
+    say("\n" + "\n".join([table(tried), *reasons(tried)]))
     # Whoever names rows wants them tried.
     return int(any(each.failed or (arguments.names and len(each.outcomes) == 1) for each in tried))
 
@@ -277,8 +280,13 @@ def attempt(row: Row, wheels: dict[str, Path], *, short: bool) -> Tried:
         step = STEPS[name]
         if short and step.is_long:
             continue
-        code, outcome = run_step(row, step, short=short)
-        tried.outcomes[name] = outcome
+        try:
+            code, log = run_step(row, step, short=short)
+        except subprocess.SubprocessError as error:
+            code, log = 1, f"{reason_of(error)}\n{name} could not be prepared"
+            say(log)
+        outcome = tried.outcomes[name] = outcome_of(log)
+        tried.skipped[name] = skips_of(log)
         tried.failed |= code != 0
         say(f"{row.name}: {name}: {outcome} ({time.monotonic() - started:.0f} s)")
     if not short:
@@ -349,7 +357,7 @@ def installed(row: Row) -> str:
 
 
 def run_step(row: Row, step: Step, *, short: bool) -> tuple[int, str]:
-    """The exit status of a step, and its outcome in some words."""
+    """The exit status of a step, and what it printed."""
     if step.packages:
         run(UV, "pip", "install", "--quiet", "--python", row.interpreter, *step.packages)
     if step.before:
@@ -375,7 +383,7 @@ def run_step(row: Row, step: Step, *, short: bool) -> tuple[int, str]:
             ).returncode
         except subprocess.TimeoutExpired:
             return 1, f"no end after {_SECONDS:.0f} s: see {log.name}"
-    return code, outcome_of(log.read_text(encoding="utf-8", errors="replace"))
+    return code, log.read_text(encoding="utf-8", errors="replace")
 
 
 def environment() -> dict[str, str]:
@@ -392,13 +400,19 @@ def environment() -> dict[str, str]:
 
 
 def outcome_of(log: str) -> str:
-    """Counts from the last line of a log that has some; the reason where all tests are skipped."""
+    """Counts from the last line of a log that has some; else its last line."""
     for line in reversed(log.splitlines()):
         if re.search(r"\d+ (passed|failed|error|skipped)", line):
-            counts = re.sub(r"^=+ | in [\d.]+s.*$|, \d+ warnings?|, \d+ deselected", "", line.strip())
-            reason = re.search(r"^SKIPPED \[\d+\] [^ ]+ (.*)$", log, re.MULTILINE)
-            return f"{counts}: {reason[1]}" if reason and re.fullmatch(r"\d+ skipped", counts) else counts
+            return re.sub(r"^=+ | in [\d.]+s.*$|, \d+ warnings?|, \d+ deselected", "", line.strip())
     return "failed: " + (log.strip().splitlines() or ["no output"])[-1][:100]
+
+
+def skips_of(log: str) -> dict[str, int]:
+    """The number of skipped tests in a log, by reason."""
+    counts: Counter[str] = Counter()
+    for number, reason in re.findall(r"^SKIPPED \[(\d+)\] (?:\S+: )?(.*)$", log, re.MULTILINE):
+        counts[reason] += int(number)
+    return dict(counts)
 
 
 def install_extras(row: Row, wheels: dict[str, Path]) -> tuple[int, str]:
@@ -440,6 +454,16 @@ def table(tried: Sequence[Tried]) -> str:
     return "\n".join(
         " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells
     )
+
+
+def reasons(tried: Sequence[Tried]) -> list[str]:
+    """A line for each reason why tests of a cell were skipped."""
+    return [
+        f"{each.row.name}: {name}: {number} skipped: {reason}"
+        for each in tried
+        for name, skipped in each.skipped.items()
+        for reason, number in skipped.items()
+    ]
 
 
 def say(text: str) -> None:

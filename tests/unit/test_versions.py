@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from versions import MATRIX, STEPS, ends, ranges, supported
+from versions import MATRIX, STEPS, Tried, ends, outcome_of, ranges, reasons, skips_of, supported, table
 
 import airflow_sqlqueue
 from airflow_sqlqueue.errors import ConfigurationError
@@ -97,6 +97,23 @@ def test_the_workflow_has_a_job_for_each_row_of_the_matrix() -> None:
     assert 'make versions ROWS="${{ matrix.row }}"' in text
 
 
+@pytest.mark.parametrize("folder", [".", "core", "fakemssql"])
+def test_an_upper_bound_has_its_reason_beside_it(folder: str) -> None:
+    lines = (ROOT / folder / "pyproject.toml").read_text(encoding="utf-8").splitlines()
+    end = lines.index("[project.scripts]")
+    bounded = re.compile(r'"[\w.\[\],-]+(?:[^";]*,)?(?:<|==|~=|!=)')
+    found = [number for number, line in enumerate(lines[:end]) if not line.startswith("#") and bounded.search(line)]
+    assert len(found) == {".": 2, "core": 1, "fakemssql": 0}[folder]
+    assert [lines[number] for number in found if not lines[number - 1].lstrip().startswith("# ")] == []
+
+
+@pytest.mark.parametrize("folder", [".", "fakemssql"])
+def test_the_classifiers_have_the_pythons_of_the_matrix(folder: str) -> None:
+    text = (ROOT / folder / "pyproject.toml").read_text(encoding="utf-8")
+    named = re.findall(r'^  "Programming Language :: Python :: (\d\.\d+)",$', text, re.MULTILINE)
+    assert named == [row.version for row in MATRIX if row.package == "Python"]
+
+
 @pytest.mark.parametrize("found", [{"3.10", "3.13"}, {"3.12"}, set()])
 def test_the_ends_are_the_lowest_and_highest_and_those_that_the_machine_can_try(
     monkeypatch: pytest.MonkeyPatch, found: set[str]
@@ -110,6 +127,29 @@ def test_steps_name_files_that_exist() -> None:
     for step in STEPS.values():
         missing = [path for path in (*step.tests, *step.without, *step.short) if not (ROOT / path).exists()]
         assert not missing, step.name
+
+
+def test_the_table_counts_tests_and_names_the_reason_of_each_skip() -> None:
+    log = """
+SKIPPED [2] tests/sinks/test_iceberg.py:92: no release: use another one.
+SKIPPED [1] tests/sinks/test_iceberg.py:103: no release: use another one.
+SKIPPED [1] tests/sinks/test_tables.py: no jars
+============ 7 passed, 4 skipped, 2 warnings in 614.23s (0:10:14) ============
+"""
+    assert outcome_of(log) == "7 passed, 4 skipped"
+    assert skips_of(log) == {"no release: use another one.": 3, "no jars": 1}
+    assert outcome_of("3 workers [3 items]\nno answer\n") == "failed: no answer"
+    whole = Tried(MATRIX[0], {"installs": "3.1", "sinks": outcome_of(log)}, {"sinks": skips_of(log)})
+    lacking = Tried(MATRIX[-1], {"installs": "not tried: no Python"})
+    assert table([whole, lacking]).splitlines() == [
+        "            | installs             | sinks",
+        "airflow-3.1 | 3.1                  | 7 passed, 4 skipped",
+        "python-3.14 | not tried: no Python | -",
+    ]
+    assert reasons([whole, lacking]) == [
+        "airflow-3.1: sinks: 3 skipped: no release: use another one.",
+        "airflow-3.1: sinks: 1 skipped: no jars",
+    ]
 
 
 @pytest.mark.skipif(find_spec("airflow") is None, reason="Airflow is not installed")
