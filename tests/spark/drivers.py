@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
@@ -41,8 +42,9 @@ WORKS = (*(("stream",) if STREAMS.is_available else ()), "read", "files", "table
 its thread."""
 
 _SECONDS = 800.0
-_STARTS = 5
-"""Spark gives each Python process of a stream 10 seconds to begin, which a busy machine may not keep."""
+_START_SECONDS = 500.0
+"""Longest start of a stream. Spark gives each of its Python processes 10 seconds to begin, in which a busy machine may
+not start one; the stream is then started again."""
 
 _SMALL_PARTS = DrainOptions(rows_per_statement=3, rows_per_part=6)
 _context = multiprocessing.get_context("spawn")
@@ -213,14 +215,14 @@ def _stream(spark: SparkSession, scene: Scene, _: object) -> list[int]:
     writer = stream.writeStream.format("parquet").option("checkpointLocation", str(scene.folder / "checkpoint"))
     from pyspark.errors import StreamingQueryException
 
-    for left in reversed(range(_STARTS)):
+    end = time.monotonic() + _START_SECONDS
+    while True:
         try:
             writer.trigger(availableNow=True).start(str(scene.sink)).awaitTermination()
-            break
+            return []
         except StreamingQueryException as error:
-            if "connect back" not in str(error) or not left:
+            if "connect back" not in str(error) or time.monotonic() > end:
                 raise
-    return []
 
 
 def _write(spark: SparkSession, scene: Scene, _: object) -> list[int]:
