@@ -84,7 +84,7 @@ STEPS = {
     step.name: step
     for step in (
         Step("imports"),
-        Step("unit", ("tests/unit",)),
+        Step("unit", ("tests/unit", "tests/bodies")),
         Step(
             "airflow",
             ("tests/airflow",),
