@@ -1,8 +1,14 @@
-"""A database of the handlers' effects that is down in the middle of many messages, while that of the queues is not."""
+"""A database of the handlers' effects that is down in the middle of many messages, while that of the queues is not.
+
+The short form counts attempts; ``SQLQUEUE_FAULTS=long`` has 10,000 messages, the pauses of the default and ten minutes
+without the database.
+"""
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 
@@ -19,10 +25,12 @@ from airflow_sqlqueue.sql import Query
 from tests.faults.conftest import LONG
 from tests.faults.proxy import Proxy
 
-MESSAGES = 1_000 if LONG else 150
-BEFORE_THE_OUTAGE = 30
-FAILURES = 10
-"""Failed attempts after which the database comes back."""
+log = logging.getLogger(__name__)
+
+MESSAGES, FIRST_PAUSE = (10_000, 1.0) if LONG else (150, 0.01)
+BEFORE_THE_OUTAGE = MESSAGES // 2 if LONG else 30
+FAILURES, DOWN_SECONDS = 10, 600.0 if LONG else 0.0
+"""The database comes back after so many failed attempts, and not before this many seconds."""
 
 HANDLERS = 4
 
@@ -35,6 +43,7 @@ class Effects:
         self._lock = threading.Lock()
         self._proxy = Proxy(settings)
         self._is_back = False
+        self._back_at = 0.0
         self.attempts = self.failures = 0
 
     def write(self, number: int) -> None:
@@ -42,7 +51,8 @@ class Effects:
             self.attempts += 1
             if self.attempts == BEFORE_THE_OUTAGE:
                 self._proxy.stop()
-            if self.failures >= FAILURES and not self._is_back:
+                self._back_at = time.monotonic() + DOWN_SECONDS
+            if self.failures >= FAILURES and time.monotonic() >= self._back_at and not self._is_back:
                 self._is_back, self._proxy = True, Proxy(self._settings)
             settings = self._proxy.settings
         try:
@@ -79,7 +89,7 @@ def table(settings: ConnectionSettings) -> Iterator[str]:
     client.run_sql(f"DROP TABLE {name}")
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("retries", [0, 2])
 def test_a_slow_consumer_keeps_the_messages_for_a_database_that_comes_back(
     settings: ConnectionSettings, queues: dict[str, str], table: str, retries: int
@@ -96,14 +106,15 @@ def test_a_slow_consumer_keeps_the_messages_for_a_database_that_comes_back(
         recoverability=RecoverabilityOptions(retries, 0, error_queue=queues["error"]),
         max_consecutive_failures=3,
         on_consecutive_failures="slow_down",
-        slow_down_seconds=0.01,
+        slow_down_seconds=FIRST_PAUSE,
     )
     done = orders.consume(handle, options)
     effects.close()
     given_up = {int(message.body) for message in error.peek(MESSAGES)}
     written = {number for (number,) in client.run_sql(f"SELECT [Number] FROM {table}")}
-    # Other handlers may be at work when the database comes back, and fail.
-    assert FAILURES <= effects.failures <= FAILURES + HANDLERS
+    log.info("%d messages, %d failed attempts, %d messages in the error queue", MESSAGES, effects.failures, done.failed)
+    # Other handlers may be at work when the database comes back, and fail. Pauses grow to a minute.
+    assert FAILURES <= effects.failures <= FAILURES + HANDLERS + 2 * DOWN_SECONDS / 60
     assert done.failed == len(given_up) <= effects.failures // (retries + 1)
     assert written | given_up == set(range(MESSAGES))
     assert orders.depth().messages == 0
