@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from airflow_sqlqueue.budget import Budget
 from airflow_sqlqueue.client.connector import Connector, folder_of
 from airflow_sqlqueue.drain.batches import BatchInfo, batches, find_stranded, recorded_batch
 from airflow_sqlqueue.drain.ledger import Ledger
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.drain.requeue import RequeueResult
     from airflow_sqlqueue.drain.storage.folder import StagingFolder
     from airflow_sqlqueue.drain.sweep import SweepOptions, SweepResult
+    from airflow_sqlqueue.flow.conversation import Conversation
     from airflow_sqlqueue.session import Session
 
 T = TypeVar("T")
@@ -190,6 +193,31 @@ class BatchManager:
             entry = ledger.find(batch_id)
             check_readable(batch_id, entry.state)
             yield from map(received_message, batch_rows(ledger, batch_id, entry.stage, folder))
+
+    def conversation(
+        self,
+        conversation_id: str,
+        *,
+        staging: str | PathLike[str] | StagingFolder | None = None,
+        catalogs: Sequence[str] = (),
+        max_seconds: float | None = None,
+        session: Session | None = None,
+    ) -> Conversation:
+        """Find the messages of a conversation in the newest sealed and consumed batches, as of an audit queue.
+
+        It reads the headers of all their messages, until ``max_seconds`` have passed, and returns what it found. The
+        batches are those of the connection's database, or of ``catalogs``. ``staging`` as for :meth:`requeue`;
+        ``session`` is used instead of a new one. See :func:`airflow_sqlqueue.flow.conversation.find_conversation`.
+        """
+        from airflow_sqlqueue.flow.conversation import MAX_BATCHES, READABLE, find_conversation
+
+        folder, budget = folder_of(staging), Budget(max_seconds=max_seconds)
+        with nullcontext(session) if session else self._connector.enlisted_session() as opened:
+            found = []
+            for catalog in catalogs or (self._connector.settings.database,):
+                ledger = Ledger(opened, catalog, self._connector.ledger_schema)
+                found.append((ledger, batches(ledger, states=READABLE, newest=MAX_BATCHES)[::-1]))
+            return find_conversation(found, conversation_id, staging=folder, budget=budget)
 
     def fetch_payloads(
         self,

@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from airflow_sqlqueue.drain.ledger import Ledger, Part
@@ -57,6 +58,29 @@ def batch_rows(ledger: Ledger, batch_id: uuid.UUID, stage: str, staging: Staging
         return chain.from_iterable(table.part(batch_id, part.id, part.messages))
 
     return merged((part for part in parts if part.messages), rows)
+
+
+def batch_headers(
+    ledger: Ledger, batch_id: uuid.UUID, stage: str, staging: StagingFolder | None = None, *, having: str = ""
+) -> Iterator[str]:
+    """Yield the texts of the headers of a batch that contain ``having``, in no order; bodies are not read.
+
+    ``having`` is found as it is written, with case. Memory holds the headers of some hundred messages. Raises as
+    :func:`rows_in_order`.
+    """
+    if stage != "table":
+        for part in ledger.parts(batch_id):
+            if part.path is not None:
+                for batch in part_batches(part, ["Headers"], staging):
+                    texts = batch.column(0)
+                    yield from (
+                        texts.filter(pc.match_substring(texts, having)).to_pylist() if having else texts.to_pylist()
+                    )
+        return
+    table = MessageTable(ledger.session, ledger.catalog, ledger.schema)
+    for part in ledger.parts(batch_id):
+        for page in table.part(batch_id, part.id, part.messages, bodies=False) if part.messages else ():
+            yield from (row.headers for row in page if having in row.headers)
 
 
 def merged(parts: Iterable[Part], rows: Callable[[Part], Iterator[Row]]) -> Iterator[Row]:

@@ -110,7 +110,7 @@ def test_a_slow_consumer_keeps_the_messages_for_a_database_that_comes_back(
     )
     done = orders.consume(handle, options)
     effects.close()
-    given_up = {int(message.body) for message in error.peek(MESSAGES)}
+    given_up = {int(message.body) for message in error.peek(1_000)}
     written = {number for (number,) in client.run_sql(f"SELECT [Number] FROM {table}")}
     log.info("%d messages, %d failed attempts, %d messages in the error queue", MESSAGES, effects.failures, done.failed)
     # Other handlers may be at work when the database comes back, and fail. Pauses grow to a minute.
