@@ -39,8 +39,8 @@ class UsageManager:
     def record(self, *, catalog: str | None = None, retain: timedelta = RETAIN) -> RecordResult:
         """Record the growth of all queues of the database since the last record; call it at best every hour.
 
-        Each message counts once, in whatever order and number it is called. Days that are older than ``retain`` are removed. See
-        :meth:`airflow_sqlqueue.flow.queue_usage.QueueUsage.record`.
+        Each message counts once, also where two calls run at the same time. Days that are older than ``retain`` are
+        removed. See :meth:`airflow_sqlqueue.flow.queue_usage.QueueUsage.record`.
         """
         if retain < timedelta(days=1):
             raise ConfigurationError("retain is a time of one day or more.")
