@@ -71,12 +71,14 @@ class Mutant:
     end: int
     replacement: str
     before: str
+    whole: str
+    """The line of the file where the piece begins."""
 
     @property
     def change(self) -> str:
         """The change in one line, without the number of the line, which moves."""
         before, after = (" ".join(text.split()) for text in (self.before, self.replacement))
-        return f"{before} -> {after or '(nothing)'}"
+        return f"{before} -> {after or '(nothing)'}" + ("" if self.before == self.whole else f" in: {self.whole}")
 
     def apply(self, text: str) -> str:
         """Return the text of the file with the change."""
@@ -98,8 +100,8 @@ def _of_statements(path: str, text: str) -> Iterator[Mutant]:
             if "OVER (" in code[max(0, match.start() - 60) : match.start()].rpartition(")")[2]:
                 continue
             line = text.count("\n", 0, match.start()) + 1
-            before = text.splitlines()[line - 1].strip()
-            yield Mutant(path, line, match.start(), match.end(), replacement, f"{match[0].strip()} in: {before}")
+            whole = text.splitlines()[line - 1].strip()
+            yield Mutant(path, line, match.start(), match.end(), replacement, match[0].strip(), whole)
 
 
 class _Module(ast.NodeVisitor):
@@ -128,7 +130,8 @@ class _Module(ast.NodeVisitor):
         if isinstance(node, ast.expr):
             # The text around it binds as it did.
             replacement = f"({replacement})"
-        self._found.append(Mutant(self._path, node.lineno, start, end, replacement, self._text[start:end]))
+        whole = self._text.splitlines()[node.lineno - 1].strip()
+        self._found.append(Mutant(self._path, node.lineno, start, end, replacement, self._text[start:end], whole))
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         if node.name != "__repr__":

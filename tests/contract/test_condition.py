@@ -43,6 +43,11 @@ def test_each_condition_is_met_at_its_bound_and_not_before(any_queue: QueueTable
     assert [is_met(any_queue, oldest_seconds=age) for age in (600, 7200)] == [True, False]
 
 
+def test_no_expired_message_is_reported_where_none_is(queue: QueueTable) -> None:
+    queue.send([Message()])
+    assert check_condition(queue, QueueCondition(min_expired=1)).expired == 0
+
+
 @pytest.mark.parametrize("kind", ["quick", "catalog"])
 def test_a_quick_condition_reads_no_rows(queue: QueueTable, kind: str) -> None:
     queue.send([Message(), Message(time_to_be_received=LATE)])

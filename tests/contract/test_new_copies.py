@@ -294,6 +294,19 @@ def test_a_table_that_was_made_anew_is_copied_from_its_head(copying: Copying, qu
     assert copying.run() == []
 
 
+def test_a_table_that_is_made_anew_during_a_part_is_refused(connect: Connect, queue: QueueTable) -> None:
+    """The part has read the old table, and its RowVersions say nothing about the new one."""
+    fill(queue, 2)
+    CopyTable(queue.session, queue.address.catalog).create()
+    copy = QueueCopy(queue, NAME)
+    with queue.session.transaction():
+        state = copy.lock()
+        run_sql(queue.session, f"DROP TABLE {queue.address.qualified_name}")
+        create_queue(queue.session, queue.address)
+        with pytest.raises(CopyError, match="was made anew during the copy"):
+            copy.advance(state, [1, 2], None)
+
+
 @pytest.mark.parametrize("change", ["TRUNCATE TABLE {0}", "DELETE {0}; DBCC CHECKIDENT ('{0}', RESEED, 1)"])
 def test_a_table_whose_numbers_began_again_is_refused(copying: Copying, queue: QueueTable, change: str) -> None:
     fill(queue, 5)

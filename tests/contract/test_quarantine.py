@@ -34,12 +34,14 @@ def test_a_message_goes_back_into_a_table_that_has_got_the_legacy_columns_since(
     if legacy:
         run_sql(session, f"UPDATE {table.qualified_name} SET [Recoverable] = 0")
     (message,) = queue.peek()
-    assert quarantine.move(queue, uuid.uuid4(), {message.row_version: "a test"}) == 1
+    batch_id = uuid.uuid4()
+    assert quarantine.move(queue, batch_id, {message.row_version: "a test"}) == 1
     if not legacy:
         added = "[CorrelationId] varchar(255) NULL, [ReplyToAddress] varchar(255) NULL, [Recoverable] bit NOT NULL"
         run_sql(session, f"ALTER TABLE {table.qualified_name} ADD {added}")
     queue = QueueTable(session, table)
     (kept,) = quarantine.messages(table)
+    assert (kept.batch_id, kept.reason) == (batch_id, "a test")
     quarantine.requeue(queue, [kept.number])
     found = run_sql(session, f"SELECT [Body], [Recoverable], [CorrelationId] FROM {table.qualified_name}")
     assert [tuple(row) for row in found] == [(b"a", not legacy, "c" if legacy else None)]
