@@ -144,6 +144,7 @@ class Row:
     as_of: str | None = None
     """Day whose packages are installed; None: the newest."""
     resolution: str = "highest"
+    """uv's choice of versions; ``lowest-direct``: the lowest that pyproject.toml takes."""
 
     @property
     def name(self) -> str:
@@ -162,7 +163,7 @@ _OF_SPARK = ("imports", "spark", "sinks", "clusters")
 _OF_PYTHON = ("imports", "unit", "shell")
 
 MATRIX = (
-    Row("Airflow", "3.1", "3.10", ("apache-airflow==3.1.8",), _PROVIDER, _OF_AIRFLOW, "2026-03-20"),
+    Row("Airflow", "3.1", "3.10", ("apache-airflow==3.1.8",), _PROVIDER, _OF_AIRFLOW, "2026-03-20", "lowest-direct"),
     Row("Airflow", "3.2", "3.12", ("apache-airflow==3.2.2",), _PROVIDER, _OF_AIRFLOW, "2026-06-05"),
     Row("Airflow", "3.3", "3.11", ("apache-airflow==3.3.2",), _PROVIDER, _OF_AIRFLOW, "2026-09-24"),
     Row("Airflow", "3.4", "3.13", ("apache-airflow>=3.4.0b2,<3.5", *_PYSPARK_PAIR), _PROVIDER, _OF_AIRFLOW),
@@ -308,19 +309,19 @@ def install(row: Row, wheels: dict[str, Path]) -> None:
     """Make the environment anew: the project as users install it, then the tools of its tests beside that."""
     folder = str(FOLDER / row.name)
     run(UV, "venv", "--quiet", "--clear", "--python", python_of(row) or row.python, folder)
-    run(*pip_install(row), *row.requirements, wheel_of(row.project, wheels))
+    run(*pip_install(row, row.project), *row.requirements, wheel_of(row.project, wheels))
     tools = [str(wheels["fakemssql"]) + "[test]", *tools_of_tests()]
     # What is installed stays where the tools allow it.
     command = [UV, "pip", "install", "--quiet", *_PRERELEASES, "--python", row.interpreter]
     run(*command, *row.requirements, wheel_of(row.project, wheels), *tools)
 
 
-def pip_install(row: Row, interpreter: str | None = None) -> list[str]:
-    """The command that installs packages as the row has them."""
+def pip_install(row: Row, project: str, interpreter: str | None = None) -> list[str]:
+    """The command that installs a project, with its extras, in the versions that the row has."""
     dated = ["--exclude-newer", row.as_of] if row.as_of else []
     dated += [part for name in _UNDATED if dated for part in ("--exclude-newer-package", f"{name}=false")]
     # What a wheel requires is not direct, and would get the highest versions.
-    direct = required_by(row.project) if row.resolution == "lowest-direct" else []
+    direct = required_by(project) if row.resolution == "lowest-direct" else []
     return [
         *(UV, "pip", "install", "--quiet", "--python", interpreter or row.interpreter),
         *("--resolution", row.resolution, *_PRERELEASES, *dated, *direct),
@@ -334,10 +335,17 @@ def wheel_of(project: str, wheels: dict[str, Path]) -> str:
 
 
 def required_by(project: str) -> list[str]:
-    """The requirements of a project without its extras."""
-    text = (ROOT / project.partition("[")[0] / "pyproject.toml").read_text(encoding="utf-8")
+    """The requirements of a project and of its named extras, those of this repository excepted."""
+    folder, _, extras = project.rstrip("]").partition("[")
+    text = (ROOT / folder / "pyproject.toml").read_text(encoding="utf-8")
     (block,) = re.findall(r"^dependencies = \[\n(.*?)^\]", text, re.MULTILINE | re.DOTALL)
-    return re.findall(r'^  "([^"]+)",$', block, re.MULTILINE)
+    found: list[str] = re.findall(r'^  "([^"]+)",$', block, re.MULTILINE)
+    for extra in filter(None, extras.split(",")):
+        (block,) = re.findall(rf"^{extra} = \[(.*)\]$", text, re.MULTILINE)
+        found += [
+            each for each in re.findall(r'"([^"]+)"', block) if not each.startswith(("airflow-sqlqueue", "fakemssql"))
+        ]
+    return found
 
 
 def tools_of_tests() -> list[str]:
@@ -428,7 +436,7 @@ def install_extras(row: Row, wheels: dict[str, Path]) -> tuple[int, str]:
             interpreter = str(empty / "bin" / "python")
             pins = [each for each in row.requirements if extra.startswith("spark") or not each.startswith("pyspark")]
             unreleased = [str(wheels["fakemssql"])] if extra == "fakemssql" else []
-            run(*pip_install(row, interpreter), *pins, wheel_of(project, wheels), *unreleased)
+            run(*pip_install(row, project, interpreter), *pins, wheel_of(project, wheels), *unreleased)
             run(UV, "pip", "check", "--quiet", "--python", interpreter)
             run(interpreter, "-I", "-c", "import airflow_sqlqueue; airflow_sqlqueue.QueueClient")
         except subprocess.SubprocessError as error:

@@ -9,7 +9,19 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from versions import MATRIX, STEPS, Tried, ends, outcome_of, ranges, reasons, skips_of, supported, table
+from versions import (
+    MATRIX,
+    STEPS,
+    Tried,
+    ends,
+    outcome_of,
+    ranges,
+    reasons,
+    required_by,
+    skips_of,
+    supported,
+    table,
+)
 
 import airflow_sqlqueue
 from airflow_sqlqueue.errors import ConfigurationError
@@ -112,6 +124,19 @@ def test_the_classifiers_have_the_pythons_of_the_matrix(folder: str) -> None:
     text = (ROOT / folder / "pyproject.toml").read_text(encoding="utf-8")
     named = re.findall(r'^  "Programming Language :: Python :: (\d\.\d+)",$', text, re.MULTILINE)
     assert named == [row.version for row in MATRIX if row.package == "Python"]
+
+
+def test_the_lowest_versions_are_those_of_a_project_and_of_its_extras() -> None:
+    lowest = [row for row in MATRIX if row.resolution == "lowest-direct"]
+    assert [row.name for row in lowest] == ["airflow-3.1", "python-3.10"]
+    names = [re.split(r"[<>=]", each)[0] for each in required_by("core[spark,driver]")]
+    assert names == ["fsspec", "pyarrow", "pyodbc", "rich", "tenacity", "typer", "pyspark", "pandas", "mssql-python"]
+    provider = required_by(lowest[0].project)
+    assert {each for each in provider if each.startswith("apache-airflow-providers-")} >= {
+        "apache-airflow-providers-common-compat>=1.13",
+        "apache-airflow-providers-apache-spark>=5.3",
+    }
+    assert not [each for each in provider if "sqlqueue" in each]
 
 
 @pytest.mark.parametrize("found", [{"3.10", "3.13"}, {"3.12"}, set()])
