@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from importlib.util import find_spec
 from typing import Any
 from unittest import mock
 
@@ -118,9 +120,11 @@ def test_an_empty_batch_and_a_task_that_moved_nothing_yet(told: Told, queue_name
 
 
 def test_data_frames_and_inserts_tell_no_parameters(hook: SqlQueueHook, capfd: pytest.CaptureFixture[str]) -> None:
-    where = "airflow.providers.common.sql.hooks.lineage.get_hook_lineage_collector"
+    where = "airflow.providers.common.sql.hooks.lineage"
+    # common-sql 1.28, the lowest of Airflow 3.1, tells lineage nothing.
+    has_lineage = find_spec(where) is not None
     pandas = pytest.warns(UserWarning, match="pandas only supports SQLAlchemy")
-    with mock.patch(where) as collector:
+    with mock.patch(f"{where}.get_hook_lineage_collector") if has_lineage else nullcontext(mock.Mock()) as collector:
         with pandas:
             assert hook.get_df("SELECT ? AS [a]", parameters=["s3cret"])["a"].tolist() == ["s3cret"]
         with pandas:
@@ -129,7 +133,7 @@ def test_data_frames_and_inserts_tell_no_parameters(hook: SqlQueueHook, capfd: p
         with pytest.raises(Exception, match="208"):
             hook.insert_rows("dbo.[not there]", [("s3cret", b"s3cret")])
     told = str(collector.return_value.add_extra.call_args_list)
-    assert "SELECT ?" in told
+    assert ("SELECT ?" in told) == has_lineage
     logged = "".join(capfd.readouterr())
     assert "INSERT" in logged
     assert "s3cret" not in told + logged

@@ -134,7 +134,7 @@ def test_the_lowest_versions_are_those_of_a_project_and_of_its_extras() -> None:
     provider = required_by(lowest[0].project)
     assert {each for each in provider if each.startswith("apache-airflow-providers-")} >= {
         "apache-airflow-providers-common-compat>=1.13",
-        "apache-airflow-providers-apache-spark>=5.3",
+        "apache-airflow-providers-apache-spark>=5.3.1",
     }
     assert not [each for each in provider if "sqlqueue" in each]
 
