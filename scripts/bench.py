@@ -1,8 +1,8 @@
-"""Measure sends, purges, drains, their growth and memory, handling, the page, and Spark: all parts, or those named.
+"""Measure sends, purges, drains, their growth and memory, drivers, handling, the page, and Spark: all parts, or some.
 
-``python scripts/bench.py [queue] [drain] [shop] [growth] [memory] [consume] [page] [spark] [bodies] [executors]``, also
-with ``--json``, or ``make bench PARTS="drain"``. All parts run on one server: fakemssql, or the server of
-``SQLQUEUE_TEST_SERVER`` (``mssql://user:password@host:port/database``).
+``python scripts/bench.py [queue] [drain] [shop] [drivers] [growth] [memory] [consume] [page] [spark] [bodies]
+[executors]``, also with ``--json``, or ``make bench PARTS="drain"``. All parts run on one server: fakemssql, or the
+server of ``SQLQUEUE_TEST_SERVER`` (``mssql://user:password@host:port/database``).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 from bench_bodies import compare_bodies
 from bench_consume import compare_consuming
 from bench_drain import compare_drains, compare_growth
+from bench_drivers import compare_drivers
 from bench_executors import compare_executors
 from bench_memory import compare_memory
 from bench_page import compare_page
@@ -24,6 +25,7 @@ PARTS = {
     "queue": compare_queue,
     "drain": compare_drains,
     "shop": compare_shop,
+    "drivers": compare_drivers,
     "growth": compare_growth,
     "memory": compare_memory,
     "consume": compare_consuming,

@@ -48,13 +48,13 @@ def compare_shop(
             BARE: lambda: bare_loop(queue),
             DRAIN: lambda: drain(queue, 1),
         }
-        taken = _costs(drains, turns, lambda: _refill(queue, stock, count))
+        taken = costs(drains, turns, lambda: refill(queue, stock, count))
     inserts = _inserts(queue, sent)
     sends: dict[str, Callable[[], int]] = {
         INSERTS: lambda: _run(queue, inserts),
         SEND: lambda: queue.send(generate(sent, seed=_SEED)),
     }
-    made = _costs(sends, turns, lambda: _empty(queue))
+    made = costs(sends, turns, lambda: _empty(queue))
     _empty(queue)
     cpu = "µs of client CPU"
     return [
@@ -75,7 +75,7 @@ def compare_shop(
     ]
 
 
-def _costs(kinds: Mapping[str, Callable[[], int]], turns: int, before: Callable[[], object]) -> dict[str, Cost]:
+def costs(kinds: Mapping[str, Callable[[], int]], turns: int, before: Callable[[], object]) -> dict[str, Cost]:
     """The best costs of each kind of work."""
     best = dict.fromkeys(kinds, Cost(0.0, float("inf")))
     for name, seconds, cpu, count in timed_turns(kinds, turns, lambda _: before()):
@@ -121,7 +121,7 @@ def _empty(queue: QueueTable) -> None:
     queue.session.run(Query("bench.truncate", "empty the queue", f"TRUNCATE TABLE {queue.address.qualified_name};"))
 
 
-def _refill(queue: QueueTable, stock: QueueTable, count: int) -> None:
+def refill(queue: QueueTable, stock: QueueTable, count: int) -> None:
     """Copy ``count`` messages from the stock into the queue, on the server."""
     _empty(queue)
     have = 0

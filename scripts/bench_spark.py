@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, GroupedData, SparkSession
 
 BARE, TYPED, MAP = "bare from_json", "typed columns", "typed columns and the map"
+BARE_ALL, ALL = "bare from_json and the raw columns", "all columns"
 REWRITE, TABLE = "rewrite", "the audit table"
 TYPES = 20
 COUNTS, BARE_COUNTS = "messages to counts by type", "the same of bare Parquet"
@@ -64,6 +65,7 @@ def compare_spark(
     pairs = (
         (TYPED, BARE, 2.5, "all of them"),
         (MAP, BARE, None, ""),
+        (ALL, BARE_ALL, 4.5, "2.0 wanted"),
         (TABLE, REWRITE, 3.0, "parses and sorts"),
     )
     compared = [
@@ -88,11 +90,14 @@ def _kinds(spark: SparkSession, batch: Batch, folder: Path) -> dict[str, Callabl
     raw = spark.read.schema(raw_schema()).parquet(*batch.paths)
     rows = read_batch(spark, batch)
     typed = [name for name in rows.columns if name not in {*raw.columns, *_NOT_TYPED}]
+    parsed = sf.from_json("Headers", "map<string,string>").alias("headers")
     again = raw.write.mode("overwrite").option("compression", "zstd")
     return {
-        BARE: partial(run, raw.select(sf.from_json("Headers", "map<string,string>"))),
+        BARE: partial(run, raw.select(parsed)),
+        BARE_ALL: partial(run, raw.select("*", parsed)),
         TYPED: partial(run, rows.select(*typed)),
         MAP: partial(run, rows.select("headers", *typed)),
+        ALL: partial(run, rows),
         REWRITE: partial(again.parquet, str(folder / "again")),
         TABLE: partial(write_audit_rows, audit_rows(spark, batch), str(folder / "lake"), batch),
     }
