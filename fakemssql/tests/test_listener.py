@@ -16,6 +16,7 @@ from fakemssql.connections import MAX_LOGGING_IN, MAX_SESSIONS, Connections
 from fakemssql.contract import SqlError
 from fakemssql.listener import MAX_IDLE
 from fakemssql.postgres import SETTINGS
+from fakemssql.workers import MAX_CLIENTS
 from support.small_server import SmallServer, small_server
 from support.tds_client import Client, Tokens, login7, read_tokens
 
@@ -107,6 +108,20 @@ def test_a_few_processes_wait_for_the_next_client(tmp_path: Path) -> None:
         assert not psutil.wait_procs(waiting, SECONDS)[1]
         assert login(stack, server)[1].of("loginack"), "one that has died is passed over"
         assert not set(server.connections()) & set(waiting)
+
+
+def test_a_process_serves_a_limited_number_of_clients(tmp_path: Path) -> None:
+    with contextlib.ExitStack() as stack, small_server(tmp_path) as server:
+        clients: list[int] = []
+        while len(clients) <= MAX_CLIENTS:
+            client, found = login(stack, server)
+            assert found.of("loginack")
+            (process,) = server.connections()
+            clients.append(process.pid)
+            client.sock.close()
+            wait_until(lambda: not any(each.net_connections() for each in server.connections()))
+        assert len(set(clients[:MAX_CLIENTS])) == 1
+        assert clients[-1] != clients[0]
 
 
 def test_a_process_that_waits_ends_with_the_listener(tmp_path: Path) -> None:

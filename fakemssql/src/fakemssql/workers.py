@@ -26,6 +26,8 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 _SERVED = b"."
 _PLACE = struct.Struct("<II")
+MAX_CLIENTS = 200
+"""Limit of clients that one process serves, because PostgreSQL's process for it fills its caches with each of them."""
 _KEPT_KIB = 256 * 1024
 """Limit of memory: a process that has used more is not kept, because it would not give the memory back."""
 
@@ -92,8 +94,10 @@ def _child(
         for fd in closed:
             os.close(fd)
         serve(client, front, place)
-        while (following := _following(channel, connections)) is not None:
+        served = 1
+        while served < MAX_CLIENTS and (following := _following(channel, connections)) is not None:
             serve(following[0], front, following[1])
+            served += 1
         code = 0
     except Exception as error:
         log.error("connection ended: %s", describe(error))
