@@ -7,7 +7,7 @@ PYTHON  ?= python3
 ASIDE   := -n $(if $(SQLQUEUE_TEST_SERVER),0,$(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)) --maxprocesses 5 --dist loadfile --no-loadscope-reorder
 # What starts whole programs beside the server: Airflow, spark-submit, clusters of Spark, Spark Connect, Delta Lake on an
 # object store, streams that are stopped again and again, and what is measured of Spark and of the page.
-SYSTEM  := $(addprefix tests/bench/,test_body_rates.py test_executor_rates.py test_page_rates.py test_spark_rates.py) \
+SYSTEM  := $(addprefix tests/bench/,test_body_rates.py test_executor_rates.py test_page_rates.py test_soak.py test_spark_rates.py) \
            tests/airflow/running tests/airflow/test_canary.py tests/airflow/test_spark_target.py tests/sinks \
            $(addprefix tests/spark/,test_audit_script.py test_cluster.py test_source_connect.py test_source_stream.py)
 # What compares rates has the machine to itself.
@@ -19,9 +19,16 @@ RUN     := $(VENV)/bin
 # Airflow's and Spark's processes are hundreds, and each would compile thousands of modules anew without their bytecode.
 unexport PYTHONDONTWRITEBYTECODE
 
+NOW     := $(shell date +%j%H%M)
+# Tests that kill a kind of work as often as KILLS says, at moments that SEED chooses.
+kills: KILLS ?= 500
+kills: SEED ?= $(NOW)
+kills: TESTS ?= $(addprefix tests/faults/test_,kills.py killed_failures.py killed_handlers.py killed_inbox.py processes.py consuming.py) \
+                tests/sinks/test_message_tables.py
+
 # Servers of tests have their data in memory where there is enough of it.
 MEMORY  := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 >= 8000000 { print "/dev/shm" }')
-test test-system test-ui coverage: export FAKEMSSQL_TMPDIR ?= $(MEMORY)
+test test-system test-ui coverage soak kills: export FAKEMSSQL_TMPDIR ?= $(MEMORY)
 
 # fakemssql's own tests with drivers know nothing of the product, nor of its variables.
 ifdef SQLQUEUE_TEST_SERVER
@@ -29,7 +36,7 @@ export FAKEMSSQL_TEST_SERVER ?= $(value SQLQUEUE_TEST_SERVER)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jars demo bench bench-fakemssql test test-system test-ui compat versions screenshots faults coverage mutants contract lint format docs clean
+.PHONY: help setup jars demo bench bench-fakemssql test test-system test-ui compat versions screenshots faults coverage mutants contract lint format docs clean soak kills
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -88,6 +95,14 @@ coverage: $(READY) ## Measure the branch coverage of each room (half an hour; TE
 
 mutants: $(READY) ## Test the tests: change the code in 60 places, one at a time (10 minutes; MUTANTS="--seed 7 --rooms queue")
 	@$(RUN)/python scripts/mutants.py $(MUTANTS)
+
+kills: $(READY) ## Kill each kind of work again and again (hours; KILLS=500 SEED=7 TESTS="tests/faults/test_kills.py" for some)
+	@$(RUN)/python scripts/jars.py --optional
+	@echo "Kills $(KILLS), seed $(SEED)"
+	@SQLQUEUE_KILLS='$(KILLS)' SQLQUEUE_SEED='$(SEED)' $(RUN)/python -m pytest $(ASIDE) --dist load $(TESTS)
+
+soak: $(READY) ## Run all kinds of work at once on a server with faults, and account for all messages (MINUTES=10 SEED=7)
+	@PYTHONPATH=.:$(PYTHONPATH) $(RUN)/python scripts/soak.py $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED))
 
 contract: $(READY) ## Try a server: SERVER=mssql://user:password@host:port/master (CONTRACT="--collation ...")
 	@SQLQUEUE_TEST_SERVER='$(or $(SERVER),$(value SQLQUEUE_TEST_SERVER))' $(RUN)/python scripts/contract.py $(CONTRACT)

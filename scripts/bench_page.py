@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import Any
 
 import httpx
 from bench_report import Comparison
-from bench_setting import connection_fields
+from bench_setting import airflow_connection
 
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.inspection.overview import DatabaseOverview
@@ -40,8 +40,8 @@ def compare_page(queue: QueueTable, looks: int = 5, queues: int = QUEUES) -> lis
     """Compare requests of the page for all queues (the first, the slowest later one, the median) with bare queries."""
     with ExitStack() as stack:
         client = stack.enter_context(database_with_queues(QueueClient(queue.session.settings), queues))
-        looking = stack.enter_context(_server(client))
-        first, *later = (_timed(looking) for _ in range(looks + 1))
+        look = stack.enter_context(page_server(client))
+        first, *later = (_timed(lambda: look("queues")) for _ in range(looks + 1))
         database = DatabaseOverview(client.settings.database, client.ledger_schema)
         with client.session() as session:
             bare = [_timed(lambda: database.read(session)) for _ in range(looks + 1)][1:]
@@ -75,10 +75,8 @@ def database_with_queues(client: QueueClient, queues: int = QUEUES) -> Iterator[
 
 
 @contextmanager
-def _server(client: QueueClient) -> Iterator[Any]:
-    """Start an API server with the page, in this process; a call of the result asks it for the queues."""
-    extra = {"keywords": dict(client.settings.keywords)}
-    connection = {"conn_type": "sqlqueue", **connection_fields(client.settings), "extra": extra}
+def page_server(client: QueueClient) -> Iterator[Callable[[str], httpx.Response]]:
+    """Start an API server with the page, in this process; a call of the result asks for a part, such as ``queues``."""
     with TemporaryDirectory(prefix="sqlqueue-bench-") as home:
         os.environ |= {
             "AIRFLOW_HOME": home,
@@ -86,7 +84,7 @@ def _server(client: QueueClient) -> Iterator[Any]:
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
             "AIRFLOW__API_AUTH__JWT_SECRET": uuid.uuid4().hex * 2,
             "AIRFLOW__LOGGING__LOGGING_LEVEL": "ERROR",
-            f"AIRFLOW_CONN_{_CONNECTION.upper()}": json.dumps(connection),
+            f"AIRFLOW_CONN_{_CONNECTION.upper()}": json.dumps(airflow_connection(client)),
         }
         airflow = Path(sys.executable).with_name("airflow")
         subprocess.run([airflow, "db", "migrate"], check=True, capture_output=True)
@@ -105,10 +103,10 @@ def _server(client: QueueClient) -> Iterator[Any]:
                 time.sleep(0.05)
             token = get_auth_manager().generate_jwt(SimpleAuthManagerUser(username="bench", role="ADMIN"))
             port = server.servers[0].sockets[0].getsockname()[1]
-            path = f"/sqlqueue/api/connections/{_CONNECTION}/queues"
+            path = f"/sqlqueue/api/connections/{_CONNECTION}"
             with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as browser:
                 browser.headers["Authorization"] = f"Bearer {token}"
-                yield lambda: browser.get(path).raise_for_status()
+                yield lambda part: browser.get(f"{path}/{part}").raise_for_status()
         finally:
             server.should_exit = True
             thread.join(30)

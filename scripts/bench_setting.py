@@ -14,6 +14,7 @@ from random import Random
 from typing import Any
 
 from airflow_sqlqueue import AddressResolver, ConnectionSettings, HeaderNames, Message
+from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.envelope.times import format_time
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.session import Session
@@ -46,6 +47,16 @@ def connection_fields(settings: ConnectionSettings) -> dict[str, Any]:
         "password": settings.password,
         "schema": settings.database,
     }
+
+
+def airflow_connection(client: QueueClient) -> dict[str, Any]:
+    """An Airflow connection to a client's server, with its keywords, its default schema and its ledgers."""
+    extra = {
+        "keywords": dict(client.settings.keywords),
+        "ledger_schema": client.ledger_schema,
+        "default_schema": client.resolver.default_schema or "",
+    }
+    return {"conn_type": "sqlqueue", **connection_fields(client.settings), "extra": extra}
 
 
 def messages(count: int, lives: timedelta | None = None) -> Iterator[Message]:

@@ -39,7 +39,13 @@ class Link:
     def __init__(self, proxy: Proxy, client: socket.socket, server: socket.socket) -> None:
         self._proxy, self._client, self._server = proxy, client, server
         self._due: Trap | None = None
-        self._pumps = [threading.Thread(target=pump, daemon=True) for pump in (self._requests, self._answers)]
+        self._running, self._lock = 2, threading.Lock()
+        self._pumps = [
+            threading.Thread(target=self._pump, args=(pump,), daemon=True) for pump in (self._requests, self._answers)
+        ]
+
+    def start(self) -> None:
+        """Pass on what comes from both ends, until one of them ends."""
         for pump in self._pumps:
             pump.start()
 
@@ -58,8 +64,17 @@ class Link:
         self.cut()
         for pump in self._pumps:
             pump.join()
-        self._client.close()
-        self._server.close()
+
+    def _pump(self, pump: Callable[[], None]) -> None:
+        """Pass on what comes from one end. Of a link whose both ends have ended nothing is left."""
+        pump()
+        with self._lock:
+            self._running -= 1
+            is_last = not self._running
+        if is_last:
+            self._client.close()
+            self._server.close()
+            self._proxy.forget(self)
 
     def _requests(self) -> None:
         seen = b""
@@ -117,7 +132,7 @@ class Proxy:
         )
         self._lock = threading.Lock()
         self._trap: Trap | None = None
-        self._links: list[Link] = []
+        self._links: set[Link] = set()
         self._accepting = threading.Thread(target=self._accept, daemon=True)
         self.sprung = threading.Event()
         if listening:
@@ -143,8 +158,18 @@ class Proxy:
         if self._accepting.ident is not None:
             self._accepting.join()
         self._listener.close()
-        for link in self._links:
+        for link in self.links:
             link.close()
+
+    @property
+    def links(self) -> list[Link]:
+        """The connections through it that are open."""
+        with self._lock:
+            return list(self._links)
+
+    def forget(self, link: Link) -> None:
+        with self._lock:
+            self._links.discard(link)
 
     def set_trap(self, text: str, moment: str, act: Callable[[Link], None] = Link.cut, *, times: int = 1) -> None:
         self._trap = Trap(text, moment, act, times)
@@ -172,4 +197,7 @@ class Proxy:
                 except OSError:
                     client.close()
                     continue
-                self._links.append(Link(self, client, server))
+                link = Link(self, client, server)
+                with self._lock:
+                    self._links.add(link)
+                link.start()
