@@ -1,8 +1,10 @@
-"""Fixtures of the fault tests; ``SQLQUEUE_FAULTS=long`` (``make faults``) runs them at length."""
+"""Fixtures of the fault tests; ``SQLQUEUE_FAULTS=long`` (``make faults``) runs them at length.
+
+``SQLQUEUE_KILLS`` is the number of kills of each kind of work, and ``SQLQUEUE_SEED`` the seed of their moments.
+"""
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Iterator
 
@@ -15,8 +17,13 @@ from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.queue import QueueTable
 from tests.contract.conftest import Connect, run_sql
 from tests.faults.account import Account
+from tests.faults.killing import KILLS, LONG, MANY, SEED
 
-LONG = os.environ.get("SQLQUEUE_FAULTS") == "long"
+__all__ = ["KILLS", "LONG", "MANY", "SEED"]
+
+
+def pytest_report_header() -> str:
+    return f"kills of each kind of work: {KILLS}, by the seed {SEED}"
 
 
 @pytest.fixture
@@ -31,8 +38,8 @@ def schema(connect: Connect) -> Iterator[str]:
     with connect() as session:
         run_sql(session, f"CREATE SCHEMA [{name}]")
         yield name
-        for table in ("orders", "orders.Delayed", "billing", "audit", "acknowledged", "error", "parked", "Archive"):
-            run_sql(session, f"DROP TABLE IF EXISTS [{name}].[{table}]")
+        for (table,) in run_sql(session, f"SELECT [name] FROM sys.tables WHERE [schema_id] = SCHEMA_ID(N'{name}')"):
+            run_sql(session, f"DROP TABLE [{name}].[{table}]")
         run_sql(session, f"DROP SCHEMA [{name}]")
 
 

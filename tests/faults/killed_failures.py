@@ -1,22 +1,14 @@
-"""Work on failed messages in processes of their own, each of which kills itself at one of its statements."""
+"""Work on failed messages, as functions that a process of its own can run."""
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
-from unittest.mock import patch
 
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.errorqueue.chunked_work import ErrorQueueOptions, ErrorQueueResult
 from airflow_sqlqueue.errorqueue.return_to_source import ReturnOptions
-from airflow_sqlqueue.session import Session
-
-BEFORE, AFTER = "before", "after"
-"""The statement has not been sent; the server has run it, and the process does not learn of it."""
 
 _ALL: Any = {"all_messages": True}
 _CHUNK = 4
@@ -32,9 +24,6 @@ ACTIONS: dict[str, Callable[[QueueClient], ErrorQueueResult]] = {
     "delete archived": lambda client: client.errors.archived.delete(**_ALL, **_OPTIONS, confirm=True),
 }
 
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["__main__", "tests.faults.killed_failures", "pyodbc"])
-
 
 def client_of(url: str, schema: str) -> QueueClient:
     """A client whose queues and ledgers are in one schema."""
@@ -42,27 +31,6 @@ def client_of(url: str, schema: str) -> QueueClient:
     return QueueClient(client.settings, replace(client.resolver, default_schema=schema), ledger_schema=schema)
 
 
-def act(url: str, schema: str, action: str, statement: int = 0, moment: str = BEFORE) -> bool:
-    """Run an action on all messages in a process; return whether it was killed at that statement."""
-    process: Any = _context.Process(target=_act, args=(url, schema, action, statement, moment), daemon=True)
-    process.start()
-    process.join(120)
-    assert process.exitcode in (0, -signal.SIGKILL), process.exitcode
-    return bool(process.exitcode)
-
-
-def _act(url: str, schema: str, action: str, statement: int, moment: str) -> None:
-    execute, seen = Session._execute, 0
-
-    def counted(session: Session, *arguments: Any) -> list[Any]:
-        nonlocal seen
-        seen += 1
-        if (seen, moment) == (statement, BEFORE):
-            os.kill(os.getpid(), signal.SIGKILL)
-        found = execute(session, *arguments)
-        if (seen, moment) == (statement, AFTER):
-            os.kill(os.getpid(), signal.SIGKILL)
-        return found
-
-    with patch.object(Session, "_execute", counted):
-        ACTIONS[action](client_of(url, schema))
+def act(url: str, schema: str, action: str) -> None:
+    """Run an action on all messages."""
+    ACTIONS[action](client_of(url, schema))

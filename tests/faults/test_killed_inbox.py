@@ -1,11 +1,10 @@
-"""Inbox of handlers whose process is killed before and after every statement, with two copies of each message.
+"""Inbox of handlers whose process is killed before and after its statements, with two copies of each message.
 
 The effects of an id on the server are there once, with its row in the inbox, and not without it.
 """
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 
 import pytest
@@ -15,14 +14,9 @@ from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.transactions import RECEIVE_ONLY, SENDS_ATOMIC_WITH_RECEIVE
 from tests.contract.conftest import run_sql
-from tests.faults.conftest import LONG
 from tests.faults.consuming import consuming_client
-from tests.faults.killed_handlers import AFTER, BEFORE, handle_copies
-
-log = logging.getLogger(__name__)
-
-STEP = 1 if LONG else 5
-"""Each of this many statements is one at which a process is killed."""
+from tests.faults.killed_handlers import THREADS, handle_copies
+from tests.faults.killing import Life, endure, live
 
 STATEMENTS = 18
 """Statements of a run, at the least: receives, entries in the inbox, effects and COMMITs."""
@@ -33,7 +27,7 @@ class Account:
 
     def __init__(self, client: QueueClient, session: Session, schema: str, mode: str) -> None:
         self._client, self._session, self._schema, self._mode = client, session, schema, mode
-        self.sent = self.kills = 0
+        self.sent = 0
 
     def top_up(self) -> None:
         """See that four messages wait: two ids, each with two copies, or the rest of earlier ones."""
@@ -72,28 +66,21 @@ class Account:
         return run_sql(self._session, f"SELECT {column} FROM {table} WITH (READCOMMITTEDLOCK){where}")
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(7200)
 @pytest.mark.parametrize("in_batches", [False, True])
 @pytest.mark.parametrize("mode", [SENDS_ATOMIC_WITH_RECEIVE, RECEIVE_ONLY])
-def test_a_kill_at_every_statement(server_url: str, schema: str, mode: str, in_batches: bool) -> None:
+def test_kills_at_statements(server_url: str, schema: str, mode: str, in_batches: bool) -> None:
     client = consuming_client(server_url, schema)
     for name in ("orders", "billing", "error"):
         client.tables.create(name)
     client.run_sql(f"CREATE TABLE [{schema}].[Archive] ([Number] int NOT NULL)")
     with client.session() as session:
         account = Account(client, session, schema, mode)
-        account.top_up()
-        for moment in (BEFORE, AFTER):
-            # In a short run the other moment is that of other statements.
-            statement = 1 if moment == BEFORE or LONG else 3
-            while handle_copies(server_url, schema, mode, statement, moment, in_batches=in_batches):
-                statement += STEP
-                account.kills += 1
-                account.check()
-                account.top_up()
-            assert statement > STATEMENTS, "the run has fewer statements than it must have"
-            account.check()
-            account.top_up()
-        assert not handle_copies(server_url, schema, mode, in_batches=in_batches)
+
+        def run(statement: int, moment: str) -> Life:
+            work = handle_copies, server_url, schema, mode, in_batches
+            return live(*work, statement=statement, moment=moment, thread=THREADS)
+
+        endured = endure(f"inbox, {mode}, batches: {in_batches}", run, account.top_up, account.check)
+        assert len(endured.statements) >= STATEMENTS, "the run has fewer statements than it must have"
         account.check(ended=True)
-        log.info("%d kills, %d ids", account.kills, account.sent)

@@ -17,11 +17,10 @@ from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.queue import QueueTable
 from tests.contract.conftest import Connect
 from tests.faults.account import Account
-from tests.faults.conftest import LONG
+from tests.faults.conftest import KILLS, LONG, SEED
 from tests.faults.faulty import FREEZE, FaultyStage
 from tests.faults.processes import REFUSED, SEALED, SMALL_PARTS, Draining
 
-KILLS = 200 if LONG else 6
 ROUNDS = 20 if LONG else 2
 
 
@@ -43,16 +42,16 @@ def start(server_url: str, queue: QueueTable, stage: Stage) -> Iterator[Start]:
         yield draining
 
 
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(7200)
 def test_sigkill_at_random_moments_loses_and_doubles_nothing(
     start: Start, connect: Connect, queue: QueueTable, staging: StagingFolder
 ) -> None:
     """Batch after batch, the process is killed and resumed with the same batch id until the batch is sealed."""
-    chance = random.Random(1)
+    chance = random.Random(f"{SEED} drain")
     kills = 0
     while kills < KILLS:
         account, batch_id = Account(connect, queue.address, staging), uuid.uuid4()
-        account.send(150, seed=kills)
+        account.send(150, seed=SEED + kills)
         outcome = None
         while outcome is None:
             process = start(batch_id)

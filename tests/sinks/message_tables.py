@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import json
+import random
 import signal
 import subprocess
 import sys
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_sqlqueue.bodies.schemas import struct
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.schemas.files import SchemaFolder
 from airflow_sqlqueue.spark.message_tables import reparse, write_message_tables
-from tests.faults.conftest import LONG
+from tests.faults.conftest import KILLS, LONG, MANY, SEED
 from tests.spark.conftest import batches_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+T = TypeVar("T")
+
+AT_LENGTH = LONG or MANY
 
 TYPES = [f"Shop.Type{number}" for number in range(4)]
 NEW = "Shop.Later"
@@ -42,7 +47,16 @@ REPARSE_POINTS += [("lake.remove", 1, "after")]
 
 def chosen(points: list[tuple[str, int, str]], *short: int) -> list[tuple[str, int, str]]:
     """All points at length, else those of these numbers."""
-    return [point for number, point in enumerate(points) if LONG or number in short]
+    return [point for number, point in enumerate(points) if AT_LENGTH or number in short]
+
+
+def drawn(cases: list[T]) -> list[T]:
+    """The cases; with ``SQLQUEUE_KILLS`` that many, each as often as the others, in an order by the seed."""
+    if not MANY:
+        return cases
+    found = (cases * (KILLS // len(cases) + 1))[:KILLS]
+    random.Random(f"{SEED} tables").shuffle(found)
+    return found
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.faults.conftest import LONG
-from tests.sinks.message_tables import POINTS, REPARSE_POINTS, Place, check_killed_reparse, check_killed_run, chosen
+from tests.sinks.message_tables import (
+    AT_LENGTH,
+    POINTS,
+    REPARSE_POINTS,
+    Place,
+    check_killed_reparse,
+    check_killed_run,
+    chosen,
+    drawn,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,7 +28,7 @@ REPARSES = [(name, *point) for name in FORMATS for point in chosen(REPARSE_POINT
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("name", "method", "number", "when"), RUNS if LONG else RUNS[:1])
+@pytest.mark.parametrize(("name", "method", "number", "when"), drawn(RUNS) if AT_LENGTH else RUNS[:1])
 def test_a_killed_run_is_repeated(
     name: str, method: str, number: int, when: str, spark: SparkSession, config: dict[str, str], tmp_path: Path
 ) -> None:
@@ -28,7 +36,7 @@ def test_a_killed_run_is_repeated(
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("name", "method", "number", "when"), REPARSES if LONG else REPARSES[-1:])
+@pytest.mark.parametrize(("name", "method", "number", "when"), REPARSES if AT_LENGTH else REPARSES[-1:])
 def test_a_killed_second_parse_is_repeated(
     name: str, method: str, number: int, when: str, spark: SparkSession, config: dict[str, str], tmp_path: Path
 ) -> None:
