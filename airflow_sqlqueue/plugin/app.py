@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, FastAPI
 from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
-from airflow_sqlqueue.plugin import actions, batches, failures, message_edits, messages, metrics, queues, settings
+from airflow_sqlqueue.plugin import actions, batches, failures, flow, message_edits, messages, metrics, queues, settings
 from airflow_sqlqueue.plugin.responses import AsciiResponse, add_error_responses
 from airflow_sqlqueue.plugin.rights import bodies_refused, can_act, can_read, can_use_dag, knows, may_read, may_view
 from airflow_sqlqueue.plugin.servers import MAX_CONNECTIONS, shown_connections
@@ -35,7 +35,7 @@ def create_app() -> FastAPI:
     app.include_router(metrics.router)
     app.include_router(general, dependencies=[Depends(may_view)])
     of_connection = APIRouter(prefix="/api/connections/{conn_id}", dependencies=[Depends(may_view), Depends(may_read)])
-    for module in (queues, messages, message_edits, batches, failures, actions):
+    for module in (queues, messages, message_edits, batches, failures, flow, actions):
         of_connection.include_router(module.router)
     app.include_router(of_connection)
     app.mount("/static", StaticFiles(directory=STATIC), "static")

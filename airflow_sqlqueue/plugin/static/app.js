@@ -10,12 +10,16 @@ import { message } from "./message.js";
 import { batch, batches } from "./batches.js";
 import { archive, archiveGroup, failureGroup, failures } from "./failures.js";
 import { progress } from "./progress.js";
+import { usage } from "./usage.js";
+import { conversation } from "./conversation.js";
 
 const VIEWS = [
   ["", connections],
   ["c/*", queues],
   ["c/*/q/*", messages],
   ["c/*/q/*/m/*", message],
+  ["c/*/q/*/m/*/conversation", conversation],
+  ["c/*/usage", usage],
   ["c/*/batches", batches],
   ["c/*/batches/*", batch],
   ["c/*/failures", failures],

@@ -21,6 +21,9 @@ export async function message(page, conn, queue, row) {
     h("h1", {}, foreign((shortType(one.message_type) ?? `Row ${row}`).slice(0, 120))),
     tabs(conn, "Queues"),
     summary(one),
+    one.headers.some(([name, value]) => name === "NServiceBus.ConversationId" && value)
+      ? h("p", {}, h("a", { href: to.conversation(conn, queue, row) }, "Conversation of this message"))
+      : null,
     actions(page, conn, queue, one, rights),
     headers(one),
     body(page, where, rights),
