@@ -8,10 +8,11 @@ Source: docs/guides/bodies.md, "How bodies are parsed".
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_sqlqueue.bodies import decoding
-from airflow_sqlqueue.bodies.fitting import Fitting
+from airflow_sqlqueue.bodies.fitting import Fitting, is_empty
 from airflow_sqlqueue.bodies.schemas import Struct, Type, decimal_of
 from airflow_sqlqueue.errors import BodyError
 
@@ -92,7 +93,7 @@ class BodyParser:
         import pyarrow as pa
 
         self._schema, self._others, self._max_bytes = schema, others, max_bytes
-        self._learned: set[tuple[str, ...]] = set()
+        self._learned: dict[tuple[str, ...], pa.DataType] = {}
         self.type = arrow_type(schema)
         self.result_type = pa.struct([("fields", self.type), ("rescued", pa.string()), ("unparsed", pa.string())])
         # Each field costs time in each object, even if no body has it: these are read once a body has one.
@@ -227,7 +228,7 @@ class BodyParser:
             return {"fields": None, "rescued": None, "unparsed": error.reason}
 
     def _learn(self, value: Any, kind: Type, path: tuple[str, ...]) -> None:
-        """Note unknown fields that are null: Arrow's reader then takes bodies with them."""
+        """Note unknown fields that are null or empty: Arrow's reader then takes bodies with them."""
         if isinstance(value, list) and isinstance(kind, dict) and kind["type"] == "array":
             for each in value[:10]:
                 self._learn(each, kind["elementType"], path)
@@ -237,9 +238,18 @@ class BodyParser:
         for name, each in value.items():
             if name in known:
                 self._learn(each, known[name], (*path, name))
-            elif each is None and len(self._learned) < _MOST_LEARNED and (*path, name) not in self._learned:
-                self._learned.add((*path, name))
-                self._explicit = self._reader_type()
+            elif is_empty(each):
+                self._learn_empty((*path, name), each)
+
+    def _learn_empty(self, path: tuple[str, ...], value: Any) -> None:
+        import pyarrow as pa
+
+        kinds: dict[type, pa.DataType] = {list: pa.list_(pa.struct([])), dict: pa.struct([])}
+        kind = kinds.get(type(value), pa.null())
+        known = self._learned.get(path)
+        if (known is None and len(self._learned) < _MOST_LEARNED) or (known == pa.null() and kind != known):
+            self._learned[path] = kind
+            self._explicit = self._reader_type()
 
     def _reader_type(self) -> pa.DataType:
         return _read_as(self._schema, (), self._learned, _METADATA if self._has_metadata else ())
@@ -267,7 +277,7 @@ def _is_utf8_json(content_type: str) -> bool:
 
 
 def _read_as(
-    kind: Type, path: tuple[str, ...], learned: set[tuple[str, ...]], metadata: tuple[str, ...]
+    kind: Type, path: tuple[str, ...], learned: Mapping[tuple[str, ...], pa.DataType], metadata: tuple[str, ...]
 ) -> pa.DataType:
     """The type by which Arrow's reader reads a type: times and binary values are read as texts."""
     import pyarrow as pa
@@ -284,7 +294,7 @@ def _read_as(
     ]
     names = {name for name, _ in fields}
     fields += [(name, pa.string()) for name in metadata if name not in names]
-    fields += [(each[-1], pa.null()) for each in sorted(learned) if each[:-1] == path and each[-1] not in _METADATA]
+    fields += [(each[-1], learned[each]) for each in sorted(learned) if each[:-1] == path and each[-1] not in _METADATA]
     return pa.struct(fields)
 
 

@@ -46,7 +46,8 @@ class Fitting:
             if each is None:
                 continue
             if name not in kinds:
-                self._rescue(where, each)
+                if not is_empty(each):
+                    self._rescue(where, each)
                 continue
             try:
                 fitted = self._value(each, kinds[name], where)
@@ -85,6 +86,18 @@ class Fitting:
     def rescued_text(self) -> str | None:
         """JSON of the values that did not fit by their paths, with numbers as they were; None without any."""
         return to_json(self.rescued) if self.rescued else None
+
+
+def is_empty(value: Any) -> bool:
+    """Whether a value of a field that a schema has not counts as null: an empty object or element, a list of nothing.
+
+    A list of nulls and empty objects is one: Arrow's reader does not tell it from an empty list.
+    """
+    if isinstance(value, Element):
+        return not value.children and not value.text.strip()
+    if isinstance(value, list):
+        return all(each is None or each == {} for each in value)
+    return value == {} or value is None
 
 
 def _members(value: Any, kinds: dict[str, Type]) -> list[tuple[str, Any]]:

@@ -297,7 +297,7 @@ def test_an_inferred_schema_takes_its_whole_sample(sample: list[dict[str, Any]])
     schema = read_schema(struct_of(seen))
     columns = {each["name"] for each in schema["fields"]}
     for each, row in zip(sample, parsed(list(bodies), schema), strict=True):
-        unnamed = {name for name, value in each.items() if name not in columns and value is not None}
+        unnamed = {name for name, value in each.items() if name not in columns and value not in (None, [])}
         assert set(json.loads(row["rescued"] or "{}")) == unnamed - {"$id", "$type"}
 
 
@@ -397,6 +397,38 @@ def test_xml(encoding: str, wrapped: bool) -> None:
         "Tags": ["t"],
     }
     assert (found["rescued"], found["unparsed"]) == ('{"Address.City":"Berlin"}', None)
+
+
+@pytest.mark.parametrize("empty", [b"[]", b"{}", b"[null]", b"[{}]", b"null"])
+def test_empty_values_without_a_column_are_not_rescued(empty: bytes) -> None:
+    schema = struct({"a": "long"})
+    # Of many bodies Arrow's reader takes most, once the first ones are parsed.
+    bodies: list[bytes | None] = [b'{"a":%d,"new":%s}' % (number, empty) for number in range(40)]
+    last = [b'{"a":1,"new":[1]}', b'{"a":1,"new":{"x":1}}', b'{"a":1,"new":[[]]}', b'{"a":1,"new":"x"}']
+    found = [row["rescued"] for row in parsed([*bodies, *last, *bodies], schema)]
+    wanted = ['{"new":[1]}', '{"new":{"x":1}}', '{"new":[[]]}', '{"new":"x"}']
+    assert found == [None] * 40 + wanted + [None] * 40
+
+
+def test_bodies_with_empty_values_are_parsed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    parser, one_by_one = BodyParser(struct({"a": "long"})), BodyParser._one_by_one
+    slow: list[int] = []
+
+    def counted(self: BodyParser, bodies: pa.Array, content_types: pa.Array) -> pa.StructArray:
+        slow.append(len(bodies))
+        return one_by_one(self, bodies, content_types)
+
+    monkeypatch.setattr(BodyParser, "_one_by_one", counted)
+    bodies = pa.array([b'{"a":1,"l":[],"o":{}}'] * 1_000, pa.binary())
+    result = parser.parse(bodies, pa.nulls(1_000, pa.string()))
+    assert result.field("rescued").null_count == 1_000
+    assert sum(slow) < 20
+
+
+def test_an_empty_element_without_a_column_is_not_rescued() -> None:
+    schema = struct({"a": "long"})
+    assert one(b"<m><a>1</a><Lines/></m>", schema)["rescued"] is None
+    assert one(b"<m><a>1</a><Lines><b/></Lines></m>", schema)["rescued"] == '{"Lines":{"b":""}}'
 
 
 def test_fields_that_are_left_out_are_not_rescued() -> None:

@@ -15,7 +15,11 @@ from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.schemas.files import SchemaFolder
 from airflow_sqlqueue.spark import foreach_batch, read_batch
-from airflow_sqlqueue.spark.message_tables import reparse, write_message_rows, write_message_tables
+from airflow_sqlqueue.spark.message_tables import (
+    reparse,
+    write_message_rows,
+    write_message_tables,
+)
 from airflow_sqlqueue.spark.message_tables import tables as module
 
 if TYPE_CHECKING:
@@ -219,3 +223,19 @@ def test_micro_batches_are_written_once(spark: SparkSession, make_batch: MakeBat
         (f"o{order}", f"orders-{number:09d}") for order in (1, 2) for number in (0, 1)
     ]
     assert not list(Path(lake).glob("_work*"))
+
+
+def test_a_relative_location_is_one_of_this_process(
+    spark: SparkSession, make_batch: MakeBatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The Java machine stays in the folder where it was started."""
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    (table,) = write_message_tables(spark, make_batch(sent(ORDER, order(1))), "lake")
+    assert table.table == str(here / "lake" / ORDER)
+    assert rows_of(spark, table.table, "OrderId") == [("o1",)]
+    assert reparse(spark, "./lake/") == []
+    for location in ("", "/"):
+        with pytest.raises(ConfigurationError, match="location of the tables is empty"):
+            write_message_tables(spark, make_batch(sent(ORDER, order(1))), location)

@@ -7,6 +7,7 @@ are replaced or removed together, so that what was killed is repeated.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -81,7 +82,18 @@ def lake_of(spark: SparkSession, format: Format, location: str) -> Lake:  # noqa
     }
     if format not in kinds:
         raise ConfigurationError(f"The format of the tables is one of {', '.join(kinds)}.")
-    return kinds[format](spark, location)
+    return kinds[format](spark, location.rstrip("/") if format == "iceberg" else absolute(location))
+
+
+def absolute(location: str) -> str:
+    """A folder without a slash at its end; a relative path is one of this process, as Spark's process may have another.
+
+    Raises :class:`ConfigurationError` for an empty one.
+    """
+    if not location.strip("/"):
+        raise ConfigurationError("The location of the tables is empty: name a folder, or the URI of one.")
+    is_uri = re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", location)
+    return (location if is_uri else os.path.abspath(location)).rstrip("/")
 
 
 class _Folders:

@@ -46,7 +46,7 @@ def reparse(
     """
     from pyspark.sql import functions as sf
 
-    lake = lake_of(spark, format, location.rstrip("/"))
+    lake = lake_of(spark, format, location)
     writer = TableWriter(lake, work_folder_of(format, location, work_folder), schemas, decoders, max_bytes)
     found: list[MessageTypeTable] = []
     for table in lake.unparsed_tables():

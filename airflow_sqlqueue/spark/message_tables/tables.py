@@ -19,7 +19,7 @@ from airflow_sqlqueue.schemas.files import SchemaFolder, file_stem
 from airflow_sqlqueue.spark.batch import read_batch, typed_columns
 from airflow_sqlqueue.spark.bodies import ENVELOPE, IF_UNPARSED, UNPARSED, column_names, decoded, result_schema
 from airflow_sqlqueue.spark.manifests import AnyBatch, load_batch
-from airflow_sqlqueue.spark.message_tables.lakes import Format, Lake, lake_of
+from airflow_sqlqueue.spark.message_tables.lakes import Format, Lake, absolute, lake_of
 from airflow_sqlqueue.spark.message_tables.packing import BODY, CONTENT_TYPE, PARSED, UNPARSED_KIND, Packing, Unpacking
 from airflow_sqlqueue.spark.message_tables.work import Share, WorkFolder
 from airflow_sqlqueue.spark.sinks.keys import AnyKey, partition_of
@@ -85,9 +85,10 @@ def write_message_tables(
     A repeated call for the same batch replaces its rows (Parquet) or writes nothing (Delta Lake, Iceberg), so a run may
     be killed at any point and run again, with the same arguments. Run one attempt of a batch at a time.
 
-    :param location: the folder of the tables, a path or a URI: a table is a folder there, called as its type. For
-        Iceberg a namespace, ``catalog.namespace``: a table is called as its type, with underscores for dots, and its
-        suffix is ``__unparsed``.
+    :param location: the folder of the tables, a path or a URI: a table is a folder there, called as its type. A
+        relative path begins in the working directory of this process. For Iceberg a namespace,
+        ``catalog.namespace``: a table is called as its type, with underscores for dots, and its suffix is
+        ``__unparsed``.
     :param format: ``parquet``, with a partition ``batch_id=...`` for each batch, ``delta`` or ``iceberg``; see
         :func:`write_partitions`, :func:`write_delta` and :func:`write_iceberg`.
     :param schemas: the folder of the schemas; ``_schemas`` in ``work_folder`` unless given. A type without a schema
@@ -107,7 +108,7 @@ def write_message_tables(
     table gets, another number of messages than the ledger has, and :class:`ConfigurationError` for a format or a schema
     that cannot be used.
     """
-    lake = lake_of(spark, format, location.rstrip("/"))
+    lake = lake_of(spark, format, location)
     source = load_batch(spark, batch, connection, ledger_schema=ledger_schema)
     rows = read_batch(spark, source, connection, ledger_schema=ledger_schema)
     writer = TableWriter(lake, work_folder_of(format, location, work_folder), schemas, decoders, max_bytes)
@@ -135,7 +136,7 @@ def write_message_rows(
 
     The other parameters, the tables and the errors are those of :func:`write_message_tables`.
     """
-    lake = lake_of(rows.sparkSession, format, location.rstrip("/"))
+    lake = lake_of(rows.sparkSession, format, location)
     typed = rows if "headers_raw" in rows.columns else typed_columns(rows)
     writer = TableWriter(lake, work_folder_of(format, location, work_folder), schemas, decoders, max_bytes)
     return writer.write(typed, batch, new_fields=new_fields)
@@ -147,7 +148,7 @@ def work_folder_of(format: Format, location: str, work_folder: str | None) -> st
         raise ConfigurationError(
             "Iceberg's tables are in a catalog: name a work_folder, for intermediate files and for schemas."
         )
-    return (work_folder or location).rstrip("/")
+    return absolute(work_folder or location)
 
 
 class TableWriter:
