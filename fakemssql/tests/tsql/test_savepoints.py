@@ -30,7 +30,7 @@ def test_a_rollback_to_a_savepoint_frees_the_locks_taken_after_it(connect: Conne
 def test_a_name_that_is_used_again_is_the_last_savepoint(client: Any, numbers: str) -> None:
     client.ok(f"BEGIN TRAN; SAVE TRAN s; UPDATE {numbers} SET v = 1; SAVE TRAN s; UPDATE {numbers} SET v = 2")
     assert client.value(f"ROLLBACK TRAN s; SELECT MAX(v) FROM {numbers}") == 1
-    assert client.value(f"ROLLBACK TRAN S; ROLLBACK TRAN s; SELECT MAX(v) FROM {numbers}") == 1
+    assert client.value(f"ROLLBACK TRAN s; ROLLBACK TRAN s; SELECT MAX(v) FROM {numbers}") == 1
     assert client.error("ROLLBACK TRAN nowhere").number == 6401
     assert client.value(f"ROLLBACK; SELECT MAX(v) FROM {numbers}") == 0
 

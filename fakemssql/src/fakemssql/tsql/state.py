@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from fakemssql.contract import ResponseWriter, SqlError
 from fakemssql.switches import Switches
 from fakemssql.tsql.catalog.catalog import Catalog
-from fakemssql.tsql.catalog.tables import TableInfo
 from fakemssql.tsql.options import Options
 from fakemssql.tsql.pg import Pg
 from fakemssql.tsql.security.accounts import ServerPrincipal
@@ -27,7 +26,7 @@ def identity_value(pg: Pg, made: MadeIdentity | None) -> int | None:
     if made is not None and made.value is None:
         rows = pg.query(
             # Meanwhile another session may have dropped the table or created another one with its name.
-            "SELECT mssql.attempt($1, format('currval(pg_get_serial_sequence($1, %L))', $2))",
+            "SELECT mssql.last_identity($1, $2)",
             *made.sequence,
         )
         made.value = int(rows[0][0]) if rows and rows[0][0] is not None else None
@@ -51,8 +50,7 @@ class SessionState:
         self.transaction_count = 0  # @@TRANCOUNT
         self.transaction_descriptor = 0  # 0 outside a transaction
         self.transaction_began = 0.0
-        self.created_tables: list[str] = []
-        self.dropped_tables: list[TableInfo] = []
+        self.outer_tables: frozenset[str] = frozenset()  # temporary tables of the callers of the running procedure
 
     def keep_identities(self) -> None:
         """Read the identity values that were not read yet, before their tables or their scope end."""

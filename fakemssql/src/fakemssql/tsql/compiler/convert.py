@@ -44,6 +44,8 @@ def _check_allowed(source: SqlType, target: SqlType, mode: str) -> None:
             raise SqlError(529, f"Explicit conversion from data type {source.name} to {target.name} is not allowed.")
         raise SqlError(206, f"Operand type clash: {source.name} is incompatible with {target.name}", state=2)
     if source.name == "datetime2" and target.name in ("int", "bigint", "float", "decimal"):
+        if mode != "cast":
+            raise SqlError(206, f"Operand type clash: {source.name} is incompatible with {target.name}", state=2)
         raise SqlError(529, f"Explicit conversion from data type datetime2 to {target.name} is not allowed.")
     if mode != "cast" and (pair in _NOT_IMPLICIT or (source.name.endswith("money") and is_text(target))):
         raise SqlError(
@@ -75,7 +77,7 @@ def convert(value: Typed, target: SqlType, mode: str = "implicit", style: str = 
     elif kind == "uniqueidentifier":
         result.sql = _to_guid(value, source)
     else:
-        result.sql = _to_moment(value, source, target)
+        result.sql = _to_moment(value, source, target, style)
         result.constant = None
     return result
 
@@ -98,8 +100,8 @@ def _to_number(value: Typed, source: SqlType, target: SqlType) -> str:
             return f"mssql.str_int({sql}, '{source.name}', '{name}')::{pg}"
         if goal == "float":
             return f"mssql.str_num({sql}, '{source.name}', '{name}')::{pg}"
-        kinder = "money" if name.endswith("money") else "numeric"
-        return _rounded(f"mssql.str_num({sql}, '{source.name}', '{kinder}')", target)
+        goal = name if name.endswith("money") else "numeric"
+        return _rounded(f"mssql.str_num({sql}, '{source.name}', '{goal}')", target)
     if kind == "binary":
         if goal != "int":
             raise SqlError(8114, f"Error converting data type {source.name} to {name}.")
@@ -118,7 +120,9 @@ def _to_number(value: Typed, source: SqlType, target: SqlType) -> str:
             sql = f"round({sql})" if source.name.endswith("money") else f"trunc({sql})"
         elif _WIDTH[source.name] <= _WIDTH[name] and storage(source) == pg and name != "tinyint":
             return sql
-        return f"mssql.tinyint(({sql})::int8)" if name == "tinyint" and source.name != "bit" else f"({sql})::{pg}"
+        if source.name != "bit" and (name == "tinyint" or (name == "smallint" and source.name in ("int", "bigint"))):
+            return f"mssql.{name}(({sql})::int8)"
+        return f"({sql})::{pg}"
     if goal == "float":
         return f"({sql})::{pg}"
     if kind == "decimal" and source.scale == target.scale and (source.precision or 0) <= (target.precision or 0):
@@ -128,6 +132,8 @@ def _to_number(value: Typed, source: SqlType, target: SqlType) -> str:
 
 def _rounded(sql: str, target: SqlType) -> str:
     precision, scale = numeric_size(target)
+    if target.name == "smallmoney":
+        return f"mssql.smallmoney({sql})"
     return f"({sql})::numeric({precision},{scale})"
 
 
@@ -148,12 +154,12 @@ def as_timestamp(sql: str, kind: str) -> str:
     return f"({sql} AT TIME ZONE 'UTC')" if kind == "datetimeoffset" else sql
 
 
-def _to_moment(value: Typed, source: SqlType, target: SqlType) -> str:
+def _to_moment(value: Typed, source: SqlType, target: SqlType, style: str) -> str:
     sql, kind, name = value.sql, family(source), target.name
     if kind in ("text", "ntext"):
         if name == "datetimeoffset":
-            return f"mssql.str_tz({sql})"
-        sql = f"mssql.str_ts({sql}, '{name}')"
+            return f"mssql.str_tz({sql}, {style or 0})"
+        sql = f"mssql.str_ts({sql}, '{name}', {style or 0})"
     elif kind in ("int", "decimal", "float"):
         sql = f"mssql.days_dt(({sql})::float8)"
     elif kind == name == "datetimeoffset":
@@ -169,11 +175,11 @@ def _to_moment(value: Typed, source: SqlType, target: SqlType) -> str:
     if name == "smalldatetime":
         return f"mssql.sdt({sql})"
     digits = min(target.scale if target.scale is not None else 7, 6)
+    if digits < 6 or kind in ("text", "ntext"):
+        sql = f"mssql.rounded({sql}, {digits})"
     if name == "time":
-        return f"({sql})::time({digits})"
-    if name == "datetimeoffset":
-        return f"(({sql})::timestamp({digits}) AT TIME ZONE 'UTC')"
-    return f"({sql})::timestamp({digits})"
+        return f"({sql})::time"
+    return f"(({sql}) AT TIME ZONE 'UTC')" if name == "datetimeoffset" else f"({sql})"
 
 
 def fraction_digits(kind: SqlType) -> int:
@@ -202,7 +208,7 @@ def _plain_text(value: Typed, source: SqlType, target: SqlType, style: str) -> t
     if kind == "uniqueidentifier":
         return f"upper(({sql})::text)", 36
     if kind == "float":
-        return f"mssql.float_str(({sql})::float8)", 24
+        return f"mssql.float_str(({sql}){'::text' if source.name == 'real' else ''}::float8)", 24
     if source.name.endswith("money"):
         return f"round({sql}, {4 if style == '2' else 2})::text", 22
     if kind in ("int", "decimal"):

@@ -62,7 +62,7 @@ def operate(op: str, left: Typed, right: Typed) -> Typed:
         if result.name == "tinyint":
             sql = f"mssql.tinyint({sql}::int8)"
         elif result.name.endswith("money"):
-            sql = f"({sql})::numeric(19,4)"
+            sql = f"trunc({x} / {y}, 4)::numeric(19,4)" if op == "/" else f"({sql})::numeric(19,4)"
         return Typed(sql, result)
     sql = f"(({x})::numeric {op} ({y})::numeric)"
     if op == "/":

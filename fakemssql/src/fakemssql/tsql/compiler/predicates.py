@@ -93,5 +93,5 @@ def is_like(c: Compilation, node: nodes.Like, names: Names) -> str:
         return f"(lower({texts[0]}) {negated}LIKE lower({right}) ESCAPE '')"
     given = convert(escape, sqltypes.NMAX).sql if escape is not None else "NULL::text"
     if binary:
-        return f"({negated}({texts[0]} ~ mssql.like_pattern({texts[1]}, {given})))"
-    return f"({negated}(lower({texts[0]}) ~ mssql.like_pattern(lower({texts[1]}), lower({given}))))"
+        return f"({negated}({texts[0]} ~ mssql.like_pattern({texts[1]}, {given}, false)))"
+    return f"({negated}(lower({texts[0]}) ~ mssql.like_pattern({texts[1]}, {given}, true)))"

@@ -116,7 +116,9 @@ def literal_value(c: Compilation, node: nodes.Literal, names: Names) -> Typed:
         whole, _, fraction = value.partition(".")
         digits = len(whole.lstrip("0")) + len(fraction)
         if digits > 38:
-            raise syntax_error(1007, f"The number '{value}' is out of the range for numeric representation.")
+            raise syntax_error(
+                1007, f"The number '{value}' is out of the range for numeric representation (maximum precision 38)."
+            )
         text = (whole or "0") + ("." + fraction if fraction else "")
         return Typed(f"{text}::numeric", SqlType("numeric", precision=max(digits, 1), scale=len(fraction)), False)
     if kind == "float":

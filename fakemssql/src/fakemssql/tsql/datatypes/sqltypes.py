@@ -117,8 +117,9 @@ def wider(left: SqlType, right: SqlType) -> SqlType:
         return BMAX if MAX in (a, b) else SqlType("varbinary", length=max(a, b))
     if high.name in ("decimal", "numeric") and is_number(low) and family(low) != "float":
         (p1, s1), (p2, s2) = numeric_size(high), numeric_size(low)
-        scale = max(s1, s2)
-        return decimal(max(p1 - s1, p2 - s2) + scale, scale)
+        whole = max(p1 - s1, p2 - s2)
+        scale = min(max(s1, s2), 38 - whole)
+        return decimal(whole + scale, scale)
     if high.name == low.name and high.scale is not None:
         return SqlType(high.name, scale=max(high.scale, low.scale or 0))
     return high

@@ -75,7 +75,7 @@ def bind_default(d: Definer, table: TableInfo, c: Constraint) -> ColumnInfo:
     """Set the default of a column in PostgreSQL; errors 1752 and 1781."""
     assert c.expression is not None
     info = table.column(c.columns[0].name)
-    if info is None:
+    if info is None or info.computed:
         raise SqlError(
             1752,
             f"Column '{c.columns[0].name}' in table '{table.name}' is invalid for creating a default constraint.",
@@ -87,15 +87,32 @@ def bind_default(d: Definer, table: TableInfo, c: Constraint) -> ColumnInfo:
     return info
 
 
+def _known_key(table: TableInfo, column: str, key: str, number: int, role: str) -> ColumnInfo:
+    found = table.column(column)
+    if found is None:
+        raise SqlError(
+            number, f"Foreign key '{key}' references invalid column '{column}' in {role} table '{table.name}'.", state=0
+        )
+    return found
+
+
 def _foreign(d: Definer, place: ObjectPlace, object_id: str, table: TableInfo, c: Constraint) -> None:
     other = d.catalog.find(c.reference, place.database)
     if fold(c.reference[-1]) == fold(table.name) and other is None:
         other = table
-    if other is None or other.type != "U":
+    if other is not None and other.type != "U":
+        raise SqlError(
+            1768,
+            f"Foreign key '{c.name}' references object '{'.'.join(c.reference)}' which is not a user table.",
+            state=0,
+        )
+    if other is None:
         raise SqlError(1767, f"Foreign key '{c.name}' references invalid table '{'.'.join(c.reference)}'.", state=0)
     name = c.name or f"FK__{table.name[:9]}__{secrets.token_hex(4).upper()}"
     d.check_new(place, name)
-    own = [d.known(table, key.name) for key in c.columns]
+    own = [_known_key(table, key.name, name, 1769, "referencing") for key in c.columns]
+    if any(column.computed for column in own):
+        raise SqlError(40517, "A foreign key over a computed column is not supported by fakemssql.")
     names = c.reference_columns
     if not names:
         rows = d.pg.query(
@@ -106,7 +123,21 @@ def _foreign(d: Definer, place: ObjectPlace, object_id: str, table: TableInfo, c
             other.object_id,
         )
         names = [str(row[0]) for row in rows]
-    theirs = [d.known(other, name) for name in names]
+        if not names:
+            raise SqlError(
+                1773,
+                f"Foreign key '{name}' has implicit reference to object '{other.name}' which does not have a primary key"
+                " defined on it.",
+                state=0,
+            )
+    if len(names) != len(own):
+        raise SqlError(
+            1774,
+            f"The number of columns in the referencing column list for foreign key '{name}' does not match those of the"
+            f" primary key in the referenced table '{other.name}'.",
+            state=0,
+        )
+    theirs = [_known_key(other, each, name, 1770, "referenced") for each in names]
     if any(is_text(column.type) for column in [*own, *theirs]):
         raise SqlError(40517, "A foreign key over text columns is not supported by fakemssql.")
     pg = pg_name(f"fk{object_id}.{name}")

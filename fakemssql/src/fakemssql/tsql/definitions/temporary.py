@@ -23,7 +23,8 @@ def create(d: Definer, node: nodes.CreateTable) -> TableInfo:
     """Make a table for ``CREATE TABLE #t`` or ``DECLARE @t TABLE``; only #t is recorded by name."""
     name = node.name[-1]
     local = name.startswith("#")
-    if local and fold(name) in d.catalog.temporary:
+    known = d.catalog.temporary.get(fold(name)) if local else None
+    if known is not None and known.pg not in d.session.outer_tables:
         raise errors.object_exists(name)
     if name.startswith("##"):
         raise SqlError(40517, "A global temporary table is not supported by fakemssql.")
@@ -49,7 +50,6 @@ def create(d: Definer, node: nodes.CreateTable) -> TableInfo:
     if local:
         d.catalog.temporary[fold(name)] = table
         d.catalog.version += 1
-        d.session.created_tables.append(fold(name))
     return table
 
 
@@ -80,5 +80,4 @@ def drop(d: Definer, name: nodes.Name, exists: bool) -> None:
     if table.identity is not None:
         d.session.keep_identities()
     d.pg.execute(f"DROP TABLE {table.pg}")
-    d.session.dropped_tables.append(table)
     d.catalog.version += 1

@@ -15,7 +15,11 @@ from fakemssql.tsql.security import errors
 
 
 def create_module(d: Definer, node: nodes.CreateModule) -> None:
-    place = d.place(node.name)
+    table, name = None, node.name
+    if node.kind == "TRIGGER":
+        table = _triggered(d, node)
+        name = (*name[:-2], table.schema, name[-1])
+    place = d.place(name)
     code = "TR" if node.kind == "TRIGGER" else "P"
     rows = d.pg.query(
         "SELECT object_id, type FROM mssql.objects WHERE database_id = $1::int AND schema_id = $2::int AND folded = $3",
@@ -29,14 +33,7 @@ def create_module(d: Definer, node: nodes.CreateModule) -> None:
     if known is None:
         d.check_new(place)
     parent, extra = "0", dict[str, object]()
-    if node.kind == "TRIGGER":
-        table = d.catalog.named(node.table, d.session.database)
-        if table is None or not (table.type == "U" or (table.type == "V" and node.instead)):
-            raise SqlError(
-                8197,
-                f"The object '{'.'.join(node.table)}' does not exist or is invalid for this operation.",
-                state=4,
-            )
+    if table is not None:
         parent = str(table.object_id)
         idle = all(isinstance(s, nodes.SetOption | nodes.Return | nodes.Declare) for s in node.body or [])
         # A body without effect is not run; the trigger still restricts OUTPUT.
@@ -58,6 +55,26 @@ def create_module(d: Definer, node: nodes.CreateModule) -> None:
             json.dumps(extra),
         )
     refresh_triggers(d)
+
+
+def _triggered(d: Definer, node: nodes.CreateModule) -> TableInfo:
+    """Return the table or view of a trigger, whose schema is the trigger's; errors 2103 and 8197."""
+    if node.table[-1].startswith("#"):
+        raise SqlError(40517, "A trigger on a temporary table is not supported by fakemssql.")
+    table = d.catalog.named(node.table, d.session.database)
+    if table is None or not (table.type == "U" or (table.type == "V" and node.instead)):
+        raise SqlError(
+            8197,
+            f"The object '{'.'.join(node.table)}' does not exist or is invalid for this operation.",
+            state=4,
+        )
+    if len(node.name) > 1 and node.name[-2] and fold(node.name[-2]) != fold(table.schema):
+        raise SqlError(
+            2103,
+            f"Cannot create trigger '{'.'.join(node.name)}' because its schema is different from the schema of the target"
+            " table or view.",
+        )
+    return table
 
 
 def _check_alone(d: Definer, table: TableInfo, node: nodes.CreateModule, itself: str | None) -> None:

@@ -37,6 +37,9 @@ def create_view(d: Definer, node: nodes.CreateView) -> None:
     names = node.columns or [column.name for column in compiled.columns]
     if set(compiler.parameters) - _OF_READER:
         raise SqlError(40517, "A view that depends on the session is not supported by fakemssql.")
+    if len(names) != len(compiled.columns):
+        number, more = (8158, "more") if len(compiled.columns) > len(names) else (8159, "fewer")
+        raise SqlError(number, f"'{place.name}' has {more} columns than were specified in the column list.")
     infos = []
     for number, (name, value) in enumerate(zip(names, compiled.columns, strict=True), 1):
         if not name:

@@ -89,6 +89,12 @@ def _name(p: Parser) -> str | None:
     if token.kind == lexer.VARIABLE:
         return p.variable()
     if p.is_identifier() and token.upper not in ("THROW", "GO"):
+        if len(token.value) > 32:
+            raise syntax_error(
+                103,
+                f"The identifier that starts with '{token.value[:32]}' is too long. Maximum length is 32.",
+                line=token.line,
+            )
         p.next()
         return str(token.value)
     return None

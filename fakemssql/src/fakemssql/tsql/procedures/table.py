@@ -28,7 +28,7 @@ _REFUSED = (
     *("sp_helptext", "sp_lock", "sp_recompile", "sp_refreshview", "sp_reset_connection", "sp_set_session_context"),
     *("sp_spaceused", "sp_special_columns", "sp_special_columns_90", "sp_special_columns_100", "sp_sproc_columns"),
     *("sp_sproc_columns_100", "sp_statistics", "sp_statistics_100", "sp_stored_procedures", "sp_updatestats", "sp_who"),
-    "sp_who2",
+    *("sp_who2", "sp_execute", "sp_prepare", "sp_prepexec", "sp_unprepare"),
 )
 PROCEDURES: dict[str, Procedure] = {
     "sp_getapplock": applocks.sp_getapplock,

@@ -110,6 +110,19 @@ def translate(pg: Pg, error: PgError, statement: str = "INSERT") -> SqlError:
         return SqlError(number, text, severity=severity, state=message_state)
     if state == "22003":
         return _overflow(error)
+    if state == "2200H":
+        return _identity_end(error)
+    if state == "42803" and "are not allowed in" in error.message:
+        return SqlError(147, "An aggregate may not appear in a CHECK constraint or in a DEFAULT.", severity=15)
+    if state == "42P19":
+        return _recursion(error)
+    if state == "54000" and (match := re.search(r'index row size (\d+) exceeds .* for index "([^"]*)"', error.message)):
+        return SqlError(
+            1946,
+            f"Operation failed. The index entry of length {match[1]} bytes for the index '{match[2]}' exceeds the maximum"
+            " length of 1700 bytes for nonclustered indexes.",
+            state=3,
+        )
     if state in DEADLOCK and (state == "40P01" or "deadlock" in error.message):
         return _deadlock()
     if state == "40001":
@@ -182,6 +195,39 @@ def _overflow(error: PgError) -> SqlError:
     match = re.search(r"^(smallint|integer|bigint) out of range|is out of range for type (\w+)$", error.message)
     name = (match[1] or match[2]).replace("integer", "int") if match else "float"
     return SqlError(8115, f"Arithmetic overflow error converting expression to data type {name}.", state=2)
+
+
+_ENDS = {"255": "tinyint", "0": "tinyint", "32767": "smallint", "-32768": "smallint"} | dict.fromkeys(
+    ("2147483647", "-2147483648"), "int"
+)
+"""Types of identity columns by the last value of their sequences; else bigint."""
+
+
+def _identity_end(error: PgError) -> SqlError:
+    match = re.search(r"\((-?\d+)\)$", error.message)
+    name = _ENDS.get(match[1] if match else "", "bigint")
+    return SqlError(8115, f"Arithmetic overflow error converting IDENTITY to data type {name}.", state=1)
+
+
+_RECURSION = (
+    ("subquery", 465, "Recursive references are not allowed in subqueries."),
+    ("outer join", 462, "Outer join is not allowed in the recursive part of a recursive common table expression."),
+    (
+        "aggregate",
+        467,
+        "GROUP BY, HAVING, or aggregate functions are not allowed in the recursive part of a recursive common table"
+        " expression.",
+    ),
+    ("more than once", 253, "Recursive member of a common table expression has multiple recursive references."),
+)
+
+
+def _recursion(error: PgError) -> SqlError:
+    """Error for a reference of a common table expression to itself in a place where there may be none."""
+    for word, number, text in _RECURSION:
+        if word in error.message:
+            return SqlError(number, text)
+    return fault(error, PLANNING, "SQLSTATE 42P19")
 
 
 def _key(detail: str) -> str:

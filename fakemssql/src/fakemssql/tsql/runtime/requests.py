@@ -97,7 +97,7 @@ class SessionEngine:
         session.output = output
         session.activity.begin(session, text, parameters)
         try:
-            self._refresh()
+            self._refresh("FORCESEEK" in text.upper())
             session.transactions.lose(output)
             yield
             session.transactions.end_of_batch(output)
@@ -106,10 +106,11 @@ class SessionEngine:
             session.backend.note_changes()
             session.activity.end(session)
 
-    def _refresh(self) -> None:
+    def _refresh(self, seeks: bool = False) -> None:
         session = self.session
-        if not session.security.powerful and not session.pg.in_transaction:
-            # An empty round trip brings notifications: permissions revoked before this request no longer count.
+        if (seeks or not session.security.powerful) and not session.pg.in_transaction:
+            # An empty round trip brings notifications: permissions revoked before this request no longer count, and
+            # a hint does not find an index that was dropped before it (PostgreSQL would run the old plan without it).
             session.pg.run([])
         session.backend.refresh()
         if not session.pg.in_transaction:

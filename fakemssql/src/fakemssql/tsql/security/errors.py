@@ -113,3 +113,16 @@ def not_dropped(what: str, name: str, severity: int = 11, state: int = 1) -> Sql
         severity=severity,
         state=state,
     )
+
+
+def repeated_argument(name: str) -> SqlError:
+    return SqlError(8143, f"Parameter '{name}' was supplied multiple times.")
+
+
+def no_output(name: str) -> SqlError:
+    return SqlError(
+        8162,
+        f'The formal parameter "{name}" was not declared as an OUTPUT parameter, but the actual parameter passed in'
+        " requested output.",
+        state=2,
+    )

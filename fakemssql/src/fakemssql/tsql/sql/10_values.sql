@@ -153,15 +153,16 @@ CREATE FUNCTION mssql.str_bit(x text, source text) RETURNS smallint LANGUAGE sql
 CREATE FUNCTION mssql.str_num(x text, source text, target text) RETURNS numeric LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
 DECLARE t text := btrim(x, E' \t\r\n');
 BEGIN
-  IF target = 'float' THEN
+  IF target IN ('float', 'real') THEN
     IF t = '' THEN RETURN 0; END IF;
     IF t !~ '^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$' THEN
       RETURN mssql.raise(8114, 'Error converting data type ' || source || ' to ' || target || '.');
     END IF;
-  ELSIF target = 'money' THEN
-    t := replace(replace(t, '$', ''), ',', '');
+  ELSIF target IN ('money', 'smallmoney') THEN
+    t := translate(t, ',$£€¥¢¤', '');
     IF t = '' THEN RETURN 0; END IF;
     IF t !~ '^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)$' THEN
+      IF target = 'smallmoney' THEN RETURN mssql.raise(293, 'Cannot convert char value to smallmoney. The char value has incorrect syntax.'); END IF;
       RETURN mssql.raise(235, 'Cannot convert a char value to money. The char value has incorrect syntax.');
     END IF;
   ELSIF t !~ '^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)$' THEN
@@ -174,6 +175,18 @@ CREATE FUNCTION mssql.tinyint(x bigint) RETURNS smallint LANGUAGE plpgsql IMMUTA
 BEGIN
   IF x BETWEEN 0 AND 255 THEN RETURN x; END IF;
   RETURN mssql.raise(220, 'Arithmetic overflow error for data type tinyint, value = ' || x || '.');
+END $$;
+
+CREATE FUNCTION mssql.smallint(x bigint) RETURNS smallint LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
+BEGIN
+  IF x BETWEEN -32768 AND 32767 THEN RETURN x; END IF;
+  RETURN mssql.raise(220, 'Arithmetic overflow error for data type smallint, value = ' || x || '.');
+END $$;
+
+CREATE FUNCTION mssql.smallmoney(x numeric) RETURNS numeric LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
+BEGIN
+  IF round(x, 4) BETWEEN -214748.3648 AND 214748.3647 THEN RETURN round(x, 4); END IF;
+  RETURN mssql.raise(8115, 'Arithmetic overflow error converting expression to data type smallmoney.');
 END $$;
 
 CREATE FUNCTION mssql.str_guid(x text) RETURNS uuid LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
@@ -211,48 +224,84 @@ CREATE FUNCTION mssql.float_str(x float8) RETURNS text LANGUAGE sql IMMUTABLE PA
     THEN regexp_replace(regexp_replace(replace(btrim(to_char(x, '9.99999EEEE')), 'e', 'e'), 'e([+-])(\d\d)$', 'e\10\2'), '\.?0*e', 'e')
     ELSE regexp_replace(to_char(x::numeric, 'FM999990.999999'), '\.?0*$', '') END;
 
--- Evaluates one conversion of a text and turns any error into NULL (TRY_CAST, TRY_CONVERT).
+-- Evaluates one conversion of a text and turns an error of its value into NULL (TRY_CAST, TRY_CONVERT).
+-- What is not supported, an invalid style and a fault stay errors.
 CREATE FUNCTION mssql.attempt(x text, conversion text) RETURNS text LANGUAGE plpgsql STABLE AS $$
-DECLARE result text;
+DECLARE result text; number text;
 BEGIN
   IF x IS NULL THEN RETURN NULL; END IF;
   EXECUTE 'SELECT (' || conversion || ')::text' INTO result USING x;
   RETURN result;
+EXCEPTION
+  WHEN data_exception THEN RETURN NULL;
+  WHEN SQLSTATE 'MS001' THEN
+    GET STACKED DIAGNOSTICS number = PG_EXCEPTION_HINT;
+    IF number IN ('281', '9809', '40517') THEN RAISE; END IF;
+    RETURN NULL;
+END $$;
+
+-- The last identity value of the connection; NULL if the table is gone or is another one now.
+CREATE FUNCTION mssql.last_identity(tab text, col text) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN currval(pg_get_serial_sequence(tab, col));
 EXCEPTION WHEN OTHERS THEN RETURN NULL;
 END $$;
 
--- A LIKE pattern as a regular expression: % _ [abc] [^a-z] and the escape character.
-CREATE FUNCTION mssql.like_pattern(pattern text, esc text) RETURNS text LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
-DECLARE result text := ''; i int := 1; c text; n int := length(pattern); closing int; body text;
+-- A LIKE pattern as a regular expression: % _ [abc] [^a-z] and the escape character, whose case counts always.
+CREATE FUNCTION mssql.like_pattern(pattern text, esc text, folded bool) RETURNS text LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+DECLARE result text := ''; i int := 1; c text; n int := length(pattern); closing int;
 BEGIN
   IF pattern IS NULL THEN RETURN NULL; END IF;
+  IF length(esc) <> 1 THEN
+    RETURN mssql.raise(506, 'The invalid escape character "' || esc || '" was specified in a LIKE predicate.');
+  END IF;
   WHILE i <= n LOOP
     c := substr(pattern, i, 1);
     IF esc IS NOT NULL AND c = esc THEN
       i := i + 1;
-      result := result || regexp_replace(substr(pattern, i, 1), '([\\.*+?(){}|^$\[\]])', '\\\1');
+      result := result || mssql.like_literal(substr(pattern, i, 1), folded);
     ELSIF c = '%' THEN result := result || '.*';
     ELSIF c = '_' THEN result := result || '.';
     ELSIF c = '[' THEN
       closing := position(']' IN substr(pattern, i + 1));
       IF closing = 0 THEN RETURN '(?!)'; END IF;
-      body := substr(pattern, i + 1, closing - 1);
-      IF body = '' OR body = '^' THEN result := result || '(?!)';
-      ELSE
-        result := result || '[' || CASE WHEN left(body, 1) = '^' THEN '^' || replace(replace(substr(body, 2), '\', '\\'), '[', '\[')
-                                        ELSE replace(replace(body, '\', '\\'), '[', '\[') END || ']';
-      END IF;
+      result := result || mssql.like_set(substr(pattern, i + 1, closing - 1), folded);
       i := i + closing;
-    ELSE result := result || regexp_replace(c, '([\\.*+?(){}|^$\[\]])', '\\\1');
+    ELSE result := result || mssql.like_literal(c, folded);
     END IF;
     i := i + 1;
   END LOOP;
   RETURN '^' || result || '$';
 END $$;
 
-CREATE FUNCTION mssql.charindex(needle text, x text, start int) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE
+CREATE FUNCTION mssql.like_literal(c text, folded bool) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+  RETURN regexp_replace(CASE WHEN folded THEN lower(c) ELSE c END, '([\\.*+?(){}|^$\[\]-])', '\\\1');
+
+-- The characters between brackets; a range whose end comes before its start has none.
+CREATE FUNCTION mssql.like_set(body text, folded bool) RETURNS text LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+DECLARE result text := ''; rest text := CASE WHEN folded THEN lower(body) ELSE body END; negated bool := left(body, 1) = '^';
+BEGIN
+  IF negated THEN rest := substr(rest, 2); END IF;
+  IF rest = '' THEN RETURN '(?!)'; END IF;
+  WHILE rest <> '' LOOP
+    IF substr(rest, 2, 1) = '-' AND length(rest) > 2 THEN
+      IF ascii(rest) <= ascii(substr(rest, 3)) THEN
+        result := result || mssql.like_literal(left(rest, 1), false) || '-' || mssql.like_literal(substr(rest, 3, 1), false);
+      END IF;
+      rest := substr(rest, 4);
+    ELSE
+      result := result || mssql.like_literal(left(rest, 1), false);
+      rest := substr(rest, 2);
+    END IF;
+  END LOOP;
+  RETURN CASE WHEN result <> '' THEN '[' || CASE WHEN negated THEN '^' ELSE '' END || result || ']'
+              WHEN negated THEN '.' ELSE '(?!)' END;
+END $$;
+
+CREATE FUNCTION mssql.charindex(needle text, x text, start int, exact bool) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE
   RETURN CASE WHEN needle = '' THEN 0
-    ELSE COALESCE(NULLIF(position(lower(needle) IN substr(lower(x), greatest(start, 1))), 0) + greatest(start, 1) - 1,
+    ELSE COALESCE(NULLIF(CASE WHEN exact THEN position(needle IN substr(x, greatest(start, 1)))
+                              ELSE position(lower(needle) IN substr(lower(x), greatest(start, 1))) END, 0) + greatest(start, 1) - 1,
       CASE WHEN needle IS NULL OR x IS NULL THEN NULL ELSE 0 END) END;
 
 CREATE FUNCTION mssql.substring(x text, start int, size int) RETURNS text LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
@@ -286,6 +335,7 @@ CREATE FUNCTION mssql.quotename(x text, q text) RETURNS text LANGUAGE sql IMMUTA
   RETURN CASE WHEN length(x) > 128 THEN NULL
     WHEN q IN ('[', ']', '') THEN '[' || replace(x, ']', ']]') || ']'
     WHEN q = '''' THEN '''' || replace(x, '''', '''''') || ''''
+    WHEN q = '`' THEN '`' || replace(x, '`', '``') || '`'
     WHEN q = '"' THEN '"' || replace(x, '"', '""') || '"'
     WHEN q IN ('(', ')') THEN '(' || replace(x, ')', '))') || ')'
     WHEN q IN ('{', '}') THEN '{' || replace(x, '}', '}}') || '}'
@@ -348,6 +398,9 @@ END $$;
 CREATE FUNCTION mssql.json_value(x text, path text) RETURNS text LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
 DECLARE value json := mssql.json_at(mssql.json(x), path);
 BEGIN
+  IF json_typeof(value) IN ('object', 'array') AND path ~* '^\s*strict\s' THEN
+    RETURN mssql.raise(13623, 'Scalar value cannot be found in the specified JSON path.');
+  END IF;
   IF value IS NULL OR json_typeof(value) IN ('null', 'object', 'array') THEN RETURN NULL; END IF;
   RETURN CASE WHEN length(value #>> '{}') > 4000 THEN NULL ELSE value #>> '{}' END;
 END $$;
@@ -355,6 +408,9 @@ END $$;
 CREATE FUNCTION mssql.json_query(x text, path text) RETURNS text LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
 DECLARE value json := mssql.json_at(mssql.json(x), path);
 BEGIN
+  IF json_typeof(value) NOT IN ('object', 'array') AND path ~* '^\s*strict\s' THEN
+    RETURN mssql.raise(13624, 'Object or array cannot be found in the specified JSON path.');
+  END IF;
   IF value IS NULL OR json_typeof(value) NOT IN ('object', 'array') THEN RETURN NULL; END IF;
   RETURN value::text;
 END $$;

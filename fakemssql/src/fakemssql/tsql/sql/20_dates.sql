@@ -14,8 +14,22 @@ BEGIN
   RETURN x;
 END $$;
 
-CREATE FUNCTION mssql.sdt(x timestamp) RETURNS timestamp LANGUAGE sql IMMUTABLE PARALLEL SAFE
-  RETURN date_trunc('minute', x + interval '30 seconds' + interval '0.001 seconds');
+CREATE FUNCTION mssql.sdt(x timestamp) RETURNS timestamp LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
+DECLARE r timestamp := date_trunc('minute', x + interval '30.001 seconds');
+BEGIN
+  IF r BETWEEN '1900-01-01' AND '2079-06-06 23:59' THEN RETURN r; END IF;
+  RETURN mssql.raise(242, 'The conversion to a smalldatetime data type resulted in an out-of-range value.');
+END $$;
+
+-- Rounded to fraction digits, half of the last one up (timestamp(n) rounds some down before 2000). The last moment
+-- of the year 9999 stays in it: SQL Server keeps 100 ns, and there is nothing later.
+CREATE FUNCTION mssql.rounded(x timestamp, digits int) RETURNS timestamp LANGUAGE sql IMMUTABLE PARALLEL SAFE
+  RETURN CASE WHEN digits = 6 THEN LEAST(x, '9999-12-31 23:59:59.999999')
+    WHEN x >= '9999-12-31 23:59:59' THEN LEAST(date_trunc('second', x)
+      + interval '1 second' * round(extract(second FROM x) - floor(extract(second FROM x)), digits),
+      timestamp '9999-12-31 23:59:59' + interval '1 second' * (1 - power(10::numeric, -digits))::float8)
+    ELSE date_trunc('second', x) + interval '1 microsecond'
+      * (round((extract(microseconds FROM x)::bigint % 1000000)::numeric / 1000000, digits) * 1000000)::float8 END;
 
 CREATE FUNCTION mssql.utcnow() RETURNS timestamp LANGUAGE sql STABLE PARALLEL SAFE
   RETURN statement_timestamp() AT TIME ZONE 'UTC';
@@ -25,46 +39,89 @@ BEGIN
   RETURN mssql.dt(statement_timestamp() AT TIME ZONE 'UTC');
 END $$;
 
-CREATE FUNCTION mssql.str_ts(x text, target text) RETURNS timestamp LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
-DECLARE t text := btrim(x); day text; clock text; m text[];
+-- Two digits of a year up to 49 are of this century ("two digit year cutoff", default 2049).
+CREATE FUNCTION mssql.full_year(digits text) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE
+  RETURN CASE WHEN length(digits) > 2 THEN digits::int ELSE digits::int + CASE WHEN digits::int < 50 THEN 2000 ELSE 1900 END END;
+
+-- The day of a text in the order of year, month and day (mdy, dmy, ymd); NULL if it has none.
+CREATE FUNCTION mssql.day(x text, ordered text) RETURNS date LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
+DECLARE m text[]; names text[] := '{jan,feb,mar,apr,may,jun,jul,aug,sep,oct,nov,dec}'; month int; rest text[];
 BEGIN
+  IF x = '' THEN RETURN '1900-01-01'; END IF;
+  IF x ~ '^\d{8}$' THEN RETURN make_date(left(x, 4)::int, substr(x, 5, 2)::int, right(x, 2)::int); END IF;
+  IF x ~ '^\d{6}$' THEN RETURN make_date(mssql.full_year(left(x, 2)), substr(x, 3, 2)::int, right(x, 2)::int); END IF;
+  IF x ~ '^\d{4}$' THEN RETURN make_date(x::int, 1, 1); END IF;
+  m := regexp_match(x, '^(\d{4})[/.-](\d{1,2})[/.-](\d{1,2})$');
+  IF m IS NOT NULL THEN RETURN make_date(m[1]::int, m[2]::int, m[3]::int); END IF;
+  m := regexp_match(x, '^(\d{1,2})[/.-](\d{1,2})[/.-](\d{1,2}|\d{4})$');
+  IF m IS NOT NULL THEN
+    RETURN CASE ordered WHEN 'mdy' THEN make_date(mssql.full_year(m[3]), m[1]::int, m[2]::int)
+      WHEN 'dmy' THEN make_date(mssql.full_year(m[3]), m[2]::int, m[1]::int)
+      ELSE make_date(mssql.full_year(m[1]), m[2]::int, m[3]::int) END;
+  END IF;
+  m := regexp_match(x, '^([\d ,-]*)(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*([\d ,-]*)$', 'i');
+  IF m IS NULL THEN RETURN NULL; END IF;
+  month := array_position(names, lower(m[2]));
+  rest := (SELECT array_agg(d[1]) FROM regexp_matches(m[1] || ' ' || m[3], '\d+', 'g') AS d);
+  IF cardinality(rest) = 1 AND length(rest[1]) = 4 THEN RETURN make_date(rest[1]::int, month, 1); END IF;
+  IF cardinality(rest) <> 2 OR rest IS NULL THEN RETURN NULL; END IF;
+  IF length(rest[1]) = 4 THEN rest := ARRAY[rest[2], rest[1]]; END IF;
+  IF length(rest[1]) > 2 OR length(rest[2]) NOT IN (1, 2, 4) THEN RETURN NULL; END IF;
+  RETURN make_date(mssql.full_year(rest[2]), month, rest[1]::int);
+END $$;
+
+-- The order of year, month and day in a style of CONVERT.
+CREATE FUNCTION mssql.day_order(style int, target text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+  RETURN CASE WHEN style IN (0, 1, 7, 8, 10, 24, 100, 101, 107, 108, 110) THEN 'mdy'
+    WHEN style IN (3, 4, 5, 6, 103, 104, 105, 106) THEN 'dmy'
+    WHEN style IN (2, 11, 12, 20, 21, 23, 25, 102, 111, 112, 120, 121, 126, 127) THEN 'ymd'
+    WHEN style IN (9, 13, 14, 22, 109, 113, 114, 130, 131)
+      THEN mssql.raise(40517, 'Style ' || style || ' of CONVERT from a text to ' || target || ' is not supported by fakemssql.')
+    ELSE mssql.raise(9809, 'The style ' || style || ' is not supported for conversions from varchar to ' || target || '.') END;
+
+CREATE FUNCTION mssql.str_ts(x text, target text, style int) RETURNS timestamp LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
+DECLARE t text := btrim(x); found date; clock text; m text[]; old bool := target IN ('datetime', 'smalldatetime'); ordered text;
+BEGIN
+  ordered := mssql.day_order(style, target);
   IF t = '' THEN RETURN '1900-01-01'; END IF;
-  m := regexp_match(t, '^(.*?)(?:[T ]?\s*(\d{1,2}:\d{1,2}(?::\d{1,2}(?:[.:]\d{1,9})?)?\s*(?:[AaPp][Mm])?|\d{1,2}\s*[AaPp][Mm]))?\s*(Z|[+-]\d\d:\d\d)?$');
-  day := btrim(COALESCE(m[1], ''));
+  m := regexp_match(t, '^(.*?)(?:[T ]?\s*(\d{1,2}:\d{1,2}(?::\d{1,2}(?:[.:]\d{1,9})?)?\s*(?:[AaPp][Mm])?|\d{1,2}\s*[AaPp][Mm]))?\s*(Z|[+-]\d\d?:\d\d)?$');
   clock := COALESCE(m[2], '00:00:00');
-  IF m IS NULL OR (m[3] IS NOT NULL AND target IN ('datetime', 'smalldatetime') AND m[3] <> 'Z') OR NOT (day = ''
-      OR day ~ '^\d{4}-\d{1,2}-\d{1,2}$' OR day ~ '^\d{8}$' OR day ~ '^\d{4}/\d{1,2}/\d{1,2}$' OR day ~ '^\d{4}\.\d{1,2}\.\d{1,2}$'
-      OR day ~ '^\d{1,2}[/.-]\d{1,2}[/.-](\d{2}|\d{4})$' OR day ~ '^\d{4}$' OR day ~ '^\d{6}$'
-      OR day ~* '^(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\s+\d{1,2},?\s+\d{4}$'
-      OR day ~* '^\d{1,2}[ -](jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*[ -,]+\d{2,4}$') THEN
+  found := mssql.day(btrim(COALESCE(m[1], '')), ordered);
+  -- Into datetime and smalldatetime go three digits of a fraction, and ISO 8601 only with two digits for month and day.
+  IF m IS NULL OR found IS NULL OR (old AND ((m[3] IS NOT NULL AND m[3] <> 'Z') OR clock ~ '[.]\d{4}'
+      OR (t ~ '\dT\d' AND t !~ '^\d{4}-\d\d-\d\dT\d\d:'))) THEN
     RETURN mssql.raise(241, 'Conversion failed when converting date and/or time from character string.');
   END IF;
-  IF day = '' THEN day := '1900-01-01';
-  ELSIF day ~ '^\d{4}$' THEN day := day || '-01-01';
-  ELSIF day ~ '^\d{4}[/.]' THEN day := translate(day, '/.', '--');
-  ELSIF day ~ '^\d{1,2}[.-]\d{1,2}[.-]' THEN day := translate(day, '.-', '//');
+  IF style NOT IN (0, 100) AND (m[1] ~ '^\s*\d{4}[/.-]' AND ordered <> 'ymd') THEN
+    RETURN mssql.raise(40517, 'A text that does not follow style ' || style || ' of CONVERT is not supported by fakemssql.');
   END IF;
+  clock := regexp_replace(clock, '^(\d+)(\s*[AaPp][Mm])$', '\1:00\2');
   clock := regexp_replace(clock, ':(\d{1,9})$', CASE WHEN clock ~ '^\d+:\d+:\d+:\d+$' THEN '.\1' ELSE ':\1' END);
-  RETURN (day || ' ' || clock)::timestamp;
+  -- Not rounded to microseconds: the last moment of a day or of the year 9999 stays in it.
+  clock := regexp_replace(clock, '([.]\d{6})\d+', '\1');
+  RETURN (found || ' ' || clock)::timestamp;
 EXCEPTION
   WHEN datetime_field_overflow THEN
-    RETURN mssql.raise(CASE WHEN target IN ('datetime', 'smalldatetime') THEN 242 ELSE 241 END, CASE WHEN target IN ('datetime', 'smalldatetime')
+    RETURN mssql.raise(CASE WHEN old THEN 242 ELSE 241 END, CASE WHEN old
       THEN 'The conversion of a varchar data type to a ' || target || ' data type resulted in an out-of-range value.'
       ELSE 'Conversion failed when converting date and/or time from character string.' END);
   WHEN invalid_datetime_format THEN
     RETURN mssql.raise(241, 'Conversion failed when converting date and/or time from character string.');
 END $$;
 
-CREATE FUNCTION mssql.str_tz(x text) RETURNS timestamptz LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
-DECLARE m text[] := regexp_match(btrim(x), '([+-])(\d\d):(\d\d)$'); local timestamp;
+CREATE FUNCTION mssql.str_tz(x text, style int) RETURNS timestamptz LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
+DECLARE m text[] := regexp_match(btrim(x), '([+-])(\d\d?):(\d\d)$'); local timestamp;
 BEGIN
-  local := mssql.str_ts(x, 'datetimeoffset');
-  IF m IS NULL OR btrim(x) !~ ':\d\d.*[+-]\d\d:\d\d$' THEN RETURN local AT TIME ZONE 'UTC'; END IF;
-  RETURN (local - (m[1] || '1')::int * make_interval(hours => m[2]::int, mins => m[3]::int)) AT TIME ZONE 'UTC';
+  local := mssql.str_ts(x, 'datetimeoffset', style);
+  IF m IS NULL OR btrim(x) !~ ':\d\d.*[+-]\d\d?:\d\d$' THEN RETURN LEAST(local, '9999-12-31 23:59:59.999999') AT TIME ZONE 'UTC'; END IF;
+  RETURN LEAST(local - (m[1] || '1')::int * make_interval(hours => m[2]::int, mins => m[3]::int), '9999-12-31 23:59:59.999999') AT TIME ZONE 'UTC';
 END $$;
 
-CREATE FUNCTION mssql.days_dt(x float8) RETURNS timestamp LANGUAGE sql IMMUTABLE PARALLEL SAFE
-  RETURN mssql.dt('1900-01-01'::timestamp + make_interval(secs => x * 86400));
+CREATE FUNCTION mssql.days_dt(x float8) RETURNS timestamp LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
+BEGIN
+  IF x >= -53690 AND x < 2958464 THEN RETURN mssql.dt('1900-01-01'::timestamp + make_interval(secs => x * 86400)); END IF;
+  RETURN mssql.raise(8115, 'Arithmetic overflow error converting expression to data type datetime.');
+END $$;
 
 CREATE FUNCTION mssql.dt_days(x timestamp) RETURNS float8 LANGUAGE sql IMMUTABLE PARALLEL SAFE
   RETURN (extract(epoch FROM x - '1900-01-01'::timestamp) / 86400)::float8;
@@ -102,6 +159,8 @@ BEGIN
     WHEN style IN (126, 127) THEN d := to_char(x, 'YYYY-MM-DD'); t := to_char(x, 'HH24:MI:SS')
       || CASE WHEN old AND to_char(x, 'US')::int = 0 THEN '' ELSE mssql.fraction(x, digits) END;
       IF has_date AND has_time THEN RETURN d || 'T' || t || CASE style WHEN 127 THEN '' ELSE '' END; END IF;
+    WHEN style IN (4, 5, 6, 7, 9, 10, 11, 22, 109, 130, 131) THEN
+      RETURN mssql.raise(40517, 'Style ' || style || ' of CONVERT from ' || kind || ' to a text is not supported by fakemssql.');
     ELSE RETURN mssql.raise(281, style || ' is not a valid style number when converting from ' || kind || ' to a character string.');
   END CASE;
   IF t IS NULL THEN t := to_char(x, 'HH24:MI:SS') || mssql.fraction(x, digits); END IF;
@@ -143,7 +202,7 @@ CREATE FUNCTION mssql.datepart(part text, x timestamp) RETURNS int LANGUAGE sql 
     WHEN 'millisecond' THEN floor((extract(microseconds FROM x)::bigint % 1000000) / 1000)
     WHEN 'microsecond' THEN extract(microseconds FROM x)::bigint % 1000000
     WHEN 'nanosecond' THEN (extract(microseconds FROM x)::bigint % 1000000) * 1000
-    WHEN 'tzoffset' THEN 0
+    WHEN 'tzoffset' THEN CASE WHEN x IS NOT NULL THEN 0 END
     WHEN 'year' THEN extract(year FROM x) WHEN 'quarter' THEN extract(quarter FROM x) WHEN 'month' THEN extract(month FROM x)
     WHEN 'day' THEN extract(day FROM x) WHEN 'hour' THEN extract(hour FROM x) WHEN 'minute' THEN extract(minute FROM x) END::int;
 
@@ -156,10 +215,13 @@ CREATE FUNCTION mssql.span(part text, n int) RETURNS interval LANGUAGE sql IMMUT
     WHEN 'nanosecond' THEN interval '1 microsecond' * (n / 1000) END;
 
 CREATE FUNCTION mssql.dateadd(part text, n int, x timestamp, kind text) RETURNS timestamp LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
-DECLARE r timestamp := x + mssql.span(part, n);
+DECLARE r timestamp;
 BEGIN
+  r := x + mssql.span(part, n);
   IF r >= '10000-01-01' OR r < (CASE kind WHEN 'datetime' THEN '1753-01-01'::timestamp ELSE '0001-01-01'::timestamp END) THEN
     RETURN mssql.raise(517, 'Adding a value to a ''' || kind || ''' column caused an overflow.');
   END IF;
   RETURN CASE kind WHEN 'datetime' THEN mssql.dt(r) WHEN 'smalldatetime' THEN mssql.sdt(r) ELSE r END;
+EXCEPTION WHEN datetime_field_overflow OR numeric_value_out_of_range THEN
+  RETURN mssql.raise(517, 'Adding a value to a ''' || kind || ''' column caused an overflow.');
 END $$;

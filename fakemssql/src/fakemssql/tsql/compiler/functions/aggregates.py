@@ -78,7 +78,11 @@ def _aggregate(c: Compilation, node: nodes.Function, names: Names, name: str, ov
     if family(kind) == "int":
         result = BIGINT if kind.name == "bigint" else INT
         sql = f"{name.lower()}({distinct}{value.sql}){over}"
-        return Typed(f"(trunc({sql}))::{storage(result)}" if name == "AVG" else f"({sql})::{storage(result)}", result)
+        if name == "AVG":
+            # AVG fails where its sum overflows, as SUM does.
+            total = f"(sum({distinct}{value.sql}){over})::{storage(result)}"
+            return Typed(f"(CASE WHEN {total} IS NOT NULL THEN trunc({sql}) END)::{storage(result)}", result)
+        return Typed(f"({sql})::{storage(result)}", result)
     if kind.name in ("float", "real"):
         return Typed(f"({name.lower()}({distinct}{value.sql}){over})::float8", FLOAT)
     if kind.name.endswith("money"):

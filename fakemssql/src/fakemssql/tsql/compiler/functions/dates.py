@@ -62,12 +62,22 @@ def _plain(value: Typed) -> str:
     return as_timestamp(value.sql, value.type.name)
 
 
+_OF_DAYS = {"year", "quarter", "month", "dayofyear", "day", "week", "weekday", "iso_week"}
+
+
+def _check_part(part: str, value: Typed, function: str) -> None:
+    """Raise error 9810 for a part of a date that a time does not have."""
+    if value.type is not None and value.type.name == "time" and part in _OF_DAYS:
+        raise SqlError(9810, f"The datepart {part} is not supported by date function {function} for data type time.")
+
+
 def _dateadd(c: Compilation, node: nodes.Function, names: Names) -> Typed:
     part = _part(node, 3)
     if part in ("dayofyear", "weekday"):
         part = "day"
     value = moment(c.scalar(node.args[2], names))
     assert value.type is not None
+    _check_part(part, value, "dateadd")
     amount = convert(c.scalar(node.args[1], names), INT, "cast").sql
     kind = value.type
     added = f"mssql.dateadd('{part}', {amount}, {_plain(value)}, '{kind.name}')"
@@ -97,7 +107,9 @@ def _difference(function: str, kind: SqlType) -> Special:
 
 def _datepart(c: Compilation, node: nodes.Function, names: Names) -> Typed:
     part = _part(node, 2)
-    return Typed(f"mssql.datepart('{part}', {_plain(moment(c.scalar(node.args[1], names), _DT2))})", INT)
+    value = moment(c.scalar(node.args[1], names), _DT2)
+    _check_part(part, value, "datepart")
+    return Typed(f"mssql.datepart('{part}', {_plain(value)})", INT)
 
 
 for _name, _function in {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fakemssql.contract import SqlError
 from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.functions.registry import define
 from fakemssql.tsql.compiler.operators import as_integer, as_text
@@ -28,8 +29,16 @@ _one("UPPER", "upper({})")
 _one("LOWER", "lower({})")
 
 
+def _must_be_text(value: Typed, function: str) -> None:
+    if value.type is None or not is_text(value.type) or value.type.name == "xml":
+        kind = value.type.name if value.type is not None else "NULL"
+        raise SqlError(8116, f"Argument data type {kind} is invalid for argument 1 of {function} function.")
+
+
 def _trim(name: str, function: str) -> None:
     def implementation(c: Compilation, a: list[Typed]) -> Typed:
+        if name == "TRIM":
+            _must_be_text(a[0], "Trim")
         characters = as_text(a[1]).sql if len(a) > 1 else "' '"
         return _same(c, a[0], f"{function}({{}}, {characters})")
 
@@ -76,7 +85,9 @@ def _limit(c: Compilation, value: Typed, size: Typed) -> int:
 def _substring(c: Compilation, a: list[Typed]) -> Typed:
     size = as_integer(a[2]) if len(a) > 2 else "2147483647"
     if a[0].type is not None and family(a[0].type) == "binary":
-        return Typed(f"mssql.subbytes({a[0].sql}, {as_integer(a[1])}, {size})", a[0].type)
+        kind = SqlType("varbinary", length=a[0].type.length if a[0].type.length is not None else MAX)
+        return Typed(f"mssql.subbytes({a[0].sql}, {as_integer(a[1])}, {size})", kind)
+    _must_be_text(a[0], "substring")
     limit = _limit(c, a[0], a[2]) if len(a) > 2 else None
     return _same(c, a[0], f"mssql.substring({{}}, {as_integer(a[1])}, {size})", limit)
 
@@ -85,7 +96,8 @@ def _substring(c: Compilation, a: list[Typed]) -> Typed:
 def _charindex(c: Compilation, a: list[Typed]) -> Typed:
     start = as_integer(a[2]) if len(a) > 2 else "1"
     big = a[1].type is not None and a[1].type.length == MAX
-    sql = f"mssql.charindex({as_text(a[0]).sql}, {as_text(a[1]).sql}, {start})"
+    exact = str(a[0].binary or a[1].binary).lower()
+    sql = f"mssql.charindex({as_text(a[0]).sql}, {as_text(a[1]).sql}, {start}, {exact})"
     return Typed(sql + ("::int8" if big else ""), BIGINT if big else INT)
 
 

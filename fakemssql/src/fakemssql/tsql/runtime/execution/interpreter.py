@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fakemssql.contract import ResponseWriter, SqlError
+from fakemssql.tsql.catalog.tables import TableInfo
 from fakemssql.tsql.datatypes.codec import decode
 from fakemssql.tsql.datatypes.sqltypes import INT, nvarchar
 from fakemssql.tsql.definitions.temporary import drop
@@ -23,27 +24,28 @@ def run(session: Session, frame: Frame) -> int:
         raise SqlError(217, "Maximum stored procedure, function, trigger, or view nesting level exceeded (limit 32).")
     session.depth += 1
     scoped = frame.parent is not None or bool(frame.signature)
-    before, outer = set(session.catalog.temporary), session.scope_identity
+    before, outer, outer_tables = dict(session.catalog.temporary), session.scope_identity, session.outer_tables
     if scoped:
         if session.scope_identity is not None:
             session.keep_identities()
         session.scope_identity = None
+        session.outer_tables = frozenset(table.pg for table in before.values())
     try:
         run_all(session, frame.code.statements, frame)
     except Returned as returned:
         return returned.status
-    except (Break, Continue):
+    except (Break, Continue) as error:
+        number, word = (135, "BREAK") if isinstance(error, Break) else (136, "CONTINUE")
         raise SqlError(
-            135, "Cannot use a BREAK statement outside the scope of a WHILE statement.", severity=15
+            number, f"Cannot use a {word} statement outside the scope of a WHILE statement.", severity=15
         ) from None
     finally:
         session.depth -= 1
         if frame.tables and not frame.kept:
             discard(session, frame)
-        if scoped and len(session.catalog.temporary) > len(before):
-            _leave(session, before)
         if scoped:
-            session.scope_identity = outer
+            _leave(session, before)
+            session.scope_identity, session.outer_tables = outer, outer_tables
     return 0
 
 
@@ -58,16 +60,20 @@ def discard(session: Session, frame: Frame) -> None:
     frame.tables.clear()
 
 
-def _leave(session: Session, before: set[str]) -> None:
+def _leave(session: Session, before: dict[str, TableInfo]) -> None:
     """Drop the temporary tables that a procedure or a dynamic text made; tables ``before`` it stay."""
-    own = [name for name in session.catalog.temporary if name not in before]
+    outer = {table.pg for table in before.values()}
+    own = {name: table for name, table in session.catalog.temporary.items() if table.pg not in outer}
 
     def action() -> None:
         for name in own:
             drop(session.definer, (name,), True)
+            if name in before:
+                session.catalog.temporary[name] = before[name]
 
     if own and session.pg.usable and not session.transactions.doomed:
         session.transactions.define(action)
+        session.transactions.forget(list(own.values()))
 
 
 def run_all(session: Session, items: list[nodes.Statement], frame: Frame) -> None:
@@ -91,7 +97,8 @@ def step(session: Session, statement: nodes.Statement, frame: Frame) -> None:
         session.rowcount = 0
         raised = isinstance(error, Raised)
         transactions = session.transactions
-        fatal = dooms(error) or (session.options.xact_abort and not raised)
+        # Outside TRY, RAISERROR does not heed XACT_ABORT ("SET XACT_ABORT"); a CATCH under it finds the transaction doomed.
+        fatal = dooms(error) or (session.options.xact_abort and (session.trying > 0 or not raised))
         if session.trying:
             if fatal and not is_compile(error):
                 transactions.doom(frame.output)

@@ -133,6 +133,13 @@ def run_planned(session: Session, node: nodes.Statement | nodes.Expr, frame: Fra
             return _run_plan(session, plan, frame)
         except PgError as error:
             stale = error.sqlstate in STALE and attempt == 1
+            if error.sqlstate == "42P01" and any(
+                table.pg.split('"')[1] in error.message for table in frame.tables.values()
+            ):
+                raise SqlError(
+                    40517,
+                    "A table variable after the ROLLBACK of the transaction that declared it is not supported by fakemssql.",
+                ) from None
             if not stale or (session.transaction_count and session.options.xact_abort):
                 raise translate(session.pg, error, type(node).__name__.upper()) from None
             session.catalog.forget()

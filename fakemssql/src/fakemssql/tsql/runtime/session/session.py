@@ -32,6 +32,7 @@ class Arguments:
     def take(self, *names: str) -> list[Any]:
         """Values of the parameters ``names`` in order; None for a missing one. Error 8145 for an unknown name."""
         values: dict[str, Any] = dict.fromkeys(names)
+        given: set[str] = set()
         for position, parameter in enumerate(self.parameters):
             key = parameter.name.lower().lstrip("@")
             if not key:
@@ -40,6 +41,9 @@ class Arguments:
                 key = names[position]
             if key not in values:
                 raise SqlError(8145, f"@{key} is not a parameter for procedure {self.name}.")
+            if key in given:
+                raise errors.repeated_argument(f"@{key}")
+            given.add(key)
             values[key] = parameter.value
         return [values[name] for name in names]
 

@@ -15,7 +15,7 @@ from psycopg.pq.abc import PGresult
 
 from fakemssql.contract import Attention, ClientGone, ResponseWriter, SqlError
 from fakemssql.killing import killed_error
-from fakemssql.tsql.names import fold, quoted
+from fakemssql.tsql.catalog.tables import TableInfo
 from fakemssql.tsql.pg import PgError, Request
 from fakemssql.tsql.runtime.connection.activity import Activity
 from fakemssql.tsql.runtime.errors import DEADLOCK, no_way_back, translate, uncommittable
@@ -24,6 +24,7 @@ from fakemssql.tsql.state import SessionState
 
 # PostgreSQL's level for SNAPSHOT. The levels by locks are READ COMMITTED, with the locks of compiler/locks.py.
 _LEVELS = {"SNAPSHOT": "REPEATABLE READ"}
+_LONGEST_NAME = 32
 _descriptors = itertools.count(1)
 
 
@@ -34,7 +35,8 @@ class Transactions:
         self.session, self.activity, self.applocks = session, activity, applocks
         self.doomed = False
         self.name: str | None = None
-        self.savepoints: list[str] = []
+        self.savepoints: list[tuple[str, dict[str, TableInfo]]] = []  # with the temporary tables of the time
+        self.tables: dict[str, TableInfo] = {}  # the temporary tables before the transaction
         self.pending: list[str] = []
         self.snapshot = False  # whether PostgreSQL's transaction began at SNAPSHOT
         self._requests = 0
@@ -120,9 +122,9 @@ class Transactions:
             self.snapshot = self.session.options.isolation == "SNAPSHOT"
             self.session.transaction_descriptor = next(_descriptors)
             self.session.transaction_began = time.time()
-            self.name = name
+            self.name = name[:_LONGEST_NAME] if name is not None else None
             self.savepoints = []
-            self.session.created_tables, self.session.dropped_tables = [], []
+            self.tables = dict(self.session.catalog.temporary)
             if output is not None:
                 output.transaction("begin", self.session.transaction_descriptor)
         self.session.transaction_count += 1
@@ -160,17 +162,18 @@ class Transactions:
     def rollback(self, name: str | None, output: ResponseWriter | None) -> None:
         if self.session.transaction_count == 0:
             raise SqlError(3903, "The ROLLBACK TRANSACTION request has no corresponding BEGIN TRANSACTION.")
-        if name is not None and fold(name) in self.savepoints:
+        name = name[:_LONGEST_NAME] if name is not None else None
+        saved = [position for position, (each, _) in enumerate(self.savepoints) if each == name]
+        if saved:
             if self.doomed:
                 raise no_way_back()
             self._flush()
-            self.session.pg.execute(f"ROLLBACK TO SAVEPOINT {quoted('u ' + fold(name))}")
+            self.session.pg.execute(f"ROLLBACK TO SAVEPOINT u{saved[-1]}")
             self.session.apply_lock_timeout()
-            position = len(self.savepoints) - 1 - self.savepoints[::-1].index(fold(name))
-            self.savepoints = self.savepoints[: position + 1]
-            self.session.catalog.forget()
+            del self.savepoints[saved[-1] + 1 :]
+            self._restore(self.savepoints[-1][1])
             return
-        if name is not None and (self.name is None or fold(name) != fold(self.name)):
+        if name is not None and name != self.name:
             raise SqlError(6401, f"Cannot roll back {name}. No transaction or savepoint of that name was found.")
         self.rollback_all(output)
 
@@ -179,8 +182,21 @@ class Transactions:
             raise SqlError(628, "Cannot issue SAVE TRANSACTION when there is no active transaction.")
         if self.doomed:
             raise no_way_back()
-        self.pending.append(f"SAVEPOINT {quoted('u ' + fold(name))}")
-        self.savepoints.append(fold(name))
+        self.pending.append(f"SAVEPOINT u{len(self.savepoints)}")
+        self.savepoints.append((name[:_LONGEST_NAME], dict(self.session.catalog.temporary)))
+
+    def _restore(self, tables: dict[str, TableInfo]) -> None:
+        """Find temporary tables by their names as before what was rolled back."""
+        self.session.catalog.temporary.clear()
+        self.session.catalog.temporary.update(tables)
+        self.session.catalog.forget()
+
+    def forget(self, tables: list[TableInfo]) -> None:
+        """No rollback brings these temporary tables back: the procedure that made them has ended."""
+        gone = {table.pg for table in tables}
+        for kept in (self.tables, *(saved for _, saved in self.savepoints)):
+            for name in [name for name, table in kept.items() if table.pg in gone]:
+                del kept[name]
 
     def start(self) -> None:
         """Begin the transaction in PostgreSQL if it has only begun here."""
@@ -200,12 +216,7 @@ class Transactions:
             self.session.pg.execute("ROLLBACK")
             self.session.apply_lock_timeout()
         self.pending = []
-        for name in self.session.created_tables:
-            self.session.catalog.temporary.pop(name, None)
-        for table in self.session.dropped_tables:
-            self.session.catalog.temporary[fold(table.name)] = table
-        self.session.created_tables, self.session.dropped_tables = [], []
-        self.session.catalog.forget()
+        self._restore(self.tables)
         if keep_count:
             self.doomed = True
         else:

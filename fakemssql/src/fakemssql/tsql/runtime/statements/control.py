@@ -67,7 +67,9 @@ def try_catch(session: Session, node: nodes.TryCatch, frame: Frame) -> None:
 
 
 def returned(session: Session, node: nodes.Return, frame: Frame) -> None:
-    raise Returned(0 if node.value is None else integer_of(session, node.value, frame))
+    status = 0 if node.value is None else integer_of(session, node.value, frame)
+    quiet(session, 1)
+    raise Returned(status)
 
 
 def wait_for(session: Session, node: nodes.WaitFor, frame: Frame) -> None:

@@ -49,16 +49,22 @@ def _user(session: Session, name: nodes.Name, parameters: list[Parameter], frame
     for position, parameter in enumerate(parameters):
         key = parameter.name.lower()
         if not key:
+            if not module.parameters:
+                raise SqlError(8146, f"Procedure {found.name} has no parameters and arguments were supplied.", state=2)
             if position >= len(module.parameters):
                 raise errors.too_many_arguments(found.name)
             key = module.parameters[position].name
         elif key not in {p.name for p in module.parameters}:
             raise SqlError(8145, f"{key} is not a parameter for procedure {found.name}.")
+        if key in given:
+            raise errors.repeated_argument(key)
         if not parameter.default:
             given[key] = parameter
     for declared in module.parameters:
         inner.types[declared.name] = declared.type
         if declared.name in given:
+            if given[declared.name].output and not declared.output:
+                raise errors.no_output(declared.name)
             inner.values[declared.name] = _argument(session, given[declared.name], declared.type, frame)
         elif declared.value is not None:
             inner.values[declared.name] = evaluate(session, declared.value, declared.type, inner)[1]
@@ -88,7 +94,10 @@ def run_text(session: Session, text: str, parameters: Sequence[Parameter], frame
 
 
 def final_values(declared: Sequence[nodes.Declare], given: Mapping[str, Parameter], frame: Frame) -> list[Parameter]:
-    """OUTPUT parameters of a call that has ended, by the names that the caller gave them."""
+    """OUTPUT parameters of a call that has ended, by the names that the caller gave them; error 8162."""
+    for item in declared:
+        if item.name in given and given[item.name].output and not item.output:
+            raise errors.no_output(item.name)
     return [
         Parameter(passed.name, item.type, decode(item.type, frame.values[item.name]), True)
         for item in declared
@@ -137,10 +146,11 @@ def execute(session: Session, node: nodes.Execute, frame: Frame) -> None:
     for parameter in outputs:
         target = targets.get(parameter.name) if parameter.name else unnamed.pop(0)
         if target is not None:
-            frame.values[target] = encode(frame.types[target], parameter.value)
+            raw = encode(parameter.type, parameter.value)
+            frame.values[target] = converted(session, parameter.type, raw, frame.types[target], frame)
     if node.result is not None:
         result_kind = frame.types.get(node.result)
         if result_kind is None:
             raise SqlError(137, f'Must declare the scalar variable "{node.result}".', severity=15)
-        frame.values[node.result] = encode(result_kind, status)
+        frame.values[node.result] = converted(session, INT, encode(INT, status), result_kind, frame)
     session.transactions.check_balance(count)

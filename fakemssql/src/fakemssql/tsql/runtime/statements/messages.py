@@ -51,6 +51,11 @@ def raise_error(session: Session, node: nodes.RaiseError, frame: Frame) -> None:
     number, text = 50000, ""
     if kind.name in ("int", "smallint", "tinyint", "bigint"):
         number = decode(kind, raw)
+        if number < 13000:
+            raise SqlError(
+                2732,
+                f"Error number {number} is invalid. The number must be from 13000 through 2147483647 and it cannot be 50000.",
+            )
         raise SqlError(
             18054,
             f"Error {number}, severity 16, state 1 was raised, but no"
@@ -58,6 +63,10 @@ def raise_error(session: Session, node: nodes.RaiseError, frame: Frame) -> None:
         )
     text = decode(kind, raw) or ""
     severity, state = integer_of(session, node.severity, frame), integer_of(session, node.state, frame)
+    if len(node.arguments) > 20:
+        raise SqlError(
+            2747, "Too many substitution parameters for RAISERROR. Cannot exceed 20 substitution parameters."
+        )
     values = []
     for argument in node.arguments:
         argument_kind, value = evaluate(session, argument, None, frame)
@@ -92,9 +101,20 @@ def _format(text: str, values: list[object]) -> str:
         value = rest.pop(0) if rest else "(null)"
         if value is None:
             value = "(null)"
+        elif isinstance(value, str) == (kind != "s") and value != "(null)":
+            position = len(values) - len(rest)
+            raise SqlError(
+                2786,
+                f"The data type of substitution parameter {position} does not match the expected type of the format specification.",
+            )
         spec = f"%{flags}{width or ''}{precision or ''}"
         if isinstance(value, int) and not isinstance(value, bool):
-            return (spec + {"i": "d", "u": "d", "s": "s"}.get(kind, kind)) % value
+            if value < 0 and kind in "uxXo":
+                value += 1 << (64 if "I64" in match[0] else 32)
+            return (spec + {"i": "d", "u": "d"}.get(kind, kind)) % value
         return (spec + "s") % value
 
+    wrong = re.search(r"%(?!%|[-+0# ]*(\d+|\*)?(\.\d+)?(?:I64|l|h)?[sdiuxXo])[-+0# \d.*]*\w", text.replace("%%", ""))
+    if wrong is not None:
+        raise SqlError(2787, f"Invalid format specification: '{wrong[0]}'.")
     return re.sub(r"%%|%([-+0# ]*)(\d+|\*)?(\.\d+)?(?:I64|l|h)?([sdiuxXo])", replace, text)[:2047]

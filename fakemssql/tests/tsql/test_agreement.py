@@ -1,0 +1,212 @@
+"""Answers of single statements as SQL Server's documentation has them, or the refusal: none differs in silence.
+
+Sources, on learn.microsoft.com: "CAST and CONVERT", "SAVE TRANSACTION", "SET XACT_ABORT", "CREATE TABLE" (temporary
+tables), "RAISERROR", "LIKE", "Data types", "AVG", "@@ROWCOUNT", "Database Engine events and errors".
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+_FOR_EVER = dt.datetime(9999, 12, 31, 23, 59, 59, 999999)  # noqa: DTZ001 - datetime2 has no zone
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        *(
+            (f"CONVERT(date, '03{s}04{s}2020', {n})", dt.date(2020, 4, 3))
+            for n, s in ((103, "/"), (104, "."), (105, "-"))
+        ),
+        ("CONVERT(date, '03/04/20', 3)", dt.date(2020, 4, 3)),
+        ("CONVERT(date, '03/04/2020', 101)", dt.date(2020, 3, 4)),
+        ("CONVERT(date, '20.03.04', 2)", dt.date(2020, 3, 4)),
+        ("CONVERT(date, TRY_CONVERT(datetime, '13/02/2024', 103))", dt.date(2024, 2, 13)),
+        ("CONVERT(date, CONVERT(varchar(10), CAST('20200403' AS date), 103), 103)", dt.date(2020, 4, 3)),
+        *(
+            (f"CAST('{t}' AS date)", dt.date(2000, 4, 12))
+            for t in ("12-Apr-2000", "Apr 12,2000", "12Apr2000", "2000 Apr 12")
+        ),
+        ("CAST('April 2000' AS date)", dt.date(2000, 4, 1)),
+        ("CAST('3/2/4' AS date)", dt.date(2004, 3, 2)),
+        ("CAST('2024/11-12' AS date)", dt.date(2024, 11, 12)),
+        ("CAST('1/1/60' AS date)", dt.date(1960, 1, 1)),
+        ("CAST('2024-01-02 3PM' AS time(0))", dt.time(15)),
+        ("CAST('9999-12-31 23:59:59.9999999' AS datetime2)", _FOR_EVER),
+        ("CAST('23:59:59.9999999' AS time)", dt.time(23, 59, 59, 999999)),
+        ("DATEPART(second, CAST('1998-01-01 23:59:56.500' AS datetime2(0)))", 57),
+        ("CAST(100 AS money) / CAST(339 AS money) * CAST(10000 AS money)", Decimal("2949.0000")),
+        ("CAST(20 AS money) / 3", Decimal("6.6666")),
+        ("CAST(CAST(12345.1 AS real) AS varchar(30))", "12345.1"),
+        ("SUBSTRING(CAST(0x6162636465666768 AS binary(10)), 4, 2)", b"de"),
+        ("CHARINDEX('TEST', 'this is a test' COLLATE Latin1_General_CS_AS)", 0),
+        ("IIF('AB[C]D' LIKE 'ABZ[C]D' ESCAPE 'z', 1, 0)", 0),
+        ("IIF('abc' LIKE '[c-a]bc', 1, 0)", 0),
+        ("IIF('abc' LIKE '[^c-a]bc', 1, 0)", 1),
+        ("IIF('a-c' LIKE 'a[-x]c', 1, 0)", 1),
+        ("QUOTENAME('a', '`')", "`a`"),
+        ("DATEPART(tzoffset, NULL)", None),
+        ("CAST('' AS real)", 0.0),
+        ("CAST('£1,234.5' AS money)", Decimal("1234.5000")),
+    ],
+)
+def test_values(client: Any, text: str, value: object) -> None:
+    assert client.value(f"SELECT {text}") == value
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("SELECT CONVERT(date, '10-10-10', 140)", 9809),
+        ("SELECT CONVERT(date, '2024-02-13', 103)", 40517),
+        ("SELECT TRY_CONVERT(varchar(30), GETDATE(), 109)", 40517),
+        ("SELECT TRY_CONVERT(varchar(30), GETDATE(), 999)", 281),
+        ("SELECT CAST('2021-01-01 04:12:12.1234' AS datetime)", 241),
+        ("SELECT CAST('2022-1-22T13:34:12.123' AS datetime)", 241),
+        ("SELECT CAST(214748.3648 AS smallmoney)", 8115),
+        ("SELECT CAST('8000-05-25' AS smalldatetime)", 242),
+        ("SELECT CAST('x' AS smallmoney)", 293),
+        ("SELECT CAST(32768 AS smallint)", 220),
+        ("SELECT AVG(a) FROM (VALUES (2147483647), (2147483647)) AS v(a)", 8115),
+        ("SELECT DATEPART(year, CAST('12:10' AS time))", 9810),
+        ("SELECT DATEADD(day, 1, CAST('12:10' AS time))", 9810),
+        ("SELECT DATEADD(yy, -30000000, GETDATE())", 517),
+        ("SELECT CAST(999999999 AS datetime)", 8115),
+        ("SELECT TIMEFROMPARTS(1, 1, 1, 1, 1)", 40517),
+        ("SELECT TRIM(5)", 8116),
+        ("SELECT SUBSTRING(NULL, 1, 3)", 8116),
+        ("SELECT 1 WHERE 'a' LIKE 'a' ESCAPE 'xy'", 506),
+        ("""SELECT JSON_VALUE('{"a":{"b":1}}', 'strict $.a')""", 13623),
+        ("""SELECT JSON_QUERY('{"a":1}', 'strict $.a')""", 13624),
+        ("CONTINUE", 136),
+        ("EXEC sp_prepare 1", 40517),
+        ("BEGIN TRAN abcdefghijklmnopqrstuvwxyz12345678", 103),
+        ("EXEC sp_tables @table_name = 'a', @table_name = 'b'", 8143),
+        ("DECLARE @x int; EXEC sp_executesql N'SELECT @a', N'@a int', @x OUTPUT", 8162),
+        (f"RAISERROR('x', 16, 1{', 1' * 21})", 2747),
+        ("RAISERROR('%m', 16, 1)", 2787),
+        ("RAISERROR('%d', 16, 1, 'a')", 2786),
+        ("RAISERROR('%s', 16, 1, 5)", 2786),
+        ("RAISERROR(5005, 10, 1)", 2732),
+        ("INSERT t EXEC p", 40517),
+        ("WITH n(c) AS (SELECT 1 UNION ALL SELECT c + 1 FROM n WHERE EXISTS (SELECT * FROM n)) SELECT * FROM n", 465),
+        ("WITH n(c) AS (SELECT 1 UNION ALL SELECT MAX(c) FROM n) SELECT * FROM n", 467),
+        ("CREATE VIEW v_two_names(a, b) AS SELECT 1 AS a", 8159),
+        ("CREATE VIEW v_one_name(a) AS SELECT 1 AS a, 2 AS b", 8158),
+        ("CREATE TABLE #m (a int, CHECK (MAX(a) < 5))", 147),
+        ("CREATE TABLE #m (a int); CREATE TRIGGER tr_m ON #m AFTER INSERT AS SELECT 1", 40517),
+        ("BEGIN TRAN; DECLARE @t TABLE (a int); ROLLBACK; SELECT * FROM @t", 40517),
+    ],
+)
+def test_errors(client: Any, text: str, number: int) -> None:
+    batches = text.split("; CREATE TRIGGER")
+    for batch in batches[:-1]:
+        client.ok(batch)
+    assert client.error("CREATE TRIGGER" * (len(batches) > 1) + batches[-1]).number == number
+
+
+def test_unsigned_formats_of_raiserror(client: Any) -> None:
+    assert client.error("RAISERROR('%u %x', 16, 1, -5, -11)").message == "4294967291 fffffff5"
+
+
+@pytest.mark.parametrize(
+    ("kind", "seed", "step"), [("tinyint", 255, 1), ("smallint", -32768, -1), ("int", 2147483647, 1)]
+)
+def test_an_identity_ends_with_its_type(client: Any, table: str, kind: str, seed: int, step: int) -> None:
+    client.ok(f"CREATE TABLE {table} (id {kind} IDENTITY({seed}, {step}), b int); INSERT {table} (b) VALUES (1)")
+    error = client.error(f"INSERT {table} (b) VALUES (2)")
+    assert (error.number, error.message) == (
+        8115,
+        f"Arithmetic overflow error converting IDENTITY to data type {kind}.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "number"),
+    [
+        ("REFERENCES {0}", 1774),
+        ("REFERENCES {0}(nope, b)", 1774),
+        ("REFERENCES {0}(nope)", 1770),
+        (", FOREIGN KEY (nope) REFERENCES {0}(a)", 1769),
+        (", d AS c + 1, FOREIGN KEY (d) REFERENCES {0}(a)", 40517),
+    ],
+)
+def test_foreign_keys_that_cannot_be(client: Any, table: str, key: str, number: int) -> None:
+    client.ok(f"CREATE TABLE {table} (a int, b int, PRIMARY KEY (a, b))")
+    assert client.error(f"CREATE TABLE {table}f (c int {key.format(table)})").number == number
+
+
+def test_a_default_of_a_computed_column(client: Any, table: str) -> None:
+    client.ok(f"CREATE TABLE {table} (a int, b AS a + 1)")
+    assert client.error(f"ALTER TABLE {table} ADD CONSTRAINT d{table} DEFAULT 1 FOR b").number == 1752
+
+
+def test_temporary_tables_follow_a_savepoint(client: Any) -> None:
+    client.ok("BEGIN TRAN; CREATE TABLE #one (a int); SAVE TRAN s; DROP TABLE #one; CREATE TABLE #two (a int)")
+    client.ok("CREATE TABLE #one (x varchar(9)); ROLLBACK TRAN s; INSERT #one VALUES (1); COMMIT")
+    assert client.value("SELECT a FROM #one") == 1
+    client.ok("CREATE TABLE #two (b int); SELECT b FROM #two")
+
+
+def test_a_procedure_has_temporary_tables_of_its_own(client: Any, table: str) -> None:
+    client.ok(f"CREATE PROCEDURE p{table} AS CREATE TABLE #tt (b int); INSERT #tt VALUES (2); SELECT b FROM #tt")
+    client.ok("CREATE TABLE #tt (a int); INSERT #tt VALUES (1)")
+    assert client.value(f"EXEC p{table}") == 2
+    assert client.rows("SELECT a FROM #tt") == [(1,)]
+    client.ok(f"BEGIN TRAN; EXEC p{table}; ROLLBACK")
+    assert client.rows("SELECT a FROM #tt") == [(1,)]
+
+
+def test_names_of_savepoints_are_case_sensitive(client: Any, numbers: str) -> None:
+    assert client.error("BEGIN TRAN abc; SAVE TRAN aBC; ROLLBACK TRAN ABC").number == 6401
+    client.ok("ROLLBACK")
+    client.ok(f"BEGIN TRAN; SAVE TRAN AbC; UPDATE {numbers} SET v = 1; SAVE TRAN aBC; UPDATE {numbers} SET v = 2")
+    assert client.value(f"ROLLBACK TRAN AbC; SELECT MAX(v) FROM {numbers}; ROLLBACK") == 0
+    client.ok(
+        "DECLARE @n varchar(50) = 'abcdefghijklmnopqrstuvwxyz12345678'; BEGIN TRAN; SAVE TRAN @n;"
+        " ROLLBACK TRAN abcdefghijklmnopqrstuvwxyz123456; ROLLBACK"
+    )
+
+
+def test_raiserror_in_try_dooms_under_xact_abort(client: Any) -> None:
+    text = "BEGIN TRAN; BEGIN TRY RAISERROR('x', 16, 1) END TRY BEGIN CATCH SELECT XACT_STATE(); ROLLBACK END CATCH"
+    assert client.value("SET XACT_ABORT OFF; " + text) == 1
+    assert client.value("SET XACT_ABORT ON; " + text) == -1
+
+
+def test_calls_of_procedures(client: Any, table: str) -> None:
+    client.ok(f"CREATE PROCEDURE o{table} @o int OUTPUT AS SET @o = 288")
+    client.ok(f"CREATE PROCEDURE i{table} @a int AS SELECT 1 UNION ALL SELECT 2; RETURN 300")
+    client.ok(f"CREATE PROCEDURE n{table} AS SELECT 1")
+    assert client.error(f"DECLARE @r tinyint; EXEC o{table} @r OUTPUT").number == 220
+    assert client.value(f"DECLARE @r smallint; EXEC o{table} @r OUTPUT; SELECT @r") == 288
+    assert client.error(f"DECLARE @r tinyint; EXEC @r = i{table} 1").number == 220
+    assert client.error(f"DECLARE @x int; EXEC i{table} @x OUTPUT").number == 8162
+    assert client.error(f"EXEC i{table} @a = 1, @a = 2").number == 8143
+    assert client.error(f"EXEC n{table} 1").number == 8146
+    assert client.value(f"EXEC i{table} 1; SELECT @@ROWCOUNT") == 1
+
+
+def test_a_trigger_is_in_the_schema_of_its_table(client: Any, table: str) -> None:
+    for name in ("x", "y"):
+        client.ok(f"CREATE SCHEMA {name}{table}")
+    client.ok(f"CREATE TABLE x{table}.t (a int)")
+    assert client.error(f"CREATE TRIGGER y{table}.tr ON x{table}.t AFTER INSERT AS SELECT 1").number == 2103
+    client.ok(f"CREATE TRIGGER tr{table} ON x{table}.t AFTER INSERT AS SELECT 1")
+    assert client.value(f"SELECT OBJECT_ID('x{table}.tr{table}')") is not None
+    client.ok(f"DROP TRIGGER x{table}.tr{table}")
+
+
+def test_an_index_entry_that_is_too_long(client: Any, table: str) -> None:
+    client.ok(f"CREATE TABLE {table} (a varbinary(4000)); CREATE INDEX i ON {table} (a)")
+    long = "".join(f"{n * 7919 % 65521:04x}" for n in range(1900))
+    assert client.error(f"INSERT {table} VALUES (0x{long})").number == 1946
+
+
+def test_the_whole_digits_of_a_union_of_decimals_stay(client: Any) -> None:
+    text = "SELECT CAST(1E37 AS numeric(38, 0)) AS n UNION ALL SELECT CAST(1.5 AS numeric(6, 4)) ORDER BY n"
+    assert client.rows(text)[0] == (2,)
