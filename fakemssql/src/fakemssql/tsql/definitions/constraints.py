@@ -126,8 +126,8 @@ def _foreign(d: Definer, place: ObjectPlace, object_id: str, table: TableInfo, c
         if not names:
             raise SqlError(
                 1773,
-                f"Foreign key '{name}' has implicit reference to object '{other.name}' which does not have a primary key"
-                " defined on it.",
+                f"Foreign key '{name}' has implicit reference to object '{other.name}' which does not have a primary"
+                " key defined on it.",
                 state=0,
             )
     if len(names) != len(own):

@@ -71,8 +71,8 @@ def _triggered(d: Definer, node: nodes.CreateModule) -> TableInfo:
     if len(node.name) > 1 and node.name[-2] and fold(node.name[-2]) != fold(table.schema):
         raise SqlError(
             2103,
-            f"Cannot create trigger '{'.'.join(node.name)}' because its schema is different from the schema of the target"
-            " table or view.",
+            f"Cannot create trigger '{'.'.join(node.name)}' because its schema is different from the schema of the"
+            " target table or view.",
         )
     return table
 

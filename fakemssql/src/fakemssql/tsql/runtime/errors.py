@@ -119,8 +119,8 @@ def translate(pg: Pg, error: PgError, statement: str = "INSERT") -> SqlError:
     if state == "54000" and (match := re.search(r'index row size (\d+) exceeds .* for index "([^"]*)"', error.message)):
         return SqlError(
             1946,
-            f"Operation failed. The index entry of length {match[1]} bytes for the index '{match[2]}' exceeds the maximum"
-            " length of 1700 bytes for nonclustered indexes.",
+            f"Operation failed. The index entry of length {match[1]} bytes for the index '{match[2]}' exceeds the"
+            " maximum length of 1700 bytes for nonclustered indexes.",
             state=3,
         )
     if state in DEADLOCK and (state == "40P01" or "deadlock" in error.message):

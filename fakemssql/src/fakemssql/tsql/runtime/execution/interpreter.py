@@ -97,7 +97,7 @@ def step(session: Session, statement: nodes.Statement, frame: Frame) -> None:
         session.rowcount = 0
         raised = isinstance(error, Raised)
         transactions = session.transactions
-        # Outside TRY, RAISERROR does not heed XACT_ABORT ("SET XACT_ABORT"); a CATCH under it finds the transaction doomed.
+        # RAISERROR does not heed XACT_ABORT ("SET XACT_ABORT"), but under it a CATCH finds the transaction doomed.
         fatal = dooms(error) or (session.options.xact_abort and (session.trying > 0 or not raised))
         if session.trying:
             if fatal and not is_compile(error):

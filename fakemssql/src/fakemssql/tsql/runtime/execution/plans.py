@@ -138,7 +138,8 @@ def run_planned(session: Session, node: nodes.Statement | nodes.Expr, frame: Fra
             ):
                 raise SqlError(
                     40517,
-                    "A table variable after the ROLLBACK of the transaction that declared it is not supported by fakemssql.",
+                    "A table variable after the ROLLBACK of the transaction that declared it is not supported by"
+                    " fakemssql.",
                 ) from None
             if not stale or (session.transaction_count and session.options.xact_abort):
                 raise translate(session.pg, error, type(node).__name__.upper()) from None

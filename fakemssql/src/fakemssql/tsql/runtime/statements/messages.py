@@ -54,7 +54,8 @@ def raise_error(session: Session, node: nodes.RaiseError, frame: Frame) -> None:
         if number < 13000:
             raise SqlError(
                 2732,
-                f"Error number {number} is invalid. The number must be from 13000 through 2147483647 and it cannot be 50000.",
+                f"Error number {number} is invalid. The number must be from 13000 through 2147483647 and it cannot be"
+                " 50000.",
             )
         raise SqlError(
             18054,
@@ -105,7 +106,8 @@ def _format(text: str, values: list[object]) -> str:
             position = len(values) - len(rest)
             raise SqlError(
                 2786,
-                f"The data type of substitution parameter {position} does not match the expected type of the format specification.",
+                f"The data type of substitution parameter {position} does not match the expected type of the format"
+                " specification.",
             )
         spec = f"%{flags}{width or ''}{precision or ''}"
         if isinstance(value, int) and not isinstance(value, bool):
