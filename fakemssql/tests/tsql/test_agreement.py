@@ -50,6 +50,7 @@ _FOR_EVER = dt.datetime(9999, 12, 31, 23, 59, 59, 999999)  # noqa: DTZ001 - date
         ("IIF('a-c' LIKE 'a[-x]c', 1, 0)", 1),
         ("QUOTENAME('a', '`')", "`a`"),
         ("DATEPART(tzoffset, NULL)", None),
+        ("CAST(NULLIF('', '') AS datetime2)", None),
         ("CAST('' AS real)", 0.0),
         ("CAST('£1,234.5' AS money)", Decimal("1234.5000")),
     ],

@@ -24,7 +24,8 @@ END $$;
 -- Rounded to fraction digits, half of the last one up (timestamp(n) rounds some down before 2000). The last moment
 -- of the year 9999 stays in it: SQL Server keeps 100 ns, and there is nothing later.
 CREATE FUNCTION mssql.rounded(x timestamp, digits int) RETURNS timestamp LANGUAGE sql IMMUTABLE PARALLEL SAFE
-  RETURN CASE WHEN digits = 6 THEN LEAST(x, '9999-12-31 23:59:59.999999')
+  RETURN CASE WHEN x IS NULL THEN NULL -- LEAST leaves NULL out
+    WHEN digits = 6 THEN LEAST(x, '9999-12-31 23:59:59.999999')
     WHEN x >= '9999-12-31 23:59:59' THEN LEAST(date_trunc('second', x)
       + interval '1 second' * round(extract(second FROM x) - floor(extract(second FROM x)), digits),
       timestamp '9999-12-31 23:59:59' + interval '1 second' * (1 - power(10::numeric, -digits))::float8)
