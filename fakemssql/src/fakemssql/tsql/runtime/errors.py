@@ -223,7 +223,7 @@ _RECURSION = (
 
 
 def _recursion(error: PgError) -> SqlError:
-    """Error for a reference of a common table expression to itself in a place where there may be none."""
+    """Error for a reference of a common table expression to itself in a place that allows no such reference."""
     for word, number, text in _RECURSION:
         if word in error.message:
             return SqlError(number, text)
