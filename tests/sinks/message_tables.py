@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from airflow_sqlqueue.bodies.schemas import struct
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.schemas.files import SchemaFolder
-from airflow_sqlqueue.spark.message_tables import reparse, write_message_tables
+from airflow_sqlqueue.spark.message_tables import compact_message_tables, reparse, write_message_tables
 from tests.faults.conftest import KILLS, LONG, MANY, SEED
 from tests.spark.conftest import batches_in
 
@@ -43,6 +43,9 @@ POINTS = [
 
 REPARSE_POINTS = [("lake.replace", 1, "in"), ("lake.replace", 1, "after"), ("lake.replace", 2, "after")]
 REPARSE_POINTS += [("lake.remove", 1, "after")]
+
+COMPACT_POINTS = [("lake.compact", 1, "in"), ("lake.compact", 1, "after"), ("lake.compact", 3, "in")]
+COMPACT_POINTS += [("lake.compact", 3, "before")]
 
 
 def chosen(points: list[tuple[str, int, str]], *short: int) -> list[tuple[str, int, str]]:
@@ -90,11 +93,14 @@ class Place:
             found.update((row[0], row[1]) for row in rows.selectExpr("batch_id", said).collect())
         return found
 
-    def killed(self, batch: Any, method: str, number: int, when: str, **more: Any) -> None:
+    def killed(
+        self, batch: Any, method: str, number: int, when: str, *, is_compaction: bool = False, **more: Any
+    ) -> None:
         """Run the program until it kills itself."""
         plan = {
             "config": self.config,
             "batch": batch,
+            "is_compaction": is_compaction,
             "location": self.location,
             "watched": str(self.tmp_path),
             "options": {**self.options, **more},
@@ -157,3 +163,27 @@ def check_killed_reparse(place: Place, method: str, number: int, when: str) -> N
             *("1", "100", "101", "2", "3"),
             *("message 0", '{"N": 102}'),
         ]
+
+
+def check_killed_compaction(place: Place, method: str, number: int, when: str) -> None:
+    """A killed compaction is repeated: no message is lost or doubled, and the tables know their batches still."""
+    make = batches_in(place.tmp_path)
+    wanted: Counter[tuple[str, str]] = Counter()
+    batches = []
+    for each in range(3):
+        messages = sent(100 * each, 40)
+        batches.append(make(messages, batch_id=f"batch-{each}"))
+        write_message_tables(place.spark, batches[-1], place.location, **place.options)
+        wanted += expected(messages, f"batch-{each}")
+    place.killed(None, method, number, when, is_compaction=True)
+    assert place.content() == wanted
+    done = compact_message_tables(place.spark, place.location, format=place.format)  # type: ignore[arg-type]
+    assert len(done) == 2 * len(TYPES)
+    assert {each.new_files for each in done} <= {0, 1}
+    assert {(each.merged_files, each.new_files) for each in done[4:]} == {(3, 1)}
+    assert place.content() == wanted
+    again = compact_message_tables(place.spark, place.location, format=place.format)  # type: ignore[arg-type]
+    assert {(each.merged_files, each.new_files) for each in again} == {(0, 0)}
+    for batch in batches:
+        write_message_tables(place.spark, batch, place.location, **place.options)
+    assert place.content() == wanted

@@ -14,7 +14,7 @@ from typing import Any
 
 from airflow_sqlqueue.schemas.files import SchemaFolder
 from airflow_sqlqueue.spark import local_session
-from airflow_sqlqueue.spark.message_tables import lakes, reparse, write_message_tables
+from airflow_sqlqueue.spark.message_tables import compact_message_tables, lakes, reparse, write_message_tables
 from airflow_sqlqueue.spark.message_tables.work import WorkFolder
 
 
@@ -65,7 +65,9 @@ def main() -> None:
     kind, name = plan["method"].split(".")
     dying(KINDS[kind], name, plan["number"], plan["when"], Path(plan["watched"]))
     with local_session("killed", "local[2]", plan["config"]) as spark:
-        if plan["batch"] is None:
+        if plan["is_compaction"]:
+            compact_message_tables(spark, plan["location"], format=plan["options"]["format"])
+        elif plan["batch"] is None:
             reparse(spark, plan["location"], **plan["options"])
         else:
             write_message_tables(spark, plan["batch"], plan["location"], **plan["options"])

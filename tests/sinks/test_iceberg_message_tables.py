@@ -17,9 +17,11 @@ from airflow_sqlqueue.spark.message_tables import write_message_tables
 from airflow_sqlqueue.spark.message_tables.lakes import IcebergLake
 from tests.sinks.conftest import ICEBERG_JARS
 from tests.sinks.message_tables import (
+    COMPACT_POINTS,
     POINTS,
     REPARSE_POINTS,
     Place,
+    check_killed_compaction,
     check_killed_reparse,
     check_killed_run,
     chosen,
@@ -75,6 +77,12 @@ def test_a_killed_run_is_repeated(place: Place, method: str, number: int, when: 
 @pytest.mark.parametrize(("method", "number", "when"), chosen(REPARSE_POINTS, 2))
 def test_a_killed_second_parse_is_repeated(place: Place, method: str, number: int, when: str) -> None:
     check_killed_reparse(place, method, number, when)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("method", "number", "when"), chosen(COMPACT_POINTS, 2))
+def test_a_killed_compaction_is_repeated(place: Place, method: str, number: int, when: str) -> None:
+    check_killed_compaction(place, method, number, when)
 
 
 def test_names_of_tables(place: Place) -> None:

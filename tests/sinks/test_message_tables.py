@@ -9,9 +9,11 @@ import pytest
 
 from tests.sinks.message_tables import (
     AT_LENGTH,
+    COMPACT_POINTS,
     POINTS,
     REPARSE_POINTS,
     Place,
+    check_killed_compaction,
     check_killed_reparse,
     check_killed_run,
     chosen,
@@ -41,6 +43,14 @@ def test_a_killed_second_parse_is_repeated(
     name: str, method: str, number: int, when: str, spark: SparkSession, config: dict[str, str], tmp_path: Path
 ) -> None:
     check_killed_reparse(place(name, spark, config, tmp_path), method, number, when)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("method", "number", "when"), chosen(COMPACT_POINTS, 2))
+def test_a_killed_compaction_is_repeated(
+    method: str, number: int, when: str, spark: SparkSession, config: dict[str, str], tmp_path: Path
+) -> None:
+    check_killed_compaction(place("delta", spark, config, tmp_path), method, number, when)
 
 
 def place(name: str, spark: SparkSession, config: dict[str, str], tmp_path: Path) -> Place:

@@ -16,6 +16,7 @@ from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.schemas.files import SchemaFolder
 from airflow_sqlqueue.spark import foreach_batch, read_batch
 from airflow_sqlqueue.spark.message_tables import (
+    compact_message_tables,
     reparse,
     write_message_rows,
     write_message_tables,
@@ -239,3 +240,10 @@ def test_a_relative_location_is_one_of_this_process(
     for location in ("", "/"):
         with pytest.raises(ConfigurationError, match="location of the tables is empty"):
             write_message_tables(spark, make_batch(sent(ORDER, order(1))), location)
+
+
+def test_tables_that_cannot_be_compacted_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="Tables of Parquet cannot be compacted"):
+        compact_message_tables(spark, str(tmp_path), format="parquet")
+    with pytest.raises(ConfigurationError, match="target_bytes is a whole number"):
+        compact_message_tables(spark, str(tmp_path), target_bytes=1_000)

@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_sqlqueue.spark.jobs.program import Program
 from airflow_sqlqueue.spark.manifests import AnyBatch
-from airflow_sqlqueue.spark.message_tables import MessageTypeTable, reparse, write_message_tables
+from airflow_sqlqueue.spark.message_tables import (
+    MessageTypeTable,
+    compact_message_tables,
+    reparse,
+    write_message_tables,
+)
 from airflow_sqlqueue.spark.message_tables.lakes import FORMATS
 from airflow_sqlqueue.untrusted import event_value
 
@@ -56,7 +61,7 @@ def _summary(tables: Sequence[MessageTypeTable]) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the program, which prints the sums of the result, or of ``reparse``."""
+    """Run the program, which prints the sums of the result, of ``reparse`` or of ``compact_message_tables``."""
     program = Program(__doc__ or "")
     program.add_manifest()
     program.add("--location", required=True, help="the folder of the tables, or catalog.namespace for Iceberg")
@@ -65,9 +70,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     program.add("--work-folder", help="the folder of intermediate files (the location; Iceberg needs one)")
     program.add("--no-new-fields", action="store_true", help="leave the schemas as they are: new fields are rescued")
     program.add("--reparse", action="store_true", help="parse the unparsed messages again, in place of a batch")
+    program.add("--compact", action="store_true", help="merge small files of all tables, in place of a batch")
     with program.start(arguments) as (spark, options):
-        if (options.manifest is None) != options.reparse:
-            program.fail("give either --manifest or --reparse")
+        if sum((options.manifest is not None, options.reparse, options.compact)) != 1:
+            program.fail("give one of --manifest, --reparse and --compact")
+        if options.compact:
+            merged = compact_message_tables(spark, options.location, format=options.format)
+            program.answer(
+                tables=len(merged),
+                merged_files=sum(each.merged_files for each in merged),
+                new_files=sum(each.new_files for each in merged),
+            )
+            return 0
         given: dict[str, Any] = {
             "format": options.format,
             "schemas": options.schemas,

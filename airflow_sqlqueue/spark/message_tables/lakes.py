@@ -20,7 +20,7 @@ from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError
 from airflow_sqlqueue.schemas.files import file_stem
 from airflow_sqlqueue.spark.message_tables.work import remove_folder
 from airflow_sqlqueue.spark.sinks import write_delta, write_iceberg
-from airflow_sqlqueue.spark.sinks.checks import is_table_name, quoted_table
+from airflow_sqlqueue.spark.sinks.checks import is_table_name, quoted, quoted_table
 from airflow_sqlqueue.spark.sinks.keys import AnyKey, partition_of
 from airflow_sqlqueue.spark.sinks.partitions import COLUMN, footers
 
@@ -33,6 +33,8 @@ FORMATS: tuple[str, ...] = get_args(Format)
 ATTEMPT = "parse_attempt"
 
 _LONGEST = 80
+_DELTA_SIZES = tuple(f"spark.databricks.delta.optimize.{name}FileSize" for name in ("min", "max"))
+"""Settings of the session: the size below which files are merged, and the size of the merged ones."""
 _STATIC = {"partitionOverwriteMode": "static", "compression": "zstd"}
 UNPARSED_SUFFIX = "~unparsed"
 """End of the name of a table of messages that are not parsed; no name of a type has this character in a path."""
@@ -70,6 +72,17 @@ class Lake(Protocol):
 
     def unparsed_tables(self) -> Iterator[str]:
         """The tables of unparsed messages."""
+        ...
+
+    def tables(self) -> Iterator[str]:
+        """All tables of the location."""
+        ...
+
+    def compact(self, table: str, target_bytes: int) -> tuple[int, int]:
+        """Merge small files in one commit; return the numbers of files that were merged, and that took their place.
+
+        Raises :class:`ConfigurationError` for a format that cannot do so in one step.
+        """
         ...
 
 
@@ -155,6 +168,12 @@ class ParquetLake(_Folders):
     def read(self, table: str, schema: StructType) -> DataFrame:
         return self._spark.read.schema(schema).parquet(table)
 
+    def compact(self, table: str, target_bytes: int) -> tuple[int, int]:
+        raise ConfigurationError(
+            "Tables of Parquet cannot be compacted: a reader would see messages twice or not at all while files "
+            "change, and a repeated batch could not find its rows. Write the tables as delta or iceberg."
+        )
+
     @staticmethod
     def _partition(table: str, batch_id: str, attempt: int) -> str:
         return f"{table}/{COLUMN}={batch_id}/{ATTEMPT}={attempt}"
@@ -180,6 +199,20 @@ class DeltaLake(_Folders):
 
     def read(self, table: str, schema: StructType) -> DataFrame:
         return self._spark.read.format("delta").load(table)
+
+    def compact(self, table: str, target_bytes: int) -> tuple[int, int]:
+        conf, old = self._spark.conf, {name: self._spark.conf.get(name, None) for name in _DELTA_SIZES}
+        try:
+            for name in _DELTA_SIZES:
+                conf.set(name, str(target_bytes))
+            row = self._spark.sql(f"OPTIMIZE delta.{quoted(table)}").select("metrics.*").collect()[0]
+        finally:
+            for name, value in old.items():
+                if value is None:
+                    conf.unset(name)
+                else:
+                    conf.set(name, value)
+        return int(row["numFilesRemoved"]), int(row["numFilesAdded"])
 
 
 class IcebergLake:
@@ -216,9 +249,21 @@ class IcebergLake:
         return self._spark.table(quoted_table(table))
 
     def unparsed_tables(self) -> Iterator[str]:
+        return (table for table in self.tables() if table.endswith("__unparsed"))
+
+    def tables(self) -> Iterator[str]:
         for row in self._spark.sql(f"SHOW TABLES IN {quoted_table(self._namespace)}").collect():
-            if row["tableName"].endswith("__unparsed"):
-                yield f"{self._namespace}.{row['tableName']}"
+            if is_table_name(table := f"{self._namespace}.{row['tableName']}"):
+                yield table
+
+    def compact(self, table: str, target_bytes: int) -> tuple[int, int]:
+        catalog, _, name = table.partition(".")
+        options = f"map('target-file-size-bytes', '{target_bytes}', 'min-input-files', '2')"
+        # Spark 4.0 takes no parameters in CALL. A name has letters, digits and underscores alone.
+        arguments = f"table => '{quoted_table(name)}', options => {options}"
+        text = f"CALL {quoted(catalog)}.system.rewrite_data_files({arguments})"
+        (row,) = self._spark.sql(text).collect()
+        return int(row["rewritten_data_files_count"]), int(row["added_data_files_count"])
 
 
 def counted(spark: SparkSession, folders: Sequence[str]) -> dict[str, int]:
