@@ -53,10 +53,12 @@ def talk(client: QueueClient) -> Iterator[None]:
     client.usage.record()
     for day in (3, 2, 1):
         talk.send([audited(*step) for step in STEPS] * day)
-        client.run_sql(
-            "UPDATE [sqlqueue].[QueueUsage] SET [Day] = DATEADD(day, -1, [Day]), "
-            "[RecordedAt] = DATEADD(day, -1, [RecordedAt])"
-        )
+        # A day back, in two steps whose old and new days are apart: fakemssql compares keys row by row.
+        for days in (-1_000, 999):
+            client.run_sql(
+                f"UPDATE [sqlqueue].[QueueUsage] SET [Day] = DATEADD(day, {days}, [Day]), "
+                f"[RecordedAt] = DATEADD(day, {days}, [RecordedAt])"
+            )
         client.usage.record()
     client.usage.count_batch(talk.drain(stage="table").batch)
     talk.send([audited(*STEPS[1])])
