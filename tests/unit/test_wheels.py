@@ -1,4 +1,4 @@
-"""The distribution airflow-sqlqueue-core: the package without the modules of Airflow, with the same requirements."""
+"""The wheels: the package, and airflow-sqlqueue-core, which is the package without the modules of Airflow."""
 
 from __future__ import annotations
 
@@ -29,13 +29,36 @@ def test_requirements_are_those_of_the_provider_without_airflow() -> None:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of airflow-sqlqueue-core."""
+    return built(ROOT / "core", tmp_path_factory.mktemp("core"))
+
+
+def built(project: Path, folder: Path) -> Path:
     pytest.importorskip("hatchling", reason="hatchling, which builds the wheel, is not installed")
-    folder = tmp_path_factory.mktemp("core")
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    done = subprocess.run(command, cwd=ROOT / "core", capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     (found,) = folder.glob("*.whl")
     return found
+
+
+def files_of_package() -> set[str]:
+    """Files of the package, which all are in its wheel; what else lies there, such as a draft, fails these tests."""
+    package = ROOT / "airflow_sqlqueue"
+    return {
+        path.relative_to(ROOT).as_posix()
+        for path in package.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def test_the_wheel_of_the_provider_has_the_package_and_its_licence_alone(tmp_path: Path) -> None:
+    with zipfile.ZipFile(built(ROOT, tmp_path)) as archive:
+        found = {name.partition(".dist-info/")[2] or name for name in archive.namelist()}
+    described = {"METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE"}
+    assert found == files_of_package() | described
+    suffixes = {Path(name).suffix for name in files_of_package()}
+    assert suffixes == {".css", ".html", ".js", ".py", ".pyi", ".sql", ".svg", ".typed"}
 
 
 def test_the_wheel_works_without_airflow(wheel: Path, tmp_path: Path) -> None:
@@ -79,13 +102,8 @@ def test_the_wheel_has_all_other_modules(wheel: Path) -> None:
         from modules import OF_AIRFLOW
     finally:
         sys.path.remove(str(ROOT / "core"))
-    package = ROOT / "airflow_sqlqueue"
-    expected = {
-        path.relative_to(ROOT).as_posix()
-        for path in package.rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
-        if not path.relative_to(package).as_posix().startswith(OF_AIRFLOW)
-    }
+    package = "airflow_sqlqueue/"
+    expected = {name for name in files_of_package() if not name.removeprefix(package).startswith(OF_AIRFLOW)}
     with zipfile.ZipFile(wheel) as archive:
         found = {name for name in archive.namelist() if ".dist-info/" not in name}
     assert found == expected
