@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from airflow_sqlqueue.errors import StatementError
+from airflow_sqlqueue.errors import RowRefusedError, StatementError
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query
 from tests.contract.conftest import Recorder, run_sql
@@ -62,3 +62,12 @@ def test_an_error_of_the_callers_own_statement_says_what_its_number_means(
     assert SECRET not in "".join(traceback.format_exception(failure.value))
     assert str(failure.value.number) in str(failure.value)
     sent_texts.take()
+
+
+def test_a_session_goes_on_after_an_error_before_results(session: Session) -> None:
+    """The error is held while the next statement runs: it keeps the cursor alive, whose results nobody reads."""
+    many = "SELECT a.[name], b.[name] FROM sys.all_columns AS a CROSS JOIN sys.all_columns AS b WHERE a.[column_id] > ?"
+    with pytest.raises(RowRefusedError) as failure:
+        session.run(Query("mine", "run the statement", f"RAISERROR(N'no', 16, 1); {many}"), 0)
+    assert session.value(Query("next", "run the next statement", "SELECT 2")) == 2
+    assert failure.value.__traceback__ is not None
