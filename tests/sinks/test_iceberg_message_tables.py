@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from jars import stop_java
 
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.spark import local_session
-from airflow_sqlqueue.spark.message_tables import write_message_tables
+from airflow_sqlqueue.spark.message_tables import compact_message_tables, write_message_tables
 from airflow_sqlqueue.spark.message_tables.lakes import IcebergLake
 from tests.sinks.conftest import ICEBERG_JARS
 from tests.sinks.message_tables import (
@@ -25,6 +26,7 @@ from tests.sinks.message_tables import (
     check_killed_reparse,
     check_killed_run,
     chosen,
+    expected,
     sent,
 )
 from tests.spark.conftest import batches_in
@@ -83,6 +85,19 @@ def test_a_killed_second_parse_is_repeated(place: Place, method: str, number: in
 @pytest.mark.parametrize(("method", "number", "when"), chosen(COMPACT_POINTS, 2))
 def test_a_killed_compaction_is_repeated(place: Place, method: str, number: int, when: str) -> None:
     check_killed_compaction(place, method, number, when)
+
+
+def test_a_session_works_on_what_another_has_committed(place: Place) -> None:
+    """Iceberg's catalog keeps tables as a session has read them, without the files that the other has committed."""
+    make, messages = batches_in(place.tmp_path), [sent(100 * each, 40) for each in range(2)]
+    batches = [make(some, batch_id=f"batch-{each}") for each, some in enumerate(messages)]
+    write_message_tables(place.spark, batches[0], place.location, **place.options)
+    other = place.spark.newSession()
+    write_message_tables(other, batches[1], place.location, **place.options)
+    wanted = sum((expected(some, f"batch-{each}") for each, some in enumerate(messages)), Counter[tuple[str, str]]())
+    merged = [compact_message_tables(session, place.location, format="iceberg") for session in (place.spark, other)]
+    assert [{each.merged_files for each in tables} - {2} for tables in merged] == [set(), {0}]
+    assert place.content() == wanted
 
 
 def test_names_of_tables(place: Place) -> None:

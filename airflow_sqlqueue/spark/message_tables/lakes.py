@@ -242,11 +242,19 @@ class IcebergLake:
     def remove(self, table: str, batch_id: str, attempt: int) -> None:
         where = f"{COLUMN} = :batch_id AND {ATTEMPT} = :attempt"
         values = {"batch_id": batch_id, "attempt": attempt}
-        self._spark.sql(f"DELETE FROM {quoted_table(table)} WHERE {where}", args=values)  # noqa: S608 - names of ours
+        self._spark.sql(f"DELETE FROM {self._current(table)} WHERE {where}", args=values)  # noqa: S608 - names of ours
 
     def read(self, table: str, schema: StructType) -> DataFrame:
-        self._spark.catalog.refreshTable(quoted_table(table))
-        return self._spark.table(quoted_table(table))
+        return self._spark.table(self._current(table))
+
+    def _current(self, table: str) -> str:
+        """The table's name in a statement, which finds what other sessions have committed.
+
+        Iceberg's catalog keeps a table as a session has read it, for half a minute by default (``cache-enabled``).
+        """
+        name = quoted_table(table)
+        self._spark.catalog.refreshTable(name)
+        return name
 
     def unparsed_tables(self) -> Iterator[str]:
         return (table for table in self.tables() if table.endswith("__unparsed"))
@@ -257,6 +265,7 @@ class IcebergLake:
                 yield table
 
     def compact(self, table: str, target_bytes: int) -> tuple[int, int]:
+        self._current(table)
         catalog, _, name = table.partition(".")
         options = f"map('target-file-size-bytes', '{target_bytes}', 'min-input-files', '2')"
         # Spark 4.0 takes no parameters in CALL. A name has letters, digits and underscores alone.
