@@ -94,7 +94,7 @@ ROOMS = {
             *("queue/*.py", "sql/queue.sql", "sql/quarantine.sql", "sql/send_ledger.sql", "sql/outgoing.sql"),
             *("sql/copies.sql", "sql/columns.py", "sql/narrowing.py", "sql/__init__.py"),
         ),
-        (*_unit("gaps", "query_names", "hints"), *_QUEUE, "tests/contract/test_drain.py"),
+        (*_unit("gaps", "query_names", "hints"), *_QUEUE, *_contract("drain", "redaction")),
     ),
     "drain": Room(
         ("drain/*.py", "drain/stages/*.py", "drain/storage/*.py", "sql/ledger.sql", "sql/message_table.sql"),
