@@ -43,7 +43,7 @@ def built(project: Path, folder: Path) -> Path:
 
 
 def files_of_package() -> set[str]:
-    """Files of the package, which all are in its wheel; what else lies there, such as a draft, fails these tests."""
+    """Files in the package's folder. One of another kind, or one that git ignores, fails the tests below."""
     package = ROOT / "airflow_sqlqueue"
     return {
         path.relative_to(ROOT).as_posix()

@@ -242,15 +242,16 @@ class IcebergLake:
     def remove(self, table: str, batch_id: str, attempt: int) -> None:
         where = f"{COLUMN} = :batch_id AND {ATTEMPT} = :attempt"
         values = {"batch_id": batch_id, "attempt": attempt}
-        self._spark.sql(f"DELETE FROM {self._current(table)} WHERE {where}", args=values)  # noqa: S608 - names of ours
+        self._spark.sql(f"DELETE FROM {self._refreshed(table)} WHERE {where}", args=values)  # noqa: S608 - names of ours
 
     def read(self, table: str, schema: StructType) -> DataFrame:
-        return self._spark.table(self._current(table))
+        return self._spark.table(self._refreshed(table))
 
-    def _current(self, table: str) -> str:
-        """The table's name in a statement, which finds what other sessions have committed.
+    def _refreshed(self, table: str) -> str:
+        """Refresh the table, so that the session sees what others have committed, and return its name in a statement.
 
-        Iceberg's catalog keeps a table as a session has read it, for half a minute by default (``cache-enabled``).
+        Iceberg's catalog keeps a table as a session has read it, by default until the session has not used it for 30
+        seconds (``cache.expiration-interval-ms``).
         """
         name = quoted_table(table)
         self._spark.catalog.refreshTable(name)
@@ -265,7 +266,7 @@ class IcebergLake:
                 yield table
 
     def compact(self, table: str, target_bytes: int) -> tuple[int, int]:
-        self._current(table)
+        self._refreshed(table)
         catalog, _, name = table.partition(".")
         options = f"map('target-file-size-bytes', '{target_bytes}', 'min-input-files', '2')"
         # Spark 4.0 takes no parameters in CALL. A name has letters, digits and underscores alone.
