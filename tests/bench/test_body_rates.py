@@ -13,6 +13,7 @@ def test_all_sides_are_measured(queue: QueueTable) -> None:
     found = bench_bodies.compare_bodies(queue, count=60, turns=1)
     assert [(each.name, each.base_name) for each in found] == [
         (bench_bodies.FIELDS, bench_bodies.BARE),
+        (bench_bodies.ALONE, bench_bodies.BARE),
         (bench_bodies.FIELDS, bench_bodies.WITH_TYPE),
         (bench_bodies.MANY, bench_bodies.ONE),
     ]
