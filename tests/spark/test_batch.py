@@ -15,7 +15,15 @@ import pytest
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.envelope.times import format_time, parse_time
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError
-from airflow_sqlqueue.message import MAX_HEADERS, HeaderNames, Message, decode_headers, encode_headers, first_type
+from airflow_sqlqueue.message import (
+    MAX_HEADERS,
+    HeaderNames,
+    Message,
+    decode_headers,
+    encode_headers,
+    first_type,
+    full_name,
+)
 from airflow_sqlqueue.row import drained_row_schema
 from airflow_sqlqueue.spark import raw_schema, read_batch, verify_count
 from airflow_sqlqueue.traffic import generate
@@ -219,12 +227,14 @@ def enclosed_types(count: int) -> list[str | None]:
     return [None, "", generic, f"{generic};Ns.Base", f" ;{generic}", *long, *random_ones]
 
 
-def test_spark_and_python_agree_on_the_message_type(spark: SparkSession, make_batch: MakeBatch) -> None:
+def test_spark_and_python_agree_on_message_types(spark: SparkSession, make_batch: MakeBatch) -> None:
     texts = enclosed_types(3_000)
     batch = make_batch([Message({HeaderNames.ENCLOSED_MESSAGE_TYPES: text}) for text in texts])
-    for row in read_batch(spark, batch).select("RowVersion", "message_type").collect():
+    for row in read_batch(spark, batch).select("RowVersion", "message_type", "enclosed_types").collect():
         text = texts[row["RowVersion"]]
         assert row["message_type"] == first_type(text), repr((text or "")[:200])
+        names = None if text is None else list(filter(None, map(full_name, text.split(";"))))
+        assert row["enclosed_types"] == names, repr((text or "")[:200])
 
 
 def test_the_last_of_a_known_header_counts(spark: SparkSession, make_batch: MakeBatch) -> None:
