@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import release
 
 ROOT = Path(__file__).resolve().parents[2]
 tomllib = pytest.importorskip("tomllib", reason="tomllib comes with Python 3.11")
@@ -25,6 +26,18 @@ def test_requirements_are_those_of_the_provider_without_airflow() -> None:
     assert core["scripts"] == whole["scripts"]
     for name, requirements in core["optional-dependencies"].items():
         assert requirements == whole["optional-dependencies"][name], name
+
+
+def test_the_list_of_licences_has_every_extra_for_users() -> None:
+    assert set(release.EXTRAS) == project(".")["optional-dependencies"].keys() - {"test", "dev", "docs"}
+
+
+def test_a_licence_is_called_as_spdx_calls_it_or_else_as_its_package() -> None:
+    known = {"licenses": [{"license": {"id": "MIT"}}, {"license": {"name": "License :: OSI Approved :: MIT License"}}]}
+    own = {"licenses": [{"license": {"name": "License :: Other/Proprietary License"}}]}
+    expression = {"licenses": [{"expression": "MIT OR Apache-2.0"}]}
+    found = [release.licence_of(each) for each in (known, own, expression, {})]
+    assert found == ["MIT", "Other/Proprietary License", "MIT OR Apache-2.0", "unknown"]
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,127 @@
+"""Build what a release has: the wheels, a bill of materials, and the licences of what an installation brings.
+
+``python scripts/release.py`` (``make dist``) writes to ``dist``: a wheel and a source archive of airflow-sqlqueue and
+of fakemssql, the wheel airflow-sqlqueue-core, a bill of materials in CycloneDX's form, and ``licences.md``. The last
+two describe an environment in which airflow-sqlqueue was installed from these wheels with each extra in turn.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+DIST = ROOT / "dist"
+UV = str(Path(sys.executable).with_name("uv"))
+EXTRAS = ("driver", "entra", "fakemssql", "messaging", "openlineage", "spark", "spark-provider")
+"""The extras for users, as ``pyproject.toml`` has them."""
+
+_SBOM = ("--from", "cyclonedx-bom==7.5.0", "cyclonedx-py", "environment", "--output-reproducible")
+
+
+def build() -> None:
+    """Build the archives into an empty folder."""
+    shutil.rmtree(DIST, ignore_errors=True)
+    run(UV, "build", "--quiet", "--out-dir", str(DIST), str(ROOT))
+    run(UV, "build", "--quiet", "--wheel", "--out-dir", str(DIST), str(ROOT / "core"))
+    run(UV, "build", "--quiet", "--out-dir", str(DIST), str(ROOT / "fakemssql"))
+    # uv makes the folder one that git ignores; archives may be added all the same.
+    (DIST / ".gitignore").unlink(missing_ok=True)
+
+
+def wheel(name: str) -> Path:
+    """The wheel of a distribution."""
+    (found,) = DIST.glob(f"{name}-[0-9]*.whl")
+    return found
+
+
+def install(environment: Path) -> dict[str, str]:
+    """Install the wheel without extras, then each extra beside it; return the extra that brought each package.
+
+    The name of the extra is empty for requirements of the wheel itself.
+    """
+    run(UV, "venv", "--quiet", "--python", sys.executable, str(environment))
+    python = str(environment / "bin" / "python")
+    brought: dict[str, str] = {}
+    for extra in ("", *EXTRAS):
+        own = f"{wheel('airflow_sqlqueue')}[{extra}]" if extra else str(wheel("airflow_sqlqueue"))
+        stand_in = [str(wheel("fakemssql"))] if extra == "fakemssql" else []
+        run(UV, "pip", "install", "--quiet", "--python", python, own, *stand_in)
+        listed = json.loads(run(UV, "pip", "list", "--quiet", "--format", "json", "--python", python))
+        for each in listed:
+            brought.setdefault(each["name"].lower(), extra)
+    return brought
+
+
+def bill_of_materials(environment: Path) -> dict[str, Any]:
+    """Write the bill of materials of an environment; return its content."""
+    version = wheel("airflow_sqlqueue").name.split("-")[1]
+    path = DIST / f"airflow_sqlqueue-{version}.cdx.json"
+    run(UV, "tool", "run", *_SBOM, "--pyproject", str(ROOT / "pyproject.toml"), "-o", str(path), str(environment))
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return content
+
+
+def licences(bill: dict[str, Any], brought: dict[str, str]) -> tuple[str, Counter[str]]:
+    """The table of packages and their licences, and the number of packages of each licence."""
+    lines = ["| package | version | licence | brought by |", "|---|---|---|---|"]
+    counts: Counter[str] = Counter()
+    for each in sorted(bill["components"], key=lambda each: str(each["name"]).lower()):
+        licence = licence_of(each)
+        counts[licence] += 1
+        extra = brought.get(each["name"].lower(), "")
+        lines.append(f"| {each['name']} | {each['version']} | {licence} | {extra or 'airflow-sqlqueue'} |")
+    return "\n".join(lines) + "\n", counts
+
+
+def licence_of(component: dict[str, Any]) -> str:
+    """The licence of a component: SPDX's name for it, else the package's own; ``unknown`` where it has none."""
+    given = component.get("licenses", [])
+    named = [each.get("license", {}) for each in given]
+    known = [each.get("expression") or licence.get("id") for each, licence in zip(given, named, strict=True)]
+    own = [str(each.get("name", "")).partition("\n")[0].rpartition(" :: ")[2][:80] for each in named]
+    return ", ".join(dict.fromkeys(filter(None, known))) or ", ".join(dict.fromkeys(filter(None, own))) or "unknown"
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def run(*command: str) -> str:
+    """Run a program; its output. Raises :class:`SystemExit` with what it said if it fails."""
+    # A bill of materials of the same commit is the same text.
+    moment = subprocess.run(
+        ["git", "log", "-1", "--format=%ct"], cwd=ROOT, capture_output=True, text=True, check=False
+    ).stdout.strip()
+    own = {**os.environ, **({"SOURCE_DATE_EPOCH": moment} if moment else {})}
+    own.pop("VIRTUAL_ENV", None)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=own, cwd=tempfile.gettempdir())
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def main() -> None:
+    build()
+    with tempfile.TemporaryDirectory(prefix="sqlqueue-dist-") as folder:
+        environment = Path(folder, "environment")
+        brought = install(environment)
+        say(run(str(environment / "bin" / "sqlqueue"), "--version").strip())
+        bill = bill_of_materials(environment)
+    table, counts = licences(bill, brought)
+    (DIST / "licences.md").write_text(table, encoding="utf-8")
+    for path in sorted(DIST.iterdir()):
+        say(f"{path.stat().st_size:>10,}  dist/{path.name}")
+    say(f"{sum(counts.values())} packages: " + ", ".join(f"{number} {name}" for name, number in counts.most_common()))
+
+
+if __name__ == "__main__":
+    main()
