@@ -28,4 +28,5 @@ GO
 
 -- For inspect, and work on failed messages, to see who else consumes a queue, in master:  GRANT VIEW SERVER STATE TO [the login];
 -- in Azure SQL Database, where that cannot be granted:       GRANT VIEW DATABASE STATE TO [the user];
+-- For inspect, to read the pages of large tables:            GRANT VIEW DATABASE STATE TO [the user];
 -- For inspect --fix system-versioned:                        GRANT CONTROL ON the table and its history table

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.inspection.findings import CHECKS, Finding, InspectedTable, ServerFacts
+from airflow_sqlqueue.inspection.pages import check_pages
 from airflow_sqlqueue.routing import DELAYED_SUFFIX, ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import identifier, query
@@ -43,7 +44,7 @@ def inspect(session: Session, table: ResolvedAddress, delayed_suffix: str = DELA
 
 def findings_of(inspected: InspectedTable) -> tuple[Finding, ...]:
     """Return the findings of all checks, the most severe first."""
-    findings = [finding for check in CHECKS for finding in check(inspected)]
+    findings = [finding for check in (*CHECKS, check_pages) for finding in check(inspected)]
     return tuple(sorted(findings, key=lambda finding: _SEVERITIES.index(finding.severity)))
 
 

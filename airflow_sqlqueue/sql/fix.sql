@@ -6,6 +6,9 @@ ALTER TABLE {table} ALTER COLUMN [Headers] nvarchar(max) NOT NULL{options};
 -- rebuild_index: rebuild the index
 ALTER INDEX {index} ON {table} REBUILD{options};
 
+-- reorganize_index: reorganize the index
+ALTER INDEX {index} ON {table} REORGANIZE;
+
 -- filter_index: filter the index on Expires
 CREATE NONCLUSTERED INDEX {index} ON {table} ([Expires] ASC)
 INCLUDE ([Id], [RowVersion]) WHERE [Expires] IS NOT NULL{options};

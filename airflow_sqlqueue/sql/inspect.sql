@@ -59,6 +59,20 @@ FROM {catalog}.sys.partitions AS p
 JOIN {catalog}.sys.allocation_units AS a ON a.container_id = p.hobt_id AND a.type = 1
 WHERE p.object_id = OBJECT_ID(?) AND p.index_id IN (0, 1);
 
+-- pages: read the table's pages
+-- Statistics of single indexes, because the function takes a NULL in place of a dropped table's id as "all tables".
+-- SAMPLED reads every hundredth page, and all pages where there are fewer than 10,000 ("Scanning modes"); LIMITED
+-- counts no records.
+SELECT i.name, SUM(p.page_count), SUM(COALESCE(p.record_count, 0)), SUM(COALESCE(p.ghost_record_count, 0)),
+       SUM(COALESCE(p.version_ghost_record_count, 0)), SUM(COALESCE(p.forwarded_record_count, 0)),
+       COALESCE(SUM(COALESCE(p.avg_fragmentation_in_percent, 0) * p.page_count) / NULLIF(SUM(p.page_count), 0), 0),
+       MAX(CAST(i.allow_page_locks AS int))
+FROM {catalog}.sys.indexes AS i
+CROSS APPLY sys.dm_db_index_physical_stats(DB_ID(?), i.object_id, i.index_id, NULL, 'SAMPLED') AS p
+WHERE i.object_id = OBJECT_ID(?) AND i.type IN (0, 1, 2) AND i.is_disabled = 0 AND i.is_hypothetical = 0
+  AND p.alloc_unit_type_desc = 'IN_ROW_DATA' AND p.index_level = 0
+GROUP BY i.index_id, i.name ORDER BY i.index_id;
+
 -- row_count: read the table's row count
 SELECT COALESCE(SUM(p.rows), 0) FROM {catalog}.sys.partitions AS p
 WHERE p.object_id = OBJECT_ID(?) AND p.index_id IN (0, 1);

@@ -19,7 +19,8 @@ from airflow_sqlqueue.drain.ledger import ledger_definitions
 from airflow_sqlqueue.drain.streams import StreamTable
 from airflow_sqlqueue.errorqueue.archive import Archive
 from airflow_sqlqueue.errors import StatementError
-from airflow_sqlqueue.inspection.findings import BLOATED_PAGES, CHECKS, ESCALATING_ROWS, InspectedTable, ServerFacts
+from airflow_sqlqueue.inspection.findings import BLOATED_PAGES, ESCALATING_ROWS, IndexPages, InspectedTable, ServerFacts
+from airflow_sqlqueue.inspection.inspect import findings_of
 from airflow_sqlqueue.queue.copies import copy_definitions
 from airflow_sqlqueue.queue.outgoing import OutgoingTable
 from airflow_sqlqueue.queue.send_ledger import SendLedger
@@ -124,6 +125,9 @@ def test_the_fix_of_every_finding_parses(session: Session, table: ResolvedAddres
         "expires-index-disabled",
         "expires-index-missing",
         "expires-index-not-filtered",
+        "forwarded-rows",
+        f"fragmented-{ODD}",
+        "ghost-records",
         "headers-not-unicode",
         "heap-bloat",
         "lock-escalation",
@@ -137,9 +141,17 @@ def test_the_fix_of_every_finding_parses(session: Session, table: ResolvedAddres
 
 def fixes_of(session: Session, layout: Layout, online: bool) -> dict[str, str]:
     rows = ESCALATING_ROWS + 1
-    inspected = InspectedTable(ServerFacts(session), layout, rows, rows + BLOATED_PAGES, online)
-    found = [finding for check in CHECKS for finding in check(inspected)]
-    return {finding.code: finding.fix.text for finding in found if finding.fix is not None}
+    inspected = InspectedTable(WornFacts(session), layout, rows, rows + BLOATED_PAGES, online)
+    return {finding.code: finding.fix.text for finding in findings_of(inspected) if finding.fix is not None}
+
+
+class WornFacts(ServerFacts):
+    """Facts of a table that has been in use for long."""
+
+    def pages(self, table: ResolvedAddress) -> list[IndexPages]:
+        worn = IndexPages(ODD, 5_000, fragmentation=50.0)
+        heap = replace(worn, index=None, forwarded=5_000)
+        return [heap, worn, replace(worn, index="Index_RowVersion", ghosts=5_000, fragmentation=0.0)]
 
 
 def test_placeholders_become_parameters_and_nothing_else_does() -> None:

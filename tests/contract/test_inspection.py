@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.inspection.findings import ServerFacts
 from airflow_sqlqueue.inspection.inspect import fix, inspect
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
@@ -153,6 +154,29 @@ def test_empty_pages_of_a_heap_are_found_and_given_back(session: Session, table:
     assert finding.code == "heap-bloat"
     assert re.search(r"at least 1,[0-9]{3} pages of", finding.text)
     fixes(session, table, "heap-bloat")
+
+
+@pytest.mark.parametrize("layout", ["clustered", "modern"])
+def test_pages_of_a_table_and_its_indexes_are_read(session: Session, table: ResolvedAddress, layout: str) -> None:
+    """Four rows to a page: pages of bodies that do not fit into a row are not counted."""
+    create_queue(session, table, layout=layout)
+    sent = 4_400
+    QueueTable(session, table).send(Message(body=os.urandom(1_900)) for _ in range(sent))
+    facts = ServerFacts(session)
+    pages = {each.index: each for each in facts.pages(table)}
+    rows = pages["Index_RowVersion" if layout == "clustered" else None]
+    assert pages.keys() - {"Index_Expires"} == {"Index_RowVersion", rows.index}
+    assert rows.records == pages["Index_RowVersion"].records == sent
+    assert 1_000 <= rows.pages <= 2_000
+    for each in pages.values():
+        assert (each.forwarded, each.page_locks) == (0, True)
+        assert each.ghosts >= 0
+        assert each.version_ghosts >= 0
+        assert 0 <= each.fragmentation <= 100
+    if layout == "clustered":
+        assert rows.fragmentation < 30, "rows that come in order keep the pages in order"
+    assert codes(session, table) == []
+    assert facts.pages(replace(table, table=f"{table.table}.gone")) == []
 
 
 def test_another_program_consumes_the_audit_queue(

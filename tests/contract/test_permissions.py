@@ -247,6 +247,20 @@ def test_listing_consumers_needs_a_permission_of_its_own(
         run_sql(session, f"DROP TABLE {audit.qualified_name}")
 
 
+def test_reading_pages_needs_a_permission_of_its_own(
+    session: Session, table: ResolvedAddress, login_in: LoginIn
+) -> None:
+    create_queue(session, table, layout="clustered")
+    QueueTable(session, table).send(Message(body=bytes(1_900)) for _ in range(4_900))
+    connect = login_in("sqlqueue_runtime")
+    with connect() as runtime:
+        (finding,) = inspect(runtime, table).findings
+        assert (finding.code, finding.severity) == ("pages-unknown", "note")
+        assert "grant VIEW DATABASE STATE" in finding.text
+        run_sql(session, f"GRANT VIEW DATABASE STATE TO [{runtime.settings.user}]")
+        assert inspect(runtime, table).findings == ()
+
+
 def test_a_queue_that_may_not_be_read_is_shown_by_its_count_and_spoils_no_other(
     session: Session, address_of: AddressResolver, login_in: LoginIn
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -91,8 +92,38 @@ def test_index_physical_stats(client: Any, known: str) -> None:
         (2, "NONCLUSTERED INDEX", "IN_ROW_DATA", 1, 1, 0.0),
     ]
     assert client.rows(text.format("2, DEFAULT, DEFAULT")) == [(2, "NONCLUSTERED INDEX", "IN_ROW_DATA", None, 1, 0.0)]
+    assert client.error(text.format("2, DEFAULT, 'THOROUGH'")).number == 40517
     assert client.error("SELECT * FROM sys.dm_db_index_physical_stats(DB_ID())").number == 313
     assert client.error("SELECT * FROM sys.dm_nothing(1)").number == 208
+
+
+@pytest.mark.parametrize(
+    ("mode", "known"), [("LIMITED", (None, None, 0.0)), ("sampled", (1, 0, None)), ("DETAILED", (1, 0, 0.0))]
+)
+def test_physical_stats_of_a_heap(client: Any, table: str, mode: str, known: tuple[Any, ...]) -> None:
+    """SAMPLED does not know the order of a heap's pages, LIMITED no records."""
+    client.ok(f"CREATE TABLE {table} (a int); INSERT {table} VALUES (1)")
+    assert client.rows(
+        "SELECT s.record_count, s.forwarded_record_count, s.avg_fragmentation_in_percent FROM sys.tables t CROSS APPLY"
+        f" sys.dm_db_index_physical_stats(DB_ID('shop'), t.object_id, 0, NULL, '{mode}') AS s"
+        f" WHERE t.name = '{table}'"
+    ) == [known]
+
+
+def test_deleted_rows_are_ghosts(client: Any, table: str) -> None:
+    client.ok(f"CREATE TABLE {table} (a int INDEX i); INSERT {table} VALUES (1), (2), (3)")
+    stored = client.session.catalog.find((table,), "shop").pg
+    # PostgreSQL would clean up by itself before long.
+    client.session.pg.execute(f"ALTER TABLE {stored} SET (autovacuum_enabled = off)")
+    text = (
+        "SELECT record_count, ghost_record_count, version_ghost_record_count FROM sys.dm_db_index_physical_stats("
+        f"DB_ID(), OBJECT_ID('{table}'), 2, NULL, 'SAMPLED')"
+    )
+    client.ok(f"DELETE {table} WHERE a < 3")
+    until = time.monotonic() + 30
+    while client.rows(text) != [(1, 2, 0)]:  # Changes may be kept to be reported with others.
+        assert time.monotonic() < until, client.rows(text)
+        client.ok("WAITFOR DELAY '00:00:00.1'")
 
 
 def test_parts_and_quotes(client: Any) -> None:

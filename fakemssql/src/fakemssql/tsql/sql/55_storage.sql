@@ -85,7 +85,8 @@ SELECT i._db::smallint AS database_id, i.object_id, i.index_id, CASE WHEN i.inde
 FROM mssql_sys.indexes i JOIN pg_stat_all_tables t ON t.relid = to_regclass(mssql.pg_table(i.object_id))
 LEFT JOIN pg_stat_all_indexes x ON x.indexrelid = mssql.index_relation(i.object_id, i.index_id);
 
--- LIMITED, the default, returns NULL for values that need a read of every page. Dead rows that still exist are ghosts.
+-- LIMITED, the default, returns NULL for values that need a read of every page, and SAMPLED for the order of a heap's pages.
+-- Dead rows that still exist are ghosts.
 CREATE FUNCTION mssql_sys.dm_db_index_physical_stats(db int, wanted int, number int, part int, mode text)
 RETURNS TABLE (database_id smallint, object_id int, index_id int, partition_number int, index_type_desc mssql.n60, alloc_unit_type_desc mssql.n60,
   index_depth mssql.tinyint, index_level mssql.tinyint, avg_fragmentation_in_percent float8, fragment_count bigint, avg_fragment_size_in_pages float8,
@@ -93,15 +94,19 @@ RETURNS TABLE (database_id smallint, object_id int, index_id int, partition_numb
   min_record_size_in_bytes int, max_record_size_in_bytes int, avg_record_size_in_bytes float8, forwarded_record_count bigint,
   compressed_page_count bigint, hobt_id bigint) LANGUAGE sql STABLE AS $$
   SELECT s._db::smallint, s.object_id, s.index_id, 1,
-    CASE s.index_id WHEN 0 THEN 'HEAP' WHEN 1 THEN 'CLUSTERED INDEX' ELSE 'NONCLUSTERED INDEX' END, 'IN_ROW_DATA', 1::smallint, 0::smallint, 0::float8,
-    1::bigint, p.pages::float8, p.pages, NULL::float8, full_scan.rows, full_scan.dead, 0::bigint, NULL::int, NULL::int,
-    CASE WHEN full_scan.rows > 0 THEN p.pages * 8192.0 / full_scan.rows END::float8, CASE WHEN s.index_id = 0 THEN 0 END::bigint, 0::bigint, s.partition_id
-  FROM mssql.stored s CROSS JOIN LATERAL (SELECT mssql.data_pages(s.object_id, s.index_id) AS pages) AS p
+    CASE s.index_id WHEN 0 THEN 'HEAP' WHEN 1 THEN 'CLUSTERED INDEX' ELSE 'NONCLUSTERED INDEX' END, 'IN_ROW_DATA', 1::smallint, 0::smallint, CASE WHEN ordered.known THEN 0 END::float8,
+    CASE WHEN ordered.known THEN 1 END::bigint, CASE WHEN ordered.known THEN p.pages END::float8, p.pages, NULL::float8, full_scan.rows, full_scan.dead, 0::bigint, NULL::int, NULL::int,
+    CASE WHEN full_scan.rows > 0 THEN p.pages * 8192.0 / full_scan.rows END::float8, CASE WHEN s.index_id = 0 AND full_scan.rows IS NOT NULL THEN 0 END::bigint, 0::bigint,
+    s.partition_id
+  FROM mssql.stored s CROSS JOIN LATERAL (SELECT s.index_id > 0 OR upper(COALESCE(mode, '')) <> 'SAMPLED' AS known) AS ordered
+  CROSS JOIN LATERAL (SELECT mssql.data_pages(s.object_id, s.index_id) AS pages) AS p
   LEFT JOIN LATERAL (SELECT mssql.index_rows(s.object_id, s.index_id) AS rows,
       (SELECT t.n_dead_tup FROM pg_stat_all_tables t WHERE t.relid = to_regclass(mssql.pg_table(s.object_id))) AS dead
     WHERE upper(mode) IN ('SAMPLED', 'DETAILED')) AS full_scan ON true
   WHERE (COALESCE(db, 0) = 0 OR s._db = db) AND (COALESCE(wanted, 0) = 0 OR s.object_id = wanted) AND (COALESCE(number, -1) = -1 OR s.index_id = number)
     AND COALESCE(part, 1) IN (0, 1)
+    AND (upper(COALESCE(mode, 'LIMITED')) IN ('DEFAULT', 'LIMITED', 'SAMPLED', 'DETAILED')
+      OR mssql.raise(40517, 'The mode ' || mode || ' of sys.dm_db_index_physical_stats is not supported by fakemssql.') IS NULL)
 $$;
 
 CREATE VIEW mssql_sys.data_spaces AS
