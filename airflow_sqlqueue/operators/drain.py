@@ -20,7 +20,7 @@ from airflow_sqlqueue.hooks.staging import data_bus_at, staging_folder
 from airflow_sqlqueue.operators.base import note_batch, note_partition, task_key, templated
 from airflow_sqlqueue.operators.metrics import DrainLog, Metrics
 from airflow_sqlqueue.operators.python_job import PythonJob
-from airflow_sqlqueue.operators.rendered import message_filter
+from airflow_sqlqueue.operators.rendered import message_filter, typed_options
 from airflow_sqlqueue.operators.waiting import QueueWaitingTask
 from airflow_sqlqueue.versions.airflow import PARTITION_KEYS
 
@@ -313,7 +313,7 @@ class DrainOperatorBase(QueueWaitingTask):
             raise ConfigurationError(
                 "No rule of redaction changes payloads of the data bus: leave out data_bus or redaction."
             )
-        options = DrainOptions.of(self.drain_options or {})
+        options = DrainOptions.of(typed_options("drain_options", DrainOptions, self.drain_options))
         self._payload_options(options)
         return options
 
@@ -326,7 +326,8 @@ class DrainOperatorBase(QueueWaitingTask):
         if self.stage == "table":
             raise ConfigurationError("data_bus stages payloads beside files: use the stage files, or leave it out.")
         data_bus_at(self.data_bus)
-        return PayloadOptions.of({"readable_by": options.readable_by, **(self.payload_options or {})})
+        given = typed_options("payload_options", PayloadOptions, self.payload_options)
+        return PayloadOptions.of({"readable_by": options.readable_by, **given})
 
     def _fetch_payloads(self, batch: Batch, options: PayloadOptions | None) -> dict[str, Any] | None:
         """Fetch the payloads of a sealed batch, once for all tries; return their counts, None without a data bus."""

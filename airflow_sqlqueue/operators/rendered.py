@@ -1,8 +1,9 @@
-"""Numbers, times and filters of templated arguments: a template renders to a text, such as ``"1000"``."""
+"""Numbers, times, options and filters of templated arguments: a template renders to a text, such as ``"1000"``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -43,6 +44,42 @@ def interval(name: str, value: Any) -> timedelta | None:
         return None if seconds is None else timedelta(seconds=seconds)
     except (ValueError, OverflowError) as error:
         raise ConfigurationError(f"{name} is {quoted(str(value))}: that many seconds are no timedelta.") from error
+
+
+def flag(name: str, value: Any) -> bool | None:
+    """True or False, also as a text in any case; None for None and for an empty text.
+
+    Raises :class:`ConfigurationError` for other values.
+    """
+    if isinstance(value, bool):
+        return value
+    text = str(value).strip().lower()
+    if text in ("", "none"):
+        return None
+    if text not in ("true", "false"):
+        raise ConfigurationError(f"{name} is {quoted(str(value))}: give True or False.")
+    return text == "true"
+
+
+_READERS: dict[str, Callable[[str, Any], Any]] = {"int": whole_number, "float": number, "bool": flag}
+
+
+def typed_options(name: str, kind: type[Any], values: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Options of a dataclass, whose values may be texts that templates made; an empty text leaves its option out.
+
+    ``name`` is the parameter's, ``kind`` the dataclass. Raises :class:`ConfigurationError` for a text that is no number
+    or flag where the option is one, and for no mapping. Other values and unknown names are left as they are.
+    """
+    if not isinstance(values or {}, Mapping):
+        raise ConfigurationError(f"{name} is a mapping of options, not {type(values).__name__}.")
+    readers = {field.name: _READERS.get(str(field.type).removesuffix(" | None")) for field in fields(kind)}
+    found = {}
+    for option, value in (values or {}).items():
+        read = readers.get(option)
+        given = value if read is None or not isinstance(value, str) else read(f"{name}[{option!r}]", value)
+        if given is not None or not isinstance(value, str):
+            found[option] = given
+    return found
 
 
 def message_filter(filters: Mapping[str, Any] | None) -> MessageFilter | None:

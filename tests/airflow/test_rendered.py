@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
 import pytest
 
+from airflow_sqlqueue import operators, sensors
+from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.operators import SqlQueuePurgeOperator, SqlQueueReturnToSourceOperator
-from airflow_sqlqueue.operators.rendered import interval, interval_or, number, whole_number
+from airflow_sqlqueue.operators import SqlQueueDrainOperator, SqlQueuePurgeOperator, SqlQueueReturnToSourceOperator
+from airflow_sqlqueue.operators.rendered import flag, interval, interval_or, number, whole_number
 
 
 @pytest.mark.parametrize(
@@ -23,6 +26,10 @@ from airflow_sqlqueue.operators.rendered import interval, interval_or, number, w
         (whole_number, 5, 5),
         (whole_number, 5.0, 5),
         (number, "0.5", 0.5),
+        (flag, "True", True),
+        (flag, " false ", False),
+        (flag, False, False),
+        (flag, "None", None),
         (interval, "3600", timedelta(hours=1)),
         (interval, 1.5, timedelta(seconds=1.5)),
         (interval, timedelta(days=2), timedelta(days=2)),
@@ -42,6 +49,8 @@ def test_rendered_values(read: Any, value: Any, found: Any) -> None:
         (whole_number, 5.5, "x is '5.5': give a whole number"),
         (whole_number, True, "x is 'True': give a whole number"),
         (number, [], "give a number"),
+        (flag, "yes", "x is 'yes': give True or False"),
+        (flag, 1, "give True or False"),
         (interval, "1 day", "give a timedelta or a number of seconds"),
         (interval, "inf", "no timedelta"),
     ],
@@ -60,3 +69,61 @@ def test_limits_are_rendered() -> None:
     assert purge.selection()["older_than"] == timedelta(minutes=1)
     back = SqlQueueReturnToSourceOperator(task_id="back", rate="{{ 2 }}")
     assert {"rate", "max_messages", "max_seconds"} <= set(back.template_fields)
+
+
+LIMITS = {"older_than", "max_messages", "rate", "retain", "max_seconds", "filters", "drain_options", "payload_options"}
+
+
+@pytest.mark.parametrize(
+    "name", [name for room in (operators, sensors) for name in room.__all__ if name.startswith("SqlQueue")]
+)
+def test_limits_of_every_operator_and_sensor_are_templated(name: str) -> None:
+    found = getattr(operators if name in operators.__all__ else sensors, name)
+    taken = {each for base in found.__mro__ for each in inspect.signature(base.__init__).parameters}
+    assert LIMITS & taken <= set(found.template_fields)
+
+
+def drain_with(**options: Any) -> DrainOptions:
+    """The options of a drain whose templates find 50, False and nothing."""
+    drain = SqlQueueDrainOperator(task_id="drain", queue_name="audit", staging="/tmp/staging", **options)
+    context = {"params": {"most": 50, "all": False, "none": None}}
+    drain.render_template_fields(context)  # type: ignore[arg-type]
+    return drain._check()
+
+
+def test_options_of_a_drain_are_rendered() -> None:
+    """A text that is not empty would count as true, and as no number."""
+    found = drain_with(
+        drain_options={
+            "max_messages": "{{ params.most }}",
+            "max_seconds": "{{ params.none }}",
+            "seconds_per_part": "{{ params.most / 4 }}",
+            "until_empty": "{{ params.all }}",
+            "keep_expired": True,
+            "workers": "",
+        }
+    )
+    assert found == DrainOptions(max_messages=50, seconds_per_part=12.5, keep_expired=True)
+    assert found.until_empty is False
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (
+            {"drain_options": {"max_messages": "many"}},
+            r"drain_options\['max_messages'\] is 'many': give a whole number",
+        ),
+        ({"drain_options": {"until_empty": "{{ params.most }}"}}, r"\['until_empty'\] is '50': give True or False"),
+        ({"drain_options": {"up": "{{ params.most }}"}}, "unexpected keyword argument 'up'"),
+        ({"drain_options": "{{ params.most }}"}, "drain_options is a mapping of options, not str"),
+        (
+            {"data_bus": "/tmp/bus", "payload_options": {"workers": "{{ params.most }}"}},
+            "workers must be 1 to 32",
+        ),
+        ({"data_bus": "/tmp/bus", "payload_options": {"workers": "few"}}, r"payload_options\['workers'\] is 'few'"),
+    ],
+)
+def test_options_of_a_drain_that_templates_spoil_are_refused(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        drain_with(**options)
