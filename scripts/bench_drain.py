@@ -1,16 +1,17 @@
 """Speed of a drain against single receives, a bare loop of its statements, and a do-it-yourself move; and its growth.
 
-``python scripts/bench_drain.py [drain] [growth] [--json]``, as ``bench_queue.py``. Two workers can only be faster than
-one if server and client have free cores: with fewer than four cores that ratio has no bound. A drain has fixed costs,
-which raise the cost of a message in a small drain and would hide a growth: therefore the growth compares the drain of a
-million messages with that of 100,000 as well.
+``python scripts/bench_drain.py [drain] [growth] [millions] [--json]``, as ``bench_queue.py``. Two workers can only be
+faster than one if server and client have free cores: with fewer than four cores that ratio has no bound. A drain has
+fixed costs, which raise the cost of a message in a small drain and would hide a growth: therefore the growth compares
+the drain of a million messages with that of 100,000 as well.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -177,6 +178,54 @@ def _growth_cost(queue: QueueTable, size: int) -> float:
     return 1e6 / rate_of(lambda: drain(queue))
 
 
+MILLION = 1_000_000
+
+
+def compare_millions(queue: QueueTable, *, count: int = 5 * MILLION, step: int = MILLION) -> list[Comparison]:
+    """Compare the cost of a message among the last ``step`` of one drain with that among the first.
+
+    The ledger has the moment of each part. The note has the bytes that the batch takes in XCom and in its manifest.
+    """
+    fill(queue, count)
+    settings = queue.session.settings
+    with tempfile.TemporaryDirectory(prefix="sqlqueue-bench-") as folder:
+        batch = Drain(lambda: Session(settings), queue.address, StagingFolder.of(Path(folder))).run().batch
+    if batch.messages != count:
+        raise RuntimeError(f"{batch.messages:,} of {count:,} messages were drained.")
+    rows = queue.session.run(Query("bench.moments", "read the moments of the parts", _MOMENTS), batch.batch_id)
+    xcom, manifest = len(json.dumps(batch.to_reference())), len(json.dumps(batch.to_dict()))
+    moments = [0, *moments_of([(int(messages), int(moment)) for messages, moment in rows], step)]
+    first, last = moments[1] - moments[0], moments[-1] - moments[-2]
+    note = f"{len(batch.paths)} files, {xcom:,} bytes in XCom, {manifest:,} in the manifest"
+    names = f"the last {step:,} of {count:,}", f"the first {step:,}"
+    bound, unit = GROWTH_BOUND, "µs/message"
+    return [
+        Comparison(names[0], 1e3 * last / step, names[1], 1e3 * first / step, bound, limit=True, unit=unit, note=note)
+    ]
+
+
+def moments_of(parts: Iterable[tuple[int, int]], step: int) -> list[float]:
+    """The moments at which ``step`` messages were drained, twice as many, and so on, in a straight line between parts.
+
+    :param parts: the messages and the moment of each part, by the moment.
+    """
+    found: list[float] = []
+    drained, before = 0, 0
+    for messages, moment in parts:
+        while messages and drained + messages >= step * (len(found) + 1):
+            share = (step * (len(found) + 1) - drained) / messages
+            found.append(before + share * (moment - before))
+        drained, before = drained + messages, moment
+    return found
+
+
+_MOMENTS = """
+SELECT p.[Messages], DATEDIFF_BIG(millisecond, b.[OpenedAt], p.[CommittedAt])
+FROM [sqlqueue].[Part] AS p JOIN [sqlqueue].[Batch] AS b ON b.[BatchId] = p.[BatchId]
+WHERE p.[BatchId] = ? ORDER BY p.[CommittedAt];
+"""
+
+
 class StagedMove:
     """The do-it-yourself way to get a queue into a Parquet file, as a team without a drain would write it.
 
@@ -227,4 +276,4 @@ def _arrow_batch(rows: list[Any]) -> pa.RecordBatch:
 
 
 if __name__ == "__main__":
-    sys.exit(report(__doc__ or "", {"drain": compare_drains, "growth": compare_growth}))
+    sys.exit(report(__doc__ or "", {"drain": compare_drains, "growth": compare_growth, "millions": compare_millions}))

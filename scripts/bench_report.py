@@ -10,7 +10,7 @@ import argparse
 import json
 import os
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -66,18 +66,19 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def report(doc: str, parts: Mapping[str, Part]) -> int:
-    """Run the parts that the command line names, by default all, and print their comparisons.
+def report(doc: str, parts: Mapping[str, Part], *, unless_named: Collection[str] = ()) -> int:
+    """Run the parts that the command line names, by default all but ``unless_named``, and print their comparisons.
 
     All run on one server: fakemssql, or the server of ``SQLQUEUE_TEST_SERVER``, each with a queue of its own. Returns 1
     if a ratio is out of its bound.
     """
     parser = argparse.ArgumentParser(description=doc.partition("\n")[0])
+    default = " ".join(["all", *(["but", *sorted(unless_named)] if unless_named else []), "by default"])
     if len(parts) > 1:
-        parser.add_argument("parts", nargs="*", metavar="part", help=f"of {', '.join(parts)}; all by default")
+        parser.add_argument("parts", nargs="*", metavar="part", help=f"of {', '.join(parts)}; {default}")
     parser.add_argument("--json", action="store_true", help="print JSON alone; the tables go to stderr")
     arguments = parser.parse_args()
-    names: Sequence[str] = getattr(arguments, "parts", None) or list(parts)
+    names: Sequence[str] = getattr(arguments, "parts", None) or [name for name in parts if name not in unless_named]
     if unknown := set(names) - set(parts):
         parser.error(f"there is no part {sorted(unknown)[0]!r}: choose of {', '.join(parts)}")
     console = Console(stderr=arguments.json)

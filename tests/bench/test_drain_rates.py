@@ -44,3 +44,13 @@ def test_growth_is_the_cost_of_a_message_against_smaller_drains(queue: Any, monk
     found = bench_drain.compare_growth(queue)
     told = [(each.value, each.base_value, each.passed) for each in found]
     assert told == [(45, 40, True), (61, 40, False), (61, 45, False)]
+
+
+def test_the_last_messages_of_a_drain_are_compared_with_the_first(queue: Any) -> None:
+    (found,) = bench_drain.compare_millions(queue, count=3_000, step=1_000)
+    assert (found.name, found.base_name) == ("the last 1,000 of 3,000", "the first 1,000")
+    assert found.base_value > 0
+
+
+def test_moments_are_on_a_line_between_two_parts() -> None:
+    assert bench_drain.moments_of([(50, 10), (0, 12), (100, 32), (150, 62)], 100) == [22, 42, 62]
