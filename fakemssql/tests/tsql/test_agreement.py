@@ -75,6 +75,8 @@ def test_values(client: Any, text: str, value: object) -> None:
         ("SELECT AVG(a) FROM (VALUES (2147483647), (2147483647)) AS v(a)", 8115),
         ("SELECT DATEPART(year, CAST('12:10' AS time))", 9810),
         ("SELECT DATEADD(day, 1, CAST('12:10' AS time))", 9810),
+        ("SELECT DATEPART(hour, CAST('2026-01-01' AS date))", 9810),
+        ("SELECT DATEADD(hour, 1, CAST('2026-01-01' AS date))", 9810),
         ("SELECT DATEADD(yy, -30000000, GETDATE())", 517),
         ("SELECT CAST(999999999 AS datetime)", 8115),
         ("SELECT TIMEFROMPARTS(1, 1, 1, 1, 1)", 40517),

@@ -62,13 +62,18 @@ def _plain(value: Typed) -> str:
     return as_timestamp(value.sql, value.type.name)
 
 
-_OF_DAYS = {"year", "quarter", "month", "dayofyear", "day", "week", "weekday", "iso_week"}
+_MISSING = {
+    "time": {"year", "quarter", "month", "dayofyear", "day", "week", "weekday", "iso_week"},
+    "date": {"hour", "minute", "second", "millisecond", "microsecond", "nanosecond"},
+}
+"""The parts that a type does not have."""
 
 
 def _check_part(part: str, value: Typed, function: str) -> None:
-    """Raise error 9810 for a part of a date that a time does not have."""
-    if value.type is not None and value.type.name == "time" and part in _OF_DAYS:
-        raise SqlError(9810, f"The datepart {part} is not supported by date function {function} for data type time.")
+    """Raise error 9810 for a part that the type of a value does not have."""
+    name = "" if value.type is None else value.type.name
+    if part in _MISSING.get(name, ()):
+        raise SqlError(9810, f"The datepart {part} is not supported by date function {function} for data type {name}.")
 
 
 def _dateadd(c: Compilation, node: nodes.Function, names: Names) -> Typed:
@@ -82,8 +87,6 @@ def _dateadd(c: Compilation, node: nodes.Function, names: Names) -> Typed:
     kind = value.type
     added = f"mssql.dateadd('{part}', {amount}, {_plain(value)}, '{kind.name}')"
     if kind.name == "date":
-        if part in ("hour", "minute", "second", "millisecond", "microsecond", "nanosecond"):
-            raise SqlError(9810, f"The datepart {part} is not supported by date function dateadd for data type date.")
         return Typed(f"({added})::date", kind)
     if kind.name == "time":
         return Typed(f"({added})::time", kind)
