@@ -117,12 +117,11 @@ def typed_columns(rows: DataFrame) -> DataFrame:
             "headers": headers.last_wins(sf.col("_all")),
             "message_id": sf.coalesce(header(HeaderNames.MESSAGE_ID), sf.col("Id")),
             "message_type": headers.first_type(header(HeaderNames.ENCLOSED_MESSAGE_TYPES)),
+            "enclosed_types": headers.all_types(header(HeaderNames.ENCLOSED_MESSAGE_TYPES)),
             **{column: header(name) for column, name in headers.TEXT_HEADERS.items()},
             **{column: headers.wire_time(header(name)) for column, name in headers.TIME_HEADERS.items()},
         }
-    )
-    types = headers.all_types(header(HeaderNames.ENCLOSED_MESSAGE_TYPES), sf.col("message_type"))
-    typed = typed.withColumn("enclosed_types", types).drop("_readable", "_all", "_known")
+    ).drop("_readable", "_all", "_known")
     elapsed = sf.unix_micros("processing_ended") - sf.unix_micros("processing_started")
     return typed.withColumn("processing_ms", elapsed.cast("double") / 1000)
 

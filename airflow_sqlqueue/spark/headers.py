@@ -131,28 +131,18 @@ def first_type(enclosed: Column) -> Column:
     """
     from pyspark.sql import functions as sf
 
-    # Most texts are a name, a comma and an assembly; the patterns for the others cost several times as much.
-    usual = _trimmed(sf.substring_index(sf.substring_index(enclosed, ";", 1), ",", 1))
     first = sf.regexp_extract(enclosed, _FIRST.format("[^;]"), 1)
     plain = sf.regexp_extract(enclosed, _FIRST.format("[^,;]"), 1)
-    name = sf.when(sf.contains(first, sf.lit("[")), _generic_name(first)).otherwise(plain)
-    is_usual = ~sf.contains(enclosed, sf.lit("[")) & (usual != "")
-    return sf.when(is_usual, usual).otherwise(sf.nullif(_trimmed(name), sf.lit("")))
+    generic = sf.contains(enclosed, sf.lit("[")) & sf.contains(first, sf.lit("["))
+    name = sf.when(generic, _generic_name(first)).otherwise(plain)
+    return sf.nullif(sf.rtrim(name, sf.lit(SPACE)), sf.lit(""))
 
 
-def all_types(enclosed: Column, first: Column) -> Column:
-    """The full names of all enclosed types, as an array; null if the text is null. ``first`` is the first of them."""
+def all_types(enclosed: Column) -> Column:
+    """The full names of all enclosed types, as an array; null if the text is null."""
     from pyspark.sql import functions as sf
 
-    several = sf.filter(sf.transform(sf.split(enclosed, ";"), first_type), lambda name: name.isNotNull())
-    only = sf.filter(sf.array(first), lambda name: name.isNotNull())
-    return sf.when(sf.contains(enclosed, sf.lit(";")), several).when(enclosed.isNotNull(), only)
-
-
-def _trimmed(text: Column) -> Column:
-    from pyspark.sql import functions as sf
-
-    return sf.trim(text, sf.lit(SPACE))
+    return sf.filter(sf.transform(sf.split(enclosed, ";"), first_type), lambda name: name.isNotNull())
 
 
 _FIRST = r"\A(?:[ \t\n\r\x0b\f]*+(?:,[^;]*+)?+;)*+[ \t\n\r\x0b\f]*+({}*)"
