@@ -80,7 +80,7 @@ class Soak:
         verdict = account.settle(roles.reports.all_sends())
         growth = samples.growth((began + ended) / 2, ended)
         own, warm = self._server is not None, self._seconds >= WARM_SECONDS
-        return Outcome(roles.reports, account.places, verdict, ledgers, growth, self._faults, own, warm)
+        return Outcome(roles.reports, account.places, verdict, ledgers, samples.names, growth, self._faults, own, warm)
 
     def _tick(self, roles: Roles, began: float) -> None:
         roles.collect(0.25)

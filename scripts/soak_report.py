@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -33,6 +33,7 @@ POSTGRESQL = "server, PostgreSQL"
 class Outcome:
     """Outcome of a soak.
 
+    :param sampled: the processes whose memory was read, however short they lived.
     :param restarts: whether the server is one that is restarted.
     :param warm: whether the load was long enough for growth to be judged.
     """
@@ -41,6 +42,7 @@ class Outcome:
     places: Mapping[str, int]
     verdict: Verdict
     ledgers: Ledgers
+    sampled: Collection[str]
     growth: Sequence[Growth]
     faults: Faults
     restarts: bool
@@ -157,5 +159,6 @@ def figures(found: Sequence[Check], outcome: Outcome) -> dict[str, Any]:
             name: {"p50": round(quantile(each, 0.5), 1), "p99": round(quantile(each, 0.99), 1)}
             for name, each in seconds.items()
         },
+        "sampled": sorted(outcome.sampled),
         "growth": [asdict(each) for each in outcome.growth],
     }

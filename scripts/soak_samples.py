@@ -84,6 +84,11 @@ class Samples:
         """The samples of a process."""
         return self._series[name, pid]
 
+    @property
+    def names(self) -> set[str]:
+        """The names of all processes that have a sample."""
+        return {name for name, _ in self._series}
+
     def growth(self, since: float, until: float) -> list[Growth]:
         """The growth of each process that has lived for nearly all of this time."""
         found = []
