@@ -7,6 +7,7 @@ two describe an environment in which airflow-sqlqueue was installed from these w
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shutil
@@ -17,9 +18,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+from packaging.utils import canonicalize_name
+from versions import ROOT, UV, reason_of, run, say
+
 DIST = ROOT / "dist"
-UV = str(Path(sys.executable).with_name("uv"))
 EXTRAS = ("driver", "entra", "fakemssql", "messaging", "openlineage", "spark", "spark-provider")
 """The extras for users, as ``pyproject.toml`` has them."""
 
@@ -56,7 +58,7 @@ def install(environment: Path) -> dict[str, str]:
         run(UV, "pip", "install", "--quiet", "--python", python, own, *stand_in)
         listed = json.loads(run(UV, "pip", "list", "--quiet", "--format", "json", "--python", python))
         for each in listed:
-            brought.setdefault(each["name"].lower(), extra)
+            brought.setdefault(canonicalize_name(each["name"]), extra)
     return brought
 
 
@@ -76,8 +78,8 @@ def licences(bill: dict[str, Any], brought: dict[str, str]) -> tuple[str, Counte
     for each in sorted(bill["components"], key=lambda each: str(each["name"]).lower()):
         licence = licence_of(each)
         counts[licence] += 1
-        extra = brought.get(each["name"].lower(), "")
-        lines.append(f"| {each['name']} | {each['version']} | {licence} | {extra or 'airflow-sqlqueue'} |")
+        extra = brought[canonicalize_name(each["name"])] or "airflow-sqlqueue"
+        lines.append(f"| {each['name']} | {each['version']} | {licence} | {extra} |")
     return "\n".join(lines) + "\n", counts
 
 
@@ -90,26 +92,18 @@ def licence_of(component: dict[str, Any]) -> str:
     return ", ".join(dict.fromkeys(filter(None, known))) or ", ".join(dict.fromkeys(filter(None, own))) or "unknown"
 
 
-def say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
-
-
-def run(*command: str) -> str:
-    """Run a program; its output. Raises :class:`SystemExit` with what it said if it fails."""
-    # A bill of materials of the same commit is the same text.
-    moment = subprocess.run(
-        ["git", "log", "-1", "--format=%ct"], cwd=ROOT, capture_output=True, text=True, check=False
-    ).stdout.strip()
-    own = {**os.environ, **({"SOURCE_DATE_EPOCH": moment} if moment else {})}
-    own.pop("VIRTUAL_ENV", None)
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=own, cwd=tempfile.gettempdir())
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
-    return done.stdout
-
-
 def main() -> None:
+    argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0]).parse_args()
+    try:
+        make()
+    except subprocess.SubprocessError as error:
+        sys.exit(reason_of(error))
+
+
+def make() -> None:
+    """Build and describe everything. Raises :class:`subprocess.SubprocessError` if a program fails."""
+    # Archives and a bill of materials of the same commit are the same.
+    os.environ.setdefault("SOURCE_DATE_EPOCH", run("git", "log", "-1", "--format=%ct").strip())
     build()
     with tempfile.TemporaryDirectory(prefix="sqlqueue-dist-") as folder:
         environment = Path(folder, "environment")
