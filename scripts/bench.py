@@ -12,7 +12,7 @@ import sys
 
 from bench_bodies import compare_bodies
 from bench_consume import compare_consuming
-from bench_drain import compare_drains, compare_growth, compare_millions
+from bench_drain import LONG, compare_drains, compare_growth, compare_millions
 from bench_drivers import compare_drivers
 from bench_executors import compare_executors
 from bench_memory import compare_memory
@@ -38,4 +38,4 @@ PARTS = {
 }
 
 if __name__ == "__main__":
-    sys.exit(report(__doc__ or "", PARTS, unless_named={"millions"}))
+    sys.exit(report(__doc__ or "", PARTS, unless_named=LONG))

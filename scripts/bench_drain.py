@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from bench_report import Comparison, cores, report
 from bench_setting import TURNS, best_rates, fill, rate_of
 
-from airflow_sqlqueue import DrainOptions, DrainRequest, Redactor
+from airflow_sqlqueue import Batch, DrainOptions, DrainRequest, Redactor
 from airflow_sqlqueue.drain.drain import Drain, Engine
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT, QueueTable
@@ -139,12 +139,16 @@ def drain(
     redaction: Redactor | None = None,
 ) -> int:
     """Drain the queue to files that are then removed; return the number of messages."""
+    batch = drained(queue, DrainRequest(options=DrainOptions(workers=workers), redaction=redaction), engine)
+    return batch.messages + batch.expired
+
+
+def drained(queue: QueueTable, request: DrainRequest, engine: Engine | None = None) -> Batch:
+    """Drain the queue to files that are then removed; return the batch."""
     settings = queue.session.settings
     with tempfile.TemporaryDirectory(prefix="sqlqueue-bench-") as folder:
-        staging, options = StagingFolder.of(Path(folder)), DrainOptions(workers=workers)
-        request = DrainRequest(options=options, redaction=redaction)
-        batch = Drain(lambda: Session(settings), queue.address, staging, request, engine=engine).run().batch
-    return batch.messages + batch.expired
+        staging = StagingFolder.of(Path(folder))
+        return Drain(lambda: Session(settings), queue.address, staging, request, engine=engine).run().batch
 
 
 GROWTH_TURNS = {10_000: 5, 100_000: 3, 1_000_000: 1}
@@ -179,6 +183,8 @@ def _growth_cost(queue: QueueTable, size: int) -> float:
 
 
 MILLION = 1_000_000
+LONG = {"millions"}
+"""Parts that run only if they are named."""
 
 
 def compare_millions(queue: QueueTable, *, count: int = 5 * MILLION, step: int = MILLION) -> list[Comparison]:
@@ -187,9 +193,7 @@ def compare_millions(queue: QueueTable, *, count: int = 5 * MILLION, step: int =
     The ledger has the moment of each part. The note has the bytes that the batch takes in XCom and in its manifest.
     """
     fill(queue, count)
-    settings = queue.session.settings
-    with tempfile.TemporaryDirectory(prefix="sqlqueue-bench-") as folder:
-        batch = Drain(lambda: Session(settings), queue.address, StagingFolder.of(Path(folder))).run().batch
+    batch = drained(queue, DrainRequest())
     if batch.messages != count:
         raise RuntimeError(f"{batch.messages:,} of {count:,} messages were drained.")
     rows = queue.session.run(Query("bench.moments", "read the moments of the parts", _MOMENTS), batch.batch_id)
@@ -276,4 +280,5 @@ def _arrow_batch(rows: list[Any]) -> pa.RecordBatch:
 
 
 if __name__ == "__main__":
-    sys.exit(report(__doc__ or "", {"drain": compare_drains, "growth": compare_growth, "millions": compare_millions}))
+    parts = {"drain": compare_drains, "growth": compare_growth, "millions": compare_millions}
+    sys.exit(report(__doc__ or "", parts, unless_named=LONG))
