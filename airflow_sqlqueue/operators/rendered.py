@@ -76,8 +76,9 @@ def typed_options(name: str, kind: type[Any], values: Mapping[str, Any] | None) 
     found = {}
     for option, value in (values or {}).items():
         read = readers.get(option)
-        given = value if read is None or not isinstance(value, str) else read(f"{name}[{option!r}]", value)
-        if given is not None or not isinstance(value, str):
+        if read is None or not isinstance(value, str):
+            found[option] = value
+        elif (given := read(f"{name}[{option!r}]", value)) is not None:
             found[option] = given
     return found
 
