@@ -1,8 +1,8 @@
 """Measure sends, purges, drains, their growth and memory, drivers, handling, the page, and Spark: all parts, or some.
 
-``python scripts/bench.py [queue] [drain] [shop] [drivers] [growth] [memory] [consume] [page] [spark] [bodies]
-[executors] [millions]``, also with ``--json``, or ``make bench PARTS="drain"``. Without names all parts run but
-``millions``, which drains 5,000,000 messages at once. All parts run on one server: fakemssql, or the
+``python scripts/bench.py [queue] [drain] [shop] [drivers] [compression] [growth] [memory] [consume] [page] [spark]
+[bodies] [executors] [millions]``, also with ``--json``, or ``make bench PARTS="drain"``. Without names all parts run
+but ``millions``, which drains 5,000,000 messages at once. All parts run on one server: fakemssql, or the
 server of ``SQLQUEUE_TEST_SERVER`` (``mssql://user:password@host:port/database``).
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 
 from bench_bodies import compare_bodies
+from bench_compression import compare_compression
 from bench_consume import compare_consuming
 from bench_drain import LONG, compare_drains, compare_growth, compare_millions
 from bench_drivers import compare_drivers
@@ -27,6 +28,7 @@ PARTS = {
     "drain": compare_drains,
     "shop": compare_shop,
     "drivers": compare_drivers,
+    "compression": compare_compression,
     "growth": compare_growth,
     "millions": compare_millions,
     "memory": compare_memory,

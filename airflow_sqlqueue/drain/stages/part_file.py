@@ -25,6 +25,15 @@ from airflow_sqlqueue.row import BODY_FILE, COLUMN_HEADERS, HALF_A_PAIR, ROW_VER
 pa.array([], pa.int64())
 
 
+WRITING: dict[str, Any] = {
+    "compression": "zstd",
+    "compression_level": 1,
+    "use_dictionary": list(COLUMN_HEADERS),
+    "write_statistics": ["RowVersion"],
+}
+"""Settings of Parquet's writer; ``make bench PARTS=compression`` compares others."""
+
+
 class UnwritableError(Exception):
     """Error of rows that no file can keep: ``reasons`` by RowVersion. No row of their statement was written."""
 
@@ -100,14 +109,7 @@ class PartFile:
 
     def _open(self) -> pq.ParquetWriter:
         self._file = DurableFile(self._staging, self._name, self._mode)
-        return pq.ParquetWriter(
-            self._file,
-            drained_row_schema(),
-            compression="zstd",
-            compression_level=1,
-            use_dictionary=list(COLUMN_HEADERS),
-            write_statistics=["RowVersion"],
-        )
+        return pq.ParquetWriter(self._file, drained_row_schema(), **WRITING)
 
     def close(self) -> None:
         """Make the file durable: synced with its folder on a local disk, its upload finished elsewhere."""
