@@ -72,7 +72,7 @@ _SCHEMA = pa.schema(
 
 
 def compare_drains(
-    queue: QueueTable, *, count: int = 100_000, single: int = 500, turns: int = TURNS
+    queue: QueueTable, *, count: int = 100_000, single: int = 500, turns: int = TURNS + 2
 ) -> list[Comparison]:
     """Compare drains with 1, 2 and 4 workers with their bases, all of the same messages."""
     with staged_move(queue) as move, tempfile.TemporaryDirectory(prefix="sqlqueue-bench-") as folder:
