@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.errors import ConfigurationError, SparkJobError
 from airflow_sqlqueue.spark.message_tables.lakes import Format, lake_of
+from airflow_sqlqueue.untrusted import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,11 +54,26 @@ def compact_message_tables(
     A compaction beside a writer that only appends does it no harm; beside :func:`reparse` one of the two may fail, and
     is run again.
 
-    Raises :class:`ConfigurationError` for Parquet, for an unknown format and for a smaller ``target_bytes``.
+    Raises :class:`ConfigurationError` for Parquet, for an unknown format and for a smaller ``target_bytes``, and
+    :class:`SparkJobError` at the end if Spark cannot compact a table, which others may have put there.
     """
     if isinstance(target_bytes, bool) or not isinstance(target_bytes, int) or target_bytes < 1024 * 1024:
         raise ConfigurationError("target_bytes is a whole number of bytes, at least 1048576.")
     lake = lake_of(spark, format, location)
     if format == "parquet":
         lake.compact(location, target_bytes)
-    return [CompactedTable(table, *lake.compact(table, target_bytes)) for table in lake.tables()]
+    done: list[CompactedTable] = []
+    failed: dict[str, Exception] = {}
+    for table in lake.tables():
+        try:
+            done.append(CompactedTable(table, *lake.compact(table, target_bytes)))
+        except Exception as error:
+            failed[table] = error
+    if failed:
+        (first, cause), *others = failed.items()
+        more = f" and {len(others)} more" if others else ""
+        raise SparkJobError(
+            f"Spark could not compact the table {quoted(first)}{more}; the other {len(done)} tables are compacted. "
+            "See the error of Spark."
+        ) from cause
+    return done
