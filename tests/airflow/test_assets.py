@@ -70,6 +70,11 @@ def test_a_uri_that_is_no_queues(uri: str) -> None:
         Asset(uri)
 
 
+def test_a_uri_has_no_query() -> None:
+    with pytest.raises(ValueError, match="A queue's URI has no query"):
+        Asset("mssql+queue://db1/Shop/dbo/audit?limit=1")
+
+
 def test_the_hook_makes_the_asset_of_an_address(hook: SqlQueueHook) -> None:
     settings = hook.client.settings
     uri = f"mssql+queue://{settings.host}:{settings.port}/sqlqueue/nsb/audit"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from airflow_sqlqueue.bodies.decoding import parse
 from airflow_sqlqueue.bodies.inference import Seen, differences, extended, struct_of, takes
 from airflow_sqlqueue.bodies.schemas import MAX_FIELDS, fields_of, read_schema, struct
-from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.errors import ConfigurationError, StagingError
 from airflow_sqlqueue.message import ReceivedMessage, encode_headers
 from airflow_sqlqueue.schemas.files import SchemaFolder, file_stem
 from airflow_sqlqueue.schemas.sampling import Sample, changes
@@ -241,3 +241,24 @@ def test_a_sample_has_the_first_messages_of_each_type() -> None:
     assert {
         name: [each.path for each in found] for name, found in changes(sample, {"A": struct({"n": "long"})}).items()
     } == {"B": ["n"]}
+
+
+def test_a_folder_of_schemas_that_cannot_be_used_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(StagingError, match=r"The schemas in .* cannot be listed"):
+        SchemaFolder(tmp_path / ("x" * 300)).all()
+    (tmp_path / "a file").write_text("")
+    with pytest.raises(StagingError, match=r"The schema of Shop\.PlaceOrder cannot be written"):
+        SchemaFolder(tmp_path / "a file").put("Shop.PlaceOrder", struct({"a": "long"}))
+    folder = SchemaFolder(tmp_path)
+    (tmp_path / "Shop.PlaceOrder.json").mkdir()
+    with pytest.raises(StagingError, match=r"The schema Shop\.PlaceOrder\.json cannot be read"):
+        folder.get("Shop.PlaceOrder")
+    (tmp_path / "Shop.CancelOrder.json").write_text('{"type": "struct", "fields": 7}')
+    with pytest.raises(ConfigurationError, match=r"The schema Shop\.CancelOrder\.json cannot be used"):
+        folder.get("Shop.CancelOrder")
+
+
+@pytest.mark.parametrize("name", ["", "half \ud800"])
+def test_a_name_that_no_type_has_makes_no_file(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="is no name of a message type"):
+        file_stem(name)

@@ -179,6 +179,41 @@ def test_a_lent_connection_is_in_the_transaction_from_its_first_statement(queue:
     assert waiting(queue) == [] if fail else [b"a", b"a"]
 
 
+def test_a_lent_connection_is_used_as_one_of_pyodbc(queue: QueueTable) -> None:
+    """With ``with`` and ``for``, and by libraries that set autocommit off; a rollback of theirs dooms the block."""
+    session, table = queue.session, queue.address.qualified_name
+    insert = f"INSERT INTO {table} (Id, Recoverable, Headers, Body) VALUES (NEWID(), 1, N'', ?)"
+    with session.transaction(), session.enlisted_connection() as connection:
+        connection.autocommit = False
+        assert connection.autocommit is False
+        with pytest.raises(TransactionError, match="leave autocommit off"):
+            connection.autocommit = True
+        with connection.cursor() as cursor:
+            cursor.executemany(insert, [(b"a",), (b"b",), (b"c",)])
+            cursor.execute(f"SELECT Body FROM {table} ORDER BY RowVersion")
+            assert cursor.fetchone()[0] == b"a"
+            assert [row[0] for row in cursor.fetchmany(1)] == [b"b"]
+            assert [row[0] for row in cursor] == [b"c"]
+            assert cursor.nextset() is False
+        connection.commit()
+        connection.close()
+    assert waiting(queue) == [b"a", b"b", b"c"]
+    undone = f"DELETE FROM {table}"
+
+    def roll_back() -> None:
+        with session.transaction():
+            connection.execute(undone)
+            connection.rollback()
+
+    with pytest.raises(TransactionError):
+        roll_back()
+    assert waiting(queue) == [b"a", b"b", b"c"]
+    with suppress(Interrupted), session.transaction(), session.enlisted_connection() as connection:
+        connection.execute(undone)
+        raise Interrupted
+    assert waiting(queue) == [b"a", b"b", b"c"]
+
+
 # How a transaction begins
 
 

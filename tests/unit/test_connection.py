@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import importlib.machinery
+import importlib.util
+import platform
 import traceback
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import pyodbc
 import pytest
 
 from airflow_sqlqueue.allowed import MICROSOFT_DRIVERS
-from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.server.settings import ConnectionSettings, find_driver
+from airflow_sqlqueue.errors import ConfigurationError, DriverNotFoundError
+from airflow_sqlqueue.server.settings import ConnectionSettings, find_driver, packaged_driver
 
 
 def test_every_value_is_escaped() -> None:
@@ -124,3 +130,61 @@ def test_the_password_is_not_shown() -> None:
 
 def test_a_driver_is_found() -> None:
     assert find_driver()
+
+
+@pytest.fixture
+def unfound() -> Iterator[None]:
+    """The driver is found anew in the test, and after it."""
+    find_driver.cache_clear()
+    yield
+    find_driver.cache_clear()
+
+
+@pytest.mark.usefixtures("unfound")
+def test_microsofts_installed_driver_comes_first_and_freetds_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = ["FreeTDS", "ODBC Driver 17 for SQL Server", "ODBC Driver 18 for SQL Server"]
+    monkeypatch.setattr(pyodbc, "drivers", lambda: installed)
+    assert find_driver() == "ODBC Driver 18 for SQL Server"
+    find_driver.cache_clear()
+    del installed[1:]
+    assert "msodbcsql" in find_driver()
+    find_driver.cache_clear()
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert find_driver() == "FreeTDS"
+    find_driver.cache_clear()
+    installed.clear()
+    with pytest.raises(DriverNotFoundError, match=r"pip install 'airflow-sqlqueue\[driver\]'"):
+        find_driver()
+
+
+@pytest.mark.parametrize(
+    ("release", "folder"),
+    [
+        ({"ID": "alpine"}, "alpine"),
+        ({"ID": "opensuse-leap", "ID_LIKE": "suse opensuse"}, "suse"),
+        ({"ID": "rocky", "ID_LIKE": "rhel centos fedora"}, "rhel"),
+        ({"ID": "ubuntu", "ID_LIKE": "debian"}, "debian_ubuntu"),
+        (None, "debian_ubuntu"),
+    ],
+)
+def test_the_packaged_driver_is_that_of_the_distribution(
+    release: dict[str, str] | None, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def os_release() -> dict[str, str]:
+        if release is None:
+            raise OSError
+        return release
+
+    package = tmp_path / "mssql_python_odbc"
+    for name in ("alpine", "suse", "rhel", "debian_ubuntu"):
+        library = package / "libs" / "linux" / name / "x86_64" / "lib" / "libmsodbcsql-18.6.so.1.1"
+        library.parent.mkdir(parents=True)
+        library.touch()
+    spec = importlib.machinery.ModuleSpec("mssql_python_odbc", None, origin=str(package / "__init__.py"))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
+    monkeypatch.setattr(platform, "freedesktop_os_release", os_release)
+    monkeypatch.setattr(platform, "system", lambda: "Linux")
+    monkeypatch.setattr(platform, "machine", lambda: "AMD64")
+    found = packaged_driver()
+    assert found is not None
+    assert found.parts[-4] == folder

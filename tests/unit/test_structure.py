@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+
+from coverage_rooms import ELSEWHERE
 
 import airflow_sqlqueue
 from support.structure import Code
@@ -23,3 +26,11 @@ def test_no_stub_waits_for_something_further_down_to_fill_it() -> None:
 def test_attributes_are_not_read_by_composed_names() -> None:
     """But for own fields, in loops over them."""
     assert CODE.names_put_together(READ_BY_NAME, of_self=True) == []
+
+
+def test_modules_that_are_not_measured_and_their_tests_exist() -> None:
+    root = Path(airflow_sqlqueue.__file__).parents[1]
+    for module, where in ELSEWHERE.items():
+        assert (root / "airflow_sqlqueue" / module).is_file()
+        for test in re.findall(r"tests/[\w/]+\.py", where):
+            assert (root / test).is_file()
