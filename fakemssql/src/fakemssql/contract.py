@@ -70,6 +70,7 @@ class SqlError(Exception):
         self.number, self.message, self.severity, self.state = number, message, severity, state
         self.line, self.procedure = line, procedure
         self.seen: object | None = None  # set by the engine: the frame that raised it
+        self.then: SqlError | None = None  # the error that SQL Server reports after it; ERROR_NUMBER() shows that one
 
 
 class Attention(Exception):

@@ -27,6 +27,7 @@ LATER = {
     131: "the sizes of types",
     134: "a variable that is declared twice",
     137: "a variable that is not declared",
+    142: "a foreign key of a table without columns",
     178: "RETURN with a value outside of a module",
     243: "types that are not there",
     1001: "the sizes of types",

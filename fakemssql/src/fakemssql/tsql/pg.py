@@ -56,6 +56,7 @@ class PgError(Exception):
         self.constraint = text(diag.CONSTRAINT_NAME)
         self.context = text(diag.CONTEXT)
         self.index = index
+        self.is_of_constraint = False  # set by a definition: a constraint was being made
         super().__init__(f"{self.sqlstate}: {self.message}")
 
 

@@ -31,6 +31,12 @@ _TYPES = {
 
 _RANK = {name: rank for rank, name in enumerate(_TYPES)}
 _INT_PRECISION = {"bit": 1, "tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
+RANGES = {
+    "bigint": (-(2**63), 2**63 - 1),
+    "int": (-(2**31), 2**31 - 1),
+    "smallint": (-(2**15), 2**15 - 1),
+    "tinyint": (0, 255),
+}
 _FIXED = {"money": (19, 4), "smallmoney": (10, 4)}
 
 INT, BIGINT, BIT, FLOAT = SqlType("int"), SqlType("bigint"), SqlType("bit"), SqlType("float")

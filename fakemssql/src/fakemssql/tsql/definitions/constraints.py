@@ -4,17 +4,21 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import ColumnInfo, TableInfo
 from fakemssql.tsql.datatypes.sqltypes import is_text
 from fakemssql.tsql.definitions.catalog_text import catalog_text
-from fakemssql.tsql.definitions.columns import check_sql, default_sql, nullable_key
+from fakemssql.tsql.definitions.columns import check_sql, default_of_identity, default_sql, nullable_key
 from fakemssql.tsql.definitions.definer import Definer, ObjectPlace
 from fakemssql.tsql.definitions.indexes import add_index, drop_index
 from fakemssql.tsql.definitions.metadata import add_object
 from fakemssql.tsql.names import fold, literal, pg_name, quoted
 from fakemssql.tsql.parser.nodes import Constraint, Expr, IndexDefinition
+from fakemssql.tsql.pg import PgError
+from fakemssql.tsql.security import errors
 
 
 def add_default(
@@ -31,7 +35,30 @@ def add_default(
     )
 
 
+_FOLLOWED = frozenset([1752, 1767, 1768, 1769, 1770, 1773, 1774, 1781, 1902, 1911, 1913, 1919, 2714])
+"""Errors of a constraint that error 1750 follows; 1505 as well."""
+
+
+@contextmanager
+def making_a_constraint() -> Iterator[None]:
+    """Have error 1750 follow the error of a constraint that is made in the block."""
+    try:
+        yield
+    except SqlError as error:
+        if error.number in _FOLLOWED:
+            error.then = errors.not_created()
+        raise
+    except PgError as error:
+        error.is_of_constraint = True
+        raise
+
+
 def add_constraint(d: Definer, place: ObjectPlace, object_id: str, table: TableInfo, c: Constraint) -> None:
+    with making_a_constraint():
+        _add_constraint(d, place, object_id, table, c)
+
+
+def _add_constraint(d: Definer, place: ObjectPlace, object_id: str, table: TableInfo, c: Constraint) -> None:
     if c.kind in ("primary", "unique"):
         _key(d, place, object_id, table, c)
     elif c.kind == "check":
@@ -81,6 +108,8 @@ def bind_default(d: Definer, table: TableInfo, c: Constraint) -> ColumnInfo:
             f"Column '{c.columns[0].name}' in table '{table.name}' is invalid for creating a default constraint.",
             state=0,
         )
+    if info.identity:
+        raise default_of_identity(table.name, info.name)
     if info.default:
         raise SqlError(1781, "Column already has a DEFAULT bound to it.")
     d.run(f"ALTER TABLE {table.pg} ALTER COLUMN {quoted(info.pg)} SET DEFAULT {default_sql(d, c.expression, info)}")

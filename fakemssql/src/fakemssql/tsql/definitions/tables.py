@@ -15,6 +15,7 @@ from fakemssql.tsql.definitions.columns import (
     Dependent,
     add_column,
     check_distinct,
+    check_identities,
     collation_of,
     column_infos,
     dependents,
@@ -91,7 +92,9 @@ def alter_table(d: Definer, node: nodes.AlterTable) -> None:
 def _add(d: Definer, node: nodes.AlterTable, table: TableInfo, place: ObjectPlace, object_id: str) -> None:
     number = max((column.column_id for column in table.columns), default=0)
     check_distinct(table.name, node.columns, (column.folded for column in table.columns))
-    for definition, info in zip(node.columns, column_infos(d, table, node.columns, after=number), strict=True):
+    infos = column_infos(d, table, node.columns, after=number)
+    check_identities(table.name, [*table.columns, *infos])
+    for definition, info in zip(node.columns, infos, strict=True):
         add_column(d, table, definition, info)
         add_columns(d, object_id, [(info, definition)])
         table.columns.append(info)

@@ -8,7 +8,7 @@ import secrets
 from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import TableInfo
 from fakemssql.tsql.definitions.columns import check_sql, new_columns
-from fakemssql.tsql.definitions.constraints import bind_default
+from fakemssql.tsql.definitions.constraints import bind_default, making_a_constraint
 from fakemssql.tsql.definitions.definer import Definer
 from fakemssql.tsql.definitions.indexes import add_local_index, local_name
 from fakemssql.tsql.names import fold, literal, quoted
@@ -44,7 +44,8 @@ def create(d: Definer, node: nodes.CreateTable) -> TableInfo:
     d.pg.execute(f"CREATE TEMP TABLE {quoted(pg)} ({stored})")
     d.pg.execute(f"COMMENT ON TABLE {table.pg} IS {literal(name)}")
     for constraint in node.constraints:
-        _constraint(d, table, constraint)
+        with making_a_constraint():
+            _constraint(d, table, constraint)
     for index in node.indexes:
         add_local_index(d, table, index)
     if local:

@@ -8,6 +8,7 @@ from typing import NoReturn
 from fakemssql.contract import SqlError
 from fakemssql.tsql.parser.expressions import condition, expression
 from fakemssql.tsql.parser.indexes import index_tail, key_columns, storage_options
+from fakemssql.tsql.parser.lexer import syntax_error
 from fakemssql.tsql.parser.nodes import (
     AlterTable,
     ColumnDefinition,
@@ -343,6 +344,8 @@ def _foreign(p: Parser, name: str, own: list[KeyColumn], _: bool) -> Constraint:
         if p.is_op("("):
             found.columns = key_columns(p)
     p.expect("REFERENCES")
+    if not found.columns:
+        raise syntax_error(142, "Incorrect syntax for definition of the 'TABLE' constraint.", state=2)
     found.reference = p.name()
     if p.is_op("("):
         found.reference_columns = p.column_list()

@@ -11,7 +11,7 @@ from fakemssql.contract import SqlError
 from fakemssql.faults import PLANNING, RUNNING, fault
 from fakemssql.killing import killed_error
 from fakemssql.tsql.pg import Pg, PgError
-from fakemssql.tsql.security.errors import database_exists, object_exists
+from fakemssql.tsql.security.errors import database_exists, not_created, object_exists
 
 STALE = frozenset(["42P01", "42703", "42P07", "3F000", "0A000", "42883", "26000"])
 """SQLSTATEs that a plan may cause if it was compiled with an old catalog."""
@@ -251,11 +251,13 @@ def _constraint(pg: Pg, error: PgError, statement: str) -> SqlError:
     if error.sqlstate == "23505":
         value = f" The duplicate key value is ({_key(error.detail)})."
         if error.message.startswith("could not create unique index"):
-            return SqlError(
+            found = SqlError(
                 1505,
                 "The CREATE UNIQUE INDEX statement terminated because a duplicate key was found for the object name"
                 f" '{place}' and the index name '{where['index']}'.{value}",
             )
+            found.then = not_created() if error.is_of_constraint else None
+            return found
         if where["kind"]:
             return SqlError(
                 2627,

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
-from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.catalog import Catalog
 from fakemssql.tsql.catalog.tables import TableInfo
 from fakemssql.tsql.names import fold
@@ -151,7 +150,8 @@ class SecurityContext:
         """Raise the two errors of a dynamic management view: 300 or 262, and 297."""
         if not self.allowed(database, SERVER if server else DATABASE, 0, permission):
             first = errors.denied_on_server(permission) if server else errors.denied_in_database(permission, database)
-            raise Refused(first, errors.no_permission())
+            first.then = errors.no_permission()
+            raise first
 
     def default_schema(self, database: str) -> str:
         """Schema for names without one: that of the running module, that of the user, or dbo."""
@@ -167,11 +167,3 @@ class SecurityContext:
             self._generation = self.catalog.generation
             self._identities.clear()
             self._answers.clear()
-
-
-class Refused(SqlError):
-    """Refusal with two messages: the error, and the message that SQL Server sends after it."""
-
-    def __init__(self, first: SqlError, then: SqlError) -> None:
-        super().__init__(first.number, first.message, severity=first.severity, state=first.state)
-        self.then = then

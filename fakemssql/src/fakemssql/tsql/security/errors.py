@@ -77,6 +77,10 @@ def object_exists(name: str) -> SqlError:
     return SqlError(2714, f"There is already an object named '{name}' in the database.", state=6)
 
 
+def not_created() -> SqlError:
+    return SqlError(1750, "Could not create constraint or index. See previous errors.")
+
+
 def database_exists(name: str) -> SqlError:
     return SqlError(1801, f"Database '{name}' already exists. Choose a different database name.", state=3)
 

@@ -15,7 +15,6 @@ from fakemssql.tsql.runtime.errors import dooms, ends_batch, is_compile
 from fakemssql.tsql.runtime.execution.plans import evaluate
 from fakemssql.tsql.runtime.frames import BatchEnd, Break, Continue, Frame, Raised, Returned, Thrown
 from fakemssql.tsql.runtime.session.session import Session
-from fakemssql.tsql.security.context import Refused
 
 
 def run(session: Session, frame: Frame) -> int:
@@ -93,7 +92,9 @@ def step(session: Session, statement: nodes.Statement, frame: Frame) -> None:
                 error.line = statement.line
             if frame.procedure and not error.procedure:
                 error.procedure = frame.procedure
-        session.error_number = error.number
+            if error.then is not None:
+                error.then.line, error.then.procedure = error.line, error.procedure
+        session.error_number = (error.then or error).number
         session.rowcount = 0
         raised = isinstance(error, Raised)
         transactions = session.transactions
@@ -117,9 +118,9 @@ def report(
 
     The order matters: a driver takes its statement as finished when it has the error and the end of the batch.
     """
-    session.error_number = error.number
+    session.error_number = (error.then or error).number
     output.message(error)
-    if isinstance(error, Refused):
+    if error.then is not None:
         output.message(error.then)
     if doom is not None:
         doom(output)

@@ -39,6 +39,7 @@ def system_value(session: Session, name: str, frame: Frame) -> Any:
             level = level.parent
         if error is None:
             return None
+        error = error.then or error
         return {
             "@@error_number": error.number,
             "@@error_message": error.message,
