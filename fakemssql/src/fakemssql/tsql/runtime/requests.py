@@ -103,6 +103,7 @@ class SessionEngine:
             session.transactions.end_of_batch(output)
         finally:
             session.output = None
+            session.transactions.end_failed(output)
             session.backend.note_changes()
             session.activity.end(session)
 

@@ -247,6 +247,11 @@ class Transactions:
             self._over("rollback", output)
             output.done(None)
 
+    def end_failed(self, output: ResponseWriter) -> None:
+        """Roll back what a fault has left: PostgreSQL refuses every statement of a failed transaction."""
+        if self.session.pg.conn.transaction_status == pq.TransactionStatus.INERROR:
+            self.rollback_all(output)
+
     def lose(self, output: ResponseWriter) -> None:
         """Roll back without an error, before the request that :class:`~fakemssql.switches.Switches` name."""
         if self.session.transaction_count:

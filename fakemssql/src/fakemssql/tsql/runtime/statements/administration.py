@@ -3,14 +3,18 @@
 
 from __future__ import annotations
 
+import re
+
 from fakemssql import killing
 from fakemssql.contract import SqlError
+from fakemssql.tsql.datatypes.sqltypes import RANGES
 from fakemssql.tsql.names import quoted
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.runtime.execution.interpreter import quiet, text_of
 from fakemssql.tsql.runtime.frames import Frame
 from fakemssql.tsql.runtime.session.session import Session, parse_name
 from fakemssql.tsql.security.context import OBJECT
+from fakemssql.types import SqlType
 
 
 def dbcc(session: Session, node: nodes.Dbcc, frame: Frame) -> None:
@@ -46,7 +50,7 @@ def dbcc(session: Session, node: nodes.Dbcc, frame: Frame) -> None:
     sequence = session.pg.query("SELECT pg_get_serial_sequence($1, $2)", table.pg, column.pg)[0][0]
     session.transactions.start()
     if len(node.arguments) > 2:
-        value = int(text_of(session, node.arguments[2], frame))
+        value = _reseed(text_of(session, node.arguments[2], frame), column.type)
         fresh = current is None
         session.pg.query("SELECT setval($1::regclass, $2::bigint, $3::bool)", sequence, value, "f" if fresh else "t")
     else:
@@ -54,6 +58,14 @@ def dbcc(session: Session, node: nodes.Dbcc, frame: Frame) -> None:
             f"SELECT setval($1::regclass, greatest((SELECT max({quoted(column.pg)}) FROM {table.pg}), 1))", sequence
         )
     quiet(session)
+
+
+def _reseed(text: str, kind: SqlType) -> int:
+    """Return the new value of an identity column; error 2560 if it is not a value of its type."""
+    low, high = RANGES[kind.name]
+    if re.fullmatch(r"\s*[+-]?\d+\s*", text) is None or not low <= int(text) <= high:
+        raise SqlError(2560, "Parameter 3 is incorrect for this DBCC statement.", state=9)
+    return int(text)
 
 
 def kill(session: Session, node: nodes.Kill, frame: Frame) -> None:
