@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.compiler.scopes import Typed
-from fakemssql.tsql.datatypes.sqltypes import family, is_moment, is_text, numeric_size, storage, text_length
+from fakemssql.tsql.datatypes.sqltypes import family, is_moment, is_number, is_text, numeric_size, storage, text_length
 from fakemssql.tsql.names import literal
 from fakemssql.types import MAX, SqlType
 
@@ -38,7 +38,7 @@ _CLASH = {
 
 
 def _check_allowed(source: SqlType, target: SqlType, mode: str) -> None:
-    pair = (family(source), family(target))
+    pair = (family(source), "date" if target.name == "datetime2" and is_number(source) else family(target))
     if pair[1] in _CLASH.get(pair[0], ()):
         if mode == "cast":
             raise SqlError(529, f"Explicit conversion from data type {source.name} to {target.name} is not allowed.")
@@ -115,6 +115,8 @@ def _to_number(value: Typed, source: SqlType, target: SqlType) -> str:
         raise SqlError(529, f"Explicit conversion from data type {source.name} to {name} is not allowed.")
     if name == "bit":
         return f"({sql} <> 0)::int::int2"
+    if source.name == "real" and goal in ("int", "decimal"):
+        sql = f"({sql})::float8"  # PostgreSQL would keep six digits
     if goal == "int":
         if kind != "int":
             sql = f"round({sql})" if source.name.endswith("money") else f"trunc({sql})"
@@ -223,13 +225,25 @@ def _plain_text(value: Typed, source: SqlType, target: SqlType, style: str) -> t
     return f"({text}{suffix})", 40
 
 
+def _overflow(source: SqlType, target: SqlType) -> str:
+    """Kind of a value for mssql.fit_number, if its text is too long ("Truncating and rounding results")."""
+    if source.name in ("int", "smallint", "tinyint") and family(target) == "text":
+        return "*"
+    if source.name.endswith("money"):
+        return "money"
+    kind = family(source)
+    return {"int": "expression", "decimal": "numeric"}.get(kind, kind)
+
+
 def _to_text(value: Typed, source: SqlType, target: SqlType, mode: str, style: str, place: str) -> str:
     sql, longest = _plain_text(value, source, target, style)
     limit = text_length(target)
     if isinstance(value.constant, str) and is_text(source):
         longest = len(value.constant.encode("utf-16-le", "surrogatepass")) // 2
     if limit != MAX and (longest == MAX or longest > limit):
-        if mode == "assign" and place:
+        if is_number(source) or source.name == "uniqueidentifier":
+            sql = f"mssql.fit_number({sql}, {limit}, '{_overflow(source, target)}', '{target.name}')"
+        elif mode == "assign" and place:
             sql = f"mssql.fit({sql}, {limit}, {literal(place)})"
         else:
             sql = f"mssql.cut16({sql}, {limit})"

@@ -9,7 +9,7 @@ from fakemssql.tsql.compiler.convert import convert
 from fakemssql.tsql.compiler.operators import comparable, compare
 from fakemssql.tsql.compiler.scopes import Names
 from fakemssql.tsql.datatypes import sqltypes
-from fakemssql.tsql.datatypes.sqltypes import is_text
+from fakemssql.tsql.datatypes.sqltypes import family, is_text
 from fakemssql.tsql.names import literal
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.parser.lexer import syntax_error
@@ -86,12 +86,14 @@ def is_like(c: Compilation, node: nodes.Like, names: Names) -> str:
     ]
     negated = "NOT " if node.negated else ""
     escape = c.scalar(node.escape, names) if node.escape is not None else None
-    if isinstance(pattern.constant, str) and "[" not in pattern.constant and escape is None:
+    # Trailing blanks of a varchar count only in the pattern, those of an nvarchar in the text as well ("LIKE").
+    blanks = all(v.type is not None and family(v.type) == "text" for v in (value, pattern, escape) if v is not None)
+    plain = isinstance(pattern.constant, str) and "[" not in pattern.constant and escape is None
+    if isinstance(pattern.constant, str) and plain and (not blanks or pattern.constant.endswith("%")):
         right = literal(pattern.constant) + "::text"
         if binary:
             return f"({texts[0]} {negated}LIKE {right} ESCAPE '')"
         return f"(lower({texts[0]}) {negated}LIKE lower({right}) ESCAPE '')"
     given = convert(escape, sqltypes.NMAX).sql if escape is not None else "NULL::text"
-    if binary:
-        return f"({negated}({texts[0]} ~ mssql.like_pattern({texts[1]}, {given}, false)))"
-    return f"({negated}(lower({texts[0]}) ~ mssql.like_pattern({texts[1]}, {given}, true)))"
+    text, folded = (texts[0], "false") if binary else (f"lower({texts[0]})", "true")
+    return f"({negated}({text} ~ mssql.like_pattern({texts[1]}, {given}, {folded}, {str(blanks).lower()})))"

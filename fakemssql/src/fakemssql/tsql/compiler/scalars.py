@@ -167,6 +167,8 @@ def unary(c: Compilation, node: nodes.Unary, names: Names) -> Typed:
             return Typed(f"(1 - {value.sql})::int2", BIT)
         if family(value.type) != "int":
             raise SqlError(8117, f"Operand data type {value.type.name} is invalid for '~' operator.")
+        if value.type.name == "tinyint":
+            return Typed(f"(255 - {value.sql})::int2", value.type)
         return Typed(f"(~{value.sql})", value.type)
     if isinstance(value.constant, int):
         return Typed(f"({-value.constant})", INT, False, constant=-value.constant)

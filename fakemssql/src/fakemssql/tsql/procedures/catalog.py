@@ -20,7 +20,7 @@ _ODBC_TYPE = """CASE c.type_name WHEN 'bit' THEN -7 WHEN 'tinyint' THEN -6 WHEN 
 
 
 def _like(column: str, number: int) -> str:
-    return f"(${number} IS NULL OR lower({column}) ~ mssql.like_pattern(${number}, '\\', true))"
+    return f"(${number} IS NULL OR lower({column}) ~ mssql.like_pattern(${number}, '\\', true, false))"
 
 
 def _unquoted(name: str | None) -> str | None:

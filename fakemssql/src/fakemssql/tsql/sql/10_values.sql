@@ -36,6 +36,18 @@ BEGIN
                            || mssql.cut16(x, n) || '''.');
 END $$;
 
+-- A number or a uniqueidentifier as text; "kind" is the type that it comes from, or * where that takes its place.
+CREATE FUNCTION mssql.fit_number(x text, n int, kind text, target text) RETURNS text LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
+BEGIN
+  IF length(x) <= n THEN RETURN x; END IF;
+  IF kind = '*' THEN RETURN '*'; END IF;
+  RETURN mssql.raise(CASE kind WHEN 'uniqueidentifier' THEN 8170 WHEN 'money' THEN 234 WHEN 'float' THEN 232 ELSE 8115 END,
+    CASE kind WHEN 'uniqueidentifier' THEN 'Insufficient result space to convert uniqueidentifier value to char.'
+      WHEN 'money' THEN 'There is insufficient result space to convert a money value to ' || target || '.'
+      WHEN 'float' THEN 'Arithmetic overflow error for type ' || target || ', value = ' || x || '.'
+      ELSE 'Arithmetic overflow error converting ' || kind || ' to data type ' || target || '.' END);
+END $$;
+
 CREATE FUNCTION mssql.fit_bytes(x bytea, n int, place text) RETURNS bytea LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
 BEGIN
   IF octet_length(x) <= n THEN RETURN x; END IF;
@@ -159,7 +171,7 @@ BEGIN
       RETURN mssql.raise(8114, 'Error converting data type ' || source || ' to ' || target || '.');
     END IF;
   ELSIF target IN ('money', 'smallmoney') THEN
-    t := translate(t, ',$£€¥¢¤', '');
+    t := translate(t, ',$£¤¥¢€৲৳฿៛₠₡₢₣₤₥₦₧₨₩₪₫₭₮₯₰₱﷼﹩＄￠￡￥￦', '');
     IF t = '' THEN RETURN 0; END IF;
     IF t !~ '^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)$' THEN
       IF target = 'smallmoney' THEN RETURN mssql.raise(293, 'Cannot convert char value to smallmoney. The char value has incorrect syntax.'); END IF;
@@ -248,7 +260,8 @@ EXCEPTION WHEN OTHERS THEN RETURN NULL;
 END $$;
 
 -- A LIKE pattern as a regular expression: % _ [abc] [^a-z] and the escape character, whose case counts always.
-CREATE FUNCTION mssql.like_pattern(pattern text, esc text, folded bool) RETURNS text LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+-- With "blanks" the text may end with more blanks, as varchar does (nvarchar does not).
+CREATE FUNCTION mssql.like_pattern(pattern text, esc text, folded bool, blanks bool) RETURNS text LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 DECLARE result text := ''; i int := 1; c text; n int := length(pattern); closing int;
 BEGIN
   IF pattern IS NULL THEN RETURN NULL; END IF;
@@ -271,7 +284,7 @@ BEGIN
     END IF;
     i := i + 1;
   END LOOP;
-  RETURN '^' || result || '$';
+  RETURN '^' || result || CASE WHEN blanks THEN ' *$' ELSE '$' END;
 END $$;
 
 CREATE FUNCTION mssql.like_literal(c text, folded bool) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE

@@ -48,9 +48,9 @@ def _part(node: nodes.Function, count: int) -> str:
 
 
 def moment(value: Typed, default: SqlType = DATETIME) -> Typed:
-    """Convert an argument to a date or time; text becomes ``default``."""
+    """Convert an argument to a date or time; text becomes ``default``, a number becomes datetime."""
     if value.type is None or is_text(value.type) or is_number(value.type):
-        return convert(value, default, "cast")
+        return convert(value, DATETIME if value.type is not None and is_number(value.type) else default, "cast")
     if not is_moment(value.type):
         raise SqlError(8116, f"Argument data type {value.type.name} is invalid for argument 1 of the date function.")
     return value
