@@ -34,6 +34,14 @@ def reading(c: Compilation, table: TableInfo, target: bool = False) -> Reading:
     )
 
 
+_REFUSED = {
+    ("information_schema", "sequences"),
+    *(("sys", name) for name in ("dm_os_host_info", "syscharsets", "sysdatabases", "sysforeignkeys", "sysprocesses")),
+    *(("sys", name) for name in ("system_objects", "table_types", "xml_indexes")),
+}
+"""System views of SQL Server that are not supported."""
+
+
 def lookup(c: Compilation, name: nodes.Name, line: int = 0) -> TableInfo:
     """Return the table with a name; error 208 if it does not exist."""
     if len(name) == 1 and name[0].startswith("@"):
@@ -50,6 +58,8 @@ def lookup(c: Compilation, name: nodes.Name, line: int = 0) -> TableInfo:
         synonym = c.env.catalog.named(name, c.env.database)
         if synonym is not None and synonym.type == "SN":
             raise SqlError(5313, f"Synonym '{'.'.join(name)}' refers to an invalid object.", line=line)
+        if (fold(name[-2]) if len(name) > 1 else "", fold(name[-1])) in _REFUSED:
+            raise SqlError(40517, f"{'.'.join(name)} is not supported by fakemssql.", line=line)
         raise SqlError(208, f"Invalid object name '{'.'.join(name)}'.", line=line)
     closed = next((index.name for index in found.indexes if index.type == 1 and index.disabled), None)
     if closed is not None:

@@ -139,6 +139,13 @@ def set_operation(
 ) -> Compiled:
     """Compile UNION, EXCEPT and INTERSECT."""
     _check_carry(carry)
+    for side in (body.left, body.right):
+        if isinstance(side, nodes.Select) and any(item.variable for item in side.items):
+            raise syntax_error(
+                10734,
+                "Variable assignment is not allowed in a statement containing a top level UNION, INTERSECT or EXCEPT"
+                " operator.",
+            )
     left, right = _operand(c, body.left, parent), _operand(c, body.right, parent)
     if len(left.columns) != len(right.columns):
         raise SqlError(

@@ -7,6 +7,7 @@ import json
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import TableInfo
+from fakemssql.tsql.compiler.trees import walk
 from fakemssql.tsql.definitions.definer import Definer
 from fakemssql.tsql.definitions.metadata import add_object
 from fakemssql.tsql.names import fold
@@ -15,6 +16,7 @@ from fakemssql.tsql.security import errors
 
 
 def create_module(d: Definer, node: nodes.CreateModule) -> None:
+    _check_variables(node)
     table, name = None, node.name
     if node.kind == "TRIGGER":
         table = _triggered(d, node)
@@ -55,6 +57,17 @@ def create_module(d: Definer, node: nodes.CreateModule) -> None:
             json.dumps(extra),
         )
     refresh_triggers(d)
+
+
+def _check_variables(node: nodes.CreateModule) -> None:
+    """Raise error 137 for a variable that is not declared in a module."""
+    found = list(walk([node.parameters, node.body or []]))
+    declared = {each.name for each in found if isinstance(each, nodes.Declare)}
+    used = (each.name for each in found if isinstance(each, nodes.Variable | nodes.SetVariable))
+    assigned = (each.variable for each in found if isinstance(each, nodes.SelectItem) and each.variable is not None)
+    for name in (*used, *assigned):
+        if name not in declared and not name.startswith("@@"):
+            raise SqlError(137, f'Must declare the scalar variable "{name}".', severity=15, state=2)
 
 
 def _triggered(d: Definer, node: nodes.CreateModule) -> TableInfo:

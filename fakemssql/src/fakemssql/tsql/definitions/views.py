@@ -6,6 +6,7 @@ from __future__ import annotations
 from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import ColumnInfo
 from fakemssql.tsql.compiler.compiler import compilation
+from fakemssql.tsql.compiler.trees import walk
 from fakemssql.tsql.definitions.definer import Definer
 from fakemssql.tsql.definitions.metadata import add_columns, add_object
 from fakemssql.tsql.names import bracketed, literal
@@ -31,6 +32,13 @@ def create_view(d: Definer, node: nodes.CreateView) -> None:
         raise SqlError(208, f"Invalid object name '{'.'.join(node.name)}'.", state=6)
     else:
         d.check_new(place)
+    for source in walk(node.query):
+        if isinstance(source, nodes.TableSource) and source.name[-1].startswith("#"):
+            raise SqlError(
+                4508,
+                "Views or functions are not allowed on temporary tables. Table names that begin with '#' denote"
+                " temporary tables.",
+            )
     compiler = compilation(d.environment())
     with d.session.security.module(place.database, 0, place.schema):
         compiled = compiler.query(node.query, None)

@@ -14,6 +14,9 @@ from fakemssql.contract import SqlError
 
 WORD, QUOTED, STRING, NSTRING, NUMBER, BINARY, MONEY, VARIABLE, OPERATOR, END = range(10)
 
+_CURRENCIES = "$£¤¥€৲৳฿₡₢₣₤₦₧₨₩₪₫"
+"""Signs of currencies that money literals may have, as Microsoft's grammar has them."""
+
 _PATTERN = re.compile(
     r"""(?P<word>(?![nN]')[^\W\d][\w@\#$]*|\#\#?[\w@\#$]*|\$[A-Za-z][\w]*)
     |(?P<space>[\s\x00\ufeff]+|--[^\n]*)
@@ -24,10 +27,10 @@ _PATTERN = re.compile(
     |(?P<string>')
     |(?P<bracket>\[)
     |(?P<double>")
-    |(?P<money>\$(?=[\d.])[\d.]+)
+    |(?P<money>[{signs}](?=[\d.])[\d.]+)
     |(?P<variable>@@?[\w@\#$]*)
     |(?P<operator>[<!]\s*>|[<>!]\s*=|!\s*<|\+=|-=|\*=|/=|%=|&=|\|=|\^=|::|[-+*/%&|^~<>=(),.;:{}?!])
-    """,
+    """.replace("{signs}", _CURRENCIES),
     re.VERBOSE,
 )
 
@@ -81,6 +84,10 @@ def tokenize(text: str, quoted_identifier: bool = True) -> list[Token]:
     position, line, size = 0, 1, len(text)
     while position < size:
         match = _PATTERN.match(text, position)
+        if match is None and text[position] in _CURRENCIES:
+            raise SqlError(
+                40517, "A currency sign that is not directly before digits is not supported by fakemssql.", line=line
+            )
         if match is None:
             raise syntax_error(102, f"Incorrect syntax near '{text[position]}'.", line=line)
         group, start, end = match.lastgroup, position, match.end()

@@ -95,6 +95,8 @@ def top_clause(p: Parser, *, changing: bool = False) -> nodes.Top | None:
     if not p.accept("TOP"):
         return None
     if p.is_op("("):
+        if p.peek().upper == "SELECT":
+            p.unsupported("A subquery in TOP without parentheses of its own")
         value = p.in_parentheses(expression)
     else:
         token = p.next()
