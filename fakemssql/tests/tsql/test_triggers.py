@@ -80,3 +80,22 @@ def test_assignment_with_output_into(client: Any, audited: str) -> None:
     text = f"""INSERT {audited} (x) VALUES (1); DECLARE @a int; DECLARE @t TABLE (x int)
         UPDATE {audited} SET @a = x = 5 OUTPUT inserted.x INTO @t; SELECT @a, x FROM @t"""
     assert client.rows(text) == [(5, 5)]
+
+
+@pytest.mark.parametrize("begin", ["", "BEGIN TRAN; "])
+def test_a_trigger_that_leaves_the_transaction_uncommittable(client: Any, table: str, begin: str) -> None:
+    client.ok(f"CREATE TABLE {table} (a int)")
+    client.ok(
+        f"CREATE TRIGGER r{table} ON {table} AFTER INSERT AS BEGIN TRY SELECT 1/0 END TRY BEGIN CATCH"
+        " SELECT XACT_STATE() END CATCH"
+    )
+    found = client.run(f"{begin}INSERT {table} VALUES (1); SELECT 2")
+    assert (found.errors, found.results[-1]) == ([3616], [(-1,)])
+    assert client.rows(f"SELECT COUNT(*), @@TRANCOUNT FROM {table}") == [(0, 0)]
+    end = "ROLLBACK" if begin else "SELECT @@TRANCOUNT"
+    caught = client.run(
+        f"{begin}BEGIN TRY INSERT {table} VALUES (1) END TRY BEGIN CATCH SELECT ERROR_NUMBER(), XACT_STATE();"
+        f" {end} END CATCH"
+    )
+    assert (caught.errors, caught.results[1]) == ([], [(3616, -1 if begin else 0)])
+    assert client.value("SELECT @@TRANCOUNT") == 0

@@ -22,7 +22,7 @@ _COMPILE = frozenset([102, 105, 107, 109, 110, 120, 121, 137, 141, 145, 156, 207
 """Errors of compilation: they end the batch, and a CATCH of the same batch does not catch them."""
 
 _BATCH = frozenset(
-    [241, 3609, 242, 245, 248, 295, 1205, 3930, 3951, 3960, 3998, 8169, 650, 911, 40517, 535, PLANNING, RUNNING]
+    [241, 3609, 3616, 242, 245, 248, 295, 1205, 3930, 3951, 3960, 3998, 8169, 650, 911, 40517, 535, PLANNING, RUNNING]
 )
 """Errors at run time that end the batch."""
 

@@ -68,13 +68,24 @@ def _table(session: Session, columns: list[tuple[str, SqlType]]) -> TableInfo:
 
 
 def _in_transaction(session: Session, action: Callable[[], int]) -> int:
-    """Run a statement with triggers in a transaction; error 3609 if a trigger ends the transaction."""
+    """Run a statement with triggers in a transaction.
+
+    Error 3609 if a trigger ends the transaction, 3616 if it leaves it uncommittable.
+    """
     transactions = session.transactions
     own = session.transaction_count == 0
     if own:
         transactions.begin(None, None)
     try:
         count = action()
+        if transactions.doomed:
+            if not session.trying:
+                transactions.rollback_all(None if own else session.output)
+            raise SqlError(
+                3616,
+                "An error was raised during trigger execution. The batch has been aborted and the user transaction, if"
+                " any, has been rolled back.",
+            )
         if session.transaction_count == 0:
             raise SqlError(3609, "The transaction ended in the trigger. The batch has been aborted.")
     except BaseException:
