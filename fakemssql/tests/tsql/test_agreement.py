@@ -120,6 +120,7 @@ def test_values(client: Any, text: str, value: object) -> None:
         ("SELECT * FROM sys.sysprocesses", 40517),
         ("SELECT * FROM INFORMATION_SCHEMA.SEQUENCES", 40517),
         ("EXEC sp_helpdb", 40517),
+        ("SELECT * FROM fn_helpcollations()", 40517),
     ],
 )
 def test_errors(client: Any, text: str, number: int) -> None:

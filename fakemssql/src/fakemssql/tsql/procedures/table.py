@@ -27,7 +27,7 @@ _REFUSED = (
     *("sp_addrole", "sp_column_privileges", "sp_cursor", "sp_cursorclose", "sp_cursorexecute", "sp_cursorfetch"),
     *("sp_cursoropen", "sp_cursoroption", "sp_cursorprepare", "sp_cursorprepexec", "sp_cursorunprepare"),
     *("sp_droprole", "sp_helpdb", "sp_helpdbfixedrole", "sp_helpsrvrolemember", "sp_oledb_ro_usrname"),
-    *("sp_table_privileges", "sp_tablecollations_100"),
+    *("sp_enum_oledb_providers", "sp_table_privileges", "sp_tablecollations_100", "xp_instance_regread", "xp_qv"),
     *("sp_addrolemember", "sp_databases", "sp_droprolemember", "sp_fkeys", "sp_flush_log", "sp_help", "sp_helpindex"),
     *("sp_helptext", "sp_lock", "sp_recompile", "sp_refreshview", "sp_reset_connection", "sp_set_session_context"),
     *("sp_spaceused", "sp_special_columns", "sp_special_columns_90", "sp_special_columns_100", "sp_sproc_columns"),

@@ -19,7 +19,7 @@ def table_function(c: Compilation, node: nodes.FunctionSource, names: Names) -> 
     # An argument may use the columns of sources to the left, as CROSS APPLY does.
     args = [c.scalar(arg, names) for arg in node.args]
     alias = c.fresh("t")
-    if name in ("FN_MY_PERMISSIONS", "GENERATE_SERIES", "STRING_SPLIT"):
+    if name in ("FN_HELPCOLLATIONS", "FN_MY_PERMISSIONS", "GENERATE_SERIES", "STRING_SPLIT"):
         raise SqlError(40517, f"{node.name[-1]} is not supported by fakemssql.", line=node.line)
     if len(node.name) > 1 and fold(node.name[-2]) == "sys":
         found = c.env.catalog.table_function(fold(node.name[-1]))
