@@ -76,6 +76,7 @@ ROOMS = {
             *_unit("envelope", "payloads", "times", "reply", "outgoing", "monitoring", "service_control"),
             *_unit("message_types"),
             "tests/contract/consuming/test_causation.py",
+            "tests/contract/consuming/test_tracing.py",
         ),
     ),
     "session": Room(
@@ -94,7 +95,12 @@ ROOMS = {
             *("queue/*.py", "sql/queue.sql", "sql/quarantine.sql", "sql/send_ledger.sql", "sql/outgoing.sql"),
             *("sql/copies.sql", "sql/columns.py", "sql/narrowing.py", "sql/__init__.py"),
         ),
-        (*_unit("gaps", "query_names", "hints"), *_QUEUE, *_contract("drain", "redaction")),
+        (
+            *_unit("gaps", "query_names", "hints"),
+            *_QUEUE,
+            "tests/contract/batches/test_list.py",
+            *_contract("drain", "redaction"),
+        ),
     ),
     "drain": Room(
         ("drain/*.py", "drain/stages/*.py", "drain/storage/*.py", "sql/ledger.sql", "sql/message_table.sql"),

@@ -87,6 +87,8 @@ def test_expired_messages_in_front_do_not_hide_what_comes_behind(
     queue.send([*[Message(time_to_be_received=LATE)] * 5, *[Message()] * 2])
     assert is_met(queue, min_messages=2)
     assert not is_met(queue, max_messages=1)
+    found = check_condition(queue, QueueCondition(min_messages=3))
+    assert (found.met, found.messages, found.expired, found.counted_all) == (False, 2, 5, True)
 
 
 @pytest.fixture

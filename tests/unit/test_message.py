@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from airflow_sqlqueue import message
 from airflow_sqlqueue.errors import MessageError
 from airflow_sqlqueue.message import Message, decode_headers, encode_headers
 
@@ -94,6 +95,8 @@ def test_decoding_never_raises(raw: str) -> None:
         ("", {}, None),
         (None, {}, None),
         ("{}", {}, None),
+        (" { }\n", {}, None),
+        ("{}}", {}, "not-json"),
         ('{"a": "\\/b", "a": "\\u00e9"}', {"a": "é"}, None),
         ('{"a": "\\uD83D\\uDE00 \\ud83d\\ude00"}', {"a": "😀 😀"}, None),
         ('{"a": "\\ud83d"}', {"a": "\ud83d"}, None),
@@ -114,7 +117,17 @@ def test_decoding_never_raises(raw: str) -> None:
         pytest.param('{"a": ' + "9" * 10_000 + "}", {}, "value-not-text", id="more digits than Python makes an int of"),
     ],
 )
-def test_headers_of_every_writer_are_decoded(raw: str | None, values: dict[str, str | None], code: str | None) -> None:
+@pytest.mark.parametrize("at_once", [None, 0], ids=["at once", "member by member"])
+def test_headers_of_every_writer_are_decoded(
+    raw: str | None,
+    values: dict[str, str | None],
+    code: str | None,
+    at_once: int | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Long texts are decoded member by member, with the same result."""
+    if at_once is not None:
+        monkeypatch.setattr(message, "_READ_AT_ONCE", at_once)
     decoded = decode_headers(raw)
     assert (decoded.values, decoded.problem_code) == (values, code)
 

@@ -237,6 +237,15 @@ def test_a_stream_continues_after_a_failure_and_counts_its_rows_as_progress() ->
     assert set(server.pauses) == {pause_after(1)}
 
 
+def test_each_piece_of_work_may_fail_as_often_as_the_first() -> None:
+    server = Server()
+    connection = server.connection()
+    for _ in range(2):
+        number = connection.run(failing(*[DeadlockError("1205")] * MAX_FAILURES))
+        work = failing(*[DeadlockError("1205")] * MAX_FAILURES)
+        assert list(connection.stream(lambda session, work=work: [work(session)])) == [number + MAX_FAILURES]
+
+
 def test_a_stream_that_only_fails_is_given_up() -> None:
     def work(session: Session) -> Iterator[int]:
         raise DeadlockError("1205")
