@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import zipfile
@@ -10,6 +11,8 @@ from typing import Any
 
 import pytest
 import release
+
+from airflow_sqlqueue import __version__
 
 ROOT = Path(__file__).resolve().parents[2]
 tomllib = pytest.importorskip("tomllib", reason="tomllib comes with Python 3.11")
@@ -38,6 +41,11 @@ def test_a_licence_is_called_as_spdx_calls_it_or_else_as_its_package() -> None:
     expression = {"licenses": [{"expression": "MIT OR Apache-2.0"}]}
     found = [release.licence_of(each) for each in (known, own, expression, {})]
     assert found == ["MIT", "Other/Proprietary License", "MIT OR Apache-2.0", "unknown"]
+
+
+def test_the_changelog_begins_with_the_version_and_its_date() -> None:
+    headings = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert re.fullmatch(rf"\[{re.escape(__version__)}\] - \d{{4}}-\d\d-\d\d", headings[0])
 
 
 @pytest.fixture(scope="module")
