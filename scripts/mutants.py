@@ -113,6 +113,7 @@ ROOMS = {
             "tests/faults/test_processes.py",
             "tests/faults/test_model.py",
             "tests/faults/test_erase.py",
+            "tests/airflow/test_stranded.py",
         ),
     ),
     "delayed": Room(

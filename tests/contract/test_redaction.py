@@ -170,6 +170,23 @@ def test_large_bodies_are_redacted_left_out_or_kept(
     assert stored(queue, staging, batch, ("hush-email", "hush-card")) == {}
 
 
+def test_large_bodies_in_quarantine_are_redacted_left_out_or_kept(
+    connect: Connect, queue: QueueTable, staging: StagingFolder
+) -> None:
+    text = json.dumps({"Customer": {"Email": "hush-email"}, "Note": "x" * 200}).encode()
+    queue.send([order(text), order(b"y" * 200, OTHER), order(b"hush-card" * 30)])
+    table = queue.address.qualified_name
+    run_sql(queue.session, f"ALTER TABLE {table} ALTER COLUMN [ReplyToAddress] nvarchar(255) NULL")
+    run_sql(queue.session, f"UPDATE {table} SET [ReplyToAddress] = NCHAR(0xD83D)")
+    rules = Redactor.of([{**RULES[0], "headers": {"Secret": "hash"}}], KEY)
+    batch = drain(connect, queue, staging, LARGE, redaction=rules).batch
+    assert (batch.messages, batch.quarantined) == (0, 3)
+    select = f"SELECT [Body] FROM [sqlqueue].[Quarantine] WHERE [BatchId] = '{batch.batch_id}' ORDER BY [QuarantineId]"
+    first, *others = (row[0] for row in run_sql(queue.session, select))
+    assert json.loads(first) == {"Customer": {"Email": REDACTOR.hashed("hush-email")}, "Note": "x" * 200}
+    assert others == [b"y" * 200, None]
+
+
 def test_large_bodies_in_the_table_are_redacted_left_out_or_kept(
     connect: Connect, queue: QueueTable, staging: StagingFolder
 ) -> None:
