@@ -45,7 +45,11 @@ def test_each_condition_is_met_at_its_bound_and_not_before(any_queue: QueueTable
 
 def test_no_expired_message_is_reported_where_none_is(queue: QueueTable) -> None:
     queue.send([Message()])
-    assert check_condition(queue, QueueCondition(min_expired=1)).expired == 0
+    condition = QueueCondition(min_expired=1)
+    found = check_condition(queue, condition)
+    assert found.expired == 0
+    assert found.to_dict(condition) == {"expired": 0}
+    assert found.to_dict(QueueCondition(min_delayed=1)) == {"delayed": None}
 
 
 @pytest.mark.parametrize("kind", ["quick", "catalog"])

@@ -186,6 +186,25 @@ def test_expired_messages_on_the_way_are_dropped(any_queue: QueueTable) -> None:
     assert depth(any_queue).total == 0
 
 
+def test_a_receive_drops_fewer_expired_messages_at_once_than_would_lock_the_table(
+    queue: QueueTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row may cost two locks or more, and 5,000 of one statement escalate."""
+    value, limits = queue.value, list[int]()
+
+    def limited(name: str, limit: int) -> object:
+        assert name == "queue.purge_expired"
+        limits.append(limit)
+        return value(name, limit)
+
+    monkeypatch.setattr(queue, "value", limited)
+    late = [Message(time_to_be_received=timedelta(seconds=-1))] * 20
+    queue.send([*late, Message(body=b"1")])
+    assert receive_bodies(queue, 1) == [b"1"]
+    assert limits
+    assert 4 * max(limits) < 5_000
+
+
 def test_dropped_messages_come_back_with_a_rollback(queue: QueueTable) -> None:
     queue.send([Message(body=b"late", time_to_be_received=timedelta(seconds=-1)), Message(body=b"1")])
 

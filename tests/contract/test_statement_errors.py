@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from airflow_sqlqueue.errors import RowRefusedError, StatementError
+from airflow_sqlqueue.errors import RowRefusedError, StatementError, UnsupportedServerError
+from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query
 from tests.contract.conftest import Recorder, run_sql
@@ -20,6 +21,21 @@ SECRET = "s3cret"
 def session(settings: object) -> Iterator[Session]:
     with Session(settings) as session:  # type: ignore[arg-type]
         yield session
+
+
+def test_a_session_that_cannot_be_prepared_leaves_no_connection(
+    settings: ConnectionSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = []
+
+    def refuse(session: Session) -> int:
+        opened.append(session._connection)
+        raise UnsupportedServerError("too old")
+
+    monkeypatch.setattr(Session, "_prepare", refuse)
+    with pytest.raises(UnsupportedServerError):
+        Session(settings)
+    assert [connection.closed for connection in opened] == [True]
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from airflow_sqlqueue import message
 from airflow_sqlqueue.errors import MessageError
-from airflow_sqlqueue.message import Message, decode_headers, encode_headers
+from airflow_sqlqueue.message import Message, decode_headers, encode_headers, escape_non_ascii
 
 text = st.text(st.characters(exclude_categories=["Cs"]))
 mappings = st.dictionaries(text, st.none() | text)
@@ -147,3 +147,8 @@ def test_headers_that_are_not_text(headers: dict[str, str]) -> None:
 def test_the_repr_of_a_message_shows_neither_headers_nor_body() -> None:
     shown = repr(Message({"secret": "s3cret"}, b"s3cret"))
     assert "s3cret" not in shown
+
+
+def test_a_varchar_column_takes_the_same_headers_in_ascii() -> None:
+    assert escape_non_ascii('{"a": "x"}') == '{"a": "x"}'
+    assert escape_non_ascii('{"é": "😀"}') == '{"\\u00e9": "\\ud83d\\ude00"}'

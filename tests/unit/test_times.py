@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from airflow_sqlqueue.envelope.times import format_interval, format_time, parse_interval, parse_time
-from airflow_sqlqueue.errors import MessageError
+from airflow_sqlqueue.envelope.times import format_interval, format_time, moment_of, parse_interval, parse_time
+from airflow_sqlqueue.errors import ConfigurationError, MessageError
 
 MOMENT = datetime(2026, 1, 31, 8, 5, 9, 12345, tzinfo=timezone.utc)
 
@@ -130,3 +130,13 @@ def test_invalid_intervals(written: str | None) -> None:
 def test_an_interval_too_long_for_net_is_refused() -> None:
     with pytest.raises(MessageError, match="shorten"):
         format_interval(timedelta.max)
+
+
+def test_a_filters_time_is_a_datetime_or_its_text() -> None:
+    moment = datetime(2026, 1, 31, 8, tzinfo=timezone.utc)
+    naive = datetime(2026, 1, 31, 8)  # noqa: DTZ001 - the filter refuses it, with its own sentence
+    assert moment_of("since", "2026-01-31T08:00:00Z") == moment
+    assert moment_of("since", moment) is moment
+    assert moment_of("since", naive) is naive
+    with pytest.raises(ConfigurationError, match="The filter's since is not a time"):
+        moment_of("since", "yesterday")
