@@ -52,6 +52,13 @@ def test_text_outside_ascii_survives_a_varchar_column(endpoint: Endpoint) -> Non
     assert decode_headers(endpoint.queue.receive()[0].headers).values == {"Grüße": "☃ 😀"}
 
 
+def test_messages_are_moved_from_the_first_moment_of_the_columns_type_on(endpoint: Endpoint) -> None:
+    endpoint.delayed.store([Message(body=b"old")], delay=NOW)
+    run_sql(endpoint.session, f"UPDATE {endpoint.delayed.address.qualified_name} SET [Due] = '17530101'")
+    assert endpoint.move().moved == 1
+    assert endpoint.bodies() == [b"old"]
+
+
 @pytest.mark.parametrize(
     "alteration",
     [
