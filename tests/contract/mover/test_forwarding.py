@@ -97,6 +97,16 @@ def test_a_queue_that_refuses_inserts_is_an_error(endpoint: Endpoint) -> None:
     assert endpoint.delayed.count().messages == 1
 
 
+def test_a_destination_that_refuses_inserts_is_named_with_its_column(endpoint: Endpoint) -> None:
+    other, errors = endpoint.other("other"), endpoint.other("error")
+    run_sql(endpoint.session, f"ALTER TABLE {other.address.qualified_name} ADD [Tenant] int NOT NULL")
+    endpoint.delayed.store([Message(body=b"there")] * 2, delay=NOW, forward_to=other.address)
+    moved = endpoint.move(error_queue=errors)
+    assert (moved.forwarded, moved.failed, moved.left) == (0, 2, 0)
+    assert "its column 'Tenant' takes no NULL" in moved.problems[other.address.canonical]
+    assert len(errors.receive(5)) == 2
+
+
 @pytest.mark.parametrize("through_a_synonym", [False, True])
 def test_headers_choose_no_destination_in_another_database_unless_it_is_allowed(
     endpoint: Endpoint, other_catalog: str, through_a_synonym: bool
