@@ -1,4 +1,4 @@
-"""Hints of the statements: companions of READPAST and NOLOCK, and forced indexes.
+"""Hints and order of the statements: companions of READPAST and NOLOCK, forced indexes, and ORDER BY.
 
 Source: docs/transport/transactions.md, "Isolation and READPAST" and "Purges beside receivers".
 """

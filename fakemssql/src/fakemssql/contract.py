@@ -64,13 +64,21 @@ class SqlError(Exception):
     """An error or message with SQL Server's number, severity (class) and state. Class 10 and below is information."""
 
     def __init__(
-        self, number: int, message: str, *, severity: int = 16, state: int = 1, line: int = 1, procedure: str = ""
+        self,
+        number: int,
+        message: str,
+        *,
+        severity: int = 16,
+        state: int = 1,
+        line: int = 1,
+        procedure: str = "",
+        then: SqlError | None = None,
     ) -> None:
         super().__init__(f"Msg {number}, Level {severity}, State {state}: {message}")
         self.number, self.message, self.severity, self.state = number, message, severity, state
         self.line, self.procedure = line, procedure
         self.seen: object | None = None  # set by the engine: the frame that raised it
-        self.then: SqlError | None = None  # the error that SQL Server reports after it; ERROR_NUMBER() shows that one
+        self.then = then  # the error that SQL Server reports after it; ERROR_NUMBER() shows that one
 
 
 class Attention(Exception):

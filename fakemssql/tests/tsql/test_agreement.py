@@ -137,7 +137,7 @@ def test_a_module_knows_its_parameters_and_variables(client: Any, table: str) ->
     )
 
 
-@pytest.mark.parametrize(("value", "expected"), [(256, 2560), (-1, 2560), ("'x'", 2560)])
+@pytest.mark.parametrize(("value", "expected"), [(256, 2560), (-1, 2560), ("'x'", 2560), (f"'{'9' * 5000}'", 2560)])
 def test_a_new_identity_value_beyond_its_type(client: Any, table: str, value: object, expected: int) -> None:
     client.ok(f"CREATE TABLE {table} (id tinyint IDENTITY, b int); BEGIN TRAN")
     assert client.error(f"DBCC CHECKIDENT ({table}, RESEED, {value})").number == expected

@@ -37,6 +37,7 @@ RANGES = {
     "smallint": (-(2**15), 2**15 - 1),
     "tinyint": (0, 255),
 }
+"""Least and greatest value of the integer types."""
 _FIXED = {"money": (19, 4), "smallmoney": (10, 4)}
 
 INT, BIGINT, BIT, FLOAT = SqlType("int"), SqlType("bigint"), SqlType("bit"), SqlType("float")

@@ -180,19 +180,17 @@ def check_identities(table: str, columns: Iterable[ColumnInfo]) -> None:
 
 
 def default_of_identity(table: str, column: str) -> SqlError:
-    error = SqlError(
+    return SqlError(
         1754,
         f"Defaults cannot be created on columns with an IDENTITY attribute. Table '{table}', column '{column}'.",
         state=0,
+        then=errors.not_created(),
     )
-    error.then = errors.not_created()
-    return error
 
 
 def nullable_key(table: str) -> SqlError:
-    error = SqlError(8111, f"Cannot define PRIMARY KEY constraint on nullable column in table '{table}'.")
-    error.then = errors.not_created()
-    return error
+    text = f"Cannot define PRIMARY KEY constraint on nullable column in table '{table}'."
+    return SqlError(8111, text, then=errors.not_created())
 
 
 def check_distinct(table: str, definitions: list[ColumnDefinition], known: Iterable[str] = ()) -> None:

@@ -15,7 +15,7 @@ from fakemssql.contract import SqlError
 WORD, QUOTED, STRING, NSTRING, NUMBER, BINARY, MONEY, VARIABLE, OPERATOR, END = range(10)
 
 _CURRENCIES = "$£¤¥€৲৳฿₡₢₣₤₦₧₨₩₪₫"
-"""Signs of currencies that money literals may have, as Microsoft's grammar has them."""
+"""Currency signs of money literals, those of Microsoft's grammar."""
 
 _PATTERN = re.compile(
     r"""(?P<word>(?![nN]')[^\W\d][\w@\#$]*|\#\#?[\w@\#$]*|\$[A-Za-z][\w]*)
@@ -84,11 +84,10 @@ def tokenize(text: str, quoted_identifier: bool = True) -> list[Token]:
     position, line, size = 0, 1, len(text)
     while position < size:
         match = _PATTERN.match(text, position)
-        if match is None and text[position] in _CURRENCIES:
-            raise SqlError(
-                40517, "A currency sign that is not directly before digits is not supported by fakemssql.", line=line
-            )
         if match is None:
+            if text[position] in _CURRENCIES:
+                said = "A currency sign that is not directly before digits is not supported by fakemssql."
+                raise SqlError(40517, said, line=line)
             raise syntax_error(102, f"Incorrect syntax near '{text[position]}'.", line=line)
         group, start, end = match.lastgroup, position, match.end()
         if group == "word":

@@ -251,13 +251,12 @@ def _constraint(pg: Pg, error: PgError, statement: str) -> SqlError:
     if error.sqlstate == "23505":
         value = f" The duplicate key value is ({_key(error.detail)})."
         if error.message.startswith("could not create unique index"):
-            found = SqlError(
+            return SqlError(
                 1505,
                 "The CREATE UNIQUE INDEX statement terminated because a duplicate key was found for the object name"
                 f" '{place}' and the index name '{where['index']}'.{value}",
+                then=not_created() if error.is_of_constraint else None,
             )
-            found.then = not_created() if error.is_of_constraint else None
-            return found
         if where["kind"]:
             return SqlError(
                 2627,

@@ -156,7 +156,7 @@ CREATE FUNCTION mssql.token(db int, principal int) RETURNS int[] LANGUAGE sql ST
   WITH RECURSIVE r(id) AS (SELECT principal UNION SELECT m.role_id FROM mssql.role_members m JOIN r ON m.member_id = r.id WHERE m.database_id = db)
   SELECT array_agg(id ORDER BY id) FROM (SELECT id FROM r UNION SELECT 0) AS s;
 $$;
-CREATE FUNCTION mssql.server_token(login int) RETURNS int[] LANGUAGE sql STABLE AS $$
+CREATE FUNCTION mssql.server_token(login int) RETURNS int[] LANGUAGE sql STABLE STRICT AS $$
   SELECT array_agg(id ORDER BY id) FROM (SELECT login AS id UNION SELECT 2 UNION SELECT role_id FROM mssql.server_role_members WHERE member_id = login) AS s;
 $$;
 

@@ -97,8 +97,7 @@ def _is_rolemember(c: Compilation, a: list[Typed]) -> Typed:
 def _is_srvrolemember(c: Compilation, a: list[Typed]) -> Typed:
     token = f"'{identity(c).logins}'::int[]"
     if len(a) == 2:
-        login = f"mssql.login_id({as_text(a[1]).sql})"
-        token = f"(CASE WHEN {login} IS NOT NULL THEN mssql.server_token({login}) END)"
+        token = f"mssql.server_token(mssql.login_id({as_text(a[1]).sql}))"
     return Typed(f"mssql.is_server_member({token}, {as_text(a[0]).sql})", INT)
 
 

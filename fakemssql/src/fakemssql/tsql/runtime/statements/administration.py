@@ -61,11 +61,13 @@ def dbcc(session: Session, node: nodes.Dbcc, frame: Frame) -> None:
 
 
 def _reseed(text: str, kind: SqlType) -> int:
-    """Return the new value of an identity column; error 2560 if it is not a value of its type."""
+    """Identity value that RESEED sets; error 2560 for a text that is no value of the column's type."""
     low, high = RANGES[kind.name]
-    if re.fullmatch(r"\s*[+-]?\d+\s*", text) is None or not low <= int(text) <= high:
+    # Python reads no int of thousands of digits.
+    value = int(text) if re.fullmatch(r"\s*[+-]?[0-9]{1,40}\s*", text) else None
+    if value is None or not low <= value <= high:
         raise SqlError(2560, "Parameter 3 is incorrect for this DBCC statement.", state=9)
-    return int(text)
+    return value
 
 
 def kill(session: Session, node: nodes.Kill, frame: Frame) -> None:

@@ -26,11 +26,15 @@ def throw(session: Session, node: nodes.Throw, frame: Frame) -> None:
                 10704, "To rethrow an error, a THROW statement must be used inside a CATCH block.", severity=15
             )
         old = frame.caught[-1]
-        again = Thrown(
-            old.number, old.message, severity=old.severity, state=old.state, line=old.line, procedure=old.procedure
+        raise Thrown(
+            old.number,
+            old.message,
+            severity=old.severity,
+            state=old.state,
+            line=old.line,
+            procedure=old.procedure,
+            then=old.then,
         )
-        again.then = old.then
-        raise again
     assert node.message is not None
     assert node.state is not None
     number = integer_of(session, node.number, frame)
