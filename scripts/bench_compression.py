@@ -8,25 +8,21 @@ parts hold random numbers. docs/design.md, "Part files", decides with the figure
 from __future__ import annotations
 
 import sys
-import tempfile
-import time
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from bench_drain import drained
 from bench_report import Comparison, report
-from bench_setting import TURNS, messages
+from bench_setting import TURNS, messages, timed_turns
 
 from airflow_sqlqueue import DrainRequest
-from airflow_sqlqueue.drain.drain import Drain
-from airflow_sqlqueue.drain.stages.part_file import WRITING
-from airflow_sqlqueue.drain.storage.folder import StagingFolder
+from airflow_sqlqueue.drain.stages.part_file import PARQUET_OPTIONS
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.traffic import generate
 
-DRAIN = f"{WRITING['compression']} {WRITING['compression_level']}"
+DRAIN = f"{PARQUET_OPTIONS['compression']} {PARQUET_OPTIONS['compression_level']}"
 CODECS: dict[str, dict[str, Any]] = {
     DRAIN: {},
     "none": {"compression": "none", "compression_level": None},
@@ -49,12 +45,10 @@ def compare_compression(queue: QueueTable, *, count: int = 20_000, turns: int = 
 
 def _codecs(kind: str, groups: list[pa.Table], turns: int) -> list[Comparison]:
     total = sum(group.num_rows for group in groups)
+    kinds = {name: partial(_written, groups, codec) for name, codec in CODECS.items()}
     spent, sizes = dict.fromkeys(CODECS, float("inf")), dict.fromkeys(CODECS, 0)
-    for _ in range(turns):
-        for name, codec in CODECS.items():
-            started = time.process_time()
-            sizes[name] = _written(groups, codec)
-            spent[name] = min(spent[name], time.process_time() - started)
+    for name, _, cpu, size in timed_turns(kinds, turns):
+        spent[name], sizes[name] = min(spent[name], cpu), size
     return [
         Comparison(f"{kind}: {name}", scale * figures[name] / total, DRAIN, scale * figures[DRAIN] / total, unit=unit)
         for unit, scale, figures in (("µs of CPU/message", 1e6, spent), ("bytes/message", 1, sizes))
@@ -64,11 +58,9 @@ def _codecs(kind: str, groups: list[pa.Table], turns: int) -> list[Comparison]:
 
 
 def _row_groups(queue: QueueTable) -> list[pa.Table]:
-    """Drain the queue to files that are then removed; return their row groups."""
-    settings = queue.session.settings
-    with tempfile.TemporaryDirectory(prefix="sqlqueue-bench-") as folder:
-        drain = Drain(lambda: Session(settings), queue.address, StagingFolder.of(Path(folder)), DrainRequest())
-        files = [pq.ParquetFile(path.removeprefix("file://"), memory_map=False) for path in drain.run().batch.paths]
+    """Drain the queue; return the row groups of its files."""
+    with drained(queue, DrainRequest()) as batch:
+        files = [pq.ParquetFile(path.removeprefix("file://"), memory_map=False) for path in batch.paths]
         groups = [file.read_row_group(index) for file in files for index in range(file.num_row_groups)]
         for file in files:
             file.close()
@@ -78,7 +70,7 @@ def _row_groups(queue: QueueTable) -> list[pa.Table]:
 def _written(groups: list[pa.Table], codec: dict[str, Any]) -> int:
     """The bytes of one file of all row groups."""
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, groups[0].schema, **{**WRITING, **codec}) as writer:
+    with pq.ParquetWriter(sink, groups[0].schema, **{**PARQUET_OPTIONS, **codec}) as writer:
         for group in groups:
             writer.write_table(group, row_group_size=group.num_rows)
     return int(sink.getvalue().size)

@@ -139,16 +139,18 @@ def drain(
     redaction: Redactor | None = None,
 ) -> int:
     """Drain the queue to files that are then removed; return the number of messages."""
-    batch = drained(queue, DrainRequest(options=DrainOptions(workers=workers), redaction=redaction), engine)
-    return batch.messages + batch.expired
+    request = DrainRequest(options=DrainOptions(workers=workers), redaction=redaction)
+    with drained(queue, request, engine) as batch:
+        return batch.messages + batch.expired
 
 
-def drained(queue: QueueTable, request: DrainRequest, engine: Engine | None = None) -> Batch:
-    """Drain the queue to files that are then removed; return the batch."""
+@contextmanager
+def drained(queue: QueueTable, request: DrainRequest, engine: Engine | None = None) -> Iterator[Batch]:
+    """Drain the queue to files, which are removed at the end of the block."""
     settings = queue.session.settings
     with tempfile.TemporaryDirectory(prefix="sqlqueue-bench-") as folder:
         staging = StagingFolder.of(Path(folder))
-        return Drain(lambda: Session(settings), queue.address, staging, request, engine=engine).run().batch
+        yield Drain(lambda: Session(settings), queue.address, staging, request, engine=engine).run().batch
 
 
 GROWTH_TURNS = {10_000: 5, 100_000: 3, 1_000_000: 1}
@@ -193,7 +195,8 @@ def compare_millions(queue: QueueTable, *, count: int = 5 * MILLION, step: int =
     The ledger has the moment of each part. The note has the bytes that the batch takes in XCom and in its manifest.
     """
     fill(queue, count)
-    batch = drained(queue, DrainRequest())
+    with drained(queue, DrainRequest()) as batch:
+        pass
     if batch.messages != count:
         raise RuntimeError(f"{batch.messages:,} of {count:,} messages were drained.")
     rows = queue.session.run(Query("bench.moments", "read the moments of the parts", _MOMENTS), batch.batch_id)

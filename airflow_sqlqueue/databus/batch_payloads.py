@@ -38,6 +38,7 @@ from airflow_sqlqueue.drain.batch_reader import part_batches
 from airflow_sqlqueue.drain.ledger import Part
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import FILE_MODES
+from airflow_sqlqueue.drain.stages.part_file import PARQUET_OPTIONS
 from airflow_sqlqueue.drain.storage.durable_file import DurableFile, replace_file
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.storage.object_stores import raise_staging_error, run_in_thread
@@ -320,10 +321,7 @@ class _Writer:
             self._writer = pq.ParquetWriter(
                 self._file,
                 arrow_schema(),
-                compression="zstd",
-                compression_level=1,
-                use_dictionary=["property", "content_type", "reason"],
-                write_statistics=["RowVersion"],
+                **{**PARQUET_OPTIONS, "use_dictionary": ["property", "content_type", "reason"]},
             )
         columns = zip(*(vars(row).values() for row in self._rows), strict=True)
         arrays = [pa.array(values, field.type) for values, field in zip(columns, arrow_schema(), strict=True)]

@@ -25,13 +25,13 @@ from airflow_sqlqueue.row import BODY_FILE, COLUMN_HEADERS, HALF_A_PAIR, ROW_VER
 pa.array([], pa.int64())
 
 
-WRITING: dict[str, Any] = {
+PARQUET_OPTIONS: dict[str, Any] = {
     "compression": "zstd",
     "compression_level": 1,
     "use_dictionary": list(COLUMN_HEADERS),
     "write_statistics": ["RowVersion"],
 }
-"""Settings of Parquet's writer; ``make bench PARTS=compression`` compares others."""
+"""Options of Parquet's writer; ``make bench PARTS=compression`` compares others."""
 
 
 class UnwritableError(Exception):
@@ -109,7 +109,7 @@ class PartFile:
 
     def _open(self) -> pq.ParquetWriter:
         self._file = DurableFile(self._staging, self._name, self._mode)
-        return pq.ParquetWriter(self._file, drained_row_schema(), **WRITING)
+        return pq.ParquetWriter(self._file, drained_row_schema(), **PARQUET_OPTIONS)
 
     def close(self) -> None:
         """Make the file durable: synced with its folder on a local disk, its upload finished elsewhere."""

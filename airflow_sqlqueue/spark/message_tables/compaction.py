@@ -63,17 +63,18 @@ def compact_message_tables(
     if format == "parquet":
         lake.compact(location, target_bytes)
     done: list[CompactedTable] = []
-    failed: dict[str, Exception] = {}
+    failed: list[str] = []
+    cause: Exception | None = None
     for table in lake.tables():
         try:
             done.append(CompactedTable(table, *lake.compact(table, target_bytes)))
         except Exception as error:
-            failed[table] = error
+            failed.append(table)
+            cause = cause or error
     if failed:
-        (first, cause), *others = failed.items()
-        more = f" and {len(others)} more" if others else ""
+        more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
         raise SparkJobError(
-            f"Spark could not compact the table {quoted(first)}{more}; the other {len(done)} tables are compacted. "
+            f"Spark could not compact the table {quoted(failed[0])}{more}; the other {len(done)} tables are compacted. "
             "See the error of Spark."
         ) from cause
     return done
