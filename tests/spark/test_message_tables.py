@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_sqlqueue.bodies.schemas import fields_of, struct
-from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError
+from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError, SparkJobError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.schemas.files import SchemaFolder
 from airflow_sqlqueue.spark import foreach_batch, read_batch
@@ -247,3 +247,9 @@ def test_tables_that_cannot_be_compacted_are_refused(spark: SparkSession, tmp_pa
         compact_message_tables(spark, str(tmp_path), format="parquet")
     with pytest.raises(ConfigurationError, match="target_bytes is a whole number"):
         compact_message_tables(spark, str(tmp_path), target_bytes=1_000)
+
+
+def test_a_session_without_the_format_is_said_to_be_the_cause(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "Shop.PlaceOrder").mkdir()
+    with pytest.raises(SparkJobError, match=r"PlaceOrder'; the other 0 tables .* Its error for this table: \w+: ."):
+        compact_message_tables(spark, str(tmp_path), format="delta")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from airflow_sqlqueue.drain.storage.object_stores import error_text
 from airflow_sqlqueue.errors import ConfigurationError, SparkJobError
 from airflow_sqlqueue.spark.message_tables.lakes import Format, lake_of
 from airflow_sqlqueue.untrusted import quoted
@@ -64,17 +65,17 @@ def compact_message_tables(
         lake.compact(location, target_bytes)
     done: list[CompactedTable] = []
     failed: list[str] = []
-    cause: Exception | None = None
+    first: Exception | None = None
     for table in lake.tables():
         try:
             done.append(CompactedTable(table, *lake.compact(table, target_bytes)))
         except Exception as error:
             failed.append(table)
-            cause = cause or error
-    if failed:
+            first = first or error
+    if first is not None:
         more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
         raise SparkJobError(
             f"Spark could not compact the table {quoted(failed[0])}{more}; the other {len(done)} tables are compacted. "
-            "See the error of Spark."
-        ) from cause
+            f"Its error for this table: {error_text(first)}."
+        ) from first
     return done
