@@ -17,7 +17,7 @@ from fakemssql.contract import SqlError
 from fakemssql.listener import MAX_IDLE
 from fakemssql.postgres import SETTINGS
 from fakemssql.workers import MAX_CLIENTS
-from support.small_server import SmallServer, small_server
+from support.small_server import SmallServer, has_connections, small_server
 from support.tds_client import Client, Tokens, login7, read_tokens
 
 SECONDS = 20
@@ -90,7 +90,7 @@ def test_a_session_beyond_the_maximum_is_refused_until_another_has_ended(tmp_pat
             ((number, *_),) = login(stack, server)[1].of("message")
             assert number == 17809
         first.sock.close()
-        wait_until(lambda: process.status() == psutil.STATUS_SLEEPING and not process.net_connections())
+        wait_until(lambda: process.status() == psutil.STATUS_SLEEPING and not has_connections(process))
         assert login(stack, server)[1].of("loginack")
         assert process in server.connections(), "the same process serves the next client"
 
@@ -116,10 +116,10 @@ def test_a_process_serves_a_limited_number_of_clients(tmp_path: Path) -> None:
         while len(clients) <= MAX_CLIENTS:
             client, found = login(stack, server)
             assert found.of("loginack")
-            (process,) = server.connections()
+            (process,) = server.connected()
             clients.append(process.pid)
             client.sock.close()
-            wait_until(lambda: not any(each.net_connections() for each in server.connections()))
+            wait_until(lambda: not server.connected())
         assert len(set(clients[:MAX_CLIENTS])) == 1
         assert clients[-1] != clients[0]
 
@@ -130,7 +130,7 @@ def test_a_process_that_waits_ends_with_the_listener(tmp_path: Path) -> None:
         processes = server.connections()
         first.sock.close()
         second.sock.close()
-        wait_until(lambda: not any(process.net_connections() for process in processes))
+        wait_until(lambda: not any(map(has_connections, processes)))
         psutil.Process(server.pid).kill()
         assert not psutil.wait_procs(processes, SECONDS)[1]
 

@@ -39,8 +39,20 @@ class SmallServer:
         found: list[psutil.Process] = psutil.Process(self.pid).children()
         return found
 
+    def connected(self) -> list[psutil.Process]:
+        """The processes that hold a client's connection now: one that ends meanwhile holds none."""
+        return [process for process in self.connections() if has_connections(process)]
+
     def log(self) -> list[str]:
         return self.errors.read_text().splitlines()
+
+
+def has_connections(process: psutil.Process) -> bool:
+    """Does the process hold a connection?  One that ended holds none."""
+    try:
+        return bool(process.net_connections())
+    except psutil.NoSuchProcess:
+        return False
 
 
 @contextlib.contextmanager

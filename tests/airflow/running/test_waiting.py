@@ -8,10 +8,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from airflow_sqlqueue import reply
@@ -90,8 +92,11 @@ class Waiting:
 
     def cpu_seconds(self) -> float:
         triggerer = self.airflow.triggerer
-        processes = [triggerer, *triggerer.children(recursive=True)]
-        return sum(sum(process.cpu_times()[:2]) for process in processes)
+        seconds = 0.0
+        for process in (triggerer, *triggerer.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):  # a child may end meanwhile
+                seconds += sum(process.cpu_times()[:2])
+        return seconds
 
 
 NAMES = ("classic", "deferred", "started", "missing", "late", "quiet", "stopped", "ask", "drain", "left")
