@@ -89,11 +89,11 @@ faults: $(READY) ## Run the fault tests at length: kills, cuts, storms (some 15 
 coverage: $(READY) ## Measure the branch coverage of each room (half an hour; TESTS="tests/unit tests/contract")
 	@rm -rf .coverage
 	@$(RUN)/python scripts/jars.py --optional
-	@$(RUN)/python -m coverage run -m pytest $(ASIDE) $(or $(TESTS),tests --ignore tests/ui --ignore tests/bench)
+	@PYTHONPATH=scripts:$(PYTHONPATH) $(RUN)/python -m coverage run -m pytest -p tests_of_lines $(ASIDE) $(or $(TESTS),tests --ignore tests/ui --ignore tests/bench)
 	@$(RUN)/python -m coverage combine -q
 	@$(RUN)/python scripts/coverage_rooms.py
 
-mutants: $(READY) ## Test the tests: change the code in 60 places, one at a time (10 minutes; MUTANTS="--seed 7 --rooms queue")
+mutants: $(READY) ## Test the tests: change the code in 60 places, one at a time (10 minutes; MUTANTS="--seed 7 --rooms queue"; sooner after make coverage)
 	@$(RUN)/python scripts/mutants.py $(MUTANTS)
 
 kills: $(READY) ## Kill each kind of work again and again (hours; KILLS=500 SEED=7 TESTS="tests/faults/test_kills.py" for some)

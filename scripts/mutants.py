@@ -1,7 +1,8 @@
 """Test the tests: change the code in one place at a time, and see whether a test fails.
 
 ``python scripts/mutants.py``, which ``make mutants`` does, draws a sample of mutants by a seed, runs for each one the
-tests that stand nearest to its room, and prints what was killed. A mutant that lives is a hole in the tests, unless
+tests that stand nearest to its room, and prints what was killed. After ``make coverage`` it runs the tests that execute
+the changed line, wherever they stand, and those of the room only for lines that no test executes by itself. A mutant that lives is a hole in the tests, unless
 ``scripts/mutants.json`` explains why the change has no effect that a test could see. ``--rooms queue drain`` tries some
 rooms, ``--sample 0`` every mutant, ``--only PATTERN`` those whose file, line and change match.
 
@@ -32,12 +33,15 @@ from typing import TextIO
 from mutations import Mutant, mutants_of
 from rich.console import Console
 from rich.table import Table
+from tests_of_lines import TestsOfLines
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "airflow_sqlqueue"
 EXPLAINED = ROOT / "scripts" / "mutants.json"
 SECONDS = 600.0
 """Longest run of a mutant's tests. A mutant that takes longer is not counted as killed."""
+SECONDS_OF_LINES = 150.0
+"""Sum of the seconds of the tests that are run for executing a line, those of the room first, then the fastest."""
 SECONDS_OF_A_TEST = 60
 """Longest run of one test, which fails then: so a mutant that never ends is killed."""
 
@@ -229,7 +233,7 @@ def _try(copies: list[Path], room: str, mutant: Mutant) -> Outcome:
         text = path.read_text("utf-8")
         try:
             path.write_text(mutant.apply(text), "utf-8")
-            by = _failing(folder, ROOMS[room].tests)
+            by = _failing(folder, _tests(room, mutant))
         finally:
             path.write_text(text, "utf-8")
         if by not in (None, UNKNOWN) and _failing(folder, (str(by),)) is not None:
@@ -237,6 +241,28 @@ def _try(copies: list[Path], room: str, mutant: Mutant) -> Outcome:
         return Outcome(room, mutant, by, time.monotonic() - started, _explained().get((mutant.path, mutant.change)))
     finally:
         copies.append(folder)
+
+
+def _tests(room: str, mutant: Mutant) -> Sequence[str]:
+    """The tests to run: those that execute the line, as far as that is known, or those of the room."""
+    nearest = ROOMS[room].tests
+    seconds = _tests_of_lines().of(mutant.path, mutant.line)
+
+    def order(test: str) -> tuple[int, float]:
+        place = next((place for place, name in enumerate(nearest) if test.startswith(name)), len(nearest))
+        return place, seconds[test]
+
+    chosen, left = [], SECONDS_OF_LINES
+    for test in sorted(seconds, key=order):
+        left -= seconds[test]
+        if left >= 0 or not chosen:
+            chosen.append(test)
+    return chosen or nearest
+
+
+@cache
+def _tests_of_lines() -> TestsOfLines:
+    return TestsOfLines()
 
 
 def _failing(folder: Path, tests: Sequence[str]) -> str | None:

@@ -172,6 +172,11 @@ class _Module(ast.NodeVisitor):
         if not (isinstance(node.func, ast.Name) and node.func.id.endswith(("Error", "Warning", "TypeVar"))):
             self.generic_visit(node)
 
+    def visit_keyword(self, node: ast.keyword) -> None:
+        """``zip(strict=...)`` is an assertion."""
+        if node.arg != "strict":
+            self.generic_visit(node)
+
     def visit_If(self, node: ast.If) -> None:
         if ast.unparse(node.test) != "TYPE_CHECKING":
             self._condition(node.test)

@@ -71,8 +71,6 @@ def payload_references(headers: Headers) -> list[PayloadReference]:
 
 def named_by_body(references: list[PayloadReference], value: Any, text: str | None) -> list[PayloadReference]:
     """Complete the names of properties that only the body has: ``value`` is its JSON, ``text`` is for XML."""
-    if all(reference.property_name for reference in references):
-        return references
     names: dict[str, str] = {}
     if isinstance(value, Mapping):
         for name, each in value.items():

@@ -126,6 +126,22 @@ def test_delayed_messages_need_the_legacy_columns(session: Session, table: Resol
         run_sql(session, f"DROP TABLE {delayed.qualified_name}")
 
 
+@pytest.mark.parametrize("column", ["CorrelationId", "ReplyToAddress", "Recoverable"])
+def test_delayed_messages_need_each_of_the_legacy_columns(
+    session: Session, table: ResolvedAddress, column: str
+) -> None:
+    create_queue(session, table)
+    run_sql(session, f"ALTER TABLE {table.qualified_name} DROP COLUMN [{column}]")
+    delayed = replace(table, table=f"{table.table}.Delayed")
+    create(session, delayed_definition(delayed))
+    try:
+        (found,) = inspect(session, table).findings
+        assert found.code == "delayed-needs-legacy-columns"
+        assert found.text.endswith(f"with the columns {column}.")
+    finally:
+        run_sql(session, f"DROP TABLE {delayed.qualified_name}")
+
+
 def test_lock_escalation_on_a_long_queue_is_found_and_disabled(session: Session, table: ResolvedAddress) -> None:
     create_queue(session, table)
     QueueTable(session, table).send(Message() for _ in range(5_001))

@@ -195,6 +195,11 @@ def test_every_header_has_its_place(name: str) -> None:
     assert values(getattr(Envelope.of(FULL), name)) == EXPECTED[name]
 
 
+@pytest.mark.parametrize(("text", "flag"), [("True", True), (" false ", False), ("no", None)])
+def test_a_flag_has_one_of_two_texts(text: str, flag: bool | None) -> None:
+    assert Envelope.of(Message({HeaderNames.NON_DURABLE_MESSAGE: text})).time.non_durable is flag
+
+
 def test_every_known_header_is_tried() -> None:
     assert all(any(header.startswith(name) for header in FULL) for name in NAMES)
     known = {

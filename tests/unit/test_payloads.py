@@ -54,6 +54,12 @@ def test_a_property_that_the_body_names_is_found_by_its_name(body: bytes) -> Non
     assert bus.asked == [(KEY, "Picture")] * 3
 
 
+def test_a_property_that_the_body_names_may_stand_beside_one_of_a_convention() -> None:
+    body = json.dumps({"Picture": {"Key": KEY, "HasValue": True}}).encode()
+    envelope = Envelope.of(Message({PREFIX + KEY: KEY, PREFIX + "Shop.Order.Contract": "k2"}, body), Fetched())
+    assert [payload.name for payload in envelope.payloads()] == ["Picture", "Contract"]
+
+
 def test_a_property_without_a_name_is_found_by_its_key() -> None:
     bus = Fetched()
     (payload,) = Envelope.of(Message({PREFIX + KEY: KEY}, b"\xff"), bus).payloads()

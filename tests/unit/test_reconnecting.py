@@ -182,6 +182,21 @@ def test_a_unit_of_work_goes_on_with_its_session_where_the_connection_was_lost(m
     assert (session.opened, session.closed) == (2, True)
 
 
+def test_a_unit_of_work_is_given_up_after_too_many_lost_connections(monkeypatch: Any) -> None:
+    waited: list[int] = []
+
+    def pause(failures: int) -> float:
+        waited.append(failures)
+        return 0
+
+    monkeypatch.setattr("airflow_sqlqueue.reconnecting.pause_after", pause)
+    session: Any = Reopened(7)
+    work = failing(*[ConnectionLostError("cut")] * 9)
+    with pytest.raises(ConnectionLostError):
+        reconnecting(session, "The work", lambda: work(session))
+    assert waited == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
 def test_a_unit_of_work_that_others_lock_out_keeps_its_connection() -> None:
     session: Any = Reopened(7)
     with pytest.raises(LockTimeoutError):
