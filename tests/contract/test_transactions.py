@@ -115,6 +115,14 @@ def test_the_lock_timeout_is_restored_after_a_doomed_transaction(queue: QueueTab
     assert run_sql(session, "SELECT @@LOCK_TIMEOUT")[0][0] == 10_000
 
 
+@pytest.mark.parametrize(("seconds", "milliseconds"), [(0.25, 250), (0, 0), (-1, 0)])
+def test_a_lock_timeout_that_has_passed_does_not_wait(session: Session, seconds: float, milliseconds: int) -> None:
+    """For the server, -1 would be to wait without an end."""
+    with session.lock_timeout(seconds):
+        assert run_sql(session, "SELECT @@LOCK_TIMEOUT")[0][0] == milliseconds
+    assert run_sql(session, "SELECT @@LOCK_TIMEOUT")[0][0] == 10_000
+
+
 # Connections that are lent
 
 

@@ -131,3 +131,26 @@ def test_rows_of_a_queue_are_found_by_their_row_versions_in_the_index(name: str)
     text = _queries()[name].text
     others = {"delayed.cancel", "message_table.leave_out", "message_table.redactable", "quarantine.move_staged"}
     assert "{seek}" in text or name in others
+
+
+def test_a_session_has_the_settings_that_writers_of_a_filtered_index_need() -> None:
+    """Source: "SET options for indexed views and filtered indexes" in Microsoft's page on CREATE INDEX."""
+    text = _queries()["session.settings"].text
+    switched = {
+        name.strip(): value
+        for names, value in re.findall(r"^SET ([A-Z_, ]+) (ON|OFF);$", text, re.MULTILINE)
+        for name in names.split(",")
+    }
+    needed = (
+        "ANSI_NULLS",
+        "ANSI_PADDING",
+        "ANSI_WARNINGS",
+        "ARITHABORT",
+        "CONCAT_NULL_YIELDS_NULL",
+        "QUOTED_IDENTIFIER",
+    )
+    assert {name: switched.get(name) for name in needed} == dict.fromkeys(needed, "ON")
+    assert switched["NUMERIC_ROUNDABORT"] == "OFF"
+    assert (switched["XACT_ABORT"], switched["IMPLICIT_TRANSACTIONS"]) == ("ON", "OFF"), (
+        "a failed transaction is undone"
+    )

@@ -44,9 +44,9 @@ def test_a_statement_is_changed_in_one_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_every_mutant_of_a_module_can_be_parsed(room: str) -> None:
+def test_a_mutant_of_a_module_can_be_parsed(room: str) -> None:
     texts: dict[str, str] = {}
-    for _, mutant in sample([room], 0, 1):
+    for _, mutant in sample([room], 50, 1):
         if mutant.path.endswith(".py"):
             ast.parse(mutant.apply(texts.setdefault(mutant.path, (ROOT / mutant.path).read_text("utf-8"))))
 

@@ -150,8 +150,21 @@ def test_work_is_run_again_after_a_deadlock_and_only_so_often() -> None:
     calls.clear()
     with pytest.raises(DeadlockError):
         retrying(work, attempts=2)
+    assert len(calls) == 2
     with pytest.raises(ConnectionLostError):
         retrying(_lost)
+
+
+def test_work_that_meets_one_deadlock_after_another_is_run_five_times() -> None:
+    calls = []
+
+    def work() -> None:
+        calls.append(1)
+        raise DeadlockError("again")
+
+    with pytest.raises(DeadlockError):
+        retrying(work)
+    assert len(calls) == 5
 
 
 def _lost() -> None:
