@@ -2,9 +2,10 @@
 
 ``python scripts/mutants.py``, which ``make mutants`` does, draws a sample of mutants by a seed, runs for each one the
 tests that stand nearest to its room, and prints what was killed. After ``make coverage`` it runs the tests that execute
-the changed line, wherever they stand, and those of the room only for lines that no test executes by itself. A mutant that lives is a hole in the tests, unless
-``scripts/mutants.json`` explains why the change has no effect that a test could see. ``--rooms queue drain`` tries some
-rooms, ``--sample 0`` every mutant, ``--only PATTERN`` those whose file, line and change match.
+the changed line, wherever they stand, and those of the room only for lines that no test executes by itself. A mutant
+that lives is a hole in the tests, unless ``scripts/mutants.json`` explains why the change has no effect that a test
+could see. ``--rooms queue drain`` tries some rooms, ``--sample 0`` every mutant, ``--only PATTERN`` those whose file,
+line and change match.
 
 A failing test kills a mutant only if the same test passes without the mutant. The exit code is 1 if mutants live that
 are not explained.
