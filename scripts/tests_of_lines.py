@@ -1,4 +1,4 @@
-"""Tests of each line of the product: which tests execute it, and how long each takes; ``make coverage`` records it.
+"""Seconds of each test, and the tests that execute a line of the product: ``make coverage`` records both.
 
 As a plugin of pytest (``coverage run -m pytest -p tests_of_lines``) it names to coverage.py the test that runs, and
 writes the seconds of each test beside coverage's data. :class:`TestsOfLines` reads both.

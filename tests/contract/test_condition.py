@@ -43,6 +43,23 @@ def test_each_condition_is_met_at_its_bound_and_not_before(any_queue: QueueTable
     assert [is_met(any_queue, oldest_seconds=age) for age in (600, 7200)] == [True, False]
 
 
+def test_messages_that_match_are_counted_up_to_the_bound(queue: QueueTable) -> None:
+    sales = {"NServiceBus.OriginatingEndpoint": "Sales"}
+    queue.send([Message(sales)] * 3 + [Message()] * 2 + [Message(sales, time_to_be_received=LATE)] * 2)
+    filters = {"endpoint": "Sales"}
+    for bound, met, counted in ((3, True, (3, 0)), (4, False, (3, 2))):
+        found = check_condition(queue, QueueCondition(min_messages=bound, filters=filters))
+        assert (found.met, (found.messages, found.expired)) == (met, counted)
+    assert is_met(queue, max_messages=3, filters=filters)
+    assert not is_met(queue, max_messages=2, filters=filters)
+
+
+@pytest.mark.parametrize(("age", "problem"), [("soon", "is not a number"), (0, "is 0: wait for an age above")])
+def test_an_age_is_a_number_of_seconds(age: Any, problem: str) -> None:
+    with pytest.raises(ConfigurationError, match=problem):
+        QueueCondition(oldest_seconds=age)
+
+
 def test_no_expired_message_is_reported_where_none_is(queue: QueueTable) -> None:
     queue.send([Message()])
     condition = QueueCondition(min_expired=1)

@@ -9,7 +9,7 @@ import pytest
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.queue.browsing import PAGE, browse, find
+from airflow_sqlqueue.queue.browsing import PAGE, Search, browse, find
 from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.filters import MessageFilter
 from tests.contract.conftest import Connect
@@ -91,6 +91,27 @@ def test_a_message_that_others_hold_does_not_match(connect: Connect, queue: Queu
         assert len(QueueTable(other, queue.address).receive(1)) == 1
         taken = queue.receive(5, where=MessageFilter(message_type="Shop.PlaceOrder"))
         assert [message.body for message in taken] == [b"3"]
+
+
+@pytest.mark.parametrize("wait", [None, 0.5])
+def test_a_search_that_waits_looks_once_more_where_all_messages_are_held(
+    connect: Connect, queue: QueueTable, wait: float | None
+) -> None:
+    """A receiver that has all messages may give them back: the end of the queue is certain only after a wait."""
+    queue.send([order(1), order(3)])
+    with connect() as other, other.transaction():
+        assert len(QueueTable(other, queue.address).receive(2)) == 2
+        search = Search(MessageFilter(message_type="Shop.PlaceOrder"))
+        pages: list[object] = []
+        while (page := search.page(queue, wait=wait)) is not None:
+            pages += page
+    assert (pages, search.is_at_end) == ([], True)
+    assert (search.passed != []) == (wait is not None)
+
+
+def test_a_page_has_at_least_one_message(queue: QueueTable) -> None:
+    with pytest.raises(ConfigurationError, match="0 rows for one statement: give 1 to 2000"):
+        browse(queue, 0)
 
 
 def test_a_filter_wants_a_condition() -> None:

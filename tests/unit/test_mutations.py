@@ -24,6 +24,7 @@ def changes(folder: Path, name: str, text: str) -> list[str]:
         ("limit = 255\n", ["limit = (510)\n"]),
         ("raise ValueError(f'{a + 1} is {b > c}')\n", ["pass\n"]),
         ("log.info('%s', a > b)\n", []),
+        ("x = [(pyodbc.SQL_VARCHAR, 36, 0)]\n", []),
         ("x = zip(a, b, strict=True)\n", []),
         ("def f(é: int = 1) -> 'a > b':\n    '''Text.'''\n", ["def f(é: int = (2)) -> 'a > b':\n    '''Text.'''\n"]),
     ],
