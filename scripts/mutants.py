@@ -253,7 +253,8 @@ def _tests(room: str, mutant: Mutant) -> Sequence[str]:
         place = next((place for place, name in enumerate(nearest) if test.startswith(name)), len(nearest))
         return place, seconds[test]
 
-    chosen, left = [], SECONDS_OF_LINES
+    chosen: list[str] = []
+    left = SECONDS_OF_LINES
     for test in sorted(seconds, key=order):
         left -= seconds[test]
         if left >= 0 or not chosen:
