@@ -3,14 +3,15 @@
 As a plugin of pytest (``coverage run -m pytest -p tests_of_lines``) it names to coverage.py the test that runs, and
 writes the seconds of each test beside coverage's data. :class:`TestsOfLines` reads both.
 
-A line that runs in a process of its own, or while a module is imported, has no test. A module that has changed since
-the data were taken has none for any line.
+A line that runs in a process of its own has no test. A module that has changed since the data were taken has none for
+any line.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import time
 from collections.abc import Iterator
@@ -24,6 +25,8 @@ ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / ".coverage" / "data"
 COMMIT = ROOT / ".coverage" / "commit"
 _SECONDS = "seconds-*.json"
+
+_ASSIGNED = re.compile(r"\s*(\w+)(?:: [^=]+)? = ")
 
 _seconds: dict[str, float] = {}
 
@@ -65,9 +68,23 @@ class TestsOfLines:
             self._seconds |= json.loads(path.read_text("utf-8"))
 
     def of(self, path: str, line: int) -> dict[str, float]:
-        """Return the tests that execute a line, with the seconds of each."""
-        contexts = self._contexts(path).get(line, ())
-        return {test: self._seconds[test] for test in contexts if test in self._seconds}
+        """Return the tests that execute a line, with the seconds of each.
+
+        For a constant, a field or a default, which is set while its module is imported: the tests that execute a line
+        with its name, in any module.
+        """
+        tests = {*self._contexts(path).get(line, ())} & self._seconds.keys()
+        if not tests and (name := _ASSIGNED.match((ROOT / path).read_text("utf-8").splitlines()[line - 1])):
+            tests = self._with_name(name[1]) & self._seconds.keys()
+        return {test: self._seconds[test] for test in tests}
+
+    def _with_name(self, name: str) -> set[str]:
+        found: set[str] = set()
+        for path in self._paths:
+            for number, line in enumerate((ROOT / path).read_text("utf-8").splitlines(), 1):
+                if re.search(rf"\b{name}\b", line):
+                    found.update(self._contexts(path).get(number, ()))
+        return found
 
     @cache  # noqa: B019 - one object lives as long as the program
     def _contexts(self, path: str) -> dict[int, list[str]]:
