@@ -22,9 +22,7 @@ import coverage
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-DATA = ROOT / ".coverage" / "data"
-COMMIT = ROOT / ".coverage" / "commit"
-_SECONDS = "seconds-*.json"
+FOLDER = ".coverage"
 
 _ASSIGNED = re.compile(r"\s*(\w+)(?:: [^=]+)? = ")
 
@@ -47,9 +45,10 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 def pytest_sessionfinish() -> None:
     """Write the seconds of the tests of this process."""
-    DATA.parent.mkdir(exist_ok=True)
-    Path(DATA.parent, _SECONDS.replace("*", str(os.getpid()))).write_text(json.dumps(_seconds), "utf-8")
-    COMMIT.write_text(_git("rev-parse", "HEAD").strip(), "utf-8")
+    folder = Path.cwd() / FOLDER
+    folder.mkdir(exist_ok=True)
+    (folder / f"seconds-{os.getpid()}.json").write_text(json.dumps(_seconds), "utf-8")
+    (folder / "commit").write_text(_git(Path.cwd(), "rev-parse", "HEAD").strip(), "utf-8")
 
 
 class TestsOfLines:
@@ -57,15 +56,16 @@ class TestsOfLines:
 
     __test__ = False
 
-    def __init__(self) -> None:
-        self._commit = COMMIT.read_text("utf-8") if COMMIT.exists() else None
-        self._data = coverage.CoverageData(str(DATA))
-        if self._commit is not None:
-            self._data.read()
-        self._paths = {Path(name).relative_to(ROOT).as_posix(): name for name in self._data.measured_files()}
+    def __init__(self, root: Path = ROOT) -> None:
+        self._root, folder = root, root / FOLDER
+        self._data = coverage.CoverageData(str(folder / "data"))
         self._seconds: dict[str, float] = {}
-        for path in DATA.parent.glob(_SECONDS):
-            self._seconds |= json.loads(path.read_text("utf-8"))
+        if (folder / "commit").exists():
+            self._commit = (folder / "commit").read_text("utf-8")
+            self._data.read()
+            for path in folder.glob("seconds-*.json"):
+                self._seconds |= json.loads(path.read_text("utf-8"))
+        self._paths = {Path(name).relative_to(root).as_posix(): name for name in self._data.measured_files()}
 
     def of(self, path: str, line: int) -> dict[str, float]:
         """Return the tests that execute a line, with the seconds of each.
@@ -74,24 +74,24 @@ class TestsOfLines:
         with its name, in any module.
         """
         tests = {*self._contexts(path).get(line, ())} & self._seconds.keys()
-        if not tests and (name := _ASSIGNED.match((ROOT / path).read_text("utf-8").splitlines()[line - 1])):
+        if not tests and (name := _ASSIGNED.match((self._root / path).read_text("utf-8").splitlines()[line - 1])):
             tests = self._with_name(name[1]) & self._seconds.keys()
         return {test: self._seconds[test] for test in tests}
 
     def _with_name(self, name: str) -> set[str]:
         found: set[str] = set()
         for path in self._paths:
-            for number, line in enumerate((ROOT / path).read_text("utf-8").splitlines(), 1):
+            for number, line in enumerate((self._root / path).read_text("utf-8").splitlines(), 1):
                 if re.search(rf"\b{name}\b", line):
                     found.update(self._contexts(path).get(number, ()))
         return found
 
     @cache  # noqa: B019 - one object lives as long as the program
     def _contexts(self, path: str) -> dict[int, list[str]]:
-        if path not in self._paths or _git("diff", "--name-only", str(self._commit), "--", path):
+        if path not in self._paths or _git(self._root, "diff", "--name-only", self._commit, "--", path):
             return {}
         return self._data.contexts_by_lineno(self._paths[path])
 
 
-def _git(*arguments: str) -> str:
-    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, check=True, text=True).stdout
+def _git(root: Path, *arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=root, capture_output=True, check=True, text=True).stdout

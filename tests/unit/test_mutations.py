@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import ast
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from mutants import EXPLAINED, ROOMS, ROOT, sample
 from mutations import mutants_of
+from tests_of_lines import TestsOfLines
 
 
 def changes(folder: Path, name: str, text: str) -> list[str]:
@@ -63,6 +67,52 @@ def test_a_seed_draws_the_same_mutants_of_a_room_whatever_else_is_tried() -> Non
     assert alone == sample(["queue"], 7, 3)
     assert alone != sample(["queue"], 7, 4)
     assert {room for room, _ in sample(list(ROOMS), 60, 3)} == set(ROOMS)
+
+
+MODULE = """LIMIT = 3
+
+
+def few(count):
+    return count < LIMIT
+
+
+def many(count):
+    return not few(count)
+"""
+TESTS = """import amounts
+
+
+def test_few():
+    assert amounts.few(2)
+
+
+def test_many():
+    assert amounts.many(4)
+"""
+
+
+def test_a_line_has_the_tests_that_execute_it(tmp_path: Path) -> None:
+    """A constant has those that execute a line with its name."""
+
+    def run(*command: str) -> None:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("COV", "PYTEST"))}
+        environment["PYTHONPATH"] = f"{tmp_path}{os.pathsep}{ROOT / 'scripts'}"
+        subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
+
+    (tmp_path / "amounts.py").write_text(MODULE, "utf-8")
+    (tmp_path / "test_amounts.py").write_text(TESTS, "utf-8")
+    (tmp_path / ".coveragerc").write_text("[run]\ndata_file = .coverage/data\ninclude = amounts.py\n", "utf-8")
+    run("git", "init", "-q")
+    run("git", "add", ".")
+    run("git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "Begin")
+    (tmp_path / ".coverage").mkdir()
+    run(sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "-p", "tests_of_lines", "-p", "no:cacheprovider")
+
+    few, many = "test_amounts.py::test_few", "test_amounts.py::test_many"
+    lines = TestsOfLines(tmp_path)
+    assert [set(lines.of("amounts.py", line)) for line in (1, 5, 9)] == [{few, many}, {few, many}, {many}]
+    (tmp_path / "amounts.py").write_text(MODULE.replace("LIMIT", "MOST"), "utf-8")
+    assert TestsOfLines(tmp_path).of("amounts.py", 5) == {}, "the module has changed"
 
 
 def test_each_explained_mutant_is_one_of_todays() -> None:
