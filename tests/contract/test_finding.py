@@ -65,6 +65,13 @@ def test_a_search_ends_with_its_window(queue: QueueTable) -> None:
     assert [int(message.body) for message in queue.receive(1, where=last)] == [count - 1]
 
 
+def test_a_search_gives_each_message_once_over_several_pages(queue: QueueTable) -> None:
+    count = 2 * PAGE + 20
+    queue.send(Message({"a": "b"}) for _ in range(count))
+    found = [head.row_version for head in find(queue, MessageFilter(headers={"a": "b"}))]
+    assert len(found) == len(set(found)) == count
+
+
 def test_malformed_headers_are_stepped_over(any_queue: QueueTable) -> None:
     any_queue.send([Message('{"NServiceBus.MessageId": '), Message(""), Message('["m-1"]'), order(1)])
     assert [message.body for message in any_queue.receive(5, where=MessageFilter(message_id="m-1"))] == [b"1"]

@@ -107,6 +107,18 @@ def test_a_destination_that_refuses_inserts_is_named_with_its_column(endpoint: E
     assert len(errors.receive(5)) == 2
 
 
+@pytest.mark.parametrize(("bad", "forwarded"), [(2, 1), (3, 0)])
+def test_a_destination_that_refuses_three_messages_gets_no_more(endpoint: Endpoint, bad: int, forwarded: int) -> None:
+    """A constraint of its table may refuse some messages alone; each is tried by itself, which takes its time."""
+    other, errors = endpoint.other("other"), endpoint.other("error")
+    run_sql(endpoint.session, f"ALTER TABLE {other.address.qualified_name} ADD CHECK (DATALENGTH([Body]) < 100)")
+    bodies = [b"long" * 100] * bad + [b"short"]
+    endpoint.delayed.store([Message(body=body) for body in bodies], delay=NOW, forward_to=other.address)
+    moved = endpoint.move(error_queue=errors)
+    assert (moved.forwarded, moved.failed, moved.left) == (forwarded, bad + 1 - forwarded, 0)
+    assert [message.body for message in other.receive(5)] == [b"short"][:forwarded]
+
+
 @pytest.mark.parametrize("through_a_synonym", [False, True])
 def test_headers_choose_no_destination_in_another_database_unless_it_is_allowed(
     endpoint: Endpoint, other_catalog: str, through_a_synonym: bool
