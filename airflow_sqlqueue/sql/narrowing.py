@@ -23,10 +23,11 @@ _LONGEST = 500
 _ESCAPED = rf"[Headers] LIKE N'%\u00[2-7]%' {_COLLATE}"
 """The condition of texts with escaped ASCII characters, which some serializers write: the client checks them."""
 
-_SENT = '"NServiceBus.TimeSent":"'
+_SENT = '"NServiceBus.TimeSent"'
 _DIGITS = {number: "[0-9]" * number for number in (2, 4, 6)}
 _TIME = f"{_DIGITS[4]}-{_DIGITS[2]}-{_DIGITS[2]} {_DIGITS[2]}:{_DIGITS[2]}:{_DIGITS[2]}:{_DIGITS[6]} Z"
-_TIME_LENGTH = 27
+_TIME_LENGTH = len(_TIME.replace("[0-9]", "0"))
+_COLON = ':"'
 
 
 @dataclass(frozen=True)
@@ -76,9 +77,14 @@ def may_match(
 
 
 def _sent_between(since: bool, until: bool) -> str:
-    """Return the condition on TimeSent; it is true if TimeSent occurs twice or in another form than the transport's."""
+    """Return the condition on TimeSent.
+
+    It is true if TimeSent occurs twice, in another form than the transport's, or perhaps with escaped characters.
+    """
     at = f"CHARINDEX(N'{_SENT}' {_COLLATE}, [Headers])"
     again = f"CHARINDEX(N'{_SENT}' {_COLLATE}, [Headers], {at} + 1)"
-    value = f"SUBSTRING([Headers], {at} + {len(_SENT)}, {_TIME_LENGTH})"
+    written = f"SUBSTRING([Headers], {at} + {len(_SENT)}, {len(_COLON) + _TIME_LENGTH})"
+    value = f"SUBSTRING([Headers], {at} + {len(_SENT) + len(_COLON)}, {_TIME_LENGTH})"
+    unclear = [f"{at} = 0", f"{again} > 0", f"{written} NOT LIKE N'{_COLON}{_TIME}' {_COLLATE}", _ESCAPED]
     bounds = [f"{value} {sign} ? {_COLLATE}" for sign, given in ((">=", since), ("<", until)) if given]
-    return f"({at} = 0 OR {again} > 0 OR {value} NOT LIKE N'{_TIME}' {_COLLATE} OR ({' AND '.join(bounds)}))"
+    return f"({' OR '.join(unclear)} OR ({' AND '.join(bounds)}))"

@@ -42,15 +42,17 @@ def escaped(values: dict[str, str | None]) -> str:
     return "{" + ",".join(f"{text(k)}:{'null' if v is None else text(v)}" for k, v in values.items()) + "}"
 
 
+EARLY = '{"NServiceBus.TimeSent":"2020-01-01 00:00:00:000000 Z",'
 WRITERS = {
     "ours": lambda values: json.dumps(values, separators=(",", ":")),
     "raw": lambda values: json.dumps(values, ensure_ascii=False),
     "slashes": lambda values: json.dumps(values, ensure_ascii=False).replace("/", "\\/"),
     "pretty": lambda values: json.dumps(values, indent=4),
     "escaped": escaped,
-    "twice": lambda values: '{"NServiceBus.TimeSent":"2020-01-01 00:00:00:000000 Z",' + json.dumps(values)[1:],
+    "twice": lambda values: EARLY + json.dumps(values)[1:],
+    "twice, escaped": lambda values: EARLY + escaped(values)[1:],
 }
-"""Ways of writing headers. The last one has a name twice, and its last value counts."""
+"""Ways of writing headers. The last ones have a name twice, and its last value counts."""
 
 ODD = "50% [of] a_b \"c\" 'd' <e>/\\ + é ☃ 😀"
 MATCHING = {

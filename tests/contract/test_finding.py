@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.browsing import PAGE, Search, browse, find
 from airflow_sqlqueue.queue.depth import depth
@@ -70,6 +70,41 @@ def test_a_search_gives_each_message_once_over_several_pages(queue: QueueTable) 
     queue.send(Message({"a": "b"}) for _ in range(count))
     found = [head.row_version for head in find(queue, MessageFilter(headers={"a": "b"}), count + 5)]
     assert len(found) == len(set(found)) == count
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        MessageFilter(message_id="m-7"),
+        MessageFilter(correlation_id="c-7"),
+        MessageFilter(endpoint="Sales"),
+        MessageFilter(message_type="Shop.PlaceOrder"),
+        MessageFilter(headers={"tenant": "t-7"}),
+        MessageFilter(since=datetime(2026, 7, 1, tzinfo=timezone.utc)),
+    ],
+)
+def test_the_server_returns_no_message_that_is_not_meant(queue: QueueTable, where: MessageFilter) -> None:
+    """Headers of all messages would have to be read otherwise."""
+    other = {
+        HeaderNames.MESSAGE_ID: "m-1",
+        HeaderNames.CORRELATION_ID: "c-1",
+        HeaderNames.ORIGINATING_ENDPOINT: "Billing",
+        HeaderNames.ENCLOSED_MESSAGE_TYPES: "Shop.Bill, Shop.Messages",
+        HeaderNames.TIME_SENT: "2026-06-01 00:00:00:000000 Z",
+        "tenant": "t-1",
+    }
+    meant = {
+        HeaderNames.MESSAGE_ID: "m-7",
+        HeaderNames.CORRELATION_ID: "c-7",
+        HeaderNames.ORIGINATING_ENDPOINT: "Sales",
+        HeaderNames.ENCLOSED_MESSAGE_TYPES: ORDER,
+        HeaderNames.TIME_SENT: "2026-08-01 00:00:00:000000 Z",
+        "tenant": "t-7",
+    }
+    queue.send([Message(other), Message(meant), Message(other)])
+    page = Search(where).page(queue)
+    assert page is not None
+    assert [head.decoded.values for head in page] == [meant]
 
 
 def test_malformed_headers_are_stepped_over(any_queue: QueueTable) -> None:
