@@ -25,6 +25,7 @@ from airflow_sqlqueue.queue.purge import PurgeOptions, purge
 from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.sql import Query
 from airflow_sqlqueue.tables.create import create_queue
 from airflow_sqlqueue.tables.discovery import list_tables
 from airflow_sqlqueue.tables.layout import SHAPES
@@ -262,6 +263,31 @@ def test_a_receive_works_round_a_trigger_that_was_added_since_the_last(
     with connect() as owner:
         add_trigger(owner, table)
     assert [message.body for message in queue.receive()] == [b"1"]
+
+
+def test_a_trigger_that_the_login_may_not_see_is_known_from_the_first_error(
+    session: Session, table: ResolvedAddress
+) -> None:
+    """Another error of a table that was altered says nothing of triggers."""
+    create_queue(session, table)
+    numbers: list[int] = []
+
+    class Refusing(Session):
+        def results(self, statement: Query, *values: Any, **options: Any) -> Any:
+            if numbers and statement.name == "queue.receive":
+                raise StatementError("refused", numbers.pop())
+            return super().results(statement, *values, **options)
+
+    with Refusing(session.settings) as refusing:
+        queue = QueueTable(refusing, table)
+        queue.send([Message(body=b"%d" % number) for number in range(3)])
+        for number, output_into in ((207, False), (334, True)):
+            numbers.append(number)
+            with suppress(StatementError):
+                queue.receive()
+            assert numbers == []
+            assert QueueTable(refusing, table).layout.output_into is output_into
+        assert len(QueueTable(refusing, table).receive()) == 1
 
 
 INDEX_CHANGES = {

@@ -55,7 +55,7 @@ def test_purge_by_age(any_queue: QueueTable) -> None:
     any_queue.send([sent(9, b"9"), sent(1, b"1"), *undated, sent(8, b"8"), sent(0, b"0"), sent(7.5, b"7")])
     week = timedelta(days=7)
     counted = purge(any_queue, PurgeOptions(older_than=week, dry_run=True))
-    assert (counted.deleted, counted.remaining, counted.undated) == (0, 3, 3)
+    assert (counted.deleted, counted.remaining, counted.undated, counted.locked) == (0, 3, 3, 0)
     some = purge(any_queue, PurgeOptions(older_than=week, confirm=True, max_messages=2))
     assert (some.deleted, some.remaining, some.complete) == (2, None, False)
     rest = purge(any_queue, PurgeOptions(older_than=week, confirm=True))

@@ -42,6 +42,7 @@ def test_a_message_goes_back_into_a_table_that_has_got_the_legacy_columns_since(
     queue = QueueTable(session, table)
     (kept,) = quarantine.messages(table)
     assert (kept.batch_id, kept.reason) == (batch_id, "a test")
+    assert (kept.header_bytes, kept.body_bytes) == (2 * len('{"NServiceBus.CorrelationId":"c"}'), 1)
     quarantine.requeue(queue, [kept.number])
     found = run_sql(session, f"SELECT [Body], [Recoverable], [CorrelationId] FROM {table.qualified_name}")
     assert [tuple(row) for row in found] == [(b"a", not legacy, "c" if legacy else None)]
