@@ -38,8 +38,8 @@ _LARGE = 100
 
 _HINT = "(?:UPDLOCK|READPAST|ROWLOCK|XLOCK|HOLDLOCK|TABLOCKX|READCOMMITTEDLOCK|REPEATABLEREAD)"
 _STATEMENTS = (
-    # Hints: alone, and before or after another one, whose text stays.
-    (rf" WITH \(({_HINT})\)", ""),
+    # Hints: alone, and before or after another one, whose text stays. ROWLOCK alone only keeps others from waiting.
+    (rf" WITH \((?!ROWLOCK\))({_HINT})\)", ""),
     (rf"\b{_HINT}, ", ""),
     (rf"(?<=[A-Z]), {_HINT}\b(?!,)", ""),
     (r"<=", "<"),

@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ".coverage"
 
 _ASSIGNED = re.compile(r"\s*(\w+)(?:: [^=]+)? = ")
+_STATEMENT = re.compile(r"-- (\w+): ")
 
 _seconds: dict[str, float] = {}
 
@@ -70,19 +71,24 @@ class TestsOfLines:
     def of(self, path: str, line: int) -> dict[str, float]:
         """Return the tests that execute a line, with the seconds of each.
 
-        For a constant, a field or a default, which is set while its module is imported: the tests that execute a line
-        with its name, in any module.
+        For a constant, a field or a default, which is set while its module is imported, and for a statement of SQL: the
+        tests that execute a line with its name, in any module.
         """
         tests = {*self._contexts(path).get(line, ())} & self._seconds.keys()
-        if not tests and (name := _ASSIGNED.match((self._root / path).read_text("utf-8").splitlines()[line - 1])):
-            tests = self._with_name(name[1]) & self._seconds.keys()
+        lines = (self._root / path).read_text("utf-8").splitlines()[:line]
+        if path.endswith(".sql"):
+            names = [f"{Path(path).stem}.{found[1]}" for each in lines if (found := _STATEMENT.match(each))]
+        else:
+            names = [found[1] for found in [_ASSIGNED.match(lines[-1])] if found]
+        if not tests and names:
+            tests = self._with_name(names[-1]) & self._seconds.keys()
         return {test: self._seconds[test] for test in tests}
 
     def _with_name(self, name: str) -> set[str]:
         found: set[str] = set()
         for path in self._paths:
             for number, line in enumerate((self._root / path).read_text("utf-8").splitlines(), 1):
-                if re.search(rf"\b{name}\b", line):
+                if re.search(rf"\b{re.escape(name)}\b", line):
                     found.update(self._contexts(path).get(number, ()))
         return found
 
