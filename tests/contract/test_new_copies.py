@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 
 from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue.drain import copying as drain_copying
 from airflow_sqlqueue.drain.drain import Drain, DrainResult
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.progress import Progress
@@ -147,6 +149,29 @@ def test_gaps_stay_while_a_transaction_is_open(
     assert copying.run() == [b"late"]
     assert copying.run() == []
     assert copying.state.gaps == 0
+
+
+def test_gaps_close_where_the_transaction_ends_during_the_pause(
+    connect: Connect, copying: Copying, queue: QueueTable, closing_at_once: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with connect() as other:
+        other.begin()
+        QueueTable(other, queue.address).send([Message(body=b"rolled back")])
+        fill(queue, 2)
+        assert copying.run() == numbered_bodies(2)
+        assert copying.run() == []
+        assert copying.state.gaps > 0
+        pauses: list[float] = []
+
+        def sleep(seconds: float) -> None:
+            pauses.append(seconds)
+            if len(pauses) == 1:
+                other.roll_back()
+
+        monkeypatch.setattr(drain_copying, "time", SimpleNamespace(sleep=sleep))
+        assert copying.run() == []
+        assert copying.state.gaps == 0
+        assert len(pauses) == 1
 
 
 def test_gaps_stay_while_a_message_in_them_is_being_received(

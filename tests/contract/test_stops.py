@@ -24,6 +24,7 @@ from airflow_sqlqueue.errors import (
     WrongBatchError,
 )
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.browsing import browse
 from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.session import Session
 from tests.contract.conftest import Connect, run_sql
@@ -44,6 +45,29 @@ def test_a_drain_until_empty_takes_what_comes_meanwhile(
     result = Drain(connect, queue.address, staging, DrainRequest(options=options), on_progress=send).run()
     assert (result.batch.messages, result.locked) == (20, 0)
     assert depth(queue).total == 0
+
+
+def test_a_drain_ends_at_a_row_version(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
+    fill(queue, 10)
+    seen: list[Progress] = []
+    options = DrainOptions(up_to=browse(queue, 10)[5].row_version, rows_per_part=2)
+    result = Drain(connect, queue.address, staging, DrainRequest(options=options), on_progress=seen.append).run()
+    assert (result.batch.messages, depth(queue).messages) == (6, 4)
+    assert seen[-1].share == 1, "of what there is up to there"
+
+
+def test_a_batch_that_was_opened_on_an_empty_queue_stays_empty(
+    connect: Connect, queue: QueueTable, staging: StagingFolder
+) -> None:
+    """What came since belongs to the next batch, even where the first try died before it sealed this one."""
+    request = DrainRequest(batch_id=uuid.uuid4())
+    with connect() as session:
+        ledger = Ledger(session, queue.address.catalog)
+        ledger.create()
+        ledger.open(request.batch_id, queue.address.canonical, None)
+    fill(queue, 3)
+    result = Drain(connect, queue.address, staging, request).run()
+    assert (result.batch.messages, depth(queue).messages) == (0, 3)
 
 
 def test_a_drain_until_empty_stops_at_its_limit_on_a_busy_queue(

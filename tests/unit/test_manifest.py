@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.drain.manifest import STATES, Batch, manifest_of
-from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError
+from airflow_sqlqueue.drain.manifest import STATES, Batch, check_readable, manifest_of
+from airflow_sqlqueue.errors import BatchError, BatchMismatchError, ConfigurationError
 
 VALUES: dict[str, Any] = {
     "batch_id": "0b9a6f5e-6f0f-5f3a-9a57-0f5f2b0c1d11",
@@ -143,3 +143,11 @@ def test_a_dictionary_that_was_changed_is_not_the_batch(whole: Batch) -> None:
 def test_xcom_names_no_file_but_a_manifest_in_the_batchs_folder(path: str | None) -> None:
     with pytest.raises(BatchMismatchError, match="is not one that its drain wrote"):
         manifest_of({**Batch(**MANY).to_reference(), "manifest": path})
+
+
+@pytest.mark.parametrize(("state", "end"), [("open", "can be read"), ("requeued", "read; this one was put back into")])
+def test_a_batch_that_cannot_be_read_is_named_with_its_state(state: str, end: str) -> None:
+    with pytest.raises(BatchError, match=rf"is {state}: only a sealed or a consumed one .*{end}( its queue)?\.$"):
+        check_readable("b", state)
+    for readable in ("sealed", "consumed"):
+        check_readable("b", readable)
