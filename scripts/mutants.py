@@ -235,7 +235,7 @@ def _try(copies: list[Path], room: str, mutant: Mutant) -> Outcome:
         text = path.read_text("utf-8")
         try:
             path.write_text(mutant.apply(text), "utf-8")
-            by = _failing(folder, _tests(room, mutant))
+            by = _failing(folder, tests) if (tests := _tests(room, mutant)) else None
         finally:
             path.write_text(text, "utf-8")
         if by not in (None, UNKNOWN) and _failing(folder, (str(by),)) is not None:
@@ -246,8 +246,12 @@ def _try(copies: list[Path], room: str, mutant: Mutant) -> Outcome:
 
 
 def _tests(room: str, mutant: Mutant) -> Sequence[str]:
-    """The tests to run: those that execute the line, as far as that is known, or those of the room."""
+    """The tests to run: those that execute the line, as far as that is known, or those of the room; none where no
+    test executes it.
+    """
     nearest = ROOMS[room].tests
+    if not _tests_of_lines().runs(mutant.path, mutant.line):
+        return ()
     seconds = _tests_of_lines().of(mutant.path, mutant.line)
 
     def order(test: str) -> tuple[int, float]:

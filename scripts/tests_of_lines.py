@@ -84,6 +84,11 @@ class TestsOfLines:
             tests = self._with_name(names[-1]) & self._seconds.keys()
         return {test: self._seconds[test] for test in tests}
 
+    def runs(self, path: str, line: int) -> bool:
+        """Whether anything executed the line, as far as is known: a module that has changed may run anywhere."""
+        lines = self._contexts(path)
+        return not lines or path.endswith(".sql") or line in lines
+
     def _with_name(self, name: str) -> set[str]:
         found: set[str] = set()
         for path in self._paths:
