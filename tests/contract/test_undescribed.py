@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
 
 import pytest
 
 from airflow_sqlqueue.drain.ledger import Ledger, Part
-from airflow_sqlqueue.errors import BatchError, TransactionError
+from airflow_sqlqueue.errors import BatchError, StatementError, TransactionError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.session import Session
@@ -119,6 +121,33 @@ def test_a_statement_that_ends_the_transaction_is_found_out(queue: QueueTable, t
         with pytest.raises(TransactionError, match="is gone"):
             handle(go_on)
     assert bodies(queue) == [b"a"]
+
+
+def test_an_error_after_the_commit_that_counts_transactions_is_no_failure(queue: QueueTable) -> None:
+    """Error 266 is of the number of open transactions, after the statement; another error is raised."""
+    numbers: list[int] = []
+
+    class Counting(Session):
+        def results(self, statement: Query, *values: Any, **options: Any) -> Any:
+            found = super().results(statement, *values, **options)
+            if numbers and statement.name == "ledger.commit_part":
+                raise StatementError("refused", numbers.pop())
+            return found
+
+    batch_id = uuid.uuid4()
+    Ledger(queue.session, queue.address.catalog).create()
+    Ledger(queue.session, queue.address.catalog).open(batch_id, queue.address.canonical, 2)
+    with Counting(queue.session.settings) as session:
+        ledger = Ledger(session, queue.address.catalog)
+        for number, raised in ((266, nullcontext()), (8115, pytest.raises(StatementError))):
+            numbers.append(number)
+            part = Part(uuid.uuid4(), "x", messages=1, min_row_version=1, max_row_version=1)
+            session.begin()
+            with raised:
+                ledger.commit_part(batch_id, part, "worker")
+            session.committed()
+        assert numbers == []
+        assert len(ledger.parts(batch_id)) == 2
 
 
 def test_error_266_after_the_commit_of_a_part_counts_as_done(queue: QueueTable) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from airflow_sqlqueue.drain.batch_reader import batch_rows
@@ -231,6 +232,51 @@ def test_hashed_values_are_found_with_the_key(
     assert erased(batch, headers={"Person": "a"}, key=KEY).messages == 2
     assert erased(batch, fields={"Customer.Email": "b@shop"}, key=KEY).messages == 2
     assert numbers(connect, ledger, ledger.manifest(uuid.UUID(batch.batch_id))) == [2, 5]
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_batch_may_have_been_drained_to_another_folder(
+    connect: Connect,
+    queue: QueueTable,
+    staging: StagingFolder,
+    ledger: Ledger,
+    locks: BatchLocks,
+    tmp_path: Path,
+    elsewhere: bool,
+) -> None:
+    send(queue, 6)
+    batch = drain(connect, queue, staging, PARTS).batch
+    request = EraseRequest(headers={"Person": "a"}, batch_ids=[uuid.UUID(batch.batch_id)])
+    given = StagingFolder.of(tmp_path / "other") if elsewhere else staging
+    assert erase(ledger, locks, request, given).messages == 2
+    assert numbers(connect, ledger, ledger.manifest(uuid.UUID(batch.batch_id))) == [1, 2, 4, 5]
+
+
+def test_a_row_that_names_a_file_outside_of_its_batch_is_refused(
+    connect: Connect, queue: QueueTable, staging: StagingFolder, erased: Erase, tmp_path: Path
+) -> None:
+    """Others may write where the parts are: a file of theirs is not read as a body."""
+    send(queue, 1)
+    batch = drain(connect, queue, staging, PARTS).batch
+    secret = tmp_path / "secret"
+    secret.write_bytes(b'{"Customer": {"Email": "b@shop"}}')
+    (path,) = (path.removeprefix("file://") for path in batch.paths)
+    rows = pq.read_table(path)
+    assert rows["BodyFile"].to_pylist() != [None]
+    place = rows.schema.get_field_index("BodyFile")
+    pq.write_table(rows.set_column(place, rows.schema.field(place), [[f"file://{secret}"]]), path)
+    with pytest.raises(BatchMismatchError, match="The file of a body"):
+        erased(batch, fields={"Customer.Email": "b@shop"}, dry_run=True)
+
+
+def test_a_field_may_have_several_values_or_none(
+    connect: Connect, queue: QueueTable, ledger: Ledger, stage: Any, erased: Erase
+) -> None:
+    lists = [[{"Email": "a@shop"}, {"Email": "b@shop"}], [{"Email": "a@shop"}], [], None]
+    queue.send(Message({}, json.dumps({"Id": n, "Customer": each}).encode()) for n, each in enumerate(lists))
+    batch = drain(connect, queue, stage, PARTS).batch
+    assert erased(batch, fields={"Customer.Email": "b@shop"}).messages == 1
+    assert numbers(connect, ledger, ledger.manifest(uuid.UUID(batch.batch_id))) == [1, 2, 3]
 
 
 def test_messages_that_cannot_be_parsed_stay_and_are_counted(
