@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import time
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -15,12 +16,13 @@ from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.locks import BatchLocks
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.errors import BatchError, BatchNotFoundError
+from airflow_sqlqueue.errors import BatchError, BatchNotFoundError, SqlQueueError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.sql import query
 from tests.conftest import Connect
 from tests.contract.batches.conftest import SCHEMA, open_batch, worker_of
 
@@ -92,6 +94,29 @@ def test_a_lost_connection_is_replaced_and_its_locks_are_taken_again(connect: Co
         locks.beat()
         assert len(opened) == 2
         assert not others.take(batch_id)
+    with pytest.raises(SqlQueueError):
+        opened[1].run(query("session.ping"))
+
+
+def test_a_lost_connection_is_replaced_by_itself(
+    connect: Connect, others: BatchLocks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locks, "BEAT_SECONDS", 0.01)
+    opened: list[Session] = []
+
+    def note() -> Session:
+        opened.append(connect())
+        return opened[-1]
+
+    batch_id = uuid.uuid4()
+    with BatchLocks(note, opened_catalog(connect), SCHEMA) as own:
+        assert own.take(batch_id)
+        opened[0].close()
+        until = time.monotonic() + 60
+        while len(opened) == 1 or not own._held[batch_id]:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        assert not others.take(batch_id)
 
 
 def opened_catalog(connect: Connect) -> str:
@@ -120,6 +145,7 @@ def test_locks_are_held_on_time_by_themselves(client: QueueClient, monkeypatch: 
         first.release(batch_id)
         beaten = second._thread
         assert beaten is not None
+        assert beaten.daemon, "a process that ends does not wait for it"
         while not second._held[batch_id]:
             beaten.join(0.01)
             assert beaten.is_alive()
