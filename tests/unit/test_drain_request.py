@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 import pytest
 
+from airflow_sqlqueue.drain.ledger import Part
 from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.progress import Progress, ProgressCounter
 from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue import MessageFilter
@@ -25,6 +28,41 @@ SALES = MessageFilter(endpoint="Sales")
 def test_requests_that_contradict_themselves_are_refused(given: dict[str, Any], problem: str) -> None:
     with pytest.raises(ConfigurationError, match=problem):
         DrainRequest(**given)
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"settle_seconds": -0.1}, "settle_seconds must be 0 or more"),
+        ({"seconds_per_part": 0}, "seconds_per_part must be more than 0"),
+        ({"workers": 0}, "workers must be 1 to"),
+        ({"readable_by": "world"}, "must be one of owner, group, all"),
+        ({"max_bytes": -1}, "max_bytes"),
+    ],
+)
+def test_options_out_of_bounds_are_refused(given: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConfigurationError, match=problem):
+        DrainOptions(**given)
+
+
+@pytest.mark.parametrize(("readable_by", "mode"), [("owner", 0o600), ("group", 0o640), ("all", 0o644)])
+def test_readers_of_files_are_a_mode(readable_by: str, mode: int) -> None:
+    assert DrainOptions(readable_by=readable_by, settle_seconds=0).file_mode == mode
+
+
+def test_progress_counts_what_earlier_tries_have_taken() -> None:
+    seen: list[Progress] = []
+
+    def part(messages: int, last: int) -> Part:
+        return Part(uuid.uuid4(), "x", messages=messages, min_row_version=1, max_row_version=last)
+
+    fresh, resumed = ProgressCounter(seen.append), ProgressCounter(seen.append)
+    fresh.begin(1, 10)
+    fresh.add(part(4, 5))
+    resumed.begin(1, 10)
+    resumed.resume([part(4, 5)])
+    resumed.add(part(3, 10))
+    assert [(each.earlier, each.messages, each.share) for each in seen] == [(0, 4, 0.5), (4, 4, 0.5), (4, 7, 1.0)]
 
 
 def test_an_unknown_option_is_refused_by_name() -> None:
