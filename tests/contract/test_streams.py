@@ -52,6 +52,7 @@ def test_an_abandoned_stream_that_keeps(
         assert (copy.name, copy.messages) == (f"Spark stream {name}", 4)
         assert client.streams.release(name).messages == 0
         assert client.copies.list(queue.address.canonical) == []
+        assert {info.state for info in client.batches.list(queue.address.canonical)} == {"consumed"}
     assert sorted(int(message.body) for message in queue.peek(20)) == list(range(6))
 
 
