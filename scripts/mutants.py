@@ -42,7 +42,7 @@ EXPLAINED = ROOT / "scripts" / "mutants.json"
 SECONDS = 600.0
 """Longest run of a mutant's tests. A mutant that takes longer is not counted as killed."""
 SECONDS_OF_LINES = 90.0
-"""Sum of the seconds of the tests that are run for executing a line, those of the room first, then the fastest."""
+"""Sum of the seconds of the tests that are run for executing a line, some of each file."""
 OF_ALL_STATEMENTS = "tests/unit/test_hints.py"
 SECONDS_OF_A_TEST = 60
 """Longest run of one test, which fails then: so a mutant that never ends is killed."""
@@ -254,16 +254,24 @@ def _tests(room: str, mutant: Mutant) -> Sequence[str]:
         return ()
     seconds = _tests_of_lines().of(mutant.path, mutant.line)
 
-    def order(test: str) -> tuple[int, float]:
-        place = next((place for place, name in enumerate(nearest) if test.startswith(name)), len(nearest))
-        return place, seconds[test]
+    def place(test: str) -> tuple[int, str, float]:
+        number = next((number for number, name in enumerate(nearest) if test.startswith(name)), len(nearest))
+        return number, test.partition("::")[0], seconds[test]
 
+    # Of each file the fastest test, then the second, and so on: tests of one file see much the same.
+    ranked: list[tuple[int, str]] = []
+    of_file: Counter[str] = Counter()
+    for test in sorted(seconds, key=place):
+        file = test.partition("::")[0]
+        ranked.append((of_file[file], test))
+        of_file[file] += 1
     chosen: list[str] = []
     left = SECONDS_OF_LINES
-    for test in sorted(seconds, key=order):
+    for _, test in sorted(ranked, key=lambda each: each[0]):
         left -= seconds[test]
         if left >= 0 or not chosen:
             chosen.append(test)
+    chosen.sort(key=place)
     if chosen and mutant.path.endswith(".sql"):
         return [OF_ALL_STATEMENTS, *chosen]
     return chosen or nearest

@@ -18,6 +18,7 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.webhdfs import WebHDFile
 from fsspec.spec import AbstractBufferedFile
 
+from airflow_sqlqueue.drain.storage.batch_files import remove
 from airflow_sqlqueue.drain.storage.durable_file import DurableFile
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.storage.object_stores import error_text, raise_staging_error, without_secrets
@@ -183,6 +184,13 @@ def test_a_secret_at_the_place_where_a_text_is_cut_is_not_shown(length: int) -> 
     assert len(text) < 330
 
 
+def test_a_long_text_is_cut_between_words() -> None:
+    text = without_secrets("no room " * 1_000)
+    assert text.startswith("no room no room")
+    assert text.endswith(("no room no ...", "no room ..."))
+    assert 1_980 < len(text) < 2_010
+
+
 def test_a_secret_in_the_cause_of_a_cause_is_not_shown() -> None:
     error = OSError(5, "Input/output error")
     error.__cause__ = RuntimeError(QUOTES[0])
@@ -265,6 +273,29 @@ def test_a_file_of_a_part_that_was_undone_is_removed_closed_or_not(tmp_path: Pat
         for file in (whole, cut, whole):
             file.abandon(remove=True)
     assert (store.files, list(tmp_path.iterdir())) == ({}, [])
+
+
+def test_a_file_that_cannot_have_its_permissions_is_not_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError("not yours")
+
+    monkeypatch.setattr("airflow_sqlqueue.drain.storage.durable_file.grant", refuse)
+    with pytest.raises(StagingError, match="cannot be written"):
+        DurableFile(StagingFolder.of(tmp_path), "file")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_staged_file_that_cannot_be_removed_is_an_error_and_a_missing_one_is_none() -> None:
+    def fail(error: Exception) -> Any:
+        def rm_file(_: str) -> None:
+            raise error
+
+        return SimpleNamespace(filesystem=SimpleNamespace(rm_file=rm_file))
+
+    file: Any = SimpleNamespace(path="s3://bucket/part")
+    remove(fail(FileNotFoundError("part")), file)
+    with pytest.raises(StagingError, match="s3://bucket/part cannot be removed"):
+        remove(fail(PermissionError("not yours")), file)
 
 
 def test_a_file_that_another_has_made_is_not_removed(tmp_path: Path) -> None:
