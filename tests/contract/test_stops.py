@@ -56,6 +56,17 @@ def test_a_drain_ends_at_a_row_version(connect: Connect, queue: QueueTable, stag
     assert seen[-1].share == 1, "of what there is up to there"
 
 
+def test_a_drain_that_gets_no_message_leaves_no_file(
+    connect: Connect, queue: QueueTable, staging: StagingFolder
+) -> None:
+    fill(queue, 3)
+    with connect() as other, other.transaction():
+        assert len(QueueTable(other, queue.address).receive(3)) == 3
+        done = Drain(connect, queue.address, staging, DrainRequest(options=DrainOptions(settle_seconds=0))).run()
+    assert (done.batch.messages, done.locked) == (0, 3)
+    assert list(Path(staging.root).rglob("*.parquet")) == []
+
+
 def test_a_batch_that_was_opened_on_an_empty_queue_stays_empty(
     connect: Connect, queue: QueueTable, staging: StagingFolder
 ) -> None:
