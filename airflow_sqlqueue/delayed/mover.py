@@ -57,15 +57,15 @@ class MoveResult:
     done. ``complete`` is False if another mover or a limit ended the move.
     """
 
-    moved: int = 0
-    forwarded: int = 0
-    failed: int = 0
-    left: int = 0
-    next_due: datetime | None = None
-    busy: bool = False
-    complete: bool = False
-    seconds: float = 0.0
-    problems: Mapping[str, str] = field(default_factory=dict)
+    moved: int
+    forwarded: int
+    failed: int
+    left: int
+    next_due: datetime | None
+    busy: bool
+    complete: bool
+    seconds: float
+    problems: Mapping[str, str]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the counts as plain JSON values, without the problems."""

@@ -177,6 +177,18 @@ def test_batches_are_opened_beside_one_that_is_locked(connect: Connect, queue: Q
         assert (entry.state, entry.up_to) == ("open", None)
 
 
+def test_unfinished_batches_are_found_beside_one_that_is_locked(connect: Connect, queue: QueueTable) -> None:
+    ledger = Ledger(queue.session, queue.address.catalog, SCHEMA)
+    ledger.create()
+    owner, (locked, other) = uuid.uuid4(), sorted(uuid.uuid4() for _ in range(2))
+    for batch_id in (locked, other):
+        ledger.open(batch_id, "q", None, request=DrainRequest(owner=owner))
+    with queue.session.transaction(), connect() as session, session.lock_timeout(0):
+        ledger.seal(locked)
+        assert Ledger(session, queue.address.catalog, SCHEMA).unfinished(owner) == [other]
+    assert set(ledger.unfinished(owner)) == {locked, other}
+
+
 def test_a_deadlock_of_application_locks_is_one_of_ours(queue: QueueTable) -> None:
     victim = Query("lock", "take the lock", "DECLARE @resource nvarchar(255) = ?; SELECT -3;")
     with pytest.raises(DeadlockError, match="run it again"):

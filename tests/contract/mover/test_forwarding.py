@@ -107,6 +107,14 @@ def test_a_destination_that_refuses_inserts_is_named_with_its_column(endpoint: E
     assert len(errors.receive(5)) == 2
 
 
+def test_a_result_has_a_hundred_problems_at_most(endpoint: Endpoint) -> None:
+    """The sender of a message chooses its destination."""
+    destinations = [f"missing.{number}" for number in range(101)]
+    endpoint.delayed.store((Message({HeaderNames.FORWARD_DESTINATION: name}) for name in destinations), delay=NOW)
+    moved = endpoint.move()
+    assert (moved.left, len(moved.problems)) == (101, 100)
+
+
 @pytest.mark.parametrize(("bad", "forwarded"), [(2, 1), (3, 0)])
 def test_a_destination_that_refuses_three_messages_gets_no_more(endpoint: Endpoint, bad: int, forwarded: int) -> None:
     """A constraint of its table may refuse some messages alone; each is tried by itself, which takes its time."""

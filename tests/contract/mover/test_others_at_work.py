@@ -98,6 +98,9 @@ def test_a_second_mover_returns_at_once(settings: ConnectionSettings, endpoint: 
         assert (busy.busy, busy.moved, busy.complete) == (True, 0, False)
         assert running.result(60).moved == 5
     assert endpoint.move().busy is False
+    with Session(settings) as session:
+        next_one = Endpoint(session, endpoint.queue.address, endpoint.resolver)
+        assert next_one.move().busy is False, "the lock does not last as long as the session"
     assert endpoint.bodies() == [b"%d" % n for n in range(5)]
 
 
