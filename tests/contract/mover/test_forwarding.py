@@ -107,6 +107,19 @@ def test_a_destination_that_refuses_inserts_is_named_with_its_column(endpoint: E
     assert len(errors.receive(5)) == 2
 
 
+@pytest.mark.parametrize(("with_errors", "place"), [(True, "goes to the error queue"), (False, "stays")])
+def test_the_log_says_where_a_refused_message_is(
+    endpoint: Endpoint, caplog: pytest.LogCaptureFixture, with_errors: bool, place: str
+) -> None:
+    other, errors = endpoint.other("other"), endpoint.other("error")
+    run_sql(endpoint.session, f"ALTER TABLE {other.address.qualified_name} ADD CHECK (DATALENGTH([Body]) < 100)")
+    endpoint.delayed.store([Message(body=b"long" * 100)], delay=NOW, forward_to=other.address)
+    moved = endpoint.move(error_queue=errors if with_errors else None)
+    assert (moved.failed, moved.left) == (int(with_errors), int(not with_errors))
+    (logged,) = (text for text in caplog.messages if text.startswith("Message "))
+    assert f" {place}: " in logged
+
+
 def test_a_result_has_a_hundred_problems_at_most(endpoint: Endpoint) -> None:
     """The sender of a message chooses its destination."""
     destinations = [f"missing.{number}" for number in range(101)]
