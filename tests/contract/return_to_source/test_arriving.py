@@ -118,11 +118,16 @@ def test_only_matching_messages_are_returned(error: QueueTable, sales: QueueTabl
     assert give_back(error, where).messages == 5
 
 
-def test_large_bodies_go_in_transactions_of_their_own(error: QueueTable, sales: QueueTable, give_back: Any) -> None:
-    error.send(failed("Sales", bytes([n]) * 300_000) for n in range(5))
+@pytest.mark.parametrize(
+    ("sizes", "expected"), [([300_000] * 5, [2, 4, 5]), ([100_000, 300_000, 350_000, 900_000, 1], [2, 3, 4, 5])]
+)
+def test_large_bodies_go_in_transactions_of_their_own(
+    error: QueueTable, sales: QueueTable, give_back: Any, sizes: list[int], expected: list[int]
+) -> None:
+    error.send(failed("Sales", bytes([n]) * size) for n, size in enumerate(sizes))
     steps: list[int] = []
     done = give_back(error, bytes_per_transaction=700_000, on_progress=lambda so_far: steps.append(so_far.messages))
-    assert (steps, done.messages) == ([2, 4, 5], 5)
+    assert (steps, done.messages) == (expected, 5)
     assert [body[:1] for body in bodies(sales)] == [bytes([n]) for n in range(5)]
 
 
