@@ -74,6 +74,17 @@ def test_person_time_and_reason_are_kept(client: QueueClient) -> None:
         client.errors.archived.show(number=999999)
 
 
+def test_the_archive_knows_how_large_a_message_is(client: QueueClient, session: Session) -> None:
+    queue = client.queue("error")
+    queue.send([failed("Sales", b"12345"), failed("Billing", b"")])
+    table = client.resolve("error").qualified_name
+    run_sql(session, f"UPDATE {table} SET [Body] = NULL WHERE DATALENGTH([Body]) = 0")
+    client.errors.archive(**ALL)
+    groups = client.errors.archived.triage(by=["failed_queue"]).groups
+    shown = {each.values["failed_queue"]: client.errors.archived.show(number=each.example).message for each in groups}
+    assert {name: message.body_bytes for name, message in shown.items()} == {"Sales": 5, "Billing": 0}
+
+
 def test_a_filter_chooses_and_limits_stop(client: QueueClient) -> None:
     client.queue("error").send(failed("Sales" if n % 2 else "Billing", b"%d" % n) for n in range(20))
     seen: list[int] = []
