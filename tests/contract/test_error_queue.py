@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -11,6 +12,7 @@ from airflow_sqlqueue.envelope.times import format_time
 from airflow_sqlqueue.errorqueue import scan, triage
 from airflow_sqlqueue.errorqueue.failed_message import FAILED, MALFORMED, NO_FAILED_QUEUE
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
+from airflow_sqlqueue.errorqueue.poison import set_aside
 from airflow_sqlqueue.errorqueue.scan import show_error
 from airflow_sqlqueue.errors import ConfigurationError, MessageNotFoundError, NotAQueueError, QueueNotFoundError
 from airflow_sqlqueue.message import HeaderNames, Message
@@ -182,3 +184,21 @@ def test_a_null_body_and_no_legacy_columns(session: Session, table: ResolvedAddr
     (group,) = triage.triage(scan.ErrorQueue(queue), ["kind"]).groups
     assert (group.values, group.messages) == ({"kind": NO_FAILED_QUEUE}, 1)
     assert show_error(queue, row_version=group.example, with_body=True).body == b""
+
+
+def test_a_message_that_is_set_aside_is_logged_once(
+    session: Session, queue: QueueTable, caplog: pytest.LogCaptureFixture
+) -> None:
+    address = replace(queue.address, table=f"{queue.address.table}.error")
+    create_queue(session, address)
+    queue.send([Message(body=b"poison")])
+    (message,) = queue.peek()
+    try:
+        assert set_aside(queue, QueueTable(session, address), message.row_version, "it failed", "sqlqueue")
+        assert [text for text in caplog.messages if f"is in {address.canonical} as it is: it failed" in text] != []
+        caplog.clear()
+        assert not set_aside(queue, QueueTable(session, address), message.row_version, "it failed", "sqlqueue")
+        assert caplog.messages == []
+        assert [row.body for row in QueueTable(session, address).receive(5)] == [b"poison"]
+    finally:
+        run_sql(session, f"DROP TABLE {address.qualified_name}")

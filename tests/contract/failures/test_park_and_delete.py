@@ -102,4 +102,7 @@ def test_copies_of_servicecontrol_are_warned_of(client: QueueClient) -> None:
     (warning,) = plan.warnings
     assert "looks like ServiceControl's copies" in warning
     client.tables.create("alone.log")
-    assert client.errors.delete("alone.log", **ALL, confirm=True).warnings == []
+    client.tables.create("error-old")
+    for alone in ("alone.log", "error-old", ".log"):
+        client.tables.create(alone)
+        assert client.errors.delete(alone, **ALL, confirm=True).warnings == []
