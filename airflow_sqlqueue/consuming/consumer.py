@@ -45,6 +45,15 @@ _END_SECONDS = 5.0
 """Seconds to wait for the handlers after an exception has interrupted consuming."""
 
 
+def pause_until_due(away: timedelta | None, delayed_retry_seconds: float) -> float:
+    """Return the seconds until the mover's next run; ``away`` is the time until the next message is due, None: no one.
+
+    A message that is delayed from now on may be due before those that are delayed already.
+    """
+    longest = min(_LONGEST, delayed_retry_seconds or _SHORTEST)
+    return max(_SHORTEST, longest if away is None else min(longest, away.total_seconds()))
+
+
 class Consumer:
     """Consumer of a queue: receives messages and calls a function with each, until it reaches a limit or is stopped.
 
@@ -241,8 +250,8 @@ class Consumer:
                 max_seconds=_MOVING_SECONDS,
             )
 
-        moved = moving.run(move)
-        # A message that is delayed from now on may be due before those that are delayed already.
-        longest = min(_LONGEST, self._options.recoverability.delayed_retry_seconds or _SHORTEST)
-        away = moved.next_due - datetime.now(timezone.utc) if moved.next_due else timedelta.max
-        return max(_SHORTEST, min(longest, away.total_seconds()))
+        next_due = moving.run(move).next_due
+        return pause_until_due(
+            None if next_due is None else next_due - datetime.now(timezone.utc),
+            self._options.recoverability.delayed_retry_seconds,
+        )

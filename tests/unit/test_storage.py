@@ -285,7 +285,7 @@ def test_a_file_that_cannot_have_its_permissions_is_not_left(tmp_path: Path, mon
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_staged_file_that_cannot_be_removed_is_an_error_and_a_missing_one_is_none() -> None:
+def test_a_staged_file_that_cannot_be_removed_is_an_error() -> None:
     def fail(error: Exception) -> Any:
         def rm_file(_: str) -> None:
             raise error
