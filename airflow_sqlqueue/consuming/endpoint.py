@@ -9,7 +9,6 @@ from functools import cached_property
 
 from airflow_sqlqueue.consuming.inbox import Inbox
 from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
-from airflow_sqlqueue.delayed.moving import check_accepts
 from airflow_sqlqueue.delayed.table import DelayedTable
 from airflow_sqlqueue.errorqueue.failure_headers import type_name
 from airflow_sqlqueue.errorqueue.poison import set_aside
@@ -69,7 +68,7 @@ class Endpoint:
         found = {purpose: find_queue(session, resolver, name) for purpose, name in others.items() if name}
         for purpose, address in found.items():
             table = QueueTable(session, address)
-            check_accepts(table)
+            table.check_accepts()
             if input_table.layout.table == table.layout.table:
                 raise ConfigurationError(f"{queue.canonical} is its own {purpose} queue: name another one.")
             layouts[address] = table.layout

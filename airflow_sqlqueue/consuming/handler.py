@@ -24,7 +24,6 @@ from airflow_sqlqueue.consuming.message_handlers import DISCARD, HandlerFunction
 from airflow_sqlqueue.consuming.options import ConsumeOptions
 from airflow_sqlqueue.consuming.receiver import Receiver
 from airflow_sqlqueue.consuming.session_stack import SessionStack
-from airflow_sqlqueue.delayed.moving import check_accepts
 from airflow_sqlqueue.envelope import Envelope, causation, tracing
 from airflow_sqlqueue.errorqueue.failure_headers import Failure, complete_headers, failed_message, type_name, unchanged
 from airflow_sqlqueue.errors import (
@@ -207,7 +206,6 @@ class Handler:
         """
         queue = QueueTable(session, find_queue(session, self._resolver, destination))
         queue.require_allowed(self._resolver)
-        check_accepts(queue)
         headers = {name: value for name, value in envelope.headers.items() if name != HeaderNames.FORWARD_DESTINATION}
         queue.send([Message(headers, envelope.body, id=envelope.row_id)])
         return Outcome.FORWARDED

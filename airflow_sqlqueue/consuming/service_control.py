@@ -10,7 +10,6 @@ import socket
 from datetime import datetime, timezone
 
 from airflow_sqlqueue.consuming.endpoint import EndpointTables
-from airflow_sqlqueue.delayed.moving import check_accepts
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.envelope.monitoring import host_id
 from airflow_sqlqueue.envelope.times import format_time
@@ -85,7 +84,7 @@ def acknowledge(session: Session, resolver: AddressResolver, envelope: Envelope)
     try:
         queue = QueueTable(session, find_queue(session, resolver, retry.acknowledgement_queue or ""))
         queue.require_allowed(resolver)
-        check_accepts(queue)
+        queue.check_accepts()
     except (AddressError, QueueNotFoundError, NotAQueueError) as error:
         shown_id = quoted(envelope.identity.message_id)
         log.warning("The retry of message %s is not acknowledged to ServiceControl: %s", shown_id, error)

@@ -18,7 +18,7 @@ from typing import Any
 from airflow_sqlqueue import errors
 from airflow_sqlqueue.address import MAX_ADDRESS_LENGTH
 from airflow_sqlqueue.budget import Limits
-from airflow_sqlqueue.delayed.moving import DueMessage, check_accepts, move_rows
+from airflow_sqlqueue.delayed.moving import DueMessage, move_rows
 from airflow_sqlqueue.delayed.table import FIRST, DelayedMessage, DelayedTable
 from airflow_sqlqueue.envelope.times import format_time
 from airflow_sqlqueue.message import HeaderNames, can_be_written, decode_headers
@@ -205,7 +205,7 @@ class _Mover:
         self._refusals: dict[str, int] = {}
         self._reread: set[str] = set()
         for own in filter(None, (queue, error_queue)):
-            check_accepts(own)
+            own.check_accepts()
 
     @property
     def done(self) -> int:
@@ -333,7 +333,7 @@ class _Mover:
             found = QueueTable(self.session, address)
             if address != self.queue.address:
                 found.require_allowed(self.resolver)
-            check_accepts(found)
+            found.check_accepts()
         except errors.TransientError:
             raise
         except errors.SqlQueueError as error:

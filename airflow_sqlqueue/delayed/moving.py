@@ -8,7 +8,7 @@ from datetime import timedelta
 from functools import partial
 
 from airflow_sqlqueue.delayed.table import DelayedMessage, DelayedTable
-from airflow_sqlqueue.errors import NotAQueueError, StatementError
+from airflow_sqlqueue.errors import StatementError
 from airflow_sqlqueue.message import Headers
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.sending import column_text, headers_text, numbered_sizes
@@ -33,15 +33,6 @@ class DueMessage:
     message: DelayedMessage
     headers: Headers | None
     values: Mapping[str, str | None]
-
-
-def check_accepts(queue: QueueTable) -> None:
-    """Raise the errors of a missing or unusable queue, and of a queue that accepts no INSERT."""
-    if unfilled := queue.layout.unfilled_columns:
-        raise NotAQueueError(
-            f"Nothing can be sent to {queue.address.canonical}: its column {unfilled[0]!r} takes no NULL and has no "
-            "default; give it one."
-        )
 
 
 def move_rows(delayed: DelayedTable, queue: QueueTable, due: Sequence[DueMessage]) -> None:

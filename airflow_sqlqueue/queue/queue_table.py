@@ -63,21 +63,22 @@ class QueueTable(TableAccess):
         return restored
 
     def _restore(self, layout: Layout, rows: Sequence[Row]) -> None:
-        self._check_fillable(layout)
+        self.check_accepts(layout)
         values, sizes = restored_parameters(rows, layout.types)
         statement = self.query("queue.send", **restoration(layout.types, len(rows)))
         self.session.run(statement, *values, sizes=sizes)
 
-    def _check_fillable(self, layout: Layout) -> None:
-        if layout.unfilled_columns:
+    def check_accepts(self, layout: Layout | None = None) -> None:
+        """Raise the errors of a missing or unusable queue, and of a queue that accepts no INSERT."""
+        if unfilled := (layout or self.layout).unfilled_columns:
             raise NotAQueueError(
-                f"Nothing can be sent to {self.address.canonical}: its column {layout.unfilled_columns[0]!r} takes "
-                "no NULL and has no default: give it a default."
+                f"Nothing can be sent to {self.address.canonical}: its column {unfilled[0]!r} takes no NULL and has no "
+                "default; give it one."
             )
 
     def _insert(self, name: str, messages: Sequence[Message]) -> list[Any]:
         def run(layout: Layout) -> list[Any]:
-            self._check_fillable(layout)
+            self.check_accepts(layout)
             self._warn_of_long_lives(layout, messages)
             given, values, sizes = sent_parameters(messages, layout.types)
             statement = self.query(name, **insertion(layout.types, given, len(messages)))
