@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import coverage
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -33,7 +32,9 @@ _seconds: dict[str, float] = {}
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Name the test to coverage.py, its fixtures with it."""
-    measured, started = coverage.Coverage.current(), time.monotonic()
+    from coverage import Coverage
+
+    measured, started = Coverage.current(), time.monotonic()
     if measured is not None:
         measured.switch_context(item.nodeid)
     try:
@@ -58,8 +59,10 @@ class TestsOfLines:
     __test__ = False
 
     def __init__(self, root: Path = ROOT) -> None:
+        from coverage import CoverageData
+
         self._root, folder = root, root / FOLDER
-        self._data = coverage.CoverageData(str(folder / "data"))
+        self._data = CoverageData(str(folder / "data"))
         self._seconds: dict[str, float] = {}
         if (folder / "commit").exists():
             self._commit = (folder / "commit").read_text("utf-8")

@@ -93,6 +93,7 @@ def test_many():
 
 def test_a_line_has_the_tests_that_execute_it(tmp_path: Path) -> None:
     """A constant has those that execute a line with its name."""
+    pytest.importorskip("coverage", reason="coverage.py is not installed")
 
     def run(*command: str) -> None:
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("COV", "PYTEST"))}
