@@ -102,6 +102,11 @@ def test_names_the_server_would_refuse(name: str) -> None:
         quote(name)
 
 
+@pytest.mark.parametrize("name", ["x", "x" * 128, "😀" * 64])
+def test_names_of_up_to_128_characters_are_taken(name: str) -> None:
+    assert quote(name) == f"[{name}]"
+
+
 @pytest.mark.parametrize(
     ("text", "bare"),
     [
