@@ -123,6 +123,13 @@ def test_a_lock_timeout_that_has_passed_does_not_wait(session: Session, seconds:
     assert run_sql(session, "SELECT @@LOCK_TIMEOUT")[0][0] == 10_000
 
 
+def test_a_session_is_closed_at_the_end_of_its_block(connect: Connect) -> None:
+    with connect() as session:
+        assert run_sql(session, "SELECT 1")[0][0] == 1
+    with pytest.raises(SqlQueueError):
+        run_sql(session, "SELECT 1")
+
+
 # Connections that are lent
 
 

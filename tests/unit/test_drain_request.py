@@ -65,6 +65,12 @@ def test_progress_counts_what_earlier_tries_have_taken() -> None:
     assert [(each.earlier, each.messages, each.share) for each in seen] == [(0, 4, 0.5), (4, 4, 0.5), (4, 7, 1.0)]
 
 
+@pytest.mark.parametrize(("seconds", "rate"), [(0.5, 6.0), (2.0, 1.5), (0.0, 0.0)])
+def test_the_rate_is_of_this_try(seconds: float, rate: float) -> None:
+    progress = Progress(seconds, None, 2, messages=4, expired=1, quarantined=0, bytes=0)
+    assert progress.rate == rate
+
+
 def test_an_unknown_option_is_refused_by_name() -> None:
     with pytest.raises(ConfigurationError, match=r"drain_options cannot be used: .*'row_per_part'"):
         DrainOptions.of({"row_per_part": 3})
