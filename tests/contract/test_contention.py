@@ -199,7 +199,10 @@ PRIORITY = "SELECT deadlock_priority FROM sys.dm_exec_sessions WHERE session_id 
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_dropping_expired_messages_yields_to_endpoints(queue: QueueTable, fails: bool) -> None:
+def test_dropping_expired_messages_yields_to_endpoints(
+    queue: QueueTable, caplog: pytest.LogCaptureFixture, fails: bool
+) -> None:
+    caplog.set_level("DEBUG", "airflow_sqlqueue")
     queue.send([Message(time_to_be_received=timedelta(seconds=-5))] * 3 + [Message()])
     seen = []
 
@@ -218,6 +221,7 @@ def test_dropping_expired_messages_yields_to_endpoints(queue: QueueTable, fails:
     else:
         with queue.session.transaction():
             assert len(watched.receive(2)) == 1
+    assert ("Dropped 3 expired messages of" in caplog.text) is not fails
     assert seen == [-5]
     assert run_sql(queue.session, PRIORITY)[0][0] == 0
     assert depth(queue).total == (4 if fails else 0)

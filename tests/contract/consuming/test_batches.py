@@ -129,10 +129,11 @@ def test_a_filter_holds_for_batches(orders: Queue, consume: Consume) -> None:
 
 def test_bodies_limit_a_batch(orders: Queue, consume: Consume, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handler, "BATCH_BYTES", 1_000)
-    orders.send(Message({}, b"x" * 300) for _ in range(10))
-    seen = Batches()
-    assert consume(seen.of()).handled == 10
-    assert {len(each) for each in seen.lists} == {4, 2}
+    for size, lengths in ((300, {4, 2}), (250, {4, 2}), (500, {2})):
+        orders.send(Message({}, b"x" * size) for _ in range(10))
+        seen = Batches()
+        assert consume(seen.of()).handled == 10
+        assert {len(each) for each in seen.lists} == lengths, "it ends with the message that reaches the limit"
 
 
 def test_a_batch_waits_for_further_messages(orders: Queue, consume: Consume) -> None:
