@@ -60,6 +60,20 @@ def test_a_property_that_the_body_names_may_stand_beside_one_of_a_convention() -
     assert [payload.name for payload in envelope.payloads()] == ["Picture", "Contract"]
 
 
+def test_a_payload_that_is_not_the_json_of_its_content_type_is_an_error_without_its_content() -> None:
+    class Broken:
+        def fetch(self, key: str | None, property_name: str | None = None) -> bytes:
+            return b"{secret"
+
+    payload = Envelope.of(names(Picture="k1"), Broken()).payload("Picture")
+    with pytest.raises(
+        PayloadError, match="'Picture' is not JSON, as its content type says: use its content"
+    ) as caught:
+        payload.value()
+    assert caught.value.__cause__ is None
+    assert payload.content == b"{secret"
+
+
 def test_a_property_without_a_name_is_found_by_its_key() -> None:
     bus = Fetched()
     (payload,) = Envelope.of(Message({PREFIX + KEY: KEY}, b"\xff"), bus).payloads()

@@ -22,7 +22,14 @@ from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.requeue import requeue
 from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError, ConfigurationError, StagingError
+from airflow_sqlqueue.errors import (
+    BatchError,
+    BatchMismatchError,
+    BatchNotFoundError,
+    ConfigurationError,
+    StagingError,
+    TransactionError,
+)
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.redaction.redactor import Redactor
@@ -344,6 +351,11 @@ def test_an_erasure_needs_a_condition() -> None:
         with pytest.raises(ConfigurationError):
             EraseRequest(**request)  # type: ignore[arg-type]
     assert "b@shop" not in repr(EraseRequest(fields={"Email": "b@shop"}, key=KEY))
+
+
+def test_an_erasure_is_no_part_of_a_transaction(ledger: Ledger, erased: Erase) -> None:
+    with ledger.session.transaction(), pytest.raises(TransactionError, match="erase outside the transaction"):
+        erased(message_ids=["m1"])
 
 
 def test_the_ledger_lists_what_was_erased(connect: Connect, queue: QueueTable, ledger: Ledger, erased: Erase) -> None:

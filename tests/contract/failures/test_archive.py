@@ -83,6 +83,7 @@ def test_the_archive_knows_how_large_a_message_is(client: QueueClient, session: 
     groups = client.errors.archived.triage(by=["failed_queue"]).groups
     shown = {each.values["failed_queue"]: client.errors.archived.show(number=each.example).message for each in groups}
     assert {name: message.body_bytes for name, message in shown.items()} == {"Sales": 5, "Billing": 0}
+    assert all(message.size > message.body_bytes + 100 for message in shown.values()), "with their headers"
 
 
 def test_a_filter_chooses_and_limits_stop(client: QueueClient) -> None:
