@@ -60,7 +60,7 @@ def test_a_property_that_the_body_names_may_stand_beside_one_of_a_convention() -
     assert [payload.name for payload in envelope.payloads()] == ["Picture", "Contract"]
 
 
-def test_a_payload_that_is_not_the_json_of_its_content_type_is_an_error_without_its_content() -> None:
+def test_a_payload_that_is_not_json_is_not_quoted() -> None:
     class Broken:
         def fetch(self, key: str | None, property_name: str | None = None) -> bytes:
             return b"{secret"
