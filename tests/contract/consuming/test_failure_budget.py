@@ -111,6 +111,20 @@ def test_in_the_mode_none_each_failure_costs_a_message(orders: Queue, error: Que
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_a_message_that_the_error_queue_refuses_goes_to_quarantine(
+    client: QueueClient, orders: Queue, error: Queue, consume: Consume, mode: str
+) -> None:
+    """In the mode none it is in no queue any more when its function fails."""
+    table = client.resolve("error").qualified_name
+    client.run_sql(f"ALTER TABLE {table} ADD CHECK (DATALENGTH([Body]) > 1)")
+    before = len(client.quarantine.list("orders"))
+    orders.send(numbered(1))
+    assert consume(fail, transaction_mode=mode).failed == 1
+    assert (bodies(orders), bodies(error)) == ([], [])
+    assert len(client.quarantine.list("orders")) == before + 1
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_messages_wait_for_what_handlers_need(
     connect: Connect, resolver: AddressResolver, orders: Queue, error: Queue, mode: str
 ) -> None:
