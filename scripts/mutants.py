@@ -28,6 +28,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import TextIO
 
@@ -44,6 +45,7 @@ SECONDS = 600.0
 SECONDS_OF_LINES = 90.0
 """Sum of the seconds of the tests that are run for executing a line, some of each file."""
 OF_ALL_STATEMENTS = "tests/unit/test_hints.py"
+"""Rules that read the statements and execute none."""
 SECONDS_OF_A_TEST = 60
 """Longest run of one test, which fails then: so a mutant that never ends is killed."""
 
@@ -246,9 +248,7 @@ def _try(copies: list[Path], room: str, mutant: Mutant) -> Outcome:
 
 
 def _tests(room: str, mutant: Mutant) -> Sequence[str]:
-    """The tests to run: those that execute the line, as far as that is known, or those of the room; none where no
-    test executes it.
-    """
+    """Return the tests to run: some that execute the line, those of the room where these are unknown, or none."""
     nearest = ROOMS[room].tests
     if not _tests_of_lines().runs(mutant.path, mutant.line):
         return ()
@@ -258,16 +258,13 @@ def _tests(room: str, mutant: Mutant) -> Sequence[str]:
         number = next((number for number, name in enumerate(nearest) if test.startswith(name)), len(nearest))
         return number, test.partition("::")[0], seconds[test]
 
-    # Of each file the fastest test, then the second, and so on: tests of one file see much the same.
-    ranked: list[tuple[int, str]] = []
-    of_file: Counter[str] = Counter()
+    files: dict[str, list[str]] = {}
     for test in sorted(seconds, key=place):
-        file = test.partition("::")[0]
-        ranked.append((of_file[file], test))
-        of_file[file] += 1
+        files.setdefault(test.partition("::")[0], []).append(test)
     chosen: list[str] = []
     left = SECONDS_OF_LINES
-    for _, test in sorted(ranked, key=lambda each: each[0]):
+    # Of each file the fastest test, then the second, and so on: tests of one file see much the same.
+    for test in filter(None, chain.from_iterable(zip_longest(*files.values()))):
         left -= seconds[test]
         if left >= 0 or not chosen:
             chosen.append(test)

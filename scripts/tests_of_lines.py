@@ -65,7 +65,8 @@ class TestsOfLines:
         self._data = CoverageData(str(folder / "data"))
         self._seconds: dict[str, float] = {}
         if (folder / "commit").exists():
-            self._commit = (folder / "commit").read_text("utf-8")
+            commit = (folder / "commit").read_text("utf-8")
+            self._changed = {*_git(root, "diff", "--name-only", commit).splitlines()}
             self._data.read()
             for path in folder.glob("seconds-*.json"):
                 self._seconds |= json.loads(path.read_text("utf-8"))
@@ -82,7 +83,7 @@ class TestsOfLines:
         if path.endswith(".sql"):
             names = [f"{Path(path).stem}.{found[1]}" for each in lines if (found := _STATEMENT.match(each))]
         else:
-            names = [found[1] for found in [_ASSIGNED.match(lines[-1])] if found]
+            names = [found[1]] if (found := _ASSIGNED.match(lines[-1])) else []
         if not tests and names:
             tests = self._with_name(names[-1]) & self._seconds.keys()
         return {test: self._seconds[test] for test in tests}
@@ -102,7 +103,7 @@ class TestsOfLines:
 
     @cache  # noqa: B019 - one object lives as long as the program
     def _contexts(self, path: str) -> dict[int, list[str]]:
-        if path not in self._paths or _git(self._root, "diff", "--name-only", self._commit, "--", path):
+        if path not in self._paths or path in self._changed:
             return {}
         return self._data.contexts_by_lineno(self._paths[path])
 

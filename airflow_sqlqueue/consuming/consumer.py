@@ -46,7 +46,7 @@ _END_SECONDS = 5.0
 
 
 def pause_until_due(away: timedelta | None, delayed_retry_seconds: float) -> float:
-    """Return the seconds until the mover's next run; ``away`` is the time until the next message is due, None: no one.
+    """Return the seconds until the mover's next run; ``away`` is the time until the next message is due, if any is.
 
     A message that is delayed from now on may be due before those that are delayed already.
     """

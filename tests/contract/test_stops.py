@@ -70,7 +70,7 @@ def test_a_drain_that_gets_no_message_leaves_no_file(
 def test_a_batch_that_was_opened_on_an_empty_queue_stays_empty(
     connect: Connect, queue: QueueTable, staging: StagingFolder
 ) -> None:
-    """What came since belongs to the next batch, even where the first try died before it sealed this one."""
+    """Messages that came since belong to the next batch, even where the first try died before it sealed this one."""
     request = DrainRequest(batch_id=uuid.uuid4())
     with connect() as session:
         ledger = Ledger(session, queue.address.catalog)

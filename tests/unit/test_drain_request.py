@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.drain.ledger import Part
 from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.drain.progress import Progress, ProgressCounter
 from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue import MessageFilter
@@ -48,27 +45,6 @@ def test_options_out_of_bounds_are_refused(given: dict[str, Any], problem: str) 
 @pytest.mark.parametrize(("readable_by", "mode"), [("owner", 0o600), ("group", 0o640), ("all", 0o644)])
 def test_readers_of_files_are_a_mode(readable_by: str, mode: int) -> None:
     assert DrainOptions(readable_by=readable_by, settle_seconds=0).file_mode == mode
-
-
-def test_progress_counts_what_earlier_tries_have_taken() -> None:
-    seen: list[Progress] = []
-
-    def part(messages: int, last: int) -> Part:
-        return Part(uuid.uuid4(), "x", messages=messages, min_row_version=1, max_row_version=last)
-
-    fresh, resumed = ProgressCounter(seen.append), ProgressCounter(seen.append)
-    fresh.begin(1, 10)
-    fresh.add(part(4, 5))
-    resumed.begin(1, 10)
-    resumed.resume([part(4, 5)])
-    resumed.add(part(3, 10))
-    assert [(each.earlier, each.messages, each.share) for each in seen] == [(0, 4, 0.5), (4, 4, 0.5), (4, 7, 1.0)]
-
-
-@pytest.mark.parametrize(("seconds", "rate"), [(0.5, 6.0), (2.0, 1.5), (0.0, 0.0)])
-def test_the_rate_is_of_this_try(seconds: float, rate: float) -> None:
-    progress = Progress(seconds, None, 2, messages=4, expired=1, quarantined=0, bytes=0)
-    assert progress.rate == rate
 
 
 def test_an_unknown_option_is_refused_by_name() -> None:

@@ -48,7 +48,7 @@ class SmallServer:
 
 
 def has_connections(process: psutil.Process) -> bool:
-    """Does the process hold a connection?  One that ended holds none."""
+    """Whether the process holds a connection; one that has ended holds none."""
     try:
         return bool(process.net_connections())
     except psutil.NoSuchProcess:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import time
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -79,15 +78,29 @@ def test_a_process_that_is_killed_lets_go(server_url: str, others: BatchLocks) -
     assert others.take(batch_id, wait=30)
 
 
-def test_a_lost_connection_is_replaced_and_its_locks_are_taken_again(connect: Connect, others: BatchLocks) -> None:
-    opened: list[Session] = []
+class Opened(list[Session]):
+    """Sessions that locks have opened, in their order."""
 
-    def note() -> Session:
-        opened.append(connect())
-        return opened[-1]
+    def __init__(self, connect: Connect) -> None:
+        super().__init__()
+        self._connect = connect
 
+    def locks(self) -> BatchLocks:
+        return BatchLocks(self._open, opened_catalog(self._connect), SCHEMA)
+
+    def _open(self) -> Session:
+        self.append(self._connect())
+        return self[-1]
+
+
+@pytest.fixture
+def opened(connect: Connect) -> Opened:
+    return Opened(connect)
+
+
+def test_a_lost_connection_is_replaced_and_its_locks_are_taken_again(opened: Opened, others: BatchLocks) -> None:
     batch_id = uuid.uuid4()
-    with BatchLocks(note, opened_catalog(connect), SCHEMA) as locks:
+    with opened.locks() as locks:
         assert locks.take(batch_id)
         opened[0].close()
         locks.beat()
@@ -99,23 +112,18 @@ def test_a_lost_connection_is_replaced_and_its_locks_are_taken_again(connect: Co
 
 
 def test_a_lost_connection_is_replaced_by_itself(
-    connect: Connect, others: BatchLocks, monkeypatch: pytest.MonkeyPatch
+    opened: Opened, others: BatchLocks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(locks, "BEAT_SECONDS", 0.01)
-    opened: list[Session] = []
-
-    def note() -> Session:
-        opened.append(connect())
-        return opened[-1]
-
     batch_id = uuid.uuid4()
-    with BatchLocks(note, opened_catalog(connect), SCHEMA) as own:
+    with opened.locks() as own:
         assert own.take(batch_id)
         opened[0].close()
-        until = time.monotonic() + 60
+        beaten = own._thread
+        assert beaten is not None
         while len(opened) == 1 or not own._held[batch_id]:
-            assert time.monotonic() < until
-            time.sleep(0.01)
+            beaten.join(0.01)
+            assert beaten.is_alive()
         assert not others.take(batch_id)
 
 
