@@ -43,6 +43,10 @@ def open_connection(settings: ConnectionSettings, *, autocommit: bool = True) ->
         connection = pyodbc.connect(text, **options)
     except pyodbc.Error as error:
         raise _refusal(settings, error) from safe_cause(error)
+    # The driver decodes the text of an error by the name of this encoding: for its default, "utf-16le", with a function
+    # of Python's library. A signal's handler can run in there, and its exception (Ctrl-C, the end of a task) is lost
+    # with the text. Python decodes "utf-16" without a call of Python code.
+    connection.setdecoding(pyodbc.SQL_WMETADATA, encoding="utf-16")
     _accept_any_text(connection)
     return connection
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
 from airflow_sqlqueue.errors import RowRefusedError, StatementError, UnsupportedServerError
+from airflow_sqlqueue.server.connection import open_connection
 from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.server.translation import state_and_number
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query
 from tests.contract.conftest import Recorder, run_sql
@@ -36,6 +40,21 @@ def test_a_session_that_cannot_be_prepared_leaves_no_connection(
     with pytest.raises(UnsupportedServerError):
         Session(settings)
     assert [connection.closed for connection in opened] == [True]
+
+
+def test_the_driver_calls_no_python_code_to_make_an_error(settings: ConnectionSettings) -> None:
+    """A signal's handler could run in such a call, and the driver would drop its exception."""
+    called = []
+    with closing(open_connection(settings)) as connection, closing(connection.cursor()) as cursor:
+        sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name) if event == "call" else None)
+        try:
+            cursor.execute("SELECT 1 / 0").fetchall()
+        except Exception as error:
+            raised = error
+        finally:
+            sys.setprofile(None)
+    assert state_and_number(raised)[1] == 8134
+    assert called == []
 
 
 @pytest.fixture(scope="module")
