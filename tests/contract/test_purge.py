@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -13,7 +14,7 @@ from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.browsing import browse
 from airflow_sqlqueue.queue.depth import depth
-from airflow_sqlqueue.queue.purge import PurgeOptions, purge
+from airflow_sqlqueue.queue.purge import PurgeOptions, PurgeResult, purge
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from tests.contract.conftest import Connect, run_sql
@@ -31,7 +32,7 @@ def sent(days_ago: float, body: bytes = b"") -> Message:
 def test_purge_of_expired(any_queue: QueueTable) -> None:
     any_queue.send([*[Message(time_to_be_received=LATE)] * 25, Message(body=b"alive")])
     purged = purge(any_queue)
-    assert (purged.deleted, purged.remaining, purged.locked, purged.complete) == (25, 0, 0, True)
+    assert purged == PurgeResult(25, remaining=0, complete=True, seconds=purged.seconds, locked=0, undated=0)
     assert purged.seconds > 0
     assert bodies(any_queue) == [b"alive"]
 
@@ -47,7 +48,16 @@ def test_purge_of_all(any_queue: QueueTable) -> None:
     rest = purge(any_queue, PurgeOptions(all_messages=True, confirm=True, chunk=7, pause=0.001))
     assert (rest.deleted, rest.remaining, rest.complete) == (20, 0, True)
     empty = purge(any_queue, EVERY)
-    assert (empty.deleted, empty.remaining, empty.locked, empty.complete) == (0, 0, 0, True)
+    assert empty == PurgeResult(0, remaining=0, complete=True, seconds=empty.seconds, locked=0, undated=0)
+
+
+def test_a_purge_pauses_between_chunks(any_queue: QueueTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    any_queue.send([Message()] * 6)
+    done = purge(any_queue, PurgeOptions(all_messages=True, confirm=True, chunk=2, pause=0.5))
+    assert (done.deleted, done.complete) == (6, True)
+    assert pauses == [0.5, 0.5], "none after the last chunk"
 
 
 def test_purge_by_age(any_queue: QueueTable) -> None:

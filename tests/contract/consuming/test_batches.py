@@ -11,6 +11,7 @@ from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.client.queues import Queue
 from airflow_sqlqueue.consuming import handler
 from airflow_sqlqueue.consuming.message_handlers import MessageHandlers
+from airflow_sqlqueue.consuming.options import SLOW_DOWN
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import HeaderNames, Message
@@ -91,6 +92,20 @@ def test_a_failed_batch_is_one_failure_in_a_row(orders: Queue, consume: Consume)
 
     done = consume(Batches(fail_at_first).of(), max_consecutive_failures=2)
     assert (done.handled, done.rolled_back) == (3, 1)
+
+
+def test_a_slow_consumer_makes_lists_of_one(orders: Queue, consume: Consume) -> None:
+    orders.send(numbered(10))
+
+    def fail_for_the_first(messages: list[Envelope]) -> None:
+        if messages[0].body < b"4":
+            raise ValueError("the database is down")
+
+    seen = Batches(fail_for_the_first)
+    slow = {"max_consecutive_failures": 1, "on_consecutive_failures": SLOW_DOWN, "slow_down_seconds": 0.001}
+    done = consume(seen.of(max_messages=4), AT_ONCE, max_handlers=1, **slow)
+    assert [each for each in seen.lists if each[0] >= b"4"] == [[b"4"], [b"5", b"6", b"7", b"8"], [b"9"]]
+    assert (done.handled, done.failed) == (6, 4)
 
 
 def test_a_batch_has_messages_of_its_own_types_alone(client: QueueClient, orders: Queue, consume: Consume) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.client.queues import Queue
+from airflow_sqlqueue.consuming import inbox
 from airflow_sqlqueue.consuming.message_handlers import MessageHandlers
 from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.envelope import Envelope
@@ -195,6 +196,18 @@ def test_old_ids_are_removed(client: QueueClient, orders: Queue, billing: Queue,
     assert [tuple(row) for row in client.run_sql(ids)] == [("b",)], "those of another queue stay"
     orders.send(with_id("a", b"1"))
     assert consume(Seen(), inbox=True, inbox_days=2).handled == 1
+
+
+def test_old_ids_are_removed_in_many_statements(
+    client: QueueClient, orders: Queue, consume: Consume, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inbox, "MAX_ROWS_PER_STATEMENT", 2)
+    orders.send([*with_id("a", b""), *with_id("b", b""), *with_id("c", b""), *with_id("d", b""), *with_id("e", b"")])
+    assert consume(Seen(), inbox=True).handled == 5
+    ours = f"[sqlqueue].[Inbox] WHERE [Queue] = N'{client.resolve('orders').canonical}'"
+    client.run_sql(f"UPDATE {ours.replace(' WHERE', ' SET [HandledAt] = DATEADD(day, -3, [HandledAt]) WHERE')}")
+    consume(Seen(), inbox=True, inbox_days=2)
+    assert client.run_sql(f"SELECT [MessageId] FROM {ours}") == []
 
 
 @pytest.mark.parametrize(
