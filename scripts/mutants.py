@@ -122,6 +122,7 @@ ROOMS = {
             "tests/faults/test_model.py",
             "tests/faults/test_erase.py",
             "tests/airflow/test_stranded.py",
+            "tests/docs/test_defaults.py",
         ),
     ),
     "delayed": Room(
@@ -258,20 +259,26 @@ def _tests(room: str, mutant: Mutant) -> Sequence[str]:
         number = next((number for number, name in enumerate(nearest) if test.startswith(name)), len(nearest))
         return number, test.partition("::")[0], seconds[test]
 
-    files: dict[str, list[str]] = {}
-    for test in sorted(seconds, key=place):
-        files.setdefault(test.partition("::")[0], []).append(test)
+    tests = sorted(seconds, key=place)
+    of_room, others = ([test for test in tests if (place(test)[0] < len(nearest)) is near] for near in (True, False))
     chosen: list[str] = []
     left = SECONDS_OF_LINES
-    # Of each file the fastest test, then the second, and so on: tests of one file see much the same.
-    for test in filter(None, chain.from_iterable(zip_longest(*files.values()))):
-        left -= seconds[test]
-        if left >= 0 or not chosen:
+    for test in (*_in_turns(of_room), *_in_turns(others)):
+        if seconds[test] <= left or not chosen:
             chosen.append(test)
+            left -= seconds[test]
     chosen.sort(key=place)
     if chosen and mutant.path.endswith(".sql"):
         return [OF_ALL_STATEMENTS, *chosen]
     return chosen or nearest
+
+
+def _in_turns(tests: Sequence[str]) -> Iterator[str]:
+    """Of each file the first test, then the second, and so on: tests of one file see much the same."""
+    files: dict[str, list[str]] = {}
+    for test in tests:
+        files.setdefault(test.partition("::")[0], []).append(test)
+    return filter(None, chain.from_iterable(zip_longest(*files.values())))
 
 
 @cache

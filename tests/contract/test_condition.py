@@ -91,6 +91,14 @@ def test_messages_that_others_have_locked_do_not_count(queue: QueueTable, connec
         assert not is_met(queue, min_messages=2)
 
 
+def test_expired_messages_that_others_have_locked_do_not_count(queue: QueueTable, connect: Connect) -> None:
+    queue.send([Message(time_to_be_received=LATE)] * 3)
+    with connect() as other, other.transaction():
+        run_sql(other, f"DELETE TOP (2) FROM {queue.address.qualified_name}")
+        assert is_met(queue, min_expired=1)
+        assert not is_met(queue, min_expired=2)
+
+
 def test_a_condition_reads_the_head_alone_and_reports_it(queue: QueueTable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(condition, "EXPIRED_ALLOWANCE", 2)
     queue.send([Message()] * 10)

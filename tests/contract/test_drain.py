@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -34,6 +35,15 @@ from airflow_sqlqueue.row import drained_row_schema
 from airflow_sqlqueue.sql import Query, query
 from tests.contract.conftest import Connect
 from tests.drains import SMALL_PARTS, drain, file_bodies, fill, numbered_bodies, read_files
+
+
+def test_a_worker_on_a_host_with_a_long_name(
+    connect: Connect, queue: QueueTable, staging: StagingFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger keeps what fits its column."""
+    monkeypatch.setattr(socket, "gethostname", lambda: "h" * 300)
+    fill(queue, 3)
+    assert drain(connect, queue, staging).batch.messages == 3
 
 
 def test_every_row_is_in_the_files_once(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
