@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from datetime import datetime, timedelta, timezone
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -53,7 +53,7 @@ def test_purge_of_all(any_queue: QueueTable) -> None:
 
 def test_a_purge_pauses_between_chunks(any_queue: QueueTable, monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(time, "sleep", pauses.append)
+    monkeypatch.setattr("airflow_sqlqueue.queue.purge.time", SimpleNamespace(sleep=pauses.append))
     any_queue.send([Message()] * 6)
     done = purge(any_queue, PurgeOptions(all_messages=True, confirm=True, chunk=2, pause=0.5))
     assert (done.deleted, done.complete) == (6, True)

@@ -164,5 +164,6 @@ def endure(
         "%s: %d kills in %d rounds at %d of %d statements, by the seed %d",
         *(name, hits.total(), rounds, len(hit), len(set(whole.statements) | hit), seed),
     )
-    assert rounds < ROUNDS or set(whole.statements) <= hit, "a statement was never hit"
+    missed = set(whole.statements) - hit
+    assert rounds < ROUNDS or not missed, f"never hit in {rounds} rounds: {missed}"
     return Endured(whole.statements, hits, rounds)
