@@ -129,7 +129,11 @@ def delayed(session: Session, table: ResolvedAddress) -> Iterator[ResolvedAddres
 
 
 def test_delayed_messages_are_counted_in_their_table(
-    queue: QueueTable, delayed: ResolvedAddress, settings: ConnectionSettings, address_of: AddressResolver
+    queue: QueueTable,
+    delayed: ResolvedAddress,
+    settings: ConnectionSettings,
+    address_of: AddressResolver,
+    connect: Connect,
 ) -> None:
     client = QueueClient(settings, address_of)
     name = queue.address.table
@@ -137,6 +141,9 @@ def test_delayed_messages_are_counted_in_their_table(
     assert delayed_address(address_of, name) == delayed
     assert client.queue(name).check(QueueCondition(min_delayed=2)) == ConditionResult(True, delayed=2)
     assert not client.queue(name).check(QueueCondition(min_delayed=3)).met
+    with connect() as other, other.transaction():
+        run_sql(other, f"DELETE TOP (1) FROM {delayed.qualified_name}")
+        assert client.queue(name).check(QueueCondition(min_delayed=1)).delayed == 1, "locked ones do not count"
 
 
 def test_a_queue_without_a_table_of_delayed_messages_cannot_be_waited_for(queue: QueueTable) -> None:

@@ -12,6 +12,7 @@ import pytest
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.request import DrainRequest
+from airflow_sqlqueue.drain.storage.durable_file import replace_file
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import Message
@@ -51,6 +52,12 @@ def test_staged_files_are_the_owners_alone_by_default(
 ) -> None:
     assert staged(connect, queue, tmp_path / "a" / "staging", readable_by) == ({file_mode}, {folder_mode})
     assert mode(tmp_path / "a") == folder_mode
+
+
+@pytest.mark.usefixtures("umask")
+def test_a_file_without_named_readers_is_the_owners(tmp_path: Path) -> None:
+    replace_file(StagingFolder.of(tmp_path), "batch/manifest.json", b"{}")
+    assert mode(tmp_path / "batch" / "manifest.json") == 0o600
 
 
 def test_a_folder_that_is_there_keeps_its_permissions(connect: Connect, queue: QueueTable, tmp_path: Path) -> None:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
+from unittest.mock import Mock
 
+import pytest
+
+from airflow_sqlqueue.consuming.locked_messages import LockedMessages
+from airflow_sqlqueue.errors import DeadlockError
 from airflow_sqlqueue.message import HeaderNames, Message
-from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue import QueueTable, browsing
 from airflow_sqlqueue.queue.browsing import delete, hold
+from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.sql import query
-from tests.conftest import Connect
+from airflow_sqlqueue.tables.create import create_queue
+from tests.contract.conftest import Connect, run_sql
 
 
 def test_held_messages_are_hidden_and_come_back_unless_deleted(any_queue: QueueTable, connect: Connect) -> None:
@@ -41,3 +49,19 @@ def test_held_messages_come_back_when_the_connection_breaks(queue: QueueTable, c
     holder.close()
     assert queue.count_left(2**63 - 1, wait=60) == 2
     assert len(queue.receive(2)) == 2
+
+
+def test_a_failed_lock_leaves_no_transaction(
+    queue: QueueTable, connect: Connect, address_of: AddressResolver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.send([Message()])
+    error = replace(queue.address, table=f"{queue.address.table}.error")
+    create_queue(queue.session, error)
+    held = LockedMessages(connect, address_of, queue.address.table, error.table)
+    with monkeypatch.context() as patched:
+        patched.setattr(browsing, "hold", Mock(side_effect=DeadlockError("one of two")))
+        with pytest.raises(DeadlockError):
+            held.lock(1)
+    assert len(held.lock(1)) == 1
+    held.close()
+    run_sql(queue.session, f"DROP TABLE {error.qualified_name}")

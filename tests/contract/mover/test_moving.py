@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.errors import ConfigurationError, TransactionError
 from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
 from airflow_sqlqueue.tables.create import create_queue
 from tests.contract.conftest import run_sql
@@ -124,6 +124,13 @@ def test_a_move_ends_with_its_limits_and_says_that_more_is_due(endpoint: Endpoin
     assert endpoint.move(max_seconds=1e-9).moved == 0
     rest = endpoint.move()
     assert (rest.moved, rest.complete, rest.next_due) == (3, True, None)
+
+
+def test_a_move_in_a_transaction_is_refused(endpoint: Endpoint) -> None:
+    endpoint.delayed.store([Message()], delay=NOW)
+    with endpoint.session.transaction(), pytest.raises(TransactionError, match="call it outside the transaction"):
+        endpoint.move()
+    assert endpoint.move().moved == 1
 
 
 @pytest.mark.parametrize("chunk", [0, 1_001])
