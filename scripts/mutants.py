@@ -150,7 +150,7 @@ ROOMS = {
     ),
     "tables": Room(
         ("tables/*.py", "sql/create.sql"),
-        (*_unit("layout", "table", "hints"), *_contract("create", "discovery", "layouts")),
+        (*_unit("layout", "table", "hints"), *_contract("create", "discovery", "layouts", "inspection")),
     ),
 }
 

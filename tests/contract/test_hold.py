@@ -51,17 +51,18 @@ def test_held_messages_come_back_when_the_connection_breaks(queue: QueueTable, c
     assert len(queue.receive(2)) == 2
 
 
-def test_a_failed_lock_leaves_no_transaction(
-    queue: QueueTable, connect: Connect, address_of: AddressResolver, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("step", ["hold", "delete"])
+def test_a_step_that_fails_leaves_no_transaction(
+    queue: QueueTable, connect: Connect, address_of: AddressResolver, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     queue.send([Message()])
     error = replace(queue.address, table=f"{queue.address.table}.error")
     create_queue(queue.session, error)
     held = LockedMessages(connect, address_of, queue.address.table, error.table)
     with monkeypatch.context() as patched:
-        patched.setattr(browsing, "hold", Mock(side_effect=DeadlockError("one of two")))
+        patched.setattr(browsing, step, Mock(side_effect=DeadlockError("one of two")))
         with pytest.raises(DeadlockError):
-            held.lock(1)
+            held.settle([head.row_version for head in held.lock(1)], [], ValueError("not accepted"))
     assert len(held.lock(1)) == 1
     held.close()
     run_sql(queue.session, f"DROP TABLE {error.qualified_name}")

@@ -6,10 +6,11 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -96,6 +97,24 @@ def test_a_message_that_commits_late_is_copied_once(connect: Connect, copying: C
         assert copying.run() == []
     assert copying.run() == [b"late 1", b"late 2"]
     assert copying.run() == []
+
+
+def test_a_message_that_commits_during_the_run_is_in_it(
+    connect: Connect, copying: Copying, queue: QueueTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(queue, 1)
+    copying.run()
+    held, copy = ExitStack(), drain_copying.NewMessagesCopy._copy
+
+    def commit_behind_the_new_ones(self: drain_copying.NewMessagesCopy, *given: Any, late: bool) -> None:
+        copy(self, *given, late=late)
+        if not late:
+            held.close()
+
+    held.enter_context(copying.late(connect, [b"late"]))
+    fill(queue, 1, 1)
+    monkeypatch.setattr(drain_copying.NewMessagesCopy, "_copy", commit_behind_the_new_ones)
+    assert sorted(copying.run()) == sorted([*numbered_bodies(1, 1), b"late"])
 
 
 def test_a_message_that_others_hold_comes_with_a_later_run(

@@ -152,3 +152,10 @@ def test_the_repr_of_a_message_shows_neither_headers_nor_body() -> None:
 def test_a_varchar_column_takes_the_same_headers_in_ascii() -> None:
     assert escape_non_ascii('{"a": "x"}') == '{"a": "x"}'
     assert escape_non_ascii('{"é": "😀"}') == '{"\\u00e9": "\\ud83d\\ude00"}'
+
+
+@pytest.mark.parametrize(("characters", "problem"), [(1_048_576, None), (1_048_577, "too-long")])
+def test_well_formed_headers_have_a_largest_size(characters: int, problem: str | None) -> None:
+    text = '{"a":"' + "x" * (characters - 8) + '"}'
+    assert len(text) == characters
+    assert decode_headers(text).problem_code == problem

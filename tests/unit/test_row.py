@@ -25,5 +25,10 @@ def test_statements_return_the_columns_in_the_order_of_a_row() -> None:
         assert [re.findall(r"\[(\w+)\]$", column) for column in columns] == [[name] for name in NAMES]
 
 
+def test_the_types_of_a_table_have_no_rule_of_null() -> None:
+    types = {column.name: column.table_type for column in COLUMNS if column.name in TABLE_NAMES}
+    assert (types["Id"], types["Body"], types["RowVersion"]) == ("uniqueidentifier", "varbinary(max)", "bigint")
+
+
 def test_columns_that_identify_a_row_are_never_null() -> None:
     assert {column.name for column in COLUMNS if not column.nullable} == {"Id", "Headers", "RowVersion", "Expired"}
