@@ -10,6 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -32,6 +33,18 @@ def test_a_locked_message_is_passed_over(connect: Connect, endpoint: Endpoint) -
         assert DelayedTable(session, endpoint.delayed.address).cancel([first.row_version]) == 1
         assert endpoint.move().moved == 1
     assert endpoint.bodies() == [b"free"]
+
+
+def test_a_locked_message_between_two_others_is_passed_over(connect: Connect, endpoint: Endpoint) -> None:
+    """The statement that moves reads the range of due times between the two."""
+    now = datetime.now(timezone.utc)
+    for minutes in (3, 2, 1):
+        endpoint.delayed.store([Message(body=b"%d" % minutes)], due=now - timedelta(minutes=minutes))
+    held = endpoint.delayed.peek()[1]
+    with connect() as session, session.transaction():
+        assert DelayedTable(session, endpoint.delayed.address).cancel([held.row_version]) == 1
+        assert endpoint.move().moved == 2
+    assert endpoint.bodies() == [b"3", b"1"]
 
 
 class AlteringSession(Session):
