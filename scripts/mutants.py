@@ -142,7 +142,8 @@ ROOMS = {
     "consuming": Room(
         ("consuming/*.py", "sql/inbox.sql"),
         (
-            *_unit("recoverability", "message_handlers", "outgoing", "hints"),
+            *_unit("recoverability", "message_handlers", "outgoing", "hints", "consumer", "limits"),
+            *_contract("hold"),
             "tests/contract/consuming",
             "tests/faults/test_consuming.py",
             "tests/faults/test_consuming_cut.py",
