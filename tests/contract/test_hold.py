@@ -64,5 +64,8 @@ def test_a_step_that_fails_leaves_no_transaction(
         with pytest.raises(DeadlockError):
             held.settle([head.row_version for head in held.lock(1)], [], ValueError("not accepted"))
     assert len(held.lock(1)) == 1
+    held.settle([], [], ValueError("not accepted"))
+    queue.receive(1)
+    assert (held.lock(1), held.lock(1)) == ([], []), "an empty queue leaves none either"
     held.close()
     run_sql(queue.session, f"DROP TABLE {error.qualified_name}")
