@@ -261,7 +261,8 @@ def _tests(room: str, mutant: Mutant) -> Sequence[str]:
         return number, test.partition("::")[0], seconds[test]
 
     tests = sorted(seconds, key=place)
-    of_room, others = ([test for test in tests if (place(test)[0] < len(nearest)) is near] for near in (True, False))
+    of_room = [test for test in tests if test.startswith(nearest)]
+    others = [test for test in tests if not test.startswith(nearest)]
     chosen: list[str] = []
     left = SECONDS_OF_LINES
     for test in (*_in_turns(of_room), *_in_turns(others)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import NamedTuple
 
 import pytest
 
@@ -21,10 +21,38 @@ from airflow_sqlqueue.queue.purge import PurgeOptions
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.spark.source.options import SourceOptions
 
-Make = Callable[..., object]
-
 LARGE = 2**40
 TINY = 1e-9
+
+
+class Limit(NamedTuple):
+    """Limits of one option.
+
+    :param make: makes the options of this one.
+    :param most: None: there is no most value.
+    :param step: the difference between two values that are next to each other.
+    """
+
+    make: Callable[..., object]
+    name: str
+    least: float
+    most: float | None
+    step: float
+
+    def __str__(self) -> str:
+        make = self.make.func if isinstance(self.make, partial) else self.make
+        return f"{make.__qualname__}-{self.name}"
+
+    @property
+    def within(self) -> list[float]:
+        """Values that are taken."""
+        return [self.least, self.least + self.step, LARGE if self.most is None else self.most]
+
+    @property
+    def beside(self) -> list[float]:
+        """Values that are refused."""
+        above = [] if self.most is None else [self.most + self.step]
+        return [self.least - self.step, *above]
 
 
 def source_option(**value: int) -> object:
@@ -32,68 +60,55 @@ def source_option(**value: int) -> object:
 
 
 SLOW = partial(ConsumeOptions, on_consecutive_failures=SLOW_DOWN)
-LIMITS: list[tuple[Make, str, float, float | None, float]] = [
-    # What makes the options, the name, the least value, the most value, and the step between values.
-    (ConsumeOptions, "max_messages", 1, None, 1),
-    (ConsumeOptions, "max_seconds", TINY, None, TINY),
-    (ConsumeOptions, "max_handlers", 1, 256, 1),
-    (ConsumeOptions, "poll_seconds", 0.1, None, 0.01),
-    (ConsumeOptions, "heartbeat_seconds", 0.1, None, 0.01),
-    (ConsumeOptions, "max_failed", 0, None, 1),
-    (SLOW, "max_consecutive_failures", 1, None, 1),
-    (ConsumeOptions, "slow_down_seconds", TINY, None, TINY),
-    (ConsumeOptions, "inbox_days", TINY, 10_000, TINY),
-    (RecoverabilityOptions, "immediate_retries", 0, 1_000_000, 1),
-    (RecoverabilityOptions, "delayed_retries", 0, 1_000_000, 1),
-    (RecoverabilityOptions, "delayed_retry_seconds", 0, 1_000_000, 0.001),
-    (MessageHandlers().batch, "max_messages", 1, 1_000, 1),
-    (MessageHandlers().batch, "max_seconds", 0, 60, 0.001),
-    (DrainOptions, "max_messages", 1, None, 1),
-    (DrainOptions, "max_bytes", 1, None, 1),
-    (DrainOptions, "rows_per_statement", 1, 2_000, 1),
-    (DrainOptions, "bytes_per_statement", 1, None, 1),
-    (DrainOptions, "rows_per_part", 1, None, 1),
-    (DrainOptions, "bytes_per_part", 1, None, 1),
-    (DrainOptions, "seconds_per_part", TINY, None, TINY),
-    (DrainOptions, "inline_body_bytes", 1, None, 1),
-    (DrainOptions, "workers", 1, 32, 1),
-    (DrainOptions, "settle_seconds", 0, None, TINY),
-    (PayloadOptions, "payload_bytes", 1, 1024 * MIB, 1),
-    (PayloadOptions, "max_bytes", 1, None, 1),
-    (PayloadOptions, "workers", 1, 32, 1),
-    (PurgeOptions, "chunk", 1, 2_000, 1),
-    (PurgeOptions, "pause", 0, None, TINY),
-    (PurgeOptions, "lock_timeout", 0, None, TINY),
-    (ErrorQueueOptions, "rate", TINY, None, TINY),
-    (ErrorQueueOptions, "rows_per_transaction", 1, 1_000, 1),
-    (ErrorQueueOptions, "bytes_per_transaction", 1, None, 1),
-    (partial(ConnectionSettings, "host", user="sa", password="secret", database="queues"), "port", 1, 65_535, 1),
-    (source_option, "partitions", 1, 10_000, 1),
+LIMITS = [
+    Limit(ConsumeOptions, "max_messages", 1, None, 1),
+    Limit(ConsumeOptions, "max_seconds", TINY, None, TINY),
+    Limit(ConsumeOptions, "max_handlers", 1, 256, 1),
+    Limit(ConsumeOptions, "poll_seconds", 0.1, None, 0.01),
+    Limit(ConsumeOptions, "heartbeat_seconds", 0.1, None, 0.01),
+    Limit(ConsumeOptions, "max_failed", 0, None, 1),
+    Limit(SLOW, "max_consecutive_failures", 1, None, 1),
+    Limit(ConsumeOptions, "slow_down_seconds", TINY, None, TINY),
+    Limit(ConsumeOptions, "inbox_days", TINY, 10_000, TINY),
+    Limit(RecoverabilityOptions, "immediate_retries", 0, 1_000_000, 1),
+    Limit(RecoverabilityOptions, "delayed_retries", 0, 1_000_000, 1),
+    Limit(RecoverabilityOptions, "delayed_retry_seconds", 0, 1_000_000, 0.001),
+    Limit(MessageHandlers().batch, "max_messages", 1, 1_000, 1),
+    Limit(MessageHandlers().batch, "max_seconds", 0, 60, 0.001),
+    Limit(DrainOptions, "max_messages", 1, None, 1),
+    Limit(DrainOptions, "max_bytes", 1, None, 1),
+    Limit(DrainOptions, "rows_per_statement", 1, 2_000, 1),
+    Limit(DrainOptions, "bytes_per_statement", 1, None, 1),
+    Limit(DrainOptions, "rows_per_part", 1, None, 1),
+    Limit(DrainOptions, "bytes_per_part", 1, None, 1),
+    Limit(DrainOptions, "seconds_per_part", TINY, None, TINY),
+    Limit(DrainOptions, "inline_body_bytes", 1, None, 1),
+    Limit(DrainOptions, "workers", 1, 32, 1),
+    Limit(DrainOptions, "settle_seconds", 0, None, TINY),
+    Limit(PayloadOptions, "payload_bytes", 1, 1024 * MIB, 1),
+    Limit(PayloadOptions, "max_bytes", 1, None, 1),
+    Limit(PayloadOptions, "workers", 1, 32, 1),
+    Limit(PurgeOptions, "chunk", 1, 2_000, 1),
+    Limit(PurgeOptions, "pause", 0, None, TINY),
+    Limit(PurgeOptions, "lock_timeout", 0, None, TINY),
+    Limit(ErrorQueueOptions, "rate", TINY, None, TINY),
+    Limit(ErrorQueueOptions, "rows_per_transaction", 1, 1_000, 1),
+    Limit(ErrorQueueOptions, "bytes_per_transaction", 1, None, 1),
+    Limit(partial(ConnectionSettings, "host", user="sa", password="secret", database="queues"), "port", 1, 65_535, 1),
+    Limit(source_option, "partitions", 1, 10_000, 1),
 ]
 
 
-def shown(value: Any) -> str:
-    return getattr(getattr(value, "func", value), "__qualname__", "")
+@pytest.mark.parametrize("limit", LIMITS, ids=str)
+def test_values_within_the_limits_are_taken(limit: Limit) -> None:
+    for value in limit.within:
+        made = limit.make(**{limit.name: value})
+        assert getattr(made, limit.name, value) == value
 
 
-@pytest.mark.parametrize(
-    ("make", "name", "least", "most", "step"), LIMITS, ids=lambda value: shown(value) or str(value)
-)
-def test_values_within_the_limits_are_taken(
-    make: Make, name: str, least: float, most: float | None, step: float
-) -> None:
-    for value in (least, least + step, LARGE if most is None else most):
-        made = make(**{name: value})
-        assert getattr(made, name, value) == value
-
-
-@pytest.mark.parametrize(
-    ("make", "name", "least", "most", "step"), LIMITS, ids=lambda value: shown(value) or str(value)
-)
-def test_values_beside_the_limits_are_refused(
-    make: Make, name: str, least: float, most: float | None, step: float
-) -> None:
+@pytest.mark.parametrize("limit", LIMITS, ids=str)
+def test_values_beside_the_limits_are_refused(limit: Limit) -> None:
     words = {"port": "TCP port", "chunk": "1 to 2000", "lock_timeout": "lock timeout"}
-    for value in (least - step, *(() if most is None else (most + step,))):
-        with pytest.raises(ConfigurationError, match=re.escape(words.get(name, name))):
-            make(**{name: value})
+    for value in limit.beside:
+        with pytest.raises(ConfigurationError, match=re.escape(words.get(limit.name, limit.name))):
+            limit.make(**{limit.name: value})

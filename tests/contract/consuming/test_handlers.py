@@ -149,10 +149,6 @@ def test_two_consumers_share_a_queue(client: QueueClient, orders: Queue) -> None
     assert sorted(seen.bodies) == sorted(b"%d" % n for n in range(60))
 
 
-def test_a_poll_every_tenth_of_a_second_is_the_most() -> None:
-    assert ConsumeOptions(poll_seconds=0.1).poll_seconds == 0.1
-
-
 @pytest.mark.parametrize(
     ("kind", "settings"),
     [

@@ -27,6 +27,23 @@ def with_id(message_id: str, *texts: bytes) -> list[Message]:
     return [Message({HeaderNames.MESSAGE_ID: message_id}, text) for text in texts]
 
 
+class Entered:
+    """Ids that the inbox has of some queues."""
+
+    def __init__(self, client: QueueClient, *names: str) -> None:
+        self._client = client
+        self._condition = " OR ".join(f"[Queue] = N'{client.resolve(name).canonical}'" for name in names)
+
+    def age(self, days: int) -> None:
+        """Make the ids older."""
+        change = f"[HandledAt] = DATEADD(day, -{days}, [HandledAt])"
+        self._client.run_sql(f"UPDATE [sqlqueue].[Inbox] SET {change} WHERE {self._condition}")
+
+    def ids(self) -> list[str]:
+        ids = f"SELECT [MessageId] FROM [sqlqueue].[Inbox] WHERE {self._condition} ORDER BY [MessageId]"
+        return [message_id for (message_id,) in self._client.run_sql(ids)]
+
+
 @pytest.mark.parametrize("mode", TRANSACTIONAL)
 def test_an_id_is_handled_once_in_all_runs(orders: Queue, consume: Consume, mode: str) -> None:
     seen = Seen()
@@ -186,14 +203,12 @@ def test_old_ids_are_removed(client: QueueClient, orders: Queue, billing: Queue,
     billing.send(with_id("b", b"0"))
     consume(Seen(), inbox=True)
     billing.consume(Seen(), options(inbox=True))
-    made = client.resolve("orders").canonical, client.resolve("billing").canonical
-    condition = " OR ".join(f"[Queue] = N'{name}'" for name in made)
-    client.run_sql(f"UPDATE [sqlqueue].[Inbox] SET [HandledAt] = DATEADD(day, -3, [HandledAt]) WHERE {condition}")
+    entered = Entered(client, "orders", "billing")
+    entered.age(days=3)
     consume(Seen(), inbox=True, inbox_days=4)
-    ids = f"SELECT [MessageId] FROM [sqlqueue].[Inbox] WHERE {condition} ORDER BY [MessageId]"
-    assert [tuple(row) for row in client.run_sql(ids)] == [("a",), ("b",)]
+    assert entered.ids() == ["a", "b"]
     consume(Seen(), inbox=True, inbox_days=2)
-    assert [tuple(row) for row in client.run_sql(ids)] == [("b",)], "those of another queue stay"
+    assert entered.ids() == ["b"], "those of another queue stay"
     orders.send(with_id("a", b"1"))
     assert consume(Seen(), inbox=True, inbox_days=2).handled == 1
 
@@ -202,12 +217,12 @@ def test_old_ids_are_removed_in_many_statements(
     client: QueueClient, orders: Queue, consume: Consume, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inbox, "MAX_ROWS_PER_STATEMENT", 2)
-    orders.send([*with_id("a", b""), *with_id("b", b""), *with_id("c", b""), *with_id("d", b""), *with_id("e", b"")])
+    orders.send(Message({HeaderNames.MESSAGE_ID: letter}) for letter in "abcde")
     assert consume(Seen(), inbox=True).handled == 5
-    ours = f"[sqlqueue].[Inbox] WHERE [Queue] = N'{client.resolve('orders').canonical}'"
-    client.run_sql(f"UPDATE {ours.replace(' WHERE', ' SET [HandledAt] = DATEADD(day, -3, [HandledAt]) WHERE')}")
+    entered = Entered(client, "orders")
+    entered.age(days=3)
     consume(Seen(), inbox=True, inbox_days=2)
-    assert client.run_sql(f"SELECT [MessageId] FROM {ours}") == []
+    assert entered.ids() == []
 
 
 @pytest.mark.parametrize(
