@@ -43,9 +43,10 @@ def open_connection(settings: ConnectionSettings, *, autocommit: bool = True) ->
         connection = pyodbc.connect(text, **options)
     except pyodbc.Error as error:
         raise _refusal(settings, error) from safe_cause(error)
-    # The driver decodes the text of an error by the name of this encoding: for its default, "utf-16le", with a function
-    # of Python's library. A signal's handler can run in there, and its exception (Ctrl-C, the end of a task) is lost
-    # with the text. Python decodes "utf-16" without a call of Python code.
+    # Encoding of the driver's error texts and column names. The default, "utf-16le", is decoded by a function of the
+    # standard library. A signal's handler can run inside that function, and the driver drops the handler's exception
+    # (Ctrl-C, the end of a task). Python decodes "utf-16" without Python code. It takes a byte order mark at the start
+    # as one: error texts start with the driver's name, and this package names the columns that it reads.
     connection.setdecoding(pyodbc.SQL_WMETADATA, encoding="utf-16")
     _accept_any_text(connection)
     return connection
