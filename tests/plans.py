@@ -1,7 +1,7 @@
 """Query plans of statements: a session that requests them, and readers of a ShowPlanXML document.
 
 SQL Server hands out a plan as one more result set after each statement ("SET STATISTICS XML (Transact-SQL)"), also for
-statements with parameters.
+statements with parameters. fakemssql has none to hand out: there the session keeps the names of the statements only.
 """
 
 from __future__ import annotations
@@ -16,16 +16,21 @@ from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query
 
 _NAMESPACE = "{http://schemas.microsoft.com/sqlserver/2004/07/showplan}"
+_COUNTERS = f"./{_NAMESPACE}RunTimeInformation/{_NAMESPACE}RunTimeCountersPerThread"
 
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator of a plan with those that it gets its rows from; ``index`` is what it reads, without brackets."""
+    """An operator of a plan with those that it gets its rows from; ``index`` is what it reads, without brackets.
+
+    ``rows_read`` is the number of keys that it has read for its rows, in all of its executions.
+    """
 
     physical: str
     logical: str
     index: str | None
     inputs: tuple[Operator, ...]
+    rows_read: int = 0
 
     def __iter__(self) -> Iterator[Operator]:
         yield self
@@ -70,6 +75,7 @@ def _operator(element: ElementTree.Element) -> Operator:
         element.get("LogicalOp", ""),
         index.strip("[]") if index else None,
         tuple(_operator(each) for each in _next(element)),
+        sum(int(each.get("ActualRowsRead", "0")) for each in element.findall(_COUNTERS)),
     )
 
 
@@ -88,32 +94,28 @@ class PlanSession(Session):
     """A session that keeps the plans of the statements it runs, by the names of their queries."""
 
     plans: dict[str, list[Operator]]
+    has_plans = False
     _watching = False
 
     def watch(self) -> None:
-        """Keep plans from now on."""
+        """Keep plans from now on; of a server without plans the names of the queries, each with an empty list."""
         self.plans = defaultdict(list)
-        self.run(Query("test", "ask for plans", "SET STATISTICS XML ON"))
+        ((version,),) = self.run(Query("test", "read the product's name", "SELECT @@VERSION"))
+        self.has_plans = "fakemssql" not in version
+        if self.has_plans:
+            self.run(Query("test", "ask for plans", "SET STATISTICS XML ON"))
         self._watching = True
 
     def _execute(self, statement: Query, text: str, values: Sequence[Any], sizes: Sequence[Any] | None) -> list[Any]:
+        results = super()._execute(statement, text, values, sizes)
         if not self._watching:
-            return super()._execute(statement, text, values, sizes)
-        cursor = self._connection.cursor()
-        if sizes is not None:
-            cursor.setinputsizes(sizes)
-        cursor.execute(text, values) if values else cursor.execute(text)
-        rows: list[Any] = []
-        while True:
-            if cursor.description is not None:
-                found = cursor.fetchall()
-                if _is_plan(found):
-                    self.plans[statement.name] += operators(found[0][0])
-                else:
-                    rows = found
-            if not cursor.nextset():
-                return rows
+            return results
+        for rows in filter(is_plan, results):
+            self.plans[statement.name] += operators(rows[0][0])
+        self.plans[statement.name] += []
+        return [rows for rows in results if not is_plan(rows)]
 
 
-def _is_plan(rows: list[Any]) -> bool:
+def is_plan(rows: list[Any]) -> bool:
+    """Whether a result set is a plan rather than rows of the statement."""
     return len(rows) == 1 and isinstance(rows[0][0], str) and rows[0][0].startswith("<ShowPlanXML")
