@@ -43,9 +43,6 @@ MAX_REASON = 500
 MAX_BY = 200
 """Most characters of the name of a person or task that archives; a longer name is cut."""
 
-_TYPES = {name: text.partition(" ")[0] for name, text in STAGED.items()}
-"""Types of the archive's columns for the rows of a queue."""
-
 _NEVER = datetime(9999, 12, 31, tzinfo=timezone.utc).replace(tzinfo=None)
 """A time after every other one, for no condition on the time."""
 
@@ -84,7 +81,7 @@ class Archive(OwnTable):
         """
 
         def run(layout: Layout, chunk: Sequence[int]) -> int:
-            moved = forwarding(_TYPES, layout.types, expiring=False)
+            moved = forwarding(STAGED, layout.types, expiring=False)
             fragments = {"queue": identifier(queue.address), "numbers": placeholders(chunk), **moved}
             statement = self.query(
                 "error_archive.restore", **{**fragments, "names": STAGED_NAMES, "deleted": STAGED_DELETED}

@@ -15,7 +15,7 @@ from typing import Any
 from airflow_sqlqueue.errors import ConfigurationError, NotAQueueError
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.row import ADDED, LEGACY
-from airflow_sqlqueue.sql.columns import DELAYED, SUBSCRIPTION, queue_columns
+from airflow_sqlqueue.sql.columns import DELAYED, STAGED, SUBSCRIPTION, queue_columns
 
 _TEXT = {"varchar", "nvarchar"}
 _TIME = {"datetime", "datetime2", "smalldatetime", "datetimeoffset"}
@@ -39,9 +39,10 @@ CREATE_COMMANDS = {
 }
 """Commands that create a table of each kind."""
 
-_OURS = {"BatchId", "AttemptId"}
-"""Columns of this package's own tables with messages. Such a table has one of them and ``Expired`` besides a queue's
-columns, but it is not a queue: no receiver may use it."""
+_OWN = {name: re.split(r"\W", text)[0] for name, text in STAGED.items()}
+"""Columns of this package's own tables with messages, with their base types, which differ from a queue's. Such a table
+has a queue's columns, but it is not a queue: no receiver may use it.
+"""
 
 NAMES = {name.lower(): name for name in (*queue_columns("", legacy=True, body_string=True), *DELAYED, *SUBSCRIPTION)}
 """The transport's columns by their lower-case names: names may be case-insensitive on the server."""
@@ -328,7 +329,7 @@ def expires_state(index: Index | None) -> str:
 def kind_of(types: Mapping[str, str]) -> str:
     """Return the kind of a table by the names and base types of its columns: queue, delayed, subscription or other.
 
-    The drain's own tables, which have a queue's columns and a column for the batch or the attempt, are other.
+    This package's own tables with messages, which have a queue's columns too, are other.
     """
     return next((kind for kind in _KINDS if not _missing(kind, types)), "other")
 
@@ -355,7 +356,7 @@ _EXPECTED: dict[str, Mapping[str, str]] = {
 
 def _missing(kind: str, types: Mapping[str, str]) -> str:
     """Return the reason why a table is not of a kind, as a phrase; empty if it is."""
-    if kind == "queue" and "Expired" in types and not _OURS.isdisjoint(types):
+    if "Expired" in types and all(types.get(name, own) == own for name, own in _OWN.items()):
         return "its messages were taken out of a queue"
     wanted = _KINDS[kind]
     if absent := [name for name in wanted if name not in types]:

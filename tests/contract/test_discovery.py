@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from airflow_sqlqueue.errors import QueueNotFoundError
+import airflow_sqlqueue
+from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue.errors import NotAQueueError, QueueNotFoundError
+from airflow_sqlqueue.inspection.overview import DatabaseOverview
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import create, create_queue, delayed_definition, subscription_definition
 from airflow_sqlqueue.tables.discovery import find_queue, list_tables, secondary_queues
+from airflow_sqlqueue.tables.own import OwnTable
 from tests.contract.conftest import run_sql
 
 
@@ -39,6 +46,53 @@ def test_the_transports_tables_are_listed_by_kind(
         ("old.Delayed", "delayed", 0),
     ]
     assert "The table 'old@WEB01' has no address" in caplog.text
+
+
+def own_tables() -> list[type[OwnTable]]:
+    """Return the class of each own table, whichever module of the package defines it."""
+    root = Path(airflow_sqlqueue.__file__).parent
+    for file in root.rglob("*.py"):
+        if "(OwnTable)" in file.read_text():
+            importlib.import_module(".".join(file.relative_to(root.parent).with_suffix("").parts))
+    return OwnTable.__subclasses__()
+
+
+@pytest.mark.parametrize("with_queues", [True, False])
+def test_own_tables_are_nowhere_shown_as_queues(
+    session: Session,
+    settings: ConnectionSettings,
+    resolver: AddressResolver,
+    schema: str,
+    queue: QueueTable,
+    with_queues: bool,
+) -> None:
+    """Whichever schema they are in, and that of queues too. A user's queue in their schema is shown, whatever its name.
+
+    The connection need not know their schema: another one's ledger may have it.
+    """
+    catalog = queue.address.catalog
+    client = QueueClient(settings, resolver, ledger_schema=schema if with_queues else "sqlqueue")
+    users = [resolver.resolve(name) for name in ("Mine", "Mine.WEB01", "Archived")]
+    for table in users:
+        create_queue(session, table)
+    run_sql(session, f"ALTER TABLE [{schema}].[Archived] ADD [BatchId] uniqueidentifier NULL, [Expired] bit NULL")
+    own = own_tables()
+    assert len({table.name for table in own}) > 8
+    for table in own:
+        create(session, table.definition(catalog, schema))
+
+    def here(tables: list[ResolvedAddress]) -> set[ResolvedAddress]:
+        return {table for table in tables if table.schema == schema}
+
+    assert here([found.table for found in list_tables(session, catalog)]) == set(users)
+    assert here([found.layout.table for found in client.tables.inspect_all()]) == set(users)
+    overview = DatabaseOverview(catalog, client.ledger_schema)
+    assert here([found.table for found in overview.read(session)]) == set(users)
+    assert client.tables.with_secondary_queues("Mine") == [table.canonical for table in users[:2]]
+    QueueTable(session, users[2]).receive()
+    for table in own:
+        with pytest.raises(NotAQueueError):
+            QueueTable(session, table.address_in(catalog, schema)).receive()
 
 
 def test_secondary_queues_are_found_by_their_primary(session: Session, resolver: AddressResolver) -> None:

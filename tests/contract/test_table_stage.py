@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import uuid
 from collections import Counter
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -21,13 +20,12 @@ from airflow_sqlqueue.drain.stages.message_table import MessageTable
 from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.worker import Worker, WorkPlan
-from airflow_sqlqueue.errors import BatchError, ConfigurationError, NotAQueueError
+from airflow_sqlqueue.errors import BatchError, ConfigurationError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.quarantine import Quarantine
 from airflow_sqlqueue.queue.window import Window
-from airflow_sqlqueue.tables.discovery import list_tables
 from tests.contract.conftest import Connect, run_sql, staged_rows
 from tests.drains import SMALL_PARTS, drain, fill, numbered_bodies
 
@@ -189,16 +187,6 @@ def test_a_batch_is_of_one_stage(connect: Connect, queue: QueueTable, tmp_path: 
     drain(connect, queue, TableStage(), batch_id=batch_id)
     with pytest.raises(BatchError, match="is staged as table, not as files"):
         Drain(connect, queue.address, StagingFolder.of(tmp_path), DrainRequest(batch_id=batch_id)).run()
-
-
-def test_tables_beside_the_ledger_are_no_queues(connect: Connect, queue: QueueTable) -> None:
-    """They have a queue's columns, so a drain of them would find the rows of another drain."""
-    Ledger(queue.session, queue.address.catalog).create()
-    own = {"BatchMessage", "Quarantine"}
-    assert not own & {found.table.table for found in list_tables(queue.session, queue.address.catalog)}
-    for name in own:
-        with pytest.raises(NotAQueueError, match="taken out of a queue"):
-            QueueTable(queue.session, replace(queue.address, schema="sqlqueue", table=name)).receive()
 
 
 def test_stages_by_their_names(tmp_path: Any) -> None:
