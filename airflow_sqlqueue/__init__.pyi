@@ -11,7 +11,6 @@ from airflow_sqlqueue.client.queues import Queue as Queue
 from airflow_sqlqueue.client.streams import StreamManager as StreamManager
 from airflow_sqlqueue.client.subscriptions import SubscriptionManager as SubscriptionManager
 from airflow_sqlqueue.client.tables import TableManager as TableManager
-from airflow_sqlqueue.client.usage import UsageManager as UsageManager
 from airflow_sqlqueue.consuming.consumer import Consumer as Consumer
 from airflow_sqlqueue.consuming.message_handlers import MessageHandlers as MessageHandlers
 from airflow_sqlqueue.consuming.options import ConsumeOptions as ConsumeOptions
@@ -105,9 +104,6 @@ from airflow_sqlqueue.errors import UntrustedServerError as UntrustedServerError
 from airflow_sqlqueue.errors import WrongBatchError as WrongBatchError
 from airflow_sqlqueue.flow.conversation import Conversation as Conversation
 from airflow_sqlqueue.flow.conversation import ConversationStep as ConversationStep
-from airflow_sqlqueue.flow.endpoint_usage import EndpointDay as EndpointDay
-from airflow_sqlqueue.flow.queue_usage import QueueDay as QueueDay
-from airflow_sqlqueue.flow.queue_usage import RecordResult as RecordResult
 from airflow_sqlqueue.hooks import SqlQueueHook as SqlQueueHook
 from airflow_sqlqueue.inspection.findings import Finding as Finding
 from airflow_sqlqueue.message import HeaderNames as HeaderNames

@@ -11,6 +11,7 @@ import typer
 from airflow_sqlqueue.cli import (
     batches,
     consume,
+    conversation,
     copies,
     delayed,
     erase,
@@ -21,7 +22,6 @@ from airflow_sqlqueue.cli import (
     redaction,
     schemas,
     tables,
-    usage,
 )
 from airflow_sqlqueue.cli.commands import Command, Group, with_option_groups
 from airflow_sqlqueue.cli.output import stderr, stdout
@@ -37,7 +37,7 @@ from airflow_sqlqueue.untrusted import printable
 
 COMMANDS: Mapping[str, tuple[Callable[..., Any], ...]] = {
     "Queues": queues.COMMANDS,
-    "Batches": (*batches.COMMANDS, *copies.COMMANDS, *erase.COMMANDS, *redaction.COMMANDS, usage.conversation),
+    "Batches": (*batches.COMMANDS, *copies.COMMANDS, *erase.COMMANDS, *redaction.COMMANDS, *conversation.COMMANDS),
     "Handlers": consume.COMMANDS,
     "Error queues": (*errors.COMMANDS, *failures.COMMANDS),
     "Delayed messages": delayed.COMMANDS,
@@ -64,19 +64,15 @@ for heading, commands in COMMANDS.items():
     for command in commands:
         name = _NAMES.get(command.__name__, command.__name__.replace("_", "-"))
         app.command(name, cls=Command, rich_help_panel=heading)(with_option_groups(command))
-for group, commands, heading, text in (
-    (
-        "schemas",
-        schemas.COMMANDS,
-        "Batches",
-        "Schemas of message types: propose them from a batch, compare them, check them in a build.",
-    ),
-    ("usage", usage.COMMANDS, "Tables", "Usage by day: of queues, of endpoints, and the report for Particular."),
-):
-    group_app = typer.Typer(cls=Group, help=text, no_args_is_help=True, rich_markup_mode=None)
-    for command in commands:
-        group_app.command(command.__name__, cls=Command, rich_help_panel="Commands")(with_option_groups(command))
-    app.add_typer(group_app, name=group, rich_help_panel=heading)
+group = typer.Typer(
+    cls=Group,
+    help="Schemas of message types: propose them from a batch, compare them, check them in a build.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+for command in schemas.COMMANDS:
+    group.command(command.__name__, cls=Command, rich_help_panel="Commands")(with_option_groups(command))
+app.add_typer(group, name="schemas", rich_help_panel="Batches")
 
 
 def _version(wanted: bool) -> None:

@@ -16,7 +16,6 @@ from airflow_sqlqueue.client.queues import Queue
 from airflow_sqlqueue.client.streams import StreamManager
 from airflow_sqlqueue.client.subscriptions import SubscriptionManager
 from airflow_sqlqueue.client.tables import TableManager
-from airflow_sqlqueue.client.usage import UsageManager
 from airflow_sqlqueue.envelope import Envelope, reply
 from airflow_sqlqueue.envelope.causation import outgoing
 from airflow_sqlqueue.envelope.tracing import REPLY
@@ -164,11 +163,6 @@ class QueueClient:
     def errors(self) -> ErrorManager:
         """Failed messages: group, show, return to their source queue, edit."""
         return ErrorManager(self._connector)
-
-    @property
-    def usage(self) -> UsageManager:
-        """Usage by day: the growth of queues, the messages of endpoints, and the report for Particular."""
-        return UsageManager(self._connector)
 
     @property
     def tables(self) -> TableManager:

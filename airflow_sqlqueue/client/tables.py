@@ -9,8 +9,6 @@ from airflow_sqlqueue.consuming.inbox import Inbox
 from airflow_sqlqueue.drain.ledger import ledger_definitions
 from airflow_sqlqueue.drain.streams import StreamTable
 from airflow_sqlqueue.errorqueue.archive import Archive
-from airflow_sqlqueue.flow.endpoint_usage import EndpointUsage
-from airflow_sqlqueue.flow.queue_usage import QueueUsage
 from airflow_sqlqueue.inspection.findings import Finding
 from airflow_sqlqueue.inspection.inspect import Inspection, fix, inspect
 from airflow_sqlqueue.queue.copies import copy_definitions
@@ -68,7 +66,7 @@ class TableManager:
         definitions = definitions_for(self._connector.resolver, queue_name, **options)
         if ledger:
             catalog, schema = definitions[0].table.catalog, self._connector.ledger_schema
-            others = (SendLedger, OutgoingTable, StreamTable, Inbox, Archive, QueueUsage, EndpointUsage)
+            others = (SendLedger, OutgoingTable, StreamTable, Inbox, Archive)
             definitions += [
                 *ledger_definitions(catalog, schema),
                 *copy_definitions(catalog, schema),

@@ -61,7 +61,7 @@ def batch_rows(ledger: Ledger, batch_id: uuid.UUID, stage: str, staging: Staging
 
 
 def batch_headers(
-    ledger: Ledger, batch_id: uuid.UUID, stage: str, staging: StagingFolder | None = None, *, having: str = ""
+    ledger: Ledger, batch_id: uuid.UUID, stage: str, staging: StagingFolder | None, having: str
 ) -> Iterator[str]:
     """Yield the texts of the headers of a batch that contain ``having``, in no order; bodies are not read.
 
@@ -73,9 +73,7 @@ def batch_headers(
             if part.path is not None:
                 for batch in part_batches(part, ["Headers"], staging):
                     texts = batch.column(0)
-                    yield from (
-                        texts.filter(pc.match_substring(texts, having)).to_pylist() if having else texts.to_pylist()
-                    )
+                    yield from texts.filter(pc.match_substring(texts, having)).to_pylist()
         return
     table = MessageTable(ledger.session, ledger.catalog, ledger.schema)
     for part in ledger.parts(batch_id):

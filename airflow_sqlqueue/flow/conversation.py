@@ -133,7 +133,7 @@ def _steps(
 ) -> Iterator[ConversationStep]:
     from airflow_sqlqueue.drain.batch_reader import batch_headers
 
-    for text in batch_headers(ledger, info.batch_id, info.stage, staging, having=pattern):
+    for text in batch_headers(ledger, info.batch_id, info.stage, staging, pattern):
         headers = decode_headers(text)
         if headers.values.get(HeaderNames.CONVERSATION_ID) == conversation_id:
             yield ConversationStep.of(headers)

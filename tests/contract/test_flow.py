@@ -1,10 +1,8 @@
-"""Growth of queues, usage of endpoints and conversations, on any server."""
+"""Conversations of messages in batches, on any server."""
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -14,8 +12,6 @@ from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.envelope.times import format_time
-from airflow_sqlqueue.errors import BatchError, ConfigurationError
-from airflow_sqlqueue.flow.queue_usage import RecordResult
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.server.settings import ConnectionSettings
@@ -30,93 +26,6 @@ def client(settings: ConnectionSettings, resolver: AddressResolver, schema: str)
     client = QueueClient(settings, resolver, ledger_schema=schema)
     client.tables.create("audit")
     return client
-
-
-Grown = Callable[[], dict[str, int]]
-
-
-@pytest.fixture
-def grown(client: QueueClient, schema: str) -> Grown:
-    """The recorded growth of the test's queues, over all days."""
-
-    def read() -> dict[str, int]:
-        found: dict[str, int] = {}
-        for day in client.usage.queues():
-            name, _, place = day.queue.partition("@")
-            if place.startswith(f"[{schema}]"):
-                found[name] = found.get(name, 0) + day.messages
-        return found
-
-    return read
-
-
-def test_growth_counts_from_the_first_record(client: QueueClient, grown: Grown) -> None:
-    client.queue("audit").send([Message()] * 5)
-    client.usage.record()
-    assert grown() == {"audit": 0}
-    client.queue("audit").send([Message()] * 3)
-    client.queue("audit").receive(8)
-    assert client.usage.record().messages >= 3
-    client.queue("audit").send([Message()] * 2)
-    client.usage.record()
-    client.usage.record()
-    assert grown() == {"audit": 5}
-
-
-def test_an_identity_that_begins_again_counts_from_its_beginning(client: QueueClient, grown: Grown) -> None:
-    client.queue("audit").send([Message()] * 9)
-    client.usage.record()
-    client.tables.drop("audit", force=True)
-    client.tables.create("audit")
-    client.queue("audit").send([Message()] * 4)
-    client.usage.record()
-    assert grown() == {"audit": 4}
-
-
-def test_records_at_the_same_time_count_each_message_once(client: QueueClient, grown: Grown) -> None:
-    client.usage.record()
-    client.queue("audit").send([Message()] * 50)
-    with ThreadPoolExecutor(4) as pool:
-        results = [future.result() for future in [pool.submit(client.usage.record) for _ in range(4)]]
-    assert all(isinstance(result, RecordResult) for result in results)
-    assert grown() == {"audit": 50}
-
-
-def test_growth_of_several_days_is_shared_and_of_a_long_time_begins_anew(
-    client: QueueClient, schema: str, grown: Grown
-) -> None:
-    client.usage.record()
-    moved = "[Day] = DATEADD(day, -{1}, [Day]), [RecordedAt] = DATEADD(day, -{1}, [RecordedAt])"
-    back = f"UPDATE [{{0}}].[QueueUsage] SET {moved}"
-    client.run_sql(back.format(schema, 2))
-    client.queue("audit").send([Message()] * 100)
-    client.usage.record()
-    days = [day for day in client.usage.queues() if day.queue.startswith(f"audit@[{schema}]")]
-    assert sum(day.messages for day in days) == 100
-    assert len(days) == 3
-    assert days[1].messages in (49, 50, 51)
-    client.run_sql(back.format(schema, 9))
-    client.queue("audit").send([Message()] * 7)
-    client.usage.record()
-    assert grown() == {"audit": 100}
-
-
-def test_old_days_are_removed(client: QueueClient, schema: str) -> None:
-    client.usage.record()
-    client.run_sql(f"UPDATE [{schema}].[QueueUsage] SET [Day] = DATEADD(day, -40, [Day])")
-    client.usage.record(retain=timedelta(days=30))
-    today = datetime.now(timezone.utc).date()
-    assert {day.day for day in client.usage.queues(since=today - timedelta(days=400))} == {today}
-    with pytest.raises(ConfigurationError, match="one day or more"):
-        client.usage.record(retain=timedelta(0))
-
-
-def test_without_tables_there_is_no_usage(client: QueueClient) -> None:
-    assert client.usage.queues() == client.usage.endpoints() == []
-    with pytest.raises(ConfigurationError, match="no whole day"):
-        client.usage.report("Contoso")
-    with pytest.raises(ConfigurationError, match="turn since and until around"):
-        client.usage.queues(since=AT.date() + timedelta(days=1), until=AT.date())
 
 
 def audited(
@@ -148,29 +57,6 @@ def drained(request: pytest.FixtureRequest, client: QueueClient, staging: Stagin
         return client.queue("audit").drain(place, stage=request.param).batch
 
     return drain
-
-
-def test_a_batch_counts_once_by_endpoint_type_and_day(client: QueueClient, drained: Callable[..., Batch]) -> None:
-    batch = drained(audited(0), audited(0), audited(1, endpoint="Billing"))
-    counted = client.usage.count_batch(batch)
-    assert client.usage.count_batch(batch) == counted
-    found = client.usage.endpoints(since=AT.date(), until=AT.date() + timedelta(days=1))
-    assert [(day.endpoint, day.message_type, str(day.day), day.messages) for day in found] == [
-        ("Billing", "Shop.Type1", "2026-03-03", 1),
-        ("Sales", "Shop.Type0", "2026-03-02", 2),
-    ]
-    report = client.usage.report("Contoso", since=AT.date(), until=AT.date() + timedelta(days=1))
-    assert {queue["QueueName"]: queue["Throughput"] for queue in report["ReportData"]["Queues"]} == {
-        "Billing": 1,
-        "Sales": 2,
-    }
-
-
-def test_a_batch_that_was_put_back_is_not_counted(client: QueueClient, drained: Callable[..., Batch]) -> None:
-    batch = drained(audited(0))
-    client.batches.requeue(uuid.UUID(batch.batch_id), "audit")
-    with pytest.raises(BatchError):
-        client.usage.count_batch(batch)
 
 
 def test_a_conversation_is_found_over_batches(client: QueueClient, drained: Callable[..., Batch]) -> None:

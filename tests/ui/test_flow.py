@@ -1,8 +1,7 @@
-"""Usage by day with its chart and report, and the sequence of a conversation, in a browser."""
+"""Sequence of a conversation, in a browser."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -47,29 +46,14 @@ def audited(name: str, cause: str | None, kind: str, sender: str, receiver: str,
 
 @pytest.fixture
 def talk(client: QueueClient) -> Iterator[None]:
-    """A counted batch of a conversation, a message of it in its queue, and the growth of some days."""
+    """A batch of a conversation, and a message of it in its queue."""
     client.tables.create("talk")
     talk = client.queue("talk")
-    client.usage.record()
-    for day in (3, 2, 1):
-        talk.send([audited(*step) for step in STEPS] * day)
-        # A day back, in two steps whose old and new days are apart: fakemssql compares keys row by row.
-        for days in (-1_000, 999):
-            client.run_sql(
-                f"UPDATE [sqlqueue].[QueueUsage] SET [Day] = DATEADD(day, {days}, [Day]), "
-                f"[RecordedAt] = DATEADD(day, {days}, [RecordedAt])"
-            )
-        client.usage.record()
-    client.usage.count_batch(talk.drain(stage="table").batch)
+    talk.send([audited(*step) for step in STEPS])
+    talk.drain(stage="table")
     talk.send([audited(*STEPS[1])])
     yield
     client.tables.drop("talk", force=True)
-
-
-def usage(screen: Screen) -> None:
-    page = screen.open("c", CONNECTION, "usage")
-    expect(row_of(page, TALK)).to_contain_text("30")
-    expect(page.get_by_role("img", name="a day")).to_be_visible()
 
 
 def conversation(screen: Screen) -> None:
@@ -80,26 +64,16 @@ def conversation(screen: Screen) -> None:
 
 
 @pytest.mark.usefixtures("talk")
-def test_flow_is_shown(ada: Screen, tmp_path: Path) -> None:
-    """Usage, its report and a conversation, dark on a telephone and light on a desk, with nothing that axe finds."""
+def test_conversation_is_shown(ada: Screen, tmp_path: Path) -> None:
+    """Dark on a telephone and light on a desk, with nothing that axe finds."""
     for width, theme in ((360, "dark"), (1280, "light")):
         ada.page.set_viewport_size({"width": width, "height": 860})
         ada.page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
-        for view in (usage, conversation):
-            view(ada)
-            ada.settle()
-            ada.page.screenshot(path=tmp_path / f"{view.__name__}-{theme}.png", full_page=True)
-            assert ada.overhang() <= 0
-            assert ada.violations() == []
+        conversation(ada)
+        ada.settle()
+        ada.page.screenshot(path=tmp_path / f"conversation-{theme}.png", full_page=True)
+        assert ada.overhang() <= 0
+        assert ada.violations() == []
     table = ada.page.get_by_role("table", name="Messages of the conversation")
     expect(row_of(table, "OrderBilled")).to_contain_text("failed")
     expect(row_of(table, "Remind")).to_contain_text("m-5")
-    page = ada.open("c", CONNECTION, "usage")
-    page.get_by_text("Endpoints and types").click()
-    expect(row_of(page, "OrderBilled")).to_contain_text("Shipping")
-    page.get_by_label("Customer").fill("Contoso")
-    with page.expect_download() as download:
-        page.get_by_role("button", name="Report for Particular").click()
-    report = json.loads(Path(download.value.path()).read_text("utf-8"))["ReportData"]
-    assert report["CustomerName"] == "Contoso"
-    assert {"Sales", "Billing", "Shipping", "talk"} <= {queue["QueueName"] for queue in report["Queues"]}

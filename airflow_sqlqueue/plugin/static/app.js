@@ -10,7 +10,6 @@ import { message } from "./message.js";
 import { batch, batches } from "./batches.js";
 import { archive, archiveGroup, failureGroup, failures } from "./failures.js";
 import { progress } from "./progress.js";
-import { usage } from "./usage.js";
 import { conversation } from "./conversation.js";
 
 const VIEWS = [
@@ -19,7 +18,6 @@ const VIEWS = [
   ["c/*/q/*", messages],
   ["c/*/q/*/m/*", message],
   ["c/*/q/*/m/*/conversation", conversation],
-  ["c/*/usage", usage],
   ["c/*/batches", batches],
   ["c/*/batches/*", batch],
   ["c/*/failures", failures],

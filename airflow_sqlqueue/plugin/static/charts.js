@@ -33,31 +33,6 @@ export function bar(value, most) {
   );
 }
 
-/** Bars of the messages of each day: `[[ISO day, messages], …]`, with the scale and the ends of the time as texts. */
-export function dailyChart(days, width = 720, height = 170) {
-  const most = Math.max(...days.map(([, messages]) => messages), 1);
-  const total = days.reduce((sum, [, messages]) => sum + messages, 0);
-  const [top, bottom] = [18, height - 18];
-  const each = width / days.length;
-  const bars = days.map(([day, messages], index) => {
-    const tall = messages ? Math.max(1.5, (messages / most) * (bottom - top)) : 0;
-    const place = { x: (index * each).toFixed(1), y: (bottom - tall).toFixed(1) };
-    const size = { width: Math.max(1, each - Math.min(2, each / 4)).toFixed(1), height: tall.toFixed(1) };
-    return svg("rect", { class: "fill", ...place, ...size }, svg("title", {}, `${day}: ${number(messages)}`));
-  });
-  const label = `${plural(total, "message")} from ${days[0][0]} to ${days.at(-1)[0]}, at most ${number(most)} a day`;
-  return svg(
-    "svg",
-    { class: "daily", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label },
-    svg("line", { class: "axis", x1: 0, x2: width, y1: top, y2: top }),
-    svg("line", { class: "axis", x1: 0, x2: width, y1: bottom, y2: bottom }),
-    bars,
-    svg("text", { x: 0, y: 12 }, `${number(most)} a day`),
-    svg("text", { x: 0, y: height - 4 }, days[0][0]),
-    svg("text", { x: width, y: height - 4, "text-anchor": "end" }, days.at(-1)[0]),
-  );
-}
-
 /** Messages over time: `[[ISO time, messages], …]`; times without messages may be missing. */
 export function histogram(bins, { width = 150, height = 28 } = {}) {
   if (!bins.length) return null;

@@ -3,13 +3,12 @@
 import { h, foreign } from "./dom.js";
 import { airflow, leave, runPath, to } from "./routes.js";
 
-/** Tabs of a connection: its four views. */
+/** Tabs of a connection: its three views. */
 export function tabs(conn, active) {
   const sides = [
     ["Queues", to.queues(conn)],
     ["Failures", to.failures(conn)],
     ["Batches", to.batches(conn)],
-    ["Usage", to.usage(conn)],
   ];
   const links = sides.map(([text, address]) =>
     h("a", { href: address, "aria-current": text === active ? "page" : null }, text),

@@ -8,7 +8,6 @@ export const to = {
   queue: (conn, queue) => hash("c", conn, "q", queue),
   message: (conn, queue, row) => hash("c", conn, "q", queue, "m", row),
   conversation: (conn, queue, row) => hash("c", conn, "q", queue, "m", row, "conversation"),
-  usage: (conn) => hash("c", conn, "usage"),
   batches: (conn) => hash("c", conn, "batches"),
   batch: (conn, id) => hash("c", conn, "batches", id),
   failures: (conn, ...which) => hash("c", conn, "failures", ...which),

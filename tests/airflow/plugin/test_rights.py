@@ -23,8 +23,6 @@ READ = {
     ("GET", f"{CONNECTION}/batches"),
     ("GET", f"{CONNECTION}/batches/{{batch_id}}"),
     ("POST", f"{CONNECTION}/failures"),
-    ("GET", f"{CONNECTION}/usage"),
-    ("POST", f"{CONNECTION}/usage/report"),
     ("POST", f"{CONNECTION}/conversation"),
     ("GET", f"{CONNECTION}/actions/{{run_id}}"),
 }

@@ -1,0 +1,35 @@
+"""Command on conversations."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Optional
+
+import typer
+
+from airflow_sqlqueue.cli.options import Common
+from airflow_sqlqueue.cli.output import note
+
+
+def conversation(
+    common: Common,
+    conversation_id: Annotated[str, typer.Argument(help="The value of the header NServiceBus.ConversationId.")],
+    catalog: Annotated[
+        Optional[str], typer.Option(metavar="DATABASE", help="Another database of the server than the connection's.")
+    ] = None,
+    staging: Annotated[
+        Optional[str], typer.Option(help="The batch's folder, if it needs more than the environment's credentials.")
+    ] = None,
+    max_seconds: Annotated[Optional[float], typer.Option(help="Stop the search after this many seconds.")] = None,
+) -> None:
+    """Show the messages of a conversation, in the order in which they were sent, from the newest batches."""
+    found = common.connect().batches.conversation(
+        conversation_id, staging=staging, catalogs=(catalog,) if catalog else (), max_seconds=max_seconds
+    )
+    common.show([step.to_dict() for step in found.steps])
+    if found.unread or not found.complete:
+        ended = "" if found.complete else "; a limit ended the search"
+        note(f"Read {found.batches} batches; {found.unread} could not be read{ended}.")
+
+
+COMMANDS: tuple[Any, ...] = (conversation,)
+"""Commands below ``sqlqueue``."""

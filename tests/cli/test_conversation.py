@@ -1,0 +1,31 @@
+"""``sqlqueue conversation``."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue.message import HeaderNames, Message
+from tests.cli.runner import answer, sqlqueue
+
+
+@pytest.fixture
+def url(server: Any) -> str:
+    return str(server.url("sqlqueue"))
+
+
+def test_the_steps_of_a_conversation_are_shown(url: str, tmp_path: Path) -> None:
+    endpoint, conversation, name = (f"cli.{uuid.uuid4().hex[:10]}" for _ in range(3))
+    answer("create", name, url=url)
+    headers = {HeaderNames.PROCESSING_ENDPOINT: endpoint, HeaderNames.CONVERSATION_ID: conversation}
+    QueueClient.from_url(url).queue(name).send([Message(headers), Message(headers)])
+    answer("drain", name, "--staging", str(tmp_path), url=url)
+    # Batches of other tests, whose files are gone, are counted in a note.
+    done = sqlqueue("conversation", conversation, "--json", url=url)
+    assert done.returncode == 0, done.stderr
+    assert [step["receiver"] for step in json.loads(done.stdout)] == [endpoint]
