@@ -13,7 +13,7 @@ one of .NET; all other fields of the connection win over it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote_plus
@@ -61,6 +61,9 @@ _NOT_OURS = {
 }
 """Keys that common-sql and OdbcHook read from an extra."""
 
+_LONGEST = 2_147_483
+"""Seconds of the longest timeout: SET LOCK_TIMEOUT takes an ``int`` of milliseconds."""
+
 _SHORTEST = 5
 """Characters of the shortest value that Airflow masks; it warns about a shorter one."""
 
@@ -96,20 +99,21 @@ def read_connection(
     connection: Connection,
     *,
     database: str | None = None,
-    driver: str | None = None,
     allowed: Allowed = ONLY_LISTED,
-    overrides: Mapping[str, Any] | None = None,
+    arguments: Mapping[str, Any] | None = None,
 ) -> QueueConnection:
-    """Read a connection; ``database``, ``driver`` and ``overrides`` (routing, ledger, lock timeout) win over it.
+    """Read a connection; ``database`` and ``arguments`` (driver, routing, ledger, lock timeout) win over it.
 
-    A mapping in ``overrides`` wins key by key. ``allowed`` adds permissions to the lists of
-    :mod:`airflow_sqlqueue.allowed`. Raises :class:`ConfigurationError`, with the connection's id, for an unusable
-    connection.
+    A mapping in ``arguments`` wins key by key. An argument that the extra has too is the extra's, and is trusted no
+    more than that: Airflow's SQL operators pass each key of an extra to the hook. ``allowed`` adds permissions to the
+    lists of :mod:`airflow_sqlqueue.allowed`. Raises :class:`ConfigurationError`, with the connection's id, for an
+    unusable connection.
     """
     name = connection.conn_id
     try:
         extra = _extra(connection)
-        given = _over(extra, overrides or {})
+        own = {key: value for key, value in (arguments or {}).items() if value not in (None, extra.get(key))}
+        given = _over(extra, own)
         text = _text(extra, "connection_string") or ""
         string = ConnectionString.parse(text)
         token_from = _text(extra, "access_token_conn_id")
@@ -125,7 +129,7 @@ def read_connection(
             database=database or connection.schema or string.database,
             user=connection.login or string.user or None,
             password=connection.password or string.password or None,
-            driver=driver or _driver(extra.get("driver"), allowed),
+            driver=_text(own, "driver") or _driver(_text(extra, "driver"), allowed),
             keywords=_keywords(extra, others),
             login_timeout=int(_number(extra, "login_timeout", string.login_timeout)),
             access_token=None if token_from is None else ConnectionToken(token_from, entra.scope_of(host)),
@@ -169,19 +173,18 @@ def _extra(connection: Connection) -> dict[str, Any]:
     return ours
 
 
-def _over(extra: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    merged = {**extra, **{key: value for key, value in overrides.items() if value is not None}}
+def _over(extra: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    merged = {**extra, **arguments}
     for key in ROUTING_MAPPINGS:
-        merged[key] = {**_mapping(extra, key), **_mapping(overrides, key)}
+        merged[key] = {**_mapping(extra, key), **_mapping(arguments, key)}
     return merged
 
 
-def _driver(value: Any, allowed: Allowed) -> str | None:
+def _driver(name: str | None, allowed: Allowed) -> str | None:
     """Return the connection's driver. Raises for a driver that is not allowed."""
-    if value is None:
-        return None
-    allowed.check_driver(str(value), load_pyodbc().drivers())
-    return str(value)
+    if name is not None:
+        allowed.check_driver(name, load_pyodbc().drivers())
+    return name
 
 
 def _check_hosts(settings: ConnectionSettings, allowed: Allowed) -> None:
@@ -219,9 +222,12 @@ def _text(values: Mapping[str, Any], key: str) -> str | None:
 
 def _number(values: Mapping[str, Any], key: str, default: float) -> float:
     try:
-        return float(values.get(key, default))
-    except (TypeError, ValueError) as error:
+        value = float(values.get(key, default))
+    except (TypeError, ValueError, OverflowError) as error:
         raise ConfigurationError(f"{key} has to be a number of seconds.") from error
+    if not 0 <= value <= _LONGEST:  # Not a number is not in the range either.
+        raise ConfigurationError(f"{key} has to be a number of seconds from 0 to {_LONGEST}.")
+    return value
 
 
 def _list(values: Mapping[str, Any], key: str) -> tuple[str, ...] | None:
@@ -234,7 +240,11 @@ def _list(values: Mapping[str, Any], key: str) -> tuple[str, ...] | None:
             raise ConfigurationError(f"{key} is not JSON: write an array of names.") from error
     if value is None:
         return None
-    if isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+    if (
+        isinstance(value, Mapping)
+        or not isinstance(value, Collection)
+        or not all(isinstance(name, str) for name in value)
+    ):
         raise ConfigurationError(f"{key} has to be an array of names.")
     return tuple(name.strip() for name in value if name.strip())
 

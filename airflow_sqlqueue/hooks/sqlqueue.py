@@ -45,7 +45,8 @@ class SqlQueueHook(PlainSqlHook):
     :attr:`client` and :meth:`queue` have all operations of this package; the most frequent ones are methods here too.
     The hook is a ``DbApiHook``, so SQL operators and sensors work with the connection as well. The queue methods do not
     use that side, because it logs parameters. A queue is named by its address: ``audit``, ``audit@[schema]@[catalog]``.
-    Arguments win over the connection's extra; mappings are merged, key by key.
+    Arguments win over the connection's extra; mappings are merged, key by key. An argument that equals a value of the
+    extra is the extra's, and no more is allowed to it.
 
     :param sqlqueue_conn_id: the Airflow connection.
     :param database: the database, instead of the connection's schema.
@@ -101,10 +102,11 @@ class SqlQueueHook(PlainSqlHook):
         log_sql: bool = False,
         **kwargs: Any,
     ) -> None:
+        kwargs.pop("connection", None)  # A key of an extra may come as an argument; the base class would take this one.
         super().__init__(sqlqueue_conn_id, log_sql=log_sql, **kwargs)
         self.schema = database
-        self._driver = driver
-        self._overrides = {
+        self._arguments = {
+            "driver": driver,
             "lock_timeout": lock_timeout,
             "default_schema": default_schema,
             "default_catalog": default_catalog,
@@ -129,13 +131,7 @@ class SqlQueueHook(PlainSqlHook):
                 f"Airflow has no connection {self.get_conn_id()!r}: create it, or name another; 'airflow connections "
                 "list' shows those in its database."
             ) from error
-        read = read_connection(
-            connection,
-            database=self.schema,
-            driver=self._driver,
-            allowed=allowed(),
-            overrides=self._overrides,
-        )
+        read = read_connection(connection, database=self.schema, allowed=allowed(), arguments=self._arguments)
         read.mask_secrets()
         return read
 
