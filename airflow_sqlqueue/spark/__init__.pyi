@@ -6,12 +6,7 @@ from airflow_sqlqueue.spark.batch import verify_count as verify_count
 from airflow_sqlqueue.spark.bodies import parse_bodies as parse_bodies
 from airflow_sqlqueue.spark.jobs.audit import audit_rows as audit_rows
 from airflow_sqlqueue.spark.jobs.audit import audit_table as audit_table
-from airflow_sqlqueue.spark.jobs.causes import caused_messages as caused_messages
-from airflow_sqlqueue.spark.jobs.causes import conversation_graph as conversation_graph
-from airflow_sqlqueue.spark.jobs.causes import message_flow as message_flow
-from airflow_sqlqueue.spark.jobs.failures import failure_groups as failure_groups
 from airflow_sqlqueue.spark.jobs.message_tables import message_tables_job as message_tables_job
-from airflow_sqlqueue.spark.jobs.processing import processing_times as processing_times
 from airflow_sqlqueue.spark.jobs.program import Program as Program
 from airflow_sqlqueue.spark.jobs.replay import replay_messages as replay_messages
 from airflow_sqlqueue.spark.manifests import load_batch as load_batch

@@ -1,4 +1,4 @@
-"""Common part of the jobs' programs: arguments, session, input and output."""
+"""Common part of the jobs' programs: arguments, session and input."""
 
 from __future__ import annotations
 
@@ -58,11 +58,6 @@ class Program:
         self.add("--table", help="a folder of Parquet files, as the audit job writes it, instead of a batch")
         self.add("--where", help="a condition in Spark's SQL, as \"message_type = 'Shop.PlaceOrder'\"")
 
-    def add_out(self, *, required: bool = True) -> None:
-        """Add the arguments of the result's target."""
-        self.add("--out", required=required, help="the folder for the result, which is replaced")
-        self.add("--format", choices=("parquet", "json"), default="parquet", help="(%(default)s)")
-
     @contextmanager
     def start(self, arguments: Sequence[str] | None) -> Iterator[tuple[SparkSession, argparse.Namespace]]:
         """Start a session for the block. An error of the input ends the program with one sentence."""
@@ -116,16 +111,6 @@ class Program:
             raise ConfigurationError(
                 f"--where is not a condition of Spark's SQL on the columns of the messages: {error.getCondition()}."
             ) from error
-
-    def write(self, rows: DataFrame) -> int:
-        """Write a small result as one file; return the number of its rows."""
-        from pyspark.sql import Observation
-        from pyspark.sql import functions as sf
-
-        seen = Observation()
-        counted = rows.coalesce(1).observe(seen, sf.count(sf.lit(1)).alias("rows"))
-        counted.write.mode("overwrite").format(self._options.format).save(self._options.out)
-        return int(seen.get["rows"])
 
     def answer(self, **counts: int) -> None:
         """Print the counts as one line of JSON."""
