@@ -33,12 +33,21 @@ from airflow_sqlqueue.operators import (
 from airflow_sqlqueue.triggers import SqlQueueDepthEventTrigger
 
 QUEUE = os.environ.get("SQLQUEUE_EVENTS", "airflow.servicecontrol")
+CONTRACTS = "ServiceControl.Contracts."
 EVENTS = ("MessageFailed", "HeartbeatStopped", "CustomCheckFailed")
 MOST = 200
 """Events of one run: the ids of their messages are in XCom."""
 
 trigger = SqlQueueDepthEventTrigger(queue_name=QUEUE, wait_for={"min_messages": 1}, poll_interval=5, repeat_interval=60)
 events = Asset(f"sqlqueue_{QUEUE}", watchers=[AssetWatcher(name=f"sqlqueue_{QUEUE}", trigger=trigger)])
+
+
+def text(event: Any, *names: str) -> str | None:
+    """Return a short printable text of an event; XCom and logs get nothing else of it."""
+    for name in names:
+        event = event.get(name) if isinstance(event, dict) else None
+    return event if isinstance(event, str) and event.isprintable() and len(event) <= 500 else None
+
 
 with DAG(
     dag_id="service_control_events",
@@ -61,39 +70,34 @@ with DAG(
         task_id="subscribe",
         queue_name=QUEUE,
         endpoint=QUEUE,
-        message_types=[f"ServiceControl.Contracts.{name}" for name in EVENTS],
+        message_types=[f"{CONTRACTS}{name}" for name in EVENTS],
     )
 
     @task
     def decide(params: dict[str, Any]) -> dict[str, Any]:
         """Read the events, without removing them, and put the ids of messages on three lists."""
-        from airflow_sqlqueue import (
-            CustomCheckFailed,
-            HeartbeatStopped,
-            MessageError,
-            MessageFailed,
-            SqlQueueHook,
-            service_control_event,
-        )
+        from airflow_sqlqueue import Envelope, SqlQueueHook
 
         decided: dict[str, Any] = {"rows": [], "passing": [], "hopeless": [], "calls": []}
         for message in SqlQueueHook().client.queue(QUEUE).peek(MOST):
             decided["rows"].append(message.row_version)
-            try:
-                event = service_control_event(message)
-            except MessageError as error:
-                decided["calls"].append(f"an event that cannot be read: {error}")
-                continue
-            if isinstance(event, MessageFailed) and event.message_id:
-                kind = next((kind for kind in ("passing", "hopeless") if event.exception_type in params[kind]), None)
-                if kind is not None:
-                    decided[kind].append(event.message_id)
+            envelope = Envelope.of(message)
+            event, kind = envelope.json(), envelope.content.message_type
+            endpoint = text(event, "EndpointName")
+            if kind == f"{CONTRACTS}MessageFailed":
+                exception = text(event, "FailureDetails", "Exception", "ExceptionType")
+                message_id = text(event, "MessageDetails", "MessageId")
+                lists = [name for name in ("passing", "hopeless") if exception in params[name]]
+                if message_id and lists:
+                    decided[lists[0]].append(message_id)
                 else:
-                    decided["calls"].append(f"{event.processing.name!r} fails with {event.exception_type!r}")
-            elif isinstance(event, HeartbeatStopped):
-                decided["calls"].append(f"{event.endpoint.name!r} on {event.endpoint.host!r} sends no heartbeat")
-            elif isinstance(event, CustomCheckFailed):
-                decided["calls"].append(f"the check {event.check_id!r} of {event.endpoint.name!r} has failed")
+                    decided["calls"].append(f"{text(event, 'ProcessingEndpoint', 'Name')!r} fails with {exception!r}")
+            elif kind == f"{CONTRACTS}HeartbeatStopped":
+                decided["calls"].append(f"{endpoint!r} on {text(event, 'Host')!r} sends no heartbeat")
+            elif kind == f"{CONTRACTS}CustomCheckFailed":
+                decided["calls"].append(f"the check {text(event, 'CustomCheckId')!r} of {endpoint!r} has failed")
+            else:
+                decided["calls"].append("a message of another kind is in the queue")
         # An event may come twice, and a hundred messages may fail for one cause.
         decided["calls"] = sorted(set(decided["calls"]))
         return decided

@@ -81,7 +81,7 @@ ROOMS = {
     "envelope": Room(
         ("envelope/*.py",),
         (
-            *_unit("envelope", "payloads", "times", "reply", "outgoing", "monitoring", "service_control"),
+            *_unit("envelope", "payloads", "times", "reply", "outgoing"),
             *_unit("message_types"),
             "tests/contract/consuming/test_causation.py",
             "tests/contract/consuming/test_tracing.py",

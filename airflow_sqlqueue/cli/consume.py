@@ -51,8 +51,6 @@ class HandlingOptions:
     inbox_days: Annotated[float, typer.Option(help="Days for which the inbox keeps an id.")] = 7.0
     error_queue: Annotated[str, typer.Option(help="Queue for messages that failed in all retries.")] = "error"
     audit_queue: Annotated[Optional[str], typer.Option(help="Queue for a copy of each handled message.")] = None
-    heartbeat_queue: Annotated[Optional[str], typer.Option(help="ServiceControl's queue, for heartbeats.")] = None
-    heartbeat_seconds: Annotated[float, typer.Option(help="Seconds between two heartbeats.")] = 10.0
     immediate_retries: Annotated[int, typer.Option(help="Immediate retries of a message in each round.")] = 5
     delayed_retries: Annotated[int, typer.Option(help="Further rounds, each after a delay.")] = 3
     delayed_retry_seconds: Annotated[

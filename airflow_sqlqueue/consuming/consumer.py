@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, closing, nullcontext, suppress
+from contextlib import closing, suppress
 from datetime import datetime, timedelta, timezone
 
 from airflow_sqlqueue.budget import Budget, Clock
@@ -15,7 +15,6 @@ from airflow_sqlqueue.consuming.endpoint import Endpoint, EndpointTables
 from airflow_sqlqueue.consuming.failure_budget import FailureBudget
 from airflow_sqlqueue.consuming.handler import Handle, Handler
 from airflow_sqlqueue.consuming.handler_pool import HandlerPool, StoppedError
-from airflow_sqlqueue.consuming.heartbeats import Heartbeats
 from airflow_sqlqueue.consuming.message_handlers import MessageHandlers
 from airflow_sqlqueue.consuming.options import ConsumeOptions, ConsumeResult
 from airflow_sqlqueue.consuming.receiver import Receiver
@@ -130,8 +129,7 @@ class Consumer:
             self._on_contact(True)
             pause = self._maintain(connection, endpoint)
             pool = self._pool(connection.open().settings, endpoint, budget)
-            with self._heartbeats(endpoint):
-                self._handle_all(pool, connection, endpoint, pause)
+            self._handle_all(pool, connection, endpoint, pause)
         self._done.seconds = budget.seconds_used
         return self._done
 
@@ -168,7 +166,6 @@ class Consumer:
             *names,
             ledger_schema=self._ledger_schema,
             audit_queue=self._options.audit_queue,
-            heartbeat_queue=self._options.heartbeat_queue,
         )
         if self._options.inbox:
             endpoint.tables(session).inbox.create()
@@ -193,12 +190,6 @@ class Consumer:
             self._on_contact,
             self._handlers.max_batch,
         )
-
-    def _heartbeats(self, endpoint: Endpoint) -> AbstractContextManager[None]:
-        if endpoint.heartbeat_queue is None:
-            return nullcontext()
-        interval = self._options.heartbeat_seconds
-        return Heartbeats(self._connect, endpoint.heartbeat_queue, endpoint.name, interval).running()
 
     def _count(self, outcome: Outcome) -> None:
         done = self._done

@@ -27,9 +27,9 @@ log = logging.getLogger(__name__)
 class Endpoint:
     """Name and tables of an endpoint. ``name`` is for headers. ``delayed`` is None for a queue without such a table.
 
-    ``audit_queue`` is None if handled messages are not copied, ``heartbeat_queue`` if there are no heartbeats.
-    ``layouts`` are the layouts of the queues at the time of :meth:`find`, so that not every handler has to read them.
-    ``ledger_schema`` is the schema of the quarantine and the inbox.
+    ``audit_queue`` is None if handled messages are not copied. ``layouts`` are the layouts of the queues at the time of
+    :meth:`find`, so that not every handler has to read them. ``ledger_schema`` is the schema of the quarantine and the
+    inbox.
     """
 
     name: str
@@ -39,7 +39,6 @@ class Endpoint:
     ledger_schema: str = LEDGER_SCHEMA
     layouts: Mapping[ResolvedAddress, Layout] = field(default_factory=dict, repr=False, compare=False)
     audit_queue: ResolvedAddress | None = None
-    heartbeat_queue: ResolvedAddress | None = None
 
     @classmethod
     def find(
@@ -52,7 +51,6 @@ class Endpoint:
         *,
         ledger_schema: str = LEDGER_SCHEMA,
         audit_queue: str | None = None,
-        heartbeat_queue: str | None = None,
     ) -> Endpoint:
         """Find the tables and check them before anything is received.
 
@@ -64,7 +62,7 @@ class Endpoint:
         input_table = QueueTable(session, queue)
         input_table.require()
         layouts = {queue: input_table.layout}
-        others = {"error": options.error_queue, "audit": audit_queue, "heartbeat": heartbeat_queue}
+        others = {"error": options.error_queue, "audit": audit_queue}
         found = {purpose: find_queue(session, resolver, name) for purpose, name in others.items() if name}
         for purpose, address in found.items():
             table = QueueTable(session, address)
@@ -86,8 +84,7 @@ class Endpoint:
                 )
             delayed = None
         name = name or queue.table
-        optional = found.get("audit"), found.get("heartbeat")
-        return cls(name, queue, found["error"], delayed, ledger_schema, layouts, *optional)
+        return cls(name, queue, found["error"], delayed, ledger_schema, layouts, found.get("audit"))
 
     def tables(self, session: Session, last: EndpointTables | None = None) -> EndpointTables:
         """Return the tables through a session: ``last`` if it is of that session, else new ones.

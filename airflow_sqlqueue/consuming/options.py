@@ -39,9 +39,6 @@ class ConsumeOptions(Limits):
     :param recoverability: number of tries of a message, and its error queue; in the mode ``none`` it is tried once.
     :param data_bus: a :class:`~airflow_sqlqueue.DataBus`, from which :meth:`.Envelope.payload` fetches; None: the
         handler fetches no payloads.
-    :param heartbeat_queue: address of ServiceControl's queue, to which heartbeats are sent while consuming; None: no
-        heartbeats. For consumers that do not end: ServicePulse reports an endpoint whose heartbeats stop.
-    :param heartbeat_seconds: seconds between two heartbeats, at least 0.1.
     :param max_failed: end with :class:`~airflow_sqlqueue.errors.TooManyFailuresError` when more than this number of
         messages has gone to the error queue; 0: at the first one; None: no limit.
     :param max_consecutive_failures: number of failed attempts in a row, of any messages, after which
@@ -68,8 +65,6 @@ class ConsumeOptions(Limits):
     recoverability: RecoverabilityOptions = field(default_factory=RecoverabilityOptions)
     data_bus: PayloadSource | None = field(default=None, repr=False)
     audit_queue: str | None = None
-    heartbeat_queue: str | None = None
-    heartbeat_seconds: float = 10.0
     max_failed: int | None = None
     max_consecutive_failures: int | None = None
     on_consecutive_failures: str = FAIL
@@ -84,11 +79,8 @@ class ConsumeOptions(Limits):
             raise ConfigurationError(
                 f"There is no transaction mode {self.transaction_mode!r}: choose one of {', '.join(MODES)}."
             )
-        for name, queue in (("audit_queue", self.audit_queue), ("heartbeat_queue", self.heartbeat_queue)):
-            if queue is not None and not queue.strip():
-                raise ConfigurationError(f"{name} is blank: name a queue, or leave it out.")
-        if self.heartbeat_seconds < 0.1:
-            raise ConfigurationError("heartbeat_seconds must be at least 0.1: each heartbeat is a message.")
+        if self.audit_queue is not None and not self.audit_queue.strip():
+            raise ConfigurationError("audit_queue is blank: name a queue, or leave it out.")
         self._check_failure_limits()
         if self.inbox and self.transaction_mode == NONE:
             raise ConfigurationError(

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import logging
 import socket
+import uuid
 from datetime import datetime, timezone
 
 from airflow_sqlqueue.consuming.endpoint import EndpointTables
 from airflow_sqlqueue.envelope import Envelope
-from airflow_sqlqueue.envelope.monitoring import host_id
 from airflow_sqlqueue.envelope.times import format_time
 from airflow_sqlqueue.errorqueue.failure_headers import unchanged
 from airflow_sqlqueue.errors import AddressError, MessageError, NotAQueueError, QueueNotFoundError
@@ -23,6 +23,13 @@ from airflow_sqlqueue.tables.discovery import find_queue
 from airflow_sqlqueue.untrusted import header_value, quoted
 
 log = logging.getLogger(__name__)
+
+_NAMESPACE = uuid.UUID("6f0c9a1e-3c0f-5d0e-9d55-3f0a3d1a9b42")
+
+
+def host_id(endpoint: str) -> uuid.UUID:
+    """Return the id of an endpoint's instance on this machine, which stays the same in all runs."""
+    return uuid.uuid5(_NAMESPACE, f"{endpoint}\0{socket.gethostname()}")
 
 
 def audit_copy(envelope: Envelope, endpoint: str, started: datetime, *, acknowledged: bool) -> Message:

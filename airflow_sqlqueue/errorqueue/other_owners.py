@@ -21,7 +21,7 @@ def warnings_about(queue: QueueTable) -> list[str]:
 
     Other receivers are those of :func:`~airflow_sqlqueue.queue.receivers.other_receivers`, which takes a permission.
     ``error.log`` beside a queue ``error`` holds copies of messages that ServiceControl has taken and can retry itself
-    (docs/transport/messages.md, "Integration events of ServiceControl").
+    (docs/guides/events.md, "Events of ServiceControl").
     """
     address = queue.address
     found = [

@@ -67,10 +67,6 @@ class SqlQueueConsumeOperator(LimitedTask):
     :param error_queue: the address of the queue for messages that failed in all retries (templated)
     :param audit_queue: the address of the queue that gets a copy of each handled message, in the transaction of its
         handling, as endpoints with auditing write it; None: no copies (templated)
-    :param heartbeat_queue: the address of ServiceControl's queue, to which heartbeats are sent while the task runs;
-        None: no heartbeats. For tasks that do not end: ServicePulse reports an endpoint whose heartbeats stop
-        (templated)
-    :param heartbeat_seconds: seconds between two heartbeats.
     :param max_failed: fail the task when more than this many messages have gone to the error queue; 0: at the first
         one; None: no limit.
     :param max_consecutive_failures: number of failed attempts in a row, of any messages, after which
@@ -98,7 +94,6 @@ class SqlQueueConsumeOperator(LimitedTask):
             "endpoint",
             "error_queue",
             "audit_queue",
-            "heartbeat_queue",
             "data_bus",
         ),
         LimitedTask,
@@ -121,8 +116,6 @@ class SqlQueueConsumeOperator(LimitedTask):
         endpoint: str | None = None,
         error_queue: str = "error",
         audit_queue: str | None = None,
-        heartbeat_queue: str | None = None,
-        heartbeat_seconds: float = 10.0,
         max_failed: int | None = None,
         max_consecutive_failures: int | None = None,
         on_consecutive_failures: str = "fail",
@@ -149,8 +142,6 @@ class SqlQueueConsumeOperator(LimitedTask):
         self.endpoint = endpoint
         self.error_queue = error_queue
         self.audit_queue = audit_queue
-        self.heartbeat_queue = heartbeat_queue
-        self.heartbeat_seconds = heartbeat_seconds
         self.max_failed = max_failed
         self.max_consecutive_failures = max_consecutive_failures
         self.on_consecutive_failures = on_consecutive_failures
@@ -222,8 +213,6 @@ class SqlQueueConsumeOperator(LimitedTask):
             transaction_mode=self.transaction_mode,
             endpoint=self.endpoint,
             audit_queue=self.audit_queue,
-            heartbeat_queue=self.heartbeat_queue,
-            heartbeat_seconds=self.heartbeat_seconds,
             max_failed=self.max_failed,
             max_consecutive_failures=self.max_consecutive_failures,
             on_consecutive_failures=self.on_consecutive_failures,

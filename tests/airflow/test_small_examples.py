@@ -16,7 +16,6 @@ import pytest
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.consuming.options import ConsumeOptions
 from airflow_sqlqueue.envelope import Envelope, reply
-from airflow_sqlqueue.envelope.service_control import SERVICE_CONTROL_EVENTS
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.traffic import generate, generate_failed
@@ -99,7 +98,10 @@ def test_events_of_servicecontrol_lead_to_decisions(
         failure("a", "System.TimeoutException"),
         failure("b", "System.FormatException"),
         failure("c", "Shop.CardRefused"),
+        failure("\0", "System.TimeoutException"),
         event("HeartbeatStopped", EndpointName="Billing", Host="WEB-01"),
+        event("HeartbeatStopped", EndpointName=["s3cret"], Host="s3cret\0" * 2_000),
+        event("CustomCheckFailed", CustomCheckId="disk", EndpointName="Billing"),
     ]
     for each in events:
         topic = Envelope.of(each).content.message_types[0]
@@ -114,9 +116,13 @@ def test_events_of_servicecontrol_lead_to_decisions(
     assert left == ["c", "other"]
     assert hook.depth(f"{own}.events").messages == 0
     shown = "".join(capfd.readouterr())
-    assert "'Billing' on 'WEB-01' sends no heartbeat; 'Sales' fails with 'Shop.CardRefused'" in shown
+    assert (
+        "'Billing' on 'WEB-01' sends no heartbeat; 'Sales' fails with 'Shop.CardRefused'; 'Sales' fails with "
+        "'System.TimeoutException'; None on None sends no heartbeat; the check 'disk' of 'Billing' has failed." in shown
+    )
     assert "s3cret" not in shown
-    hook.client.subscriptions.unsubscribe(f"{own}.events", SERVICE_CONTROL_EVENTS)
+    kinds = ("MessageFailed", "HeartbeatStopped", "CustomCheckFailed")
+    hook.client.subscriptions.unsubscribe(f"{own}.events", [f"ServiceControl.Contracts.{kind}" for kind in kinds])
 
 
 @contextmanager

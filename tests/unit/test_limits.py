@@ -65,7 +65,6 @@ LIMITS = [
     Limit(ConsumeOptions, "max_seconds", TINY, None, TINY),
     Limit(ConsumeOptions, "max_handlers", 1, 256, 1),
     Limit(ConsumeOptions, "poll_seconds", 0.1, None, 0.01),
-    Limit(ConsumeOptions, "heartbeat_seconds", 0.1, None, 0.01),
     Limit(ConsumeOptions, "max_failed", 0, None, 1),
     Limit(SLOW, "max_consecutive_failures", 1, None, 1),
     Limit(ConsumeOptions, "slow_down_seconds", TINY, None, TINY),

@@ -13,6 +13,7 @@ import pytest
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.client.queues import Queue
 from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
+from airflow_sqlqueue.consuming.service_control import host_id
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.envelope.times import format_time
 from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError
@@ -60,8 +61,7 @@ def test_a_handled_message_is_copied_with_its_processing(
     assert found.headers.items() >= sent.items()
     assert found.audit.processing_endpoint == "Shop.Orders"
     assert found.audit.processing_machine == found.audit.host_display_name == socket.gethostname()
-    assert found.audit.host_id is not None
-    assert len(found.audit.host_id) == 32
+    assert found.audit.host_id == host_id("Shop.Orders").hex != host_id("Shop.Billing").hex
     assert found.audit.processing_started is not None
     assert found.audit.processing_ended is not None
     assert before <= found.audit.processing_started <= found.audit.processing_ended <= datetime.now(timezone.utc)
