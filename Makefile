@@ -43,7 +43,7 @@ help: ## List the targets
 
 setup: $(READY) ## Make the virtual environment and check the system parts
 
-$(READY): pyproject.toml fakemssql/pyproject.toml requirements-dev.txt scripts/setup.sh scripts/system_parts.py
+$(READY): pyproject.toml core/pyproject.toml fakemssql/pyproject.toml requirements-dev.txt scripts/setup.sh scripts/system_parts.py
 	@PYTHON="$(PYTHON)" sh scripts/setup.sh $(VENV)
 	@touch $@
 

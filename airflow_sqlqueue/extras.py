@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
 
 from airflow_sqlqueue.errors import ConfigurationError
 
@@ -13,6 +14,15 @@ def not_installed(what: str, package: str, requirement: str | None = None) -> Co
     return ConfigurationError(
         f"{what} needs the package {package}, which is not installed: run \"pip install '{requirement or package}'\"."
     )
+
+
+def with_extra(name: str) -> str:
+    """Return an extra with its distribution, the core where it is installed alone: ``airflow-sqlqueue[driver]``."""
+    try:
+        version("airflow-sqlqueue")
+    except PackageNotFoundError:
+        return f"airflow-sqlqueue-core[{name}]"
+    return f"airflow-sqlqueue[{name}]"
 
 
 @contextmanager
@@ -25,4 +35,4 @@ def from_extra(name: str, what: str) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         package = str(error.name).partition(".")[0]
-        raise not_installed(what, package, f"airflow-sqlqueue[{name}]") from error
+        raise not_installed(what, package, with_extra(name)) from error

@@ -54,8 +54,8 @@ def install(environment: Path) -> dict[str, str]:
     brought: dict[str, str] = {}
     for extra in ("", *EXTRAS):
         own = f"{wheel('airflow_sqlqueue')}[{extra}]" if extra else str(wheel("airflow_sqlqueue"))
-        stand_in = [str(wheel("fakemssql"))] if extra == "fakemssql" else []
-        run(UV, "pip", "install", "--quiet", "--python", python, own, *stand_in)
+        beside = ["airflow_sqlqueue_core", *(["fakemssql"] if extra == "fakemssql" else [])]
+        run(UV, "pip", "install", "--quiet", "--python", python, own, *(str(wheel(name)) for name in beside))
         listed = json.loads(run(UV, "pip", "list", "--quiet", "--format", "json", "--python", python))
         for each in listed:
             brought.setdefault(canonicalize_name(each["name"]), extra)

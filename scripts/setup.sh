@@ -25,14 +25,14 @@ fi
 [ -e /etc/ssl/certs/ca-certificates.crt ] && export UV_SYSTEM_CERTS="${UV_SYSTEM_CERTS:-true}"
 
 echo "Installing into $venv ..."
-# requirements-dev.txt pins every package by its hash. The two packages of this repository come last and build with the
+# requirements-dev.txt pins every package by its hash. The packages of this repository come last and build with the
 # installed ones. pip installs uv first, which installs the others faster.
 uv_alone=$(mktemp)
 trap 'rm -f "$uv_alone"' EXIT
 awk '/^[^ ]/ { wanted = /^uv==/ } wanted' requirements-dev.txt >"$uv_alone"
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r "$uv_alone"
 "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --require-hashes -r requirements-dev.txt
-"$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --no-build-isolation --no-deps -e fakemssql -e .
+"$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --no-build-isolation --no-deps -e fakemssql -e core -e .
 "$venv/bin/python" scripts/system_parts.py
 echo "Making an archive of Spark's classes ..."
 "$venv/bin/python" scripts/spark_archive.py

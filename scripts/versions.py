@@ -309,11 +309,11 @@ def install(row: Row, wheels: dict[str, Path]) -> None:
     """Make the environment anew: the project as users install it, then the tools of its tests beside that."""
     folder = str(FOLDER / row.name)
     run(UV, "venv", "--quiet", "--clear", "--python", python_of(row) or row.python, folder)
-    run(*pip_install(row, row.project), *row.requirements, wheel_of(row.project, wheels))
+    run(*pip_install(row, row.project), *row.requirements, *wheels_of(row.project, wheels))
     tools = [str(wheels["fakemssql"]) + "[test]", *tools_of_tests()]
     # What is installed stays where the tools allow it.
     command = [UV, "pip", "install", "--quiet", *_PRERELEASES, "--python", row.interpreter]
-    run(*command, *row.requirements, wheel_of(row.project, wheels), *tools)
+    run(*command, *row.requirements, *wheels_of(row.project, wheels), *tools)
 
 
 def pip_install(row: Row, project: str, interpreter: str | None = None) -> list[str]:
@@ -328,24 +328,26 @@ def pip_install(row: Row, project: str, interpreter: str | None = None) -> list[
     ]
 
 
-def wheel_of(project: str, wheels: dict[str, Path]) -> str:
-    """The requirement of a project's wheel: ``core[spark]`` is the path of core's wheel and ``[spark]``."""
+def wheels_of(project: str, wheels: dict[str, Path]) -> list[str]:
+    """The requirements of a project's wheels: of ``core[spark]`` the path of core's wheel and ``[spark]``."""
     folder, bracket, extras = project.partition("[")
-    return f"{wheels[folder]}{bracket}{extras}"
+    return [f"{wheels[folder]}{bracket}{extras}", *([str(wheels["core"])] if folder == "." else [])]
 
 
 def required_by(project: str) -> list[str]:
-    """The requirements of a project and of its named extras, those of this repository excepted."""
+    """The requirements of a project and of its named extras, and those of core where the project is the provider."""
     folder, _, extras = project.rstrip("]").partition("[")
     text = (ROOT / folder / "pyproject.toml").read_text(encoding="utf-8")
     (block,) = re.findall(r"^dependencies = \[\n(.*?)^\]", text, re.MULTILINE | re.DOTALL)
     found: list[str] = re.findall(r'^  "([^"]+)",$', block, re.MULTILINE)
     for extra in filter(None, extras.split(",")):
         (block,) = re.findall(rf"^{extra} = \[(.*)\]$", text, re.MULTILINE)
-        found += [
-            each for each in re.findall(r'"([^"]+)"', block) if not each.startswith(("airflow-sqlqueue", "fakemssql"))
-        ]
-    return found
+        found += re.findall(r'"([^"]+)"', block)
+    of_core = [
+        re.sub(r"==.*|^airflow-sqlqueue-", "", each) for each in found if each.startswith("airflow-sqlqueue-core")
+    ]
+    own = [each for each in found if not each.startswith(("airflow-sqlqueue", "fakemssql"))]
+    return list(dict.fromkeys([*own, *(each for project in of_core for each in required_by(project))]))
 
 
 def tools_of_tests() -> list[str]:
@@ -436,7 +438,7 @@ def install_extras(row: Row, wheels: dict[str, Path]) -> tuple[int, str]:
             interpreter = str(empty / "bin" / "python")
             pins = [each for each in row.requirements if extra.startswith("spark") or not each.startswith("pyspark")]
             unreleased = [str(wheels["fakemssql"])] if extra == "fakemssql" else []
-            run(*pip_install(row, project, interpreter), *pins, wheel_of(project, wheels), *unreleased)
+            run(*pip_install(row, project, interpreter), *pins, *wheels_of(project, wheels), *unreleased)
             run(UV, "pip", "check", "--quiet", "--python", interpreter)
             run(interpreter, "-I", "-c", "import airflow_sqlqueue; airflow_sqlqueue.QueueClient")
         except subprocess.SubprocessError as error:

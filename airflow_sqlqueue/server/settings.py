@@ -19,6 +19,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from airflow_sqlqueue.allowed import MICROSOFT_DRIVERS, check_keywords
 from airflow_sqlqueue.errors import ConfigurationError, DriverNotFoundError
+from airflow_sqlqueue.extras import with_extra
 from airflow_sqlqueue.server import browser, entra
 
 DEFAULT_PORT = 1433
@@ -197,7 +198,7 @@ def _braced(name: str, value: str, driver: str) -> str:
         field_name = _FIELDS.get(name, f"keyword {name}")
         raise ConfigurationError(
             f"The connection's {field_name} has a closing brace, which would end the value for this ODBC driver: "
-            "change it, or run \"pip install 'airflow-sqlqueue[driver]'\"."
+            f"change it, or run \"pip install '{with_extra('driver')}'\"."
         )
     return value.replace("}", "}}")
 
@@ -246,7 +247,7 @@ def find_driver() -> str:
         if name.lower() == "freetds":
             return str(name)
     raise DriverNotFoundError(
-        "No ODBC driver for SQL Server was found: run \"pip install 'airflow-sqlqueue[driver]'\" "
+        f"No ODBC driver for SQL Server was found: run \"pip install '{with_extra('driver')}'\" "
         "or install Microsoft's ODBC Driver 18 for SQL Server."
     )
 
