@@ -229,8 +229,8 @@ def batches(
 
 _OLD = timedelta(days=1)
 _REMEDIES = {
-    "open": "run the task of the batch again, resume it with 'sqlqueue drain <queue> --batch-id <id>', or end it with "
-    "'sqlqueue abandon <id>'",
+    "open": "run the task of the batch again, resume it with 'sqlqueue drain <queue> --staging <folder> --batch-id <id>' "
+    "(or --stage table), or end it with 'sqlqueue abandon <id>'",
     "sealed": "clear the task of the batch, so that its job runs, or put it back with 'sqlqueue requeue <id>'",
 }
 

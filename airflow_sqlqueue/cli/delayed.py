@@ -74,7 +74,9 @@ def _moment(text: str | None) -> datetime | None:
 def cancel(
     queue: QueueArgument,
     common: Common,
-    row_version: Annotated[Optional[list[int]], typer.Argument(help="As 'sqlqueue delayed' shows them.")] = None,
+    row_version: Annotated[
+        Optional[list[int]], typer.Argument(help="As 'sqlqueue delayed <queue>' shows them.")
+    ] = None,
     message_id: Annotated[Optional[str], typer.Option(help="Every message with this id.")] = None,
 ) -> None:
     """Delete delayed messages of the queue; fail if it has no such message."""

@@ -44,7 +44,7 @@ def redact(
     from airflow_sqlqueue.redaction.redactor import Redactor
 
     if not dry_run:
-        raise ConfigurationError("A queue is not redacted: give --dry-run here, and --redaction to 'sqlqueue drain'.")
+        raise ConfigurationError("A queue is not redacted: give --dry-run here, and --redaction to the command drain.")
     # No hash is shown, so no key is needed.
     redactor, where = Redactor.of(rules, _ANY_KEY), selected.filter()
     queue = target.connect_queue()

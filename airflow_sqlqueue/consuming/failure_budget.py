@@ -71,7 +71,7 @@ class FailureBudget:
             if limit is not None and self._given_up > limit:
                 raise TooManyFailuresError(
                     f"{self._what} was ended because {self._given_up} messages went to the error queue, and max_failed "
-                    f"is {limit}: see 'sqlqueue errors'. The other messages are in the queue."
+                    f"is {limit}: see 'sqlqueue errors <queue>'. The other messages are in the queue."
                 )
 
     def next_pause(self) -> float:

@@ -84,7 +84,7 @@ class DelayedTable:
         """The table's layout, read once. Raises :class:`QueueNotFoundError` or :class:`NotAQueueError`."""
         if self._layout is None:
             create = CREATE_COMMANDS["delayed"].replace("<queue>", self._queue_name)
-            advice = f"create it with '{create}', or check the address"
+            advice = f"create it with {create}, or check the address"
             layout = read_layout(self.session, self.address, "delayed", advice=advice)
             layout.require("delayed")
             self._layout = layout

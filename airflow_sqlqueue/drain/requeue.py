@@ -109,7 +109,9 @@ def abandon(
     if entry.kept:
         raise BatchError(f"Batch {batch_id} is a copy: its messages stayed in their queue, so nothing goes back to it.")
     if entry.state == "sealed":
-        raise BatchError(f"Batch {batch_id} is sealed and waits for its reader: put it back with 'sqlqueue requeue'.")
+        raise BatchError(
+            f"Batch {batch_id} is sealed and waits for its reader: put it back with 'sqlqueue requeue {batch_id}'."
+        )
     _check_redacted(batch_id, entry, accept_redacted)
     if entry.state == "open":
         ledger.seal(batch_id)

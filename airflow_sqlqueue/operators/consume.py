@@ -261,7 +261,7 @@ class _Progress:
         if done.delayed:
             self._log.warning("%d failures of messages, which are retried later", done.delayed)
         if done.failed:
-            self._log.warning("%d messages went to the error queue: see 'sqlqueue errors'", done.failed)
+            self._log.warning("%d messages went to the error queue: see 'sqlqueue errors <queue>'", done.failed)
 
     def _count(self, done: ConsumeResult) -> None:
         for name, sent in self._sent.items():

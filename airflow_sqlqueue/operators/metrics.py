@@ -138,7 +138,7 @@ class DrainLog:
             self._log.warning("%d messages stay in the queue, because others had locked them to the end", result.locked)
         if result.batch.quarantined:
             self._log.warning(
-                "%d messages that no file can hold are in quarantine: see 'sqlqueue quarantine'",
+                "%d messages that no file can hold are in quarantine: see 'sqlqueue quarantine <queue>'",
                 result.batch.quarantined,
             )
 

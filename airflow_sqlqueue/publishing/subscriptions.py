@@ -80,7 +80,7 @@ class SubscriptionTable:
             advice = None
             if self.address.table != SUBSCRIPTION_TABLE:
                 made = CREATE_COMMANDS["subscription"]
-                advice = f"check the address; the table that '{made}' makes is {SUBSCRIPTION_TABLE}"
+                advice = f"check the address; the table that {made} makes is {SUBSCRIPTION_TABLE}"
             layout = read_layout(self.session, self.address, "subscription", advice=advice)
             layout.require("subscription")
             self._layout = layout

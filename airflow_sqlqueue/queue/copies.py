@@ -158,8 +158,8 @@ class QueueCopy:
         if last is None or last < high:
             raise CopyError(
                 f"The copy {self._name!r} of {self._queue.address.canonical} has seen RowVersion {high}, and the table "
-                f"has given {last or 0} at most: it was truncated or reseeded; run 'sqlqueue copies --reset' for this "
-                "copy, which then begins at the head of the queue."
+                f"has given {last or 0} at most: it was truncated or reseeded; run 'sqlqueue copies --queue <queue> "
+                "--reset <name>', and it begins at the head of the queue."
             )
         up_to = None if closing_up_to is None else int(closing_up_to)
         return CopyState(self._id, table_id, int(high), int(gaps), up_to, int(age or 0), stored=True)
@@ -214,7 +214,7 @@ class QueueCopy:
             raise CopyError(
                 f"The copy {self._name!r} of {self._queue.address.canonical} has {state.gaps:,} gaps, which close only "
                 "while no transaction writes to the queue: run it at a quieter time, or begin anew with "
-                "'sqlqueue copies --reset'."
+                "'sqlqueue copies --queue <queue> --reset <name>'."
             )
 
     def close_gaps(self) -> bool:

@@ -1,4 +1,4 @@
--- make: create the table of copies (with 'sqlqueue create --ledger' an administrator can)
+-- make: create the table of copies (with 'sqlqueue create <queue> --ledger' an administrator can)
 CREATE TABLE {table} (
     [CopyId] uniqueidentifier NOT NULL PRIMARY KEY,
     [Name] nvarchar(220) NOT NULL,
@@ -12,7 +12,7 @@ CREATE TABLE {table} (
     [ChangedAt] datetime2(3) NOT NULL
 );
 
--- make_gaps: create the table of the gaps of copies (with 'sqlqueue create --ledger' an administrator can)
+-- make_gaps: create the table of the gaps of copies (with 'sqlqueue create <queue> --ledger' an administrator can)
 CREATE TABLE {table} (
     [CopyId] uniqueidentifier NOT NULL,
     [Low] bigint NOT NULL,

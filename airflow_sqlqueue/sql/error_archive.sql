@@ -1,4 +1,4 @@
--- make: create the archive of failed messages (with 'sqlqueue create --ledger' an administrator can)
+-- make: create the archive of failed messages (with 'sqlqueue create <queue> --ledger' an administrator can)
 -- The key begins with the queue, so that every statement is one seek, without a look-up.
 CREATE TABLE {table} (
     [ArchiveId] bigint IDENTITY(1, 1) NOT NULL,

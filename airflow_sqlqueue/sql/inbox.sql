@@ -1,4 +1,4 @@
--- make: create the inbox (with 'sqlqueue create --ledger' an administrator can)
+-- make: create the inbox (with 'sqlqueue create <queue> --ledger' an administrator can)
 CREATE TABLE {table} (
     [MessageKey] uniqueidentifier NOT NULL PRIMARY KEY NONCLUSTERED,
     [Queue] nvarchar(400) NOT NULL,

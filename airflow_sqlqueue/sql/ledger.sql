@@ -1,4 +1,4 @@
--- make_batch: create the ledger's batch table (with 'sqlqueue create --ledger' an administrator can)
+-- make_batch: create the ledger's batch table (with 'sqlqueue create <queue> --ledger' an administrator can)
 CREATE TABLE {table} (
     [BatchId] uniqueidentifier NOT NULL PRIMARY KEY,
     [Queue] nvarchar(400) NOT NULL,
@@ -29,7 +29,7 @@ WHERE object_id = OBJECT_ID(?) AND name IN (N'Redacted', N'Erased');
 -- add_columns: add the columns that an older ledger's batch table lacks
 ALTER TABLE {batch} ADD [Redacted] varchar(64) NULL, [Erased] bigint NULL;
 
--- make_part: create the ledger's part table (with 'sqlqueue create --ledger' an administrator can)
+-- make_part: create the ledger's part table (with 'sqlqueue create <queue> --ledger' an administrator can)
 CREATE TABLE {table} (
     [PartId] uniqueidentifier NOT NULL PRIMARY KEY NONCLUSTERED,
     [BatchId] uniqueidentifier NOT NULL,

@@ -1,4 +1,4 @@
--- make: create the table of staged messages (with 'sqlqueue create --ledger' an administrator can)
+-- make: create the table of staged messages (with 'sqlqueue create <queue> --ledger' an administrator can)
 -- The table has no triggers, foreign keys or checks, because the target of OUTPUT INTO must not have them.
 CREATE TABLE {table} (
     [BatchId] uniqueidentifier NOT NULL,

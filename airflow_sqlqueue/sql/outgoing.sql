@@ -1,4 +1,4 @@
--- make: create the table of messages to be sent (with 'sqlqueue create --ledger' an administrator can)
+-- make: create the table of messages to be sent (with 'sqlqueue create <queue> --ledger' an administrator can)
 -- RowVersion is the position in the attempt: a table of staged messages has the columns of every queue.
 CREATE TABLE {table} (
     [AttemptId] uniqueidentifier NOT NULL,

@@ -1,4 +1,4 @@
--- make: create the quarantine table (with 'sqlqueue create --ledger' an administrator can)
+-- make: create the quarantine table (with 'sqlqueue create <queue> --ledger' an administrator can)
 CREATE TABLE {table} (
     [QuarantineId] bigint IDENTITY(1, 1) NOT NULL PRIMARY KEY,
     [BatchId] uniqueidentifier NOT NULL,

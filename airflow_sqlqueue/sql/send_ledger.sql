@@ -1,4 +1,4 @@
--- make: create the sent-ledger (with 'sqlqueue create --ledger' an administrator can)
+-- make: create the sent-ledger (with 'sqlqueue create <queue> --ledger' an administrator can)
 CREATE TABLE {table} (
     [SendId] uniqueidentifier NOT NULL PRIMARY KEY,
     [Queue] nvarchar(400) NOT NULL,

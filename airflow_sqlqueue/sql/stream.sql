@@ -1,4 +1,4 @@
--- make: create the table of streams (with 'sqlqueue create --ledger' an administrator can)
+-- make: create the table of streams (with 'sqlqueue create <queue> --ledger' an administrator can)
 CREATE TABLE {table} (
     [Name] nvarchar(200) NOT NULL PRIMARY KEY,
     [Queue] nvarchar(400) NOT NULL,

@@ -33,9 +33,9 @@ _KINDS: dict[str, dict[str, set[str]]] = {
 """Columns of each kind of table, with the base types that statements can work with."""
 
 CREATE_COMMANDS = {
-    "queue": "sqlqueue create",
-    "delayed": "sqlqueue create <queue> --delayed",
-    "subscription": "sqlqueue create <endpoint> --subscriptions",
+    "queue": "'sqlqueue create <queue>'",
+    "delayed": "'sqlqueue create <queue> --delayed'",
+    "subscription": "'sqlqueue create <endpoint> --subscriptions'",
 }
 """Commands that create a table of each kind."""
 
@@ -290,8 +290,8 @@ class Layout:
             advice = "check the address"
             if kinds[0] != "queue" and self.kind in {"queue", "delayed"} and self.object_type == "table":
                 advice += (
-                    "; if it was made by mistake, drop it with 'sqlqueue drop', and create the right one with "
-                    f"'{CREATE_COMMANDS[kinds[0]]}'"
+                    "; if it was made by mistake, drop it with 'sqlqueue drop <table>', and create the right one with "
+                    f"{CREATE_COMMANDS[kinds[0]]}"
                 )
             raise NotAQueueError(f"{self.table.canonical} is not a {kinds[0]} table ({reason}): {advice}.")
         if self.unusable:

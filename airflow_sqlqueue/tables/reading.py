@@ -32,7 +32,7 @@ def read_layout(
     Raises :class:`QueueNotFoundError` if there is no object, with a text for the kind ``wanted`` and with ``advice``
     (unless given, to create it). The table may be of another kind: see ``Layout.kind``.
     """
-    advice = advice or f"create it with '{CREATE_COMMANDS[wanted]}', or check the address"
+    advice = advice or f"create it with {CREATE_COMMANDS[wanted]}, or check the address"
     layout = _read(session, table, f"The {_NOUNS[wanted]}", advice)
     if (session.settings.server, table) in _triggered:
         return replace(layout, output_into=True)

@@ -167,7 +167,7 @@ def test_an_empty_batch_that_was_named_stays_and_can_be_put_back(url: str, tmp_p
     assert (batch["batch_id"], batch["state"], batch["messages"]) == (batch_id, "sealed", 0)
     refused = sqlqueue("abandon", batch_id, url=url)
     assert refused.returncode == 1
-    assert "put it back with 'sqlqueue requeue'" in refused.stderr
+    assert "put it back with 'sqlqueue requeue " in refused.stderr
     assert answer("requeue", batch_id, url=url)["state"] == "requeued"
 
 

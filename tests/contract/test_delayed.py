@@ -162,7 +162,9 @@ def test_a_missing_table_and_one_of_another_kind_are_refused(session: Session, t
         DelayedTable(session, table).count()
     create_queue(session, table)
     right = "create the right one with 'sqlqueue create <queue> --delayed'"
-    with pytest.raises(NotAQueueError, match=f"is not a delayed table .* drop it with 'sqlqueue drop', and {right}"):
+    with pytest.raises(
+        NotAQueueError, match=f"is not a delayed table .* drop it with 'sqlqueue drop <table>', and {right}"
+    ):
         DelayedTable(session, table).store([Message()], delay=DUE_NOW)
 
 

@@ -243,7 +243,7 @@ def test_a_missing_table_and_one_of_another_kind_are_refused(session: Session, t
     with pytest.raises(QueueNotFoundError, match="'sqlqueue create <endpoint> --subscriptions' makes is Subscription"):
         SubscriptionTable(session, table).subscriptions()
     create_queue(session, table)
-    with pytest.raises(NotAQueueError, match=r"is not a subscription table .* drop it with 'sqlqueue drop'"):
+    with pytest.raises(NotAQueueError, match=r"is not a subscription table .* drop it with 'sqlqueue drop <table>'"):
         SubscriptionTable(session, table).subscribers([PLACED])
 
 

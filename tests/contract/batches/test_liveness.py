@@ -186,7 +186,7 @@ def test_an_open_batch_is_abandoned_and_its_rows_go_back(
     assert (done.batch.state, done.batch.messages, depth(queue).messages) == ("requeued", 40, 50)
     assert client.batches.abandon(batch_id).repeated
     sealed: Batch = drain()
-    with pytest.raises(BatchError, match="put it back with 'sqlqueue requeue'"):
+    with pytest.raises(BatchError, match="put it back with 'sqlqueue requeue "):
         client.batches.abandon(uuid.UUID(sealed.batch_id))
     with pytest.raises(BatchNotFoundError):
         client.batches.abandon(uuid.uuid4())
