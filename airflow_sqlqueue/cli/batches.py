@@ -229,7 +229,7 @@ def batches(
 
 _OLD = timedelta(days=1)
 _REMEDIES = {
-    "open": "run the task of the batch again, resume it with 'sqlqueue drain <queue> --staging <folder> --batch-id <id>' "
+    "open": "run its task again, resume it with 'sqlqueue drain <queue> --staging <folder> --batch-id <id>' "
     "(or --stage table), or end it with 'sqlqueue abandon <id>'",
     "sealed": "clear the task of the batch, so that its job runs, or put it back with 'sqlqueue requeue <id>'",
 }

@@ -357,7 +357,9 @@ def test_a_table_whose_numbers_began_again_is_refused(copying: Copying, queue: Q
     copying.run()
     run_sql(queue.session, change.format(queue.address.qualified_name))
     fill(queue, 1)
-    with pytest.raises(CopyError, match=r"has seen RowVersion 5, and the table has given \d at most.*copies --reset"):
+    with pytest.raises(
+        CopyError, match=r"has seen RowVersion 5, and the table has given \d at most.*copies --queue .* --reset"
+    ):
         copying.run()
     table = CopyTable(queue.session, queue.address.catalog)
     assert table.forget(NAME, queue.address.canonical)
