@@ -139,7 +139,7 @@ class Session:
         except Exception as error:
             self._cursors.discard()
             self.doom()
-            translated = translate(error, statement.purpose)
+            translated = translate(error, statement.purpose, statement.own)
             self._lost = isinstance(translated, ConnectionLostError)
             raise translated from safe_cause(error)
 

@@ -18,7 +18,7 @@ from airflow_sqlqueue.drain.stages.message_table import MessageTable
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError, StatementError, WrongBatchError
 from airflow_sqlqueue.queue.quarantine import Quarantine
 from airflow_sqlqueue.sql import Fragment, Query, identifier
-from airflow_sqlqueue.tables.create import LEDGER_SCHEMA, Definition, create_lock, ensure
+from airflow_sqlqueue.tables.create import LEDGER_SCHEMA, Definition, ensure
 from airflow_sqlqueue.tables.own import OwnTable, lock_name, stored_name
 
 _NOT_OPEN = 50001
@@ -97,10 +97,6 @@ class Ledger(OwnTable):
         """Create the tables, those beside them, and their schema, if they are missing."""
         for definition in ledger_definitions(self.catalog, self.schema):
             ensure(self.session, definition)
-        if self.session.value(self.query("ledger.lacks_columns"), self.address.qualified_name):
-            with create_lock(self.session, self.address):
-                if self.session.value(self.query("ledger.lacks_columns"), self.address.qualified_name):
-                    self.session.run(self.query("ledger.add_columns"))
 
     def open(
         self,

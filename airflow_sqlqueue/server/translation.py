@@ -89,8 +89,8 @@ def transaction_lost(error: Exception, purpose: str) -> errors.TransactionLostEr
     )
 
 
-def translate(error: Exception, purpose: str) -> errors.SqlQueueError:
-    """Return our error for an error of the driver; ``purpose`` completes "Could not ..."."""
+def translate(error: Exception, purpose: str, own: str = "") -> errors.SqlQueueError:
+    """Return our error for an error of the driver; ``purpose`` completes "Could not ...", ``own`` is our table."""
     if isinstance(error, errors.SqlQueueError):
         return error
     if isinstance(error, UnicodeError):
@@ -128,6 +128,8 @@ def translate(error: Exception, purpose: str) -> errors.SqlQueueError:
     if number is not None:
         is_of_a_row = number in _OF_A_ROW or number >= _FIRST_OF_USERS
         meaning = f" ({_MEANINGS[number]})" if number in _MEANINGS else ""
+        if number == 207 and own:
+            meaning = f": {own} lacks a column, because an older version made it; run 'sqlqueue create <queue> --ledger'"
         text = f"Could not {purpose}: SQL Server answered with error {number}{meaning}."
         return (errors.RowRefusedError if is_of_a_row else errors.StatementError)(text, number)
     return errors.StatementError(f"Could not {purpose}: the driver failed with state {state or 'unknown'}.")

@@ -30,13 +30,14 @@ Fragment = NewType("Fragment", str)
 class Query:
     """A statement with its name and its purpose, a phrase that completes "Could not ...".
 
-    ``ours`` is False for a text from outside of this package.
+    ``ours`` is False for a text from outside of this package. ``own`` is the table of this package that it uses.
     """
 
     name: str
     purpose: str
     text: str
     ours: bool = False
+    own: str = ""
 
     def bind(self, **fragments: Fragment) -> Query:
         """Return the query with its placeholders filled."""

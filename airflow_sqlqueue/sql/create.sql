@@ -29,6 +29,9 @@ CREATE TABLE {table} (
     {columns}
 );
 
+-- add_column: add the columns that the table lacks
+IF COL_LENGTH({own_table}, {column}) IS NULL ALTER TABLE {table} ADD {definition};
+
 -- subscription: create the subscription table
 CREATE TABLE {table} (
     {columns},

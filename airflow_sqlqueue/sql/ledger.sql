@@ -5,10 +5,10 @@ CREATE TABLE {table} (
     [Origin] nvarchar(1000) NOT NULL,
     [Owner] uniqueidentifier NULL,
     [State] varchar(10) NOT NULL,
-    [Stage] varchar(10) NOT NULL,
+    [Stage] varchar(10) NOT NULL DEFAULT 'files',
     [UpTo] bigint NULL,
     [Filter] nvarchar(max) NULL,
-    [Kept] bit NOT NULL,
+    [Kept] bit NOT NULL DEFAULT 0,
     [OpenedAt] datetime2(3) NOT NULL,
     [SealedAt] datetime2(3) NULL,
     [ConsumedAt] datetime2(3) NULL,
@@ -22,13 +22,6 @@ CREATE TABLE {table} (
     [Erased] bigint NULL
 );
 
--- lacks_columns: read the columns of the ledger's batch table
-SELECT CASE WHEN COUNT(*) < 2 THEN 1 ELSE 0 END FROM {catalog}.sys.columns
-WHERE object_id = OBJECT_ID(?) AND name IN (N'Redacted', N'Erased');
-
--- add_columns: add the columns that an older ledger's batch table lacks
-ALTER TABLE {batch} ADD [Redacted] varchar(64) NULL, [Erased] bigint NULL;
-
 -- make_part: create the ledger's part table (with 'sqlqueue create <queue> --ledger' an administrator can)
 CREATE TABLE {table} (
     [PartId] uniqueidentifier NOT NULL PRIMARY KEY NONCLUSTERED,
@@ -36,7 +29,7 @@ CREATE TABLE {table} (
     [Path] nvarchar(1000) NULL,
     [Messages] int NOT NULL,
     [Expired] int NOT NULL,
-    [Quarantined] int NOT NULL,
+    [Quarantined] int NOT NULL DEFAULT 0,
     [Bytes] bigint NOT NULL,
     [MinRowVersion] bigint NOT NULL,
     [MaxRowVersion] bigint NOT NULL,

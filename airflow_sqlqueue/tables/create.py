@@ -47,10 +47,31 @@ class Definition:
     shape: Shape | None = None
     with_schema: bool = False
 
+    @property
+    def additions(self) -> Query:
+        """Statements that add, one by one, the columns which a table of this package lacks; empty for other tables.
+
+        An older version made the table. Its rows get NULL or the default, so a column without either is not added.
+        """
+        columns = self.columns if self.kind == "ledger" else {}
+        found = [
+            query(
+                "create.add_column",
+                own_table=literal(self.table.qualified_name),
+                table=identifier(self.table),
+                column=literal(name),
+                definition=Fragment(f"{identifier(name)} {kind}"),
+            )
+            for name, kind in columns.items()
+            if "NOT NULL" not in kind or "DEFAULT" in kind
+        ]
+        text = "\n".join(each.text for each in found)
+        return Query("create.add_column", f"add columns to {self.table.canonical}", text, ours=True)
+
     def differences(self, layout: Layout) -> list[str]:
         """Return the differences of an existing table. Raises :class:`NotAQueueError` for a table of another kind."""
         if self.kind == "ledger":
-            return []
+            return [f"the column {name} is missing" for name in self.columns if name not in layout.columns]
         layout.require(self.kind)
         if self.shape is not None:
             return layout.differences(self.shape)
@@ -145,8 +166,9 @@ def delayed_address(
 def create(session: Session, definition: Definition, *, create_schema: bool = False) -> CreateResult:
     """Create a table if it is missing; compare an existing table with the definition and do not change it.
 
-    Raises :class:`NotAQueueError` for a table of another kind, :class:`QueueNotFoundError` if the schema or the
-    database is missing (``create_schema`` makes a missing schema), and :class:`PermissionDeniedError`.
+    Only a table of this package gets the columns that it lacks. Raises :class:`NotAQueueError` for a table of another
+    kind, :class:`QueueNotFoundError` if the schema or the database is missing (``create_schema`` makes a missing
+    schema), and :class:`PermissionDeniedError`.
     """
     try:
         made = _create_missing(session, definition, create_schema)
@@ -190,6 +212,8 @@ def ensure(session: Session, definition: Definition) -> None:
 def _create_missing(session: Session, definition: Definition, create_schema: bool) -> bool:
     with create_lock(session, definition.table, create_schema=create_schema or definition.with_schema):
         if exists(session, definition.table):
+            if definition.additions.text:
+                session.run(definition.additions)
             return False
         for statement in definition.statements:
             session.run(statement)
@@ -245,6 +269,8 @@ def script(definitions: Iterable[Definition], *, create_schema: bool = False) ->
             batches.append(query("create.script_schema", catalog=catalog, schema=schema, statement=statement).text)
         statements = "\n".join(statement.text for statement in definition.statements)
         batches.append(f"IF OBJECT_ID({literal(table.qualified_name)}) IS NULL\nBEGIN\n{statements}\nEND;")
+        if definition.additions.text:
+            batches.append(definition.additions.text)
     return "\nGO\n\n".join(dict.fromkeys(batches)) + "\nGO\n"
 
 

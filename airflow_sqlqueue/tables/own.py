@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import uuid
+from dataclasses import replace
 from typing import ClassVar
 
 from airflow_sqlqueue.routing import ResolvedAddress
@@ -10,6 +12,9 @@ from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Fragment, Query, identifier, query
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA, Definition, ensure
 from airflow_sqlqueue.tables.reading import exists
+
+_COLUMN = re.compile(r"^    \[(\w+)\] (.+?),?$", re.MULTILINE)
+"""A line of a CREATE TABLE that has a column: its name, and its type with what follows."""
 
 
 def stored_name(queue: str) -> str:
@@ -25,7 +30,9 @@ def lock_name(kind: str, schema: str, item: uuid.UUID) -> str:
 class OwnTable:
     """Base class of a table of this package, through one connection. A subclass names the table and its CREATE queries.
 
-    ``columns`` fills the placeholder for columns in these queries, if they have one.
+    ``columns`` fills the placeholder for columns in these queries, if they have one. A column that is new in CREATE
+    TABLE takes NULL or has a default: then :func:`~airflow_sqlqueue.tables.create.create` and the script add it to a
+    table that an older version made.
     """
 
     name: ClassVar[str]
@@ -47,11 +54,13 @@ class OwnTable:
         """Return the table's definition, for :func:`~airflow_sqlqueue.tables.create.create` and for scripts."""
         table = cls.address_in(catalog, schema)
         statements = tuple(query(name, table=identifier(table), columns=cls.columns) for name in cls.made_by)
-        return Definition(table, "ledger", statements, with_schema=True)
+        columns = dict(_COLUMN.findall(statements[0].text))
+        return Definition(table, "ledger", statements, columns, with_schema=True)
 
     def query(self, name: str, **fragments: Fragment) -> Query:
         """Return a query by its full name, with the names of the table and its database."""
-        return query(name, table=identifier(self.address), catalog=identifier(self.catalog), **fragments)
+        found = query(name, table=identifier(self.address), catalog=identifier(self.catalog), **fragments)
+        return replace(found, own=self.address.canonical)
 
     def exists(self) -> bool:
         """Whether the table exists: it is created at the first use in a database."""

@@ -28,12 +28,17 @@ from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.purge import PurgeOptions, purge
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query
 from airflow_sqlqueue.tables.create import create_queue
 from fakemssql import FakeServer
 from tests.conftest import Connect
 from tests.grammar import MAXDOP, Recorder, problems
+
+SCRIPT = Path(__file__).parents[2] / "docs" / "permissions.sql"
+
+LoginIn = Callable[..., Connect]
 
 
 @pytest.fixture(scope="session")
@@ -79,6 +84,30 @@ def fake(server: Any) -> FakeServer:
 def session(connect: Connect) -> Iterator[Session]:
     with connect() as session:
         yield session
+
+
+@pytest.fixture
+def login_in(settings: ConnectionSettings, session: Session) -> Iterator[LoginIn]:
+    """Makes a login whose user is in the given roles, and gives what opens its sessions."""
+    made: list[str] = []
+
+    def make(*roles: str) -> Connect:
+        name, password = f"test_{uuid.uuid4().hex[:10]}", f"Pa55-{uuid.uuid4().hex}"
+        try:
+            run_sql(session, f"CREATE LOGIN [{name}] WITH PASSWORD = '{password}'")
+        except PermissionDeniedError:
+            pytest.skip("the login of the test server may not create logins")
+        made.append(name)
+        run_sql(session, f"CREATE USER [{name}] FOR LOGIN [{name}]")
+        for role in roles:
+            run_sql(session, f"ALTER ROLE [{role}] ADD MEMBER [{name}]")
+        return lambda: Session(replace(settings, user=name, password=password), lock_timeout=10)
+
+    for batch in SCRIPT.read_text("utf-8").split("\nGO\n"):
+        run_sql(session, batch)
+    yield make
+    for name in made:
+        run_sql(session, f"DROP USER IF EXISTS [{name}]; DROP LOGIN [{name}]")
 
 
 @pytest.fixture

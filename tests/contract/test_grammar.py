@@ -44,6 +44,7 @@ STAND_INS = {
     "addressed": "[y] int NULL",
     "changes": "[x] = 1",
     "declare": "",
+    "definition": "[x] int NULL",
     "limit": "1",
     "may_match": "[x] LIKE ?",
     "milliseconds": "1",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -32,36 +31,8 @@ from airflow_sqlqueue.tables.create import create, create_queue, drop_queue
 from airflow_sqlqueue.tables.discovery import list_tables
 from airflow_sqlqueue.tables.layout import SHAPES
 from airflow_sqlqueue.tables.reading import exists
-from tests.contract.conftest import Connect, Exercise, run_sql
+from tests.contract.conftest import Exercise, LoginIn, run_sql
 from tests.drains import drain
-
-SCRIPT = Path(__file__).parents[2] / "docs" / "permissions.sql"
-
-LoginIn = Callable[..., Connect]
-
-
-@pytest.fixture
-def login_in(settings: ConnectionSettings, session: Session) -> Iterator[LoginIn]:
-    """Makes a login whose user is in the given roles, and gives what opens its sessions."""
-    made: list[str] = []
-
-    def make(*roles: str) -> Connect:
-        name, password = f"test_{uuid.uuid4().hex[:10]}", f"Pa55-{uuid.uuid4().hex}"
-        try:
-            run_sql(session, f"CREATE LOGIN [{name}] WITH PASSWORD = '{password}'")
-        except PermissionDeniedError:
-            pytest.skip("the login of the test server may not create logins")
-        made.append(name)
-        run_sql(session, f"CREATE USER [{name}] FOR LOGIN [{name}]")
-        for role in roles:
-            run_sql(session, f"ALTER ROLE [{role}] ADD MEMBER [{name}]")
-        return lambda: Session(replace(settings, user=name, password=password), lock_timeout=10)
-
-    for batch in SCRIPT.read_text("utf-8").split("\nGO\n"):
-        run_sql(session, batch)
-    yield make
-    for name in made:
-        run_sql(session, f"DROP USER IF EXISTS [{name}]; DROP LOGIN [{name}]")
 
 
 def test_the_runtime_role_archives_and_restores(

@@ -52,6 +52,7 @@ ELSEWHERE = {
     "make faults runs it; the scheduler is killed here": (1, "make faults"),
     "mssql_python": (1, "the extra driver"),
     "mssql_python_odbc": (1, "the extra driver"),
+    "no compiler: the pipe tells of a load as well": (1, "the same test, through a named pipe"),
     "no chromium: `apt-get install chromium`, or name one in CHROMIUM": (1, "make test-ui"),
     "only for root PostgreSQL runs as another user": (1, "root"),
     "only root gives a folder to a group that he is not in": (1, "root"),
