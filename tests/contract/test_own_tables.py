@@ -136,7 +136,7 @@ def test_the_installer_adds_what_the_runtime_misses(
                 return QueueClient(low.settings, ledger_schema=own_schema).batches.list()
             return SendLedger(low, table.catalog, own_schema).send(QueueTable(low, table), uuid.uuid4(), [Message()])
 
-    with pytest.raises(StatementError, match="an older version made it; run 'sqlqueue create <queue> --ledger'"):
+    with pytest.raises(StatementError, match="as an older version made it; run 'sqlqueue create <queue> --ledger'"):
         work()
     with login_in("sqlqueue_runtime")() as low, pytest.raises(PermissionDeniedError):
         create(low, definition)
