@@ -129,9 +129,7 @@ def translate(error: Exception, purpose: str, own: str = "") -> errors.SqlQueueE
         is_of_a_row = number in _OF_A_ROW or number >= _FIRST_OF_USERS
         meaning = f" ({_MEANINGS[number]})" if number in _MEANINGS else ""
         if number == 207 and own:
-            meaning = (
-                f": {own} lacks a column, as an older version made it; run 'sqlqueue create <queue> --ledger'"
-            )
+            meaning = f": {own} lacks a column, as an older version made it; run 'sqlqueue create <queue> --ledger'"
         text = f"Could not {purpose}: SQL Server answered with error {number}{meaning}."
         return (errors.RowRefusedError if is_of_a_row else errors.StatementError)(text, number)
     return errors.StatementError(f"Could not {purpose}: the driver failed with state {state or 'unknown'}.")
