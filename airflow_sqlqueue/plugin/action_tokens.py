@@ -13,6 +13,7 @@ from airflow.providers.common.compat.sdk import conf
 from itsdangerous import BadSignature, SignatureExpired, URLSafeTimedSerializer
 
 from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.plugin.addresses import Address
 
 ON_ARCHIVED = ("restore", "delete_archived")
 ON_FAILED = ("return", "redirect", "archive", "park", "delete")
@@ -39,12 +40,12 @@ class Order:
     action: str
     connection: str
     messages: int
-    queue: str | None = None
+    queue: Address | None = None
     batch_id: str | None = None
     group: str | None = None
     row_versions: tuple[int, ...] | None = None
     up_to: int | None = None
-    destination: str | None = None
+    destination: Address | None = None
     limit: int | None = None
     rate: float | None = None
     reason: str | None = None

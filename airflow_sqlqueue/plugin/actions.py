@@ -31,6 +31,7 @@ from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.plugin import action_tokens, audit, failures, servers
 from airflow_sqlqueue.plugin.action_tokens import ON_ARCHIVED, ON_FAILED, TO_A_QUEUE, Order
 from airflow_sqlqueue.plugin.actions_dag import PROGRESS, TASK
+from airflow_sqlqueue.plugin.addresses import Address, address_of
 from airflow_sqlqueue.plugin.batches import actions_for, find_batch
 from airflow_sqlqueue.plugin.failure_previews import count_failed
 from airflow_sqlqueue.plugin.responses import RequestBody, read_as
@@ -51,12 +52,12 @@ class Wanted(RequestBody):
     """Request for an action, with the messages or the batch."""
 
     action: str
-    queue: str | None = None
+    queue: Address | None = None
     batch_id: uuid.UUID | None = None
     group_by: failures.Grouping | None = None
     group: failures.Group | None = None
     row_versions: list[int] | None = Field(None, max_length=MAX_SELECTED)
-    destination: str | None = None
+    destination: Address | None = None
     max_messages: int | None = Field(None, ge=1)
     rate: float | None = Field(None, gt=0, allow_inf_nan=False)
     reason: str | None = None
@@ -220,7 +221,7 @@ def _count(order: Order) -> tuple[Order, str]:
 def _count_finished(order: Order) -> tuple[Order, str]:
     options = SweepOptions()
     with servers.session_of(order.connection) as (client, session):
-        catalog = client.settings.database if order.queue is None else servers.address_of(client, order.queue).catalog
+        catalog = client.settings.database if order.queue is None else address_of(client, order.queue).catalog
         ledger = Ledger(session, catalog, client.ledger_schema)
         found = len(batches(ledger, states=FINISHED, older_than=options.retain))
     sentence = (

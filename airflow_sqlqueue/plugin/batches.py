@@ -11,7 +11,8 @@ from airflow_sqlqueue.drain.batches import BatchInfo, batches
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import FINISHED
 from airflow_sqlqueue.errors import SqlQueueError
-from airflow_sqlqueue.plugin.servers import catalogs_of, session_of
+from airflow_sqlqueue.plugin.addresses import catalogs_of
+from airflow_sqlqueue.plugin.servers import session_of
 
 router = APIRouter(prefix="/batches")
 

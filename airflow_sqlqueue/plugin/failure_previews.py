@@ -14,6 +14,7 @@ from airflow_sqlqueue.errorqueue.reasons import Reason
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.plugin import failures, servers
 from airflow_sqlqueue.plugin.action_tokens import ON_ARCHIVED, Order
+from airflow_sqlqueue.plugin.addresses import shown_queue
 from airflow_sqlqueue.queue import QueueTable
 
 _WOULD = {
@@ -49,11 +50,11 @@ Target = Callable[[FailedMessage], QueueTable | Reason | None]
 
 
 def _targets(order: Order, client: QueueClient, queue: QueueTable) -> Target:
+    target = None if order.destination is None else shown_queue(client, queue.session, order.destination)
     if order.action in ("return", "redirect"):
-        return Destinations(queue, client.resolver, order.destination).of
-    if order.action != "park":
+        return Destinations(queue, client.resolver, target and target.address.canonical).of
+    if target is None:
         return lambda message: None
-    target = client.queue(order.destination).through(queue.session)
     if object_of(target) == object_of(queue):
         raise ConfigurationError(f"The messages are in {queue.address.canonical} already: name another queue.")
     return lambda message: target

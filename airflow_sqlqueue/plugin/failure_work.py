@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from airflow_sqlqueue.plugin.action_tokens import Order
+from airflow_sqlqueue.plugin.addresses import shown_queue
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.client import QueueClient
@@ -24,6 +25,9 @@ _DONE = {
 
 def act_on_failures(client: QueueClient, order: Order, so_far: Callable[[int], None]) -> tuple[int, str]:
     """Do an order on failed messages; return the number of messages, and a sentence about them."""
+    with client.session() as session:
+        for address in filter(None, (order.queue, order.destination)):
+            shown_queue(client, session, address)
     done = _act(client, order, so_far)
     stays = "".join(f"; {messages} stay: {reason}" for reason, messages in done.left.items())
     return done.messages, " ".join([f"{done.messages} messages were {_DONE[order.action]}{stays}.", *done.warnings])

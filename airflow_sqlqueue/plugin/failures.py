@@ -18,6 +18,7 @@ from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.errorqueue.scan import ErrorQueue, FailedMessages, scan
 from airflow_sqlqueue.errorqueue.triage import ErrorGroup
 from airflow_sqlqueue.errors import SqlQueueError
+from airflow_sqlqueue.plugin.addresses import Address, DatabaseNotShownError
 from airflow_sqlqueue.plugin.responses import RequestBody, read_as
 from airflow_sqlqueue.plugin.servers import queue_of
 from airflow_sqlqueue.queue import QueueTable
@@ -39,7 +40,7 @@ Group = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 class FailuresQuery(RequestBody):
     """Request for the groups of an error queue, or of its archived messages."""
 
-    queue: str = "error"
+    queue: Address = Address("error")
     archived: bool = False
     group_by: Grouping = "exception_type"
     limit: int = Field(50, ge=1, le=200)
@@ -79,6 +80,8 @@ def failures(conn_id: str, wanted: Annotated[FailuresQuery, Depends(read_as(Fail
                 groups.setdefault(group_name(key, value), _Group({key: label(value)})).add(message)
             else:
                 is_complete = True
+    except DatabaseNotShownError:
+        raise
     except SqlQueueError as error:
         problem = str(error)
     ordered = sorted(groups.items(), key=lambda item: -item[1].messages)[: wanted.limit]

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends
 from pydantic import Field
 
+from airflow_sqlqueue.plugin.addresses import catalogs_of
 from airflow_sqlqueue.plugin.responses import RequestBody, read_as
-from airflow_sqlqueue.plugin.servers import catalogs_of, session_of
+from airflow_sqlqueue.plugin.servers import session_of
 
 router = APIRouter()
 

@@ -13,6 +13,7 @@ from airflow_sqlqueue.errorqueue.reasons import Reason
 from airflow_sqlqueue.errorqueue.scan import show_error
 from airflow_sqlqueue.errors import ConfigurationError, MessageError
 from airflow_sqlqueue.plugin import audit
+from airflow_sqlqueue.plugin.addresses import Address, shown_queue
 from airflow_sqlqueue.plugin.responses import RequestBody, read_as
 from airflow_sqlqueue.plugin.rights import may_act
 from airflow_sqlqueue.plugin.servers import queue_of
@@ -27,7 +28,7 @@ class Edit(RequestBody):
 
     headers: dict[str, str | None] | None = None
     body: str | None = None
-    destination: str | None = None
+    destination: Address | None = None
     dry_run: bool = True
 
 
@@ -47,7 +48,9 @@ def edit_and_return(
     check_names(headers)
     with queue_of(conn_id, address) as (client, queue):
         message = show_error(queue, row_version=row_version).message
-        redirect = wanted.destination
+        redirect = None
+        if wanted.destination is not None:
+            redirect = shown_queue(client, queue.session, wanted.destination).address.canonical
         target = Destinations(queue, client.resolver, redirect, malformed=redirect is not None).of(message)
         if isinstance(target, Reason):
             raise MessageError(f"The edited message has nowhere to go ({target.value}): name a queue for it.")

@@ -20,7 +20,8 @@ from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import UNFINISHED
 from airflow_sqlqueue.errors import SqlQueueError
 from airflow_sqlqueue.plugin import settings
-from airflow_sqlqueue.plugin.servers import catalogs_of, client_of, session_of, shown_connections
+from airflow_sqlqueue.plugin.addresses import catalogs_of
+from airflow_sqlqueue.plugin.servers import client_of, session_of, shown_connections
 from airflow_sqlqueue.plugin.snapshots import SNAPSHOTS, Snapshot
 from airflow_sqlqueue.routing import ResolvedAddress
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, ValidationError
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -26,12 +27,15 @@ from airflow_sqlqueue.errors import (
     SqlQueueError,
     StagingError,
 )
+from airflow_sqlqueue.plugin.addresses import DatabaseNotShownError
+from airflow_sqlqueue.plugin.servers import check_addresses
 
 log = logging.getLogger(__name__)
 
 MAX_REQUEST_BYTES = 1024 * 1024
 
 _STATUS: dict[type[SqlQueueError], int] = {
+    DatabaseNotShownError: 403,
     MessageNotFoundError: 404,
     QueueNotFoundError: 404,
     BatchNotFoundError: 404,
@@ -108,6 +112,7 @@ class SecurityHeaders:
 def read_as(kind: type[Body]) -> Callable[[Request], Awaitable[Body]]:
     """Dependency that reads a request's JSON after the rights were checked; FastAPI itself would read it before.
 
+    Each :class:`.Address` in it has to be in a database that the page shows.
     It demands a header and a content type that a form of another site cannot send.
     """
 
@@ -122,12 +127,14 @@ def read_as(kind: type[Body]) -> Callable[[Request], Awaitable[Body]]:
             if len(text) > MAX_REQUEST_BYTES:
                 raise HTTPException(400, f"The request has more than {MAX_REQUEST_BYTES:,} bytes.")
         try:
-            return kind.model_validate_json(bytes(text))
+            body = kind.model_validate_json(bytes(text))
         except ValidationError as error:
             # The texts of pydantic may quote the request.
             found = error.errors(include_input=False, include_url=False, include_context=False)[0]
             where = ".".join(str(part) for part in found["loc"] if str(part) in kind.model_fields) or "the JSON"
             raise HTTPException(400, f"The request cannot be read: {where} is not valid.") from None
+        await run_in_threadpool(check_addresses, request.path_params["conn_id"], body)
+        return body
 
     return read
 

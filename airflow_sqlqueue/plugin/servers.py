@@ -19,8 +19,8 @@ from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.hooks.configuration import allowed
 from airflow_sqlqueue.hooks.connection import CONNECTION_TYPES, read_connection
 from airflow_sqlqueue.plugin import settings
+from airflow_sqlqueue.plugin.addresses import Address, address_of, shown_queue
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
 
 MAX_CONNECTIONS = 200
@@ -164,6 +164,14 @@ class Sessions:
 SESSIONS = Sessions()
 
 
+def check_addresses(conn_id: str, request: object) -> None:
+    """Check each address of a request by the connection's settings alone. Raises the errors of :func:`address_of`."""
+    if addresses := [value for value in vars(request).values() if isinstance(value, Address) and value]:
+        client = client_of(conn_id)
+        for address in addresses:
+            address_of(client, address)
+
+
 @contextmanager
 def session_of(conn_id: str) -> Iterator[tuple[QueueClient, Session]]:
     """The client of a connection that the page shows, and a session for the block."""
@@ -176,43 +184,10 @@ def session_of(conn_id: str) -> Iterator[tuple[QueueClient, Session]]:
 def queue_of(conn_id: str, address: str) -> Iterator[tuple[QueueClient, QueueTable]]:
     """The client of a connection and the queue at an address, through a session for the block.
 
-    Raises the errors of :func:`address_of`, and :class:`QueueNotFoundError` or :class:`NotAQueueError`.
+    Raises the errors of :func:`.shown_queue`.
     """
     client = client_of(conn_id)
     # Refuse an unusable address before a connection is opened.
     address_of(client, address)
     with SESSIONS.session(conn_id, client) as session:
-        queue = client.queue(address).through(session)
-        _check_shown(client, queue.address)
-        # The address may be a synonym of a table in another database.
-        _check_shown(client, queue.layout.table)
-        yield client, queue
-
-
-def address_of(client: QueueClient, address: str) -> ResolvedAddress:
-    """Resolve the address of a request: 403 if the page does not show its database.
-
-    Raises :class:`AddressError`.
-    """
-    found = client.resolve(address)
-    _check_shown(client, found)
-    return found
-
-
-def _check_shown(client: QueueClient, found: ResolvedAddress) -> None:
-    """Refuse a database that the connection does not name: a user may see less than the connection's login."""
-    if found.catalog.casefold() not in {name.casefold() for name in catalogs_of(client)}:
-        raise HTTPException(403, f"The connection does not name the database {found.catalog!r}: see allowed_catalogs.")
-
-
-def catalogs_of(client: QueueClient) -> list[str]:
-    """Databases that the connection's settings name, its own first."""
-    resolver = client.resolver
-    named = [
-        resolver.default_catalog or client.settings.database,
-        client.settings.database,
-        *resolver.queue_catalogs.values(),
-        *resolver.endpoint_catalogs.values(),
-        *(resolver.allowed_catalogs or ()),
-    ]
-    return list({name.lower(): name for name in reversed(named)}.values())[::-1]
+        yield client, shown_queue(client, session, address)

@@ -19,6 +19,7 @@ from airflow_sqlqueue.errors import LockTimeoutError, SqlQueueError
 from airflow_sqlqueue.inspection.overview import DatabaseOverview, QueueOverview
 from airflow_sqlqueue.operators import metrics
 from airflow_sqlqueue.plugin import servers
+from airflow_sqlqueue.plugin.addresses import catalogs_of
 from airflow_sqlqueue.plugin.servers import SESSIONS, Sessions
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.versions.airflow import ServerStats
@@ -87,7 +88,7 @@ class _Watched:
         self.histories: dict[ResolvedAddress, History] = {}
         self.databases = [
             DatabaseOverview(catalog, client.ledger_schema, delayed_suffix=client.resolver.delayed_suffix)
-            for catalog in servers.catalogs_of(client)
+            for catalog in catalogs_of(client)
         ]
 
 

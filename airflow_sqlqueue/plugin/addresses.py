@@ -1,0 +1,67 @@
+"""Addresses in requests of the page: a user sees and writes to the databases that the connection names, no others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow_sqlqueue.errors import AddressError
+from airflow_sqlqueue.routing import ResolvedAddress
+
+if TYPE_CHECKING:
+    from airflow_sqlqueue.client import QueueClient
+    from airflow_sqlqueue.queue import QueueTable
+    from airflow_sqlqueue.session import Session
+
+
+class DatabaseNotShownError(AddressError):
+    """The page does not show the database: a user may see less than the connection's login."""
+
+
+class Address(str):
+    """Address of a queue in a request or an order: checked when it is read, and opened by :func:`shown_queue` alone."""
+
+    __slots__ = ()
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_after_validator_function(cls, core_schema.str_schema())
+
+
+def address_of(client: QueueClient, address: str) -> ResolvedAddress:
+    """Resolve an address by the settings alone. Raises :class:`AddressError` and :class:`DatabaseNotShownError`."""
+    return _shown(client, client.resolve(address))
+
+
+def shown_queue(client: QueueClient, session: Session, address: str) -> QueueTable:
+    """Return the queue at an address, in a database that the page shows, also if a synonym leads to it.
+
+    Raises the errors of :func:`address_of`, and :class:`QueueNotFoundError` or :class:`NotAQueueError`.
+    """
+    address_of(client, address)  # Before the server could tell whether there is such a table.
+    queue = client.queue(address).through(session)
+    _shown(client, queue.address)
+    _shown(client, queue.layout.table)
+    return queue
+
+
+def _shown(client: QueueClient, found: ResolvedAddress) -> ResolvedAddress:
+    if found.catalog.casefold() not in {name.casefold() for name in catalogs_of(client)}:
+        raise DatabaseNotShownError(
+            f"The connection does not name the database {found.catalog!r}: see allowed_catalogs."
+        )
+    return found
+
+
+def catalogs_of(client: QueueClient) -> list[str]:
+    """Databases that the connection's settings name, its own first."""
+    resolver = client.resolver
+    named = [
+        resolver.default_catalog or client.settings.database,
+        client.settings.database,
+        *resolver.queue_catalogs.values(),
+        *resolver.endpoint_catalogs.values(),
+        *(resolver.allowed_catalogs or ()),
+    ]
+    return list({name.lower(): name for name in reversed(named)}.values())[::-1]
