@@ -31,7 +31,7 @@ from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.plugin import action_tokens, audit, failures, servers
 from airflow_sqlqueue.plugin.action_tokens import ON_ARCHIVED, ON_FAILED, TO_A_QUEUE, Order
 from airflow_sqlqueue.plugin.actions_dag import PROGRESS, TASK
-from airflow_sqlqueue.plugin.addresses import Address, address_of
+from airflow_sqlqueue.plugin.addresses import Address, address_of, shown_queue
 from airflow_sqlqueue.plugin.batches import actions_for, find_batch
 from airflow_sqlqueue.plugin.failure_previews import count_failed
 from airflow_sqlqueue.plugin.responses import RequestBody, read_as
@@ -203,13 +203,15 @@ def _count(order: Order) -> tuple[Order, str]:
         return _count_finished(order)
     with servers.session_of(order.connection) as (client, session):
         _, info = find_batch(client, session, uuid.UUID(order.batch_id))
+        if order.action == "requeue":
+            shown_queue(client, session, info.queue)
     if order.action not in actions_for(info):
         raise HTTPException(
             409,
             f"The batch is {info.state}{' and a copy' if info.kept else ' and redacted' if info.redacted else ''}: the "
             "action is not possible.",
         )
-    counted = replace(order, messages=info.messages, queue=info.queue)
+    counted = replace(order, messages=info.messages, queue=Address(info.queue))
     if not info.messages:
         end = "requeued" if order.action == "requeue" else "consumed"
         return counted, f"The batch holds no messages: it would be marked {end}, and a sweep could remove it."

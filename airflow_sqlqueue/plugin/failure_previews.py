@@ -52,7 +52,7 @@ Target = Callable[[FailedMessage], QueueTable | Reason | None]
 def _targets(order: Order, client: QueueClient, queue: QueueTable) -> Target:
     target = None if order.destination is None else shown_queue(client, queue.session, order.destination)
     if order.action in ("return", "redirect"):
-        return Destinations(queue, client.resolver, target and target.address.canonical).of
+        return Destinations(queue, client.resolver, None if target is None else target.address.canonical).of
     if target is None:
         return lambda message: None
     if object_of(target) == object_of(queue):
