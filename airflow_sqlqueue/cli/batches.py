@@ -211,6 +211,9 @@ def _options(values: dict[str, Any]) -> list[str]:
 
 def batches(
     common: Common,
+    batch_id: Annotated[
+        Optional[str], typer.Argument(help="Show this batch in full; the first characters of its id are enough.")
+    ] = None,
     state: Annotated[
         Optional[list[str]],
         typer.Option(help="open, sealed, consumed or requeued, any number of times."),
@@ -220,7 +223,16 @@ def batches(
 ) -> None:
     """List the batches with their size and age (the time in their state)."""
     since = None if older_than is None else age("--older-than", older_than)
-    found = common.connect().batches.list(queue, states=state or (), older_than=since)
+    client = common.connect()
+    found = client.batches.list(queue, states=state or (), older_than=since)
+    if batch_id is not None:
+        found = [info for info in found if str(info.batch_id).startswith(batch_id.lower())]
+        if len(found) != 1:
+            raise BatchNotFoundError(f"The ids of {len(found)} batches begin with {batch_id!r}: check the id.")
+        is_final = found[0].state != "open"
+        paths = list(client.batches.get(found[0].batch_id, queue).paths) if is_final else []
+        common.show({**found[0].to_dict(), "paths": paths})
+        return
     records = [info.to_dict() for info in found]
     common.show(records if common.as_json else _lines(records))
     if not common.as_json:
@@ -231,7 +243,8 @@ _OLD = timedelta(days=1)
 _REMEDIES = {
     "open": "run its task again, resume it with 'sqlqueue drain <queue> --staging <folder> --batch-id <id>' "
     "(or --stage table), or end it with 'sqlqueue abandon <id>'",
-    "sealed": "clear the task of the batch, so that its job runs, or put it back with 'sqlqueue requeue <id>'",
+    "sealed": "clear the task of the batch, so that its job runs, or put it back with 'sqlqueue requeue <id>'; one "
+    "that was read, or whose files are lost, ends with 'sqlqueue mark-consumed <id>'",
 }
 
 
@@ -270,6 +283,17 @@ def abandon(
     """End an unwanted open batch: seal it and put its messages back into their queue."""
     done = common.connect().batches.abandon(batch_id, queue, accept_redacted=accept_redacted)
     common.show({**done.batch.to_dict(), "repeated": done.repeated})
+
+
+def mark_consumed(
+    batch_id: Annotated[uuid.UUID, typer.Argument(help="A sealed batch.")],
+    common: Common,
+    queue: LedgerQueue = None,
+) -> None:
+    """End a sealed batch that was read, or whose files are lost: its messages do not come back."""
+    batches = common.connect().batches
+    batches.mark_consumed(batches.get(batch_id, queue))
+    common.show(batches.get(batch_id, queue).to_dict())
 
 
 def _existing_folder(staging: Optional[str]) -> Optional[str]:
@@ -375,4 +399,4 @@ def release(
     common.show(asdict(common.connect().streams.release(name, queue)))
 
 
-COMMANDS = (drain, batches, requeue, abandon, sweep, quarantine, streams, release)
+COMMANDS = (drain, batches, requeue, abandon, mark_consumed, sweep, quarantine, streams, release)

@@ -71,7 +71,10 @@ def requeue(
     """
     entry = _find(ledger, batch_id)
     if entry.kept:
-        raise BatchError(f"Batch {batch_id} is a copy: its messages stayed in their queue; mark it consumed instead.")
+        raise BatchError(
+            f"Batch {batch_id} is a copy: its messages stayed in their queue; end it with "
+            "'sqlqueue mark-consumed <id>'."
+        )
     _check_redacted(batch_id, entry, accept_redacted)
     with ledger.session.transaction():
         if not _mark(ledger, batch_id):

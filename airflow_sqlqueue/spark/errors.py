@@ -32,7 +32,7 @@ def translate_read_errors(batch: Batch) -> Iterator[None]:
             raise
         raise BatchMismatchError(
             f"A file of batch {batch.batch_id} is missing or cannot be read: its messages are nowhere else, "
-            "so restore the file."
+            f"so restore the file, or end the batch with 'sqlqueue mark-consumed {batch.batch_id}'."
         ) from error
 
 

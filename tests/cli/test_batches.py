@@ -15,7 +15,7 @@ from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.spark.source.claims import Claims, StreamOptions
 from airflow_sqlqueue.spark.source.options import ServerAccess, SourceOptions
 from airflow_sqlqueue.sql import Query
-from tests.cli.runner import answer, process, sqlqueue
+from tests.cli.runner import answer, one_sentence, process, sqlqueue
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +65,30 @@ def test_a_batch_is_put_back(url: str, drained: tuple[str, Any]) -> None:
     unknown = sqlqueue("requeue", str(uuid.uuid4()), url=url)
     assert unknown.returncode == 1
     assert "does not know batch" in unknown.stderr
+
+
+def test_a_batch_whose_file_is_lost_has_an_end(url: str, drained: tuple[str, Any], tmp_path: Path) -> None:
+    name, batch = drained
+    batch_id = batch["batch_id"]
+    shown = answer("batches", batch_id[:8].upper(), url=url)
+    assert (shown["batch_id"], shown["state"], shown["paths"]) == (batch_id, "sealed", batch["paths"])
+    assert f"folder       {batch['paths'][0].rpartition('/')[0]}" in sqlqueue("batches", batch_id, url=url).stdout
+    (lost,) = (Path(path.removeprefix("file://")) for path in batch["paths"])
+    lost.unlink()
+    for refused in ("requeue", "abandon"):
+        assert sqlqueue(refused, batch_id, url=url).returncode == 1
+    assert answer("mark-consumed", batch_id, url=url)["state"] == "consumed"
+    assert answer("mark-consumed", batch_id, "--queue", name, url=url)["state"] == "consumed"
+    assert answer("batches", batch_id, url=url)["state"] == "consumed"
+    assert answer("sweep", str(tmp_path / "staging"), "--queue", name, "--retain", "0s", url=url)["batches"] >= 1
+    assert "0 batches begin with" in one_sentence(sqlqueue("batches", batch_id, url=url), 1)
+
+
+def test_only_a_sealed_batch_is_marked_consumed(url: str, drained: tuple[str, Any]) -> None:
+    _, batch = drained
+    answer("requeue", batch["batch_id"], url=url)
+    assert "it was put back" in one_sentence(sqlqueue("mark-consumed", batch["batch_id"], url=url), 1)
+    assert "does not know batch" in one_sentence(sqlqueue("mark-consumed", str(uuid.uuid4()), url=url), 1)
 
 
 def test_a_batch_in_a_table(url: str) -> None:

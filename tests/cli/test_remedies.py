@@ -22,8 +22,6 @@ ROOT = Path(airflow_sqlqueue.__file__).parent
 DOCS = ROOT.parent / "docs"
 
 _PRINTED = re.compile(r"'(sqlqueue [a-z][^']*)'")
-_VALUES = {"id": str(uuid.uuid4()), "batch_id": str(uuid.uuid4()), "folder": "staging"}
-"""Values that options of a type need, by the word between the angle brackets or braces; any other word is a name."""
 
 
 def texts() -> Iterator[str]:
@@ -46,7 +44,10 @@ PRINTED = sorted({command for text in texts() for command in _PRINTED.findall(te
 
 
 def filled(command: str) -> list[str]:
-    return shlex.split(re.sub(r"<([^>]*)>", lambda word: _VALUES.get(word[1], "name"), command))
+    """Return the words of a command, with an id or a name in the place of each value."""
+    return shlex.split(
+        re.sub(r"<[^>]*>", lambda word: str(uuid.uuid4()) if word[0].endswith("id>") else "name", command)
+    )
 
 
 def test_printed_commands_are_found() -> None:
