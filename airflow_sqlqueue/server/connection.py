@@ -7,7 +7,9 @@ from codecs import utf_16_le_decode
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue import errors
+from airflow_sqlqueue.extras import with_extra
 from airflow_sqlqueue.server.browser import unknown_host
+from airflow_sqlqueue.server.libraries import missing_for_driver
 from airflow_sqlqueue.server.settings import ConnectionSettings, load_pyodbc
 from airflow_sqlqueue.server.translation import BUSY, LOST, REPLICA, safe_cause, state_and_number
 
@@ -66,9 +68,10 @@ def _refusal(settings: ConnectionSettings, error: Exception) -> errors.SqlQueueE
     if number in _LOGIN or state == "28000":
         return _refused(settings)
     if state in {"01000", "IM002", "IM003", "IM004"}:
+        install = f"name an installed one, or run \"pip install '{with_extra('driver')}'\"."
         return errors.DriverNotFoundError(
             f"The ODBC driver {settings.driver or 'for SQL Server'!r} cannot be loaded: "
-            "name an installed one, or run \"pip install 'airflow-sqlqueue[driver]'\"."
+            f"{missing_for_driver(str(error)) or install}"
         )
     if "certificate" in text or ("ssl" in text and not any(word in text for word in _CUT)):
         return errors.UntrustedServerError(

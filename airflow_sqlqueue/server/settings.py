@@ -21,6 +21,7 @@ from airflow_sqlqueue.allowed import MICROSOFT_DRIVERS, check_keywords
 from airflow_sqlqueue.errors import ConfigurationError, DriverNotFoundError
 from airflow_sqlqueue.extras import with_extra
 from airflow_sqlqueue.server import browser, entra
+from airflow_sqlqueue.server.libraries import missing_library
 
 DEFAULT_PORT = 1433
 APPLICATION_NAME = "airflow-sqlqueue"
@@ -217,15 +218,13 @@ def split_host(name: str) -> tuple[str, str | None]:
 def load_pyodbc() -> ModuleType:
     """Import pyodbc; its Linux wheels need the system's unixODBC library.
 
-    Raises :class:`DriverNotFoundError` if that library is missing.
+    Raises :class:`DriverNotFoundError` if that library, or one that it needs, is missing.
     """
     try:
         import pyodbc
     except ImportError as error:
-        raise DriverNotFoundError(
-            "The ODBC driver manager (libodbc.so.2) is not installed: run 'apt-get install unixodbc', "
-            "or 'brew install unixodbc' on macOS."
-        ) from error
+        reason = missing_library(str(error)) or "install unixODBC ('brew install unixodbc' on macOS)."
+        raise DriverNotFoundError(f"The ODBC driver manager cannot be loaded: {reason}") from error
     pyodbc.pooling = False
     module: ModuleType = pyodbc
     return module
