@@ -6,6 +6,7 @@ The driver is that of the package mssql-python, in a copy that asks for a versio
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -82,7 +83,7 @@ def test_an_installed_driver_without_one_of_its_libraries(tmp_path: Path, port: 
     )
 
 
-def test_a_driver_that_is_not_there_or_is_none_is_installed(tmp_path: Path, port: int) -> None:
+def test_a_driver_that_is_absent_or_of_another_kind(tmp_path: Path, port: int) -> None:
     original = packaged_driver()
     nothing = tmp_path / "libnothing.so"
     text = tmp_path / "libtext.so"
@@ -132,3 +133,17 @@ def test_texts_of_loaders(text: str, library: str | None) -> None:
     found = missing_library(text)
     assert (found is None) is (library is None)
     assert library is None or f"the library {library} is missing" in str(found)
+
+
+def test_pages_that_install_the_driver_install_what_it_is_linked_with() -> None:
+    root = Path(__file__).resolve().parents[2]
+    texts = {
+        path.relative_to(root).as_posix(): path.read_text(encoding="utf-8")
+        for path in (root / "README.md", root / "fakemssql/README.md", *root.glob("docs/**/*"))
+        if path.suffix in (".md", "") and path.is_file() and "_build" not in path.parts
+    }
+    installs = re.compile(r"pip install .*\[(?:\w+,)*(?:driver|odbc)\b.*\]")
+    needing = {name for name, text in texts.items() if installs.search(text)}
+    assert needing >= {"README.md", "docs/tutorial.md", "docs/guides/service/Dockerfile", "fakemssql/README.md"}
+    for name in needing:
+        assert {"unixodbc", "libgssapi-krb5-2"} <= set(texts[name].split()), name
