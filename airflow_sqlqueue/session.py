@@ -122,6 +122,7 @@ class Session:
         else:
             self.enlist()
             text = self.guarded(statement.text) if statement.ours or values else statement.text
+            text = f"{query('session.all_rows').text}\n{text}" if statement.ours else text
         return self._execute(statement, text, values, sizes)
 
     def _execute(self, statement: Query, text: str, values: Sequence[Any], sizes: Sequence[Any] | None) -> list[Any]:

@@ -51,11 +51,13 @@ class Recorder:
     """The texts that go to the driver, each once; names that tests make up are one name.
 
     ``undescribed`` are names of this package's own statements that were given None: the driver has to ask for its type.
+    ``limited`` are names of those to which a caller's SET ROWCOUNT would apply.
     """
 
     def __init__(self) -> None:
         self._lock, self._seen, self._new = Lock(), set[str](), list[str]()
         self.undescribed: set[str] = set()
+        self.limited: set[str] = set()
 
     def note(self, text: str) -> None:
         shape = _NAMES_OF_TESTS.sub("x", text)
@@ -79,6 +81,8 @@ class Recorder:
             self.note(text)
             if statement.ours and any(value is None for value in values):
                 self.undescribed.add(statement.name)
+            if statement.ours and "SET ROWCOUNT 0;" not in text:
+                self.limited.add(statement.name)
             return run(session, statement, text, values, sizes)
 
         def execute_noted(cursor: EnlistedCursor, sql: str, *parameters: Any) -> EnlistedCursor:

@@ -58,6 +58,7 @@ def sent_texts(recorder: Recorder) -> Iterator[Recorder]:
     recorder.undescribed.clear()
     yield recorder
     assert recorder.undescribed == set(), "write a sentinel: see docs/transport/transactions.md"
+    assert recorder.limited == set(), "lift a limit of rows before it"
     texts = recorder.take()
     assert not MAXDOP or problems(texts) == []
 

@@ -260,6 +260,32 @@ def test_a_first_statement_that_may_only_stand_alone_is_part_of_it(session: Sess
     assert run_sql(session, f"SELECT OBJECT_ID(N'[{schema}].[v]')")[0][0] is None
 
 
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_limit_of_rows_that_a_statement_left_loses_no_message(queue: QueueTable, inside: bool) -> None:
+    """In its transaction, in the next one, and without any. fakemssql refuses it, and the recorder reads the texts."""
+    session = queue.session
+
+    def leave() -> None:
+        with suppress(pyodbc.Error):
+            session.enlisted_connection().execute("SET ROWCOUNT 3")
+
+    with suppress(TransactionError), session.transaction():
+        if inside:
+            leave()
+        queue.send([Message(body=b"a")] * 10)
+    if not inside:
+        leave()
+    waits = len(queue.peek(100))
+    assert waits in (0, 10)
+    queue.send([Message(body=b"b")] * 10)
+    with session.transaction():
+        queue.send([Message(body=b"c")] * 10)
+    assert len(queue.peek(100)) == waits + 20
+    with session.transaction():
+        assert len(queue.receive(waits + 20)) == waits + 20
+    assert waiting(queue) == []
+
+
 @pytest.mark.parametrize("left", ["BEGIN TRANSACTION", "SET IMPLICIT_TRANSACTIONS ON; BEGIN TRANSACTION"])
 def test_a_transaction_that_a_statement_left_open_is_not_taken_for_committed(
     queue: QueueTable, connect: Connect, left: str

@@ -40,6 +40,7 @@ ELSEWHERE = {
     "FreeTDS is not installed": (1, "apt-get install tdsodbc"),
     "FreeTDS is not installed (package tdsodbc)": (1, "apt-get install tdsodbc"),
     "FreeTDS takes no access tokens": (1, "the same test with Microsoft's driver"),
+    "Microsoft's driver for Linux is not installed": (1, "the extra driver"),
     "PySpark is not installed": (1, "the extra dev"),
     "PySpark, which fetches jars, is not installed": (1, "the extra dev"),
     "WHY_NOT": (2, "the extra dev, where the package maxdop has a wheel"),
