@@ -17,6 +17,9 @@ from airflow_sqlqueue.errors import ConfigurationError
 
 MICROSOFT_DRIVERS = ("ODBC Driver 18 for SQL Server", "ODBC Driver 17 for SQL Server")
 
+_MICROSOFTS = re.compile(r"(?i:ODBC Driver \d+ for SQL Server|(.*[/\\])?[^/\\]*msodbcsql[^/\\]*)")
+"""Names of Microsoft's driver, and paths of its library. Its values are escaped by its rules, and its texts read."""
+
 _KEYWORDS = {
     *("app", "language", "wsid"),
     *("applicationintent", "multisubnetfailover", "transparentnetworkipresolution", "ipaddresspreference"),
@@ -87,6 +90,15 @@ _SPARK_VALUE = re.compile(r"[\w.,:+/-]{1,253}")
 """A number, size, time or name. Other texts are refused, because some values become options of a JVM."""
 
 _LOCAL = re.compile(r"local(\[[\d*, ]+\])?")
+
+
+def check_is_microsofts(driver: str) -> None:
+    """Raise :class:`ConfigurationError` for an ODBC driver that is not Microsoft's."""
+    if not _MICROSOFTS.fullmatch(driver):
+        raise ConfigurationError(
+            f"The ODBC driver {driver!r} is not Microsoft's, the only one that is supported: leave the driver out, or "
+            f"name {MICROSOFT_DRIVERS[0]!r} or the path of its library."
+        )
 
 
 def check_keywords(keywords: Mapping[str, str], *, in_connection: bool = False) -> None:

@@ -84,7 +84,7 @@ def get_provider_info() -> dict[str, Any]:
                 "description": "Settings of the SQL Server queue provider.",
                 "options": {
                     "allow_driver_in_extra": _switch(
-                        "Whether a connection's extra may name any ODBC driver, the path of a library included. "
+                        "Whether a connection's extra may name any path of a library as that of the ODBC driver. "
                         "A user who may edit connections can then load code into workers."
                     ),
                     "token_hosts": _option(

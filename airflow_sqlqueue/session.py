@@ -26,7 +26,7 @@ from airflow_sqlqueue.errors import (
 from airflow_sqlqueue.server.connection import check_product, open_connection
 from airflow_sqlqueue.server.cursors import PreparedCursors, declared_types
 from airflow_sqlqueue.server.enlisted import EnlistedConnection
-from airflow_sqlqueue.server.settings import ConnectionSettings, load_pyodbc
+from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.server.translation import safe_cause, translate
 from airflow_sqlqueue.sql import Query, number, query
 
@@ -63,7 +63,6 @@ class Session:
         """Open the connection, or a new one in its place with the same settings; outside of a transaction."""
         self._connection = retrying(lambda: open_connection(self.settings))
         self._connection.timeout = self._statement_timeout
-        self._is_freetds = "tdsodbc" in self._connection.getinfo(load_pyodbc().SQL_DRIVER_NAME).lower()
         self._cursors = PreparedCursors(self._connection)
         self._in_transaction = self._begun = self._doomed = self._lost = False
         try:
@@ -109,8 +108,7 @@ class Session:
         the server has ended the open transaction, the statement does nothing: :class:`TransactionLostError`. A
         caller's own text without parameters is sent unchanged, because some statements must be alone in their batch
         (CREATE VIEW). ``sizes`` fixes the types of the parameters, as for ``Cursor.setinputsizes``, so that a repeated
-        statement is not prepared again; a long text without a size is ``nvarchar(max)``. FreeTDS has no types without
-        a length and does not need them.
+        statement is not prepared again; a long text without a size is ``nvarchar(max)``.
         """
         self.check_alive()
         if self._lost:
@@ -128,7 +126,7 @@ class Session:
     def _execute(self, statement: Query, text: str, values: Sequence[Any], sizes: Sequence[Any] | None) -> list[Any]:
         try:
             cursor, prepared = self._cursors.cursor(text if values else "")
-            if not self._is_freetds and (types := declared_types(values, sizes or ())) is not None:
+            if (types := declared_types(values, sizes or ())) is not None:
                 cursor.setinputsizes(types)
             cursor.execute(prepared, values) if values else cursor.execute(text)
             found: list[list[Any]] = []

@@ -93,12 +93,11 @@ def _refused(settings: ConnectionSettings) -> errors.LoginFailedError:
 def _accept_any_text(connection: pyodbc.Connection) -> None:
     """Make the connection read ``nvarchar`` with half a surrogate pair, which SQL Server stores and pyodbc cannot read.
 
-    A deleted row that cannot be read would be lost. FreeTDS needs no change: it converts texts itself.
+    A deleted row that cannot be read would be lost.
     """
     pyodbc = load_pyodbc()
-    if "msodbcsql" in connection.getinfo(pyodbc.SQL_DRIVER_NAME).lower():
-        for kind in (pyodbc.SQL_WCHAR, pyodbc.SQL_WVARCHAR, pyodbc.SQL_WLONGVARCHAR):
-            connection.add_output_converter(kind, _any_text)
+    for kind in (pyodbc.SQL_WCHAR, pyodbc.SQL_WVARCHAR, pyodbc.SQL_WLONGVARCHAR):
+        connection.add_output_converter(kind, _any_text)
 
 
 def _any_text(value: bytes) -> str:

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from airflow_sqlqueue.allowed import MICROSOFT_DRIVERS, check_keywords
+from airflow_sqlqueue.allowed import MICROSOFT_DRIVERS, check_is_microsofts, check_keywords
 from airflow_sqlqueue.errors import ConfigurationError, DriverNotFoundError
 from airflow_sqlqueue.extras import with_extra
 from airflow_sqlqueue.server import browser, entra
@@ -32,10 +32,6 @@ DEFAULT_LOGIN_TIMEOUT = 15
 _DEFAULTS = {"APP": APPLICATION_NAME, "Encrypt": "yes", "LongAsMax": "yes"}
 """Default ODBC keywords. Driver 17 would encrypt only the login and check no certificate. Without LongAsMax a text of
 more than 2,000 characters is declared as ntext, which no function accepts (error 402)."""
-
-_ENCRYPTION = {"encrypt", "trustservercertificate"}
-_FIELDS = {"DRIVER": "driver", "SERVER": "host", "DATABASE": "database", "UID": "login", "PWD": "password"}
-"""Names of a connection's fields by their keywords in a connection string."""
 
 _INSTANCE = re.compile(r"[\w#&$]{1,16}")
 
@@ -74,6 +70,8 @@ class ConnectionSettings:
             raise ConfigurationError("The connection names no database: give the one that holds the queues.")
         if not 1 <= self.port <= 65535:
             raise ConfigurationError(f"{self.port} is not a TCP port: give one between 1 and 65535.")
+        if self.driver is not None:
+            check_is_microsofts(self.driver)
         check_keywords(self.keywords)
         entra.check_login(self.user, self.password, self.keywords, has_token=self.access_token is not None)
 
@@ -151,57 +149,23 @@ class ConnectionSettings:
 
         For a named instance it contains the name, which drivers on Windows understand; :meth:`located` finds the port.
         """
-        driver = self.driver or find_driver()
-        is_freetds = "freetds" in driver.lower() or "tdsodbc" in driver.lower()
         keywords = {name.strip(): value for name, value in self.keywords.items()}
         authentication = entra.authentication(keywords)
-        if is_freetds and (self.by_token or authentication):
-            raise ConfigurationError(
-                "FreeTDS does not support logins of Microsoft Entra ID: run \"pip install 'airflow-sqlqueue[driver]'\"."
-            )
         if self.by_token:
             keywords = {name: value for name, value in keywords.items() if name.lower() != "authentication"}
         given = {name.lower() for name in keywords}
         keywords = {name: value for name, value in _DEFAULTS.items() if name.lower() not in given} | keywords
         words = {
-            "DRIVER": driver,
+            "DRIVER": self.driver or find_driver(),
             "SERVER": f"{self.host},{self.port}" if self.instance is None else self.server,
             "DATABASE": self.database,
             **keywords,
         }
-        if is_freetds:
-            words = self._for_freetds(words)
         if self.user is not None and not self.by_token:
             words["UID"] = self.user
             if self.password is not None or authentication is None:
                 words["PWD"] = self.password or ""
-        return "".join(f"{name}={{{_braced(name, value, driver)}}};" for name, value in words.items())
-
-    def _for_freetds(self, words: Mapping[str, str]) -> dict[str, str]:
-        """Return the keywords of FreeTDS for those of Microsoft's driver."""
-        words = {name: value for name, value in words.items() if name.lower() != "longasmax"}
-        switches = {name.lower(): words.pop(name).lower() for name in list(words) if name.lower() in _ENCRYPTION}
-        encrypt = switches["encrypt"]
-        is_encrypted = encrypt not in {"no", "optional"}
-        if is_encrypted and (encrypt == "strict" or switches.get("trustservercertificate") != "yes"):
-            raise ConfigurationError(
-                "FreeTDS cannot check the server's certificate: run \"pip install 'airflow-sqlqueue[driver]'\", or set "
-                "Encrypt to yes and TrustServerCertificate to yes, which trusts any server."
-            )
-        words |= {"SERVER": self.host, "PORT": str(self.port), "TDS_Version": "7.4", "ClientCharset": "UTF-8"}
-        return words | {"Encryption": "require" if is_encrypted else "off"}
-
-
-def _braced(name: str, value: str, driver: str) -> str:
-    """Return a value for use between braces. Only Microsoft's driver is known to read a doubled brace as one brace."""
-    is_microsofts = driver in MICROSOFT_DRIVERS or "msodbcsql" in Path(driver).name.lower()
-    if "}" in value and not is_microsofts:
-        field_name = _FIELDS.get(name, f"keyword {name}")
-        raise ConfigurationError(
-            f"The connection's {field_name} has a closing brace, which would end the value for this ODBC driver: "
-            f"change it, or run \"pip install '{with_extra('driver')}'\"."
-        )
-    return value.replace("}", "}}")
+        return "".join(f"{name}={{{value.replace('}', '}}')}}};" for name, value in words.items())
 
 
 def named_instance(instance: str | None, port: int | None) -> str | None:
@@ -232,7 +196,7 @@ def load_pyodbc() -> ModuleType:
 
 @cache
 def find_driver() -> str:
-    """Find the driver to use: Microsoft's installed driver, else the one of the ``driver`` extra, else FreeTDS.
+    """Find the driver to use: Microsoft's installed driver, else the one of the ``driver`` extra.
 
     Returns a driver's name or the path of its library. Raises :class:`DriverNotFoundError` if there is no driver.
     """
@@ -242,12 +206,9 @@ def find_driver() -> str:
             return name
     if library := packaged_driver():
         return str(library)
-    for name in installed:
-        if name.lower() == "freetds":
-            return str(name)
     raise DriverNotFoundError(
-        f"No ODBC driver for SQL Server was found: run \"pip install '{with_extra('driver')}'\" "
-        "or install Microsoft's ODBC Driver 18 for SQL Server."
+        f"Microsoft's ODBC driver for SQL Server was not found: run \"pip install '{with_extra('driver')}'\", which "
+        "brings it with the package mssql-python, or install Microsoft's system package msodbcsql18."
     )
 
 

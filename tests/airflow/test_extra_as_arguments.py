@@ -107,7 +107,7 @@ class Library:
 @pytest.fixture(params=["library", "pipe"])
 def library(request: Any, tmp_path: Path) -> Iterator[Library]:
     """A library whose constructor leaves a file behind; and, without a compiler too, a pipe that someone opens."""
-    path = tmp_path / "evil.so"
+    path = tmp_path / "libmsodbcsql-evil.so"
     if request.param == "library":
         compiler = shutil.which("cc")
         if compiler is None:

@@ -257,7 +257,9 @@ def test_failures_are_one_sentence(url: str, name: str) -> None:
     assert "refused the login" in refused
     assert "s3cret" not in refused
     assert "No SQL Server answers" in one_sentence(sqlqueue("depth", name, url="mssql://sa:x@127.0.0.1:1/d"), 1)
-    assert "cannot be loaded" in one_sentence(sqlqueue("depth", name, url=url + "&driver=No+Such+Driver"), 1)
+    assert "cannot be loaded" in one_sentence(
+        sqlqueue("depth", name, url=url + "&driver=ODBC+Driver+99+for+SQL+Server"), 1
+    )
     untrusted = url.replace("TrustServerCertificate=yes", "TrustServerCertificate=no")
     assert "TrustServerCertificate" in one_sentence(sqlqueue("depth", name, url=untrusted), 1)
 

@@ -117,10 +117,3 @@ def test_an_invalid_token_never_reaches_the_driver(settings: ConnectionSettings)
     for text in ("", "too short", "x" * 40 + "\n", "\N{SNOWMAN}" * 40):
         with pytest.raises(ConfigurationError, match="The text given as access token is not a token"):
             Session(replace(settings, access_token=lambda text=text: text)).__enter__()  # type: ignore[misc]
-
-
-def test_freetds_is_refused_in_words(settings: ConnectionSettings) -> None:
-    by_keyword = ConnectionSettings("h", "d", keywords={"authentication": "activedirectorymsi"}, driver="FreeTDS")
-    for unfit in (by_keyword, replace(settings, driver="FreeTDS")):
-        with pytest.raises(ConfigurationError, match="FreeTDS does not support logins of Microsoft Entra ID"):
-            unfit.odbc_connection_string()

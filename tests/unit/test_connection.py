@@ -26,32 +26,13 @@ def test_every_value_is_escaped() -> None:
 
 
 def test_a_url_is_read_whole() -> None:
-    settings = ConnectionSettings.from_url("mssql://u%40x:p%3A%2F@host:14330/my%20db?Encrypt=no&driver=FreeTDS")
+    settings = ConnectionSettings.from_url("mssql://u%40x:p%3A%2F@host:14330/my%20db?Encrypt=no&driver=/msodbcsql.so")
     assert (settings.user, settings.password, settings.host, settings.port) == ("u@x", "p:/", "host", 14330)
-    assert (settings.database, settings.driver, settings.keywords) == ("my db", "FreeTDS", {"Encrypt": "no"})
-
-
-TRUSTED = {"encrypt": "Mandatory", "trustservercertificate": "Yes"}
-
-
-def test_freetds_has_keywords_of_its_own() -> None:
-    text = ConnectionSettings("h", "d", 14330, driver="FreeTDS", keywords=TRUSTED).odbc_connection_string()
-    assert "SERVER={h};" in text
-    assert "PORT={14330};" in text
-    assert "Encryption={require};" in text
-    assert "encrypt=" not in text
-    text = ConnectionSettings("h", "d", driver="/usr/lib/libtdsodbc.so", keywords={"Encrypt": "no"})
-    assert "Encryption={off};" in text.odbc_connection_string()
-
-
-@pytest.mark.parametrize(
-    "keywords",
-    [{}, {"Encrypt": "yes"}, {"encrypt": "yes", "TrustServerCertificate": "no"}, TRUSTED | {"encrypt": "strict"}],
-)
-def test_freetds_which_checks_no_certificate_is_refused_unless_any_is_trusted(keywords: dict[str, str]) -> None:
-    settings = ConnectionSettings("h", "d", driver="FreeTDS", keywords=keywords)
-    with pytest.raises(ConfigurationError, match=r"FreeTDS cannot check .*airflow-sqlqueue\[driver\]"):
-        settings.odbc_connection_string()
+    assert (settings.database, settings.driver, settings.keywords) == (
+        "my db",
+        "/msodbcsql.so",
+        {"Encrypt": "no"},
+    )
 
 
 @pytest.mark.parametrize("driver", MICROSOFT_DRIVERS)
@@ -61,30 +42,48 @@ def test_microsofts_drivers_encrypt_and_check_the_certificate_by_default(driver:
     assert text.lower().count("encrypt=") == 1
 
 
-@pytest.mark.parametrize("driver", ["FreeTDS", "/usr/lib/libtdsodbc.so", "another"])
+@pytest.mark.parametrize("driver", MICROSOFT_DRIVERS)
 @pytest.mark.parametrize(
-    ("name", "fields"),
+    ("word", "fields"),
     [
-        ("host", {"host": "{}"}),
-        ("database", {"database": "{}"}),
-        ("login", {"user": "{}"}),
-        ("password", {"user": "u", "password": "{}"}),
-        ("keyword APP", {"keywords": {"APP": "{}"}}),
-        ("keyword Language", {"keywords": {"Language": "{}"}}),
+        ("SERVER", {"host": "{}"}),
+        ("DATABASE", {"database": "{}"}),
+        ("UID", {"user": "{}"}),
+        ("PWD", {"user": "u", "password": "{}"}),
+        ("APP", {"keywords": {"APP": "{}"}}),
+        ("Language", {"keywords": {"Language": "{}"}}),
     ],
 )
-def test_no_value_ends_early_for_a_driver_that_knows_no_doubled_brace(driver: str, name: str, fields: Any) -> None:
-    """FreeTDS would read a keyword behind it, such as DumpFile, which writes a file."""
-    evil = "x};DumpFile={/opt/airflow/airflow.cfg"
+def test_no_value_ends_early(driver: str, word: str, fields: Any) -> None:
+    """The driver would read a keyword behind it."""
+    evil = "x};Trace={yes"
 
     def filled(value: Any) -> Any:
         return {k: filled(v) for k, v in value.items()} if isinstance(value, dict) else value.replace("{}", evil)
 
-    given = {"host": "h", "database": "d", "driver": driver, **filled(fields)}
-    given["keywords"] = {**TRUSTED, **given.get("keywords", {})}
-    with pytest.raises(ConfigurationError, match=f"The connection's {name} has a closing brace") as raised:
-        ConnectionSettings(**given).odbc_connection_string()
-    assert "DumpFile" not in str(raised.value)
+    text = ConnectionSettings(**{"host": "h", "database": "d", "driver": driver, **filled(fields)})
+    port = ",1433" if word == "SERVER" else ""
+    assert f"{word}={{x}}}};Trace={{yes{port}}};" in text.odbc_connection_string()
+
+
+@pytest.mark.parametrize(
+    "driver",
+    [
+        *("FreeTDS", "freetds", "/usr/lib/x86_64-linux-gnu/odbc/libtdsodbc.so", "SQLite3", "SQL Server", ""),
+        *("ODBC Driver 18 for SQL Server;", "/opt/msodbcsql/libtdsodbc.so", "another"),
+    ],
+)
+def test_a_driver_that_is_not_microsofts_is_refused(driver: str) -> None:
+    """FreeTDS checks no certificates, and its keyword DumpFile writes a file."""
+    with pytest.raises(ConfigurationError, match=r"is not Microsoft's, .*: leave .* out, or name 'ODBC Driver 18"):
+        ConnectionSettings("h", "d", driver=driver)
+
+
+@pytest.mark.parametrize(
+    "driver", ["ODBC Driver 19 for SQL Server", r"C:\odbc\msodbcsql18.dll", "libmsodbcsql.18.dylib"]
+)
+def test_a_driver_of_microsofts_may_be_named(driver: str) -> None:
+    assert f"DRIVER={{{driver}}};" in ConnectionSettings("h", "d", driver=driver).odbc_connection_string()
 
 
 @pytest.mark.parametrize(
@@ -97,7 +96,7 @@ def test_no_value_ends_early_for_a_driver_that_knows_no_doubled_brace(driver: st
         ("mssql://h/", "names no database"),
         ("mssql://h/d?PWD=x", "'PWD' cannot be set"),
         ("mssql://h/d?a;b=x", "'a;b' cannot be set"),
-        ("mssql://h/d?driver=FreeTDS&DumpFile=/tmp/x", "'DumpFile' cannot be set"),
+        ("mssql://h/d?driver=/opt/libmsodbcsql.so&DumpFile=/tmp/x", "'DumpFile' cannot be set"),
         ("mssql://h/d?Trace=yes", "'Trace' cannot be set"),
         ("mssql://h/d?MARS_Connection=yes", "'MARS_Connection' cannot be set"),
         ("mssql://h/d?Encrypt=yes&encrypt=no", "'encrypt' is set twice"),
@@ -141,7 +140,7 @@ def unfound() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("unfound")
-def test_microsofts_installed_driver_comes_first_and_freetds_last(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_microsofts_installed_driver_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     installed = ["FreeTDS", "ODBC Driver 17 for SQL Server", "ODBC Driver 18 for SQL Server"]
     monkeypatch.setattr(pyodbc, "drivers", lambda: installed)
     assert find_driver() == "ODBC Driver 18 for SQL Server"
@@ -150,10 +149,9 @@ def test_microsofts_installed_driver_comes_first_and_freetds_last(monkeypatch: p
     assert "msodbcsql" in find_driver()
     find_driver.cache_clear()
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert find_driver() == "FreeTDS"
-    find_driver.cache_clear()
-    installed.clear()
-    with pytest.raises(DriverNotFoundError, match=r"pip install 'airflow-sqlqueue\[driver\]'"):
+    with pytest.raises(
+        DriverNotFoundError, match=r"pip install 'airflow-sqlqueue\[driver\]'.* mssql-python, .* package msodbcsql18"
+    ):
         find_driver()
 
 

@@ -17,7 +17,8 @@ TOKEN = "eyJ0eXAiOiJKV1QifQ." + "x" * 32
 
 def settings(authentication: str | None = None, **fields: Any) -> ConnectionSettings:
     keywords = {} if authentication is None else {"Authentication": authentication}
-    return ConnectionSettings("h", "d", keywords={**keywords, **fields.pop("keywords", {})}, driver="d", **fields)
+    keywords |= fields.pop("keywords", {})
+    return ConnectionSettings("h", "d", keywords=keywords, driver="msodbcsql", **fields)
 
 
 def test_a_token_goes_to_the_driver_as_utf_16_with_its_length() -> None:
@@ -46,10 +47,8 @@ def test_a_token_goes_to_the_driver_as_utf_16_with_its_length() -> None:
 )
 def test_the_drivers_connection_string(authentication: Any, user: Any, password: Any, written: str) -> None:
     text = settings(authentication, user=user, password=password).odbc_connection_string()
-    assert (
-        text
-        == "DRIVER={d};SERVER={h,1433};DATABASE={d};APP={airflow-sqlqueue};Encrypt={yes};LongAsMax={yes};" + written
-    )
+    common = "DRIVER={msodbcsql};SERVER={h,1433};DATABASE={d};APP={airflow-sqlqueue};Encrypt={yes};LongAsMax={yes};"
+    assert text == common + written
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,6 @@ ELSEWHERE = {
     "Airflow is not installed": (6, "the extra dev"),
     "FreeTDS gives times without their fractions": (1, "the same test with Microsoft's driver"),
     "FreeTDS is not installed": (1, "apt-get install tdsodbc"),
-    "FreeTDS is not installed (package tdsodbc)": (1, "apt-get install tdsodbc"),
     "FreeTDS takes no access tokens": (1, "the same test with Microsoft's driver"),
     "Microsoft's driver for Linux is not installed": (1, "the extra driver"),
     "PySpark is not installed": (1, "the extra dev"),
