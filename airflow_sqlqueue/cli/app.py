@@ -36,13 +36,10 @@ from airflow_sqlqueue.errors import (
 from airflow_sqlqueue.untrusted import printable
 
 COMMANDS: Mapping[str, tuple[Callable[..., Any], ...]] = {
-    "Queues": queues.COMMANDS,
+    "Queues": (*queues.COMMANDS, *consume.COMMANDS, *tables.COMMANDS),
     "Batches": (*batches.COMMANDS, *copies.COMMANDS, *erase.COMMANDS, *redaction.COMMANDS, *conversation.COMMANDS),
-    "Handlers": consume.COMMANDS,
     "Error queues": (*errors.COMMANDS, *failures.COMMANDS),
-    "Delayed messages": delayed.COMMANDS,
-    "Events": events.COMMANDS,
-    "Tables": tables.COMMANDS,
+    "Delayed messages and events": (*delayed.COMMANDS, *events.COMMANDS),
 }
 """Commands by their heading in the help."""
 
@@ -51,9 +48,8 @@ _NAMES = {"return_to_source": "return"}
 app = typer.Typer(
     cls=Group,
     help="Queue tables of the NServiceBus SQL Server transport.",
-    epilog="Name the server by SQLQUEUE_URL, --url or --conn-id. To keep a password out of the list of processes, set "
-    "SQLQUEUE_URL, name an Airflow connection, or write - for it: for mssql://user:-@host:port/database the command "
-    "reads it from SQLQUEUE_PASSWORD, or asks.",
+    epilog="Name the server by SQLQUEUE_URL, --url or --conn-id. With - as the URL's password, a command reads it from "
+    "SQLQUEUE_PASSWORD, or asks for it.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -66,7 +62,7 @@ for heading, commands in COMMANDS.items():
         app.command(name, cls=Command, rich_help_panel=heading)(with_option_groups(command))
 group = typer.Typer(
     cls=Group,
-    help="Schemas of message types: propose them from a batch, compare them, check them in a build.",
+    help="Propose, compare and check schemas of message types.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )

@@ -69,7 +69,7 @@ def drain(
         bool, typer.Option("--secondary", help="Drain the secondary queues too, each into its own batch.")
     ] = False,
 ) -> None:
-    """Drain the queue into a sealed batch: Parquet files, or rows of a table.
+    """Drain a queue into a batch: Parquet files or a table's rows.
 
     A drain that finds no messages leaves no batch, unless --batch-id names one. The exit code is 130 after Ctrl-C and
     143 after SIGTERM; the drained messages are then in the open batch, and the command that resumes it is printed.
@@ -221,7 +221,10 @@ def batches(
     queue: Annotated[Optional[str], typer.Option(help="Only the batches of this queue.")] = None,
     older_than: Annotated[Optional[str], typer.Option(help="Only batches longer in their state: 30m, 12h, 7d.")] = None,
 ) -> None:
-    """List the batches with their size and age (the time in their state)."""
+    """List the batches, or show one.
+
+    The age of a batch is the time in its state.
+    """
     since = None if older_than is None else age("--older-than", older_than)
     client = common.connect()
     found = client.batches.list(queue, states=state or (), older_than=since)
@@ -269,7 +272,10 @@ def requeue(
     queue: LedgerQueue = None,
     accept_redacted: AcceptRedacted = False,
 ) -> None:
-    """Put a sealed batch back into its queue: same ids, same order, in one transaction."""
+    """Put a sealed batch back into its queue.
+
+    The messages keep their ids and their order, and return in one transaction.
+    """
     done = common.connect().batches.requeue(batch_id, queue, accept_redacted=accept_redacted)
     common.show({**done.batch.to_dict(), "repeated": done.repeated})
 
@@ -280,7 +286,7 @@ def abandon(
     queue: LedgerQueue = None,
     accept_redacted: AcceptRedacted = False,
 ) -> None:
-    """End an unwanted open batch: seal it and put its messages back into their queue."""
+    """Seal an open batch and put it back into its queue."""
     done = common.connect().batches.abandon(batch_id, queue, accept_redacted=accept_redacted)
     common.show({**done.batch.to_dict(), "repeated": done.repeated})
 
@@ -290,7 +296,10 @@ def mark_consumed(
     common: Common,
     queue: LedgerQueue = None,
 ) -> None:
-    """End a sealed batch that was read, or whose files are lost: its messages do not come back."""
+    """End a sealed batch that was read, or whose files are lost.
+
+    Its messages do not come back.
+    """
     batches = common.connect().batches
     batches.mark_consumed(batches.get(batch_id, queue))
     common.show(batches.get(batch_id, queue).to_dict())
@@ -331,7 +340,10 @@ def sweep(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be removed.")] = False,
 ) -> None:
-    """Remove orphaned files and batches past their retention; files of open and sealed batches stay."""
+    """Remove orphaned files and batches past their retention.
+
+    Files of open and sealed batches stay.
+    """
     from airflow_sqlqueue.drain.sweep import SweepOptions
 
     forget = None if forget_sent is None else age("--forget-sent", forget_sent)
@@ -366,7 +378,10 @@ def quarantine(
         typer.Option(help="Put the message with this number back into the queue, any number of times."),
     ] = None,
 ) -> None:
-    """List the queue's messages in quarantine, which no file can hold, or put some back."""
+    """List messages that no file can hold, or put some back.
+
+    A drain moves them into quarantine.
+    """
     quarantined = common.connect().quarantine
     if requeue:
         quarantined.requeue(queue, requeue)
@@ -382,21 +397,21 @@ def _plain(value: object) -> object:
 
 def streams(
     common: Common,
-    queue: Annotated[Optional[str], typer.Option(help="Only the streams of this queue.")] = None,
-) -> None:
-    """List Spark's streams, their unfinished claims, and whether a query is reading."""
-    common.show([info.to_dict() for info in common.connect().streams.list(queue)])
-
-
-def release(
-    name: Annotated[str, typer.Argument(help="A stream that no query will use again.")],
-    common: Common,
-    queue: Annotated[
-        Optional[str], typer.Option(help="A queue of the stream's database, if that is not the connection's.")
+    queue: Annotated[Optional[str], typer.Option(help="Only the streams of this queue, or of its database.")] = None,
+    release: Annotated[
+        Optional[str], typer.Option(metavar="NAME", help="Put back the claims of a stream that no query resumes.")
     ] = None,
 ) -> None:
-    """Put a stream's claims back into its queue and forget it; a sink may already have the last claim."""
-    common.show(asdict(common.connect().streams.release(name, queue)))
+    """List Spark's streams, or put one's claims back.
+
+    With --release the stream's claims are in its queue again and the stream is forgotten; a sink may already have the
+    last claim.
+    """
+    found = common.connect().streams
+    if release is None:
+        common.show([info.to_dict() for info in found.list(queue)])
+    else:
+        common.show(asdict(found.release(release, queue)))
 
 
-COMMANDS = (drain, batches, requeue, abandon, mark_consumed, sweep, quarantine, streams, release)
+COMMANDS = (drain, batches, requeue, abandon, mark_consumed, sweep, quarantine, streams)

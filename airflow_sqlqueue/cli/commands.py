@@ -16,6 +16,18 @@ from airflow_sqlqueue.errors import SqlQueueError
 _OTHER_NAMES = {"time_to_be_received": "expire_after"}
 """Names of the core, each with the parameter that has another name here."""
 
+SYNONYMS = {
+    **dict.fromkeys(("list", "ls", "status"), "queues"),
+    **dict.fromkeys(("failures", "failed"), "errors"),
+    "count": "depth",
+    "show": "peek",
+    "receive": "consume",
+    "retry": "return",
+    "export": "drain",
+    "batch": "batches",
+}
+"""Words that people try, each with the command that does it."""
+
 _PLAIN_WORDS = re.compile(r"^(rate|workers|chunk|pause|limit)\b(?= must| is)")
 """Options of one word: a sentence may use these as ordinary words, so they are replaced only at its beginning."""
 
@@ -79,15 +91,27 @@ class Command(TyperCommand):
 class Group(TyperGroup):
     """The commands of the program, listed in the help under their headings."""
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] not in self.commands and SYNONYMS.get(args[0]) in self.commands:
+            ctx.fail(f"There is no command {args[0]!r}: use 'sqlqueue {SYNONYMS[args[0]]}'.")
+        return super().resolve_command(ctx, args)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands alone, each on one line, so that they fit a screen."""
+        self.format_commands(ctx, formatter)
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         commands = [(name, self.commands[name]) for name in self.list_commands(ctx)]
         width = max(len(name) for name, _ in commands)
         panels = dict.fromkeys(str(getattr(command, "rich_help_panel", "Commands")) for _, command in commands)
+        formatter.write_paragraph()
         for panel in panels:
-            rows = [
-                (name.ljust(width), command.get_short_help_str(200))
-                for name, command in commands
-                if getattr(command, "rich_help_panel", None) == panel
-            ]
-            with formatter.section(panel):
-                formatter.write_dl(rows)
+            formatter.write(f"{panel}:\n")
+            with formatter.indentation():
+                formatter.write_dl(
+                    [
+                        (name.ljust(width), command.get_short_help_str(formatter.width - width - 4))
+                        for name, command in commands
+                        if getattr(command, "rich_help_panel", None) == panel
+                    ]
+                )

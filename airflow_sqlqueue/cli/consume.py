@@ -122,7 +122,7 @@ def consume(
         typer.Option(help="Name of the endpoint in headers; without --queue its queue, by the routing settings."),
     ] = None,
 ) -> None:
-    """Handle the messages of a queue with Python functions, until stopped.
+    """Handle messages with Python functions, until stopped.
 
     The module is found in the current folder and among the installed packages. SIGTERM and Ctrl-C end the command with
     exit code 0 after the messages in hand; a second one rolls these back, and the exit code is 143 or 130.

@@ -21,7 +21,10 @@ def conversation(
     ] = None,
     max_seconds: Annotated[Optional[float], typer.Option(help="Stop the search after this many seconds.")] = None,
 ) -> None:
-    """Show the messages of a conversation, in the order in which they were sent, from the newest batches."""
+    """Show the messages of a conversation in the newest batches.
+
+    They are in the order in which they were sent.
+    """
     found = common.connect().batches.conversation(
         conversation_id, staging=staging, catalogs=(catalog,) if catalog else (), max_seconds=max_seconds
     )

@@ -18,7 +18,7 @@ def copies(
         typer.Option(metavar="NAME", help="Forget what this copy of --queue has: it begins at the head of the queue."),
     ] = None,
 ) -> None:
-    """List the copies that drains with --only-new make: watermark, gaps and messages of each; or reset one."""
+    """List the copies of drains with --only-new, or reset one."""
     found = common.connect().copies
     if reset is None:
         common.show([info.to_dict() for info in found.list(queue)])

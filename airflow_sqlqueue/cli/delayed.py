@@ -79,7 +79,10 @@ def cancel(
     ] = None,
     message_id: Annotated[Optional[str], typer.Option(help="Every message with this id.")] = None,
 ) -> None:
-    """Delete delayed messages of the queue; fail if it has no such message."""
+    """Delete delayed messages of the queue.
+
+    The exit code is 1 if it has no such message.
+    """
     if bool(row_version) == bool(message_id):
         raise ConfigurationError("Name the messages by their row versions or by --message-id.")
     delayed = common.connect().delayed(queue)
@@ -100,7 +103,7 @@ def move_delayed(
     max_messages: MaxMessages = None,
     max_seconds: MaxSeconds = None,
 ) -> None:
-    """Move the queue's delayed messages that are due, as its endpoint would."""
+    """Move due delayed messages into the queue, as its endpoint."""
     delayed = common.connect().delayed(queue)
     moved = delayed.move(error_queue=error_queue, chunk=chunk, max_messages=max_messages, max_seconds=max_seconds)
     for destination, problem in moved.problems.items():

@@ -34,7 +34,7 @@ def erase(
     queue: LedgerQueue = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,
 ) -> None:
-    """Erase messages that meet one of the conditions from the batches of a ledger that are not open.
+    """Erase single messages from batches that are not open.
 
     With SQLQUEUE_REDACTION_KEY it finds hashed values of redacted batches too. Interrupted, it is finished by a
     repetition.

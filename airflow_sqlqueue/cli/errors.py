@@ -44,21 +44,33 @@ def errors(
     limit: Annotated[int, typer.Option(min=1, help="Largest number of messages to read.")] = MAX_SCANNED,
     one: Annotated[Optional[str], typer.Option("--show", help="Show one message, by RowVersion or message id.")] = None,
     body: Annotated[bool, typer.Option("--body", help="With --show: print its body too, as text.")] = False,
+    of_archive: Annotated[
+        bool, typer.Option("--archived", help="Messages of the archive instead; --row-version is a number there.")
+    ] = False,
 ) -> None:
-    """Count failed messages in groups, or show one; nothing is removed."""
+    """Count failed messages in groups, or show one.
+
+    Nothing is removed.
+    """
     where = groups_or_one(selected, one=one, body=body, by=by)
+    number = int(one) if one is not None and one.isdecimal() else None
+    if of_archive and one is not None and number is None:
+        raise ConfigurationError("With --archived, --show takes the number that a message has in the archive.")
     client = common.connect()
-    if one is not None:
-        number = int(one) if one.isdecimal() else None
+    if number is not None and of_archive:
+        print_message(client.errors.archived.show(queue, number=number, with_body=body), common)
+    elif one is not None:
         named = None if number is not None else one
-        shown = client.errors.show(queue, row_version=number, message_id=named, with_body=body)
-        print_message(shown, common)
-        return
-    found = client.errors.triage(queue, by=by or DEFAULT_KEYS, filters=where, limit=limit)
-    print_groups(common, client.find(queue).canonical, found, ["errors", queue], limit)
+        print_message(client.errors.show(queue, row_version=number, message_id=named, with_body=body), common)
+    else:
+        keys = by or (*DEFAULT_KEYS, *(["reason"] if of_archive else []))
+        source = client.errors.archived if of_archive else client.errors
+        found = source.triage(queue, by=keys, filters=where, limit=limit)
+        command = ["errors", queue, *(["--archived"] if of_archive else [])]
+        _print_groups(common, client.find(queue).canonical, found, command, limit)
 
 
-def print_groups(common: Common, address: str, found: Triage, command: list[str], limit: int) -> None:
+def _print_groups(common: Common, address: str, found: Triage, command: list[str], limit: int) -> None:
     """Print groups of failed messages, and the command that shows an example."""
     if common.as_json:
         common.show({"queue": address, **found.to_dict()})

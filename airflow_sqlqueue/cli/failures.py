@@ -1,4 +1,4 @@
-"""Commands on failed messages: archive, archived, restore, park, delete."""
+"""Commands on failed messages: archive, restore, park, delete."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from airflow_sqlqueue.cli.error_options import ErrorFilterOptions, WorkOptions, chosen, exit_if_missing, groups_or_one
-from airflow_sqlqueue.cli.errors import print_groups, print_message
+from airflow_sqlqueue.cli.error_options import ErrorFilterOptions, WorkOptions, chosen, exit_if_missing
 from airflow_sqlqueue.cli.options import Common, QueueArgument, age
 from airflow_sqlqueue.cli.output import progress_bar, stdout
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.errorqueue.chunked_work import ErrorQueueResult
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.triage import DEFAULT_KEYS, KEYS, MAX_SCANNED
 from airflow_sqlqueue.errors import ConfigurationError
 
 
@@ -26,7 +24,10 @@ def archive(
     queue: QueueArgument = "error",
     reason: Annotated[str, typer.Option(help="The reason, at most 500 characters; the archive keeps it.")] = "",
 ) -> None:
-    """Move failed messages into the archive, with your account, the time and a reason; 'restore' puts them back."""
+    """Move failed messages into the archive, with a reason.
+
+    The archive also keeps the time and your account. The command restore puts messages back.
+    """
     where = chosen(selected, work)
     _run(
         common,
@@ -38,27 +39,11 @@ def archive(
     )
 
 
-def archived(
-    common: Common,
-    selected: ErrorFilterOptions,
-    queue: QueueArgument = "error",
-    by: Annotated[Optional[list[str]], typer.Option(help=f"Group by one or several of: {', '.join(KEYS)}.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Largest number of messages to read.")] = MAX_SCANNED,
-    one: Annotated[Optional[int], typer.Option("--show", help="Show one message, by its number.")] = None,
-    body: Annotated[bool, typer.Option("--body", help="With --show: print its body too, as text.")] = False,
-) -> None:
-    """Count archived messages in groups, or show one; --row-version is the number of a message in the archive."""
-    where = groups_or_one(selected, one=one, body=body, by=by)
-    client = common.connect()
-    if one is not None:
-        print_message(client.errors.archived.show(queue, number=one, with_body=body), common)
-        return
-    found = client.errors.archived.triage(queue, by=by or (*DEFAULT_KEYS, "reason"), filters=where, limit=limit)
-    print_groups(common, client.find(queue).canonical, found, ["archived", queue], limit)
-
-
 def restore(common: Common, selected: ErrorFilterOptions, work: WorkOptions, queue: QueueArgument = "error") -> None:
-    """Put archived messages back into their error queue; --row-version is a message's number in the archive."""
+    """Put archived messages back into their error queue.
+
+    --row-version is a message's number in the archive.
+    """
     where = chosen(selected, work)
     _run(common, queue, where, work, "restored", lambda client, given: client.errors.archived.restore(queue, **given))
 
@@ -70,7 +55,10 @@ def park(
     queue: Annotated[str, typer.Argument(help="The address of the error queue.")],
     to_queue: Annotated[str, typer.Argument(help="The address of the queue that receives them.")],
 ) -> None:
-    """Move failed messages to another queue, with the headers of the failure."""
+    """Move failed messages to another queue.
+
+    They keep the headers of the failure.
+    """
     where = chosen(selected, work)
     _run(common, queue, where, work, "parked", lambda client, given: client.errors.park(to_queue, queue, **given))
 
@@ -144,4 +132,4 @@ def _print(common: Common, address: str, went: str, done: ErrorQueueResult) -> N
         stdout.print("A limit ended the work: there may be more.", highlight=False)
 
 
-COMMANDS = (archive, archived, restore, park, delete)
+COMMANDS = (archive, restore, park, delete)

@@ -50,8 +50,7 @@ class Common:
             envvar="SQLQUEUE_URL",
             show_envvar=True,
             callback=_url,
-            help="mssql://user:password@host:port/database?Encrypt=yes, or a connection string of .NET. The list of "
-            f"processes shows it: write - as the password, and the command reads {PASSWORD_VARIABLE} or asks for it.",
+            help="mssql://user:-@host:port/database?Encrypt=yes, or a connection string of .NET.",
         ),
     ] = None
     conn_id: Annotated[

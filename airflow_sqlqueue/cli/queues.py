@@ -1,4 +1,4 @@
-"""Commands on queues: send, depth, peek, forward, purge, purge-expired, generate."""
+"""Commands on queues: queues, send, depth, peek, forward, purge, generate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from airflow_sqlqueue.cli.message_options import FilterOptions, MessageOptions
-from airflow_sqlqueue.cli.options import DryRun, MaxMessages, MaxSeconds, QueueOptions, age
+from airflow_sqlqueue.cli.options import Common, DryRun, MaxMessages, MaxSeconds, QueueOptions, age
 from airflow_sqlqueue.cli.output import counted, note, progress_bar
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError, TransientError
@@ -19,6 +19,28 @@ from airflow_sqlqueue.message import HeaderNames, ReceivedMessage
 from airflow_sqlqueue.queue.browsing import MessageHead, browse, find
 from airflow_sqlqueue.queue.purge import CHUNK, PurgeOptions
 from airflow_sqlqueue.queue.table_access import FIRST, LAST
+
+
+def queues(common: Common) -> None:
+    """List all queues with their counts; no message is read.
+
+    The counts are the catalog's. Of expired messages at most 1,000 are counted. The oldest is the first message.
+    """
+    now = datetime.now(timezone.utc)
+    common.show(
+        [
+            {
+                "queue": each.table.canonical,
+                "messages": each.rows,
+                "expired": each.expired,
+                "delayed": each.delayed,
+                "oldest_seconds": None if each.oldest is None else max(0.0, (now - each.oldest).total_seconds()),
+                "findings": len(each.findings),
+            }
+            for each in common.connect().tables.overview()
+            if each.kind == "queue"
+        ]
+    )
 
 
 def send(
@@ -37,7 +59,9 @@ def depth(
     target: QueueOptions,
     kind: Annotated[str, typer.Option(help="exact; quick: from the index on RowVersion; catalog: no rows.")] = "exact",
 ) -> None:
-    """Count messages and delayed messages, with the ages of the oldest and the newest.
+    """Count a queue's messages, with the age of the oldest.
+
+    Delayed messages and the age of the newest are shown as well.
 
     "Rows ever inserted" counts a message again each time that it comes back: requeued, returned or retried.
     """
@@ -64,9 +88,9 @@ def peek(
     headers: Annotated[bool, typer.Option("--headers", help="Show all headers.")] = False,
     body: Annotated[bool, typer.Option("--body", help="Show the bodies as text.")] = False,
 ) -> None:
-    """Show the messages at the head of the queue, or the first that match; nothing is removed.
+    """Show the messages at the head, or the first that match.
 
-    With filters the server reads headers until enough messages match, or to the end of the queue.
+    Nothing is removed. With filters the server reads headers until enough messages match, or to the end of the queue.
     """
     where = selected.filter()
     with target.connect_queue().open() as table:
@@ -110,7 +134,7 @@ def forward(
     max_messages: MaxMessages = None,
     max_seconds: MaxSeconds = None,
 ) -> None:
-    """Move the queue's messages, or those that match, to another queue of the server, unchanged."""
+    """Move messages to another queue of the server, unchanged."""
     source = target.connect_queue()
     moved = 0
 
@@ -150,7 +174,7 @@ def purge(
     max_messages: MaxMessages = None,
     max_seconds: MaxSeconds = None,
 ) -> None:
-    """Delete expired messages, or with --all, --older-than or a filter others as well."""
+    """Delete expired messages, or others by --all or a filter."""
     least = None if older_than is None else age("--older-than", older_than)
     where = selected.filter()
     if all_messages and (least is not None or where is not None):
@@ -174,21 +198,10 @@ def purge(
         max_messages=max_messages,
         max_seconds=max_seconds,
     )
-    _purge(target, options)
-
-
-def purge_expired(
-    target: QueueOptions, max_messages: MaxMessages = None, max_seconds: MaxSeconds = None, dry_run: DryRun = False
-) -> None:
-    """Delete the expired messages: those whose time to be received is over."""
-    _purge(target, PurgeOptions(max_messages=max_messages, max_seconds=max_seconds, dry_run=dry_run))
-
-
-def _purge(target: QueueOptions, options: PurgeOptions) -> None:
     queue = target.connect_queue()
     done = queue.purge(options)
     values: dict[str, Any] = {"queue": queue.address.canonical, **asdict(done), "seconds": round(done.seconds, 3)}
-    if options.dry_run and not target.as_json:
+    if dry_run and not target.as_json:
         del values["deleted"], values["complete"]
         values = {"queue": values.pop("queue"), "would_delete": values.pop("remaining"), **values}
     target.show(values)
@@ -203,7 +216,10 @@ def generate(
         typer.Option("--failed", help="Failed messages of the last two days, for the commands errors and return."),
     ] = False,
 ) -> None:
-    """Send realistic traffic of a shop in March 2026: commands, events, replies, failures, a few malformed messages."""
+    """Send made-up traffic of a shop.
+
+    Its commands, events, replies, failures and a few malformed messages are of March 2026.
+    """
     from airflow_sqlqueue.traffic import FAILED_QUEUES, generate_failed
     from airflow_sqlqueue.traffic import generate as shop
 
@@ -221,4 +237,4 @@ def generate(
     target.show(values)
 
 
-COMMANDS = (send, depth, peek, forward, purge, purge_expired, generate)
+COMMANDS = (queues, depth, peek, send, forward, purge, generate)

@@ -37,7 +37,7 @@ def redact(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what the rules would change.")] = False,
     count: Annotated[int, typer.Option("--count", "-n", min=1, max=100, help="Number of messages.")] = 10,
 ) -> None:
-    """Show what rules of redaction would change in messages of the queue, without their values.
+    """Show what rules of redaction would change, without values.
 
     A queue itself is never redacted: give the rules to a drain, with --redaction.
     """

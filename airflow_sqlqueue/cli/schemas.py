@@ -58,9 +58,10 @@ def infer(
     target: SampleOptions,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the changes, and write nothing.")] = False,
 ) -> None:
-    """Propose schemas from the first messages of a batch: new files, and new fields in files that exist.
+    """Propose schemas from the first messages of a batch.
 
-    Fields of a file keep their types. Read the changes, and commit the files.
+    They are new files, and new fields in files that exist, whose other fields keep their types. Read the changes, and
+    commit the files.
     """
     from airflow_sqlqueue.bodies.inference import extended
     from airflow_sqlqueue.schemas.sampling import changes
@@ -77,12 +78,12 @@ def infer(
 
 
 def diff(target: SampleOptions) -> None:
-    """Show what the messages of a batch have that the schemas have not: new fields, and other types."""
+    """Show new fields and other types of a batch's messages."""
     _show_changes(target)
 
 
 def check(target: SampleOptions) -> None:
-    """Fail (exit code 1) if the messages of a batch have what the schemas have not; for a build."""
+    """Fail (exit code 1) where diff shows a difference; for a build."""
     if _show_changes(target):
         raise typer.Exit(1)
 

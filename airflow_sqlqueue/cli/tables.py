@@ -75,7 +75,7 @@ def inspect(
     all_tables: Annotated[bool, typer.Option("--all", help="Every table of the transport in the database.")] = False,
     fix: Annotated[Optional[str], typer.Option(help="Run the statement of this finding.")] = None,
 ) -> None:
-    """Show a queue table's layout and the findings on it."""
+    """Show a table's layout and the findings on it."""
     if (queue is None) != all_tables or (all_tables and fix is not None):
         raise ConfigurationError("Name one queue, with or without --fix, or give --all alone.")
     client = common.connect()

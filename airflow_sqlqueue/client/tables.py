@@ -11,6 +11,7 @@ from airflow_sqlqueue.drain.streams import StreamTable
 from airflow_sqlqueue.errorqueue.archive import Archive
 from airflow_sqlqueue.inspection.findings import Finding
 from airflow_sqlqueue.inspection.inspect import Inspection, fix, inspect
+from airflow_sqlqueue.inspection.overview import HEADS, DatabaseOverview, QueueOverview
 from airflow_sqlqueue.queue.copies import copy_definitions
 from airflow_sqlqueue.queue.outgoing import OutgoingTable
 from airflow_sqlqueue.queue.send_ledger import SendLedger
@@ -90,6 +91,21 @@ class TableManager:
             tables = list_tables(session, self._connector.settings.database)
             suffix = self._connector.resolver.delayed_suffix
             return [inspect(session, found.table, suffix) for found in tables]
+
+    def overview(self) -> list[QueueOverview]:
+        """Count the messages of all queues of the connection's database by its catalog, and look at their heads.
+
+        See :class:`airflow_sqlqueue.inspection.overview.DatabaseOverview`.
+        """
+        connector = self._connector
+        overview = DatabaseOverview(
+            connector.settings.database, connector.ledger_schema, delayed_suffix=connector.resolver.delayed_suffix
+        )
+        with connector.enlisted_session() as session:
+            found = overview.read(session)
+            for _ in range(0, len(found), HEADS):
+                found = overview.read(session)
+        return found
 
     def fix(self, queue_name: str, code: str) -> Finding:
         """Run the statement of one finding of :meth:`inspect`. See :func:`airflow_sqlqueue.inspection.inspect.fix`."""

@@ -156,10 +156,10 @@ def test_a_stream_is_listed_and_released(url: str) -> None:
     claims.close()
     (listed,) = answer("streams", "--queue", name, url=url)
     assert (listed["name"], listed["messages"], listed["reading"]) == (options.stream, 5, False)
-    released = answer("release", options.stream, url=url)
+    released = answer("streams", "--release", options.stream, url=url)
     assert released == {"name": options.stream, "queue": listed["queue"], "claims": 1, "messages": 5}
     assert answer("depth", name, url=url)["messages"] == 5
-    again = sqlqueue("release", options.stream, url=url)
+    again = sqlqueue("streams", "--release", options.stream, url=url)
     assert again.returncode == 2
     assert "'sqlqueue streams' lists them" in " ".join(again.stderr.split())
 

@@ -55,8 +55,8 @@ def test_every_command_in_turn(url: str, name: str, tmp_path: Path) -> None:
     )
     assert first["headers"]["a"] == "b=c"
     assert datetime.fromisoformat(first["time_sent"]).utcoffset() == timedelta(0)
-    assert answer("purge-expired", name, "--dry-run", url=url)["remaining"] == 1
-    assert answer("purge-expired", name, url=url)["deleted"] == 1
+    assert answer("purge", name, "--dry-run", url=url)["remaining"] == 1
+    assert answer("purge", name, url=url)["deleted"] == 1
     assert answer("generate", name, "--count", "50", "--seed", "3", url=url)["sent"] == 50
     batch = answer("drain", name, "--staging", str(tmp_path / "staging"), url=url)
     assert batch["messages"] + batch["expired"] == 51

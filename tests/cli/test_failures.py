@@ -45,15 +45,16 @@ def test_archive_list_and_restore(url: str, error: str) -> None:
     shown = sqlqueue("archive", error, "--all", "--reason", "too old", url=url)
     assert shown.returncode == 0
     assert "archived  3" in " ".join(shown.stdout.split("\n"))
-    found = answer("archived", error, "--by", "reason", "--by", "archived_by", url=url)
+    found = answer("errors", error, "--archived", "--by", "reason", "--by", "archived_by", url=url)
     assert [(group["reason"], group["messages"]) for group in found["groups"]] == [("too old", 3), ("the bank", 1)]
     assert found["groups"][0]["archived_by"].startswith(f"{getpass.getuser()}@")
-    text = sqlqueue("archived", error, url=url).stdout
-    assert f"sqlqueue archived {error} --show" in text
+    text = sqlqueue("errors", error, "--archived", url=url).stdout
+    assert f"sqlqueue errors {error} --archived --show" in text
     assert "4711" not in text
     number = str(found["groups"][1]["example"])
-    example = answer("archived", error, "--show", number, "--body", url=url)
+    example = answer("errors", error, "--archived", "--show", number, "--body", url=url)
     assert (example["reason"], example["body"], example["exception_type"]) == ("the bank", "größe", "System.Timeout")
+    assert "takes the number" in sqlqueue("errors", error, "--archived", "--show", "an-id", url=url).stderr
     back = answer("restore", error, "--row-version", number, url=url)
     assert (back["messages"], depth(url, error)) == (1, 1)
     assert answer("restore", error, "--all", url=url)["messages"] == 3

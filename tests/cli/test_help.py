@@ -9,6 +9,7 @@ import pytest
 
 from airflow_sqlqueue import __version__
 from airflow_sqlqueue.cli.app import COMMANDS, app
+from airflow_sqlqueue.cli.commands import SYNONYMS
 from tests.cli.runner import answer, one_sentence, sqlqueue
 
 
@@ -38,15 +39,57 @@ def test_brackets_of_addresses_are_shown() -> None:
     assert "table, table@[schema] or table@[schema]@[catalog]" in " ".join(shown.split())
 
 
-def test_commands_have_headings() -> None:
+def test_all_commands_are_on_one_screen_under_their_headings() -> None:
+    """Each has one line, which is not cut."""
     lines = sqlqueue("--help", COLUMNS="80").stdout.splitlines()
-    assert all(len(line) <= 80 for line in lines)
+    assert len(lines) <= 50
+    assert [line for line in lines if len(line) > 80 or line.endswith("...")] == [lines[0]]
     for heading, commands in COMMANDS.items():
-        rest = lines[lines.index(f"{heading}:") + 1 :]
-        section = [line.split()[0] for line in rest[: rest.index("")] if not line.startswith("   ")]
+        section = []
+        for line in lines[lines.index(f"{heading}:") + 1 :]:
+            if not line.startswith("  "):
+                break
+            section.append(line.split()[0])
         # The group of commands stands there as well.
         assert len(set(section) - {"schemas"}) == len(commands), heading
     assert sum(map(len, COMMANDS.values())) == len(app.registered_commands)
+
+
+def test_lines_of_a_groups_help_are_whole() -> None:
+    lines = sqlqueue("schemas", "--help", COLUMNS="80").stdout.splitlines()
+    assert [line for line in lines[1:] if line.endswith("...")] == []
+
+
+def test_a_password_is_explained_once() -> None:
+    assert "SQLQUEUE_PASSWORD" in sqlqueue("--help").stdout
+    assert "PASSWORD" not in sqlqueue("send", "--help").stdout
+
+
+@pytest.mark.parametrize("word", SYNONYMS)
+def test_a_word_that_people_try_leads_to_the_command(word: str) -> None:
+    done = sqlqueue(word, "audit")
+    assert done.returncode == 2
+    assert f"There is no command {word!r}: use 'sqlqueue {SYNONYMS[word]}'." in done.stderr
+    assert sqlqueue(SYNONYMS[word], "--help").returncode == 0
+
+
+def test_a_mistyped_word_leads_to_the_command() -> None:
+    assert "Did you mean 'depth'?" in sqlqueue("detph").stderr
+
+
+def test_all_queues_are_listed_with_their_counts(url: str, name: str) -> None:
+    """A queue without messages has no oldest one, and without a table of delayed messages no number of them."""
+    answer("send", name, "--type", "T", url=url)
+    answer("send", name, "--type", "T", "--expire-after", "0.001", url=url)
+    answer("send-delayed", name, "--type", "T", "--after", "60", url=url)
+    answer("create", f"{name}.empty", url=url)
+    found = {row["queue"].partition("@")[0]: row for row in answer("queues", url=url)}
+    assert f"{name}.Delayed" not in found
+    row = found[name]
+    assert (row["messages"], row["expired"], row["delayed"], row["findings"]) == (2, 1, 1, 0)
+    empty = found[f"{name}.empty"]
+    assert (empty["messages"], empty["expired"], empty["delayed"], empty["oldest_seconds"]) == (0, 0, None, None)
+    assert name in sqlqueue("queues", url=url).stdout
 
 
 def test_the_version() -> None:
@@ -84,7 +127,7 @@ def test_a_dry_run_reports_its_effect(url: str, name: str) -> None:
     shown = sqlqueue("purge", name, "--all", "--dry-run", url=url).stdout
     assert "would delete  1" in shown
     assert "deleted" not in shown
-    assert "would delete  0" in sqlqueue("purge-expired", name, "--dry-run", url=url).stdout
+    assert "would delete  0" in sqlqueue("purge", name, "--dry-run", url=url).stdout
 
 
 def test_an_empty_quarantine_of_a_queue_that_is_there_is_no_error(url: str, name: str) -> None:
