@@ -204,7 +204,7 @@ class Batch(Counts):
             folder, _, name = path.rpartition("/")
             found = _PART.fullmatch(name)
             steps = folder.split("/")
-            if not found or steps[-1] != self.batch_id or {"..", "."} & set(steps) or not is_staged(path):
+            if not found or steps[-1] != self.batch_id or not is_staged(path):
                 raise self._foreign("A part file")
             folders.add(folder)
             parts.add(found[1])
@@ -237,7 +237,7 @@ def manifest_of(values: Mapping[str, Any]) -> str:
     """
     path, batch_id = values["manifest"], values.get("batch_id")
     steps = path.split("/") if isinstance(path, str) else [""]
-    if not is_manifest(steps[-1]) or steps[-2:-1] != [batch_id] or {"..", "."} & set(steps) or not is_staged(path):
+    if not is_manifest(steps[-1]) or steps[-2:-1] != [batch_id] or not is_staged(path):
         raise BatchMismatchError(
             f"The manifest file of batch {batch_id} is not one that its drain wrote: the reference was changed; do not "
             "use it."

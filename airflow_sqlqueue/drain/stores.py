@@ -107,6 +107,10 @@ STORES = (
 """From any other store, such as http, Spark would read any address in a path."""
 
 
+_UNUSED = re.compile(r"::|[]\[{}*?\\\x00-\x1f\x7f\ud800-\udfff]")
+"""Chained protocols of ``fsspec``, patterns of Spark, control characters, and what cannot be encoded."""
+
+
 def store_of(protocol: str) -> Store | None:
     """Return the store of a URL's protocol; None if no batch is staged on it."""
     return next((store for store in STORES if protocol in store.protocols), None)
@@ -121,8 +125,11 @@ def store_at(path: str) -> Store | None:
 
 
 def is_staged(path: str) -> bool:
-    """True for a path that a drain can have written: local, or a URI of a store that Spark reads from."""
-    return "::" not in path and store_at(path) is not None
+    """True for a path that a drain can have written: local, or a URI of a store that Spark reads from.
+
+    Every reader checks this of the paths that it is given, and a staging folder of its own.
+    """
+    return not (_UNUSED.search(path) or {"..", "."} & set(path.split("/"))) and store_at(path) is not None
 
 
 def names_connection(url: str) -> bool:

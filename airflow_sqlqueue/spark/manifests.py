@@ -117,7 +117,7 @@ def _content(spark: SparkSession, path: str) -> bytes:
             raise ConfigurationError(
                 f"The manifest {path} cannot be read ({error.strerror}): check its path."
             ) from error
-    if not is_staged(path) or re.search(r"[][{}*?\\]", path):
+    if not is_staged(path):
         raise ConfigurationError(f"The manifest {path} is not on a disk or a store that batches are staged on.")
     try:
         rows = spark.read.format("binaryFile").load(path).select("content").collect()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.spark.source.claims import Claims, StreamOptions
@@ -89,6 +90,36 @@ def test_only_a_sealed_batch_is_marked_consumed(url: str, drained: tuple[str, An
     answer("requeue", batch["batch_id"], url=url)
     assert "it was put back" in one_sentence(sqlqueue("mark-consumed", batch["batch_id"], url=url), 1)
     assert "does not know batch" in one_sentence(sqlqueue("mark-consumed", str(uuid.uuid4()), url=url), 1)
+
+
+def test_a_folder_given_by_a_step_up_is_the_one_that_readers_use(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, inside = f"cli.{uuid.uuid4().hex[:10]}", tmp_path / "inside"
+    answer("create", name, url=url)
+    inside.mkdir()
+    monkeypatch.chdir(inside)
+    for staging in ("../staging", f"file://{inside}/../staging"):
+        answer("generate", name, "--count", "20", "--seed", "3", url=url)
+        batch = answer("drain", name, "--staging", staging, url=url)
+        assert {path.rpartition("/")[0] for path in batch["paths"]} == {
+            f"file://{tmp_path}/staging/{batch['batch_id']}"
+        }
+        batches = QueueClient.from_url(url).batches
+        read = list(batches.messages(batches.get(uuid.UUID(batch["batch_id"]), name)))
+        assert len(read) == batch["messages"] > 0
+        assert answer("requeue", batch["batch_id"], url=url)["messages"] == batch["messages"]
+
+
+def test_a_folder_that_no_reader_accepts_is_refused_before_the_drain(url: str) -> None:
+    name = f"cli.{uuid.uuid4().hex[:10]}"
+    answer("create", name, url=url)
+    answer("generate", name, "--count", "20", "--seed", "3", url=url)
+    before = answer("depth", name, url=url)["messages"]
+    refused = sqlqueue("drain", name, "--staging", "memory://bucket/a/../b", url=url)
+    assert (refused.returncode, "choose another" in refused.stderr) == (2, True)
+    assert answer("depth", name, url=url)["messages"] == before > 0
+    assert answer("batches", "--queue", name, url=url) == []
 
 
 def test_a_batch_in_a_table(url: str) -> None:

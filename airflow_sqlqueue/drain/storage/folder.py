@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 import tempfile
 from dataclasses import dataclass, field
@@ -81,16 +80,19 @@ class StagingFolder:
         while isinstance(filesystem, DirFileSystem):
             filesystem, root = filesystem.fs, filesystem._join(root)
         root = root.rstrip("/")
-        if re.search(r"[][{}*?\\]", root):
-            raise ConfigurationError(
-                f"The {what} {without_secrets(root)} holds one of [ ] {{ }} * ? \\, patterns to Spark: choose another."
-            )
         protocol = filesystem.protocol if isinstance(filesystem.protocol, str) else filesystem.protocol[0]
         if protocol in {"file", "local"}:
             # Not as_uri(): Hadoop's Path takes a percent sign for itself.
-            root = str(Path(root or "/").absolute())
-            return cls(filesystem, root, f"file://{root}")
-        return cls(filesystem, root, spark_uri(protocol, filesystem, root))
+            root = os.path.abspath(root or "/")
+            uri = f"file://{root}"
+        else:
+            uri = spark_uri(protocol, filesystem, root)
+        if not is_staged(uri):
+            raise ConfigurationError(
+                f"The {what} {without_secrets(root)} holds one of [ ] {{ }} * ? \\, patterns to Spark, or '/../', "
+                "'/./', '::' or a control character: choose another."
+            )
+        return cls(filesystem, root, uri)
 
     @property
     def is_local(self) -> bool:
@@ -174,12 +176,11 @@ def locate(path: str, staging: StagingFolder | None) -> tuple[Any, str]:
     The path comes from the ledger. A login that may write there must not make this machine read other files: through
     other protocols, also chained ones, or outside of the folder.
     """
-    if ".." in path.split("/") or (staging is not None and not path.startswith(f"{staging.uri}/")):
-        where = "its folder" if staging is None else staging.uri
-        raise StagingError(
-            f"The part file {without_secrets(path)} is not under {where}: name the folder it was drained to."
-        )
     if staging is not None:
+        if not is_staged(path) or not path.startswith(f"{staging.uri}/"):
+            raise StagingError(
+                f"The part file {without_secrets(path)} is not under {staging.uri}: name the folder it was drained to."
+            )
         return staging.filesystem, staging.root + path.removeprefix(staging.uri)
     if "://" not in path or not is_staged(path):
         raise StagingError(
