@@ -6,14 +6,16 @@ import asyncio
 import json
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Mapping, Set
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_sqlqueue.errors import SqlQueueError
+from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError
 from airflow_sqlqueue.routing import check_named_once
 from airflow_sqlqueue.triggers.events import failed, met
+from airflow_sqlqueue.untrusted import quoted
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.client import QueueClient
@@ -22,12 +24,19 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.session import Session
     from airflow_sqlqueue.triggers.poller import Poll, Watch
 
+MOST_SECONDS = 1_000_000_000
+"""Longest interval, some 30 years; a lock of Python waits for no more than ten times that."""
+
 EXPECTED = (SqlQueueError, AirflowException)
 """Errors whose text is a sentence for people: those of this package, and Airflow's for an unknown connection."""
 
 
 class ServerTrigger(BaseTrigger):
     """Base class of triggers on one server; their arguments hold no secrets.
+
+    A constructor only stores its arguments and checks them where no event loop runs, which is where a DAG is parsed or
+    a task defers: an error of a constructor ends Airflow's triggerer, so there the one trigger fails when it runs.
+    Subclasses set their attributes first.
 
     :param poll_interval: seconds between two polls.
     :param sqlqueue_conn_id: the Airflow connection.
@@ -46,9 +55,19 @@ class ServerTrigger(BaseTrigger):
         hook_params: dict[str, Any] | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.poll_interval = float(poll_interval)
+        self.poll_interval = poll_interval
         self.sqlqueue_conn_id = sqlqueue_conn_id
-        self.hook_params = hook_params
+        self.hook_params = unpacked(hook_params)
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            self.check()
+
+    def check(self) -> None:
+        """Check the arguments, and turn texts of numbers into numbers. Raises this package's errors."""
+        self.poll_interval = seconds("poll_interval", self.poll_interval)
+        if self.hook_params is not None and not isinstance(self.hook_params, Mapping):
+            raise ConfigurationError(f"hook_params is a mapping of arguments, not {type(self.hook_params).__name__}.")
 
     @abstractmethod
     def make_poll(self, client: QueueClient) -> Poll[dict[str, Any]]:
@@ -63,14 +82,20 @@ class ServerTrigger(BaseTrigger):
         }
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Class and arguments for Airflow's database, always in the same form."""
-        return f"{type(self).__module__}.{type(self).__name__}", plain(self.arguments())
+        """Class and arguments for Airflow's database, always in the same form: Airflow compares hashes of them.
+
+        Mappings and lists travel as JSON texts, because Airflow 3.2 does not give back a watcher's mappings as they
+        were.
+        """
+        self.check()
+        return f"{type(self).__module__}.{type(self).__name__}", {n: packed(v) for n, v in self.arguments().items()}
 
     async def open_watch(self) -> Watch[dict[str, Any]]:
         """Open the watch; :meth:`close_watch` ends it."""
         from airflow_sqlqueue.triggers.poller import Source, Watch
 
-        name = self.sqlqueue_conn_id, json.dumps(plain(self.hook_params), default=str)
+        self.check()
+        name = self.sqlqueue_conn_id, packed(self.hook_params)
         self._watch = await Watch.open(Source(name, self._client, self.make_poll, self.is_patient), self.poll_interval)
         return self._watch
 
@@ -115,10 +140,13 @@ class QueueTrigger(ServerTrigger):
     """
 
     def __init__(self, *, queue_name: str | None = None, endpoint: str | None = None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        check_named_once(queue_name, endpoint)
         self.queue_name = queue_name
         self.endpoint = endpoint
+        super().__init__(**kwargs)
+
+    def check(self) -> None:
+        super().check()
+        check_named_once(self.queue_name, self.endpoint)
 
     @property
     def named(self) -> dict[str, str]:
@@ -180,12 +208,40 @@ class Attempts:
         await asyncio.sleep(random_pause(self._failures))
 
 
-def plain(value: Any) -> Any:
-    """The value as JSON, in a fixed order: Airflow compares hashes of a DAG's triggers and of the stored ones."""
+def seconds(name: str, value: Any) -> float:
+    """The number of seconds of an argument. Raises :class:`ConfigurationError`."""
+    with suppress(TypeError, ValueError, OverflowError):
+        if 0 <= (number := float(value)) <= MOST_SECONDS:
+            return number
+    raise ConfigurationError(f"{name} is {quoted(str(value))}: give a number of seconds, 0 to {MOST_SECONDS:,}.")
+
+
+def names(name: str, value: Any) -> list[str]:
+    """The names in a list, sorted. Raises :class:`ConfigurationError`."""
+    if isinstance(value, (list, tuple, Set)) and all(isinstance(each, str) for each in value):
+        return sorted(value)
+    raise ConfigurationError(f"{name} is a list of names, not {type(value).__name__}.")
+
+
+def packed(value: Any) -> Any:
+    """A text, number or None as it is, and anything else as a JSON text in a fixed order."""
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    return json.dumps(_plain(value), default=str)
+
+
+def unpacked(value: Any) -> Any:
+    """The value of :func:`packed`; any other value as it is. Raises nothing."""
+    with suppress(ValueError, RecursionError):
+        return json.loads(value) if isinstance(value, str) else value
+    return value
+
+
+def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {str(name): plain(value[name]) for name in sorted(value, key=str)}
+        return {str(name): _plain(value[name]) for name in sorted(value, key=str)}
     if isinstance(value, Set):
-        return sorted(map(plain, value), key=str)
+        return sorted(map(_plain, value), key=str)
     if isinstance(value, (list, tuple)):
-        return list(map(plain, value))
+        return list(map(_plain, value))
     return value

@@ -10,7 +10,7 @@ from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue.condition import QueueCondition
-from airflow_sqlqueue.triggers.base import Attempts, OneEventTrigger, QueueTrigger
+from airflow_sqlqueue.triggers.base import Attempts, OneEventTrigger, QueueTrigger, seconds, unpacked
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.client.queues import Queue
@@ -25,13 +25,17 @@ class DepthTrigger(QueueTrigger):
     """
 
     def __init__(self, *, wait_for: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
+        self.wait_for = unpacked(wait_for)
         super().__init__(**kwargs)
-        self.wait_for = wait_for or {}
+
+    def check(self) -> None:
+        super().check()
+        _ = self.condition
 
     @cached_property
     def condition(self) -> QueueCondition:
         """The condition, read when it is first used: Airflow may render ``wait_for`` in the triggerer before that."""
-        return QueueCondition.of(self.wait_for)
+        return QueueCondition.of(self.wait_for or {})
 
     def arguments(self) -> dict[str, Any]:
         return {"wait_for": self.condition.to_dict(), **super().arguments()}
@@ -70,9 +74,13 @@ class SqlQueueDepthEventTrigger(DepthTrigger, BaseEventTrigger):
     """
 
     def __init__(self, *, poll_interval: float = 5.0, repeat_interval: float = 30.0, **kwargs: Any) -> None:
+        self.repeat_interval = repeat_interval
         super().__init__(poll_interval=poll_interval, **kwargs)
-        self.repeat_interval = float(repeat_interval)
-        if not (self.poll_interval > 0 and self.repeat_interval > 0):
+
+    def check(self) -> None:
+        super().check()
+        self.repeat_interval = seconds("repeat_interval", self.repeat_interval)
+        if not (self.poll_interval and self.repeat_interval):
             raise ConfigurationError("poll_interval and repeat_interval are numbers of seconds above 0.")
         if self.condition.max_messages is not None:
             raise ConfigurationError("A trigger for assets accepts no max_messages: leave it out of wait_for.")

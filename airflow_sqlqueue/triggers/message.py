@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,7 @@ from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.triggers.base import QueueTrigger
+from airflow_sqlqueue.triggers.base import QueueTrigger, names, packed, unpacked
 from airflow_sqlqueue.untrusted import event_value
 from airflow_sqlqueue.versions.airflow import SHARED_STREAMS
 
@@ -65,16 +64,19 @@ class SqlQueueMessageEventTrigger(QueueTrigger, BaseEventTrigger):
         poll_interval: float = 5.0,
         **kwargs: Any,
     ) -> None:
-        SHARED_STREAMS.require()
-        super().__init__(poll_interval=poll_interval, **kwargs)
-        if isinstance(message_types, str) or isinstance(headers, str):
-            raise ConfigurationError("message_types and headers are lists of names.")
-        if not (1 <= max_held <= MOST and poll_interval > 0):
-            raise ConfigurationError(f"max_held is 1 to {MOST}, and poll_interval a number of seconds above 0.")
-        self.message_types = None if message_types is None else sorted(message_types)
-        self.headers = sorted(headers)
+        self.message_types = unpacked(message_types)
+        self.headers = unpacked(headers)
         self.error_queue = error_queue
-        self.max_held = int(max_held)
+        self.max_held = max_held
+        super().__init__(poll_interval=poll_interval, **kwargs)
+
+    def check(self) -> None:
+        SHARED_STREAMS.require()
+        super().check()
+        self.message_types = None if self.message_types is None else names("message_types", self.message_types)
+        self.headers = names("headers", self.headers)
+        if not (isinstance(self.max_held, int) and 1 <= self.max_held <= MOST and self.poll_interval):
+            raise ConfigurationError(f"max_held is 1 to {MOST}, and poll_interval a number of seconds above 0.")
 
     def arguments(self) -> dict[str, Any]:
         return {
@@ -87,15 +89,14 @@ class SqlQueueMessageEventTrigger(QueueTrigger, BaseEventTrigger):
 
     def shared_stream_key(self) -> Hashable:
         """Arguments that are equal for all triggers of one receiver."""
-        _, arguments = self.serialize()
-        shared = {name: value for name, value in arguments.items() if name not in ("message_types", "headers")}
-        return __name__, json.dumps(shared, sort_keys=True)
+        return __name__, packed({n: v for n, v in self.arguments().items() if n not in ("message_types", "headers")})
 
     @classmethod
     def create_shared_stream_producer(cls, kwargs: dict[str, Any]) -> SharedStreamProducer:
-        from airflow_sqlqueue.triggers.receiver import MessageReceiver
+        from airflow_sqlqueue.triggers.receiver import MessageReceiver, Reception
 
-        return MessageReceiver(cls(**kwargs))
+        trigger = cls(**kwargs)
+        return MessageReceiver(Reception(trigger, trigger.max_held, trigger.locked_messages))
 
     async def filter_shared_stream(self, shared_stream: AsyncIterator[MessageHead]) -> AsyncIterator[TriggerEvent]:
         """Yield an event for each accepted message, and reject the others."""

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,11 +19,25 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.client import QueueClient
     from airflow_sqlqueue.consuming.locked_messages import LockedMessages
     from airflow_sqlqueue.queue.browsing import MessageHead
-    from airflow_sqlqueue.triggers.message import SqlQueueMessageEventTrigger
+    from airflow_sqlqueue.triggers.base import QueueTrigger
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Reception:
+    """Parts of a trigger that its receiver uses.
+
+    :param trigger: watches the queue.
+    :param max_held: number of messages held at one time.
+    :param locked_messages: makes the object that locks and deletes messages, for a client.
+    """
+
+    trigger: QueueTrigger
+    max_held: int
+    locked_messages: Callable[[QueueClient], LockedMessages]
 
 
 class _Round:
@@ -59,8 +74,8 @@ class MessageReceiver(SharedStreamProducer):
     Airflow writes to its database after each round, and the round's transaction stays open until then.
     """
 
-    def __init__(self, trigger: SqlQueueMessageEventTrigger) -> None:
-        self._trigger = trigger
+    def __init__(self, reception: Reception) -> None:
+        self._reception, self._trigger = reception, reception.trigger
         # A connection belongs to one thread, and must not block the event loop.
         self._thread = ThreadPoolExecutor(1, "sqlqueue-receiver")
         self._held: LockedMessages | None = None
@@ -79,7 +94,7 @@ class MessageReceiver(SharedStreamProducer):
                 while True:
                     await watch.found(after=pause)
                     held = await self._holding(watch.client)
-                    while heads := await self._on_thread(partial(held.lock, trigger.max_held)):
+                    while heads := await self._on_thread(partial(held.lock, self._reception.max_held)):
                         self._round = current = _Round(heads)
                         for head in current.alive:
                             yield head, (current, head.row_version)
@@ -132,7 +147,7 @@ class MessageReceiver(SharedStreamProducer):
         """The holder of messages, made anew after the Airflow connection was changed."""
         if self._held is None or self._client is not client:
             await self._close()
-            self._held, self._client = self._trigger.locked_messages(client), client
+            self._held, self._client = self._reception.locked_messages(client), client
         return self._held
 
     async def _close(self) -> None:

@@ -21,8 +21,8 @@ class SqlQueueReplyTrigger(OneEventTrigger, QueueTrigger):
     """
 
     def __init__(self, *, correlation_id: str, poll_interval: float = 10.0, **kwargs: Any) -> None:
-        super().__init__(poll_interval=poll_interval, **kwargs)
         self.correlation_id = correlation_id
+        super().__init__(poll_interval=poll_interval, **kwargs)
 
     def poll(self, queue: Queue, table: QueueTable) -> dict[str, Any] | None:
         found = queue.find_reply(self.correlation_id, table=table)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_sqlqueue.triggers.base import OneEventTrigger
+from airflow_sqlqueue.triggers.base import OneEventTrigger, names, seconds, unpacked
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.client import QueueClient
@@ -37,10 +37,15 @@ class SqlQueueStrandedBatchTrigger(OneEventTrigger):
         poll_interval: float = 60.0,
         **kwargs: Any,
     ) -> None:
-        super().__init__(poll_interval=poll_interval, **kwargs)
         self.queue_name = queue_name
-        self.states = list(states)
-        self.older_than = float(older_than)
+        self.states = unpacked(states)
+        self.older_than = older_than
+        super().__init__(poll_interval=poll_interval, **kwargs)
+
+    def check(self) -> None:
+        super().check()
+        self.older_than = seconds("older_than", self.older_than)
+        self.states = names("states", self.states)
 
     def make_poll(self, client: QueueClient) -> Poll[dict[str, Any]]:
         older_than = timedelta(seconds=self.older_than)

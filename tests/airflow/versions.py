@@ -15,21 +15,27 @@ try:
     from airflow.sdk._shared.observability.metrics.base_stats_logger import NoStatsLogger
     from airflow.sdk._shared.observability.metrics.statsd_logger import SafeStatsdLogger
     from airflow.sdk.exceptions import AirflowRescheduleException, TaskDeferralError
+    from airflow.serialization.encoders import encode_trigger
     from airflow.serialization.serialized_objects import DagSerialization
+    from airflow.triggers.callback import CallbackTrigger
 except ImportError:  # Airflow 3.1
     from airflow.exceptions import AirflowRescheduleException, TaskDeferralError
     from airflow.metrics.base_stats_logger import NoStatsLogger
     from airflow.metrics.statsd_logger import SafeStatsdLogger
     from airflow.models.dagbag import DagBag, sync_bag_to_db
     from airflow.serialization.serialized_objects import SerializedDAG as DagSerialization
+    from airflow.serialization.serialized_objects import _encode_trigger as encode_trigger
+    from airflow.triggers.deadline import DeadlineCallbackTrigger as CallbackTrigger
 
 __all__ = [
     "AirflowRescheduleException",
+    "CallbackTrigger",
     "DagBag",
     "DagSerialization",
     "NoStatsLogger",
     "SafeStatsdLogger",
     "TaskDeferralError",
+    "encode_trigger",
     "needs",
     "send_metrics_to",
     "sync_bag_to_db",
