@@ -1,8 +1,8 @@
-"""Notifier that sends a message when a task or a DAG run succeeds or fails."""
+"""Notifier that sends a message when a task or a DAG run succeeds or fails, or is late."""
 
 from __future__ import annotations
 
-import asyncio
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,12 +17,15 @@ __all__ = ["SqlQueueNotifier"]
 class SqlQueueNotifier(BaseNotifier):
     """Send a message about the state of a task or DAG run to the queue of an endpoint.
 
-    For ``on_success_callback``, ``on_failure_callback`` and similar callbacks. Delivery: at least once; as with every
-    notifier, an error of sending is logged and does not change the task. The message id follows from the run, the task,
-    its try and its state, so that an endpoint with an outbox drops a repetition.
+    For ``on_success_callback``, ``on_failure_callback`` and similar callbacks, and for the callback of a
+    ``DeadlineAlert``. Delivery: at least once; as with every notifier, an error of sending is logged and does not
+    change the task. The message id follows from the facts below, so that an endpoint with an outbox drops a repetition;
+    a callback without a run gets a new id each time.
 
     Without ``body``, the body is a JSON object of ``dag_id``, ``run_id``, ``task_id``, ``map_index``, ``try_number``
-    and ``state``. It does not have the error's text, which may quote confidential data.
+    and ``state``. In a callback of a DAG it has ``dag_id``, ``run_id``, ``state`` and Airflow's ``reason``; in that of
+    a deadline ``deadline_id`` and ``deadline_time`` in place of the reason. It does not have the error's text, which
+    may quote confidential data.
 
     :param message_type: the message's .NET type, ``Namespace.Name`` with or without its assembly (templated)
     :param queue_name: the queue's address, ``table@[schema]@[catalog]`` (templated)
@@ -33,6 +36,7 @@ class SqlQueueNotifier(BaseNotifier):
     :param originating_endpoint: name of the sending endpoint; None: ``airflow.`` and the DAG's id (templated)
     :param sqlqueue_conn_id: the Airflow connection (templated)
     :param hook_params: further arguments of :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`.
+    :param kwargs: ``context``, which Airflow gives to the callback of a deadline.
     """
 
     template_fields: Sequence[str] = (
@@ -56,8 +60,9 @@ class SqlQueueNotifier(BaseNotifier):
         originating_endpoint: str | None = None,
         sqlqueue_conn_id: str = "sqlqueue_default",
         hook_params: dict[str, Any] | None = None,
+        **kwargs: Any,
     ) -> None:
-        super().__init__()
+        super().__init__(**kwargs)
         self.message_type = message_type
         self.queue_name = queue_name
         self.endpoint = endpoint
@@ -74,9 +79,10 @@ class SqlQueueNotifier(BaseNotifier):
         from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 
         about = _about(context)
+        facts = about.values() if about["run_id"] else [uuid.uuid4()]
         sender = Sender(
-            key="\0".join(["notification", *map(str, about.values())]),
-            endpoint=self.originating_endpoint or f"airflow.{about['dag_id']}",
+            key="\0".join(["notification", *map(str, facts)]),
+            endpoint=self.originating_endpoint or f"airflow.{about['dag_id']}".rstrip("."),
             enclosed_message_types=self.message_type,
         )
         hook = SqlQueueHook(self.sqlqueue_conn_id, **(self.hook_params or {}))
@@ -87,24 +93,31 @@ class SqlQueueNotifier(BaseNotifier):
 
     async def async_notify(self, context: Context) -> None:
         """Send it from the triggerer, on a thread beside its event loop."""
-        await asyncio.to_thread(self.notify, context)
+        from airflow_sqlqueue.hooks.lookups import look_up
+
+        await look_up(lambda: self.notify(context))
 
 
-def _about(context: Context) -> dict[str, Any]:
-    """Facts of the task instance, or, in a callback of a DAG, of its run."""
-    ti, run = context.get("ti"), context.get("dag_run")
-    if ti is None:
-        return {"dag_id": getattr(run, "dag_id", ""), "run_id": getattr(run, "run_id", ""), "state": _state(run)}
-    return {
-        "dag_id": ti.dag_id,
-        "run_id": ti.run_id,
-        "task_id": ti.task_id,
-        "map_index": -1 if ti.map_index is None else ti.map_index,
-        "try_number": ti.try_number,
-        "state": _state(ti),
+def _about(context: Mapping[str, Any]) -> dict[str, Any]:
+    """Facts of the task instance, or, in a callback of a DAG or of a deadline, of its run."""
+    ti, run, deadline = context.get("ti"), context.get("dag_run"), context.get("deadline")
+    # Airflow puts the last task instance into the context of a DAG's callback.
+    if ti is not None and "reason" not in context:
+        names = ("dag_id", "run_id", "task_id", "map_index", "try_number", "state")
+        about = {name: _fact(ti, name) for name in names}
+        return {**about, "map_index": -1 if about["map_index"] is None else about["map_index"]}
+    about = {
+        "dag_id": _fact(run, "dag_id") or _fact(context.get("dag"), "dag_id") or "",
+        "run_id": _fact(run, "run_id") or _fact(run, "dag_run_id") or context.get("run_id") or "",
+        "state": _fact(run, "state"),
     }
+    if deadline is not None:
+        due = _fact(deadline, "deadline_time")
+        about |= {"deadline_id": str(_fact(deadline, "id")), "deadline_time": due and str(due).replace(" ", "T")}
+    return {**about, "reason": str(context["reason"])} if "reason" in context else about
 
 
-def _state(subject: Any) -> str | None:
-    state = getattr(subject, "state", None)
-    return None if state is None else str(getattr(state, "value", state))
+def _fact(subject: Any, name: str) -> Any:
+    """An attribute or a key: a task's callback gets objects from Airflow, that of a deadline dictionaries."""
+    value = subject.get(name) if isinstance(subject, Mapping) else getattr(subject, name, None)
+    return getattr(value, "value", value)

@@ -16,6 +16,8 @@ from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import HeaderNames, decode_headers
 from airflow_sqlqueue.notifications import SqlQueueNotifier
 from tests.airflow.running_dag import run_in_full
+from tests.airflow.tasks import run_coroutine
+from tests.airflow.versions import CallbackTrigger
 
 
 def instance(state: str = "failed") -> Any:
@@ -42,6 +44,70 @@ def test_the_notifier_reports_the_state_of_a_run(hook: SqlQueueHook, queue_name:
     SqlQueueNotifier(queue_name=queue_name, message_type="Ops.RunEnded").notify({"dag_run": run})  # type: ignore[typeddict-item]
     (message,) = hook.receive(queue_name)
     assert json.loads(message.body) == {"dag_id": "shop", "run_id": "r1", "state": "success"}
+
+
+def late(run_id: str, deadline: str = "d1") -> dict[str, Any]:
+    """Context of a deadline's callback, as Airflow's scheduler makes it."""
+    due = datetime(2026, 3, 1, 8, tzinfo=timezone.utc)
+    run = {"dag_run_id": run_id, "dag_id": "shop", "state": "running", "conf": {"secret": "s3cret"}}
+    return {"dag_run": run, "deadline": {"id": deadline, "deadline_time": due}}
+
+
+def test_airflows_callback_trigger_sends_a_message_for_each_deadline(hook: SqlQueueHook, queue_name: str) -> None:
+    kwargs = {"queue_name": queue_name, "message_type": "Ops.RunIsLate", "headers": {"Ops.Run": "{{ dag_run.dag_id }}"}}
+    contexts = [late("r1"), late("r2"), late("r1", "d2"), late("r1")]
+
+    async def call(context: Any) -> Any:
+        trigger = CallbackTrigger(
+            f"{SqlQueueNotifier.__module__}.{SqlQueueNotifier.__qualname__}", {**kwargs, "context": context}
+        )
+        return [event.payload["state"] async for event in trigger.run()]
+
+    for context in contexts:
+        assert run_coroutine(lambda context=context: call(context)) == ["running", "success"]  # type: ignore[misc]
+    messages = hook.receive(queue_name, 10)
+    assert [json.loads(message.body) for message in messages] == [
+        {
+            "dag_id": "shop",
+            "run_id": context["dag_run"]["dag_run_id"],
+            "state": "running",
+            "deadline_id": context["deadline"]["id"],
+            "deadline_time": "2026-03-01T08:00:00+00:00",
+        }
+        for context in contexts
+    ]
+    assert len({message.id for message in messages[:3]}) == 3
+    assert messages[3].id == messages[0].id, "a repetition has the same id"
+    values = decode_headers(messages[0].headers).values
+    assert (values["Ops.Run"], values[HeaderNames.ORIGINATING_ENDPOINT]) == ("shop", "airflow.shop")
+
+
+@pytest.mark.parametrize(
+    ("context", "about"),
+    [
+        ({"ti": vars(instance())}, {**vars(instance())}),
+        ({"dag": DAG("shop", schedule=None), "run_id": "r1", "reason": "timed_out"}, {"reason": "timed_out"}),
+        ({"ti": instance(), "dag_run": late("r1")["dag_run"], "reason": "task_failure"}, {"state": "running"}),
+        ({"dag_run": SimpleNamespace(dag_id="shop", run_id="r1", state="failed")}, {"state": "failed"}),
+    ],
+)
+def test_a_callback_of_any_kind_gets_its_facts(
+    hook: SqlQueueHook, queue_name: str, context: Any, about: dict[str, Any]
+) -> None:
+    SqlQueueNotifier(queue_name=queue_name, message_type="Ops.Ended", context=context)(context)
+    (message,) = hook.receive(queue_name)
+    body = json.loads(message.body)
+    assert body | about == body
+    assert (body["dag_id"], body["run_id"]) == ("shop", "r1")
+    assert ("task_id" in body) == ("reason" not in context and "ti" in context)
+
+
+def test_a_callback_without_a_run_has_an_id_of_its_own_each_time(hook: SqlQueueHook, queue_name: str) -> None:
+    for context in ({}, {}, {"dag_run": None}):
+        SqlQueueNotifier(queue_name=queue_name, message_type="Ops.Any").notify(context)  # type: ignore[arg-type]
+    messages = hook.receive(queue_name, 10)
+    assert len({message.id for message in messages}) == 3
+    assert decode_headers(messages[0].headers).values[HeaderNames.ORIGINATING_ENDPOINT] == "airflow"
 
 
 def test_airflow_calls_it_when_a_task_fails(metadata_db: None, hook: SqlQueueHook, queue_name: str) -> None:
