@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+from dataclasses import dataclass, field
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 from airflow.sdk.log import mask_secret
 
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.configuration import allowed
+from airflow_sqlqueue.hooks.lookups import look_up_from, loop_of_lookups
 from airflow_sqlqueue.server.entra import client_token
 
 _TENANT = ("tenantId", "tenant_id", "extra__azure__tenantId")
@@ -26,13 +28,18 @@ class ConnectionToken:
 
     :param conn_id: the connection.
     :param scope: the scope of the token, for Entra.
+    :param loop: the event loop of the triggerer, whose threads call this for each new connection.
     """
 
     conn_id: str
     scope: str
+    loop: asyncio.AbstractEventLoop | None = field(default_factory=loop_of_lookups, repr=False)
 
     def __call__(self) -> str:
         """Return a token. Raises LoginFailedError, and :class:`ConfigurationError` for a connection without one."""
+        return look_up_from(self.loop, self._token)
+
+    def _token(self) -> str:
         try:
             connection = BaseHook.get_connection(self.conn_id)
         except AirflowNotFoundException as error:

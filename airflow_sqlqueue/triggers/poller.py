@@ -16,12 +16,13 @@ import random
 import threading
 import time
 from collections.abc import Callable, Hashable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.errors import LoginFailedError, SqlQueueError, TransientError
+from airflow_sqlqueue.errors import LockTimeoutError, LoginFailedError, SqlQueueError, TransientError
+from airflow_sqlqueue.hooks.lookups import look_up
 from airflow_sqlqueue.reconnecting import SERVER_ERRORS, may_have_lost, passes, pause_after
 from airflow_sqlqueue.session import Session
 
@@ -39,6 +40,9 @@ _REFUSALS = 8
 
 REFUSED_SECONDS = 600.0
 """Seconds until a refused login is tried again: each try with a wrong password could lock the login."""
+
+LOCK_TIMEOUT = 1.0
+"""Seconds that a poll waits for a lock if no other watch is due; else it does not wait at all."""
 
 STATEMENT_TIMEOUT = 60
 """Seconds until a poll times out, because the other watches wait for their turn."""
@@ -58,7 +62,7 @@ class Source(Generic[T]):
 
     Sources with the same Airflow connection and arguments have the same ``name`` and share one lookup.
 
-    :param client: makes the client; on a thread of its own, because looking up a connection waits for an answer.
+    :param client: makes the client, by a lookup (:mod:`airflow_sqlqueue.hooks.lookups`).
     :param make_poll: makes the poll function for a client.
     :param patient: whether to keep waiting for a server that refuses the login at the first connection.
     """
@@ -100,6 +104,7 @@ class Watch(Generic[T]):
         self._closed, self.turn = False, -1
         # The context of the waiting trigger, so that log lines about it go to its own log.
         self._context = contextvars.copy_context()
+        self.reported = ""
         self._poller = self._join(client)
 
     def _join(self, client: QueueClient) -> _Poller:
@@ -178,8 +183,10 @@ class Watch(Generic[T]):
         self._call(lambda future: future.set_result(_Away(error, pause)))
 
     def report(self, error: SqlQueueError, pause: float) -> None:
-        """Log the reason for a longer wait in the waiting trigger's log."""
-        self._call(lambda _: log.warning("Trying again in %.0f s: %s", pause, error))
+        """Log the reason for a longer wait in the waiting trigger's log, once until a poll succeeds."""
+        if str(error) != self.reported:
+            self._call(lambda _: log.warning("Trying again in %.0f s: %s", pause, error))
+        self.reported = str(error)
 
     def _call(self, action: Callable[[asyncio.Future[T | _Away]], Any]) -> None:
         def call() -> None:
@@ -203,7 +210,7 @@ async def _ask(source: Source[Any]) -> QueueClient:
     """The client of a source; simultaneous calls share one lookup."""
     key = (asyncio.get_running_loop(), source.name)
     if key not in _asked:
-        _asked[key] = asyncio.create_task(asyncio.to_thread(source.client))
+        _asked[key] = asyncio.create_task(look_up(source.client))
         _asked[key].add_done_callback(lambda _: _asked.pop(key))
     return await asyncio.shield(_asked[key])
 
@@ -263,17 +270,29 @@ class _Poller:
     def _poll(self, watch: Watch[Any]) -> None:
         watch.is_new = False
         try:
-            found = watch.poll(self._connect())
+            session = self._connect()
+            patience = min(LOCK_TIMEOUT, self._client.lock_timeout)
+            with nullcontext() if self._is_awaited() else session.lock_timeout(patience):
+                found = watch.poll(session)
+        except LockTimeoutError as error:
+            # A condition that cannot be seen is not met.
+            watch.report(error, watch.interval)
+            self.schedule(watch, watch.interval)
         except Exception as error:
             if may_have_lost(error):
                 self._close()
             self._failed(watch, error)
         else:
-            self._failures = 0
+            self._failures, watch.reported = 0, ""
             if found is None:
                 self.schedule(watch, watch.interval)
             else:
                 watch.answer(found)
+
+    def _is_awaited(self) -> bool:
+        """Whether another watch is due, which may not wait for a lock of this one's queue."""
+        with _mutex:
+            return bool(self._due) and self._due[0][0] <= time.monotonic()
 
     def _failed(self, watch: Watch[Any], error: Exception) -> None:
         if isinstance(error, SERVER_ERRORS):
@@ -288,9 +307,7 @@ class _Poller:
     def _connect(self) -> Session:
         if self._session is None:
             client = self._client
-            self._session = Session(
-                client.settings, lock_timeout=client.lock_timeout, statement_timeout=STATEMENT_TIMEOUT
-            )
+            self._session = Session(client.settings, lock_timeout=0, statement_timeout=STATEMENT_TIMEOUT)
             self._was_connected, self._refusals, self._refusal, self._until = True, 0, None, 0.0
         return self._session
 

@@ -21,6 +21,7 @@ from airflow_sqlqueue.errors import ConfigurationError, LoginFailedError, QueueN
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.sql import Query
 from airflow_sqlqueue.triggers import (
     SqlQueueDepthEventTrigger,
     SqlQueueDepthTrigger,
@@ -117,6 +118,77 @@ def test_triggers_of_a_server_share_one_connection_until_the_last_ends(
 
     run_coroutine(story)
     assert poller._pollers == {}
+
+
+@pytest.fixture
+def locked(hook: Any) -> Iterator[list[str]]:
+    """Queues whose tables another transaction has locked."""
+    names = [f"test.locked.{uuid.uuid4().hex[:12]}" for _ in range(3)]
+    with hook.client.session() as holder:
+        for name in names:
+            hook.create_queue(name)
+        holder.begin()
+        for name in names:
+            table = hook.client.resolve(name).qualified_name
+            holder.run(Query("lock", "lock a test's table", f"SELECT COUNT(*) FROM {table} WITH (TABLOCKX, HOLDLOCK)"))
+        yield names
+        holder.roll_back()
+    for name in names:
+        hook.client.tables.drop(name, force=True)
+
+
+def test_locked_queues_delay_no_trigger_of_another_queue(
+    hook: Any, queue_name: str, locked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No poll waits for a lock while another one is due, or the queue that is free would wait for an hour."""
+    monkeypatch.setattr(poller, "LOCK_TIMEOUT", 3_600.0)
+
+    async def story() -> None:
+        free = asyncio.create_task(first_of(SqlQueueDepthTrigger(queue_name=queue_name, poll_interval=0)))
+        waiting = [asyncio.create_task(first_of(SqlQueueDepthTrigger(queue_name=name, **FAST))) for name in locked]
+        assert not (await asyncio.wait([free, *waiting], timeout=2))[0]
+        hook.send(queue_name, [Message()])
+        assert found_in(await free) == {"messages": 1, "expired": 0}
+        for task in waiting:
+            assert not task.done()
+            task.cancel()
+        await asyncio.wait(waiting)
+
+    run_coroutine(story)
+
+
+def test_a_locked_queue_counts_as_one_without_messages_until_it_is_free(
+    hook: Any, locked: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    trigger = SqlQueueDepthTrigger(queue_name=locked[0], **FAST)
+
+    async def story() -> None:
+        waiting = asyncio.create_task(first_of(trigger))
+        await until(lambda: caplog.records)
+        assert not (await asyncio.wait([waiting], timeout=2.5))[0]
+        assert len(caplog.records) == 1, "the reason is logged once"
+        waiting.cancel()
+        await asyncio.wait([waiting])
+
+    with caplog.at_level(logging.WARNING, logger=poller.__name__):
+        run_coroutine(story)
+
+
+@pytest.mark.parametrize(("lock_timeout", "milliseconds"), [(30, 1_000), (0.2, 200)])
+def test_a_poll_waits_for_a_lock_for_a_second_at_most(server_url: str, lock_timeout: float, milliseconds: int) -> None:
+    client = QueueClient.from_url(server_url, lock_timeout=lock_timeout)
+
+    def look(session: Any) -> int:
+        return int(session.value(Query("lock_timeout", "read the lock timeout", "SELECT @@LOCK_TIMEOUT")))
+
+    async def story() -> None:
+        watch = await poller.Watch.open(poller.Source(lock_timeout, lambda: client, lambda _: look), 0.05)
+        try:
+            assert await watch.found() == milliseconds
+        finally:
+            watch.close()
+
+    run_coroutine(story)
 
 
 def test_a_queue_that_is_missing_ends_the_wait_with_its_sentence(live: str) -> None:
