@@ -7,7 +7,7 @@ PYTHON  ?= python3
 ASIDE   := -n $(if $(SQLQUEUE_TEST_SERVER),0,$(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)) --maxprocesses 5 --dist loadfile --no-loadscope-reorder
 # What starts whole programs beside the server: Airflow, spark-submit, clusters of Spark, Spark Connect, Delta Lake on an
 # object store, streams that are stopped again and again, and what is measured of Spark and of the page.
-SYSTEM  := $(addprefix tests/bench/,test_body_rates.py test_executor_rates.py test_page_rates.py test_soak.py test_spark_rates.py) \
+SYSTEM  := $(addprefix tests/bench/,test_body_rates.py test_page_rates.py test_soak.py test_spark_rates.py) \
            tests/airflow/running tests/airflow/test_canary.py tests/airflow/test_spark_target.py tests/sinks \
            $(addprefix tests/spark/,test_audit_script.py test_cluster.py test_source_connect.py test_source_stream.py)
 # What compares rates has the machine to itself.
@@ -36,7 +36,7 @@ export FAKEMSSQL_TEST_SERVER ?= $(value SQLQUEUE_TEST_SERVER)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jars demo bench bench-fakemssql test test-system test-ui compat versions screenshots faults coverage mutants contract lint format docs dist clean soak kills
+.PHONY: help setup jars demo bench test test-system test-ui compat versions screenshots faults coverage mutants contract lint format docs dist clean soak kills
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -55,9 +55,6 @@ demo: $(READY) ## Run the main job on fakemssql with realistic traffic, to table
 
 bench: $(READY) ## Measure speed, growth and memory (some 10 minutes; PARTS="drain growth" for some parts)
 	@$(RUN)/python scripts/bench.py $(PARTS)
-
-bench-fakemssql: $(READY) ## Measure what fakemssql takes (2 minutes; PARTS="reads idle" for some parts)
-	@$(RUN)/python fakemssql/bench $(PARTS)
 
 test: $(READY) ## Run the tests, those that compare rates by themselves
 	@$(RUN)/python scripts/jars.py --optional

@@ -1,9 +1,9 @@
-"""Measure sends, purges, drains, their growth and memory, drivers, handling, the page, and Spark: all parts, or some.
+"""Measure sends, purges, drains, their growth and memory, handling, the page, and Spark: all parts, or some.
 
-``python scripts/bench.py [queue] [drain] [shop] [drivers] [compression] [growth] [memory] [consume] [page] [spark]
-[bodies] [executors] [millions]``, also with ``--json``, or ``make bench PARTS="drain"``. Without names all parts run
-but ``millions``, which drains 5,000,000 messages at once. All parts run on one server: fakemssql, or the
-server of ``SQLQUEUE_TEST_SERVER`` (``mssql://user:password@host:port/database``).
+``python scripts/bench.py [queue] [drain] [shop] [growth] [memory] [consume] [page] [spark] [bodies] [millions]``, also
+with ``--json``, or ``make bench PARTS="drain"``. Without names all parts run but ``millions``, which drains 5,000,000
+messages at once. All parts run on one server: fakemssql, or the server of ``SQLQUEUE_TEST_SERVER``
+(``mssql://user:password@host:port/database``).
 """
 
 from __future__ import annotations
@@ -11,11 +11,8 @@ from __future__ import annotations
 import sys
 
 from bench_bodies import compare_bodies
-from bench_compression import compare_compression
 from bench_consume import compare_consuming
 from bench_drain import LONG, compare_drains, compare_growth, compare_millions
-from bench_drivers import compare_drivers
-from bench_executors import compare_executors
 from bench_memory import compare_memory
 from bench_page import compare_page
 from bench_queue import compare_queue
@@ -27,8 +24,6 @@ PARTS = {
     "queue": compare_queue,
     "drain": compare_drains,
     "shop": compare_shop,
-    "drivers": compare_drivers,
-    "compression": compare_compression,
     "growth": compare_growth,
     "millions": compare_millions,
     "memory": compare_memory,
@@ -36,7 +31,6 @@ PARTS = {
     "page": compare_page,
     "spark": compare_spark,
     "bodies": compare_bodies,
-    "executors": compare_executors,
 }
 
 if __name__ == "__main__":

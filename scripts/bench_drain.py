@@ -22,7 +22,7 @@ from bench_report import Comparison, cores, report
 from bench_setting import TURNS, best_rates, fill, rate_of
 
 from airflow_sqlqueue import Batch, DrainOptions, DrainRequest, Redactor
-from airflow_sqlqueue.drain.drain import Drain, Engine
+from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT, QueueTable
 from airflow_sqlqueue.queue.table_access import FIRST, LAST
@@ -135,22 +135,21 @@ _OTHER_TYPES = Redactor.of({"message_type": "Bench.Other", "fields": {"Customer.
 def drain(
     queue: QueueTable,
     workers: int = DrainOptions.workers,
-    engine: Engine | None = None,
     redaction: Redactor | None = None,
 ) -> int:
     """Drain the queue to files that are then removed; return the number of messages."""
     request = DrainRequest(options=DrainOptions(workers=workers), redaction=redaction)
-    with drained(queue, request, engine) as batch:
+    with drained(queue, request) as batch:
         return batch.messages + batch.expired
 
 
 @contextmanager
-def drained(queue: QueueTable, request: DrainRequest, engine: Engine | None = None) -> Iterator[Batch]:
+def drained(queue: QueueTable, request: DrainRequest) -> Iterator[Batch]:
     """Drain the queue to files, which are removed at the end of the block."""
     settings = queue.session.settings
     with tempfile.TemporaryDirectory(prefix="sqlqueue-bench-") as folder:
         staging = StagingFolder.of(Path(folder))
-        yield Drain(lambda: Session(settings), queue.address, staging, request, engine=engine).run().batch
+        yield Drain(lambda: Session(settings), queue.address, staging, request).run().batch
 
 
 GROWTH_TURNS = {10_000: 5, 100_000: 3, 1_000_000: 1}

@@ -37,13 +37,13 @@ _SETTINGS = {
 
 
 class SparkCluster:
-    """A master and its workers; a context manager. A worker has room for ``executors`` of ``cores`` each.
+    """A master and its workers; a context manager. A worker has room for an executor of ``cores``.
 
     Sessions of this machine get executors by :attr:`url` and :meth:`settings`.
     """
 
-    def __init__(self, workers: int = 2, executors: int = 1, cores: int = 1) -> None:
-        self._workers, self._executors, self._cores = workers, executors, cores
+    def __init__(self, workers: int = 2, cores: int = 1) -> None:
+        self._workers, self._cores = workers, cores
         self._stack = ExitStack()
         self.url = ""
 
@@ -67,8 +67,7 @@ class SparkCluster:
         self._start_worker().started(_REGISTERED)
 
     def _start_worker(self) -> _Daemon:
-        cores, memory = self._executors * self._cores, self._executors * _MEMORY
-        size = ("--cores", str(cores), "--memory", f"{memory}m", "--work-dir", self._folder)
+        size = ("--cores", str(self._cores), "--memory", f"{_MEMORY}m", "--work-dir", self._folder)
         worker = _Daemon("worker.Worker", "--host", _ADDRESS, "--port", "0", *size, self.url, ui="--webui-port")
         return self._stack.enter_context(worker)
 

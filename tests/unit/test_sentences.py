@@ -10,7 +10,7 @@ import pytest
 from support.sentences import faults_of_code, faults_of_names, faults_of_page
 
 ROOT = Path(__file__).resolve().parents[2]
-CODE = ("airflow_sqlqueue", "fakemssql/src", "fakemssql/bench", "example_dags", "scripts")
+CODE = ("airflow_sqlqueue", "fakemssql/src", "example_dags", "scripts")
 TESTS = ("tests", "fakemssql/tests")
 PAGES = ("docs", "fakemssql/README.md", "README.md", "CONTRIBUTING.md")
 
