@@ -5,8 +5,9 @@ steps of each row of :data:`MATRIX`, and prints one table, with the reasons of s
 (``airflow-3.1 spark-4.3``) try these alone, ``--ends`` the lowest and the highest of each package, ``--short`` leaves
 out long steps and tests. ``--table`` prints the table of supported versions for the docs, and tries nothing.
 
-An older Airflow comes with the packages that were on the index a week after its release: that is what its constraint
-files have. Tools for tests are the newest that go with these.
+A Python that the machine lacks comes from Debian's next release, where it is there and root runs this on Debian
+(``debian_root.py``). An older Airflow comes with the packages that were on the index a week after its release: that is
+what its constraint files have. Tools for tests are the newest that go with these.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import debian_root
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / ".versions"
@@ -299,21 +302,35 @@ def attempt(row: Row, wheels: dict[str, Path], *, short: bool) -> Tried:
 
 
 def python_of(row: Row) -> str | None:
-    """The interpreter of the row's Python that this machine has."""
+    """The interpreter of the row's Python that this machine has, or can have in a root folder."""
+    found = _python_here(row)
+    return f"/usr/bin/python{row.python}" if found is None and debian_root.is_possible(row.python) else found
+
+
+def _python_here(row: Row) -> str | None:
     command = [UV, "python", "find", "--system", "--no-python-downloads", row.python]
     found = subprocess.run(command, capture_output=True, text=True, check=False, env=environment())
     return found.stdout.strip() if found.returncode == 0 else None
 
 
+def inside(row: Row) -> list[str]:
+    """The beginning of each command of a row: empty unless its Python is in a root folder."""
+    if _python_here(row) is not None:
+        return []
+    root = FOLDER / f"debian-{debian_root.PYTHONS[row.python]}"
+    debian_root.make(root, row.python, run)
+    return debian_root.enter(root, ROOT)
+
+
 def install(row: Row, wheels: dict[str, Path]) -> None:
     """Make the environment anew: the project as users install it, then the tools of its tests beside that."""
-    folder = str(FOLDER / row.name)
-    run(UV, "venv", "--quiet", "--clear", "--python", python_of(row) or row.python, folder)
-    run(*pip_install(row, row.project), *row.requirements, *wheels_of(row.project, wheels))
+    folder, within = str(FOLDER / row.name), inside(row)
+    run(*within, UV, "venv", "--quiet", "--clear", "--python", python_of(row) or row.python, folder)
+    run(*within, *pip_install(row, row.project), *row.requirements, *wheels_of(row.project, wheels))
     tools = [str(wheels["fakemssql"]) + "[test]", *tools_of_tests()]
     # What is installed stays where the tools allow it.
     command = [UV, "pip", "install", "--quiet", *_PRERELEASES, "--python", row.interpreter]
-    run(*command, *row.requirements, *wheels_of(row.project, wheels), *tools)
+    run(*within, *command, *row.requirements, *wheels_of(row.project, wheels), *tools)
 
 
 def pip_install(row: Row, project: str, interpreter: str | None = None) -> list[str]:
@@ -362,16 +379,17 @@ def installed(row: Row) -> str:
     """The version of the row's package, and the Python."""
     program = "import importlib.metadata as m, platform; print(m.version('{}'), platform.python_version())"
     name = {"Airflow": "apache-airflow", "Spark": "pyspark", "Python": "airflow-sqlqueue-core"}[row.package]
-    version, python = run(row.interpreter, "-I", "-c", program.format(name)).split()
+    version, python = run(*inside(row), row.interpreter, "-I", "-c", program.format(name)).split()
     return f"Python {python}" if row.package == "Python" else f"{version}, Python {python}"
 
 
 def run_step(row: Row, step: Step, *, short: bool) -> tuple[int, str]:
     """The exit status of a step, and what it printed."""
+    within = inside(row)
     if step.packages:
-        run(UV, "pip", "install", "--quiet", "--python", row.interpreter, *step.packages)
+        run(*within, UV, "pip", "install", "--quiet", "--python", row.interpreter, *step.packages)
     if step.before:
-        run(row.interpreter, *step.before)
+        run(*within, row.interpreter, *step.before)
     tests = step.short if short and step.short else step.tests
     log = FOLDER / f"{row.name}-{step.name}.log"
     if step.name == "imports":
@@ -383,7 +401,7 @@ def run_step(row: Row, step: Step, *, short: bool) -> tuple[int, str]:
     with log.open("w", encoding="utf-8") as out:
         try:
             code = subprocess.run(
-                command,
+                [*within, *command],
                 cwd=ROOT,
                 stdout=out,
                 stderr=subprocess.STDOUT,
@@ -427,20 +445,20 @@ def skips_of(log: str) -> dict[str, int]:
 
 def install_extras(row: Row, wheels: dict[str, Path]) -> tuple[int, str]:
     """Install the project's wheel with each of its extras, one by one, in an empty environment, and import it."""
-    folder = row.project.partition("[")[0]
+    folder, within = row.project.partition("[")[0], inside(row)
     extras = ["", *extras_of(folder)]
     failed = []
     for extra in extras:
         empty = FOLDER / "empty"
         try:
-            run(UV, "venv", "--quiet", "--clear", "--python", python_of(row) or row.python, str(empty))
+            run(*within, UV, "venv", "--quiet", "--clear", "--python", python_of(row) or row.python, str(empty))
             project = f"{folder}[{extra}]" if extra else folder
             interpreter = str(empty / "bin" / "python")
             pins = [each for each in row.requirements if extra.startswith("spark") or not each.startswith("pyspark")]
             unreleased = [str(wheels["fakemssql"])] if extra == "fakemssql" else []
-            run(*pip_install(row, project, interpreter), *pins, *wheels_of(project, wheels), *unreleased)
-            run(UV, "pip", "check", "--quiet", "--python", interpreter)
-            run(interpreter, "-I", "-c", "import airflow_sqlqueue; airflow_sqlqueue.QueueClient")
+            run(*within, *pip_install(row, project, interpreter), *pins, *wheels_of(project, wheels), *unreleased)
+            run(*within, UV, "pip", "check", "--quiet", "--python", interpreter)
+            run(*within, interpreter, "-I", "-c", "import airflow_sqlqueue; airflow_sqlqueue.QueueClient")
         except subprocess.SubprocessError as error:
             failed.append(extra or "none")
             say(reason_of(error))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
+import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import debian_root
 import pytest
 from versions import (
     MATRIX,
@@ -15,7 +18,9 @@ from versions import (
     Tried,
     ends,
     outcome_of,
+    python_of,
     ranges,
+    reason_of,
     reasons,
     required_by,
     skips_of,
@@ -146,6 +151,51 @@ def test_the_ends_are_the_lowest_and_highest_and_those_that_the_machine_can_try(
     monkeypatch.setattr("versions.python_of", lambda row: row.python if row.python in found else None)
     chosen = [row.name for row in ends() if row.package == "Python"]
     assert chosen == sorted({"python-3.10", "python-3.14", *(f"python-{version}" for version in found)})
+
+
+def test_a_python_that_the_machine_lacks_is_that_of_debian_where_root_can_have_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("versions.run", lambda *command: "")
+    monkeypatch.setattr("versions._python_here", lambda row: None)
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    for user, found in {0: "/usr/bin/python3.14", 1000: None}.items():
+        monkeypatch.setattr("os.geteuid", lambda user=user: user)
+        assert [python_of(row) for row in MATRIX if row.package == "Python"] == [None, None, None, None, found]
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or sys.platform != "linux", reason="only root can enter a root folder")
+def test_a_command_in_a_root_folder_is_in_the_clone_and_leaves_no_mount(tmp_path: Path) -> None:
+    before = Path("/proc/mounts").read_text(encoding="utf-8")
+    program = "import os; print(os.getcwd(), os.environ['SEEN'], os.stat('/').st_ino)"
+    command = [*debian_root.enter(Path("/"), tmp_path), sys.executable, "-c", program]
+    done = subprocess.run(command, env=os.environ | {"SEEN": "yes"}, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == [str(tmp_path), "yes", str(Path("/").stat().st_ino)], done.stderr
+    assert Path("/proc/mounts").read_text(encoding="utf-8") == before
+
+
+def test_a_root_folder_is_made_once_and_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """debootstrap is a program that makes the folder, or that leaves a part of it and fails."""
+    monkeypatch.setattr("shutil.which", lambda name: name)
+    root, commands = tmp_path / "debian", []
+
+    def run(*command: str) -> str:
+        commands.append(command)
+        folder = Path(command[-2])
+        (folder / "usr/bin").mkdir(parents=True)
+        if len(commands) == 1:
+            raise subprocess.CalledProcessError(1, command, "E: no package python3.14\n", "")
+        (folder / "usr/bin/python3.14").touch()
+        return ""
+
+    with pytest.raises(subprocess.CalledProcessError) as failure:
+        debian_root.make(root, "3.14", run)
+    assert "E: no package python3.14" in reason_of(failure.value)
+    assert not root.exists()
+    for _ in range(2):
+        debian_root.make(root, "3.14", run)
+    assert len(commands) == 2
+    assert (root / "usr/bin/python3.14").exists()
 
 
 def test_steps_name_files_that_exist() -> None:
