@@ -56,7 +56,8 @@ def _java_package() -> str:
     for version in (17, 21):
         package = f"openjdk-{version}-jre-headless"
         known = subprocess.run(["apt-cache", "show", package], capture_output=True, check=False) if _APT else None
-        if known and known.returncode == 0:
+        # It succeeds, with nothing to show, for a package that others only name.
+        if known and known.stdout:
             return package
     return "default-jre-headless"
 

@@ -150,7 +150,8 @@ def test_microsofts_installed_driver_comes_first(monkeypatch: pytest.MonkeyPatch
     find_driver.cache_clear()
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(
-        DriverNotFoundError, match=r"pip install 'airflow-sqlqueue\[driver\]'.* mssql-python, .* package msodbcsql18"
+        DriverNotFoundError,
+        match=r"pip install 'airflow-sqlqueue(-core)?\[driver\]'.* mssql-python, .* package msodbcsql18",
     ):
         find_driver()
 

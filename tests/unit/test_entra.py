@@ -82,5 +82,5 @@ def test_a_token_is_for_the_cloud_of_the_server() -> None:
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "azure.identity", None)
     entra._default_credential.cache_clear()
-    with pytest.raises(ConfigurationError, match=r"pip install 'airflow-sqlqueue\[entra\]'"):
+    with pytest.raises(ConfigurationError, match=r"pip install 'airflow-sqlqueue(-core)?\[entra\]'"):
         settings("ActiveDirectoryDefault").attributes()

@@ -11,7 +11,7 @@ import pytest
 
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.extras import from_extra
+from airflow_sqlqueue.extras import from_extra, with_extra
 from airflow_sqlqueue.server.entra import _azure_identity
 from airflow_sqlqueue.spark import local_session, raw_schema
 
@@ -53,7 +53,7 @@ def test_a_missing_package_is_named_with_the_extra_that_brings_it(
     with pytest.raises(ConfigurationError) as failure:
         use()
     assert f"needs the package {package}, which is not installed" in str(failure.value)
-    assert f"pip install 'airflow-sqlqueue[{extra}]'" in str(failure.value)
+    assert f"pip install '{with_extra(extra)}'" in str(failure.value)
 
 
 @pytest.mark.parametrize(

@@ -85,11 +85,11 @@ def test_an_installed_driver_without_one_of_its_libraries(tmp_path: Path, port: 
 
 def test_a_driver_that_is_absent_or_of_another_kind(tmp_path: Path, port: int) -> None:
     original = packaged_driver()
-    nothing = tmp_path / "libnothing.so"
-    text = tmp_path / "libtext.so"
+    nothing = tmp_path / "libmsodbcsql-none.so"
+    text = tmp_path / "libmsodbcsql-text.so"
     text.write_text("no library", encoding="utf-8")
     alone = shutil.copy(original, tmp_path / "libmsodbcsql.so") if original else text
-    for driver in (nothing, text, alone, "No Such Driver"):
+    for driver in (nothing, text, alone):
         assert "cannot be loaded: name an installed one, or run \"pip install 'airflow-" in sentence(str(driver), port)
 
 

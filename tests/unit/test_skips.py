@@ -55,6 +55,7 @@ ELSEWHERE = {
     "no compiler: the pipe tells of a load as well": (1, "the same test, through a named pipe"),
     "no chromium: `apt-get install chromium`, or name one in CHROMIUM": (1, "make test-ui"),
     "only for root PostgreSQL runs as another user": (1, "root"),
+    "only root of the machine can enter a root folder": (1, "root"),
     "only root gives a folder to a group that he is not in": (1, "root"),
     "other systems have one loopback address alone": (3, "Linux"),
     "pyiceberg is not installed": (1, "the extra dev"),
