@@ -21,6 +21,7 @@ from airflow_sqlqueue.operators.base import note_batch, note_partition, task_key
 from airflow_sqlqueue.operators.metrics import DrainLog, Metrics
 from airflow_sqlqueue.operators.python_job import PythonJob
 from airflow_sqlqueue.operators.rendered import message_filter, typed_options
+from airflow_sqlqueue.operators.results import check_result
 from airflow_sqlqueue.operators.waiting import QueueWaitingTask
 from airflow_sqlqueue.versions.airflow import PARTITION_KEYS
 
@@ -260,8 +261,8 @@ class DrainOperatorBase(QueueWaitingTask):
             payloads = self._fetch_payloads(drained.batch, payload_options)
             for batch in adopted:
                 self._fetch_payloads(batch, payload_options)
-                self._run_job(job, batch, spark)
-            batch, result = self._run_job(job, drained.batch, spark)
+                self._run_job(context, job, batch, spark)
+            batch, result = self._run_job(context, job, drained.batch, spark)
         note_batch(self, context, batch)
         if self.partition_by_batch:
             note_partition(self, context, str(batch.batch_id))
@@ -387,7 +388,7 @@ class DrainOperatorBase(QueueWaitingTask):
                 locks.release(each.batch_id)
         return adopted
 
-    def _run_job(self, job: BatchJob, batch: Batch, spark: SparkSession | None) -> tuple[Batch, Any]:
+    def _run_job(self, context: Context, job: BatchJob, batch: Batch, spark: SparkSession | None) -> tuple[Batch, Any]:
         """Run the job if there is one and the batch is ready; return the batch after it, and the job's result."""
         again = batch.state == "consumed" and self.rerun == "job"
         if batch.state != "sealed" and not again:
@@ -405,6 +406,7 @@ class DrainOperatorBase(QueueWaitingTask):
             self.log.info("Batch %s is consumed: the job runs on it again", batch.batch_id)
         if batch.messages or self.run_on_empty:
             result = job.run(batch, spark)
+            check_result(self, context, result)
         else:
             self.log.info("Batch %s is empty: the job does not run", batch.batch_id)
         self.hook.client.batches.mark_consumed(batch)

@@ -13,6 +13,7 @@ from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.message import HeaderNames
 from airflow_sqlqueue.operators.base import RoutedTask, task_key, templated
 from airflow_sqlqueue.operators.metrics import Metrics
+from airflow_sqlqueue.operators.results import check_result
 from airflow_sqlqueue.operators.waiting import WaitingTask
 from airflow_sqlqueue.untrusted import event_value
 
@@ -29,8 +30,9 @@ class SqlQueueRequestOperator(WaitingTask, RoutedTask):
 
     Delivery: the request is sent exactly once for a task instance, by the send ledger: a retry sends no second request
     and waits for the reply to the first. The reply is received in the transaction in which ``python_callable`` runs, so
-    it returns to its queue for the next try if that raises. Without a callable the reply's body is lost. A task that is
-    cleared after it had its reply waits in vain, because its request is not sent again: run the DAG again.
+    it returns to its queue for the next try if that raises, or if XCom cannot store its result. Without a callable the
+    reply's body is lost. A task that is cleared after it had its reply waits in vain, because its request is not sent
+    again: run the DAG again.
 
     The request's id is random, so that no other program can reply before the request is sent, and the send ledger
     keeps it for retries. The reply is the message with that correlation id in ``reply_queue``; other replies stay
@@ -87,7 +89,7 @@ class SqlQueueRequestOperator(WaitingTask, RoutedTask):
                 Metrics(self, queue).count("send.messages", sent.messages)
             how = "An earlier try has sent the request" if sent.repeated else "Sent the request"
             self.log.info("%s to %s", how, self.address)
-            return self._answer(str(sent.message_id))
+            return self._answer(context, str(sent.message_id))
 
     def execute_complete(self, context: Context, event: Any = None, *, message_id: str) -> dict[str, Any]:
         """Receive the reply that the trigger has found; wait again if it has gone."""
@@ -95,7 +97,7 @@ class SqlQueueRequestOperator(WaitingTask, RoutedTask):
 
         with fail_without_retry():
             found_in(event)
-            return self._answer(message_id)
+            return self._answer(context, message_id)
 
     def timed_out(self) -> NoReplyError:
         return NoReplyError(
@@ -103,7 +105,7 @@ class SqlQueueRequestOperator(WaitingTask, RoutedTask):
             f"{self.queue_name or self.endpoint} runs, or wait longer."
         )
 
-    def _answer(self, message_id: str) -> dict[str, Any]:
+    def _answer(self, context: Context, message_id: str) -> dict[str, Any]:
         def trigger() -> BaseTrigger:
             from airflow_sqlqueue.triggers.reply import SqlQueueReplyTrigger
 
@@ -114,9 +116,9 @@ class SqlQueueRequestOperator(WaitingTask, RoutedTask):
                 **self.connection_arguments,
             )
 
-        return self.wait(lambda: self._take(message_id), trigger, {"message_id": message_id})
+        return self.wait(lambda: self._take(context, message_id), trigger, {"message_id": message_id})
 
-    def _take(self, message_id: str) -> dict[str, Any] | None:
+    def _take(self, context: Context, message_id: str) -> dict[str, Any] | None:
         client = self.hook.client
         with client.transaction():
             reply = client.queue(self.reply_queue).take_reply(message_id)
@@ -125,6 +127,7 @@ class SqlQueueRequestOperator(WaitingTask, RoutedTask):
             result = None
             if self.python_callable is not None:
                 result = self.python_callable(Envelope.of(reply.message), **(self.op_kwargs or {}))
+                check_result(self, context, result)
         Metrics(self, client.queue(self.reply_queue)).count("reply.messages", 1)
         return {"message_id": message_id, "reply": _metadata(reply), "result": result}
 

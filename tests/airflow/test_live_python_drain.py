@@ -48,6 +48,19 @@ def test_a_function_gets_the_messages_in_order(
     assert done["batch"]["state"] == "consumed"
 
 
+def test_a_batch_whose_result_xcom_cannot_store_stays(
+    hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any
+) -> None:
+    numbers(hook, queue_name, 3)
+    results: list[Any] = [b"bytes", "text"]
+    task = python_drain(queue_name, str(tmp_path), python_callable=lambda messages: results.pop(0))
+    with pytest.raises(AirflowFailException, match="XCom cannot store the result"):
+        task.execute(context())
+    assert hook.client.batches.list(queue_name)[0].state == "sealed"
+    done = task.execute(context())
+    assert (done["result"], done["batch"]["state"]) == ("text", "consumed")
+
+
 def test_a_function_that_fails_gets_the_same_batch_again(
     hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any
 ) -> None:

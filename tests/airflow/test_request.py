@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import json
+import traceback
 import uuid
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, TaskDeferred
+from airflow.sdk.bases.xcom import BaseXCom
+from airflow.sdk.execution_time.comms import SetXCom
 
 from airflow_sqlqueue import reply
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.envelope.outgoing import Sender
-from airflow_sqlqueue.errors import NoReplyError
+from airflow_sqlqueue.errors import ConfigurationError, NoReplyError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
 from airflow_sqlqueue.operators import SqlQueueRequestOperator
 from airflow_sqlqueue.operators.base import task_key
+from airflow_sqlqueue.operators.results import check_result
 from airflow_sqlqueue.triggers import SqlQueueReplyTrigger
 
 BODY = b'{"price": "secret"}'
@@ -138,6 +143,71 @@ def test_a_reply_that_the_callable_refuses_is_there_for_the_next_try(
     with pytest.raises(RuntimeError, match="not now"):
         ask(python_callable=refuse).execute(context())
     assert ask(python_callable=lambda received: "taken").execute(context())["result"] == "taken"
+
+
+class Opaque:
+    def __repr__(self) -> str:
+        return "s3cret"
+
+
+REFUSED: list[Any] = [
+    b"s3cret",
+    {"of": [b"s3cret"]},
+    Opaque(),
+    {"s3cret": float("nan")},
+    [float("-inf")],
+    2**64,
+    "s3cret\0",
+    {"s3cret\ud800": 1},
+    {"__classname__": "s3cret"},
+]
+STORED: list[Any] = [None, True, 1.5, 2**63, "text", {"a": [1, None]}, (1, 2), {1, 2}, uuid.UUID(int=1), timedelta(1)]
+
+
+@pytest.mark.parametrize("result", REFUSED, ids=lambda result: type(result).__name__)
+def test_a_reply_whose_result_xcom_cannot_store_stays(
+    hook: SqlQueueHook, replies: str, ask: Ask, answer: Callable[[], None], context: Any, result: Any
+) -> None:
+    deferred(ask(), context())
+    answer()
+    with pytest.raises(AirflowFailException, match="XCom cannot store the result of python_callable") as raised:
+        ask(python_callable=lambda received: result).execute(context())
+    assert "s3cret" not in "".join(traceback.format_exception(raised.value))
+    assert hook.depth(replies).messages == 1
+    assert ask(python_callable=lambda received: "again").execute(context())["result"] == "again"
+
+
+@pytest.mark.parametrize("result", STORED, ids=lambda result: type(result).__name__)
+def test_a_result_that_xcom_can_store_is_accepted(ask: Ask, context: Any, result: Any) -> None:
+    check_result(ask(), context(), result)
+    SetXCom(key="k", value=BaseXCom.serialize_value(result), dag_id="d", run_id="r", task_id="t")
+
+
+def test_a_task_without_xcom_may_return_anything(ask: Ask, context: Any) -> None:
+    for result in REFUSED:
+        check_result(ask(do_xcom_push=False), context(), result)
+
+
+def test_a_backend_of_xcom_decides_about_what_airflows_own_refuses(
+    ask: Ask, context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    class Backend(BaseXCom):
+        @staticmethod
+        def serialize_value(value: Any, **of: Any) -> Any:
+            asked.append(of["task_id"])
+            if not isinstance(value, bytes):
+                raise TypeError("s3cret")
+            return "stored elsewhere"
+
+    monkeypatch.setattr("airflow.sdk.execution_time.xcom.XCom", Backend)
+    check_result(ask(), context(), {"a": 1})
+    assert asked == [], "it may write a file for each question"
+    check_result(ask(), context(), b"bytes")
+    assert asked == ["task"]
+    with pytest.raises(ConfigurationError, match="XCom cannot store"):
+        check_result(ask(), context(), Opaque())
 
 
 def test_a_reply_that_is_gone_again_is_waited_for(
