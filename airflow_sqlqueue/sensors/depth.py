@@ -11,6 +11,7 @@ from airflow.triggers.base import StartTriggerArgs
 from airflow_sqlqueue.operators.base import ConditionTask
 from airflow_sqlqueue.operators.metrics import Metrics
 from airflow_sqlqueue.sensors.deferring import DeferringSensor
+from airflow_sqlqueue.triggers.base import plain
 from airflow_sqlqueue.versions.airflow import TRIGGER_TEMPLATES
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ class SqlQueueDepthSensor(DeferringSensor, ConditionTask):
             self.deferrable = True
             self.start_trigger_args = StartTriggerArgs(
                 trigger_cls="airflow_sqlqueue.triggers.depth.SqlQueueDepthTrigger",
-                trigger_kwargs=self.trigger_arguments(self.poke_interval),
+                # Without objects that Airflow stores as texts; a template is rendered in its place.
+                trigger_kwargs=plain(self.trigger_arguments(self.poke_interval)),
                 next_method="execute_complete",
                 timeout=timedelta(seconds=self.timeout),
             )

@@ -7,12 +7,14 @@ import json
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Mapping, Set
 from contextlib import suppress
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError
+from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.routing import check_named_once
 from airflow_sqlqueue.triggers.events import failed, met
 from airflow_sqlqueue.untrusted import quoted
@@ -227,7 +229,7 @@ def packed(value: Any) -> Any:
     """A text, number or None as it is, and anything else as a JSON text in a fixed order."""
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
-    return json.dumps(_plain(value), default=str)
+    return json.dumps(plain(value), default=str)
 
 
 def unpacked(value: Any) -> Any:
@@ -237,11 +239,14 @@ def unpacked(value: Any) -> Any:
     return value
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """The value as JSON, in a fixed order."""
     if isinstance(value, Mapping):
-        return {str(name): _plain(value[name]) for name in sorted(value, key=str)}
+        return {str(name): plain(value[name]) for name in sorted(value, key=str)}
     if isinstance(value, Set):
-        return sorted(map(_plain, value), key=str)
+        return sorted(map(plain, value), key=str)
     if isinstance(value, (list, tuple)):
-        return list(map(_plain, value))
-    return value
+        return list(map(plain, value))
+    if isinstance(value, MessageFilter):
+        return value.to_dict()
+    return value.isoformat() if isinstance(value, datetime) else value

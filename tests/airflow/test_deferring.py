@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from importlib import import_module
 from typing import Any
 
@@ -16,6 +17,7 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from airflow_sqlqueue.errors import ConfigurationError, LoginFailedError, QueueNotFoundError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.queue import MessageFilter
 from airflow_sqlqueue.sensors import SqlQueueDepthSensor, depth
 from airflow_sqlqueue.triggers.events import failed
 from airflow_sqlqueue.versions.airflow import TRIGGER_TEMPLATES
@@ -34,7 +36,7 @@ def test_the_sensor_pokes_once_before_it_defers(hook: SqlQueueHook, queue_name: 
         "airflow_sqlqueue.triggers.depth.SqlQueueDepthTrigger",
         {
             "queue_name": queue_name,
-            "wait_for": {"min_messages": 2, "oldest_seconds": 60.0, "kind": "exact"},
+            "wait_for": '{"kind": "exact", "min_messages": 2, "oldest_seconds": 60.0}',
             "poll_interval": 7.0,
             "sqlqueue_conn_id": "sqlqueue_default",
             "hook_params": None,
@@ -48,14 +50,16 @@ def test_the_sensor_pokes_once_before_it_defers(hook: SqlQueueHook, queue_name: 
 
 @needs(TRIGGER_TEMPLATES)
 def test_a_sensor_that_starts_in_the_triggerer_has_the_arguments_of_its_trigger() -> None:
-    """Templates are rendered there: ``running/test_waiting.py``."""
-    options: dict[str, Any] = {"wait_for": {"min_messages": "2"}, "poke_interval": 7, "timeout": 90}
+    """Templates are rendered there: ``running/test_waiting.py``. Airflow keeps objects other than JSON's as texts."""
+    wait_for = {"min_messages": "2", "filters": MessageFilter(since=datetime(2026, 1, 31, tzinfo=timezone.utc))}
+    hook_params = {"allowed_schemas": {"dbo", "sales"}, "allowed_catalogs": ("shop",)}
+    options: dict[str, Any] = {"wait_for": wait_for, "hook_params": hook_params, "poke_interval": 7, "timeout": 90}
     sensor = SqlQueueDepthSensor(task_id="t", queue_name="orders", start_from_trigger=True, **options)
     assert sensor.deferrable
     start = sensor.start_trigger_args
     assert (start.next_method, start.timeout) == ("execute_complete", timedelta(seconds=90))
     module, _, name = start.trigger_cls.rpartition(".")
-    trigger = getattr(import_module(module), name)(**start.trigger_kwargs)
+    trigger = getattr(import_module(module), name)(**json.loads(json.dumps(start.trigger_kwargs)))
     assert trigger.serialize() == waiting("orders", **options).trigger().serialize()
 
 

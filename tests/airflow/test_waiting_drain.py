@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ def test_the_drain_waits_deferred_and_goes_on(
         operator.execute(context())
     path, arguments = deferred.value.trigger.serialize()
     assert path.endswith(".SqlQueueDepthTrigger")
-    assert (arguments["queue_name"], arguments["wait_for"]["min_messages"]) == (queue_name, 2)
+    assert (arguments["queue_name"], json.loads(arguments["wait_for"])["min_messages"]) == (queue_name, 2)
     assert arguments["poll_interval"] == 0.05
     assert deferred.value.timeout.total_seconds() == 90  # type: ignore[union-attr]
     hook.send(queue_name, [Message()] * 2)
