@@ -21,7 +21,7 @@ from airflow_sqlqueue.server.settings import packaged_driver
 from airflow_sqlqueue.spark.session import check_java
 
 FREETDS = "tdsodbc"
-"""Only the tests with FreeTDS need it, so it is never asked for."""
+"""Only tests of fakemssql with FreeTDS need it, so it is never asked for."""
 _APT = shutil.which("apt-get") is not None
 
 
