@@ -7,14 +7,18 @@ routing only), address, default, and last ``dbo`` or the connection's database (
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from operator import eq
 
 from airflow_sqlqueue.address import LEGACY_VERSIONS, QueueAddress, check_identifier, quote, unquote, without_machine
 from airflow_sqlqueue.errors import AddressError
 from airflow_sqlqueue.untrusted import quoted
 
 DEFAULT_SCHEMA = "dbo"
+SameName = Callable[[str, str], bool]
+"""Comparison of a name in the server's catalog with a setting."""
+
 DELAYED_SUFFIX = "Delayed"
 """Suffix of a table of delayed messages, the transport's default."""
 
@@ -119,29 +123,21 @@ class AddressResolver:
             if isinstance(getattr(self, name), str):
                 raise AddressError(f"{name} is a list of names, not one text.")
 
-    def allows(self, table: ResolvedAddress) -> bool:
+    def allows(self, table: ResolvedAddress, same_catalog: SameName = eq, same_schema: SameName = eq) -> bool:
         """Whether an address in a message's headers may lead to this table; an address from the user may lead to any.
 
         The sender of a message chooses its headers, and the login of this program may reach more tables than the
-        sender. The schema and catalog of the queue's own settings are allowed. Names are compared without case, as most
-        servers do.
+        sender. The schema and catalog of the queue's own settings are allowed. Only the server knows whether two
+        spellings are one name: :func:`.tables.reading.is_allowed` asks it.
         """
         catalogs = [self.default_catalog or ""] if self.allowed_catalogs is None else self.allowed_catalogs
-        if not self._is_one_of(table.catalog, (*catalogs, self.queue_catalogs.get(table.table, ""))):
+        catalogs = (*catalogs, self.queue_catalogs.get(table.table, ""))
+        if not any(same_catalog(table.catalog, self._setting(allowed)) for allowed in catalogs):
             return False
-        schemas = self.allowed_schemas
-        return schemas is None or self._is_one_of(table.schema, (*schemas, self.queue_schemas.get(table.table, "")))
-
-    def require_allowed(self, table: ResolvedAddress) -> None:
-        """Raise :class:`AddressError` for a table that :meth:`allows` refuses."""
-        if not self.allows(table):
-            raise AddressError(
-                f"The queue {table.canonical} is outside of the allowed databases and schemas: allow them to the "
-                "connection, or send to another queue."
-            )
-
-    def _is_one_of(self, name: str, names: Collection[str]) -> bool:
-        return name.casefold() in {self._setting(allowed).casefold() for allowed in names}
+        if self.allowed_schemas is None:
+            return True
+        schemas = (*self.allowed_schemas, self.queue_schemas.get(table.table, ""))
+        return any(same_schema(table.schema, self._setting(allowed)) for allowed in schemas)
 
     def resolve(self, address_text: str | QueueAddress) -> ResolvedAddress:
         """Return the table of a physical address. Endpoint settings have no effect."""

@@ -53,8 +53,8 @@ class BatchManager:
 
         See :func:`airflow_sqlqueue.drain.batches.batches`.
         """
-        queue = self._connector.find(queue_name).canonical if queue_name else None
         with self._connector.ledger(queue_name) as ledger:
+            queue = self._connector.find_in(ledger.session, queue_name).canonical if queue_name else None
             return batches(ledger, states=states, queue=queue, older_than=older_than)
 
     def info(self, batch_id: uuid.UUID, queue_name: str | None = None) -> BatchInfo | None:
@@ -104,8 +104,8 @@ class BatchManager:
         session: Session | None = None,
     ) -> Sequence[BatchInfo]:
         """Return the batches of :meth:`list` that no task works on; ``session`` is used instead of a new one."""
-        queue = self._connector.find(queue_name).canonical if queue_name else None
         with self._connector.ledger(queue_name, session) as ledger:
+            queue = self._connector.find_in(ledger.session, queue_name).canonical if queue_name else None
             found = batches(ledger, states=states, queue=queue, older_than=older_than)
             if not found:
                 return []

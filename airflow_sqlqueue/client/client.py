@@ -215,8 +215,9 @@ class QueueClient:
         return self.resolver.resolve(queue_name)
 
     def find(self, queue_name: str) -> ResolvedAddress:
-        """Resolve an address to its table on this server, also ``queue@MACHINE`` of versions 1 and 2.
+        """Return the identity of the table at an address: its names as the server's catalog spells them.
 
-        Only such an address takes a connection: see :func:`airflow_sqlqueue.tables.discovery.find_queue`.
+        A synonym's is its base table, that of a missing table the address itself. ``queue@MACHINE`` of versions 1 and 2
+        is understood: see :func:`airflow_sqlqueue.tables.discovery.find_queue`.
         """
         return self._connector.find(queue_name)

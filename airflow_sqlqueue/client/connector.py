@@ -16,7 +16,7 @@ from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import DEFAULT_LOCK_TIMEOUT, Session
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
-from airflow_sqlqueue.tables.discovery import find_queue
+from airflow_sqlqueue.tables.discovery import find_address, find_queue
 from airflow_sqlqueue.transactions import current_transaction
 
 if TYPE_CHECKING:
@@ -84,18 +84,25 @@ class Connector:
         """Whether a transaction on this server is under way."""
         return current_transaction(self.settings) is not None
 
-    def find(self, queue_name: str) -> ResolvedAddress:
-        """Resolve an address to its table on this server. Raises :class:`AddressError`.
+    def address(self, queue_name: str) -> ResolvedAddress:
+        """Resolve an address, as it is spelled, to its table. Raises :class:`AddressError`.
 
-        Only ``queue@MACHINE`` of versions 1 and 2 takes a connection: see :func:`.tables.discovery.find_queue`.
+        Only ``queue@MACHINE`` of versions 1 and 2 takes a connection: see :func:`.tables.discovery.find_address`.
         """
+        found = self.resolver.resolve(queue_name)
         if self.resolver.without_machine(queue_name) is None:
-            return self.resolver.resolve(queue_name)
+            return found
         with self.enlisted_session() as session:
-            return find_queue(session, self.resolver, queue_name)
+            return find_address(session, self.resolver, queue_name)
+
+    def find(self, queue_name: str) -> ResolvedAddress:
+        """Return the identity of the table at an address, by :func:`.tables.discovery.find_queue`."""
+        self.resolver.resolve(queue_name)
+        with self.enlisted_session() as session:
+            return self.find_in(session, queue_name)
 
     def find_in(self, session: Session, queue_name: str) -> ResolvedAddress:
-        """Resolve an address as :meth:`find`, through an open session."""
+        """Find a table as :meth:`find`, through an open session."""
         return find_queue(session, self.resolver, queue_name)
 
     @contextmanager
@@ -115,13 +122,11 @@ class Connector:
     @contextmanager
     def ledger(self, queue_name: str | None = None, session: Session | None = None) -> Iterator[Ledger]:
         """Open the ledger of the queue's database, or the connection's, in ``session`` or an enlisted session."""
-        catalog = self._catalog(queue_name)
         with nullcontext(session) if session else self.enlisted_session() as opened:
+            catalog = self.settings.database if queue_name is None else self.find_in(opened, queue_name).catalog
             yield Ledger(opened, catalog, self.ledger_schema)
 
     def locks(self, queue_name: str | None = None) -> BatchLocks:
         """Return locks on batches in the ledger of the queue's database, or of the connection's."""
-        return BatchLocks(self.session, self._catalog(queue_name), self.ledger_schema)
-
-    def _catalog(self, queue_name: str | None) -> str:
-        return self.settings.database if queue_name is None else self.find(queue_name).catalog
+        catalog = self.settings.database if queue_name is None else self.find(queue_name).catalog
+        return BatchLocks(self.session, catalog, self.ledger_schema)

@@ -20,15 +20,15 @@ class CopyManager:
 
     def list(self, queue_name: str | None = None) -> Sequence[CopyInfo]:
         """List the copies of a queue, or all: see :class:`airflow_sqlqueue.queue.copies.CopyInfo`."""
-        queue = self._connector.find(queue_name).canonical if queue_name else None
         with self._connector.ledger(queue_name) as ledger:
+            queue = self._connector.find_in(ledger.session, queue_name).canonical if queue_name else None
             table = CopyTable(ledger.session, ledger.catalog, ledger.schema)
             found = table.rows() if table.exists() else []
         return [info for info in found if queue is None or info.queue == stored_name(queue)]
 
     def reset(self, name: str, queue_name: str) -> bool:
         """Delete the watermark of a copy: its next run copies all messages of the queue again. False: it has none."""
-        queue = self._connector.find(queue_name).canonical
         with self._connector.ledger(queue_name) as ledger:
+            queue = self._connector.find_in(ledger.session, queue_name).canonical
             table = CopyTable(ledger.session, ledger.catalog, ledger.schema)
             return table.exists() and table.forget(name, queue)

@@ -28,8 +28,8 @@ class DelayedQueue:
 
     @property
     def address(self) -> ResolvedAddress:
-        """Table of delayed messages."""
-        return self._connector.find(self._name)
+        """Table of delayed messages, as its address is spelled."""
+        return self._connector.address(self._name)
 
     @contextmanager
     def open(self, *, sending: bool = False, what: str | None = None) -> Iterator[DelayedTable]:

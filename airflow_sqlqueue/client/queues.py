@@ -36,6 +36,7 @@ from airflow_sqlqueue.queue.table_access import FIRST
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import delayed_address
+from airflow_sqlqueue.tables.discovery import find_address
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -61,8 +62,8 @@ class Queue:
 
     @cached_property
     def address(self) -> ResolvedAddress:
-        """Table of the address; ``queue@MACHINE`` of versions 1 and 2 takes a query to the server."""
-        return self._connector.find(self._name)
+        """Table of the address as it is spelled; ``queue@MACHINE`` of versions 1 and 2 takes a query to the server."""
+        return self._connector.address(self._name)
 
     def open(self, *, sending: bool = False) -> AbstractContextManager[QueueTable]:
         """Open the queue for the block, through one connection: for several calls, or a stream that commits in steps.
@@ -162,7 +163,7 @@ class Queue:
     def backlog(self, *, kind: str = "exact") -> Backlog:
         """Return the depth, the number of delayed messages, the age of the oldest and the rows ever inserted."""
         with self.open() as table:
-            return backlog(table, kind, delayed=delayed_address(self._connector.resolver, self._name, table.address))
+            return backlog(table, kind, delayed=self._delayed(table.session))
 
     def through(self, session: Session) -> QueueTable:
         """Return the queue through a session that the caller closes; most callers use :meth:`open`."""
@@ -175,9 +176,12 @@ class Queue:
         :class:`airflow_sqlqueue.queue.condition.QueueCondition`.
         """
         with nullcontext(table) if table else self.open() as queue:
-            delayed = delayed_address(self._connector.resolver, self._name, queue.address)
             schema = self._connector.ledger_schema
-            return check_condition(queue, condition, delayed=delayed, ledger_schema=schema)
+            return check_condition(queue, condition, delayed=self._delayed(queue.session), ledger_schema=schema)
+
+    def _delayed(self, session: Session) -> ResolvedAddress:
+        resolver = self._connector.resolver
+        return delayed_address(resolver, self._name, find_address(session, resolver, self._name))
 
     def purge(self, options: PurgeOptions | None = None) -> PurgeResult:
         """Delete expired messages, or those that the options choose. See :func:`airflow_sqlqueue.queue.purge.purge`."""

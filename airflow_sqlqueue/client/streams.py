@@ -29,8 +29,8 @@ class StreamManager:
         """
         from airflow_sqlqueue.drain.streams import list_streams
 
-        queue = self._connector.find(queue_name).canonical if queue_name else None
         with self._connector.ledger(queue_name) as ledger, self._connector.locks(queue_name) as locks:
+            queue = self._connector.find_in(ledger.session, queue_name).canonical if queue_name else None
             return list_streams(ledger, locks, queue)
 
     def release(self, name: str, queue_name: str | None = None) -> ReleaseResult:

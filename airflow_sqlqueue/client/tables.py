@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from airflow_sqlqueue.client.connector import Connector
@@ -15,6 +17,8 @@ from airflow_sqlqueue.inspection.overview import HEADS, DatabaseOverview, QueueO
 from airflow_sqlqueue.queue.copies import copy_definitions
 from airflow_sqlqueue.queue.outgoing import OutgoingTable
 from airflow_sqlqueue.queue.send_ledger import SendLedger
+from airflow_sqlqueue.routing import ResolvedAddress
+from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import CreateResult, Definition, create_all, definitions_for, drop_queue, script
 from airflow_sqlqueue.tables.discovery import list_tables, secondary_queues
 
@@ -77,13 +81,13 @@ class TableManager:
 
     def drop(self, queue_name: str, *, force: bool = False) -> int:
         """Drop a queue; return how many messages it held. See :func:`airflow_sqlqueue.tables.create.drop_queue`."""
-        with self._connector.queue(queue_name) as queue:
-            return drop_queue(queue.session, queue.address, force=force)
+        with self._named(queue_name) as (session, table):
+            return drop_queue(session, table, force=force)
 
     def inspect(self, queue_name: str) -> Inspection:
         """Inspect a table: its layout and its faults. See :func:`airflow_sqlqueue.inspection.inspect.inspect`."""
-        with self._connector.queue(queue_name) as queue:
-            return inspect(queue.session, queue.address, self._connector.resolver.delayed_suffix)
+        with self._named(queue_name) as (session, table):
+            return inspect(session, table, self._connector.resolver.delayed_suffix)
 
     def inspect_all(self) -> list[Inspection]:
         """Inspect all tables of the transport in the connection's database that the login may see."""
@@ -109,8 +113,15 @@ class TableManager:
 
     def fix(self, queue_name: str, code: str) -> Finding:
         """Run the statement of one finding of :meth:`inspect`. See :func:`airflow_sqlqueue.inspection.inspect.fix`."""
-        with self._connector.queue(queue_name) as queue:
-            return fix(queue.session, queue.address, code, self._connector.resolver.delayed_suffix)
+        with self._named(queue_name) as (session, table):
+            return fix(session, table, code, self._connector.resolver.delayed_suffix)
+
+    @contextmanager
+    def _named(self, queue_name: str) -> Iterator[tuple[Session, ResolvedAddress]]:
+        """Resolve an address to the object of that name: a synonym stays one, so that no drop goes through it."""
+        table = self._connector.address(queue_name)
+        with self._connector.enlisted_session() as session:
+            yield session, table
 
     def with_secondary_queues(self, queue_name: str) -> list[str]:
         """List the addresses of the queue and its secondary queues: ``expand(queue_name=...)`` drains them all.

@@ -17,7 +17,7 @@ from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA, delayed_address
-from airflow_sqlqueue.tables.discovery import find_queue
+from airflow_sqlqueue.tables.discovery import find_address, find_queue
 from airflow_sqlqueue.tables.layout import Layout
 
 log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class Endpoint:
                 raise ConfigurationError(f"{queue.canonical} is its own {purpose} queue: name another one.")
             layouts[address] = table.layout
         delayed: ResolvedAddress | None
-        delayed = expected = delayed_address(resolver, queue_name, queue)
+        delayed = expected = delayed_address(resolver, queue_name, find_address(session, resolver, queue_name))
         try:
             DelayedTable(session, expected).require()
         except QueueNotFoundError:

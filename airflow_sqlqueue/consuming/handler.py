@@ -150,7 +150,7 @@ class Handler:
         failed = self._failures.find(message.row_version)
         if failed is not None and (outcome := self._recover(tables, attempt, envelope, failed)):
             return outcome
-        if destination := self._destination(envelope):
+        if destination := self._destination(session, envelope):
             attempt.at_risk = True
             return self._forward(session, envelope, destination)
         attempt.envelope = envelope
@@ -167,7 +167,7 @@ class Handler:
         message = attempt.message
         assert message is not None
         # A message for another queue has been delayed before. After another delay it would be handled here.
-        is_ours = self._destination(envelope) is None
+        is_ours = self._destination(tables.session, envelope) is None
         can_delay = tables.delayed is not None and is_ours and can_be_written(envelope.headers)
         action = recoverability.RecoverabilityAction.GIVE_UP
         if not failed.is_final:
@@ -187,15 +187,15 @@ class Handler:
         return Outcome.DELAYED
 
     def _give_up(self, tables: EndpointTables, message: ReceivedMessage, failure: Failure) -> Outcome:
-        failed_queue = self._destination(Envelope.of(message)) or self._endpoint.queue.canonical
+        failed_queue = self._destination(tables.session, Envelope.of(message)) or self._endpoint.queue.canonical
         tables.error_queue.send([failed_message(message, failure, failed_queue, self._endpoint.name)])
         return Outcome.GIVEN_UP
 
-    def _destination(self, envelope: Envelope) -> str | None:
+    def _destination(self, session: Session, envelope: Envelope) -> str | None:
         """Return the destination of a message that was delayed on its way to another queue; None for this queue."""
         text = envelope.headers.get(HeaderNames.FORWARD_DESTINATION)
         try:
-            return text if text and self._resolver.resolve(text) != self._endpoint.queue else None
+            return text if text and find_queue(session, self._resolver, text) != self._endpoint.queue else None
         except AddressError:
             return text
 
@@ -253,7 +253,7 @@ class Handler:
             envelope = Envelope.of(head.decoded)
             if self._failures.is_alone(head.row_version) or envelope.problem is not None or head.expired:
                 return False
-            return self._handlers.find(envelope) is function and self._destination(envelope) is None
+            return self._handlers.find(envelope) is function and self._destination(session, envelope) is None
 
         left = BATCH_BYTES - len(attempt.batch[0][0].body)
         for message in self._receiver.collect(queue, joins, wanted, left, function.max_seconds, self._stop):

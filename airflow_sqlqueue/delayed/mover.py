@@ -297,7 +297,7 @@ class _Mover:
             headers = {name: value for name, value in decoded.values.items() if name != HeaderNames.FORWARD_DESTINATION}
             route = refused or self._route(text)
             if isinstance(route, QueueTable):
-                is_own = route.address == self.queue.address
+                is_own = route.layout.table == self.queue.layout.table
                 messages = to.own if is_own else to.forwarded.setdefault(text, [])
                 messages.append(DueMessage(message, headers, headers))
             elif self.error_queue is not None:
@@ -331,7 +331,7 @@ class _Mover:
         try:
             address = find_queue(self.session, self.resolver, text)
             found = QueueTable(self.session, address)
-            if address != self.queue.address:
+            if address != self.queue.layout.table:
                 found.require_allowed(self.resolver)
             found.check_accepts()
         except errors.TransientError:

@@ -36,6 +36,7 @@ from airflow_sqlqueue.reconnecting import Reconnecting
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
+from airflow_sqlqueue.tables.reading import identify
 
 log = logging.getLogger(__name__)
 
@@ -159,6 +160,8 @@ class Drain:
     def _open(self, session: Session) -> _OpenedBatch:
         """Open the batch, or with ``renew`` the next unfinished one, and read its mark and limits."""
         work, options = self._work, self._work.options
+        # The ledger knows the queue by its identity, and is in the database of the table behind a synonym.
+        work = replace(work, queue=identify(session, work.queue))
         queue, ledger = QueueTable(session, work.queue), work.ledger(session)
         ends = queue.ends()
         up_to = None if ends is None else LAST if options.until_empty else ends[1]

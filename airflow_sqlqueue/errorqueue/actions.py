@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 from airflow_sqlqueue.errorqueue.archive import Archive, ArchivedMessages
 from airflow_sqlqueue.errorqueue.chunked_work import ROW_REFUSALS, ErrorQueueOptions, refusals
-from airflow_sqlqueue.errorqueue.destinations import object_of
 from airflow_sqlqueue.errorqueue.failed_message import FailedMessage
 from airflow_sqlqueue.errorqueue.reasons import Reason
 from airflow_sqlqueue.errors import ConfigurationError
@@ -62,7 +61,7 @@ class ParkMessages(_OneTarget):
     doing = "Parking"
 
     def __init__(self, queue: QueueTable, target: QueueTable) -> None:
-        if object_of(queue) == object_of(target):
+        if queue.layout.table == target.layout.table:
             raise ConfigurationError(f"The messages are in {queue.address.canonical} already: name another queue.")
         self._queue, self._target = queue, target
 

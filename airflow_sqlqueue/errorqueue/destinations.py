@@ -8,8 +8,8 @@ from airflow_sqlqueue.errorqueue.failed_message import MALFORMED, FailedMessage,
 from airflow_sqlqueue.errorqueue.reasons import Reason
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
-from airflow_sqlqueue.sql import query
 from airflow_sqlqueue.tables.discovery import find_queue
+from airflow_sqlqueue.tables.reading import is_allowed
 
 _MOST_KNOWN = 1_000
 """Maximum number of addresses in memory; the senders of messages choose the addresses."""
@@ -76,19 +76,10 @@ class Destinations:
     def _open(self, address_text: str, machines: frozenset[str], *, from_header: bool = False) -> QueueTable | Reason:
         session = self._queue.session
         address = find_queue(session, self._resolver, address_text, machines)
-        if from_header and not self._resolver.allows(address):
+        if from_header and not is_allowed(session, self._resolver, address):
             return Reason.OUTSIDE
         table = self._tables.setdefault(address, QueueTable(session, address))
-        if object_of(table) == object_of(self._queue):
-            return Reason.ERROR_QUEUE
-        # A synonym names a table elsewhere.
-        return Reason.OUTSIDE if from_header and not self._resolver.allows(table.layout.table) else table
-
-
-def object_of(queue: QueueTable) -> tuple[str, int]:
-    """Return the server's id of a table, also behind a synonym and for any case of the name in an address."""
-    table = queue.layout.table
-    return table.catalog.lower(), queue.session.value(query("inspect.object_id"), table.qualified_name)
+        return Reason.ERROR_QUEUE if table.layout.table == self._queue.layout.table else table
 
 
 def _is_satellite(message: FailedMessage) -> bool:

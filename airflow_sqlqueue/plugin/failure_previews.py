@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.errorqueue.destinations import Destinations, object_of
+from airflow_sqlqueue.errorqueue.destinations import Destinations
 from airflow_sqlqueue.errorqueue.failed_message import FailedMessage
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.errorqueue.reasons import Reason
@@ -55,7 +55,7 @@ def _targets(order: Order, client: QueueClient, queue: QueueTable) -> Target:
         return Destinations(queue, client.resolver, None if target is None else target.address.canonical).of
     if target is None:
         return lambda message: None
-    if object_of(target) == object_of(queue):
+    if target.layout.table == queue.layout.table:
         raise ConfigurationError(f"The messages are in {queue.address.canonical} already: name another queue.")
     return lambda message: target
 

@@ -47,7 +47,7 @@ def check_copy_name(name: str) -> str:
 
 
 def copy_id(name: str, queue: str) -> uuid.UUID:
-    """Return the id of a copy: its name and the queue's canonical address."""
+    """Return the id of a copy: its name and the queue's identity, as a canonical address."""
     return uuid.uuid5(_NAMESPACE, f"{name}\0{stored_name(queue)}")
 
 
@@ -131,8 +131,9 @@ class QueueCopy:
 
     def __init__(self, queue: TableAccess, name: str, schema: str = LEDGER_SCHEMA) -> None:
         self._queue, self._name = queue, check_copy_name(name)
-        self._id = copy_id(name, queue.address.canonical)
-        self._table = CopyTable(queue.session, queue.address.catalog, schema)
+        self._identity = queue.layout.table
+        self._id = copy_id(name, self._identity.canonical)
+        self._table = CopyTable(queue.session, self._identity.catalog, schema)
         self._session = queue.session
 
     def exists(self) -> bool:
@@ -174,7 +175,7 @@ class QueueCopy:
             log.info("The table of %s was made anew: %r begins at its head", self._queue.address.canonical, self._name)
             self._session.run(self._table.query("copies.forget_gaps"), str(self._id))
             self._session.run(self._table.query("copies.forget"), str(self._id))
-        values = (self._name, stored_name(self._queue.address.canonical), state.table_id, FIRST)
+        values = (self._name, stored_name(self._identity.canonical), state.table_id, FIRST)
         self._session.run(self._table.query("copies.enter"), str(self._id), *values)
         return state
 

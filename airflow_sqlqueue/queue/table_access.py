@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from airflow_sqlqueue.errors import (
+    AddressError,
     ConfigurationError,
     DataMovedError,
     LayoutChangedError,
@@ -18,7 +19,7 @@ from airflow_sqlqueue.session import Session, retrying
 from airflow_sqlqueue.sql import Fragment, Query, identifier, query, seek
 from airflow_sqlqueue.sql.columns import output
 from airflow_sqlqueue.tables.layout import Layout
-from airflow_sqlqueue.tables.reading import read_layout, remember_trigger
+from airflow_sqlqueue.tables.reading import identify, is_allowed, read_layout, remember_trigger
 
 MAX_ROWS_PER_STATEMENT = 2_000
 """Most rows of a statement: at 5,000 locks the server locks the table, and a row takes two or three (docs/design.md,
@@ -70,8 +71,12 @@ class TableAccess:
 
         Raises as :meth:`require` too. See :meth:`.AddressResolver.allows`.
         """
-        resolver.require_allowed(self.address)
-        resolver.require_allowed(self.layout.table)
+        if not is_allowed(self.session, resolver, identify(self.session, self.address)):
+            raise AddressError(
+                f"The queue {self.address.canonical} is outside of the allowed databases and schemas: allow them to "
+                "the connection, or send to another queue."
+            )
+        self.require()
 
     def run_for_layout(self, work: Callable[[Layout], T], *, attempts: int = _ATTEMPTS) -> T:
         """Run a statement made for the layout, and once more for the new layout where the table was altered meanwhile.

@@ -7,7 +7,7 @@ EXEC @result = {catalog}.sys.sp_getapplock
 SELECT @result;
 
 -- schema: find the schema
-SELECT COUNT(*) FROM {catalog}.sys.schemas WHERE name = ?;
+SELECT name FROM {catalog}.sys.schemas WHERE name = ?;
 
 -- run_there: run a statement in the queue's database
 EXEC {catalog}.sys.sp_executesql ?;

@@ -1,16 +1,19 @@
 -- database: find the database
-SELECT DB_ID(?);
+SELECT DB_NAME(DB_ID(?));
 
 -- object_id: find the table
 SELECT OBJECT_ID(?);
 
 -- object: read the table
+-- Its names are the catalog's: the collation decides which other spellings find it.
 -- The parts of a synonym's base table are read one by one; a missing part means the synonym's own database or schema.
 SELECT RTRIM(o.type), PARSENAME(s.base_object_name, 4), PARSENAME(s.base_object_name, 3),
        PARSENAME(s.base_object_name, 2), PARSENAME(s.base_object_name, 1),
+       DB_NAME(DB_ID(?)), h.name, o.name,
        t.is_memory_optimized, t.temporal_type, t.is_tracked_by_cdc, t.lock_escalation_desc,
        d.is_read_committed_snapshot_on
 FROM {catalog}.sys.objects AS o
+JOIN {catalog}.sys.schemas AS h ON h.schema_id = o.schema_id
 LEFT JOIN {catalog}.sys.tables AS t ON t.object_id = o.object_id
 LEFT JOIN {catalog}.sys.synonyms AS s ON s.object_id = o.object_id
 LEFT JOIN sys.databases AS d ON d.name = ?

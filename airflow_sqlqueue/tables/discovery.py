@@ -10,7 +10,7 @@ from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import identifier, query
 from airflow_sqlqueue.tables.layout import NAMES, kind_of
-from airflow_sqlqueue.tables.reading import exists
+from airflow_sqlqueue.tables.reading import exists, identify
 from airflow_sqlqueue.untrusted import quoted
 
 log = logging.getLogger(__name__)
@@ -74,7 +74,14 @@ def _is_instance(part: str) -> bool:
 def find_queue(
     session: Session, resolver: AddressResolver, address_text: str, machines: Collection[str] = ()
 ) -> ResolvedAddress:
-    """Find the table of an address on this server, without creating it.
+    """Find the table of an address, by :func:`find_address`, and return its identity (:func:`.reading.identify`)."""
+    return identify(session, find_address(session, resolver, address_text, machines))
+
+
+def find_address(
+    session: Session, resolver: AddressResolver, address_text: str, machines: Collection[str] = ()
+) -> ResolvedAddress:
+    """Resolve an address, as it is spelled, to its table on this server, without creating it.
 
     Only ``queue@NAME`` is ambiguous. It is an address of versions 1 or 2 and means the bare queue if NAME is one of
     ``machines`` (the originating and processing machines of the message with the address), or if the server has the

@@ -183,7 +183,8 @@ class Trigger:
 class Layout:
     """Layout of an existing table.
 
-    ``table`` is the table with the rows: the base table of a synonym. ``object_type`` is table, synonym or view.
+    ``table`` is the identity of the table with the rows (:func:`.tables.reading.identify`): of a synonym, its base
+    table. ``object_type`` is table, synonym or view.
     ``output_into``: OUTPUT is possible only into a table variable, because the table has a trigger on DELETE.
     """
 

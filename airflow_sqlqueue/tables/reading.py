@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_sqlqueue.address import as_sql_name
 from airflow_sqlqueue.errors import QueueNotFoundError
-from airflow_sqlqueue.routing import DEFAULT_SCHEMA, ResolvedAddress
+from airflow_sqlqueue.routing import DEFAULT_SCHEMA, AddressResolver, ResolvedAddress, SameName
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.sql import Query, identifier, query
 from airflow_sqlqueue.tables.layout import CREATE_COMMANDS, NAMES, Index, Layout, TableColumn, Trigger
@@ -22,6 +22,31 @@ _triggered: set[tuple[str, ResolvedAddress]] = set()
 def exists(session: Session, table: ResolvedAddress) -> bool:
     """Whether the database has an object of that name that the login may see."""
     return session.value(query("inspect.object_id"), table.qualified_name) is not None
+
+
+def identify(session: Session, table: ResolvedAddress) -> ResolvedAddress:
+    """Return the identity of the table at an address: its names as the server's catalog spells them.
+
+    Two addresses name one table if their identities are equal; only the server knows its collation. The identity of a
+    synonym is its base table's. An address at which the login sees no object is returned as it is.
+    """
+    # OBJECT_ID has no errors, which would end a transaction: the database may be missing, or closed to the login.
+    if table.catalog != session.settings.database and not exists(session, table):
+        return table
+    rows = session.run(_on("inspect.object", table), table.catalog, table.catalog, table.qualified_name)
+    if not rows:
+        return table
+    found, behind = _names(table, rows[0])
+    return found if behind is None else identify(session, behind)
+
+
+def is_allowed(session: Session, resolver: AddressResolver, table: ResolvedAddress) -> bool:
+    """Whether :meth:`.AddressResolver.allows` a table, given by its identity; the server compares the names."""
+
+    def same(statement: Query) -> SameName:
+        return lambda name, setting: name == setting or session.value(statement, setting) == name
+
+    return resolver.allows(table, same(query("inspect.database")), same(_on("create.schema", table)))
 
 
 def read_layout(
@@ -45,15 +70,15 @@ def remember_trigger(session: Session, table: ResolvedAddress) -> None:
 
 
 def _read(session: Session, table: ResolvedAddress, what: str, advice: str, through: str = "table") -> Layout:
-    kind, server, *base, in_memory, temporal, captured, escalation, snapshot = _object(session, table, what, advice)
+    row = _object(session, table, what, advice)
+    kind, *_, in_memory, temporal, captured, escalation, snapshot = row
+    found, behind = _names(table, row)
     if kind == "SN" and through == "table":
-        catalog, schema, name = base
-        if server or not name:
+        if behind is None:
             raise QueueNotFoundError(f"The synonym {table.canonical} leads to another server: connect to that one.")
-        behind = ResolvedAddress(name, schema or DEFAULT_SCHEMA, catalog or table.catalog)
         return _read(session, behind, what, advice, "synonym")
     return layout_of(
-        table,
+        found,
         through if kind == "U" else _OBJECT_TYPES.get(kind, "other"),
         (in_memory, temporal, captured, escalation),
         snapshot,
@@ -62,6 +87,15 @@ def _read(session: Session, table: ResolvedAddress, what: str, advice: str, thro
             for name in ("inspect.columns", "inspect.indexes", "inspect.triggers")
         ),
     )
+
+
+def _names(table: ResolvedAddress, row: Sequence[Any]) -> tuple[ResolvedAddress, ResolvedAddress | None]:
+    """Return an object's address by the catalog, and for a synonym the address behind it on this server."""
+    server, base_catalog, base_schema, base, catalog, schema, name = row[1:8]
+    found = ResolvedAddress(name, schema, catalog or table.catalog)
+    if server or not base:
+        return found, None
+    return found, ResolvedAddress(base, base_schema or DEFAULT_SCHEMA, base_catalog or found.catalog)
 
 
 _SYSTEM_VERSIONED = 2
@@ -101,7 +135,7 @@ def layout_of(
 
 def _object(session: Session, table: ResolvedAddress, what: str, advice: str) -> list[Any]:
     try:
-        rows = session.run(_on("inspect.object", table), table.catalog, table.qualified_name)
+        rows = session.run(_on("inspect.object", table), table.catalog, table.catalog, table.qualified_name)
     except QueueNotFoundError:
         rows = []
     if rows:

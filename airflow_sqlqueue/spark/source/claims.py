@@ -206,7 +206,9 @@ class _OpenStream:
         self.schema = access.ledger_schema
         self._name = name
         self._connection = Reconnecting(self.client.session, f"Reading {queue} as the stream {name!r}")
-        self.address: ResolvedAddress = self._connection.run(lambda _: self.client.find(queue))
+        self.address: ResolvedAddress = self._connection.run(
+            lambda session: self.client.queue(queue).through(session).address
+        )
         self._locks = BatchLocks(self.client.session, self.address.catalog, self.schema)
         self.lock_id = stream_id(name)
         if not self.lock(self.lock_id, _LOCK_SECONDS):

@@ -143,9 +143,8 @@ class ServerAccess:
     def queue(self, name: str) -> Iterator[QueueTable]:
         """A queue by its address, through a session of its own."""
         client = self.client()
-        address = client.find(name)
         with client.session() as session:
-            yield QueueTable(session, address)
+            yield client.queue(name).through(session)
 
 
 @dataclass(frozen=True)
