@@ -6,7 +6,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from airflow_sqlqueue.cli.options import Common
+from airflow_sqlqueue.cli.options import Common, age
 from airflow_sqlqueue.errors import ConfigurationError
 
 
@@ -17,9 +17,21 @@ def copies(
         Optional[str],
         typer.Option(metavar="NAME", help="Forget what this copy of --queue has: it begins at the head of the queue."),
     ] = None,
+    close: Annotated[
+        Optional[str], typer.Option(metavar="NAME", help="Close gaps of this copy of --queue, older than --older-than.")
+    ] = None,
+    older_than: Annotated[
+        Optional[str], typer.Option(help="With --close: no transaction of the queue lasts longer: 30m, 12h, 7d.")
+    ] = None,
 ) -> None:
     """List the copies of drains with --only-new, or reset one."""
     found = common.connect().copies
+    if close is not None or older_than is not None:
+        if close is None or older_than is None or queue is None:
+            raise ConfigurationError("Gaps are closed with all of --queue, --close and --older-than.")
+        closed = found.close_gaps(close, queue, longest_transaction=age("--older-than", older_than))
+        common.show({"copy": close, "queue": queue, "closed": closed})
+        return
     if reset is None:
         common.show([info.to_dict() for info in found.list(queue)])
         return

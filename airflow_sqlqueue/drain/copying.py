@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from airflow_sqlqueue.budget import Budget
 from airflow_sqlqueue.drain.ledger import Part
-from airflow_sqlqueue.drain.worker import SETTLE_PAUSE, CommittedPart, Worker, next_wait
+from airflow_sqlqueue.drain.worker import CommittedPart, Worker, next_wait
 from airflow_sqlqueue.errors import DeadlockError, LockTimeoutError
 from airflow_sqlqueue.queue.copies import QueueCopy
 
@@ -53,10 +53,6 @@ class CopyingDrain:
         return worker.copy_part(self._up_to, count, wait=None, max_bytes=max_bytes)
 
 
-CLOSING_TRIES = 3
-"""Tries of one run to close the gaps of a copy."""
-
-
 class NewMessagesCopy:
     """Copy of the messages that no earlier part of the copy ``name`` has; each is in one part, in whatever batch.
 
@@ -69,12 +65,8 @@ class NewMessagesCopy:
     def run(self, worker: Worker, budget: Budget, on_part: Callable[[Part], None]) -> int:
         """Copy parts until the mark or a limit is reached; return 0, because no message is left out for good."""
         copy = QueueCopy(worker.queue, self._name, self._schema)
-        for number in range(CLOSING_TRIES):
-            self._copy(worker, budget, on_part, late=True)
-            if copy.close_gaps():
-                break
-            if number + 1 < CLOSING_TRIES:
-                time.sleep(SETTLE_PAUSE)
+        self._copy(worker, budget, on_part, late=True)
+        copy.close_gaps()
         copy.check_gaps()
         self._copy(worker, budget, on_part, late=False)
         # Those that were committed late, or that others had locked, while the parts above were made.

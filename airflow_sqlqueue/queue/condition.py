@@ -11,7 +11,7 @@ from airflow_sqlqueue.queue.browsing import Search
 from airflow_sqlqueue.queue.copies import QueueCopy, check_copy_name
 from airflow_sqlqueue.queue.depth import Depth, check_kind, depth, oldest_seconds
 from airflow_sqlqueue.queue.filters import MessageFilter
-from airflow_sqlqueue.queue.table_access import LAST, TableAccess
+from airflow_sqlqueue.queue.table_access import TableAccess
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.sql import identifier, query
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
@@ -191,9 +191,10 @@ def _messages(table: TableAccess, condition: QueueCondition, copy: QueueCopy | N
     head = new or depth(table, limit=rows)
     if head.total < rows:
         return head, True
-    if head.messages >= needed:
+    # A limited count of new messages does not tell the expired ones apart: the next run of the copy passes them.
+    if new is not None or head.messages >= needed:
         return head, False
-    return (copy.count(LAST) if copy is not None and new else None) or depth(table), True
+    return depth(table), True
 
 
 def _matching(table: TableAccess, where: MessageFilter, needed: int) -> tuple[Depth, bool]:

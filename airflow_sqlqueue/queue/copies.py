@@ -18,10 +18,11 @@ from typing import Any
 from airflow_sqlqueue.errors import ConfigurationError, CopyError, LockTimeoutError
 from airflow_sqlqueue.queue.depth import Depth
 from airflow_sqlqueue.queue.gaps import Gap, gaps_between, shrink
-from airflow_sqlqueue.queue.table_access import FIRST, LAST, TableAccess
+from airflow_sqlqueue.queue.table_access import FIRST, LAST, MAX_ROWS_PER_STATEMENT, TableAccess
 from airflow_sqlqueue.queue.window import padded_chunks, placeholders
-from airflow_sqlqueue.sql import Fragment, Query, identifier
+from airflow_sqlqueue.sql import Fragment, Query, identifier, seek
 from airflow_sqlqueue.tables.create import LEDGER_SCHEMA, Definition, ensure
+from airflow_sqlqueue.tables.layout import Layout
 from airflow_sqlqueue.tables.own import OwnTable, lock_name, stored_name
 
 log = logging.getLogger(__name__)
@@ -35,6 +36,12 @@ MAX_GAPS = 100_000
 CLOSING_SECONDS = 600
 """Seconds between the sight of a gap and its end. An INSERT takes its number a moment before its lock on the table
 (docs/transport/transactions.md, "Numbers and locks of an INSERT"); nothing shows that moment, so it gets minutes."""
+
+CLOSING_WAIT = 0.1
+"""Seconds of the wait for an instant at which no transaction writes; others who begin to write wait as long for it."""
+
+MAX_EXPIRED = 2_000
+"""Most expired messages that a count looks at."""
 
 _NAMESPACE = uuid.UUID("8a0f6f5e-7a0b-5d57-8c43-6d2f3f1c9b62")
 
@@ -122,8 +129,15 @@ class CopyTable(OwnTable):
         copy = copy_id(name, queue)
         with self.session.transaction():
             self.session.take_lock(self.query("copies.lock"), lock_name("copies", self.schema, copy))
-            self.session.run(self.query("copies.forget_gaps"), str(copy))
+            self.delete_gaps(copy)
             return int(self.session.value(self.query("copies.forget"), str(copy))) == 1
+
+    def delete_gaps(self, copy: uuid.UUID, up_to: int = LAST) -> int:
+        """Delete the gaps of a locked copy that end at ``up_to`` or before, and return how many it deleted."""
+        statement, values, deleted = self.query("copies.close_gaps"), (str(copy), up_to), 0
+        while count := int(self.session.value(statement, MAX_ROWS_PER_STATEMENT, *values)):
+            deleted += count
+        return deleted
 
 
 class QueueCopy:
@@ -143,24 +157,30 @@ class QueueCopy:
     def state(self) -> CopyState:
         """Return the state of the copy as it is now; a new copy, or one of a table made anew, begins at its head.
 
-        Raises :class:`CopyError` if the numbers of the table began again.
+        Raises :class:`CopyError` if the numbers of the table began again, or are no IDENTITY. The first is known from
+        the last number given, and from another message at the watermark.
         """
         table = self._queue.layout.table
-        statement = self._table.query("copies.find", tables=identifier(table.catalog))
-        rows = self._session.run(statement, str(self._id), table.qualified_name)
+        rows = self._run("copies.find", str(self._id), table.qualified_name)
         if not rows:
             raise CopyError(
                 f"The login may not see the table of {self._queue.address.canonical}: grant it SELECT on the table."
             )
-        object_id, created, last, known, high, gaps, closing_up_to, age = rows[0]
+        object_id, created, identity, last, known, high, gaps, closing_up_to, age, replaced = rows[0]
+        if identity is None:
+            raise CopyError(
+                f"The column RowVersion of {self._queue.address.canonical} has no IDENTITY, so that a number may come "
+                "again: copy its messages without only_new."
+            )
         table_id = f"{object_id} {created.isoformat()}"
         if known != table_id:
             return CopyState(self._id, table_id, stored=known is not None)
-        if last is None or last < high:
+        if last is None or last < high or replaced:
+            why = "another message has it now" if replaced else f"the table has given {last or 0} at most"
             raise CopyError(
-                f"The copy {self._name!r} of {self._queue.address.canonical} has seen RowVersion {high}, and the table "
-                f"has given {last or 0} at most: it was truncated or reseeded; run 'sqlqueue copies --queue <queue> "
-                "--reset <name>', and it begins at the head of the queue."
+                f"The copy {self._name!r} of {self._queue.address.canonical} has seen RowVersion {high}, and {why}: "
+                "the table was truncated or reseeded; run 'sqlqueue copies --queue <queue> --reset <name>', and it "
+                "begins at the head of the queue."
             )
         up_to = None if closing_up_to is None else int(closing_up_to)
         return CopyState(self._id, table_id, int(high), int(gaps), up_to, int(age or 0), stored=True)
@@ -173,7 +193,7 @@ class QueueCopy:
             return state
         if state.stored:
             log.info("The table of %s was made anew: %r begins at its head", self._queue.address.canonical, self._name)
-            self._session.run(self._table.query("copies.forget_gaps"), str(self._id))
+            self._table.delete_gaps(self._id)
             self._session.run(self._table.query("copies.forget"), str(self._id))
         values = (self._name, stored_name(self._identity.canonical), state.table_id, FIRST)
         self._session.run(self._table.query("copies.enter"), str(self._id), *values)
@@ -181,7 +201,7 @@ class QueueCopy:
 
     def in_gaps(self, limit: int, up_to: int) -> dict[int, Gap]:
         """Return the RowVersions of the first messages that lie in gaps, with their gaps; locked ones are not found."""
-        rows = self._run("copies.in_gaps", limit, str(self._id), up_to)
+        rows = self._run("copies.in_gaps", up_to, limit, str(self._id))
         return {int(number): Gap(int(low), int(high)) for number, low, high in rows}
 
     def advance(self, state: CopyState, seen: Sequence[int], gaps: Sequence[Gap] | None) -> None:
@@ -206,62 +226,77 @@ class QueueCopy:
             values = [bound for gap in piece for bound in gap]
             self._session.run(self._table.query("copies.add_gaps", rows=rows), str(self._id), *values)
         change = len(rests) - len(filled)
-        self._session.run(self._table.query("copies.advance"), high, change, len(seen), str(self._id))
+        self._run("copies.advance", high, change, len(seen), str(self._id))
 
     def check_gaps(self) -> None:
         """Raise :class:`CopyError` for a copy with too many gaps."""
         state = self.state()
         if state.gaps >= MAX_GAPS:
             raise CopyError(
-                f"The copy {self._name!r} of {self._queue.address.canonical} has {state.gaps:,} gaps, which close only "
-                "while no transaction writes to the queue: run it at a quieter time, or begin anew with "
-                "'sqlqueue copies --queue <queue> --reset <name>'."
+                f"The copy {self._name!r} of {self._queue.address.canonical} has {state.gaps:,} gaps, which close by "
+                "themselves only while no transaction writes to the queue: run it at a quieter time, or close those "
+                "that are older than any transaction with 'sqlqueue copies --queue <queue> --close <name> "
+                "--older-than <time>'."
             )
 
-    def close_gaps(self) -> bool:
-        """Close the gaps that no transaction can fill any more; False if they hold messages, or the proof failed.
+    def close_gaps(self, longest: timedelta | None = None) -> int:
+        """Close the gaps that no transaction can fill any more, and return how many; 0 while the proof fails.
 
-        The proof is in docs/design.md, "Copies of new messages". Call it outside of a transaction. No other session
-        waits for it.
+        The proof is in docs/design.md, "Copies of new messages"; with ``longest`` the caller vouches in its place that
+        no transaction lasts longer. Call it outside of a transaction. Others wait at most :data:`CLOSING_WAIT` for it.
         """
         state = self.state()
-        if not state.gaps:
-            return True
-        if state.closing_up_to is None:
+        if state.gaps and state.closing_up_to is None:
             self._session.run(self._table.query("copies.begin_closing"), str(self._id))
-            return True
-        if state.closing_age < CLOSING_SECONDS:
-            return True
-        with self._session.lock_timeout(0):
+        least = max(timedelta(seconds=CLOSING_SECONDS), longest or timedelta(0))
+        if not state.gaps or state.closing_up_to is None or timedelta(seconds=state.closing_age) < least:
+            return 0
+        with self._session.lock_timeout(CLOSING_WAIT):
             try:
-                self._run("copies.no_writers")
+                if longest is None:
+                    self._check_no_writers()
                 with self._session.transaction():
                     if self.lock().closing_up_to != state.closing_up_to:
-                        return True
+                        return 0
                     if self._run("copies.first_in_gaps", str(self._id), state.closing_up_to):
-                        return False
-                    closed = self._session.value(
-                        self._table.query("copies.close_gaps"), str(self._id), state.closing_up_to
-                    )
+                        return 0
+                    closed = self._table.delete_gaps(self._id, state.closing_up_to)
+                    self._session.run(self._table.query("copies.end_closing"), closed, str(self._id))
             except LockTimeoutError:
-                return False
+                return 0
         log.info("The copy %r of %s has closed %d gaps", self._name, self._queue.address.canonical, closed)
-        return True
+        return closed
 
-    def count(self, limit: int, up_to: int = LAST) -> Depth | None:
+    def _check_no_writers(self) -> None:
+        if self._queue.layout.seek_index is None:
+            self._run("copies.no_writers_by_scan")
+        else:
+            self._run("copies.no_writers", FIRST)
+
+    def count(self, limit: int, up_to: int = LAST, *, late: bool = True) -> Depth | None:
         """Count the messages up to ``up_to`` that the copy does not have; None for a copy that has no message at all.
 
-        The count goes on up to ``limit`` among late messages, and as far among those above the watermark.
+        The count goes on up to ``limit`` among late messages, which ``late`` may leave out, and as far among those
+        above the watermark. Expired messages count apart above the watermark alone, where the total is below ``limit``,
+        and by the index on Expires, among the 2,000 that expired last; the next run of the copy passes all of them.
         """
         state = self.state() if self.exists() else None
         if state is None or state.high == FIRST:
             return None
-        total, expired = self._run("copies.count_new", limit, str(self._id), up_to, limit, state.high, up_to)[0]
+        index = self._queue.layout.index_on("Expires")
+        expiring = 0 if index is None or index.disabled else MAX_EXPIRED
+        values = (up_to, state.high, expiring, limit if late else 0, str(self._id), limit)
+        total, expired = self._run("copies.count_new", *values)[0]
+        expired = expired if total < limit else 0
         return Depth(int(total - expired), int(expired))
 
     def _run(self, name: str, *values: Any) -> list[Any]:
-        gap = identifier(CopyGaps.address_in(self._table.catalog, self._table.schema))
-        return self._queue.rows(name, *values, gap=gap)
+        def run(layout: Layout) -> list[Any]:
+            names = {"queue": identifier(self._queue.address), "seek": seek(layout.seek_index)}
+            statement = self._table.query(name, **names, tables=identifier(self._identity.catalog))
+            return self._session.run(statement.naming("the queue", self._queue.address), *values)
+
+        return self._queue.run_for_layout(run, attempts=1)
 
 
 def copy_definitions(catalog: str, schema: str = LEDGER_SCHEMA) -> tuple[Definition, ...]:

@@ -1,5 +1,6 @@
 -- database: find the database
-SELECT DB_NAME(DB_ID(?));
+DECLARE @id int = DB_ID(?);
+SELECT CASE WHEN @id IS NOT NULL THEN DB_NAME(@id) END;
 
 -- object_id: find the table
 SELECT OBJECT_ID(?);

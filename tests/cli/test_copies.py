@@ -28,6 +28,8 @@ def test_a_copy_of_what_is_new(url: str, tmp_path: Path) -> None:
     (copy,) = answer("copies", "--queue", name, url=url)
     assert (copy["name"], copy["messages"], copy["high"]) == ("lake", 25, 25)
     assert copy in [{**each, "age_seconds": copy["age_seconds"]} for each in answer("copies", url=url)]
+    close = ("copies", "--queue", name, "--close", "lake", "--older-than", "12h")
+    assert answer(*close, url=url)["closed"] == 0, "the gap was seen a moment ago"
     assert answer("copies", "--queue", name, "--reset", "lake", url=url)["reset"] == "lake"
     assert answer("copies", "--queue", name, url=url) == []
     assert answer(*drain, url=url)["messages"] == 25
@@ -38,6 +40,10 @@ def test_a_copy_of_what_is_new(url: str, tmp_path: Path) -> None:
     [
         (["copies", "--reset", "lake"], "A copy belongs to a queue: give --queue with --reset."),
         (["copies", "--reset", "lake", "--queue", "q"], "There is no copy 'lake' of q: 'sqlqueue copies' lists them."),
+        (
+            ["copies", "--close", "lake", "--queue", "q"],
+            "Gaps are closed with all of --queue, --close and --older-than.",
+        ),
         (["drain", "q", "--stage", "table", "--only-new", "lake"], "give keep as well"),
     ],
 )

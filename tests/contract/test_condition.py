@@ -16,6 +16,8 @@ from airflow_sqlqueue.errors import ConfigurationError, NotAQueueError, QueueNot
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import ConditionResult, QueueCondition, QueueTable, condition
 from airflow_sqlqueue.queue.condition import check_condition
+from airflow_sqlqueue.queue.copies import QueueCopy
+from airflow_sqlqueue.queue.depth import Depth
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
@@ -206,6 +208,54 @@ def test_new_messages_are_counted(connect: Connect, queue: QueueTable) -> None:
     assert (found.met, found.messages, found.expired) == (True, 3, 1)
     assert check_condition(queue, QueueCondition(max_messages=3, only_new="daily")).met
     assert not check_condition(queue, QueueCondition(max_messages=2, only_new="daily")).met
+
+
+def test_new_messages_are_counted_by_their_numbers(connect: Connect, any_queue: QueueTable) -> None:
+    """Without a look-up of their rows: expired ones count apart where an index has them, up to the limit."""
+    queue = any_queue
+    fill(queue, 2)
+    drain(connect, queue, TableStage(), keep=True, only_new="daily")
+    copy = QueueCopy(queue, "daily")
+    queue.send([Message(body=b"old", time_to_be_received=timedelta(seconds=-5))] * 3)
+    fill(queue, 4)
+    has_index = queue.layout.index_on("Expires") is not None
+    assert copy.count(100) == (Depth(4, 3) if has_index else Depth(7, 0))
+    assert copy.count(7) == Depth(7, 0), "a limit that was reached hides which of them have expired"
+    assert copy.count(100, 5) == (Depth(0, 3) if has_index else Depth(3, 0)), "up to a number"
+    assert check_condition(queue, QueueCondition(min_messages=4, only_new="daily")).met
+    assert check_condition(queue, QueueCondition(max_messages=4, only_new="daily")).met is has_index
+
+
+def test_many_expired_messages_do_not_make_a_wait_for_new_ones_endless(
+    connect: Connect, queue: QueueTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next run of the copy passes them, so the wait ends: they would hide each new message for good."""
+    monkeypatch.setattr(condition, "EXPIRED_ALLOWANCE", 2)
+    fill(queue, 1)
+    drain(connect, queue, TableStage(), keep=True, only_new="daily")
+    queue.send([Message(body=b"old", time_to_be_received=timedelta(seconds=-5))] * 4)
+    fill(queue, 1)
+    found = check_condition(queue, QueueCondition(min_messages=1, only_new="daily"))
+    assert (found.met, found.counted_all) == (True, False)
+    assert not check_condition(queue, QueueCondition(max_messages=1, only_new="daily")).met
+    drain(connect, queue, TableStage(), keep=True, only_new="daily")
+    assert check_condition(queue, QueueCondition(max_messages=0, only_new="daily")).met
+
+
+def test_late_messages_are_found_up_to_a_number(connect: Connect, queue: QueueTable) -> None:
+    """Each gap is read to its end or to the mark, whichever is lower."""
+    with connect() as late:
+        with late.transaction():
+            QueueTable(late, queue.address).send(Message(body=b"%d" % n) for n in range(4))
+            fill(queue, 1)
+            drain(connect, queue, TableStage(), keep=True, only_new="daily")
+        copy = QueueCopy(queue, "daily")
+        first = queue.peek(1)[0].row_version
+        for up_to, expected in ((first - 1, 0), (first, 1), (first + 2, 3), (first + 9, 4)):
+            assert len(copy.in_gaps(10, up_to)) == expected
+            assert copy.count(10, up_to) == Depth(expected, 0)
+        assert list(copy.in_gaps(2, first + 9)) == [first, first + 1]
+        assert copy.count(10, late=False) == Depth(0, 0)
 
 
 def test_new_messages_go_with_few_conditions() -> None:

@@ -155,6 +155,8 @@ def use(planning: PlanSession, table: ResolvedAddress) -> dict[str, list[Operato
         )
         == 1
     )
+    if queue.layout.seek_index is not None:
+        assert queue.rows("copies.no_writers", FIRST) == []
     counted = copy.count(1_000)
     assert counted is not None
     assert counted.total >= 1_000

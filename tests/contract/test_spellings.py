@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ from airflow_sqlqueue.tables.create import create_queue
 from airflow_sqlqueue.tables.reading import identify
 from tests.contract.conftest import run_sql
 
-EVENT = "Shop.OrderPlaced"
+EVENT, EPOCH = "Shop.OrderPlaced", datetime(2020, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass
@@ -127,7 +128,7 @@ def a_batch(zoo: Zoo, tmp_path: Path) -> None:
         assert (done.batch.messages, done.batch.queue) == (2, zoo.name)
         assert [info.batch_id for info in zoo.client.batches.list(text)] == [request.batch_id]
         assert zoo.client.batches.get(uuid.UUID(done.batch.batch_id), text) == done.batch
-    assert zoo.client.batches.requeue(uuid.UUID(done.batch.batch_id), zoo.spellings[-1]).messages == 2
+    assert zoo.client.batches.requeue(uuid.UUID(done.batch.batch_id), zoo.spellings[-1]).batch.messages == 2
 
 
 def locks(zoo: Zoo, tmp_path: Path) -> None:
@@ -163,7 +164,7 @@ def the_archive(zoo: Zoo, tmp_path: Path) -> None:
         zoo.put(b"failed")
         assert zoo.client.errors.archive(text, all_messages=True).messages == 1
     for text in zoo.spellings:
-        assert zoo.client.errors.archived.triage(text).messages == len(zoo.spellings)
+        assert zoo.client.errors.archived.triage(text).matched == len(zoo.spellings)
     assert zoo.client.errors.archived.restore(zoo.spellings[-1], all_messages=True).messages == len(zoo.spellings)
 
 
@@ -203,7 +204,7 @@ def its_own_destination(zoo: Zoo, tmp_path: Path) -> None:
     done = zoo.client.queue(zoo.name).consume(lambda message: None, ConsumeOptions(max_handlers=1))
     assert (done.handled, done.forwarded) == (len(zoo.spellings), 0)
     delayed = zoo.client.delayed(zoo.name)
-    delayed.send([Message({HeaderNames.FORWARD_DESTINATION: text}, text.encode()) for text in zoo.spellings])
+    delayed.send([Message({HeaderNames.FORWARD_DESTINATION: text}, text.encode()) for text in zoo.spellings], due=EPOCH)
     moved = delayed.move()
     assert (moved.moved, moved.forwarded) == (len(zoo.spellings), 0)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -11,9 +13,12 @@ from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.errors import BatchError, ConfigurationError, TransactionError, WrongBatchError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.copies import QueueCopy
 from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.spark.source import claims as claims_module
 from airflow_sqlqueue.spark.source.claims import Claims, StreamOptions
 from airflow_sqlqueue.spark.source.options import ServerAccess, SourceOptions
+from tests.conftest import Connect
 
 Reader = Callable[[], Claims]
 
@@ -54,6 +59,52 @@ def test_an_abandoned_stream_that_keeps(
         assert client.copies.list(queue.address.canonical) == []
         assert {info.state for info in client.batches.list(queue.address.canonical)} == {"consumed"}
     assert sorted(int(message.body) for message in queue.peek(20)) == list(range(6))
+
+
+def test_an_idle_stream_seldom_looks_for_late_messages(
+    connect: Connect,
+    settings: ConnectionSettings,
+    client: QueueClient,
+    queue: QueueTable,
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each look reads all gaps. A stream that is to end looks always, because it does not come again."""
+    monkeypatch.setattr(claims_module, "_IDLE_SECONDS", 0)
+    now, asked, count = [1000.0], list[bool](), QueueCopy.count
+
+    def asking(self: QueueCopy, *given: Any, late: bool) -> Any:
+        asked.append(late)
+        return count(self, *given, late=late)
+
+    monkeypatch.setattr(QueueCopy, "count", asking)
+    monkeypatch.setattr(claims_module, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=lambda seconds: None))
+    options = StreamOptions(queue.address.canonical, name, 100, 2, False, keep=True)
+    claims = Claims(ServerAccess.of(SourceOptions({}), settings), options)
+    with connect() as other:
+        with other.transaction():
+            QueueTable(other, queue.address).send([Message(body=b"late")])
+            queue.send([Message(body=b"1")])
+            first = claims.claim(claims.begin(), 100)
+        assert first["number"] == 1
+        now[0] += 29
+        assert claims.claim(first, 100) == first
+        queue.send([Message(body=b"2")])
+        second = claims.claim(first, 100)
+        assert second["number"] == 2, "what is above the watermark comes at once, with the late one"
+        with other.transaction():
+            QueueTable(other, queue.address).send([Message(body=b"late 2")])
+            queue.send([Message(body=b"3")])
+            third = claims.claim(second, 100)
+        assert claims.claim(third, 100) == third
+        now[0] += 31
+        assert claims.claim(third, 100)["number"] == 4
+        assert asked == [True, False, False, False, False, True]
+        claims.stop_at_the_end()
+        for _ in range(2):
+            assert claims.claim(third, 100)["number"] == 4
+    claims.close()
+    client.streams.release(name)
 
 
 def test_an_abandoned_consumer(client: QueueClient, reader: Reader, queue: QueueTable, name: str) -> None:

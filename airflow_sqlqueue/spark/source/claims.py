@@ -42,6 +42,9 @@ _LOCK_SECONDS = 10.0
 _IDLE_SECONDS = 0.5
 """The pause after a search that found no message: Spark asks again at once."""
 
+_LATE_SECONDS = 30.0
+"""Seconds between two searches of an idle stream for messages that committed late: each reads all gaps of its copy."""
+
 
 class Offset(TypedDict):
     """Position of a query, which Spark keeps in its checkpoint: up to the claim ``number`` of a stream."""
@@ -96,6 +99,7 @@ class Claims:
     access: ServerAccess
     options: StreamOptions
     _up_to: int = field(default=LAST, init=False)
+    _asks_for_late: float = field(default=0.0, init=False)
     _opened: _OpenStream | None = field(default=None, init=False, repr=False)
 
     def begin(self) -> Offset:
@@ -160,7 +164,11 @@ class Claims:
     def _has_messages(self, queue: QueueTable, opened: _OpenStream) -> bool:
         """Whether the queue has a message for the next claim."""
         if self.options.keep:
-            new = QueueCopy(queue, copy_of_stream(self.options.stream), opened.schema).count(1, self._up_to)
+            late = self._up_to != LAST or time.monotonic() >= self._asks_for_late
+            copy = QueueCopy(queue, copy_of_stream(self.options.stream), opened.schema)
+            new = copy.count(1, self._up_to, late=late)
+            if late:
+                self._asks_for_late = time.monotonic() + _LATE_SECONDS
             if new is not None:
                 return new.total > 0
         ends = queue.ends()
