@@ -370,7 +370,7 @@ class DrainOperatorBase(QueueWaitingTask):
         metrics.gauge("batches.stranded", len(found))
         if self.stranded == "fail":
             refuse_stranded(found)
-        queue = self.sql_queue.address.canonical if found else None
+        queue = self.hook.client.find(self.address).canonical if found else None
         adopted = []
         for each in found:
             if each.queue != queue:

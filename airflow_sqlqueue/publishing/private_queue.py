@@ -90,7 +90,8 @@ def _is_guid(text: str) -> bool:
 @contextmanager
 def _lock(session: Session, table: ResolvedAddress) -> Iterator[bool]:
     """Hold the application lock of a private queue for the block, if it is free."""
-    catalog, resource = identifier(table.catalog), f"{table.schema}.{table.table}"[:255]
+    # Without the schema, whose spelling comes from the settings: lock names are compared with case.
+    catalog, resource = identifier(table.catalog), table.table
     granted = session.value(query("reply_queue.lock", catalog=catalog), resource) >= 0
     try:
         yield granted

@@ -53,8 +53,8 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> Jobs:
 @pytest.fixture
 def drain(queue_name: str, tmp_path: Path) -> Callable[..., SqlQueueDrainToSparkOperator]:
     def make(**arguments: Any) -> SqlQueueDrainToSparkOperator:
-        values = {"task_id": "task", "python_callable": print, "staging": str(tmp_path), **arguments}
-        return SqlQueueDrainToSparkOperator(queue_name=queue_name, **values)
+        given = {"queue_name": queue_name, "staging": str(tmp_path), **arguments}
+        return SqlQueueDrainToSparkOperator(**{"task_id": "task", "python_callable": print, **given})
 
     return make
 
@@ -119,6 +119,16 @@ def test_a_batch_that_a_killed_run_left_open_is_adopted_by_the_next(
     log = caplog.text + capsys.readouterr().out
     assert f"An earlier run left batch {first} (open, 10 messages in 1 parts" in log
     assert drain().execute(context("next", dag_id=dag_id))["adopted"] == []
+
+
+def test_a_batch_is_adopted_whatever_the_spelling_of_its_queue(
+    drain: Any, leave: Leave, jobs: Jobs, context: Any, dag_id: str, queue_name: str, hook: SqlQueueHook
+) -> None:
+    left, other = leave(), f"{queue_name.upper()}@[DBO]"
+    if hook.client.find(other).table != queue_name:
+        other = f"{queue_name}@[]"
+    done = drain(queue_name=other).execute(context(dag_id=dag_id))
+    assert jobs.ids == [left, uuid.UUID(done["batch"]["batch_id"])]
 
 
 RUN = """

@@ -18,6 +18,7 @@ from airflow_sqlqueue.drain.streams import StreamTable
 from airflow_sqlqueue.errorqueue.return_to_source import ReturnOptions
 from airflow_sqlqueue.errors import AddressError, ConfigurationError, NotAQueueError, WrongBatchError
 from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue.publishing.private_queue import private_queue, sweep_private_queues
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.quarantine import NO_BATCH, Quarantine
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
@@ -209,10 +210,21 @@ def its_own_destination(zoo: Zoo, tmp_path: Path) -> None:
     assert (moved.moved, moved.forwarded) == (len(zoo.spellings), 0)
 
 
+def a_private_queue(zoo: Zoo, tmp_path: Path) -> None:
+    """A sweep under another spelling of the schema finds the queue locked, as long as its process waits there."""
+    schemas = {zoo.table.schema}
+    if run_sql(zoo.session, f"SELECT SCHEMA_ID(N'{zoo.table.schema.upper()}')")[0][0] is not None:
+        schemas.add(zoo.table.schema.upper())
+    with private_queue(zoo.session, zoo.client.resolver) as queue, zoo.client.session() as other:
+        for schema in schemas:
+            assert sweep_private_queues(other, replace(zoo.client.resolver, default_schema=schema)) == []
+        assert identify(other, queue.address) == queue.address
+
+
 Use = Callable[[Zoo, Path], None]
 USES: list[Use] = [
     *(copies, inbox, an_event, a_batch, locks, a_stream, a_send, the_archive, the_quarantine, itself),
-    its_own_destination,
+    *(its_own_destination, a_private_queue),
 ]
 
 
