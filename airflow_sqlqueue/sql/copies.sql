@@ -33,8 +33,8 @@ SELECT @result;
 SELECT t.object_id, t.create_date, i.object_id, CAST(i.last_value AS bigint),
        c.[TableId], c.[High], c.[Gaps], c.[ClosingUpTo], DATEDIFF_BIG(second, c.[ClosingSince], SYSUTCDATETIME()),
        CASE WHEN EXISTS (
-           SELECT * FROM {queue} AS q WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek})
-           WHERE q.[RowVersion] = c.[High] AND q.[Id] <> c.[HighId]
+           SELECT * FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek})
+           WHERE [RowVersion] = c.[High] AND [Id] <> c.[HighId]
        ) THEN 1 ELSE 0 END
 FROM {tables}.sys.tables AS t
 LEFT JOIN {tables}.sys.identity_columns AS i ON i.object_id = t.object_id
@@ -76,8 +76,8 @@ SELECT DISTINCT @copy, v.[Low], v.[High] FROM (VALUES {rows}) AS v ([Low], [High
 DECLARE @high bigint = ?;
 UPDATE {table}
 SET [HighId] = CASE WHEN [High] = @high THEN [HighId] ELSE (
-        SELECT TOP (1) q.[Id] FROM {queue} AS q WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek})
-        WHERE q.[RowVersion] = @high
+        SELECT TOP (1) [Id] FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek})
+        WHERE [RowVersion] = @high ORDER BY [RowVersion]
     ) END,
     [High] = @high, [Gaps] = [Gaps] + ?, [Messages] = [Messages] + ?, [ChangedAt] = SYSUTCDATETIME()
 WHERE [CopyId] = ?;
@@ -89,7 +89,7 @@ UPDATE {table} SET [ClosingUpTo] = [High], [ClosingSince] = SYSUTCDATETIME() WHE
 -- The shared lock on the table is granted only while no transaction holds the intent-exclusive lock that every INSERT
 -- and DELETE takes on it (docs/transport/transactions.md, "Numbers and locks of an INSERT"). It ends with the statement:
 -- one seek that finds no row, because a read of the first row would walk the remains of rows that were deleted.
-SELECT TOP (1) 1 FROM {queue} WITH (TABLOCK, READCOMMITTEDLOCK{seek}) WHERE [RowVersion] = ?;
+SELECT 1 FROM {queue} WITH (TABLOCK, READCOMMITTEDLOCK{seek}) WHERE [RowVersion] = ?;
 
 -- no_writers_by_scan: check that no transaction writes to the queue
 -- As no_writers, for a table without the index: its first row is found sooner than a number that no row has.

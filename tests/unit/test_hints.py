@@ -34,7 +34,7 @@ UNORDERED = {
     "queue.expired_up_to": "a count",
     "queue.first_expired_left": "whether there is one",
     "create.lock_whole": "a lock of the whole table",
-    "copies.no_writers": "a lock of the whole table",
+    "copies.no_writers_by_scan": "a lock of the whole table",
     "copies.first_in_gaps": "whether there is one",
     "copies.count_new": "a count",
     "delayed.count_up_to": "a count",
@@ -88,6 +88,25 @@ def test_counts_up_to_a_limit_need_no_key_lookup() -> None:
     for read in re.findall(r"SELECT TOP \(\?\).*?FROM \{queue\}.*?ORDER BY \S+", text, re.DOTALL):
         assert set(re.findall(r"\[\w+\]", read)) in ({"[RowVersion]"}, {"[RowVersion]", "[Expires]"})
     assert len(re.findall(r"FROM \{queue\}", text)) == 2
+
+
+def test_a_count_of_new_messages_needs_no_key_lookup() -> None:
+    """As above, and so the index on RowVersion gives RowVersions alone."""
+    text = _queries()["copies.count_new"].text
+    reads = re.findall(r"SELECT [^{]*?FROM \{queue\}.*?(?=\n *\))", text, re.DOTALL)
+    assert len(reads) == 3
+    assert ["[Expires]" in read for read in reads] == ["{seek}" not in read for read in reads] == [False, False, True]
+    assert {name for read in reads for name in re.findall(r"\[\w+\]", read.partition("WHERE")[0])} == {"[RowVersion]"}
+
+
+@pytest.mark.parametrize("name", [name for name, query in _queries().items() if "g.[Low] AND" in query.text])
+def test_a_gap_has_one_upper_bound(name: str) -> None:
+    """Of two the server takes one for the seek, perhaps the mark, and reads up to it for each gap."""
+    text = _queries()[name].text
+    for found in re.finditer(r"WHERE \[RowVersion\] >= g\.\[Low\] AND \[RowVersion\] <= ", text):
+        rest = text[found.end() :]
+        assert "[RowVersion] <" not in rest[: rest.index(") AS m")]
+        assert "m.[RowVersion] <" not in rest
 
 
 def seeks(text: str) -> Iterator[tuple[str, str]]:
