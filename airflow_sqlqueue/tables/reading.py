@@ -149,6 +149,8 @@ def _object(session: Session, table: ResolvedAddress, what: str, advice: str) ->
             f"{what} {table.canonical} does not exist: an address has no dots between its parts; write "
             f"{other.canonical} for the table that SQL calls {table.table}."
         )
+    if '."' in table.table:
+        advice = "the address is one of the PostgreSQL transport, which has no tables in SQL Server"
     raise QueueNotFoundError(
         f"{what} {table.canonical} does not exist, or the login has no permission on it: {advice}."
     )

@@ -296,6 +296,14 @@ def test_a_table_that_is_no_queue(connect: Connect, address_of: AddressResolver,
             depth(QueueTable(session, address))
 
 
+@pytest.mark.parametrize("text", ['"public"."orders"', 'public."orders"'])
+def test_an_address_of_the_postgresql_transport_is_named(
+    session: Session, address_of: AddressResolver, text: str
+) -> None:
+    with pytest.raises(QueueNotFoundError, match="the address is one of the PostgreSQL transport"):
+        QueueTable(session, address_of.resolve(text)).receive()
+
+
 def test_a_missing_queue_database_or_schema_is_named(
     connect: Connect, address_of: AddressResolver, queue_name: str
 ) -> None:
