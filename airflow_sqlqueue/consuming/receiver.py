@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from airflow_sqlqueue.message import ReceivedMessage
 from airflow_sqlqueue.queue import MessageFilter, MessageHead, QueueTable
-from airflow_sqlqueue.queue.browsing import Search, hold
+from airflow_sqlqueue.queue.browsing import Search, browse
 from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.table_access import FIRST
 from airflow_sqlqueue.queue.window import Window
@@ -53,14 +53,15 @@ class Receiver:
     ) -> list[ReceivedMessage]:
         """Receive up to ``wanted`` further messages of the queue that belong to a batch, in the open transaction.
 
-        Looks at no more than ``wanted`` messages, which the transaction locks, and ends with the message that reaches
-        ``max_bytes`` of bodies. If there are fewer, it waits up to ``max_seconds`` for others, unless ``stop`` is set.
+        Looks at no more than ``wanted`` messages, and ends with the message that reaches ``max_bytes`` of bodies. If
+        there are fewer, it waits up to ``max_seconds`` for others, unless ``stop`` is set. It locks no message that it
+        does not receive: an endpoint would count it and look for it without a pause.
         """
         until = time.monotonic() + max_seconds
         collected: list[ReceivedMessage] = []
-        above = FIRST
+        after = FIRST
         while wanted > 0 and max_bytes > 0:
-            heads = hold(queue, wanted, above=above)
+            heads = browse(queue, wanted, after=after)
             wanted -= len(heads)
             chosen = []
             for head in heads:
@@ -72,7 +73,7 @@ class Receiver:
                     chosen.append(head.row_version)
                     max_bytes -= head.body_bytes
             if heads:
-                above = heads[-1].row_version + 1
+                after = heads[-1].row_version
                 collected += queue.take(chosen, bounded=True) if chosen else []
             left = until - time.monotonic()
             if left <= 0 or stop.wait(min(_COLLECTING, left)):

@@ -15,9 +15,12 @@ from airflow_sqlqueue.consuming.options import SLOW_DOWN
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import HeaderNames, Message
-from airflow_sqlqueue.queue import MessageFilter
+from airflow_sqlqueue.queue import MessageFilter, QueueTable
+from tests.conftest import Connect
+from tests.contract.conftest import run_sql
 from tests.contract.consuming.conftest import AT_ONCE, Consume, headers, numbered, options
 from tests.drains import bodies
+from tests.endpoint import PEEK
 
 TRANSACTIONAL = ["sends_atomic_with_receive", "receive_only"]
 WAIT = 60
@@ -140,6 +143,29 @@ def test_a_filter_holds_for_batches(orders: Queue, consume: Consume) -> None:
     done = consume(seen.of(), where=MessageFilter.of({"headers": {"tenant": "7"}}))
     assert sorted(body for bodies in seen.lists for body in bodies) == [b"1", b"3", b"5", b"7"]
     assert (done.handled, bodies(orders)) == (4, [b"0", b"2", b"4", b"6"])
+
+
+@pytest.mark.parametrize("where", [None, {"tenant": "7"}], ids=["types", "filter"])
+def test_messages_that_stay_out_of_a_batch_are_free_while_it_is_handled(
+    orders: Queue, connect: Connect, consume: Consume, where: dict[str, str] | None
+) -> None:
+    """An endpoint that counts a message also receives it: it would otherwise count and look for it without a pause."""
+    other = {"tenant": "8"} if where else {HeaderNames.ENCLOSED_MESSAGE_TYPES: "Shop.Other"}
+    joining = where or {HeaderNames.ENCLOSED_MESSAGE_TYPES: "Shop.Order"}
+    orders.send([Message(joining, b"1"), Message(other, b"2"), Message(joining, b"3"), Message(other, b"4")])
+    free: list[tuple[int, list[bytes]]] = []
+
+    def handle(messages: list[Envelope]) -> None:
+        with connect() as session, session.transaction(), orders.open() as table:
+            beside = QueueTable(session, table.address)
+            (counted,) = run_sql(session, PEEK.format(table.address.qualified_name))[0]
+            free.append((counted, [message.body for message in beside.receive(10)]))
+
+    seen = Batches(handle)
+    handlers = seen.of() if where else seen.of("Shop.Order")
+    consume(handlers, where=where and MessageFilter.of({"headers": where}))
+    assert seen.lists == [[b"1", b"3"]]
+    assert free == [(3, [b"2", b"4"])]
 
 
 def test_bodies_limit_a_batch(orders: Queue, consume: Consume, monkeypatch: pytest.MonkeyPatch) -> None:
