@@ -202,11 +202,13 @@ def test_a_batch_waits_for_further_messages(orders: Queue, consume: Consume) -> 
 
 def test_a_stop_ends_the_wait_for_further_messages(orders: Queue) -> None:
     orders.send(numbered(1))
-    stop, seen = threading.Event(), Batches()
-    stopper = threading.Timer(0.5, stop.set)
-    stopper.start()
-    done = orders.consume(seen.of(max_seconds=60), options(until_empty=False), stop=stop)
-    stopper.join()
+    stop, seen, handlers = threading.Event(), Batches(), MessageHandlers()
+    handlers.batch(max_seconds=60)(seen)
+    find = handlers.find
+    bound = handlers.bind()
+    bound.find = lambda message: (stop.set(), find(message))[1]  # type: ignore[method-assign]
+    bound.bind = lambda **values: bound  # type: ignore[method-assign]
+    done = orders.consume(bound, options(until_empty=False), stop=stop)
     assert (seen.lists, done.handled, done.seconds < 30) == ([[b"0"]], 1, True)
 
 
