@@ -22,7 +22,6 @@ BOUND = 95.0
 """Least coverage of a room, in percent of its lines and branches."""
 
 ELSEWHERE = {
-    "hooks/child_process.py": "a program that gets no variable of coverage (tests/airflow/test_spark_target.py)",
     "hooks/connection_form.py": "Airflow 3.1 alone (make versions)",
     "spark/sinks/iceberg.py": "Spark 4.0 and 4.1 (make versions)",
     "spark/source/sending.py": "processes of Spark's workers (tests/spark/test_source_send.py)",

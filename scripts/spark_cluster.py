@@ -17,9 +17,8 @@ from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 
+import child_process
 from spark_archive import QUICK, java_options
-
-from airflow_sqlqueue.hooks import child_process
 
 START_SECONDS = 120.0
 """Longest start of a master or a worker."""

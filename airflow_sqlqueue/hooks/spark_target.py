@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow.sdk import BaseHook
 
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.extras import from_extra
-from airflow_sqlqueue.hooks import child_process
 from airflow_sqlqueue.hooks.configuration import allowed
-from airflow_sqlqueue.versions import check_pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,6 +27,9 @@ class SparkTarget:
 
     url: str = LOCAL
     settings: Mapping[str, str] = field(default_factory=dict, repr=False)
+    conn_id: str | None = None
+    deploy_mode: str = "client"
+    """Deploy mode of an application, which the extra may set by ``deploy-mode``."""
 
     @classmethod
     def of(cls, conn_id: str | None, settings: Mapping[str, str] | None = None) -> SparkTarget:
@@ -60,19 +58,14 @@ class SparkTarget:
         allows = allowed()
         allows.check_spark_master(conn_id, url)
         allows.check_spark_settings(conn_id, extra)
-        return cls(url, {**extra, **(settings or {})})
+        deploy_mode = str(connection.extra_dejson.get("deploy-mode") or "client")
+        return cls(url, {**extra, **(settings or {})}, conn_id, deploy_mode)
 
     @contextmanager
-    def session(self, app_name: str, log: Callable[[int, str], None] | None = None) -> Iterator[SparkSession]:
-        """Start a session for the block, and stop it at the end. Raises ConfigurationError beside another session.
-
-        ``log`` gets the level and the text of each line that Spark prints, where the session starts Spark in this
-        process.
-        """
-        from airflow_sqlqueue.spark.jvm_output import capture_stderr
-
+    def session(self, app_name: str) -> Iterator[SparkSession]:
+        """Start a session for the block, and stop it at the end. Raises ConfigurationError beside another session."""
         with ExitStack() as sessions:
-            with capture_stderr(log) if log is not None else nullcontext():
+            with _errors_in_output():
                 spark = sessions.enter_context(self._session(app_name))
             yield spark
 
@@ -95,49 +88,19 @@ class SparkTarget:
         finally:
             spark.stop()
 
-    def submit(self, application: str, arguments: Sequence[str], *, name: str, folder: Path) -> subprocess.Popen[str]:
-        """Start spark-submit in client mode; its output is one stream of text lines.
 
-        spark-submit and its driver end with this process, also where this process is killed, because the driver of the
-        next try must not run beside this one. ``terminate`` gives them five seconds.
+@contextmanager
+def _errors_in_output() -> Iterator[None]:
+    """Let processes that the block starts write errors to standard output, as Java does at each start.
 
-        Settings go through a file in ``folder``, since other users of the machine see command lines. Raises
-        :class:`ConfigurationError` for a Spark Connect server, which takes no applications, and without spark-submit.
-        """
-        if self.url.startswith("sc://"):
-            raise ConfigurationError("A Spark Connect server runs no applications: give a python_callable instead.")
-        if self.settings.get("spark.submit.deployMode", "client") != "client":
-            raise ConfigurationError(
-                "An application runs in client mode: in cluster mode it could outlive the task, and its batch would be "
-                "marked consumed too early. Leave out spark.submit.deployMode."
-            )
-        home = _spark_home()
-        properties = folder / "spark.properties"
-        properties.write_text("".join(f"{_property(k)} {_property(v)}\n" for k, v in self.settings.items()), "utf-8")
-        command = [str(home / "bin" / "spark-submit"), "--master", self.url, "--deploy-mode", "client", "--name", name]
-        command += ["--properties-file", str(properties), "--load-spark-defaults", application, *arguments]
-        environment = {"PYSPARK_PYTHON": sys.executable, **os.environ, "SPARK_HOME": str(home)}
-        if self.url.startswith("local"):
-            environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        return child_process.start(command, environment)
-
-
-def _spark_home() -> Path:
-    """Return ``SPARK_HOME``, else the folder of the pyspark package, which has its own spark-submit."""
-    home = os.environ.get("SPARK_HOME")
-    if home is None:
-        check_pyspark()
-        spec = importlib.util.find_spec("pyspark")
-        home = None if spec is None or spec.origin is None else str(Path(spec.origin).parent)
-    if home is None or not (Path(home) / "bin" / "spark-submit").exists():
-        raise ConfigurationError(
-            "There is no spark-submit: run \"pip install 'airflow-sqlqueue[spark]'\", or set SPARK_HOME."
-        )
-    return Path(home)
-
-
-def _property(text: str) -> str:
-    """Escape a text for java.util.Properties."""
-    for plain, escaped in {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}.items():
-        text = text.replace(plain, escaped)
-    return text
+    Airflow logs every line of standard error as an error.
+    """
+    sys.stderr.flush()
+    kept = os.dup(2)
+    os.dup2(1, 2)
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 2)
+        os.close(kept)

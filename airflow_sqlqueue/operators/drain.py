@@ -252,6 +252,8 @@ class DrainOperatorBase(QueueWaitingTask):
                 self.address, self.staging, request, stage=self.stage, on_progress=on_progress, **engine
             )
             drain_log.end(drained)
+            if drained.resumed and not drain_log.counted and drained.batch.state == "sealed" and job.is_given:
+                self.log.info("Batch %s was sealed by an earlier try: its job runs again", batch_id)
             spark = engine.get("spark")
             if not job.takes_session:
                 # An application has its own session, and may need the cluster resources of this one.

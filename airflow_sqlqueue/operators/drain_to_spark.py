@@ -43,9 +43,12 @@ class SqlQueueDrainToSparkOperator(DrainOperatorBase):
         The job reads that with ``SqlQueueHook(...).read_batch(spark, batch)``, or with
         ``read_batch(spark, batch, settings)`` of :mod:`airflow_sqlqueue.spark` (templated)
     :param python_callable: the job, called as ``python_callable(spark, batch, **op_kwargs)``.
-    :param application: another kind of job, a script or a JAR for spark-submit; its arguments are ``--manifest`` with
-        the path of a JSON file, and then ``application_args`` (templated)
+    :param application: another kind of job, a script or a JAR that the ``SparkSubmitOperator`` of Airflow's Spark
+        provider submits (the extra ``spark-provider``); its arguments are ``--manifest`` with the path of a JSON file,
+        in cluster mode with its content, and then ``application_args`` (templated)
     :param application_args: further arguments of ``application`` (templated)
+    :param submit_options: further parameters of ``SparkSubmitOperator``: ``deploy_mode``, ``java_class``, ``packages``
+        and so on. The task renders them when it runs, as ``spark_conf``.
     :param spark_conn_id: a connection of type ``spark`` or ``spark_connect``; None: Spark on this machine (templated)
     :param spark_conf: Spark settings, which override those of the connection. They may hold keys of a store, so the
         task renders them when it runs, and Airflow does not store or show them among the rendered fields.
@@ -67,6 +70,7 @@ class SqlQueueDrainToSparkOperator(DrainOperatorBase):
         application_args: Sequence[str] | None = None,
         spark_conn_id: str | None = None,
         spark_conf: Mapping[str, str] | None = None,
+        submit_options: Mapping[str, Any] | None = None,
         engine: str = "threads",
         **kwargs: Any,
     ) -> None:
@@ -75,6 +79,7 @@ class SqlQueueDrainToSparkOperator(DrainOperatorBase):
         self.application_args = application_args
         self.spark_conn_id = spark_conn_id
         self.spark_conf = spark_conf
+        self.submit_options = submit_options
         self.engine = engine
 
     def _make_job(self, context: Context) -> SparkJob:
@@ -87,6 +92,8 @@ class SqlQueueDrainToSparkOperator(DrainOperatorBase):
             application_args=self.application_args,
             spark_conn_id=self.spark_conn_id,
             spark_conf=self.render_template(self.spark_conf, context),
+            submit_options=self.render_template(self.submit_options, context),
+            context=context,
         )
         job.check()
         return job

@@ -117,17 +117,18 @@ class DrainLog:
 
     def __init__(self, log: Any, metrics: Metrics) -> None:
         self._log, self._metrics = log, metrics
-        self._counted: dict[str, int] = {}
+        self.counted: dict[str, int] = {}
+        """Counts of the batch, empty before the first part."""
 
     def progress(self, done: Progress) -> None:
         """Log and count a committed part; a resumed batch first reports the counts of earlier tries."""
         self._log.info("Drained %s", done)
         if done.rows == done.earlier:
-            self._counted = done.counters
+            self.counted = done.counters
             return
         for name, count in done.counters.items():
-            self._metrics.count(f"drain.{name}", count - self._counted.get(name, 0))
-        self._counted = done.counters
+            self._metrics.count(f"drain.{name}", count - self.counted.get(name, 0))
+        self.counted = done.counters
 
     def end(self, result: DrainResult) -> None:
         """Log and count the result, when the batch is sealed."""

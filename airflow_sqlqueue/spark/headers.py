@@ -135,7 +135,8 @@ def first_type(enclosed: Column) -> Column:
     plain = sf.regexp_extract(enclosed, _FIRST.format("[^,;]"), 1)
     generic = sf.contains(enclosed, sf.lit("[")) & sf.contains(first, sf.lit("["))
     name = sf.when(generic, _generic_name(first)).otherwise(plain)
-    return sf.nullif(sf.rtrim(name, sf.lit(SPACE)), sf.lit(""))
+    # No space is before the name; Spark warns of rtrim with two arguments.
+    return sf.nullif(sf.btrim(name, sf.lit(SPACE)), sf.lit(""))
 
 
 def all_types(enclosed: Column) -> Column:

@@ -42,8 +42,8 @@ def load_batch(
     - the XCom value of a drain, or its ``batch``. If it names a manifest file in place of the paths, Spark reads that
       file, unless the ledger can be asked;
     - the batch's id, which needs a ``connection`` to the database of its queue;
-    - the path of a manifest, as an application gets it (``--manifest``), or the URI of a manifest file, which Spark
-      reads.
+    - the path or the text of a manifest, as an application gets it (``--manifest``), or the URI of a manifest file,
+      which Spark reads.
 
     With a ``connection`` the ledger is asked, and the given values must equal those of the ledger, except for the
     state. Without a connection a manifest file is checked against the hash in its name, and the state is that of the
@@ -89,8 +89,12 @@ def load_batch(
 
 
 def _read(spark: SparkSession, path: str) -> dict[str, Any]:
-    """Read the manifest in a file. The name of a file that a drain wrote beside its parts must match its content."""
-    content = _content(spark, path)
+    """Read the manifest in a file, or in a text of JSON.
+
+    The name of a file that a drain wrote beside its parts must match its content.
+    """
+    is_text = path.startswith("{")
+    content = path if is_text else _content(spark, path)
     try:
         values = json.loads(content)
         is_whole = isinstance(values, dict)
@@ -102,8 +106,8 @@ def _read(spark: SparkSession, path: str) -> dict[str, Any]:
             raise ValueError("The content is not that of a manifest of this name.")
     except (ValueError, RecursionError) as error:
         raise BatchMismatchError(
-            f"The file {path} is not the manifest that a drain wrote there: it was changed, or is another; read the "
-            "batch by its id and a connection."
+            f"{'The text' if is_text else f'The file {path}'} is not the manifest that a drain wrote: it was changed, "
+            "or is another; read the batch by its id and a connection."
         ) from error
     return cast("dict[str, Any]", values)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import uuid
 from pathlib import Path
 from typing import Any
@@ -119,7 +120,7 @@ def test_no_body_and_no_header_reaches_a_log_or_xcom(
 
 @pytest.mark.spark
 def test_a_failed_job_keeps_its_batch_for_the_next_try(
-    hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any, run_id: str
+    hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any, run_id: str, capsys: Any, caplog: Any
 ) -> None:
     seen: list[str] = []
 
@@ -136,16 +137,27 @@ def test_a_failed_job_keeps_its_batch_for_the_next_try(
         drain_task(queue_name, str(tmp_path), op_kwargs={"fail": True}, **arguments).execute(context())
     batch = hook.client.batches.get(batch_id_for("dag", run_id, "task"))
     assert (batch.state, batch.messages) == ("sealed", 20)
+    log = capsys.readouterr().out
+    lines = (
+        "Drained 20 ",
+        "Starting a Spark session on local[*] ...",
+        "The Spark session started",
+        "The job gets batch",
+    )
+    assert re.findall("|".join(map(re.escape, lines)), log) == list(lines)
+    assert "runs again" not in log
 
     hook.send(queue_name, [Message({}, b"later")])
     done = drain_task(queue_name, str(tmp_path), op_kwargs={"fail": False}, **arguments).execute(context())
     assert done["result"] == {"rows": 20}
     assert done["batch"] == {**batch.to_dict(), "state": "consumed"}
     assert seen == [batch.batch_id] * 2
+    assert f"Batch {batch.batch_id} was sealed by an earlier try: its job runs again" in capsys.readouterr().out
 
     again = drain_task(queue_name, str(tmp_path), op_kwargs={"fail": False}, **arguments).execute(context())
     assert again["result"] is None
     assert len(seen) == 2
+    assert "runs again" not in capsys.readouterr().out.replace("the job does not run again", "")
     assert hook.depth(queue_name).messages == 1
 
 
@@ -170,7 +182,7 @@ def test_an_application_gets_the_manifest(
         operator = drain_task(queue_name, str(tmp_path), application=str(application), application_args=arguments)
         return operator.execute(context())
 
-    with pytest.raises(SparkJobError, match="exit code 3"):
+    with pytest.raises(SparkJobError, match="failed: see the log"):
         run(3)
     assert hook.client.batches.get(batch_id_for("dag", run_id, "task")).state == "sealed"
     done = run(0)
@@ -178,6 +190,7 @@ def test_an_application_gets_the_manifest(
     assert done["batch"]["state"] == "consumed"
     log = capsys.readouterr().out
     assert log.count("the application was here") == 2
+    assert log.count("Error code is: 3") == 1
     assert log.count("The Spark job on batch") == 1, "it ended once without an error"
 
 

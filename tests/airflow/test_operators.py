@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import logging
-import os
 import re
-from concurrent.futures import ThreadPoolExecutor
 from inspect import Parameter, signature
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +11,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import DAG, ObjectStoragePath
 
 from airflow_sqlqueue import operators, sensors, triggers
-from airflow_sqlqueue.drain.manifest import Batch
-from airflow_sqlqueue.errors import AddressError, ConfigurationError, SparkJobError
+from airflow_sqlqueue.errors import AddressError, ConfigurationError
 from airflow_sqlqueue.operators import (
     SqlQueueCreateOperator,
     SqlQueueDrainToSparkOperator,
@@ -25,7 +20,6 @@ from airflow_sqlqueue.operators import (
     SqlQueuePurgeOperator,
     SqlQueueSendOperator,
 )
-from airflow_sqlqueue.operators.spark_job import SparkJob
 from airflow_sqlqueue.sensors import SqlQueueDepthSensor
 from tests.airflow.parameters import documented_by, parameters_of
 
@@ -187,50 +181,3 @@ def test_a_soft_failing_sensor_that_cannot_read_is_not_skipped(connection: Any, 
     sensor = SqlQueueDepthSensor(task_id="t", queue_name="q", soft_fail=True)
     with pytest.raises(ConfigurationError, match="names no database"):
         sensor.execute(context())
-
-
-class Interrupted(BaseException):
-    """Airflow's exception for a task whose time is over is not an ``Exception`` either."""
-
-
-@pytest.fixture
-def endless(tmp_path: Path, monkeypatch: Any) -> tuple[SparkJob, Path]:
-    """A job whose application runs until it is ended, and the pipe in which it tells that it runs."""
-    pipe = tmp_path / "started"
-    os.mkfifo(pipe)
-    submit = tmp_path / "bin" / "spark-submit"
-    submit.parent.mkdir()
-    submit.write_text(f"#!/bin/sh\necho started\necho started > {pipe}\nexec sleep 600\n")
-    submit.chmod(0o755)
-    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
-    return SparkJob("t", logging.getLogger("airflow.task"), application="job.py"), pipe
-
-
-BATCH = Batch("b", "q@[dbo]@[shop]", "sealed", (), 0)
-
-
-def test_killing_the_task_ends_the_application(endless: Any) -> None:
-    job, pipe = endless
-    operator = SqlQueueDrainToSparkOperator(task_id="t", queue_name="q", staging="/tmp", application="job.py")
-    operator._job = job
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(job.run, BATCH)
-        assert pipe.read_text() == "started\n"
-        operator.on_kill()
-        with pytest.raises(SparkJobError, match="exit code -15"):
-            running.result(60)
-
-
-def test_an_interrupted_task_does_not_wait_for_its_application(endless: Any, monkeypatch: Any) -> None:
-    job, _ = endless
-
-    def interrupt(text: str, *values: Any) -> None:
-        if "started" in values:
-            raise Interrupted
-
-    monkeypatch.setattr(job.log, "info", interrupt)
-    # Nobody reads the pipe: the application is ended while it waits for that, or a moment before.
-    with pytest.raises(Interrupted):
-        job.run(BATCH)
-    assert job.process is not None
-    assert job.process.returncode == -15

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import inspect
-import json
-import re
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from airflow_sqlqueue import operators, sensors
-from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.operators import (
     SqlQueueDrainOperator,
-    SqlQueueDrainToSparkOperator,
     SqlQueuePurgeOperator,
     SqlQueueReturnToSourceOperator,
 )
@@ -137,25 +131,3 @@ def test_options_of_a_drain_are_rendered() -> None:
 def test_options_of_a_drain_that_templates_spoil_are_refused(options: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigurationError, match=says):
         drain_with(**options)
-
-
-def test_the_template_of_the_guide_gives_an_application_the_batch() -> None:
-    """The argument in docs/guides/spark.md, "A job that outlives its task", as the application reads it."""
-    from airflow_sqlqueue.spark import load_batch
-
-    guide = Path(__file__).parents[2].joinpath("docs", "guides", "spark.md").read_text("utf-8")
-    (template,) = re.findall(r'application_args=\["([^"]*tojson[^"]*)"\]', guide)
-    batch = Batch(
-        batch_id="0b9a6f5e-6f0f-5f3a-9a57-0f5f2b0c1d11",
-        queue="it's <an> audit@[dbo]@[shop]",
-        state="sealed",
-        paths=("s3://bucket/staging/a.parquet",),
-        messages=3,
-        parts=1,
-    )
-    drain = SqlQueueDrainToSparkOperator(task_id="any", queue_name="audit", application_args=[template])
-    pulled = {"drain": {"batch": batch.to_reference()}}
-    drain.render_template_fields({"ti": SimpleNamespace(xcom_pull=pulled.get)})  # type: ignore[typeddict-item]
-    assert drain.application_args is not None
-    (argument,) = drain.application_args
-    assert load_batch(None, json.loads(argument)) == batch  # type: ignore[arg-type]

@@ -1,16 +1,9 @@
 from __future__ import annotations
 
-import ast
-import logging
-import os
-import re
 import subprocess
 import sys
-import time
-from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from airflow_sqlqueue.errors import ConfigurationError
@@ -22,12 +15,11 @@ def test_this_machine_unless_a_connection_is_named() -> None:
 
 
 def test_a_spark_connection_names_the_master_and_settings(connection: Any) -> None:
-    extra = {"spark.executor.memory": "2g", "spark.cores.max": 4, "deploy-mode": "client"}
+    extra = {"spark.executor.memory": "2g", "spark.cores.max": 4, "deploy-mode": "cluster"}
     conn_id = connection("spark", extra, "spark", host="spark://master", port=7077)
     target = SparkTarget.of(conn_id, {"spark.cores.max": "1", "spark.x": "2"})
-    assert target == SparkTarget(
-        "spark://master:7077", {"spark.executor.memory": "2g", "spark.cores.max": "1", "spark.x": "2"}
-    )
+    settings = {"spark.executor.memory": "2g", "spark.cores.max": "1", "spark.x": "2"}
+    assert target == SparkTarget("spark://master:7077", settings, conn_id, "cluster")
     assert "2g" not in repr(target)
 
 
@@ -92,94 +84,12 @@ def test_another_connection_is_refused(connection: Any, fields: Any) -> None:
         SparkTarget.of(connection(**{"conn_id": "elsewhere", **fields}))
 
 
-def test_spark_connect_takes_no_applications(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="python_callable"):
-        SparkTarget("sc://spark/").submit("job.py", [], name="job", folder=tmp_path)
-
-
-def test_settings_are_passed_in_a_file_and_not_on_the_command_line(tmp_path: Path, monkeypatch: Any) -> None:
-    script = tmp_path / "bin" / "spark-submit"
-    script.parent.mkdir()
-    script.write_text('#!/bin/sh\necho "$SPARK_HOME"; echo "$@"\n')
-    script.chmod(0o755)
-    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
-    target = SparkTarget("yarn", {"spark.hadoop.secret": "a\\b\nc"})
-    with target.submit("job.py", ["--manifest", "m.json"], name="dag.task", folder=tmp_path) as process:
-        assert process.stdout is not None
-        home, command = process.stdout.read().splitlines()
-    assert home == str(tmp_path)
-    assert command.startswith("--master yarn --deploy-mode client --name dag.task --properties-file ")
-    assert command.endswith(" job.py --manifest m.json")
-    assert (tmp_path / "spark.properties").read_text() == "spark.hadoop.secret a\\\\b\\nc\n"
-
-
-def test_the_installed_pyspark_brings_spark_submit(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.delenv("SPARK_HOME", raising=False)
-    seen: dict[str, Any] = {}
-    monkeypatch.setattr(subprocess, "Popen", lambda command, **options: seen.update(command=command, **options))
-    SparkTarget().submit("job.py", [], name="job", folder=tmp_path)
-    (submit,) = [part for part in seen["command"] if part.endswith("spark-submit")]
-    assert os.access(submit, os.X_OK)
-
-
-def test_no_spark_submit_is_one_sentence(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
-    with pytest.raises(ConfigurationError, match="There is no spark-submit"):
-        SparkTarget().submit("job.py", [], name="job", folder=tmp_path)
-
-
-def test_cluster_mode_in_which_the_job_outlives_its_task_is_refused(tmp_path: Path) -> None:
-    target = SparkTarget("yarn", {"spark.submit.deployMode": "cluster"})
-    with pytest.raises(ConfigurationError, match="client mode"):
-        target.submit("job.py", [], name="job", folder=tmp_path)
-
-
-TASK = """
-import sys
-from pathlib import Path
-from airflow_sqlqueue.hooks.spark_target import SparkTarget
-
-print(SparkTarget().submit("job.py", [], name="job", folder=Path(sys.argv[1])).stdout.read())
-"""
-
-DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(900)"
-
-DRIVER = """#!/bin/sh
-# A JVM that ends when it is told to, with a Python driver that does not listen.
-{python} -c '{deaf}' > {pipe} &
-echo $$ $! > {pids}
-cat {pipe} > {pipe}.heard
-wait
-"""
-
-
-def test_a_driver_ends_with_its_task_that_is_killed(tmp_path: Path, monkeypatch: Any) -> None:
-    """It would run beside the driver of the next try else, on the same batch."""
-    script, pipe, pids = tmp_path / "bin" / "spark-submit", tmp_path / "pipe", tmp_path / "pids"
-    script.parent.mkdir()
-    script.write_text(DRIVER.format(python=sys.executable, deaf=DEAF, pipe=pipe, pids=pids))
-    script.chmod(0o755)
-    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
-    os.mkfifo(pipe)
-    with subprocess.Popen([sys.executable, "-c", TASK, str(tmp_path)]) as task:
-        deadline = time.monotonic() + 120
-        while not (heard := Path(f"{pipe}.heard")).exists() or not heard.read_text():
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        drivers = [psutil.Process(int(pid)) for pid in pids.read_text().split()]
-        task.kill()
-    gone, alive = psutil.wait_procs(drivers, 120)
-    assert (len(gone), alive) == (2, [])
-
-
 PROBE = """
 import sys
 from airflow_sqlqueue.hooks.spark_target import SparkTarget
 
-lines = []
-with SparkTarget.of(None).session("probe", lambda level, line: lines.append((level, line))):
-    pass
-print('lines:', lines)
+with SparkTarget.of(None).session("probe"):
+    print("of this process", file=sys.stderr)
 """
 
 
@@ -187,8 +97,5 @@ print('lines:', lines)
 def test_output_of_starting_spark_is_not_logged_as_an_error() -> None:
     """Airflow takes for an error what a task prints on standard error."""
     done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, timeout=250, check=False)
-    assert done.returncode == 0, done.stderr
-    lines = ast.literal_eval(re.findall("^lines: (.*)$", done.stdout, re.MULTILINE)[0])
-    assert lines, "Java prints what it was told to use at least"
-    assert {level for level, _ in lines} <= {logging.INFO, logging.WARNING}
-    assert not {line for _, line in lines} & set(done.stderr.splitlines())
+    assert (done.returncode, done.stderr) == (0, "of this process\n")
+    assert done.stdout, "Java prints what it was told to use at least"

@@ -59,7 +59,7 @@ def test_each_name_of_a_batch_reads_it(
     file.unlink()
     with pytest.raises(BatchMismatchError, match="is missing or cannot be read: read the batch by its id"):
         read_batch(spark, xcom)
-    for named in (uuid.UUID(batch.batch_id), batch.batch_id, xcom, batch.to_dict(), given):
+    for named in (uuid.UUID(batch.batch_id), batch.batch_id, xcom, batch.to_dict(), given, json.dumps(xcom)):
         assert load_batch(spark, named, settings) == batch
     assert read_batch(spark, batch.batch_id, settings).count() == 24
 
@@ -72,7 +72,7 @@ def test_a_manifest_that_was_changed_is_noticed(
         whole = file.read_text()
         rewrite(file, **change)
         for named in (xcom, batch.manifest_path, file):
-            with pytest.raises(BatchMismatchError, match="is not the manifest that a drain wrote there"):
+            with pytest.raises(BatchMismatchError, match="is not the manifest that a drain wrote"):
                 load_batch(spark, named)
         with pytest.raises(BatchMismatchError, match="is not the manifest"):
             load_batch(spark, file, settings)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -103,3 +104,21 @@ def test_an_older_spark_is_refused(spark: SparkSession, settings: Any, monkeypat
 def test_a_second_session_is_refused(spark: SparkSession) -> None:
     with pytest.raises(ConfigurationError, match="already"), local_session("second"):
         pass
+
+
+TYPED = """
+from airflow_sqlqueue.spark import local_session, typed_columns
+
+columns = "Id string, CorrelationId string, ReplyToAddress string, Recoverable boolean, Expires timestamp, "
+columns += "Headers string, Body binary, RowVersion long, Expired boolean, BodyFile string"
+with local_session("typed", "local[1]", {"spark.log.level": "WARN"}) as spark:
+    rows = typed_columns(spark.createDataFrame([], columns))
+    assert rows.collect() == []
+"""
+
+
+def test_typed_columns_make_spark_warn_of_nothing() -> None:
+    done = subprocess.run([sys.executable, "-c", TYPED], capture_output=True, text=True, timeout=250, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Setting Spark log level to" in done.stderr, "Spark's log is seen here"
+    assert "deprecated" not in done.stderr
