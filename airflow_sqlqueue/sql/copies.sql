@@ -37,7 +37,7 @@ SELECT t.object_id, t.create_date, i.object_id, CAST(i.last_value AS bigint),
            WHERE [RowVersion] = c.[High] AND [Id] <> c.[HighId]
        ) THEN 1 ELSE 0 END
 FROM {tables}.sys.tables AS t
-LEFT JOIN {tables}.sys.identity_columns AS i ON i.object_id = t.object_id
+LEFT JOIN {tables}.sys.identity_columns AS i ON i.object_id = t.object_id AND i.name = N'RowVersion'
 LEFT JOIN {table} AS c ON c.[CopyId] = ?
 WHERE t.object_id = OBJECT_ID(?);
 

@@ -160,6 +160,24 @@ def test_gaps_close_when_no_transaction_writes(
     assert copying.run() == numbered_bodies(2, 6)
 
 
+def test_gaps_close_in_a_table_without_an_index_on_row_version(
+    connect: Connect, queue: QueueTable, staging: StagingFolder, closing_at_once: None
+) -> None:
+    """The lock is then on a read of the first row: a search for a number would read the whole table under it."""
+    run_sql(queue.session, f"DROP INDEX [Index_RowVersion] ON {queue.address.qualified_name}")
+    copying = Copying(connect, queue, staging)
+    with connect() as other:
+        other.begin()
+        QueueTable(other, queue.address).send([Message(body=b"rolled back")])
+        fill(queue, 2)
+        assert copying.run() == numbered_bodies(2)
+        assert copying.run() == []
+        assert copying.state.gaps == 1
+        other.roll_back()
+    assert copying.run() == []
+    assert copying.state.gaps == 0
+
+
 def test_gaps_stay_while_a_transaction_is_open(
     connect: Connect, copying: Copying, queue: QueueTable, closing_at_once: None
 ) -> None:
@@ -501,13 +519,15 @@ def test_a_message_at_the_watermark_may_be_held_or_gone(
     assert copying.run() == numbered_bodies(1, 3)
 
 
+@pytest.mark.parametrize("another", ["", ", [Number] int IDENTITY(1, 1)"], ids=["none", "of another column"])
 def test_a_table_whose_numbers_are_no_identity_is_refused(
-    connect: Connect, queue: QueueTable, staging: StagingFolder
+    connect: Connect, queue: QueueTable, staging: StagingFolder, another: str
 ) -> None:
     name = queue.address.qualified_name
     run_sql(queue.session, f"DROP TABLE {name}")
     columns = "[Id] uniqueidentifier NOT NULL, [Expires] datetime NULL, [Headers] nvarchar(max) NOT NULL, "
-    run_sql(queue.session, f"CREATE TABLE {name} ({columns} [Body] varbinary(max), [RowVersion] bigint NOT NULL)")
+    columns += f"[Body] varbinary(max), [RowVersion] bigint NOT NULL{another}"
+    run_sql(queue.session, f"CREATE TABLE {name} ({columns})")
     run_sql(queue.session, f"INSERT INTO {name} VALUES (NEWID(), NULL, N'{{}}', 0x01, 7)")
     with pytest.raises(CopyError, match="has no IDENTITY, so that a number may come again: copy its messages without"):
         Copying(connect, queue, staging).run()
