@@ -1,4 +1,4 @@
-"""Causation headers: the links from a handled message to the messages that its handler sends.
+"""Headers that every sent message gets: its time, and the links from a handled message to those of its handler.
 
 Source: docs/transport/messages.md, "Causation".
 """
@@ -10,10 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from functools import cached_property
 
 from airflow_sqlqueue.envelope import tracing
 from airflow_sqlqueue.envelope.reading import Envelope
+from airflow_sqlqueue.envelope.times import format_time
 from airflow_sqlqueue.message import HeaderNames, Headers, Message
 from airflow_sqlqueue.untrusted import header_value
 
@@ -63,12 +65,12 @@ def causation_headers() -> Mapping[str, str]:
 def outgoing(
     messages: Iterable[Message], destination: str, *, span: str = tracing.SEND, new_trace: bool = False
 ) -> Iterator[Iterable[Message]]:
-    """Give messages to the block that sends them, with a span around it, their trace and their causation headers.
+    """Give messages to the block that sends them, with a span around it, their time, trace and causation headers.
 
-    Outside of a handler messages get the trace alone, if there is one. A message's own headers come first: its own
-    conversation is a new one, which names the handled message's conversation as the previous one. A message with the id
-    of the handled message is that message, on its way to another queue, and stays as it is. So does a message whose
-    headers are text.
+    The time sent is that of the call, the same for all its messages. Outside of a handler messages get this time and
+    the trace, if there is one. A message's own headers come first, even a null: its own conversation is a new one,
+    which names the handled message's conversation as the previous one. A message with the id of the handled message is
+    that message, on its way to another queue, and stays as it is. So does a message whose headers are text.
 
     :param destination: the address that the span names.
     :param span: the name of the span.
@@ -78,7 +80,8 @@ def outgoing(
     with tracing.send_span(span, destination) as recorded:
         cause = _cause.get()
         links = ({} if cause is None else cause.links) | tracing.trace_headers()
-        linked = (_linked(message, links, cause, new_trace) for message in messages) if links else messages
+        links[HeaderNames.TIME_SENT] = format_time(datetime.now(timezone.utc))
+        linked = (_linked(message, links, cause, new_trace) for message in messages)
         if recorded is None:
             yield linked
         else:

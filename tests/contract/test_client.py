@@ -6,11 +6,13 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from airflow_sqlqueue import ConnectionSettings, Message, PurgeOptions, QueueClient
+from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.errors import (
     AddressError,
     BatchError,
@@ -43,6 +45,27 @@ def test_a_queues_life(client: QueueClient, name: str) -> None:
     assert (queue.depth().messages, queue.backlog().delayed) == (3, 0)
     assert queue.purge(PurgeOptions(all_messages=True, confirm=True)).deleted == 3
     assert client.tables.inspect(name).findings == ()
+
+
+def test_the_age_of_what_was_sent_is_known(client: QueueClient, name: str) -> None:
+    """Whichever call has sent it. A repetition under an id sends nothing, so the first time stays."""
+    queue, send_id = client.queue(name), uuid.uuid4()
+    queue.send([Message()])
+    queue.send_numbered([Message()])
+    queue.send_once(send_id, [Message()])
+    first = times_sent(client, name)
+    assert len(first) == 3
+    assert queue.send_once(send_id, [Message()]).repeated
+    assert times_sent(client, name) == first
+    assert 0 <= (queue.backlog().oldest_seconds or -1) < 600
+    client.delayed(name).send([Message()], delay=timedelta(0))
+    client.delayed(name).move()
+    assert len(times_sent(client, name)) == 4
+
+
+def times_sent(client: QueueClient, name: str) -> list[datetime]:
+    sent = [Envelope.of(message).time.time_sent for message in client.queue(name).peek()]
+    return [time for time in sent if time is not None]
 
 
 def test_a_send_with_an_id_is_sent_once(client: QueueClient, name: str) -> None:

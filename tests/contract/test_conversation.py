@@ -113,6 +113,7 @@ def test_a_request_has_the_headers_that_a_reply_needs(
     clock.happens[1] = lambda: seen.update(decode_headers(responder.queue.peek()[0].headers).values)
     with pytest.raises(NoReplyError):
         request(destination, Message({HeaderNames.MESSAGE_ID: "m-1"}), replies, clock.polling(0.01))
+    assert seen.pop(HeaderNames.TIME_SENT) is not None
     assert seen == {
         HeaderNames.MESSAGE_INTENT: "Send",
         HeaderNames.MESSAGE_ID: "m-1",

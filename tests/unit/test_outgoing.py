@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import traceback
 import uuid
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_sqlqueue.address import QueueAddress
+from airflow_sqlqueue.envelope.causation import outgoing
 from airflow_sqlqueue.envelope.outgoing import Sender, row_id
 from airflow_sqlqueue.envelope.times import parse_time
 from airflow_sqlqueue.errors import MessageError
@@ -42,6 +44,20 @@ def test_the_headers_an_endpoint_needs_are_filled_in() -> None:
         HeaderNames.ORIGINATING_MACHINE: socket.gethostname(),
     }
     assert message.body == '{"OrderId":"é"}'.encode()
+
+
+def test_whatever_is_sent_has_the_time_of_its_send() -> None:
+    """One time for all messages of a call. A message's own header, also a null, and headers as text stay."""
+    own = {HeaderNames.TIME_SENT: "2026-01-01 12:00:00:000000 Z"}
+    messages = [Message(), Message({"n": "1"}), Message(own), Message({HeaderNames.TIME_SENT: None}), Message("{}")]
+    before = datetime.now(timezone.utc)
+    with outgoing(messages, "orders") as linked:
+        first, second, third, fourth, fifth = linked
+    sent = first.header(HeaderNames.TIME_SENT)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d:\d{6} Z", str(sent))
+    assert before <= parse_time(sent) <= datetime.now(timezone.utc)  # type: ignore[operator]
+    assert second.headers == {"n": "1", HeaderNames.TIME_SENT: sent}
+    assert (third.headers, fourth.headers, fifth.headers) == (own, {HeaderNames.TIME_SENT: None}, "{}")
 
 
 def test_ids_are_the_same_when_the_sending_is_repeated_and_only_then() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_sqlqueue.errors import ConfigurationError, MessageError
-from airflow_sqlqueue.message import HeaderNames
+from airflow_sqlqueue.message import HeaderNames, decode_headers
 from airflow_sqlqueue.spark.source.messages import MessageColumns, message_row
 
 if TYPE_CHECKING:
@@ -142,3 +142,16 @@ def test_columns() -> None:
     ):
         with pytest.raises(ConfigurationError, match=said):
             MessageColumns.of(given)
+
+
+def test_a_row_without_a_time_gets_that_of_the_send() -> None:
+    """A DataFrame's own time stays, and so do headers that are given as text."""
+    now, own = "2026-01-02 00:00:00:000000 Z", "2026-01-01 12:00:00:000000 Z"
+    name = HeaderNames.TIME_SENT
+
+    def time_of(**values: Any) -> str | None:
+        return decode_headers(message_row(values, now).headers).values.get(name)
+
+    assert (time_of(Body=b""), time_of(headers={"n": "1"}), time_of(intent="Send")) == (now, now, now)
+    assert (time_of(headers={name: own}), time_of(time_sent=own), time_of(headers={name: None})) == (own, own, None)
+    assert (time_of(headers_raw="{}"), time_of(headers_raw="{}", intent="Send")) == (None, None)

@@ -73,24 +73,25 @@ class MessageColumns:
             raise ConfigurationError("No column of the DataFrame is one of a message: name a body or headers.")
         return cls(places)
 
-    def rows(self, batch: pa.RecordBatch) -> Iterator[Row]:
+    def rows(self, batch: pa.RecordBatch, time_sent: str | None = None) -> Iterator[Row]:
         """The rows to be sent. Raises :class:`MessageError` for a row that cannot be a message; it quotes no value."""
         columns = [batch.column(place).to_pylist() for place in self.places.values()]
         for values in zip(*columns, strict=True):
-            yield message_row(dict(zip(self.places, values, strict=True)))
+            yield message_row(dict(zip(self.places, values, strict=True)), time_sent)
 
 
-def message_row(values: Mapping[str, Any]) -> Row:
+def message_row(values: Mapping[str, Any], time_sent: str | None = None) -> Row:
     """Row of a queue to be sent, with a new Id if the values have no Id.
 
     A typed column replaces the header of the same meaning, unless both say the same: ``message_type`` has the first of
     several types, without its assembly, and ``message_id`` has the row's Id for a message without that header.
+    ``time_sent`` is the header of a message without one, unless ``headers_raw`` gives all its headers.
     """
     if values.get(BODY_FILE) is not None:
         raise MessageError("A body is in a file of its own: send what read_bodies returns, which has it in its row.")
     body, expires = values.get("Body"), values.get("Expires")
     row_id = _row_id(values.get("Id"))
-    headers, text = _headers(values, row_id)
+    headers, text = _headers(values, row_id, time_sent)
     columns = {
         "Id": row_id,
         "Expires": None if expires is None else _aware(expires).astimezone(timezone.utc).replace(tzinfo=None),
@@ -103,7 +104,9 @@ def message_row(values: Mapping[str, Any]) -> Row:
     return Row._make(columns.get(name) for name in NAMES)
 
 
-def _headers(values: Mapping[str, Any], row_id: uuid.UUID) -> tuple[Mapping[str, str | None], str]:
+def _headers(
+    values: Mapping[str, Any], row_id: uuid.UUID, time_sent: str | None
+) -> tuple[Mapping[str, str | None], str]:
     """The headers and their text: typed columns replace headers of the map, or of the text if there is no map."""
     given, raw = values.get("headers"), values.get("headers_raw")
     typed = {name: text for name in _HEADERS if (text := _text(values.get(name))) is not None}
@@ -120,6 +123,8 @@ def _headers(values: Mapping[str, Any], row_id: uuid.UUID) -> tuple[Mapping[str,
     if decoded is not None and decoded.problem is not None:
         raise MessageError(f"No header can be set, as {decoded.problem}: leave out the typed columns, or headers_raw.")
     headers |= changed
+    if raw is None and time_sent is not None:
+        headers.setdefault(HeaderNames.TIME_SENT, time_sent)
     return headers, encode_headers(headers)
 
 

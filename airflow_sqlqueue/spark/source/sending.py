@@ -6,10 +6,12 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from airflow_sqlqueue.envelope.times import format_time
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.outgoing import OutgoingTable, StagedAttempt
 from airflow_sqlqueue.queue.send_ledger import send_id_for
@@ -50,7 +52,8 @@ class Destination:
             # A missing queue is an error before any row is staged.
             queue.require()
             table.create()
-            return StagedMessage(table.stage(row for batch in batches for row in self.columns.rows(batch)))
+            now = format_time(datetime.now(timezone.utc))
+            return StagedMessage(table.stage(row for batch in batches for row in self.columns.rows(batch, now)))
 
     def send(self, send_id: uuid.UUID, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Send the staged messages; the driver calls it when all tasks have ended."""

@@ -31,7 +31,9 @@ def numbered(count: int) -> list[Message]:
 
 
 def headers(message: ReceivedMessage) -> dict[str, str | None]:
-    return decode_headers(message.headers).values
+    """Return the headers without the time of the send."""
+    values = decode_headers(message.headers).values
+    return {name: value for name, value in values.items() if name != HeaderNames.TIME_SENT}
 
 
 class Seen:
