@@ -12,6 +12,17 @@ from airflow_sqlqueue.errors import ConfigurationError
 MIB = 1024 * 1024
 """Bytes of a mebibyte."""
 
+
+def count_of(number: int, noun: str) -> str:
+    """Return a number with its noun, as logs have it: ``1 message``, ``3,131 messages``; "batch" becomes "batches"."""
+    return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('ch') else 's'}"
+
+
+def size_of(number: int) -> str:
+    """Return a number of bytes in MiB, as logs have it."""
+    return f"{number / MIB:,.1f} MiB"
+
+
 Clock = Callable[[], float]
 """A function that returns the seconds since some moment and never goes back."""
 

@@ -111,6 +111,7 @@ class Consumer:
         self._ledger_schema = ledger_schema
         self._tables: EndpointTables | None = None
         self._done = ConsumeResult()
+        self._failures = FailureStorage()
         self._forget_at = 0.0
 
     def run(self) -> ConsumeResult:
@@ -129,7 +130,10 @@ class Consumer:
             self._on_contact(True)
             pause = self._maintain(connection, endpoint)
             pool = self._pool(connection.open().settings, endpoint, budget)
-            self._handle_all(pool, connection, endpoint, pause)
+            try:
+                self._handle_all(pool, connection, endpoint, pause)
+            finally:
+                self._failures.log.log_totals()
         self._done.seconds = budget.seconds_used
         return self._done
 
@@ -172,7 +176,7 @@ class Consumer:
         return endpoint
 
     def _pool(self, settings: ConnectionSettings, endpoint: Endpoint, budget: Budget) -> HandlerPool:
-        shared = FailureStorage(), Receiver(self._options.where)
+        shared = self._failures, Receiver(self._options.where)
 
         def handler(on_received: Callable[[Callable[[int], int]], None]) -> Handler:
             work = settings, endpoint, self._resolver, self._handlers, self._options

@@ -144,7 +144,8 @@ class Handler:
         envelope = Envelope.of(message)
         if envelope.problem is not None:
             attempt.giving_up = True
-            log.error("Message %s goes to the error queue as it is: %s", message.id, envelope.problem)
+            line = "Message %s goes to the error queue as it is: %s"
+            self._failures.log.note(logging.ERROR, "malformed messages", line, message.id, envelope.problem)
             return self._give_up(tables, message, _NO_FAILURE)
         envelope = self._completed(message, envelope)
         failed = self._failures.find(message.row_version)
@@ -177,10 +178,13 @@ class Handler:
             return None
         if action is recoverability.RecoverabilityAction.GIVE_UP or tables.delayed is None:
             attempt.giving_up = True
-            log.error("Message %s goes to the error queue after %s, attempt %d", shown_id, kind, failed.attempts)
+            line = "Message %s goes to the error queue after %s, attempt %d"
+            what = f"messages to the error queue after {kind}"
+            self._failures.log.note(logging.ERROR, what, line, shown_id, kind, failed.attempts)
             return self._give_up(tables, message, failed.failure)
         delay = self._recoverability.delay(envelope)
-        log.warning("Message %s is tried again in %s after %s", shown_id, delay, kind)
+        line = "Message %s is tried again in %s after %s"
+        self._failures.log.note(logging.WARNING, f"messages delayed after {kind}", line, shown_id, delay, kind)
         tables.delayed.store(
             [Message(recoverability.delayed_headers(envelope.headers, envelope), message.body)], delay=delay
         )
@@ -355,7 +359,9 @@ class Handler:
                 else:
                     self._unsettled = None
                     return Outcome.HANDLED
-            log.error("Message %s goes to the error queue after %s", _id_of(message), failure.exception_type)
+            kind = failure.exception_type
+            what, line = f"messages to the error queue after {kind}", "Message %s goes to the error queue after %s"
+            self._failures.log.note(logging.ERROR, what, line, _id_of(message), kind)
             try:
                 with session.transaction():
                     self._give_up(tables, message, failure)
@@ -395,12 +401,13 @@ class Handler:
             self._note_failure(attempt, message, error)
         for each in attempt.received:
             self._receiver.put_back(each.row_version)
+        kind = type_name(error)
         if attempt.failed is None:
-            count = len(attempt.received)
-            log.warning("A batch of %d failed with %s: its messages are tried alone", count, type_name(error))
+            what, line = f"batches failed with {kind}", "A batch of %d failed with %s: its messages are tried alone"
+            self._failures.log.note(logging.WARNING, what, line, len(attempt.received), kind)
         else:
-            attempts = attempt.failed.attempts
-            log.warning("Message %s failed with %s, attempt %d", _id_of(message), type_name(error), attempts)
+            what, line = f"attempts failed with {kind}", "Message %s failed with %s, attempt %d"
+            self._failures.log.note(logging.WARNING, what, line, _id_of(message), kind, attempt.failed.attempts)
         return Outcome.ROLLED_BACK
 
     def _tables_of(self, session: Session) -> EndpointTables:

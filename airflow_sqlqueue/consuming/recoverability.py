@@ -5,8 +5,10 @@ Source: docs/transport/transactions.md, "Recoverability".
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections import OrderedDict
+import time
+from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -17,6 +19,11 @@ from airflow_sqlqueue.envelope.times import format_time
 from airflow_sqlqueue.errorqueue.failure_headers import Failure
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import HeaderNames, Headers
+
+log = logging.getLogger(__name__)
+
+LINE_SECONDS = 60.0
+"""Seconds for which one line in the log stands for all failures of its kind."""
 
 _LONGEST = timedelta(days=1)
 """The longest time between two delayed retries; after a longer time there is no further retry."""
@@ -99,10 +106,38 @@ class FailedAttempts:
     is_final: bool = False
 
 
+class FailureLog:
+    """Log of failures: a line for each kind, at most one in a minute, and their numbers at the end of a run.
+
+    Safe for several threads.
+    """
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._due: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    def note(self, level: int, kind: str, line: str, *values: object) -> None:
+        """Count a failure by its kind, in the plural, and log its line, which names the message, if one is due."""
+        now = time.monotonic()
+        with self._lock:
+            self._counts[kind] += 1
+            is_due = now >= self._due.get(kind, now)
+            if is_due:
+                self._due[kind] = now + LINE_SECONDS
+        log.log(level if is_due else logging.DEBUG, line, *values)
+
+    def log_totals(self) -> None:
+        """Log how many failures of each kind there were, if there were any."""
+        if self._counts:
+            log.warning("Failures: %s", "; ".join(f"{count:,} {kind}" for kind, count in self._counts.most_common()))
+
+
 class FailureStorage:
     """Failures of messages in memory, by RowVersion, which a rollback does not change. Safe for several threads."""
 
     def __init__(self, most: int = MAX_REMEMBERED) -> None:
+        self.log = FailureLog()
         self._most = most
         self._failed: OrderedDict[int, FailedAttempts] = OrderedDict()
         self._alone: OrderedDict[int, None] = OrderedDict()

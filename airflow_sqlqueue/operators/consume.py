@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowException
 
-from airflow_sqlqueue.budget import MIB
+from airflow_sqlqueue.budget import MIB, count_of
 from airflow_sqlqueue.consuming.arguments import arguments_for
 from airflow_sqlqueue.consuming.message_handlers import MessageHandlers
 from airflow_sqlqueue.errors import TooManyFailuresError
@@ -167,7 +167,7 @@ class SqlQueueConsumeOperator(LimitedTask):
             stop.set()
         with fail_without_retry():
             queue = self.hook.queue(self.queue_name, endpoint=None if self.queue_name else self.endpoint)
-            progress = _Progress(self.log, Metrics(self, queue))
+            progress = _Progress(self.log, Metrics(self, queue), self._next_round(context))
             try:
                 done = queue.consume(self._handler(context), self._options(), on_progress=progress, stop=stop)
             except TooManyFailuresError:
@@ -189,6 +189,14 @@ class SqlQueueConsumeOperator(LimitedTask):
         self._killed = True
         if self._stop is not None:
             self._stop.set()
+
+    def _next_round(self, context: Context) -> str:
+        """When and by whom delayed messages are retried."""
+        said = (
+            f"{self.delayed_retry_seconds:g} s or more, until a run of this task or an endpoint of the queue takes them"
+        )
+        unscheduled = getattr(context.get("dag"), "schedule", ...) is None
+        return said + ("; this DAG has no schedule, so no run comes by itself" if unscheduled else "")
 
     def _handler(self, context: Context) -> Callable[[Envelope], Any]:
         """The function with its named arguments; its first parameter, of any name, is the message."""
@@ -236,8 +244,9 @@ class _Progress:
     _COUNTERS = ("handled", "failed", "delayed", "forwarded", "duplicates", "discarded", "rolled_back")
     _EVERY = 10.0
 
-    def __init__(self, log: Any, metrics: Metrics) -> None:
+    def __init__(self, log: Any, metrics: Metrics, next_round: str) -> None:
         self._log, self._metrics, self._sent = log, metrics, dict.fromkeys(self._COUNTERS, 0)
+        self._next_round = next_round
         self._next = time.monotonic() + self._EVERY
         self._last: ConsumeResult | None = None
 
@@ -247,7 +256,8 @@ class _Progress:
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + self._EVERY
             self._count(done)
-            self._log.info("Handled %d messages so far, %d went to the error queue", done.handled, done.failed)
+            handled = count_of(done.handled, "message")
+            self._log.info("Handled %s so far, %s went to the error queue", handled, f"{done.failed:,}")
 
     def end(self, done: ConsumeResult | None = None) -> None:
         """Send and log the counts at the end; without ``done`` those of the last message."""
@@ -257,11 +267,13 @@ class _Progress:
         self._count(done)
         self._metrics.timing("consume.seconds", done.seconds)
         self._metrics.depth()
-        self._log.info("Handled %d messages with up to %d handlers", done.handled, done.handlers)
+        handled, handlers = count_of(done.handled, "message"), count_of(done.handlers, "handler")
+        self._log.info("Handled %s with up to %s", handled, handlers)
         if done.delayed:
-            self._log.warning("%d failures of messages, which are retried later", done.delayed)
+            self._log.warning("Delayed %s: they wait for %s", count_of(done.delayed, "message"), self._next_round)
         if done.failed:
-            self._log.warning("%d messages went to the error queue: see 'sqlqueue errors <queue>'", done.failed)
+            went = count_of(done.failed, "message")
+            self._log.warning("%s went to the error queue: see 'sqlqueue errors <queue>'", went)
 
     def _count(self, done: ConsumeResult) -> None:
         for name, sent in self._sent.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import threading
+import time
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.client.queues import Queue
-from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
+from airflow_sqlqueue.consuming.recoverability import FailureLog, RecoverabilityOptions
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.envelope.times import format_time
 from airflow_sqlqueue.inspection.overview import DatabaseOverview
@@ -40,6 +41,48 @@ def decline(message: Envelope) -> None:
 
 def delayed(client: QueueClient) -> list[dict[str, str | None]]:
     return [decode_headers(message.headers).values for message in client.delayed("orders").list()]
+
+
+def test_failures_of_one_kind_are_one_line_and_their_number(
+    orders: Queue, error: Queue, consume: Consume, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Every other line is for debugging, and none has the text of an exception."""
+    orders.send(numbered(40))
+    orders.send([Message("no JSON")])
+
+    def fail(message: Envelope) -> None:
+        raise (KeyError if int(message.body) % 2 else ValueError)(SECRET)
+
+    with caplog.at_level(logging.DEBUG, "airflow_sqlqueue"):
+        done = consume(fail, AT_ONCE)
+    assert (done.rolled_back, done.failed) == (120, 41)
+    lines = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert sorted(line.rpartition("' ")[2].split(",")[0] for line in lines[:-1] if "as it is" not in line) == [
+        "failed with KeyError",
+        "failed with ValueError",
+        "goes to the error queue after KeyError",
+        "goes to the error queue after ValueError",
+    ]
+    assert len(lines) == 6
+    assert sorted(lines[-1].removeprefix("Failures: ").split("; ")) == [
+        "1 malformed messages",
+        "20 messages to the error queue after KeyError",
+        "20 messages to the error queue after ValueError",
+        "60 attempts failed with KeyError",
+        "60 attempts failed with ValueError",
+    ]
+    assert SECRET not in caplog.text
+
+
+def test_failures_that_go_on_have_a_line_in_each_minute(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    failures = FailureLog()
+    for now in (0.0, 1.0, 59.0, 60.0, 61.0, 121.0):
+        failures.note(logging.WARNING, "attempts", "at %s", now)
+    assert [record.args for record in caplog.records] == [(0.0,), (60.0,), (121.0,)]
 
 
 def test_a_message_is_tried_at_once_and_then_given_up(
