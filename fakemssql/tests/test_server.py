@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -85,6 +86,32 @@ def test_a_crashed_connection_leaves_the_others_open(own_server: FakeServer) -> 
             first.execute("SELECT 1")
         assert second.execute("SELECT 1").fetchval() == 1
     assert value(own_server, "SELECT 1") == 1
+
+
+@pytest.mark.parametrize("statement", ["SELECT 1", "WAITFOR DELAY '00:01:00'"])
+def test_a_crash_of_postgresql_closes_the_connections(own_server: FakeServer, statement: str) -> None:
+    """As a crash of SQL Server would: a session gets no error of the server first, whatever it is doing."""
+    text = own_server.odbc_connection_string() + ";ConnectRetryCount=0"
+    assert own_server.pid is not None
+    listener = psutil.Process(own_server.pid)
+    (postgres,) = (p for p in listener.children() if "postgres" in p.name())
+    with contextlib.closing(pyodbc.connect(text, autocommit=True, timeout=20)) as connection:
+        # It would end the sessions soon.
+        listener.suspend()
+        killer = threading.Timer(0.5 if "WAITFOR" in statement else 0, postgres.kill)
+        killer.start()
+        try:
+            with pytest.raises(pyodbc.Error) as caught:
+                run_until_it_fails(connection, statement)
+        finally:
+            listener.resume()
+            killer.join()
+    assert caught.value.args[0] == "08S01"
+
+
+def run_until_it_fails(connection: pyodbc.Connection, statement: str) -> None:
+    while True:
+        connection.execute(statement)
 
 
 def family_of(pid: int) -> list[psutil.Process]:

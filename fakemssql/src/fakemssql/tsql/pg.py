@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from psycopg import pq
+from psycopg import OperationalError, pq
 from psycopg.pq.abc import PGresult
 
 from fakemssql.contract import Attention, ClientGone, Wait
@@ -59,6 +59,15 @@ class PgError(Exception):
         self.is_of_constraint = False  # set by a definition: a constraint was being made
         super().__init__(f"{self.sqlstate}: {self.message}")
 
+    @property
+    def is_of_a_crash(self) -> bool:
+        """Whether PostgreSQL has crashed. libpq's own error, of a connection that broke, has no state."""
+        return self.sqlstate in ("", "57P02") or "postmaster" in self.message
+
+
+class ServerGone(ClientGone):
+    """PostgreSQL has ended, or its process for the session: the client's connection is closed without an answer."""
+
 
 class Pg:
     """Connection of libpq that waits only through ``wait``."""
@@ -87,8 +96,16 @@ class Pg:
         """Send all requests at once, read the answers, and return the last result of each.
 
         Raises :class:`PgError` for the first request that failed (PostgreSQL skips those after it). Raises an exception
-        of ``wait`` again, after a cancel request to PostgreSQL and after every answer was read.
+        of ``wait`` again, after a cancel request to PostgreSQL and after every answer was read, and
+        :class:`ServerGone` where there is no answer.
         """
+        try:
+            self._send(requests)
+            return self._collect(requests)
+        except OperationalError as error:
+            raise ServerGone from error
+
+    def _send(self, requests: Sequence[Request]) -> None:
         conn = self.conn
         for request in requests:
             if request.name:
@@ -101,7 +118,6 @@ class Pg:
                 )
         conn.pipeline_sync()
         conn.flush()
-        return self._collect(requests)
 
     def _collect(self, requests: Sequence[Request]) -> list[PGresult]:
         results: list[PGresult] = []
@@ -139,7 +155,7 @@ class Pg:
         if interruption is not None:
             raise interruption
         if failure is not None:
-            raise failure
+            raise ServerGone if failure.is_of_a_crash else failure
         return results
 
     def _next(self, interruption: BaseException | None) -> tuple[PGresult | None, BaseException | None]:
@@ -179,13 +195,15 @@ class Pg:
 
     def query(self, sql: str, *texts: str | int | None) -> list[list[str | None]]:
         """Run a query with text parameters and return its rows as text."""
-        self.conn.send_query_params(
-            to_pg(sql), [None if t is None else to_pg(str(t)) for t in texts], [25] * len(texts), None, 0
-        )
-        self.conn.pipeline_sync()
-        self.conn.flush()
-        results = self._collect([Request(sql)])
-        result = results[-1]
+        try:
+            self.conn.send_query_params(
+                to_pg(sql), [None if t is None else to_pg(str(t)) for t in texts], [25] * len(texts), None, 0
+            )
+            self.conn.pipeline_sync()
+            self.conn.flush()
+            result = self._collect([Request(sql)])[-1]
+        except OperationalError as error:
+            raise ServerGone from error
 
         def cell(row: int, column: int) -> str | None:
             raw = result.get_value(row, column)

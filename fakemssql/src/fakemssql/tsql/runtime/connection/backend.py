@@ -17,7 +17,7 @@ from psycopg import OperationalError, pq
 from fakemssql.contract import Wait
 from fakemssql.switches import Switches
 from fakemssql.tsql.catalog.catalog import Catalog
-from fakemssql.tsql.pg import Pg, PgError, Request
+from fakemssql.tsql.pg import Pg, PgError, Request, ServerGone
 from fakemssql.tsql.runtime.connection.plan_cache import PlanCache
 
 _MOMENT = struct.Struct("<Q")
@@ -90,7 +90,7 @@ class Backend:
             # An empty round trip brings the notifications.
             self.pg.run([])
             self.refresh()
-        except OperationalError:
+        except (OperationalError, ServerGone):
             return False
         if switches != self._switches:
             self.plan_cache.forget_all()
@@ -122,7 +122,7 @@ class Backend:
                 self.catalog.temporary.clear()
                 self.catalog.version += 1
             self.pg.run([Request(text) for text in _CLEAN])
-        except (PgError, OperationalError):
+        except (PgError, OperationalError, ServerGone):
             return False
         return self.pg.conn.status == pq.ConnStatus.OK and not self.pg.in_transaction
 

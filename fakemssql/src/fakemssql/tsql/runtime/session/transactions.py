@@ -14,9 +14,8 @@ from psycopg import pq
 from psycopg.pq.abc import PGresult
 
 from fakemssql.contract import Attention, ClientGone, ResponseWriter, SqlError
-from fakemssql.killing import killed_error
 from fakemssql.tsql.catalog.tables import TableInfo
-from fakemssql.tsql.pg import PgError, Request
+from fakemssql.tsql.pg import PgError, Request, ServerGone
 from fakemssql.tsql.runtime.connection.activity import Activity
 from fakemssql.tsql.runtime.errors import DEADLOCK, no_way_back, translate, uncommittable
 from fakemssql.tsql.runtime.session.application_locks import AppLocks
@@ -103,7 +102,7 @@ class Transactions:
         """Undo a statement. ``cut_off``: PostgreSQL may have run it to its end, but not the requests after it."""
         pg = self.session.pg
         if pg.conn.status != pq.ConnStatus.OK:
-            raise killed_error()
+            raise ServerGone
         if pg.conn.transaction_status not in (pq.TransactionStatus.INERROR, pq.TransactionStatus.INTRANS):
             return
         failed = cut_off or pg.conn.transaction_status == pq.TransactionStatus.INERROR
