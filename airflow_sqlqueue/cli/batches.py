@@ -138,7 +138,7 @@ def _drain(
     with (
         explained(client, queue_name, batch_id, resume),
         client.batches.locks(queue_name) as locks,
-        progress_bar("Draining", waiting.total) as update,
+        progress_bar("Draining", min(waiting.total, request.options.max_messages or waiting.total)) as update,
     ):
         if not locks.take(batch_id):
             raise BatchError(f"Batch {batch_id} is being worked on: stop its task first, or wait for its end.")

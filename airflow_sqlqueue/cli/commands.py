@@ -28,7 +28,7 @@ SYNONYMS = {
 }
 """Words that people try, each with the command that does it."""
 
-_PLAIN_WORDS = re.compile(r"^(rate|workers|chunk|pause|limit)\b(?= must| is)")
+_PLAIN_WORDS = re.compile(r"^(rate|workers|chunk|pause|limit|since|until)\b(?= must| is)")
 """Options of one word: a sentence may use these as ordinary words, so they are replaced only at its beginning."""
 
 

@@ -33,7 +33,7 @@ class ErrorFilterOptions:
     ] = None
     kind: Annotated[Optional[str], typer.Option(help=f"Only one of: {', '.join(KINDS)}.")] = None
     since: Annotated[
-        Optional[str], typer.Option(help="Only messages that failed at this time or later, as 2026-01-31T08:00:00Z.")
+        Optional[str], typer.Option(help="Only messages that failed then or later: 2026-01-31, or 2026-01-31T08:00Z.")
     ] = None
     until: Annotated[Optional[str], typer.Option(help="Only messages that failed before this time.")] = None
     message_ids: Annotated[

@@ -55,7 +55,7 @@ class FilterOptions:
         Optional[list[str]], typer.Option(help="Only messages with this header, NAME=VALUE; any number of times.")
     ] = None
     since: Annotated[
-        Optional[str], typer.Option(help="Only messages sent at this time or later, as 2026-01-31T08:00:00Z.")
+        Optional[str], typer.Option(help="Only messages sent at this time or later: 2026-01-31, or 2026-01-31T08:00Z.")
     ] = None
     until: Annotated[Optional[str], typer.Option(help="Only messages sent before this time.")] = None
 

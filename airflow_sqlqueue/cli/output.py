@@ -31,6 +31,9 @@ NUMBERS_TO_COPY = frozenset({"row_version", "example", "number", "seed", "port"}
 _NAMES = {"paths": "folder", "inserted": "rows ever inserted"}
 """Names for people. A batch may have thousands of files, so people see their folder; ``--json`` has all paths."""
 
+_ABSENT = {"delayed": "no table"}
+"""Words for a value that is absent, other than "none"."""
+
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 stdout = Console(soft_wrap=True)
@@ -50,7 +53,7 @@ def show(values: Mapping[str, Any] | list[dict[str, Any]], *, as_json: bool, tit
     if not values:
         stdout.print(Text("nothing"))
         return
-    cells = [[lines_of(name, value) for name, value in record.items()] for record in values]
+    cells = [[_shown(name, value) for name, value in record.items()] for record in values]
     if all(len(lines) <= 1 for row in cells for lines in row) and _table(list(values[0]), cells):
         return
     for index, record in enumerate(values):
@@ -97,7 +100,7 @@ def _table(names: list[str], cells: list[list[list[str]]]) -> bool:
 
 def _record(values: Mapping[str, Any]) -> None:
     """Print names with their values: a short value behind its name, a long one on the lines below."""
-    named = {name_of(name): (value, lines_of(name, value)) for name, value in values.items()}
+    named = {name_of(name): (value, _shown(name, value)) for name, value in values.items()}
     indent = max(map(len, named), default=0) + 2
     for name, (value, lines) in named.items():
         if len(lines) > 1 or indent + sum(map(len, lines)) > _width():
@@ -134,6 +137,11 @@ def counted(items: Iterable[Any], update: Any, step: int = 500) -> Iterator[Any]
 def name_of(key: str) -> str:
     """Name of a value for people, without ``_seconds``: a duration is printed with its unit."""
     return _NAMES.get(key) or key.removesuffix("_seconds").replace("_", " ")
+
+
+def _shown(key: str, value: Any) -> list[str]:
+    """Lines of a value; a word for no value."""
+    return [_ABSENT.get(key, "none")] if value is None or value == [] else lines_of(key, value)
 
 
 def lines_of(key: str, value: Any) -> list[str]:

@@ -100,7 +100,7 @@ def _show_changes(target: SampleOptions) -> bool:
 
 def _records(name: str, changes: list[Change]) -> list[dict[str, Any]]:
     return [
-        {"message_type": name, "field": each.path, "schema": _short(each.schema), "batch": _short(each.batch)}
+        {"message_type": name, "field": each.path, "old": _short(each.schema), "found": _short(each.batch)}
         for each in changes
     ]
 

@@ -57,7 +57,7 @@ def moment_of(name: str, value: Any) -> datetime:
     """Return the time of a filter's value, a datetime or its text. Raises :class:`ConfigurationError`."""
     moment = value if isinstance(value, datetime) else parse_time(str(value))
     if moment is None:
-        raise ConfigurationError(f"The filter's {name} is not a time: write it as 2026-01-31T08:00:00Z.")
+        raise ConfigurationError(f"{name} is not a time: write it as 2026-01-31 or 2026-01-31T08:00:00Z.")
     return moment
 
 

@@ -196,7 +196,7 @@ def test_return_one_edited(url: str, source: QueueTable, error: str, tmp_path: P
         (["errors", "--body"], "--show names one message"),
         (["errors", "--show", "1", "--endpoint", "Sales"], "--show names one message"),
         (["errors", "--by", "colour"], "choose from 'kind', 'exception_type',"),
-        (["errors", "--since", "soon"], "since is not a time"),
+        (["errors", "--since", "soon"], "--since is not a time: write it as 2026-01-31 or"),
         (["errors", "--kind", "poison"], "no kind 'poison'"),
     ],
 )

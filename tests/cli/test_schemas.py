@@ -43,9 +43,9 @@ def test_schemas_are_proposed_compared_and_checked(url: str, name: str, batch: s
     folder = tmp_path / "schemas"
     arguments = (str(folder), "--batch", batch, "--queue", name)
     proposed = [
-        {"message_type": ORDER, "field": "OrderId", "schema": None, "batch": "string"},
-        {"message_type": ORDER, "field": "Total", "schema": None, "batch": "decimal(38,2)"},
-        {"message_type": ORDER, "field": "Express", "schema": None, "batch": "boolean"},
+        {"message_type": ORDER, "field": "OrderId", "old": None, "found": "string"},
+        {"message_type": ORDER, "field": "Total", "old": None, "found": "decimal(38,2)"},
+        {"message_type": ORDER, "field": "Express", "old": None, "found": "boolean"},
     ]
     assert answer("schemas", "infer", *arguments, "--dry-run", url=url) == proposed
     assert not folder.exists()
@@ -59,8 +59,8 @@ def test_schemas_are_proposed_compared_and_checked(url: str, name: str, batch: s
     later = answer("drain", name, "--staging", str(tmp_path / "staging"), url=url)["batch_id"]
     arguments = (str(folder), "--batch", later, "--queue", name)
     changes = [
-        {"message_type": ORDER, "field": "Total", "schema": "decimal(38,2)", "batch": "string"},
-        {"message_type": ORDER, "field": "Note", "schema": None, "batch": "string"},
+        {"message_type": ORDER, "field": "Total", "old": "decimal(38,2)", "found": "string"},
+        {"message_type": ORDER, "field": "Note", "old": None, "found": "string"},
     ]
     assert answer("schemas", "diff", *arguments, url=url) == changes
     checked = sqlqueue("schemas", "check", *arguments, url=url, COLUMNS="80")

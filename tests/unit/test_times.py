@@ -140,5 +140,5 @@ def test_a_filters_time_is_a_datetime_or_its_text() -> None:
     assert moment_of("since", "2026-01-31T08:00:00Z") == moment
     assert moment_of("since", moment) is moment
     assert moment_of("since", naive) is naive
-    with pytest.raises(ConfigurationError, match="The filter's since is not a time"):
+    with pytest.raises(ConfigurationError, match="since is not a time"):
         moment_of("since", "yesterday")
