@@ -46,7 +46,7 @@ def test_the_headers_an_endpoint_needs_are_filled_in() -> None:
     assert message.body == '{"OrderId":"é"}'.encode()
 
 
-def test_whatever_is_sent_has_the_time_of_its_send() -> None:
+def test_sent_messages_have_the_time_of_the_call() -> None:
     """One time for all messages of a call. A message's own header, also a null, and headers as text stay."""
     own = {HeaderNames.TIME_SENT: "2026-01-01 12:00:00:000000 Z"}
     messages = [Message(), Message({"n": "1"}), Message(own), Message({HeaderNames.TIME_SENT: None}), Message("{}")]

@@ -213,7 +213,10 @@ class Pg:
 
     def notified(self) -> bool:
         """Whether a notification came since the last call (read from the socket, no round trip)."""
-        self.conn.consume_input()
+        try:
+            self.conn.consume_input()
+        except OperationalError as error:
+            raise ServerGone from error
         found = False
         while self.conn.notifies() is not None:
             found = True
