@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from airflow_sqlqueue.budget import count_of
 from airflow_sqlqueue.cli.output import note
 from airflow_sqlqueue.errors import SqlQueueError
 
@@ -67,13 +68,13 @@ def _explain(
         return
     if info is not None and info.state != "open":
         note(
-            f"{beginning}Batch {batch_id} is {info.state} and has {info.messages:,} messages: leave --batch-id out to "
-            "drain into a new one."
+            f"{beginning}Batch {batch_id} is {info.state} with {count_of(info.messages, 'message')}: leave --batch-id "
+            "out to drain into a new one."
         )
     elif info is not None:
         note(
-            f"{beginning}Batch {batch_id} is {info.state} and has {info.messages:,} messages in {info.parts:,} parts; "
-            f"all others are in the queue. {resume}"
+            f"{beginning}Batch {batch_id} is {info.state} and has {count_of(info.messages, 'message')} in "
+            f"{count_of(info.parts, 'part')}; all others are in the queue. {resume}"
         )
     elif interrupted:
         note(f"{beginning}Batch {batch_id} was not opened: all messages are in the queue.")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from airflow_sqlqueue.budget import count_of
 from airflow_sqlqueue.drain.counts import Counts
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.locks import BatchLocks
@@ -46,7 +47,8 @@ class BatchInfo(Counts):
     erased: int = 0
 
     def __str__(self) -> str:
-        return f"{self.batch_id} ({self.state}, {self.messages} messages in {self.parts} parts, of {self.origin!r})"
+        held = f"{count_of(self.messages, 'message')} in {count_of(self.parts, 'part')}"
+        return f"{self.batch_id} ({self.state}, {held}, of {self.origin!r})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values only: ``age_seconds`` for the age, times in ISO 8601."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
-from airflow_sqlqueue.budget import Budget
+from airflow_sqlqueue.budget import Budget, count_of, size_of
 from airflow_sqlqueue.drain.copying import CopyingDrain, NewMessagesCopy
 from airflow_sqlqueue.drain.counts import Counts
 from airflow_sqlqueue.drain.ledger import Ledger, LedgerEntry, Part
@@ -132,7 +132,8 @@ class Drain:
         parts = connection.run(lambda session: work.ledger(session).parts(batch_id))
         if parts:
             messages = sum(part.messages for part in parts)
-            log.info("Resuming batch %s: %d messages in %d parts", batch_id, messages, len(parts))
+            counts = count_of(messages, "message"), count_of(len(parts), "part")
+            log.info("Resuming batch %s: %s in %s", batch_id, *counts)
             self._progress.resume(parts)
         else:
             log.info("Draining %s into batch %s", work.queue.canonical, batch_id)
@@ -152,8 +153,9 @@ class Drain:
         batch = connection.run(lambda session: work.ledger(session).seal(batch_id))
         work.stage.publish(batch, work.options)
         log.info(
-            "Batch %s is sealed: %d messages, %d bytes in %d parts, %d expired, %d in quarantine, %d locked by others",
-            *(batch.batch_id, batch.messages, batch.bytes, batch.parts, batch.expired, batch.quarantined, locked),
+            "Batch %s is sealed: %s, %s in %s, %s expired, %s in quarantine, %s locked by others",
+            *(batch.batch_id, count_of(batch.messages, "message"), size_of(batch.bytes), count_of(batch.parts, "part")),
+            *(f"{count:,}" for count in (batch.expired, batch.quarantined, locked)),
         )
         return DrainResult(batch, locked, self._progress.seconds, bool(parts))
 

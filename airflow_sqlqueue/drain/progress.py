@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from airflow_sqlqueue.budget import count_of, size_of
 from airflow_sqlqueue.drain.counts import Counts
 from airflow_sqlqueue.drain.ledger import Part
 
@@ -38,8 +39,9 @@ class Progress(Counts):
         """Return one line: the counts, the rate, and the remaining time."""
         left = self.seconds_left
         return (
-            f"{self.messages:,} messages, {self.bytes / 2**20:,.1f} MiB, {self.expired:,} expired, "
-            f"{self.quarantined:,} in quarantine; {self.rate:,.0f} a second"
+            f"{count_of(self.messages, 'message')}, {size_of(self.bytes)}, {self.expired:,} expired, "
+            f"{self.quarantined:,} in quarantine"
+            + (f"; {self.rate:,.0f} a second" if self.rate else "")
             + ("" if left is None else f", about {left:,.0f} s left")
         )
 

@@ -9,6 +9,7 @@ import logging
 import uuid
 from dataclasses import dataclass
 
+from airflow_sqlqueue.budget import count_of
 from airflow_sqlqueue.drain.batch_reader import batch_rows
 from airflow_sqlqueue.drain.ledger import Ledger, LedgerEntry
 from airflow_sqlqueue.drain.locks import BatchLocks
@@ -86,7 +87,7 @@ def requeue(
             raise BatchMismatchError(
                 f"Batch {batch_id} has {sent} messages, the ledger says {batch.messages}: nothing was put back."
             )
-    log.info("Batch %s is in %s again: %d messages", batch_id, batch.queue, sent)
+    log.info("Batch %s is in %s again: %s", batch_id, batch.queue, count_of(sent, "message"))
     return RequeueResult(batch, repeated=False)
 
 

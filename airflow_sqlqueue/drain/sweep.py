@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
+from airflow_sqlqueue.budget import count_of, size_of
 from airflow_sqlqueue.drain.batches import batches
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import FINISHED
@@ -94,8 +95,9 @@ def sweep(ledger: Ledger, staging: StagingFolder | None = None, options: SweepOp
         raise TransactionError("A sweep removes files, which no rollback brings back: call it outside the transaction.")
     swept = _Sweep(ledger, staging, options or SweepOptions()).run()
     log.info(
-        "Swept %s: %d files, %d bytes, %d staged rows, %d batches",
-        *(staging.uri if staging else "the ledger", swept.files, swept.bytes, swept.rows, swept.batches),
+        "Swept %s: %s of %s, %s, %s",
+        *(staging.uri if staging else "the ledger", count_of(swept.files, "file"), size_of(swept.bytes)),
+        *(count_of(swept.rows, "staged row"), count_of(swept.batches, "batch")),
     )
     return swept
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from airflow_sqlqueue import errors
-from airflow_sqlqueue.budget import MIB, Limits, check_limits
+from airflow_sqlqueue.budget import MIB, Limits, check_limits, count_of
 from airflow_sqlqueue.errorqueue.failed_message import FailedMessage
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.errorqueue.reasons import Reason
@@ -276,7 +276,8 @@ class ChunkedWork(Generic[Target, Result]):
                     self._blocked[target] = refused.reason
                 return moved
             if refused.reason is not Reason.MALFORMED:
-                log.warning("%d messages stay in %s: %s", len(chunk), self._source.name, _sentence(refused.__cause__))
+                left = count_of(len(chunk), "message")
+                log.warning("%s left in %s: %s", left, self._source.name, _sentence(refused.__cause__))
             self._leave(refused.reason, len(chunk))
             return 0
         self._done.handled(self._action.name(target), moved)

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from airflow_sqlqueue.budget import count_of, size_of
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.hooks.staging import staging_folder
 from airflow_sqlqueue.operators.base import BatchTask, ServerTask, note_batch, templated
@@ -63,7 +64,8 @@ class SqlQueueRequeueOperator(BatchTask):
             done = batches.requeue(
                 uuid.UUID(batch.batch_id), batch.queue, staging=folder, accept_redacted=self.accept_redacted
             )
-        self.log.info("Batch %s is in %s again: %d messages", batch.batch_id, batch.queue, done.batch.messages)
+        messages = count_of(done.batch.messages, "message")
+        self.log.info("Batch %s is in %s again: %s", batch.batch_id, batch.queue, messages)
         if not done.repeated:
             Metrics(self, self.hook.queue(batch.queue)).count("requeue.messages", done.batch.messages)
         note_batch(self, context, done.batch, put_back=True)
@@ -129,7 +131,8 @@ class SqlQueueSweepOperator(ServerTask):
             folder = None if self.staging is None else staging_folder(self.staging)
             swept = self.hook.client.batches.sweep(folder, self.queue_name, options)
         self.log.info(
-            "Swept %d files of %d bytes, %d staged rows and %d batches",
-            *(swept.files, swept.bytes, swept.rows, swept.batches),
+            "Swept %s of %s, %s and %s",
+            *(count_of(swept.files, "file"), size_of(swept.bytes), count_of(swept.rows, "staged row")),
+            count_of(swept.batches, "batch"),
         )
         return asdict(swept)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import Context
 
+from airflow_sqlqueue.budget import count_of
 from airflow_sqlqueue.errorqueue.chunked_work import ErrorQueueOptions, ErrorQueueResult
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.operators.base import LimitedTask, RoutedTask, note_counts, task_key, templated
@@ -88,9 +89,9 @@ class ErrorQueueTask(LimitedTask, RoutedTask):
     def log_result(self, done: ErrorQueueResult, what: str) -> None:
         """Log the counts; ``what`` is a participle."""
         said = f"would be {what}" if self.only_count else what
-        self.log.info("%d messages of %s %s", done.messages, self.address, said)
+        self.log.info("%s of %s %s", count_of(done.messages, "message"), self.address, said)
         for reason, messages in done.left.items():
-            self.log.warning("%d messages stay in %s: %s", messages, self.address, reason)
+            self.log.warning("%s left in %s: %s", count_of(messages, "message"), self.address, reason)
         if done.unseen:
             self.log.warning("%d messages of %s were locked by others", done.unseen, self.address)
 
@@ -108,7 +109,7 @@ class ErrorQueueTask(LimitedTask, RoutedTask):
             nonlocal logged
             if done.messages - logged >= _STEP:
                 logged = done.messages
-                self.log.info("%s %d messages so far", what.capitalize(), logged)
+                self.log.info("%s %s so far", what.capitalize(), count_of(logged, "message"))
 
         return log_progress
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from airflow.sdk import Context
 
+from airflow_sqlqueue.budget import count_of
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.operators.base import LimitedTask, RoutedTask, check_named_once, note_counts, templated
 from airflow_sqlqueue.operators.lineage import Lineage, of_table
@@ -51,7 +52,8 @@ class PurgeTask(LimitedTask, RoutedTask):
             )
             purged = self.sql_queue.purge(options)
         queue = self.queue_name or self.endpoint
-        self.log.info("Purged %d messages of %s, %s remain", purged.deleted, queue, purged.remaining)
+        remain = f"{purged.remaining:,}"
+        self.log.info("Purged %s of %s, %s remain", count_of(purged.deleted, "message"), queue, remain)
         if not self.only_count:
             metrics = Metrics(self, self.sql_queue)
             metrics.count("purge.messages", purged.deleted)
@@ -157,7 +159,7 @@ class SqlQueueForwardOperator(LimitedTask, RoutedTask):
             to_queue = self.hook.client.resolver.address_of(self.to_queue, self.to_endpoint)
             where = message_filter(self.filters)
             forwarded = self.sql_queue.forward(to_queue, where=where, chunk=self.chunk, **self.limits())
-        self.log.info("Moved %d messages of %s to %s", forwarded.messages, self.address, to_queue)
+        self.log.info("Moved %s of %s to %s", count_of(forwarded.messages, "message"), self.address, to_queue)
         taken, put = (of_table(self.hook.client, name, forwarded.messages) for name in (self.address, to_queue))
         self.lineage = Lineage([taken], [put])
         Metrics(self, self.sql_queue).count("forward.messages", forwarded.messages)

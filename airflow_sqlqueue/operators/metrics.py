@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import conf
 
+from airflow_sqlqueue.budget import count_of
 from airflow_sqlqueue.errors import SqlQueueError
 from airflow_sqlqueue.versions.airflow import TaskStats
 
@@ -136,11 +137,12 @@ class DrainLog:
         self._metrics.gauge("drain.locked", result.locked)
         self._metrics.depth()
         if result.locked:
-            self._log.warning("%d messages stay in the queue, because others had locked them to the end", result.locked)
+            locked = count_of(result.locked, "message")
+            self._log.warning("%s left in the queue, because others had locked them to the end", locked)
         if result.batch.quarantined:
             self._log.warning(
-                "%d messages that no file can hold are in quarantine: see 'sqlqueue quarantine <queue>'",
-                result.batch.quarantined,
+                "%s in quarantine, which no file can hold: see 'sqlqueue quarantine <queue>'",
+                count_of(result.batch.quarantined, "message"),
             )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from airflow_sqlqueue.budget import count_of
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.operators.base import RoutedTask, ServerTask, note_counts, task_key, templated
@@ -123,7 +124,7 @@ class SqlQueueSendOperator(MessagesTask, RoutedTask):
             else:
                 sent = target.send_once(send_id_for(*key), messages, " ".join(map(str, key)), **when)
         how = "Another try has sent" if sent.repeated else "Sent"
-        self.log.info("%s %d messages to %s", how, sent.messages, self.queue_name or self.endpoint)
+        self.log.info("%s %s to %s", how, count_of(sent.messages, "message"), self.queue_name or self.endpoint)
         self.lineage = Lineage(outputs=[of_table(self.hook.client, table, sent.messages, messages.bytes)])
         note_counts(self, context, messages=sent.messages)
         if not sent.repeated:

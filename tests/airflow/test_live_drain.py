@@ -112,8 +112,8 @@ def test_no_body_and_no_header_reaches_a_log_or_xcom(
     done = drain_task(queue_name, str(tmp_path)).execute(context())
     assert sent == done["batch"]["messages"] == 1
     log = caplog.text + capsys.readouterr().out
-    assert "Sent 1 messages" in log
-    assert "Drained 1 messages" in log
+    assert "Sent 1 message to" in log
+    assert "Drained 1 message," in log
     for text in (log, json.dumps(done), repr(hook.client.queue(queue_name).peek())):
         assert "hush" not in text
 

@@ -36,7 +36,7 @@ def test_metrics_add_up_to_the_ledger(
     log = capsys.readouterr().out + caplog.text
     assert "Drained 40 messages" in log
     assert "a second, about 0 s left" in log
-    assert f"is sealed: 40 messages, {batch['bytes']} bytes in 3 parts, 10 expired" in log
+    assert f"is sealed: 40 messages, {batch['bytes'] / 2**20:.1f} MiB in 3 parts, 10 expired" in log
 
 
 def test_a_retry_logs_the_whole_batch_and_counts_its_own_part_in_metrics(

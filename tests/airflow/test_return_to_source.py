@@ -65,7 +65,7 @@ def test_xcom_and_log_hold_no_text_of_a_message(
     with caplog.at_level(logging.DEBUG):
         done = give_back(error, all_messages=True, rate=1_000).execute(context())
     shown = caplog.text + "".join(capfd.readouterr())
-    assert "1 messages stay in" in shown
+    assert "1 message left in" in shown
     assert SECRET not in shown + json.dumps(done)
 
 

@@ -117,7 +117,7 @@ def test_a_batch_that_a_killed_run_left_open_is_adopted_by_the_next(
     assert [state(hook, batch_id) for batch_id in jobs.ids] == ["consumed"] * 3
     assert done["adopted"] == [{"batch_id": str(each), "messages": 10} for each in (first, second)]
     log = caplog.text + capsys.readouterr().out
-    assert f"An earlier run left batch {first} (open, 10 messages in 1 parts" in log
+    assert f"An earlier run left batch {first} (open, 10 messages in 1 part" in log
     assert drain().execute(context("next", dag_id=dag_id))["adopted"] == []
 
 

@@ -74,7 +74,7 @@ def test_an_interrupted_drain_names_its_batch_and_the_command_that_resumes_it(
     assert process.returncode == code
     (info,) = QueueClient.from_url(url).batches.list(name)
     assert said.startswith(f"Batch {info.batch_id}\n"), "at the start"
-    assert f"Interrupted. Batch {info.batch_id} is open and has 49 messages in 1 parts" in said
+    assert f"Interrupted. Batch {info.batch_id} is open and has 49 messages in 1 part" in said
     assert "HY000" not in said
     assert "Traceback" not in said
     unlock()

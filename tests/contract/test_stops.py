@@ -216,7 +216,7 @@ def test_a_resumed_drain_logs_the_parts_that_were_there(
     Drain(
         connect, queue.address, staging, DrainRequest(batch_id=batch_id, options=options), on_progress=told.append
     ).run()
-    assert f"Resuming batch {batch_id}: 10 messages in 1 parts" in caplog.text
+    assert f"Resuming batch {batch_id}: 10 messages in 1 part" in caplog.text
     assert [(done.messages, done.earlier) for done in told] == [(n, 10) for n in (10, 20, 30, 40)]
 
 

@@ -6,6 +6,7 @@ import uuid
 
 import pytest
 
+from airflow_sqlqueue.budget import count_of, size_of
 from airflow_sqlqueue.drain.ledger import Part
 from airflow_sqlqueue.drain.progress import Progress, ProgressCounter
 
@@ -29,3 +30,14 @@ def test_progress_counts_what_earlier_tries_have_taken() -> None:
 def test_the_rate_is_of_this_try(seconds: float, rate: float) -> None:
     progress = Progress(seconds, None, 2, messages=4, expired=1, quarantined=0, bytes=0)
     assert progress.rate == rate
+
+
+def test_numbers_of_logs_have_one_form() -> None:
+    assert (count_of(1, "message"), count_of(0, "part"), count_of(3_131, "message")) == (
+        "1 message",
+        "0 parts",
+        "3,131 messages",
+    )
+    assert (count_of(1, "batch"), count_of(2, "batch"), size_of(337_842_612)) == ("1 batch", "2 batches", "322.2 MiB")
+    started = Progress(0.0, None, 2, messages=2, expired=0, quarantined=0, bytes=0)
+    assert str(started) == "2 messages, 0.0 MiB, 0 expired, 0 in quarantine"

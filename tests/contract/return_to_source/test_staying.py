@@ -133,7 +133,7 @@ def test_a_message_that_the_server_refuses_stops_no_other(
     error.send([Message(lone, b"h"), failed("Sales", b"z")])
     done = give_back(error)
     assert (done.messages, done.left) == (10, {"the server refused the message": 1, "malformed headers": 1})
-    assert "1 messages stay in error@" in caplog.text
+    assert "1 message left in error@" in caplog.text
     assert "SQL Server answered with error 547 (a foreign key or a CHECK constraint does not allow it)." in caplog.text
     assert not {"long", "half", "Åsa"} & set(caplog.text.split())
     assert bodies(error) == [b"long", b"h"]
