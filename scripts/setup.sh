@@ -5,8 +5,8 @@ set -eu
 venv=$1
 python=${PYTHON:-python3}
 
-"$python" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' || {
-    echo "'make setup' takes Python 3.10 to 3.13, which requirements-dev.txt is tried with (the package alone: docs/versions.md), and '$python' is $("$python" --version 2>&1): name another with 'make PYTHON=python3.12 ...'." >&2
+"$python" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 14))' || {
+    echo "'make setup' takes Python 3.10 to 3.14, which requirements-dev.txt is tried with, and '$python' is $("$python" --version 2>&1): name another with 'make PYTHON=python3.12 ...'." >&2
     exit 1
 }
 

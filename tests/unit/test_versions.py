@@ -131,6 +131,16 @@ def test_the_classifiers_have_the_pythons_of_the_matrix(folder: str) -> None:
     assert named == [row.version for row in MATRIX if row.package == "Python"]
 
 
+def test_make_and_the_workflow_take_the_pythons_of_the_matrix() -> None:
+    pythons = [row.version for row in MATRIX if row.package == "Python"]
+    script = (ROOT / "scripts/setup.sh").read_text(encoding="utf-8")
+    assert [f"3.{minor}" for minor in re.findall(r"\(3, (\d+)\)", script)] == [pythons[0], pythons[-1]]
+    assert f"takes Python {pythons[0]} to {pythons[-1]}," in script
+    assert f"Python {pythons[0]} to {pythons[-1]}." in (ROOT / "fakemssql/README.md").read_text(encoding="utf-8")
+    workflow = (ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8")
+    assert re.findall(r"^ +python: \[(.*)\]$", workflow, re.MULTILINE) == [", ".join(f'"{each}"' for each in pythons)]
+
+
 def test_the_lowest_versions_are_those_of_a_project_and_of_its_extras() -> None:
     lowest = [row for row in MATRIX if row.resolution == "lowest-direct"]
     assert [row.name for row in lowest] == ["airflow-3.1", "python-3.10"]
