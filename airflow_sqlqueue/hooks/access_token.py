@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
@@ -10,7 +9,7 @@ from airflow.sdk.log import mask_secret
 
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.configuration import allowed
-from airflow_sqlqueue.hooks.lookups import look_up_from, loop_of_lookups
+from airflow_sqlqueue.hooks.lookups import LOOP, Loop, look_up_from
 from airflow_sqlqueue.server.entra import client_token
 
 _TENANT = ("tenantId", "tenant_id", "extra__azure__tenantId")
@@ -33,7 +32,7 @@ class ConnectionToken:
 
     conn_id: str
     scope: str
-    loop: asyncio.AbstractEventLoop | None = field(default_factory=loop_of_lookups, repr=False)
+    loop: Loop | None = field(default_factory=LOOP.get, repr=False)
 
     def __call__(self) -> str:
         """Return a token. Raises LoginFailedError, and :class:`ConfigurationError` for a connection without one."""

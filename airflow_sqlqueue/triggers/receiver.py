@@ -28,12 +28,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Reception:
-    """Parts of a trigger that its receiver uses.
-
-    :param trigger: watches the queue.
-    :param max_held: number of messages held at one time.
-    :param locked_messages: makes the object that locks and deletes messages, for a client.
-    """
+    """Parts of a trigger that its receiver uses; ``locked_messages`` makes the object that holds the messages."""
 
     trigger: QueueTrigger
     max_held: int

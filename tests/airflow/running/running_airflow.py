@@ -15,11 +15,13 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import closing, suppress
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx
 import psutil
+import psycopg
 from bench_setting import connection_fields
 from psycopg.conninfo import conninfo_to_dict
 
@@ -75,6 +77,7 @@ SETTINGS = {
     "WORKERS__MAX_FAILED_HEARTBEATS": "30",
     "SCHEDULER__TRIGGER_TIMEOUT_CHECK_INTERVAL": "1",
     # What a triggerer has left that was killed is taken over by another one.
+    "TRIGGERER__JOB_HEARTBEAT_SEC": "1",
     "TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "15",
     "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
     # A file of DAGs that a test adds is found.
@@ -100,6 +103,12 @@ def until(what: str, look: Callable[[], Value], *, seconds: float = WAIT) -> Val
         assert time.monotonic() < deadline, f"in {seconds} s it did not happen: {what}"
         time.sleep(1)
     return seen
+
+
+_LAST_TRIGGERER = """
+SELECT latest_heartbeat, (SELECT count(*) FROM trigger WHERE triggerer_id = job.id)
+FROM job WHERE job_type = 'TriggererJob' AND start_date > %s ORDER BY id DESC
+"""
 
 
 class RunningAirflow:
@@ -146,7 +155,9 @@ class RunningAirflow:
         (self.home / "dags").mkdir()
         (self.home / "config").mkdir()
         (self.home / "config" / "airflow_local_settings.py").write_text(PRELOAD, "utf-8")
-        migration = self._start("migration", "db", "migrate")
+        # On a busy machine a migration does nothing for as long.
+        patient = {name: url.replace("timeout=15000", "timeout=0") for name, url in urls.items()}
+        migration = self._start("migration", "db", "migrate", **patient)
         assert migration.wait(WAIT) == 0, self.log("migration")
         self._start("api-server", "api-server")
         self._start("dag-processor", "dag-processor")
@@ -174,7 +185,38 @@ class RunningAirflow:
 
     def start_triggerer(self) -> None:
         """Start it, once one that was killed has ended."""
+        self._triggerer_since = datetime.now(timezone.utc)
         self.triggerer = psutil.Process(self._start("triggerer", "triggerer", "--skip-serve-logs").pid)
+
+    def restart_triggerer(self) -> None:
+        """End it, as a deployment does, and start another one, which gets all triggers at once."""
+        self._services["triggerer"].terminate()
+        self.start_triggerer()
+
+    def is_triggerer_alive(self) -> bool:
+        return self._services["triggerer"].poll() is None
+
+    def triggers_live(self, count: int, seconds: float) -> bool:
+        """Wait until the triggerer has had a number of triggers for some seconds; False if it ends before."""
+        begun: list[datetime] = []
+
+        def is_decided() -> str:
+            (beat, taken), *_ = self.select(_LAST_TRIGGERER, self._triggerer_since) or [(None, 0)]
+            # Airflow's own process may stay for a while without the one that runs the triggers.
+            if not self.is_triggerer_alive() or (taken and not any(map(_session, self.triggerer.children()))):
+                return "ended"
+            if taken < count:
+                begun.clear()
+                return ""
+            begun.append(beat)
+            return "lives" if beat >= begun[0] + timedelta(seconds=seconds) else ""
+
+        return until(f"the triggerer has {count} triggers", is_decided) == "lives"
+
+    def select(self, statement: Any, *values: Any) -> list[tuple[Any, ...]]:
+        """Rows of Airflow's database."""
+        with psycopg.connect(self._database.conninfo()) as connection:
+            return connection.execute(statement, values).fetchall()
 
     def stop_scheduler(self, signum: signal.Signals) -> None:
         """Send a signal to the scheduler alone; its workers are processes of their own."""
