@@ -68,8 +68,8 @@ def _explain(
         return
     if info is not None and info.state != "open":
         note(
-            f"{beginning}Batch {batch_id} is {info.state} with {count_of(info.messages, 'message')}: leave --batch-id "
-            "out to drain into a new one."
+            f"{beginning}Batch {batch_id} is {info.state} and has {count_of(info.messages, 'message')}: leave "
+            "--batch-id out to drain into a new one."
         )
     elif info is not None:
         note(

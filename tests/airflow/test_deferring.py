@@ -44,7 +44,7 @@ def test_the_sensor_pokes_once_before_it_defers(hook: SqlQueueHook, queue_name: 
     )
     assert deferred.value.timeout == timedelta(seconds=90)
     assert deferred.value.method_name == "execute_complete"
-    hook.send(queue_name, [Message()] * 2)
+    hook.send(queue_name, [Message({"NServiceBus.TimeSent": None})] * 2)
     assert sensor.execute(context()) == {"messages": 2, "expired": 0, "oldest_seconds": None}
 
 

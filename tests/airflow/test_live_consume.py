@@ -146,7 +146,7 @@ def test_metrics_and_log(
         assert statsd.named(f"consume.{name}") == {tags: count}
     assert statsd.named("consume.seconds")[tags] == pytest.approx(done["seconds"] * 1000, abs=1)
     out = capsys.readouterr().out
-    assert "1 messages went to the error queue" in out
+    assert "1 message went to the error queue" in out
     assert "secret of the message" not in out
 
 

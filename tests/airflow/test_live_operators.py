@@ -137,7 +137,7 @@ def test_purge_deletes_expired_messages(hook: SqlQueueHook, queue_name: str, con
 
 def test_purge_deletes_old_ones_and_all(hook: SqlQueueHook, queue_name: str, context: Any) -> None:
     old = {"NServiceBus.TimeSent": "2020-01-01 00:00:00:000000 Z"}
-    hook.send(queue_name, [Message(old), Message({}, b"undated"), Message(old)])
+    hook.send(queue_name, [Message(old), Message({"NServiceBus.TimeSent": None}, b"undated"), Message(old)])
     week = timedelta(days=7)
     purge = SqlQueuePurgeOperator(task_id="old", queue_name=queue_name, older_than=week, confirm=True, max_messages=1)
     assert purge.execute(context())["deleted"] == 1
