@@ -10,6 +10,7 @@ import sys
 import sysconfig
 import zipfile
 from collections.abc import Iterator
+from functools import cache
 from importlib.util import resolve_name
 from itertools import chain
 from pathlib import Path
@@ -101,12 +102,16 @@ def test_each_file_of_the_package_is_in_one_wheel_beside_its_description(wheels:
     assert suffixes == {".css", ".html", ".js", ".py", ".pyi", ".sql", ".svg", ".typed"}
 
 
-def of_airflow(module: str) -> bool:
-    """True for a module of Airflow, and for one in the wheel of the provider."""
+@cache
+def names_of_airflow() -> tuple[str, ...]:
+    """Airflow, and the packages and modules in the wheel of the provider; each ends with a dot."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     paths = settings["tool"]["hatch"]["build"]["targets"]["wheel"]["only-include"]
-    named = ["airflow", *(path.removesuffix(".py").replace("/", ".") for path in paths)]
-    return any(f"{module}.".startswith(f"{each}.") for each in named)
+    return ("airflow.", *(path.removesuffix(".py").replace("/", ".") + "." for path in paths))
+
+
+def of_airflow(module: str) -> bool:
+    return f"{module}.".startswith(names_of_airflow())
 
 
 def imports_of(path: Path) -> Iterator[str]:
