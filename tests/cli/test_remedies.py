@@ -44,10 +44,12 @@ PRINTED = sorted({command for text in texts() for command in _PRINTED.findall(te
 
 
 def filled(command: str) -> list[str]:
-    """Return the words of a command, with an id or a name in the place of each value."""
-    return shlex.split(
-        re.sub(r"<[^>]*>", lambda word: str(uuid.uuid4()) if word[0].endswith("id>") else "name", command)
-    )
+    """Return the words of a command, with an id, a time or a name in the place of each value."""
+
+    def value(word: re.Match[str]) -> str:
+        return str(uuid.uuid4()) if word[0].endswith("id>") else "1d" if word[0] == "<time>" else "name"
+
+    return shlex.split(re.sub(r"<[^>]*>", value, command))
 
 
 def test_printed_commands_are_found() -> None:
