@@ -57,7 +57,8 @@ class Attempt:
 
     ``message`` was received first, with ``envelope`` if it goes to the function. ``batch`` are the messages that go to
     the function together, and ``received`` has these and the ``duplicates``, whose ids the inbox has.
-    ``at_risk``: from now on every error counts as caused by the message. ``giving_up``: the message is on its way to
+    ``at_risk``: from now on every error counts as caused by the message. ``waits``: another handler has a message with
+    the same id, so the attempt counts as none. ``giving_up``: the message is on its way to
     the error queue. ``failed`` is the record of the message's failures after this attempt has failed. ``started`` is
     the time at which the function was called.
     """
@@ -68,6 +69,7 @@ class Attempt:
     batch: list[tuple[ReceivedMessage, Envelope]] = field(default_factory=list)
     duplicates: int = 0
     at_risk: bool = False
+    waits: bool = False
     giving_up: bool = False
     failed: FailedAttempts | None = None
     started: datetime | None = None

@@ -41,7 +41,7 @@ from airflow_sqlqueue.errors import (
 )
 from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage, can_be_written
 from airflow_sqlqueue.queue import MessageHead, QueueTable
-from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.discovery import find_queue
@@ -86,6 +86,7 @@ class Handler:
         self._data_bus = options.data_bus
         self._failures, self._receiver, self._on_received = failures, receiver, on_received
         self._tables: EndpointTables | None = None
+        self._acknowledging: dict[str, ResolvedAddress] = {}
         self._unsettled: tuple[Attempt, Failure | None] | None = None
 
     @property
@@ -105,6 +106,10 @@ class Handler:
         try:
             outcomes = self._attempt(sessions, attempt, limit)
         except Exception as error:
+            if attempt.waits:
+                log.info("Message %s waits: another handler has one with its id", _id_of(attempt.received[0]))
+                self._put_back(attempt)
+                return [Outcome.ROLLED_BACK]
             if attempt.message is None or not attempt.is_to_blame(error):
                 raise
             if attempt.giving_up:
@@ -274,15 +279,14 @@ class Handler:
             try:
                 is_new = inbox.enter(queue, envelope.identity.message_id or "")
             except (DeadlockError, LockTimeoutError):
-                # Another handler has a message with this id: this one waits for its next attempt.
-                attempt.at_risk = True
+                attempt.waits = True
                 raise
             if is_new:
                 kept.append((message, envelope))
             else:
                 attempt.duplicates += 1
                 log.debug("Message %s was handled before and is deleted", quoted(envelope.identity.message_id))
-                service_control.acknowledge(session, self._resolver, envelope)
+                service_control.acknowledge(session, self._resolver, envelope, self._acknowledging)
         attempt.batch = sorted(kept, key=lambda each: each[0].row_version)
 
     def _call(self, session: Session, attempt: Attempt, function: HandlerFunction | None) -> Set[str | None]:
@@ -328,7 +332,7 @@ class Handler:
         for message, envelope in attempt.batch:
             if envelope.identity.message_id in given_up:
                 continue
-            acknowledged = service_control.acknowledge(session, self._resolver, envelope)
+            acknowledged = service_control.acknowledge(session, self._resolver, envelope, self._acknowledging)
             try:
                 service_control.audit(tables, message, envelope, started, acknowledged=acknowledged)
             except (QueueNotFoundError, NotAQueueError, PermissionDeniedError):
@@ -399,8 +403,7 @@ class Handler:
         if attempt.failed is None:
             # The failure of a commit is not noted yet; noting a batch twice changes nothing.
             self._note_failure(attempt, message, error)
-        for each in attempt.received:
-            self._receiver.put_back(each.row_version)
+        self._put_back(attempt)
         kind = type_name(error)
         if attempt.failed is None:
             what, line = f"batches failed with {kind}", "A batch of %d failed with %s: its messages are tried alone"
@@ -409,6 +412,10 @@ class Handler:
             what, line = f"attempts failed with {kind}", "Message %s failed with %s, attempt %d"
             self._failures.log.note(logging.WARNING, what, line, _id_of(message), kind, attempt.failed.attempts)
         return Outcome.ROLLED_BACK
+
+    def _put_back(self, attempt: Attempt) -> None:
+        for each in attempt.received:
+            self._receiver.put_back(each.row_version)
 
     def _tables_of(self, session: Session) -> EndpointTables:
         self._tables = self._endpoint.tables(session, self._tables)

@@ -14,10 +14,17 @@ from airflow_sqlqueue.consuming.endpoint import EndpointTables
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.envelope.times import format_time
 from airflow_sqlqueue.errorqueue.failure_headers import unchanged
-from airflow_sqlqueue.errors import AddressError, MessageError, NotAQueueError, QueueNotFoundError
+from airflow_sqlqueue.errors import (
+    AddressError,
+    MessageError,
+    NotAQueueError,
+    PermissionDeniedError,
+    QueueNotFoundError,
+    StatementError,
+)
 from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.discovery import find_queue
 from airflow_sqlqueue.untrusted import header_value, quoted
@@ -78,21 +85,29 @@ def is_retry(envelope: Envelope) -> bool:
     return bool(header_value(retry.unique_message_id) and header_value(retry.acknowledgement_queue))
 
 
-def acknowledge(session: Session, resolver: AddressResolver, envelope: Envelope) -> bool:
+def acknowledge(
+    session: Session, resolver: AddressResolver, envelope: Envelope, usable: dict[str, ResolvedAddress]
+) -> bool:
     """Acknowledge the retry of a handled message, in the session's transaction; return whether this was done.
 
     The sender of the message chose the address. An address that cannot be used, or is not allowed, does not make the
     message fail: the log has a warning, and if there is an audit copy, ServiceControl's audit instance finds no mark of
-    an acknowledgement in it and sends one itself.
+    an acknowledgement in it and sends one itself. A queue that is not in ``usable`` is tried first, on a connection of
+    its own, because an error would end the transaction.
     """
     if not is_retry(envelope):
         return False
     retry = envelope.service_control_retry
+    address = retry.acknowledgement_queue or ""
     try:
-        queue = QueueTable(session, find_queue(session, resolver, retry.acknowledgement_queue or ""))
-        queue.require_allowed(resolver)
-        queue.check_accepts()
-    except (AddressError, QueueNotFoundError, NotAQueueError) as error:
+        if address not in usable:
+            with Session(session.settings) as aside:
+                queue = QueueTable(aside, find_queue(aside, resolver, address))
+                queue.require_allowed(resolver)
+                queue.check_accepts()
+                queue.rows("queue.try_send")
+            usable[address] = queue.address
+    except (AddressError, QueueNotFoundError, NotAQueueError, PermissionDeniedError, StatementError) as error:
         shown_id = quoted(envelope.identity.message_id)
         log.warning("The retry of message %s is not acknowledged to ServiceControl: %s", shown_id, error)
         return False
@@ -101,5 +116,5 @@ def acknowledge(session: Session, resolver: AddressResolver, envelope: Envelope)
         HeaderNames.RETRY_UNIQUE_MESSAGE_ID: retry.unique_message_id,
         HeaderNames.CONTROL_MESSAGE: "True",
     }
-    queue.send([Message(headers)])
+    QueueTable(session, usable[address]).send([Message(headers)])
     return True

@@ -15,6 +15,10 @@ OUTPUT inserted.[RowVersion] INTO @sent
 SELECT {values} FROM (VALUES {rows}) AS m ({names}) ORDER BY m.[Position];
 SELECT [RowVersion] FROM @sent ORDER BY [RowVersion];
 
+-- try_send: send to the queue
+-- The server checks the permission before it looks for rows, of which there are none.
+INSERT INTO {queue} ([Headers]) SELECT N'' WHERE 1 = 0;
+
 -- receive: receive messages from the queue
 -- ORDER BY needs the inner TOP, so the DELETE uses a common table expression (docs/transport/queue-tables.md,
 -- "Receiving"). The last hint is FORCESEEK with the index on RowVersion, if there is one: for a small table the

@@ -19,7 +19,8 @@ from airflow_sqlqueue.envelope.times import format_time
 from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.transactions import MODES, NONE
-from tests.contract.consuming.conftest import AT_ONCE, ONCE, Consume, Seen, headers, numbered
+from tests.contract.conftest import LoginIn
+from tests.contract.consuming.conftest import AT_ONCE, ONCE, Consume, Seen, headers, numbered, options
 from tests.drains import bodies
 
 RETRIED = {
@@ -181,6 +182,22 @@ def test_an_address_that_cannot_be_used_is_not_acknowledged(
     assert "is not acknowledged" in caplog.text
     (copy,) = audit.receive()
     assert HeaderNames.RETRY_ACKNOWLEDGEMENT_SENT not in headers(copy)
+
+
+def test_a_queue_that_the_login_may_not_use_is_not_acknowledged(
+    orders: Queue, acknowledged: Queue, client: QueueClient, login_in: LoginIn
+) -> None:
+    """The error would end the transaction of the message, which would fail again and again."""
+    table = acknowledged.address
+    with login_in("db_datareader", "db_datawriter")() as low:
+        user = low.settings.user
+        client.run_sql(f"DENY INSERT ON [{table.schema}].[{table.table}] TO [{user}]")
+        orders.send([Message(RETRIED, b"0")])
+        own = QueueClient(low.settings, client.resolver)
+        done = own.queue("orders").consume(Seen(), options())
+    assert (done.handled, done.failed, done.rolled_back) == (1, 0, 0)
+    assert bodies(acknowledged) == []
+    assert bodies(orders) == []
 
 
 @pytest.mark.parametrize("value", [None, "", "x" * 10_000])
