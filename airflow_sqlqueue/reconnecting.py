@@ -64,6 +64,16 @@ def may_have_lost(error: BaseException) -> bool:
 MAX_FAILURES = 8
 """The most failures in a row, without progress in between, before the error is raised."""
 
+MAX_SECONDS = 120.0
+"""The seconds for which a server that is away is tried in any case: a paused database of Azure takes a minute to
+resume."""
+
+
+def is_too_much(failures: int, since: float, error: BaseException) -> bool:
+    """Whether to raise an error after a number of failures in a row, the first of which was at ``since``."""
+    away = isinstance(error, SERVER_ERRORS) and not isinstance(error, LoginFailedError)
+    return failures > MAX_FAILURES and not (away and time.monotonic() - since < MAX_SECONDS)
+
 
 def pause_after(failures: int, *, first: float = 0.2, longest: float = 6.4) -> float:
     """Return the seconds to wait after a number of failures in a row; each pause is twice the one before."""
@@ -104,7 +114,7 @@ class Reconnecting(Generic[S]):
         self._connect, self._what, self._pause, self._known = connect, what, pause or time.sleep, known
         self._patient = patient
         self._session: S | None = None
-        self._failures = 0
+        self._failures, self._since = 0, 0.0
 
     def connect(self) -> S:
         """Return the open session or a new one; an error of connecting is raised at once."""
@@ -132,7 +142,7 @@ class Reconnecting(Generic[S]):
         self._failures = 0
 
     def run(self, work: Callable[[S], T]) -> T:
-        """Run work and return its result; repeat it after errors that pass, :data:`MAX_FAILURES` times in a row."""
+        """Run work and return its result; repeat it after errors that pass, until there are too many in a row."""
         self.made_progress()
         while True:
             try:
@@ -159,7 +169,9 @@ class Reconnecting(Generic[S]):
         if may_have_lost(error):
             self.close()
         self._failures += 1
-        is_last = self._failures > MAX_FAILURES and not (self._patient and not isinstance(error, LoginFailedError))
+        self._since = self._since if self._failures > 1 else time.monotonic()
+        endless = self._patient and not isinstance(error, LoginFailedError)
+        is_last = is_too_much(self._failures, self._since, error) and not endless
         if is_last or not self.passes(error):
             return False
         wait_after(self._failures, error, self._what, self._pause)
@@ -172,7 +184,7 @@ def reconnecting(session: Session, what: str, work: Callable[[], T]) -> T:
     For one of several units of work, each a repeatable transaction, such as the deletion of the next 1,000 rows. The
     new connection does not have the locks of the session. ``what`` is as for :class:`Reconnecting`.
     """
-    failures = 0
+    failures, since = 0, 0.0
     while True:
         try:
             if failures:
@@ -181,6 +193,7 @@ def reconnecting(session: Session, what: str, work: Callable[[], T]) -> T:
         except SERVER_ERRORS as error:
             session.close()
             failures += 1
-            if failures > MAX_FAILURES or not passes(error, known=True):
+            since = since or time.monotonic()
+            if is_too_much(failures, since, error) or not passes(error, known=True):
                 raise
             wait_after(failures, error, what)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -155,7 +155,10 @@ def test_a_retry_is_logged_with_its_purpose(caplog: pytest.LogCaptureFixture) ->
         (PermissionDeniedError("x"), False),
     ],
 )
-def test_a_session_is_dropped_after_an_error_that_may_have_broken_it(error: Exception, lost: bool) -> None:
+def test_a_session_is_dropped_after_an_error_that_may_have_broken_it(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, lost: bool
+) -> None:
+    monkeypatch.setattr("airflow_sqlqueue.reconnecting.MAX_SECONDS", 0)
     assert may_have_lost(error) is lost
     server = Server()
     connection = server.connection()
@@ -183,6 +186,7 @@ def test_a_unit_of_work_goes_on_with_its_session_where_the_connection_was_lost(m
 
 
 def test_a_unit_of_work_is_given_up_after_too_many_lost_connections(monkeypatch: Any) -> None:
+    monkeypatch.setattr("airflow_sqlqueue.reconnecting.MAX_SECONDS", 0)
     waited: list[int] = []
 
     def pause(failures: int) -> float:
@@ -224,6 +228,46 @@ def test_failures_that_do_not_stop_are_raised() -> None:
         server.connection().run(failing(*[DeadlockError("1205")] * (MAX_FAILURES + 1)))
     assert len(server.pauses) == MAX_FAILURES
     assert all(session.closed for session in server.sessions)
+
+
+class Clock:
+    """Time that passes by pauses alone."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+FIRST_PAUSES = sum(pause_after(number) for number in range(1, MAX_FAILURES + 1))
+
+
+@pytest.mark.parametrize(
+    ("error", "seconds"),
+    [(ServerBusyError("40613"), 120.0), (ServerUnreachableError("down"), 120.0), (DeadlockError("1205"), FIRST_PAUSES)],
+)
+def test_a_server_that_is_away_has_two_minutes(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, seconds: float
+) -> None:
+    """As a paused database of Azure needs to resume; the number of failures does not end the work before."""
+    clock = Clock()
+    monkeypatch.setattr("airflow_sqlqueue.reconnecting.time", clock)
+    with pytest.raises(type(error)):
+        Reconnecting(Server().connect, "The work").run(failing(*[error] * 100))
+    assert seconds <= round(clock.now - 1_000, 3) < seconds + 10
+
+
+def test_so_has_a_unit_of_work_with_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, session, error = Clock(), cast(Any, Reopened(0)), ConnectionLostError("cut")
+    monkeypatch.setattr("airflow_sqlqueue.reconnecting.time", clock)
+    work = failing(*[error] * 100)
+    with pytest.raises(ConnectionLostError):
+        reconnecting(session, "The work", lambda: work(session))
+    assert 120 <= clock.now - 1_000 < 130
 
 
 def test_progress_resets_the_count_of_failures() -> None:
