@@ -12,6 +12,9 @@ SELECT RTRIM(o.type), PARSENAME(s.base_object_name, 4), PARSENAME(s.base_object_
        PARSENAME(s.base_object_name, 2), PARSENAME(s.base_object_name, 1),
        DB_NAME(DB_ID(?)), h.name, o.name,
        t.is_memory_optimized, t.temporal_type, t.is_tracked_by_cdc, t.lock_escalation_desc,
+       CASE WHEN EXISTS (
+           SELECT * FROM {catalog}.sys.indexes AS i WHERE i.object_id = t.object_id AND i.type = 5
+       ) THEN 1 ELSE 0 END,
        d.is_read_committed_snapshot_on
 FROM {catalog}.sys.objects AS o
 JOIN {catalog}.sys.schemas AS h ON h.schema_id = o.schema_id

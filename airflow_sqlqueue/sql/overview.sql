@@ -14,7 +14,10 @@ WHERE t.is_ms_shipped = 0 AND EXISTS (
 ORDER BY s.name, t.name;
 
 -- tables: read the tables of the database
-SELECT t.object_id, t.is_memory_optimized, t.temporal_type, t.is_tracked_by_cdc, t.lock_escalation_desc
+SELECT t.object_id, t.is_memory_optimized, t.temporal_type, t.is_tracked_by_cdc, t.lock_escalation_desc,
+       CASE WHEN EXISTS (
+           SELECT * FROM {catalog}.sys.indexes AS i WHERE i.object_id = t.object_id AND i.type = 5
+       ) THEN 1 ELSE 0 END
 FROM {catalog}.sys.tables AS t
 WHERE t.is_ms_shipped = 0 AND EXISTS (
     SELECT * FROM {catalog}.sys.columns AS k WHERE k.object_id = t.object_id AND k.name = 'Headers'

@@ -195,6 +195,7 @@ class Layout:
     triggers: tuple[Trigger, ...] = ()
     read_committed_snapshot: bool = False
     memory_optimized: bool = False
+    columnstore: bool = False
     system_versioned: bool = False
     change_data_capture: bool = False
     lock_escalation: str = "TABLE"
@@ -279,6 +280,8 @@ class Layout:
             return f"{name} is a view: name the table that it selects from."
         if self.memory_optimized:
             return f"The table {name} is memory-optimised and so has no row locks to skip: use one that is not."
+        if self.columnstore:
+            return f"The table {name} has a clustered columnstore index and so takes no row locks: drop the index."
         for trigger in self.triggers:
             if trigger.instead_of and not trigger.disabled and trigger.event in {"INSERT", "DELETE"}:
                 return f"The trigger {trigger.name} of {name} replaces every {trigger.event}: disable it."

@@ -71,7 +71,7 @@ def remember_trigger(session: Session, table: ResolvedAddress) -> None:
 
 def _read(session: Session, table: ResolvedAddress, what: str, advice: str, through: str = "table") -> Layout:
     row = _object(session, table, what, advice)
-    kind, *_, in_memory, temporal, captured, escalation, snapshot = row
+    kind, *_, in_memory, temporal, captured, escalation, columnstore, snapshot = row
     found, behind = _names(table, row)
     if kind == "SN" and through == "table":
         if behind is None:
@@ -80,7 +80,7 @@ def _read(session: Session, table: ResolvedAddress, what: str, advice: str, thro
     return layout_of(
         found,
         through if kind == "U" else _OBJECT_TYPES.get(kind, "other"),
-        (in_memory, temporal, captured, escalation),
+        (in_memory, temporal, captured, escalation, columnstore),
         snapshot,
         *(
             session.run(_on(name, table), table.qualified_name)
@@ -113,10 +113,10 @@ def layout_of(
 ) -> Layout:
     """Return a layout from the rows of the queries ``inspect.columns``, ``inspect.indexes`` and ``inspect.triggers``.
 
-    ``properties`` are is_memory_optimized, temporal_type, is_tracked_by_cdc and lock_escalation_desc of ``sys.tables``;
-    ``snapshot`` is is_read_committed_snapshot_on of the database.
+    ``properties`` are is_memory_optimized, temporal_type, is_tracked_by_cdc and lock_escalation_desc of ``sys.tables``,
+    and whether there is a clustered columnstore index; ``snapshot`` is is_read_committed_snapshot_on of the database.
     """
-    in_memory, temporal, captured, escalation = properties
+    in_memory, temporal, captured, escalation, columnstore = properties
     fired = _triggers(triggers)
     return Layout(
         table=table,
@@ -126,6 +126,7 @@ def layout_of(
         triggers=fired,
         read_committed_snapshot=bool(snapshot),
         memory_optimized=bool(in_memory),
+        columnstore=bool(columnstore),
         system_versioned=temporal == _SYSTEM_VERSIONED,
         change_data_capture=bool(captured),
         lock_escalation=escalation or "",

@@ -75,6 +75,7 @@ def test_a_table_of_another_kind_says_why() -> None:
     [
         (replace(MODERN, object_type="view"), "is a view"),
         (replace(MODERN, memory_optimized=True), "is memory-optimised"),
+        (replace(MODERN, columnstore=True), "has a clustered columnstore index"),
         (replace(MODERN, triggers=(Trigger("t", "DELETE", instead_of=True),)), "replaces every DELETE"),
         (replace(MODERN, triggers=(Trigger("t", "INSERT", instead_of=True),)), "replaces every INSERT"),
     ],
