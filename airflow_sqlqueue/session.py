@@ -120,6 +120,7 @@ class Session:
         else:
             self.enlist()
             text = self.guarded(statement.text) if statement.ours or values else statement.text
+            # A caller's SET ROWCOUNT would end an INSERT or DELETE of ours early, without an error.
             text = f"{query('session.all_rows').text}\n{text}" if statement.ours else text
         return self._execute(statement, text, values, sizes)
 

@@ -15,7 +15,7 @@ from airflow_sqlqueue.errors import ConfigurationError, MessageError
 from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
 from airflow_sqlqueue.queue.browsing import PAGE, PAGE_BYTES, is_last
 from airflow_sqlqueue.queue.sending import chunks, headers_text
-from airflow_sqlqueue.queue.window import placeholders
+from airflow_sqlqueue.queue.window import padded_chunks, placeholders
 from airflow_sqlqueue.routing import DELAYED_SUFFIX, ResolvedAddress, endpoint_table
 from airflow_sqlqueue.server.settings import load_pyodbc
 from airflow_sqlqueue.session import Session
@@ -186,10 +186,9 @@ class DelayedTable:
         """
         self.require()
         wanted = sorted(set(row_versions))
-        pages = [wanted[start : start + PAGE] for start in range(0, len(wanted), PAGE)]
         return sum(
             int(self.session.value(self.query("delayed.cancel", row_versions=placeholders(page)), *page))
-            for page in pages
+            for page in padded_chunks(wanted)
         )
 
     def cancel_message(self, message_id: str) -> int:

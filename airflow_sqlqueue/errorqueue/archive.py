@@ -14,14 +14,14 @@ from typing import Any
 from airflow_sqlqueue.errorqueue.failed_message import Archived, FailedMessage, classify
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.errorqueue.scan import FAILED_PAGE, ShownError, narrowed
-from airflow_sqlqueue.errors import ConfigurationError, MessageNotFoundError
+from airflow_sqlqueue.errors import ConfigurationError, DataMovedError, MessageNotFoundError
 from airflow_sqlqueue.message import decode_headers
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.browsing import PAGE_BYTES, row_id
 from airflow_sqlqueue.queue.table_access import FIRST
 from airflow_sqlqueue.queue.window import Window, padded_chunks, placeholders
 from airflow_sqlqueue.routing import ResolvedAddress
-from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.session import Session, retrying
 from airflow_sqlqueue.sql import identifier, query, seek
 from airflow_sqlqueue.sql.columns import (
     STAGED,
@@ -114,7 +114,7 @@ class ArchivedMessages:
     def window(self, where: ErrorFilter) -> Window:
         if not self._archive.exists():
             return Window(FIRST, FIRST)
-        end = self.session.value(self._archive.query("error_archive.end"), self._stored)
+        end = self._unlocked("error_archive.end", self._stored)
         return narrowed(where, FIRST if end is None else int(end))
 
     @cached_property
@@ -138,9 +138,11 @@ class ArchivedMessages:
     def count_left(self, up_to: int) -> int:
         if up_to == FIRST:
             return 0
-        return int(
-            self.session.value(self._archive.query("error_archive.count_left"), self._stored, up_to, self._before)
-        )
+        return int(self._unlocked("error_archive.count_left", self._stored, up_to, self._before))
+
+    def _unlocked(self, name: str, *values: Any) -> Any:
+        """Return the first value of a read without locks, which rows that are moved meanwhile can disturb."""
+        return retrying(lambda: self.session.value(self._archive.query(name), *values), only=DataMovedError)
 
     def warnings(self) -> list[str]:
         return []

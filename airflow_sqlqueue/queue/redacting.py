@@ -32,7 +32,9 @@ def redact_rows(table: OwnTable, owner: str, owned_by: tuple[str, str], rows: Se
     """
     found = 0
     for start in range(0, len(rows), _ROWS_PER_STATEMENT):
-        piece = rows[start : start + _ROWS_PER_STATEMENT]
+        piece = list(rows[start : start + _ROWS_PER_STATEMENT])
+        size = next(size for size in (1, 16, _ROWS_PER_STATEMENT) if size >= len(piece))
+        piece += piece[-1:] * (size - len(piece))
         statement = table.query("message_table.redact", **redaction(owner, len(piece)))
         values = [value for row in piece for value in _parameters(row)]
         found += int(table.session.value(statement, *values, *owned_by))

@@ -15,8 +15,6 @@ SELECT CAST(SERVERPROPERTY('EngineEdition') AS int), CAST(SERVERPROPERTY('Produc
 IF @@TRANCOUNT = 0 THROW 50002, N'The transaction is gone.', 1;
 
 -- all_rows: lift a limit of rows
--- A caller's own statement may have left SET ROWCOUNT, which ends an INSERT, UPDATE or DELETE after so many rows without
--- an error ("SET ROWCOUNT (Transact-SQL)"). It goes in the round trip of each statement of this package.
 SET ROWCOUNT 0;
 
 -- lock_timeout: set the lock timeout

@@ -5,11 +5,14 @@ from __future__ import annotations
 import pickle
 import uuid
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from airflow_sqlqueue.delayed.table import DelayedTable
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
@@ -25,7 +28,12 @@ from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.quarantine import Quarantine
+from airflow_sqlqueue.queue.redacting import RedactedRow, redact_rows
 from airflow_sqlqueue.queue.window import Window
+from airflow_sqlqueue.row import Row
+from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.sql import Query
+from airflow_sqlqueue.tables.create import create, delayed_definition
 from tests.contract.conftest import Connect, run_sql, staged_rows
 from tests.drains import SMALL_PARTS, drain, fill, numbered_bodies
 
@@ -200,3 +208,30 @@ def test_stages_by_their_names(tmp_path: Any) -> None:
     ]:
         with pytest.raises(ConfigurationError, match=match):
             stage_of(stage, staging)
+
+
+def test_any_number_of_rows_takes_few_texts(queue: QueueTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server keeps a plan for each text."""
+    session, texts = queue.session, Counter[str]()
+    table = MessageTable(session, queue.address.catalog)
+    Ledger(session, queue.address.catalog).create()
+    delayed = delayed_definition(replace(queue.address, table=f"{queue.address.table}.Delayed"))
+    create(session, delayed)
+    run = Session._execute
+
+    def noted(self: Session, statement: Query, text: str, values: Any, sizes: Any) -> Any:
+        texts[text] += 1
+        return run(self, statement, text, values, sizes)
+
+    monkeypatch.setattr(Session, "_execute", noted)
+    row = Row(str(uuid.uuid4()), None, None, None, None, "{}", b"", 1, False)
+    works: list[Callable[[int], Any]] = [
+        lambda number: table.erase(uuid.uuid4(), uuid.uuid4(), [(n, str(uuid.uuid4())) for n in range(number)]),
+        lambda number: redact_rows(table, "PartId", (str(uuid.uuid4()),) * 2, [RedactedRow(row, row)] * number),
+        lambda number: DelayedTable(session, delayed.table).cancel(range(number)),
+    ]
+    for work in works:
+        texts.clear()
+        for number in (1, 2, 3, 15, 16, 17, 40, 99, 100):
+            work(number)
+        assert len([text for text in texts if "@given" in text or "DELETE FROM" in text]) <= 4

@@ -39,10 +39,6 @@ PAGE_BYTES = 8 * MIB
 """Bytes of headers and bodies in one page for the client, and one row more."""
 
 
-_ERASED_ROWS = 500
-"""Rows that one statement erases: it may have 2,100 parameters, and 1,000 rows of values."""
-
-
 class MessageTable(OwnTable):
     """Table of the staged messages of one database, through one connection; created with the ledger."""
 
@@ -218,8 +214,7 @@ class MessageTable(OwnTable):
     def erase(self, batch_id: uuid.UUID, part_id: uuid.UUID, rows: Sequence[tuple[int, str]]) -> tuple[int, int]:
         """Delete rows of a part, named by RowVersion and Id; return their number and their bytes."""
         erased = size = 0
-        for start in range(0, len(rows), _ERASED_ROWS):
-            piece = rows[start : start + _ERASED_ROWS]
+        for piece in padded_chunks(rows):
             statement = self.query("message_table.erase", rows=Fragment(", ".join(["(?, ?)"] * len(piece))))
             values = [value for row in piece for value in row]
             count, gone = self.session.run(statement, *values, str(batch_id), str(part_id))[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta, timezone
+from typing import Any
 
 import pytest
 
@@ -11,12 +12,14 @@ from airflow_sqlqueue.errorqueue.archive import MAX_REASON
 from airflow_sqlqueue.errorqueue.chunked_work import ErrorQueueOptions, ErrorQueueResult
 from airflow_sqlqueue.errors import (
     ConfigurationError,
+    DataMovedError,
     MessageNotFoundError,
     QueueNotFoundError,
     TransactionError,
 )
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.sql import Query
 from airflow_sqlqueue.tables.layout import SHAPES
 from tests.contract.conftest import Connect, run_sql
 from tests.contract.return_to_source.conftest import failed
@@ -241,3 +244,21 @@ def test_the_headers_of_the_failure_are_readable_in_the_archive(client: QueueCli
     shown = client.errors.archived.show(number=kinds.groups[0].example)
     assert shown.envelope.headers[HeaderNames.FAILED_Q] == "Sales"
     assert shown.body is None
+
+
+def test_rows_that_move_during_a_read_without_locks_are_read_again(
+    client: QueueClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved, value = ["error_archive.end", "error_archive.count_left", "errors.end"], Session.results
+
+    def results(session: Session, statement: Query, *values: Any, **sizes: Any) -> Any:
+        if statement.name in moved:
+            moved.remove(statement.name)
+            raise DataMovedError("601")
+        return value(session, statement, *values, **sizes)
+
+    monkeypatch.setattr(Session, "results", results)
+    client.queue("error").send([failed("Sales", b"0")])
+    assert client.errors.archive("error", **ALL).messages == 1
+    assert client.errors.archived.delete("error", **ALL, confirm=True).messages == 1
+    assert moved == []
