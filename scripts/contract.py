@@ -67,6 +67,7 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="use the URL's database, and create no other")
     parser.add_argument("--collation", help="of the new database")
     parser.add_argument("--read-committed-snapshot", choices=["on", "off"], help="of the new database")
+    parser.add_argument("--optimized-locking", action="store_true", help="in the new database (SQL Server 2025)")
     parser.add_argument("--only", nargs="+", choices=STEPS, default=list(STEPS), metavar="STEP", help=", ".join(STEPS))
     parser.add_argument("--wait", type=float, default=0.0, help="longest wait for the server, in seconds")
     arguments = parser.parse_args()
@@ -119,6 +120,9 @@ def _database(url: str, arguments: argparse.Namespace) -> Iterator[str]:
     texts = [f"CREATE DATABASE [{name}]" + (f" COLLATE {collation}" if collation else "")]
     if snapshot:
         texts.append(f"ALTER DATABASE [{name}] SET READ_COMMITTED_SNAPSHOT {snapshot.upper()} WITH ROLLBACK IMMEDIATE")
+    if arguments.optimized_locking:
+        settings = ("ACCELERATED_DATABASE_RECOVERY", "OPTIMIZED_LOCKING")
+        texts += [f"ALTER DATABASE [{name}] SET {setting} = ON" for setting in settings]
     _run(url, *texts)
     try:
         yield urlunsplit(parts._replace(path=f"/{name}"))

@@ -1,25 +1,33 @@
 """First contact with a server: basic statements, one by one, from the simplest on.
 
 The tests of other files say more of each. These say at once where a server differs from what its documentation says.
+No connection can kill the server after a few numbers of an identity: ``tests/faults`` do that, with fakemssql.
 """
 
 from __future__ import annotations
 
 import threading
 import uuid
+from contextlib import nullcontext, suppress
+from dataclasses import replace
+from typing import Any
 
+import pyodbc
 import pytest
 
 from airflow_sqlqueue.drain.ledger import Ledger, Part
 from airflow_sqlqueue.drain.stages.message_table import MessageTable
-from airflow_sqlqueue.errors import SqlQueueError
+from airflow_sqlqueue.errors import LockTimeoutError, QueueNotFoundError, SqlQueueError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.browsing import hold
+from airflow_sqlqueue.queue.copies import CopyTable, QueueCopy
 from airflow_sqlqueue.queue.depth import depth
-from airflow_sqlqueue.queue.queue_table import LAST
+from airflow_sqlqueue.queue.queue_table import FIRST, LAST
 from airflow_sqlqueue.queue.send_ledger import SendLedger
 from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.row import row_of
+from fakemssql import FakeServer
 from tests.contract.conftest import Connect, run_sql
 
 MANY = 20_000
@@ -150,3 +158,93 @@ def test_8_no_row_or_table_is_left(queue: QueueTable, ledger: Ledger, connect: C
     with connect() as other, other.lock_timeout(1):
         Ledger(other, queue.address.catalog).open(batch_id, queue.address.canonical, LAST)
     assert run_sql(queue.session, "SELECT @@TRANCOUNT")[0][0] == 0
+
+
+def test_9_nobody_waits_for_an_insert_or_a_delete_that_is_not_committed(queue: QueueTable, connect: Connect) -> None:
+    """Optimized locking locks transactions in the place of rows: ``scripts/contract.py --optimized-locking``."""
+    CopyTable(queue.session, queue.address.catalog).create()
+    queue.send(Message(body=b"%d" % n) for n in range(6))
+    copy = QueueCopy(queue, "first contact")
+    with connect() as other, other.transaction(), queue.session.lock_timeout(1):
+        beside = QueueTable(other, queue.address)
+        assert [message.body for message in beside.receive(2)] == [b"0", b"1"]
+        beside.send([Message(body=b"uncommitted")])
+        seen = [message.row_version for message in queue.peek(10)]
+        assert len(seen) == 4
+        with queue.session.transaction():
+            copy.advance(copy.lock(), seen, None)
+        assert copy.in_gaps(10, LAST) == {}
+        assert [message.body for message in queue.receive(1)] == [b"2"]
+    with queue.session.transaction():
+        new = copy.count(10)
+    assert new is not None
+    assert new.total == 1
+
+
+@pytest.mark.parametrize("writes", ["INSERT", "DELETE", "UPDLOCK"])
+def test_10_a_copy_has_no_proof_while_a_transaction_may_write(
+    queue: QueueTable, connect: Connect, server: Any, writes: str
+) -> None:
+    """A locked row has an intent lock on its table as well; fakemssql locks the row alone."""
+    queue.send([Message(), Message()])
+    write = {
+        "INSERT": lambda table: table.send([Message()]),
+        "DELETE": lambda table: len(table.receive(1)),
+        "UPDLOCK": lambda table: len(hold(table, 1)),
+    }[writes]
+    passes = writes == "UPDLOCK" and isinstance(server, FakeServer)
+    expects: Any = nullcontext() if passes else pytest.raises(LockTimeoutError)
+    with connect() as other:
+        other.begin()
+        assert write(QueueTable(other, queue.address)) == 1
+        with queue.session.lock_timeout(0), expects:
+            queue.rows("copies.no_writers", FIRST)
+        other.roll_back()
+    with queue.session.lock_timeout(0):
+        assert queue.rows("copies.no_writers", FIRST) == []
+
+
+def test_11_a_count_of_new_messages_locks_no_table(queue: QueueTable, connect: Connect) -> None:
+    """A statement with 5,000 locks would try for one on the table, for which senders and receivers wait."""
+    CopyTable(queue.session, queue.address.catalog).create()
+    queue.send(Message(body=b"x") for _ in range(MANY))
+    copy = QueueCopy(queue, "counted")
+    with queue.session.transaction():
+        copy.advance(copy.lock(), [message.row_version for message in queue.peek(10)], None)
+    locks = (
+        "SELECT COUNT(*) FROM sys.dm_tran_locks WHERE resource_type = 'OBJECT' AND request_mode IN ('S', 'X') "
+        f"AND resource_associated_entity_id = OBJECT_ID(N'{queue.address.qualified_name}')"
+    )
+    counts: list[int | None] = []
+
+    def count() -> None:
+        for _ in range(3):
+            counts.append(getattr(copy.count(10_000), "total", None))
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    with connect() as other:
+        while thread.is_alive():
+            assert run_sql(other, locks)[0][0] == 0
+    thread.join(60)
+    assert len(counts) == 3
+    assert all(number is not None and number >= 10_000 for number in counts)
+
+
+def test_12_a_limit_of_rows_ends_no_send(queue: QueueTable) -> None:
+    """fakemssql takes no limit; the session lifts it in any case."""
+    with suppress(pyodbc.Error):
+        queue.session.enlisted_connection().execute("SET ROWCOUNT 3")
+    with queue.session.transaction():
+        queue.send(Message() for _ in range(10))
+    assert depth(queue).messages == 10
+
+
+def test_13_spellings_of_a_name_are_one_table_where_the_collation_ignores_case(queue: QueueTable) -> None:
+    upper = replace(queue.address, table=queue.address.table.upper())
+    collation = str(run_sql(queue.session, "SELECT collation_name FROM sys.databases WHERE name = DB_NAME()")[0][0])
+    if "_CI" in collation:
+        assert QueueTable(queue.session, upper).layout.table == queue.layout.table
+    else:
+        with pytest.raises(QueueNotFoundError):
+            depth(QueueTable(queue.session, upper))
