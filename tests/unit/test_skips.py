@@ -35,6 +35,7 @@ ON_A_REAL_SERVER = {
 """Skipped on some named server: the whole test runs with fakemssql."""
 
 ELSEWHERE = {
+    "Airflow resumes jobs from 3.3 on": (1, "the rows of make versions from Airflow 3.3 on"),
     "Airflow is not installed": (6, "the extra dev"),
     "FreeTDS gives times without their fractions": (1, "the same test with Microsoft's driver"),
     "FreeTDS is not installed": (1, "apt-get install tdsodbc"),
