@@ -70,7 +70,7 @@ resume."""
 
 
 def is_too_much(failures: int, since: float, error: BaseException) -> bool:
-    """Whether to raise an error after a number of failures in a row, the first of which was at ``since``."""
+    """Whether to raise an error after a number of failures in a row that began at ``since``."""
     away = isinstance(error, SERVER_ERRORS) and not isinstance(error, LoginFailedError)
     return failures > MAX_FAILURES and not (away and time.monotonic() - since < MAX_SECONDS)
 

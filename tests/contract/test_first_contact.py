@@ -160,7 +160,7 @@ def test_8_no_row_or_table_is_left(queue: QueueTable, ledger: Ledger, connect: C
     assert run_sql(queue.session, "SELECT @@TRANCOUNT")[0][0] == 0
 
 
-def test_9_nobody_waits_for_an_insert_or_a_delete_that_is_not_committed(queue: QueueTable, connect: Connect) -> None:
+def test_9_nobody_waits_for_uncommitted_rows(queue: QueueTable, connect: Connect) -> None:
     """Optimized locking locks transactions in the place of rows: ``scripts/contract.py --optimized-locking``."""
     CopyTable(queue.session, queue.address.catalog).create()
     queue.send(Message(body=b"%d" % n) for n in range(6))
