@@ -160,7 +160,7 @@ def test_8_no_row_or_table_is_left(queue: QueueTable, ledger: Ledger, connect: C
     assert run_sql(queue.session, "SELECT @@TRANCOUNT")[0][0] == 0
 
 
-def test_9_nobody_waits_for_uncommitted_rows(queue: QueueTable, connect: Connect) -> None:
+def test_9_statements_pass_over_uncommitted_rows(queue: QueueTable, connect: Connect) -> None:
     """Optimized locking locks transactions in the place of rows: ``scripts/contract.py --optimized-locking``."""
     CopyTable(queue.session, queue.address.catalog).create()
     queue.send(Message(body=b"%d" % n) for n in range(6))
@@ -240,7 +240,7 @@ def test_12_a_limit_of_rows_ends_no_send(queue: QueueTable) -> None:
     assert depth(queue).messages == 10
 
 
-def test_13_spellings_of_a_name_are_one_table_where_the_collation_ignores_case(queue: QueueTable) -> None:
+def test_13_two_spellings_are_one_table_where_the_collation_ignores_case(queue: QueueTable) -> None:
     upper = replace(queue.address, table=queue.address.table.upper())
     collation = str(run_sql(queue.session, "SELECT collation_name FROM sys.databases WHERE name = DB_NAME()")[0][0])
     if "_CI" in collation:
