@@ -7,9 +7,12 @@ explicitly.
 
 from __future__ import annotations
 
+import ctypes
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
@@ -54,9 +57,11 @@ class Session:
         statement_timeout: int = 0,
     ) -> None:
         self.settings = settings
+        self._process = os.getpid()
         self._statement_timeout = statement_timeout
         self._lock_timeout = self._lock_timeout_now = lock_timeout
         self._has_low_priority = False
+        _SESSIONS.add(self)
         self.open()
 
     def open(self) -> None:
@@ -93,9 +98,15 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """Close the connection; the server rolls back uncommitted work."""
-        with suppress(Exception):
-            self._connection.close()
+        """Close the connection; the server rolls back uncommitted work. A forked process leaves it to its parent."""
+        if not self.is_inherited:
+            with suppress(Exception):
+                self._connection.close()
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether this process is a fork of the one that opened the session, and must not touch the connection."""
+        return self._process != os.getpid()
 
     def run(self, statement: Query, *values: Any, sizes: Sequence[Any] | None = None) -> list[Any]:
         """Run a statement and return the rows of its last result set: triggers return the ones before it."""
@@ -289,13 +300,36 @@ class Session:
         return f"{query('session.in_transaction').text}\n{text}" if self._in_transaction else text
 
     def check_alive(self) -> None:
-        """Raise :class:`TransactionError` in a doomed transaction: a further statement would be committed alone."""
+        """Raise :class:`TransactionError` in a doomed transaction: a further statement would be committed alone.
+
+        So it does in a fork of the process that opened the session: both would speak on one connection.
+        """
+        if self.is_inherited:
+            raise TransactionError(
+                "The transaction or the connection was begun in another process: begin one in this process, in a call "
+                "that is not inside of it, or fork before it."
+            )
         if self._doomed:
             raise TransactionError("The transaction failed before and is rolled back: let its error end the block.")
 
     def enlisted_connection(self) -> EnlistedConnection:
         """Return the driver's connection for other code, which cannot commit or close it."""
+        self.check_alive()
         return EnlistedConnection(self._connection, self)
+
+
+_SESSIONS: WeakSet[Session] = WeakSet()
+
+
+def _leave_to_parent() -> None:
+    """Keep the handles of all sessions for ever: else the end of this forked process would log its parent's off."""
+    for session in _SESSIONS:
+        for handles in (getattr(session, "_connection", None), getattr(session, "_cursors", None)):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(handles))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 _REPEATED = (DataMovedError, DeadlockError, LockTimeoutError, ServerBusyError)

@@ -80,8 +80,12 @@ def transaction(
 
 
 def current_transaction(settings: ConnectionSettings) -> Transaction | None:
-    """Return the open transaction or None. Raises :class:`TransactionError` if it is on another server."""
+    """Return the open transaction or None. Raises :class:`TransactionError` if it is on another server, or if this
+    process is a fork of the one that began it.
+    """
     current = _current.get()
+    if current is not None and current.receiving.is_inherited:
+        current.receiving.check_alive()
     if current is None or current.settings is settings:
         return current
     # Databases may differ: a transaction can span the databases of a server.

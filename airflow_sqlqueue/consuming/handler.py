@@ -300,7 +300,12 @@ class Handler:
             if function is None:
                 raise no_handler(envelopes[0])
             with self._causing(attempt, function), tracing.handler_span(function.call):
-                result = function.call(envelopes if function.is_batch else envelopes[0])
+                try:
+                    result = function.call(envelopes if function.is_batch else envelopes[0])
+                except SystemExit as error:
+                    if session.is_inherited:
+                        raise  # It ends the process that the function has forked.
+                    raise RuntimeError("The function of the message ended by SystemExit, as of sys.exit.") from error
         except Exception as error:
             if self._mode != NONE:
                 raise

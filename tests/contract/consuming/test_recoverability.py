@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import sys
 import threading
 import time
 from dataclasses import replace
@@ -22,6 +23,7 @@ from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.tables.create import delayed_address
+from airflow_sqlqueue.transactions import MODES
 from tests.contract.consuming.conftest import AT_ONCE, ONCE, Consume, Seen, headers, numbered, options
 from tests.drains import bodies
 
@@ -197,6 +199,23 @@ def test_some_exceptions_are_not_tried_again(orders: Queue, error: Queue, consum
     seen = Seen(decline)
     done = consume(seen, RecoverabilityOptions(unrecoverable=(Declined,)))
     assert (len(seen.bodies), done.failed, done.delayed) == (1, 1, 0)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("code", [None, 0, 3, "why"])
+def test_a_function_that_ends_the_program_fails_for_its_message(
+    orders: Queue, error: Queue, consume: Consume, mode: str, code: Any
+) -> None:
+    def end(message: Envelope) -> None:
+        if message.body == b"1":
+            sys.exit(code)
+
+    orders.send(numbered(3))
+    done = consume(end, transaction_mode=mode)
+    assert (done.handled, done.failed) == (2, 1)
+    (failed,) = error.receive(5)
+    assert failed.body == b"1"
+    assert "SystemExit" in str(headers(failed)[HeaderNames.EXCEPTION_MESSAGE])
 
 
 @pytest.mark.parametrize("mode", ["sends_atomic_with_receive", "receive_only", "none"])
