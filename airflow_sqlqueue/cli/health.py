@@ -20,7 +20,7 @@ from airflow_sqlqueue.routing import ResolvedAddress
 log = logging.getLogger(__name__)
 
 AT_ONCE = 8
-"""Requests at a time; further ones are closed unanswered."""
+"""Requests at a time; for a further one the oldest is closed unanswered."""
 
 REQUEST_SECONDS = 5.0
 """Seconds after which a request is closed, however slowly it arrives."""
@@ -130,7 +130,7 @@ class HealthServer(ThreadingHTTPServer):
 
     def __init__(self, health: Health, host: str, port: int) -> None:
         self.health = health
-        self._requests: dict[socket.socket, float] = {}
+        self._requests: dict[socket.socket, tuple[float, str]] = {}
         self._lock = threading.Lock()
         try:
             self.address_family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
@@ -161,20 +161,27 @@ class HealthServer(ThreadingHTTPServer):
         self.server_name, self.server_port = "sqlqueue", self.server_address[1]
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Refuse a request while there are too many."""
+        """Accept a request. Of too many the oldest unfinished one is closed: of its own address, if that has half."""
         with self._lock:
             if len(self._requests) >= AT_ONCE:
-                return False
-            self._requests[request] = time.monotonic() + REQUEST_SECONDS
+                same = [each for each, (_, host) in self._requests.items() if host == client_address[0]]
+                oldest = (same if len(same) >= AT_ONCE // 2 else list(self._requests))[0]
+                del self._requests[oldest]
+                self._close(oldest)
+            self._requests[request] = time.monotonic() + REQUEST_SECONDS, client_address[0]
             return True
 
     def service_actions(self) -> None:
         """Close requests that take too long; the server calls this about twice a second."""
         with self._lock:
-            late = [request for request, until in self._requests.items() if until < time.monotonic()]
+            late = [request for request, (until, _) in self._requests.items() if until < time.monotonic()]
         for request in late:
-            with suppress(OSError):
-                request.shutdown(socket.SHUT_RDWR)
+            self._close(request)
+
+    @staticmethod
+    def _close(request: socket.socket) -> None:
+        with suppress(OSError):
+            request.shutdown(socket.SHUT_RDWR)
 
     def shutdown_request(self, request: Any) -> None:
         with self._lock:

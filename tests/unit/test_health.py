@@ -103,14 +103,34 @@ def is_closed(connection: socket.socket, text: bytes) -> bool:
         return True
 
 
+def test_slow_connections_of_one_address_make_no_probe_of_another_fail(
+    server: HealthServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are renewed as fast as they are closed, and the probe is slow as well."""
+    monkeypatch.setattr(health, "REQUEST_SECONDS", WAIT)
+    address = ("127.0.0.1", server.server_port)
+    slow = [socket.create_connection(address, WAIT) for _ in range(health.AT_ONCE)]
+    try:
+        with socket.create_connection(address, WAIT, ("127.0.0.2", 0)) as probe:
+            probe.sendall(b"GET /health/live ")
+            slow += [socket.create_connection(address, WAIT) for _ in range(3 * health.AT_ONCE)]
+            assert answer(slow[-health.AT_ONCE]) == b"", "the server has taken the later ones"
+            probe.sendall(b"HTTP/1.1\r\n\r\n")
+            assert b" 200 " in answer(probe)
+    finally:
+        for connection in slow:
+            connection.close()
+
+
 def test_there_are_few_requests_at_a_time(server: HealthServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "REQUEST_SECONDS", WAIT)
     address = ("127.0.0.1", server.server_port)
     waiting = [socket.create_connection(address, WAIT) for _ in range(health.AT_ONCE)]
     try:
-        with socket.create_connection(address, WAIT) as one_more:
-            assert answer(one_more) == b""
-        for connection in waiting:
+        assert b" 200 " in ask(server, b"GET /health/live HTTP/1.1\r\n\r\n")
+        oldest, *others = waiting
+        assert answer(oldest) == b"", "it made room for the probe"
+        for connection in others:
             connection.sendall(b"GET /health/live HTTP/1.1\r\n\r\n")
             assert answer(connection).startswith(b"HTTP/1.0 200 ")
     finally:
