@@ -62,10 +62,11 @@ def batch_rows(ledger: Ledger, batch_id: uuid.UUID, stage: str, staging: Staging
 
 def batch_headers(
     ledger: Ledger, batch_id: uuid.UUID, stage: str, staging: StagingFolder | None, having: str
-) -> Iterator[str]:
+) -> Iterator[list[str]]:
     """Yield the texts of the headers of a batch that contain ``having``, in no order; bodies are not read.
 
-    ``having`` is found as it is written, with case. Memory holds the headers of some hundred messages. Raises as
+    Each list has those of some hundred messages, and may be empty, so that the caller can end the search. ``having`` is
+    found as it is written, with case. Memory holds the headers of some hundred messages. Raises as
     :func:`rows_in_order`.
     """
     if stage != "table":
@@ -73,12 +74,12 @@ def batch_headers(
             if part.path is not None:
                 for batch in part_batches(part, ["Headers"], staging):
                     texts = batch.column(0)
-                    yield from texts.filter(pc.match_substring(texts, having)).to_pylist()
+                    yield texts.filter(pc.match_substring(texts, having)).to_pylist()
         return
     table = MessageTable(ledger.session, ledger.catalog, ledger.schema)
     for part in ledger.parts(batch_id):
         for page in table.part(batch_id, part.id, part.messages, bodies=False) if part.messages else ():
-            yield from (row.headers for row in page if having in row.headers)
+            yield [row.headers for row in page if having in row.headers]
 
 
 def merged(parts: Iterable[Part], rows: Callable[[Part], Iterator[Row]]) -> Iterator[Row]:

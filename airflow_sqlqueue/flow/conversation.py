@@ -116,7 +116,8 @@ def find_conversation(
                 break
             try:
                 for step in _steps(ledger, info, conversation_id, pattern, staging):
-                    found.add(step)
+                    if step is not None:
+                        found.add(step)
                     if budget.used or len(found) >= MAX_STEPS:
                         complete = False
                         break
@@ -130,13 +131,15 @@ def find_conversation(
 
 def _steps(
     ledger: Ledger, info: BatchInfo, conversation_id: str, pattern: str, staging: StagingFolder | None
-) -> Iterator[ConversationStep]:
+) -> Iterator[ConversationStep | None]:
+    """Yield the steps in a batch, and None after each of its messages and pages that have none, to end the search."""
     from airflow_sqlqueue.drain.batch_reader import batch_headers
 
-    for text in batch_headers(ledger, info.batch_id, info.stage, staging, pattern):
-        headers = decode_headers(text)
-        if headers.values.get(HeaderNames.CONVERSATION_ID) == conversation_id:
-            yield ConversationStep.of(headers)
+    for texts in batch_headers(ledger, info.batch_id, info.stage, staging, pattern):
+        yield None
+        for headers in map(decode_headers, texts):
+            is_step = headers.values.get(HeaderNames.CONVERSATION_ID) == conversation_id
+            yield ConversationStep.of(headers) if is_step else None
 
 
 def _table(address: str | None) -> str | None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from airflow_sqlqueue.budget import Budget
 from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue.drain import batch_reader
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.envelope.times import format_time
@@ -83,6 +87,27 @@ def test_a_search_ends_at_its_limits(
     monkeypatch.setattr("airflow_sqlqueue.flow.conversation.MAX_STEPS", 3)
     found = client.batches.conversation(CONVERSATION)
     assert (len(found.steps), found.complete) == (3, False)
+
+
+@pytest.mark.parametrize("text", ["nothing of it", f"{CONVERSATION}, but not as its id"])
+def test_a_search_ends_within_a_batch(
+    client: QueueClient, drained: Callable[..., Batch], monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    """Headers that repeat are small in a file, and large when they are read."""
+    monkeypatch.setattr("airflow_sqlqueue.drain.batch_reader._ROWS", 10)
+    drained(*(Message({"a": text}) for _ in range(100)))
+    read = []
+    monkeypatch.setattr("airflow_sqlqueue.client.batches.Budget", partial(Budget, clock=lambda: len(read)))
+    pages = batch_reader.batch_headers
+
+    def noting(*arguments: Any) -> Iterator[list[str]]:
+        for page in pages(*arguments):
+            read.append(page)
+            yield page
+
+    monkeypatch.setattr(batch_reader, "batch_headers", noting)
+    found = client.batches.conversation(CONVERSATION, max_seconds=1)
+    assert (found.steps, found.complete, len(read)) == ((), False, 1)
 
 
 def test_a_batch_whose_files_are_gone_is_counted(client: QueueClient, tmp_path: Path) -> None:
