@@ -46,6 +46,7 @@ and what to do; ``__cause__`` has the driver's text. Neither contains message bo
     │   ├── PayloadTooLargeError   the payload has more bytes than the limit
     │   └── PayloadKeyError        the key is not one that a data bus gives, and was not used
     ├── DataBusUnreachableError    the data bus cannot be read now; a later try may succeed
+    │   └── PayloadUnreadableError the data bus can be read, but not this payload
     ├── SparkJobError              a Spark application that handles a batch ended with an error
     └── StatementError             any other error of the server, with its number
         └── RowRefusedError        a type, a constraint or a trigger of the table refused a row
@@ -236,6 +237,10 @@ class PayloadKeyError(PayloadError):
 
 class DataBusUnreachableError(SqlQueueError):
     """The data bus cannot be read now; a later try may succeed."""
+
+
+class PayloadUnreadableError(DataBusUnreachableError):
+    """A single payload that cannot be opened on a data bus that answers, as without the permission to it."""
 
 
 class SparkJobError(SqlQueueError):

@@ -28,6 +28,7 @@ from airflow_sqlqueue.databus.payload_file import (
     REASONS,
     REFUSED,
     TOO_LARGE,
+    UNREADABLE,
     PayloadsResult,
     arrow_schema,
     check_staged,
@@ -50,6 +51,7 @@ from airflow_sqlqueue.errors import (
     PayloadGoneError,
     PayloadKeyError,
     PayloadTooLargeError,
+    PayloadUnreadableError,
     SqlQueueError,
 )
 from airflow_sqlqueue.message import HeaderNames, decode_headers
@@ -108,7 +110,7 @@ class StagedPayload:
     :param key: the key in the data bus.
     :param content_type: the content type of the serialized value.
     :param content: the serialized value; None if it could not be fetched.
-    :param reason: None, or ``gone``, ``too_large``, ``refused`` or ``over_limit``.
+    :param reason: None, or ``gone``, ``too_large``, ``refused``, ``unreadable`` or ``over_limit``.
     """
 
     row_id: str
@@ -160,9 +162,10 @@ def fetch_payloads(
         raise
     replace_file(folder, f"{batch.batch_id}/{MANIFEST}", write_result(result), FILE_MODES[options.readable_by])
     log.info(
-        "Batch %s has %d payloads: %d fetched with %d bytes, %d gone, %d too large, %d refused, %d over the limit",
+        "Batch %s has %d payloads: %d fetched with %d bytes, %d gone, %d too large, %d refused, "
+        "%d unreadable, %d over the limit",
         *(batch.batch_id, result.payloads, result.fetched, result.bytes),
-        *(result.gone, result.too_large, result.refused, result.over_limit),
+        *(result.gone, result.too_large, result.refused, result.unreadable, result.over_limit),
     )
     return result
 
@@ -253,6 +256,8 @@ class _Fetch:
             return None, TOO_LARGE if error.size > self._options.payload_bytes else OVER_LIMIT
         except PayloadKeyError:
             return None, REFUSED
+        except PayloadUnreadableError:
+            return None, UNREADABLE
 
     def _settle(self, named: _Named, fetched: Future[tuple[bytes | None, str | None]]) -> StagedPayload:
         content, reason = fetched.result()

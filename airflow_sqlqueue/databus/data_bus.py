@@ -21,6 +21,7 @@ from airflow_sqlqueue.errors import (
     PayloadGoneError,
     PayloadKeyError,
     PayloadTooLargeError,
+    PayloadUnreadableError,
     SqlQueueError,
 )
 
@@ -78,28 +79,36 @@ class DataBus:
         Raises :class:`~airflow_sqlqueue.errors.PayloadKeyError` for a key that may lead out of the location,
         :class:`~airflow_sqlqueue.errors.PayloadGoneError`, :class:`~airflow_sqlqueue.errors.PayloadTooLargeError`, and
         :class:`~airflow_sqlqueue.errors.DataBusUnreachableError` for a store that does not answer or refuses the login,
-        and for a share that is not mounted.
+        and for a share that is not mounted; :class:`~airflow_sqlqueue.errors.PayloadUnreadableError` where the data bus
+        answers, but this payload cannot be opened.
         """
         path = path_of(key, property_name)
         most = self.payload_bytes if limit is None else limit
         read = self._read_file if self._folder.is_local else self._read_object
-        try:
-            return read(path, property_name, most)
-        except FileNotFoundError:
-            self._require_location()
-            raise _gone(path, property_name) from None
-        except (SqlQueueError, MemoryError):
-            raise
-        except Exception as error:
-            if isinstance(error, (NotADirectoryError, IsADirectoryError)):
-                raise _not_a_file(property_name) from None
-            text = error_text(error)
-            if path.rpartition("/")[2] in text:
-                text = type(error).__name__
-            # The cause would show the key, and give access to the payload.
-            raise DataBusUnreachableError(
-                f"{label(property_name)} cannot be read from the data bus {self._shown}: {text}."
-            ) from None
+        again = False
+        while True:
+            try:
+                return read(path, property_name, most)
+            except FileNotFoundError:
+                self._require_location()
+                raise _gone(path, property_name) from None
+            except (SqlQueueError, MemoryError):
+                raise
+            except Exception as error:
+                if isinstance(error, (NotADirectoryError, IsADirectoryError)):
+                    raise _not_a_file(property_name) from None
+                answers = not isinstance(error, (TimeoutError, ConnectionError)) and self._answers()
+                if answers and not again:
+                    # It may have been away for a moment.
+                    again = True
+                    continue
+                text = error_text(error)
+                if path.rpartition("/")[2] in text:
+                    text = type(error).__name__
+                # The cause would show the key, and give access to the payload.
+                raise (PayloadUnreadableError if answers else DataBusUnreachableError)(
+                    f"{label(property_name)} cannot be read from the data bus {self._shown}: {text}."
+                ) from None
 
     def _read_file(self, path: str, property_name: str | None, most: int) -> bytes:
         root = os.path.realpath(self._folder.root)
@@ -136,6 +145,13 @@ class DataBus:
         if content.tell() != size:
             raise DataBusUnreachableError(f"{label(property_name)} was changed while it was read: try again.")
         return content.getvalue()
+
+    def _answers(self) -> bool:
+        try:
+            self._require_location()
+        except DataBusUnreachableError:
+            return False
+        return True
 
     def _require_location(self) -> None:
         """Raise :class:`DataBusUnreachableError` if the location itself is missing, so that no payload counts as gone.

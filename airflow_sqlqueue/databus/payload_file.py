@@ -23,7 +23,8 @@ MANIFEST = "payloads.json"
 MAX_MANIFEST = 4_096
 """The most bytes of a manifest of payloads."""
 
-GONE, TOO_LARGE, REFUSED, OVER_LIMIT = REASONS = ("gone", "too_large", "refused", "over_limit")
+REASONS = ("gone", "too_large", "refused", "unreadable", "over_limit")
+GONE, TOO_LARGE, REFUSED, UNREADABLE, OVER_LIMIT = REASONS
 """Reasons for a payload without content."""
 
 COLUMNS = {
@@ -46,7 +47,8 @@ class PayloadsResult:
     """Payloads of a batch, fetched: counts, and the name of their file beside the parts, None without payloads.
 
     ``fetched`` payloads have ``bytes`` of content. The others are in the file without content: ``gone`` from the data
-    bus, ``too_large``, ``refused`` because of their keys, or left out as the batch was ``over_limit``.
+    bus, ``too_large``, ``refused`` because of their keys, ``unreadable`` on a data bus that answers, or left out as the
+    batch was ``over_limit``.
     """
 
     batch_id: str
@@ -56,12 +58,13 @@ class PayloadsResult:
     gone: int = 0
     too_large: int = 0
     refused: int = 0
+    unreadable: int = 0
     over_limit: int = 0
 
     @property
     def payloads(self) -> int:
         """Number of payloads that the messages name."""
-        return self.fetched + self.gone + self.too_large + self.refused + self.over_limit
+        return self.fetched + self.gone + self.too_large + self.refused + self.unreadable + self.over_limit
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values only."""

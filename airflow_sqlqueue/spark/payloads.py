@@ -36,7 +36,7 @@ def read_payloads(
       body has. ``key``: the key in the data bus. ``content_type``: the format of the content.
     - ``content``: the serialized value, null if it could not be fetched. ``data``: the bytes of a ``byte[]`` in JSON,
       which is Base64; null for anything else. It costs nothing unless it is selected.
-    - ``reason``: null, or ``gone``, ``too_large``, ``refused`` (the key) or ``over_limit``.
+    - ``reason``: null, or ``gone``, ``too_large``, ``refused`` (the key), ``unreadable`` or ``over_limit``.
 
     Raises :class:`BatchError` for a batch that is open, was put back, or whose payloads were not fetched,
     :class:`ConfigurationError` for a batch in a table, and :class:`BatchMismatchError` for files that are missing or

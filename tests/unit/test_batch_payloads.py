@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
+import socket
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow.parquet as pq
 import pytest
@@ -17,6 +22,7 @@ import pytest
 from airflow_sqlqueue.databus import batch_payloads
 from airflow_sqlqueue.databus.batch_payloads import PayloadOptions, StagedPayload, fetch_payloads, staged_payloads
 from airflow_sqlqueue.databus.data_bus import DataBus
+from airflow_sqlqueue.databus.keys import path_of
 from airflow_sqlqueue.databus.payload_file import MANIFEST, PayloadsResult, arrow_schema
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
@@ -146,6 +152,47 @@ def test_rows_are_written_in_groups(share: Path, staging: StagingFolder, monkeyp
     file = fetch_payloads(batch, parts, DataBus(share), staging).file
     assert pq.ParquetFile(folder_of(staging, batch) / str(file)).num_row_groups == 3
     assert [row.content for row in staged_payloads(batch)] == [b"x" * 600] * 5
+
+
+def test_one_payload_that_cannot_be_opened_costs_no_other(
+    share: Path, staging: StagingFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, shut, pipe, looped, away = (put(share, new_key(), b"x" * 10) for _ in range(5))
+    folder = Path(DataBus(share)._folder.root)
+    for key in (pipe, looped):
+        (folder / path_of(key)).unlink()
+    with socket.socket(socket.AF_UNIX) as listener:
+        monkeypatch.chdir((folder / path_of(pipe)).parent)
+        listener.bind((folder / path_of(pipe)).name)
+    (folder / path_of(looped)).symlink_to((folder / path_of(looped)).name)
+    tried: Counter[str] = Counter()
+    system_open = os.open
+
+    def opened(path: Any, *arguments: Any, **options: Any) -> int:
+        tried[str(path).rpartition("/")[2]] += 1
+        if str(path).endswith(path_of(shut)):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        if str(path).endswith(path_of(away)) and tried[str(path).rpartition("/")[2]] == 1:
+            raise OSError(errno.ESTALE, "Stale file handle", path)
+        return system_open(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", opened)
+    batch, parts = staged(staging, [names(Picture=key) for key in (shut, found, pipe, looped, away)])
+    result = fetch_payloads(batch, parts, DataBus(share), staging)
+    assert (result.fetched, result.unreadable, result.payloads) == (2, 3, 5)
+    reasons = [row.reason for row in staged_payloads(batch, staging)]
+    assert reasons == ["unreadable", None, "unreadable", "unreadable", None]
+
+
+@pytest.mark.parametrize("error", [TimeoutError("no answer"), ConnectionResetError("reset")])
+def test_a_data_bus_that_stops_to_answer_fails_the_call(
+    share: Path, staging: StagingFolder, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    batch, parts = staged(staging, [names(Picture=put(share, new_key(), b"x"))])
+    monkeypatch.setattr(DataBus, "_read_file", Mock(side_effect=error))
+    with pytest.raises(DataBusUnreachableError) as raised:
+        fetch_payloads(batch, parts, DataBus(share), staging)
+    assert type(raised.value) is DataBusUnreachableError
 
 
 def test_an_unreachable_data_bus_fails_the_call_and_leaves_nothing(staging: StagingFolder, tmp_path: Path) -> None:

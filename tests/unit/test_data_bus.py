@@ -9,6 +9,7 @@ import traceback
 import tracemalloc
 from datetime import datetime, timedelta, timezone
 from pathlib import Path, PureWindowsPath
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -23,6 +24,7 @@ from airflow_sqlqueue.errors import (
     PayloadGoneError,
     PayloadKeyError,
     PayloadTooLargeError,
+    PayloadUnreadableError,
     SqlQueueError,
 )
 from tests.payloads import KEY, put
@@ -56,6 +58,12 @@ def test_a_location_in_memory_or_a_store_is_read_in_pieces(monkeypatch: pytest.M
         bus.fetch("a/c")
     with pytest.raises(PayloadKeyError, match="names no file"):
         bus.fetch("a")
+    with (
+        patch.object(bus._folder.filesystem, "cat_file", side_effect=PermissionError("archived")) as asked,
+        pytest.raises(PayloadUnreadableError, match="archived"),
+    ):
+        bus.fetch("a/b")
+    assert asked.call_count == 2, "it may have been away for a moment"
     with pytest.raises(DataBusUnreachableError, match="missing"):
         DataBus("memory://no-such-bus/base").fetch("a/c")
 
