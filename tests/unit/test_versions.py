@@ -107,6 +107,26 @@ def test_the_docs_have_the_versions_of_the_matrix() -> None:
     assert f"It supports {ranges()}:" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(
+    ("kills", "seed", "is_taken"),
+    [
+        ("500", "7", True),
+        ("5", "$(shell id)", False),
+        ("$(shell id)", "1", False),
+        ("5\n6", "1", False),
+        ("", "", False),
+    ],
+)
+def test_the_nightly_run_takes_numbers_alone(kills: str, seed: str, is_taken: bool) -> None:
+    """Make would run a shell for a value of its command line that asks for one."""
+    text = (ROOT / ".github/workflows/nightly.yml").read_text(encoding="utf-8")
+    checks = re.findall(r"- run: '(.*)'\n +- run: make \w+ .*\$SEED", text)
+    assert len(checks) == text.count('="$SEED"') == 2
+    for check in checks:
+        done = subprocess.run(["bash", "-e", "-c", check], env={"KILLS": kills, "SEED": seed}, check=False)
+        assert (done.returncode == 0) == is_taken
+
+
 def test_the_workflow_has_a_job_for_each_row_of_the_matrix() -> None:
     text = (ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8")
     jobs = re.findall(r'^ +- \{ row: (\S+), python: "(\S+)" \}$', text, re.MULTILINE)
