@@ -36,6 +36,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+BatchId = uuid.UUID | Batch | BatchInfo
+"""A batch by its id, or itself, which names its queue too."""
+
+
+def _named(batch: BatchId, queue_name: str | None) -> tuple[uuid.UUID, str | None]:
+    """Return a batch's id, and the address that leads to its ledger."""
+    if isinstance(batch, uuid.UUID):
+        return batch, queue_name
+    return uuid.UUID(str(batch.batch_id)), queue_name or batch.queue
+
 
 class BatchManager:
     """Batches in the ledgers of a server.
@@ -57,8 +67,9 @@ class BatchManager:
             queue = self._connector.find_in(ledger.session, queue_name).canonical if queue_name else None
             return batches(ledger, states=states, queue=queue, older_than=older_than)
 
-    def info(self, batch_id: uuid.UUID, queue_name: str | None = None) -> BatchInfo | None:
+    def info(self, batch_id: BatchId, queue_name: str | None = None) -> BatchInfo | None:
         """Return the ledger's present entry of a batch; None for an unknown batch."""
+        batch_id, queue_name = _named(batch_id, queue_name)
         with self._connector.ledger(queue_name) as ledger:
             return next(iter(batches(ledger, batch_id=batch_id)), None)
 
@@ -69,8 +80,9 @@ class BatchManager:
         """
         return self._connector.locks(queue_name)
 
-    def current(self, batch_id: uuid.UUID, queue_name: str | None = None) -> uuid.UUID:
+    def current(self, batch_id: BatchId, queue_name: str | None = None) -> uuid.UUID:
         """Return the batch that a drain with ``renew`` works on: this one, or the first unfinished one after it."""
+        batch_id, queue_name = _named(batch_id, queue_name)
         return self._repeated(f"Reading batch {batch_id}", queue_name, lambda ledger: ledger.current(batch_id))
 
     def left_by(
@@ -112,25 +124,27 @@ class BatchManager:
             with self.locks(queue_name) as locks:
                 return find_stranded(ledger, locks, [info.batch_id for info in found], states)
 
-    def seal(self, batch_id: uuid.UUID, queue_name: str | None = None) -> Batch:
+    def seal(self, batch_id: BatchId, queue_name: str | None = None) -> Batch:
         """Close a batch to further parts and return its manifest; idempotent. A drain under way ends with an error.
 
         Raises :class:`~airflow_sqlqueue.errors.BatchNotFoundError`.
         """
+        batch_id, queue_name = _named(batch_id, queue_name)
         return self._repeated(f"Sealing batch {batch_id}", queue_name, lambda ledger: ledger.seal(batch_id))
 
-    def forget_empty(self, batch_id: uuid.UUID, queue_name: str | None = None) -> bool:
+    def forget_empty(self, batch_id: BatchId, queue_name: str | None = None) -> bool:
         """Delete a sealed batch without parts from the ledger; return False, and delete nothing, for any other batch.
 
         A part with only expired or quarantined messages counts as a part. This is for a drain that alone has the batch
         id.
         """
+        batch_id, queue_name = _named(batch_id, queue_name)
         with self._connector.ledger(queue_name) as ledger:
             return ledger.forget_empty(batch_id)
 
     def abandon(
         self,
-        batch_id: uuid.UUID,
+        batch_id: BatchId,
         queue_name: str | None = None,
         *,
         staging: str | PathLike[str] | StagingFolder | None = None,
@@ -142,6 +156,7 @@ class BatchManager:
         or consumed; :class:`~airflow_sqlqueue.errors.TransactionError` in the client's transaction. See
         :func:`airflow_sqlqueue.drain.requeue.abandon`.
         """
+        batch_id, queue_name = _named(batch_id, queue_name)
         from airflow_sqlqueue.drain.requeue import abandon
 
         if self._connector.in_transaction:
@@ -154,8 +169,9 @@ class BatchManager:
 
         return self._repeated(f"Putting back batch {batch_id}", queue_name, give_up)
 
-    def get(self, batch_id: uuid.UUID, queue_name: str | None = None) -> Batch:
+    def get(self, batch_id: BatchId, queue_name: str | None = None) -> Batch:
         """Return the manifest of a sealed batch, from the ledger. Raises as :meth:`.drain.ledger.Ledger.manifest`."""
+        batch_id, queue_name = _named(batch_id, queue_name)
         with self._connector.ledger(queue_name) as ledger:
             return ledger.manifest(batch_id)
 
@@ -274,7 +290,7 @@ class BatchManager:
 
     def requeue(
         self,
-        batch_id: uuid.UUID,
+        batch_id: BatchId,
         queue_name: str | None = None,
         *,
         staging: str | PathLike[str] | StagingFolder | None = None,
@@ -286,6 +302,7 @@ class BatchManager:
         batch's files, for an object store that needs more than the environment's credentials. A redacted batch goes
         back only with ``accept_redacted``. See :func:`airflow_sqlqueue.drain.requeue.requeue`.
         """
+        batch_id, queue_name = _named(batch_id, queue_name)
         # It loads Arrow, which takes longer than most calls of a client.
         from airflow_sqlqueue.drain.requeue import requeue
 

@@ -87,6 +87,21 @@ def test_a_batch_from_the_queue_and_back(client: QueueClient, name: str, tmp_pat
         client.batches.mark_consumed(batch)
 
 
+def test_a_batch_is_named_by_itself_or_its_id(client: QueueClient, name: str, tmp_path: Path) -> None:
+    client.queue(name).send([Message(body=b"1")])
+    batch = client.queue(name).drain(tmp_path).batch
+    (info,) = client.batches.list(name)
+    batches = client.batches
+    for given in (batch, info, uuid.UUID(batch.batch_id)):
+        assert (batches.get(given), batches.seal(given)) == (batch, batch)
+        assert batches.info(given).queue == info.queue  # type: ignore[union-attr]
+        assert (batches.current(given), batches.forget_empty(given)) == (info.batch_id, False)
+        with pytest.raises(BatchError, match="is sealed"):
+            batches.abandon(given)
+    assert batches.requeue(batch, staging=tmp_path).batch.state == "requeued"
+    assert batches.requeue(info).repeated is True
+
+
 def test_calls_of_two_clients_enlist_in_one_transaction(client: QueueClient, name: str) -> None:
     other = QueueClient(client.settings, client.resolver)
     client.queue(name).send([Message(body=b"1")])
