@@ -133,6 +133,7 @@ def read_connection(
             keywords=_keywords(extra, others),
             login_timeout=int(_number(extra, "login_timeout", string.login_timeout)),
             access_token=None if token_from is None else ConnectionToken(token_from, entra.scope_of(host)),
+            conn_id=name,
         )
         _check_hosts(settings, allowed)
         names = {key: _text(given, key) for key in ROUTING_NAMES}

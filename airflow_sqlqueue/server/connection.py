@@ -85,6 +85,8 @@ def _refused(settings: ConnectionSettings) -> errors.LoginFailedError:
     what, check = f"the login {settings.user!r}", "the login, the password and that the database exists"
     if settings.by_token:
         what, check = "the access token", "that its identity is a user of the database, and that it has not expired"
+    if settings.conn_id is not None:
+        what += f" of the connection {settings.conn_id!r}"
     return errors.LoginFailedError(
         f"The server at {settings.server} refused {what} for the database {settings.database!r}: check {check}."
     )

@@ -46,6 +46,7 @@ class ConnectionSettings:
     ``TrustServerCertificate``, ``ApplicationIntent``, ``Authentication`` ...); keywords that write a file, load code or
     replace another field are refused. ``login_timeout`` is in seconds. ``access_token`` is a function that gets a token
     of Microsoft Entra ID for each new connection, instead of user and password; such settings cannot be pickled.
+    ``conn_id`` is the id of the Airflow connection that they come from, for the texts of errors.
 
     Raises :class:`ConfigurationError` for unusable settings; its text may name a keyword but never its value.
     """
@@ -60,6 +61,7 @@ class ConnectionSettings:
     login_timeout: int = DEFAULT_LOGIN_TIMEOUT
     instance: str | None = None
     access_token: entra.AccessToken | None = field(default=None, repr=False)
+    conn_id: str | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.instance is not None and not _INSTANCE.fullmatch(self.instance):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import uuid
 from dataclasses import replace
 from datetime import timedelta
@@ -11,7 +13,7 @@ from unittest import mock
 
 import pytest
 
-from airflow_sqlqueue.errors import BatchError, QueueNotFoundError
+from airflow_sqlqueue.errors import BatchError, LoginFailedError, QueueNotFoundError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.provider_info import get_provider_info
@@ -33,6 +35,16 @@ def test_an_untrusted_certificate_names_the_switch_of_the_form(server: Any, conn
     assert not ok
     field = get_provider_info()["connection-types"][0]["conn-fields"]["trust_server_certificate"]
     assert f"switch on {field['label']!r} in the Airflow connection" in sentence
+
+
+def test_a_refused_login_names_its_connection(live: str, monkeypatch: Any) -> None:
+    values = json.loads(os.environ["AIRFLOW_CONN_SQLQUEUE_DEFAULT"])
+    monkeypatch.setenv("AIRFLOW_CONN_WRONG", json.dumps({**values, "password": "wr0ng"}))
+    for use in (lambda hook: hook.depth("audit"), lambda hook: hook.get_first("SELECT 1")):
+        with pytest.raises(
+            LoginFailedError, match=r"refused the login '.*' of the connection 'wrong' for the database"
+        ):
+            use(SqlQueueHook("wrong"))
 
 
 def test_airflows_command_line_tests_the_connection(live: str, airflow: Any) -> None:

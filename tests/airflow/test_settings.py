@@ -164,6 +164,15 @@ def test_the_suffix_of_delayed_tables_is_a_setting(connection: Any) -> None:
             SqlQueueHook(conn_id, delayed_suffix=wrong).client.delayed("Sales")
 
 
+@pytest.mark.parametrize("key", ["lock_timeout", "login_timeout"])
+@pytest.mark.parametrize("value", ["inf", "nan", -1, "-0.5", "1e400", 10**400, float("nan"), 2**31])
+def test_a_timeout_is_a_number_that_a_server_takes(connection: Any, key: str, value: Any) -> None:
+    conn_id = connection(extra={key: value})
+    with pytest.raises(ConfigurationError, match=f"{key} has to be a number of seconds"):
+        _ = SqlQueueHook(conn_id).queue_connection
+    assert SqlQueueHook(connection(extra={key: 0})).queue_connection is not None
+
+
 def test_an_argument_names_another_database(connection: Any) -> None:
     hook = SqlQueueHook(connection(), database="archive")
     assert hook.queue_connection.settings.database == "archive"
