@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from airflow_sqlqueue.errorqueue.failure_headers import EDIT_OF, headers_without
 from airflow_sqlqueue.errorqueue.reasons import Reason
 from airflow_sqlqueue.errorqueue.scan import not_found, show_error
 from airflow_sqlqueue.errors import ConfigurationError, MessageError
-from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage, decode_headers
+from airflow_sqlqueue.message import HeaderNames, Headers, Message, ReceivedMessage, decode_headers, encode_headers
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.session import retrying
@@ -30,10 +30,18 @@ class EditResult:
     queue: str
 
 
-def check_names(headers: Iterable[str]) -> None:
-    """Raise :class:`ConfigurationError` for a header that the edit sets itself."""
+def check_headers(headers: Headers) -> None:
+    """Raise :class:`ConfigurationError` for a header that the edit sets itself, and :class:`MessageError` for headers
+    that no reader accepts.
+    """
     if taken := next((name for name in _OURS if name in headers), None):
         raise ConfigurationError(f"The header {taken} of an edited message is set by the edit: leave it out.")
+    _check_readable(headers)
+
+
+def _check_readable(headers: Headers) -> None:
+    if problem := decode_headers(encode_headers(headers)).problem:
+        raise MessageError(f"The edited message could not be read, because its headers are malformed: {problem}.")
 
 
 def edit(
@@ -60,7 +68,7 @@ def edit(
     """
     if body is None and not headers:
         raise ConfigurationError("Nothing is edited: give a new body or headers, or return the message as it is.")
-    check_names(headers or {})
+    check_headers(headers or {})
     destinations = Destinations(queue, resolver, redirect_to, malformed=redirect_to is not None)
 
     def edited_from(original: ReceivedMessage) -> tuple[QueueTable, Message]:
@@ -71,6 +79,7 @@ def edit(
         values |= {HeaderNames.MESSAGE_ID: str(uuid.uuid4()), EDIT_OF: old_id}
         removed = [name for name, value in (headers or {}).items() if value is None]
         kept = {name: value for name, value in values.items() if name not in removed}
+        _check_readable(kept)
         return destination, Message(kept, original.body if body is None else body)
 
     def send() -> tuple[QueueTable, Message]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import unquote
+
+from pydantic import BeforeValidator
 
 from airflow_sqlqueue.errors import AddressError
 from airflow_sqlqueue.routing import ResolvedAddress
@@ -27,6 +30,10 @@ class Address(str):
         from pydantic_core import core_schema
 
         return core_schema.no_info_after_validator_function(cls, core_schema.str_schema())
+
+
+PathAddress = Annotated[Address, BeforeValidator(unquote)]
+"""Address in a path, encoded once more: else no path could hold a line feed or a slash of a queue's name."""
 
 
 def address_of(client: QueueClient, address: str) -> ResolvedAddress:

@@ -8,12 +8,12 @@ from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, Depends
 
 from airflow_sqlqueue.errorqueue.destinations import Destinations
-from airflow_sqlqueue.errorqueue.editing import check_names, edit
+from airflow_sqlqueue.errorqueue.editing import check_headers, edit
 from airflow_sqlqueue.errorqueue.reasons import Reason
 from airflow_sqlqueue.errorqueue.scan import show_error
 from airflow_sqlqueue.errors import ConfigurationError, MessageError
 from airflow_sqlqueue.plugin import audit
-from airflow_sqlqueue.plugin.addresses import Address, shown_queue
+from airflow_sqlqueue.plugin.addresses import Address, PathAddress, shown_queue
 from airflow_sqlqueue.plugin.responses import RequestBody, read_as
 from airflow_sqlqueue.plugin.rights import may_act
 from airflow_sqlqueue.plugin.servers import queue_of
@@ -34,7 +34,11 @@ class Edit(RequestBody):
 
 @router.post("", dependencies=[Depends(may_act)])
 def edit_and_return(
-    conn_id: str, address: str, row_version: int, wanted: Annotated[Edit, Depends(read_as(Edit))], user: GetUserDep
+    conn_id: str,
+    address: PathAddress,
+    row_version: int,
+    wanted: Annotated[Edit, Depends(read_as(Edit))],
+    user: GetUserDep,
 ) -> dict[str, Any]:
     """Replace a failed message by an edited copy in the queue where it failed; a dry run reports the destination.
 
@@ -45,7 +49,7 @@ def edit_and_return(
         raise ConfigurationError("Nothing is edited: give a new body or headers, or return the message as it is.")
     changes = [f"{len(headers)} headers changed"] if headers else []
     changes += ["a new body"] if wanted.body is not None else []
-    check_names(headers)
+    check_headers(headers)
     with queue_of(conn_id, address) as (client, queue):
         message = show_error(queue, row_version=row_version).message
         redirect = None

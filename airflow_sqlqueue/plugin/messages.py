@@ -18,6 +18,7 @@ from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.errorqueue.scan import classified
 from airflow_sqlqueue.plugin import audit
+from airflow_sqlqueue.plugin.addresses import PathAddress
 from airflow_sqlqueue.plugin.bodies import MAX_BYTES, shown_body
 from airflow_sqlqueue.plugin.failures import Group, Grouping, of_group
 from airflow_sqlqueue.plugin.responses import RequestBody, read_as
@@ -73,7 +74,7 @@ class MessagesQuery(RequestBody):
 
 @router.post("")
 def messages(
-    conn_id: str, address: str, wanted: Annotated[MessagesQuery, Depends(read_as(MessagesQuery))]
+    conn_id: str, address: PathAddress, wanted: Annotated[MessagesQuery, Depends(read_as(MessagesQuery))]
 ) -> dict[str, Any]:
     """List of messages from the head of the queue, or of those that match; ``next`` is the ``after`` to continue with.
 
@@ -98,7 +99,7 @@ def messages(
 
 
 @router.get("/{row_version}")
-def message(conn_id: str, address: str, row_version: int) -> dict[str, Any]:
+def message(conn_id: str, address: PathAddress, row_version: int) -> dict[str, Any]:
     """Message with its headers, in their own order."""
     with queue_of(conn_id, address) as (_, queue):
         head = _head(queue, row_version)
@@ -112,7 +113,7 @@ def message(conn_id: str, address: str, row_version: int) -> dict[str, Any]:
 
 
 @router.get("/{row_version}/body", dependencies=[Depends(may_see_bodies)])
-def body(conn_id: str, address: str, row_version: int, user: GetUserDep) -> dict[str, Any]:
+def body(conn_id: str, address: PathAddress, row_version: int, user: GetUserDep) -> dict[str, Any]:
     """Decoded body of a message; the audit log records the user."""
     with queue_of(conn_id, address) as (_, queue):
         head = _head(queue, row_version)

@@ -6,6 +6,7 @@ A scrape takes a snapshot of every connection, or uses a recent one; it has no u
 from __future__ import annotations
 
 import hmac
+import logging
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -18,12 +19,13 @@ from starlette.responses import Response
 
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import UNFINISHED
-from airflow_sqlqueue.errors import SqlQueueError
 from airflow_sqlqueue.plugin import settings
 from airflow_sqlqueue.plugin.addresses import catalogs_of
 from airflow_sqlqueue.plugin.servers import client_of, session_of, shown_connections
 from airflow_sqlqueue.plugin.snapshots import SNAPSHOTS, Snapshot
 from airflow_sqlqueue.routing import ResolvedAddress
+
+log = logging.getLogger(__name__)
 
 router = APIRouter()
 
@@ -112,12 +114,13 @@ def _scrape() -> list[Sample]:
 def _of_connection(conn_id: str) -> list[Sample]:
     try:
         snapshot = SNAPSHOTS.get(conn_id, client_of(conn_id))
-    except (SqlQueueError, HTTPException):
+    except Exception as error:
+        log.warning("No metrics of the connection %r: %s", conn_id, type(error).__name__)
         return [("sqlqueue_up", {"conn_id": conn_id}, 0)]
     found = list(_of_snapshot(conn_id, snapshot))
     if snapshot.problem is None:
         # An unreadable ledger does not hide the queues.
-        with suppress(SqlQueueError, HTTPException):
+        with suppress(Exception):
             found += list(_of_batches(conn_id))
     return found
 

@@ -11,7 +11,9 @@ export class Problem extends Error {
 }
 
 /** `path("connections", id, "queues")`: every part is escaped and becomes one segment. */
-export const path = (...parts) => parts.map(encodeURIComponent).join("/");
+// No route takes a line feed or a slash within a part: a queue's name has them encoded twice, and percent signs too.
+const encoded = (part) => encodeURIComponent(String(part).replace(/[%\n/]/g, encodeURIComponent));
+export const path = (...parts) => parts.map(encoded).join("/");
 
 export const get = (where, signal) => call(where, { signal });
 

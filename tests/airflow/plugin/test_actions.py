@@ -289,6 +289,9 @@ def test_a_message_is_edited_at_once(
     (first, *_) = post(f"{CONNECTION}/queues/{failures}/messages", {})["messages"]
     path = f"{CONNECTION}/queues/{failures}/messages/{first['row_version']}/edit"
     changed = {"headers": {"Shop.Fixed": "a new value", HeaderNames.CORRELATION_ID: None}, "body": "a new body"}
+    for unread in ({f"h{n}": "" for n in range(10_001)}, {"h": "x" * 1_048_576}):
+        refused = page("POST", path, json={"headers": unread})
+        assert (refused.status_code, "bytes" in refused.text or "malformed" in refused.text) == (400, True)
     taken = page("POST", path, json={"headers": {HeaderNames.MESSAGE_ID: "mine"}})
     assert (taken.status_code, "is set by the edit" in taken.json()["detail"]) == (400, True)
     dry = post(path, changed)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import uuid
 from datetime import timedelta
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -129,6 +131,22 @@ def test_malformed_headers_are_shown_as_text(
     assert shown["headers"] == [["b", "<b>"]]
     assert shown["raw_headers"] == '{"a": 1, "b": "<b>"}'
     assert shown["problem"] == "a header's value is not text"
+
+
+@pytest.mark.parametrize("name", ["line\nfeed", "per%cent", "per%0Acent", "a\r\tb", "sla/sh"])
+def test_a_queue_of_any_name_is_opened(page: Any, hook: SqlQueueHook, name: str) -> None:
+    hook.create_queue(name)
+    try:
+        hook.send(name, [Message(body=b"x")])
+        # As path() of api.js writes it, and once more: the test client decodes a path twice.
+        part = quote(re.sub("[%\\n/]", lambda found: quote(found[0], safe=""), name), safe="")
+        part = quote(part)
+        answer = page("POST", f"api/connections/sqlqueue_default/queues/{part}/messages", json={})
+        assert (answer.status_code, len(answer.json()["messages"])) == (200, 1), answer.text
+        row = answer.json()["messages"][0]["row_version"]
+        assert page("GET", f"api/connections/sqlqueue_default/queues/{part}/messages/{row}").status_code == 200
+    finally:
+        hook.client.tables.drop(name, force=True)
 
 
 def test_a_message_that_is_not_there_is_a_sentence(page: Any, hook: SqlQueueHook, queue_name: str, path: str) -> None:

@@ -8,6 +8,7 @@ import re
 import uuid
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -62,6 +63,41 @@ def test_a_scrape_has_every_connection(
     families = [line.split()[2] for line in lines if line.startswith("# TYPE")]
     assert len(families) == len(set(families))
     assert set(families) <= FAMILIES.keys()
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        *(
+            {"extra": {name: value}}
+            for name in ("login_timeout", "lock_timeout")
+            for value in ("inf", "nan", -5, "1e400")
+        ),
+        *({"extra": {name: 5}} for name in ("allowed_catalogs", "queue_schemas", "keywords", "connection_string")),
+        {"extra": {"keywords": {"Encrypt": ["no"]}}},
+        {"extra": {"driver": {"a": 1}}},
+        {"port": 99999},
+        {"host": "a\0b"},
+    ],
+    ids=str,
+)
+def test_a_connection_fails_alone_whatever_is_in_it(
+    page: Any, live: str, token: str, monkeypatch: Any, broken: dict[str, Any]
+) -> None:
+    values = json.loads(os.environ["AIRFLOW_CONN_SQLQUEUE_DEFAULT"])
+    monkeypatch.setenv("AIRFLOW_CONN_BROKEN", json.dumps({**values, **broken}))
+    answer = page("GET", "metrics", role=None, headers={"Authorization": f"Bearer {token}"})
+    assert answer.status_code == 200
+    lines = answer.text.splitlines()
+    assert {f'sqlqueue_up{{conn_id="{name}"}} {up}' for name, up in (("broken", 0), (live, 1))} <= set(lines)
+    own = page("GET", "api/connections/broken/queues/audit/messages/1")
+    assert own.status_code in (400, 503), own.text
+
+
+def test_an_error_that_nobody_expects_is_of_its_connection_alone(page: Any, live: str, token: str) -> None:
+    with patch("airflow_sqlqueue.plugin.metrics.client_of", side_effect=RuntimeError("what nobody expects")):
+        answer = page("GET", "metrics", role=None, headers={"Authorization": f"Bearer {token}"})
+    assert (answer.status_code, f'sqlqueue_up{{conn_id="{live}"}} 0' in answer.text) == (200, True)
 
 
 def test_the_guide_and_the_dashboard_know_every_metric_and_no_other() -> None:
