@@ -69,6 +69,7 @@ from airflow_sqlqueue.errors import PayloadError as PayloadError
 from airflow_sqlqueue.errors import PayloadGoneError as PayloadGoneError
 from airflow_sqlqueue.errors import PayloadKeyError as PayloadKeyError
 from airflow_sqlqueue.errors import PayloadTooLargeError as PayloadTooLargeError
+from airflow_sqlqueue.errors import PayloadUnreadableError as PayloadUnreadableError
 from airflow_sqlqueue.errors import PermissionDeniedError as PermissionDeniedError
 from airflow_sqlqueue.errors import QueueNotEmptyError as QueueNotEmptyError
 from airflow_sqlqueue.errors import QueueNotFoundError as QueueNotFoundError

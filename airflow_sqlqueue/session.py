@@ -306,8 +306,8 @@ class Session:
         """
         if self.is_inherited:
             raise TransactionError(
-                "The transaction or the connection was begun in another process: begin one in this process, in a call "
-                "that is not inside of it, or fork before it."
+                "Another process began this transaction or connection: begin one in this process, in a call that is "
+                "not inside of it, or fork before it."
             )
         if self._doomed:
             raise TransactionError("The transaction failed before and is rolled back: let its error end the block.")

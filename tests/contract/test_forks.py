@@ -25,7 +25,7 @@ def refused(call):
     try:
         call()
     except TransactionError as error:
-        assert "in another process" in str(error), error
+        assert "Another process began" in str(error), error
     else:
         raise AssertionError("the child used its parent's connection")
 

@@ -154,7 +154,7 @@ def test_rows_are_written_in_groups(share: Path, staging: StagingFolder, monkeyp
     assert [row.content for row in staged_payloads(batch)] == [b"x" * 600] * 5
 
 
-def test_one_payload_that_cannot_be_opened_costs_no_other(
+def test_a_payload_that_cannot_be_opened_leaves_the_others(
     share: Path, staging: StagingFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found, shut, pipe, looped, away = (put(share, new_key(), b"x" * 10) for _ in range(5))
