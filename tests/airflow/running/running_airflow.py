@@ -144,20 +144,19 @@ class RunningAirflow:
     def start(self) -> None:
         """Make the database and start the services; return when the API answers."""
         self._database.start()
-        # The workers of a scheduler that is killed keep its connection open, and the rows locked that it had locked.
-        ended = "options=-cidle_in_transaction_session_timeout=15000"
-        where = f"{USER}@/{DATABASE}?host={conninfo_to_dict(self._database.conninfo())['host']}&{ended}"
+        where = f"{USER}@/{DATABASE}?host={conninfo_to_dict(self._database.conninfo())['host']}"
         urls = {
             "DATABASE__SQL_ALCHEMY_CONN": f"postgresql+psycopg://{where}",
             "DATABASE__SQL_ALCHEMY_CONN_ASYNC": f"postgresql+psycopg_async://{where}",
         }
         self._environment.update(_variables(urls))
+        # The workers of a scheduler that is killed keep its connection open, and the rows locked that it had locked.
+        ended = "&options=-cidle_in_transaction_session_timeout=15000"
+        self._of_scheduler = {name: url + ended for name, url in urls.items()}
         (self.home / "dags").mkdir()
         (self.home / "config").mkdir()
         (self.home / "config" / "airflow_local_settings.py").write_text(PRELOAD, "utf-8")
-        # On a busy machine a migration does nothing for as long.
-        patient = {name: url.replace("timeout=15000", "timeout=0") for name, url in urls.items()}
-        migration = self._start("migration", "db", "migrate", **patient)
+        migration = self._start("migration", "db", "migrate")
         assert migration.wait(WAIT) == 0, self.log("migration")
         self._start("api-server", "api-server")
         self._start("dag-processor", "dag-processor")
@@ -181,7 +180,7 @@ class RunningAirflow:
 
     def start_scheduler(self) -> None:
         """Start it after the end of the previous one."""
-        self._start("scheduler", "scheduler", "--skip-serve-logs")
+        self._start("scheduler", "scheduler", "--skip-serve-logs", **self._of_scheduler)
 
     def start_triggerer(self) -> None:
         """Start it, once one that was killed has ended."""

@@ -54,7 +54,7 @@ class Triggered:
         self.until(f"{name} is {state}", has_come)
 
     def state(self, name: str, run: str) -> str | None:
-        """State of a run's task, from the database: the API of Airflow 3.1 does not show each that is deferred."""
+        """State of a run's task, from the database."""
         ((state,),) = self.airflow.select(
             "SELECT state FROM task_instance WHERE dag_id = %s AND run_id = %s AND task_id = 'wait'", name, run
         )
