@@ -23,11 +23,13 @@ from airflow_sqlqueue.drain.requeue import abandon, requeue
 from airflow_sqlqueue.drain.stages.base import Stage
 from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.errors import BatchError, WrongBatchError
+from airflow_sqlqueue.errors import BatchError, StatementError, WrongBatchError
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.redaction.redactor import Redactor
 from airflow_sqlqueue.row import Row
+from airflow_sqlqueue.tables.create import create
 from tests.conftest import Connect
 from tests.contract.conftest import run_sql
 from tests.drains import SMALL_PARTS, bodies, drain
@@ -265,11 +267,17 @@ def locks_of(connect: Connect, queue: QueueTable) -> Callable[[], BatchLocks]:
     return lambda: BatchLocks(connect, queue.address.catalog, "sqlqueue")
 
 
-def test_an_older_ledger_gets_the_columns(connect: Connect, queue: QueueTable, schema: str) -> None:
+def test_a_drain_takes_nothing_while_an_older_ledger_lacks_columns(
+    connect: Connect, queue: QueueTable, schema: str
+) -> None:
     ledger = Ledger(queue.session, queue.address.catalog, schema)
     ledger.create()
     run_sql(queue.session, f"ALTER TABLE [{schema}].[Batch] DROP COLUMN [Redacted], [Erased]")
     queue.send([order()])
+    with pytest.raises(StatementError, match="run 'sqlqueue create <queue> --ledger'"):
+        drain(connect, queue, TableStage(schema), SMALL_PARTS, ledger_schema=schema, redaction=REDACTOR)
+    assert depth(queue).messages == 1
+    create(queue.session, Ledger.definition(queue.address.catalog, schema))
     result = drain(connect, queue, TableStage(schema), SMALL_PARTS, ledger_schema=schema, redaction=REDACTOR)
-    assert result.batch.redacted == REDACTOR.fingerprint
+    assert (result.batch.redacted, result.batch.messages) == (REDACTOR.fingerprint, 1)
     assert ledger.find(uuid.UUID(result.batch.batch_id)).erased == 0
