@@ -62,7 +62,7 @@ class Nothing:
 def findings(
     columns: list[tuple[Any, ...]] = COLUMNS, temporal: int = 0, captured: bool = False
 ) -> tuple[Finding, ...]:
-    layout = layout_of(TABLE, "table", (False, temporal, captured, "TABLE"), False, columns, INDEXES, [])
+    layout = layout_of(TABLE, "table", (False, temporal, captured, "TABLE", 0), False, columns, INDEXES, [])
     return findings_of(InspectedTable(Nothing(), layout, rows=0, data_pages=0, online=False))
 
 
@@ -100,14 +100,14 @@ def of_pages(
     """Findings of a large table; its RowVersion index may be the clustered one."""
     kind = "CLUSTERED" if clustered else "NONCLUSTERED"
     indexes = [("Index_RowVersion", "RowVersion", kind, False, None), INDEXES[1]]
-    layout = layout_of(TABLE, "table", (False, 0, False, "TABLE"), False, COLUMNS, indexes, [])
+    layout = layout_of(TABLE, "table", (False, 0, False, "TABLE", 0), False, COLUMNS, indexes, [])
     inspected = InspectedTable(Nothing(*pages), layout, rows=rows, data_pages=data_pages, online=True)
     return list(findings_of(inspected))
 
 
 def test_pages_of_a_small_table_are_not_read() -> None:
     nothing = Nothing(IndexPages("Index_RowVersion", 10_000, ghosts=1_000_000))
-    layout = layout_of(TABLE, "table", (False, 0, False, "TABLE"), False, COLUMNS, INDEXES, [])
+    layout = layout_of(TABLE, "table", (False, 0, False, "TABLE", 0), False, COLUMNS, INDEXES, [])
     few, many = (InspectedTable(nothing, layout, 1_000, pages, online=False) for pages in (READ_PAGES - 1, READ_PAGES))
     assert (findings_of(few), nothing.reads) == ((), 0)
     assert ([finding.code for finding in findings_of(many)], nothing.reads) == (["ghost-records"], 1)
