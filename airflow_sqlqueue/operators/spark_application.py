@@ -29,10 +29,12 @@ if TYPE_CHECKING:
 
 _OWN = {"application", "application_args", "conf", "conn_id", "name", "properties_file", "task_id"}
 _WAIT = dict.fromkeys(("spark.yarn.submit.waitAppCompletion", "spark.kubernetes.submission.waitAppCompletion"), "true")
+_ENVIRONMENT = '[ -n "$PYSPARK_PYTHON" ] || export PYSPARK_PYTHON={}\n'
+_LOCAL = '[ -n "$SPARK_LOCAL_IP" ] || export SPARK_LOCAL_IP=127.0.0.1\n'
 _SUBMIT = """\
 #!/bin/sh
 # Runs spark-submit in a process group that ends when the task closes a pipe.
-export PYSPARK_PYTHON="${{PYSPARK_PYTHON:-{python}}}" {address}
+{environment}
 (trap '' TERM; cat /dev/fd/{pipe} && kill -TERM -$$ && sleep 5 && kill -KILL -$$) > /dev/null 2>&1 &
 exec {submit} --load-spark-defaults "$@" < /dev/null
 """
@@ -67,8 +69,12 @@ class SparkApplication:
             raise ConfigurationError("A Spark Connect server runs no applications: give a python_callable instead.")
         if "spark.submit.deployMode" in target.settings:
             raise ConfigurationError("Leave out spark.submit.deployMode: give deploy_mode in submit_options instead.")
-        if own := _OWN & options.keys():
-            raise ConfigurationError(f"submit_options has {min(own)!r}, which the task itself gives: leave it out.")
+        # In some versions durable is one of the others.
+        known = {*inspect.signature(SparkSubmitOperator.__init__).parameters, "durable"} - _OWN
+        if unknown := options.keys() - known:
+            raise ConfigurationError(
+                f"submit_options has {min(unknown)!r}, which SparkSubmitOperator does not take or the task gives."
+            )
         conn_id = target.conn_id
         if conn_id is None:
             conn_id = "sqlqueue_local_spark"
@@ -114,7 +120,7 @@ class SparkApplication:
             self._operator.on_kill()
 
     def _make_operator(self, batch: Batch, arguments: list[str], folder: Path, pipe: int) -> _Submit:
-        settings, conf = self._target.settings, {}
+        settings, conf, environment = self._target.settings, {}, ""
         if self._is_cluster:
             # A driver elsewhere cannot read a file of this machine.
             manifest = json.dumps(batch.to_reference())
@@ -124,9 +130,9 @@ class SparkApplication:
             conf |= {} if tracked else _WAIT
         else:
             manifest = _write(folder / "manifest.json", json.dumps(batch.to_dict()))
-        address = "SPARK_LOCAL_IP=127.0.0.1" if self._target.url.startswith("local") else ""
-        python, submit = quote(sys.executable), quote(self._submit)
-        script = _SUBMIT.format(python=python, address=address, pipe=pipe, submit=submit)
+            environment = _ENVIRONMENT.format(quote(sys.executable))
+            environment += _LOCAL if self._target.url.startswith("local") else ""
+        script = _SUBMIT.format(environment=environment, pipe=pipe, submit=quote(self._submit))
         operator = _Submit(
             **self._options,
             application_args=["--manifest", manifest, *arguments],

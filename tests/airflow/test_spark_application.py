@@ -51,6 +51,7 @@ def spark_home(tmp_path: Path, monkeypatch: Any) -> Callable[[str], Path]:
         submit.write_text(f"#!/bin/sh\n{script}\n")
         submit.chmod(0o755)
         monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+        monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
         return tmp_path
 
     return make
@@ -65,9 +66,8 @@ def job(**options: Any) -> SparkJob:
 def test_settings_and_the_manifest_are_in_files(spark_home: Any, capsys: Any) -> None:
     """Other users of the machine see command lines."""
     folder = spark_home(
-        'cp "$5" {0}/properties; for word in "$@"; do echo "<$word>"; done; shift 10; cp "$2" {0}/manifest'.replace(
-            "{0}", "$SPARK_HOME"
-        )
+        'echo "python: $PYSPARK_PYTHON"; for word in "$@"; do echo "<$word>"; done; '
+        'cp "$5" "$SPARK_HOME/properties"; while [ "$1" != --manifest ]; do shift; done; cp "$2" "$SPARK_HOME/manifest"'
     )
     settings = {"spark.hadoop.secret": "a\\b\nc"}
     job(application_args=["--lake", "it's"], spark_conf=settings).run(BATCH)
@@ -78,6 +78,7 @@ def test_settings_and_the_manifest_are_in_files(spark_home: Any, capsys: Any) ->
     assert words[-2:] == ["--lake", "it's"]
     assert {("--deploy-mode", "client"), ("--name", "dag.task")} <= set(pairwise(words))
     assert "secret" not in out
+    assert f"python: {sys.executable}" in out
     assert (folder / "properties").read_text() == "spark.hadoop.secret a\\\\b\\nc\n"
     assert json.loads((folder / "manifest").read_text()) == BATCH.to_dict()
 
@@ -94,7 +95,12 @@ def test_options_that_cannot_be_submitted_are_refused(tmp_path: Path, monkeypatc
     for target, options, said in (
         (SparkTarget("sc://spark/"), {}, "A Spark Connect server runs no applications: give a python_callable"),
         (SparkTarget("yarn", {"spark.submit.deployMode": "cluster"}), {}, "give deploy_mode in submit_options"),
-        (SparkTarget(), {"conf": {"spark.x": "1"}}, "'conf', which the task itself gives"),
+        (
+            SparkTarget(),
+            {"conf": {"spark.x": "1"}},
+            "'conf', which SparkSubmitOperator does not take or the task",
+        ),
+        (SparkTarget(), {"deploymode": "cluster"}, "'deploymode', which SparkSubmitOperator does not take"),
         (SparkTarget(), {"spark_binary": "no-submit"}, "There is no no-submit: pip install 'airflow-sqlqueue"),
     ):
         with pytest.raises(ConfigurationError, match=said):
@@ -295,7 +301,7 @@ class Task:
 @pytest.fixture
 def task(master: Master, spark_home: Any, context: Any, tmp_path: Path) -> Task:
     count = 'printf x >> "$SPARK_HOME/submits"; echo "submitted driver-$(wc -c < "$SPARK_HOME/submits")"'
-    spark_home(f'{count}; echo "$@"')
+    spark_home(f'{count}; echo "python: <$PYSPARK_PYTHON>"; echo "$@"')
     return Task(context(), tmp_path / "submits")
 
 
@@ -311,6 +317,7 @@ def test_the_task_waits_for_a_driver_in_the_cluster(master: Master, task: Task, 
     assert master.states["driver-1"] == ["FINISHED"]
     said = capsys.readouterr().out
     assert "--deploy-mode cluster" in said
+    assert "python: <>" in said, "the cluster has a Python of its own"
     manifest, _ = json.JSONDecoder().raw_decode(said.partition("--manifest ")[2])
     assert manifest == batch("first").to_reference(), "the driver cannot read a file of this machine"
     with pytest.raises(SparkJobError, match="see the log"):
