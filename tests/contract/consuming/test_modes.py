@@ -204,8 +204,8 @@ def test_an_exception_that_is_meant_for_the_process_ends_consuming(orders: Queue
     orders.send(numbered(2))
 
     def leave(message: Envelope) -> None:
-        raise SystemExit(3)
+        raise KeyboardInterrupt
 
-    with pytest.raises(SystemExit):
+    with pytest.raises(KeyboardInterrupt):
         consume(leave)
     assert bodies(orders) == [b"0", b"1"]
