@@ -124,4 +124,4 @@ def _linked(message: Message, links: Mapping[str, str], cause: _Cause | None, ne
         headers = {name: value for name, value in headers.items() if name not in _TRACE}
     elif HeaderNames.TRACE_PARENT in headers:
         headers[HeaderNames.START_NEW_TRACE] = str(new_trace)
-    return replace(message, headers={**headers, **own})
+    return replace(message, headers={**own, **headers, **own})
