@@ -7,6 +7,7 @@ one class path: Java checks both, and starts without an archive that was made fo
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,10 @@ from pathlib import Path
 ARCHIVE = Path(sys.prefix, f"spark-{version('pyspark')}.jsa")
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Options for a Java machine that lives for seconds, as in tests and the demo: optimized code would not pay off."""
+
+
+_SECONDS = 600.0
+"""Seconds until the making of an archive is given up, which takes 20 on a quiet machine."""
 
 
 def java_options() -> str:
@@ -34,17 +39,23 @@ def make() -> None:
     new = ARCHIVE.with_suffix(".new")
     environment = os.environ | {"SPARK_SUBMIT_OPTS": f'{QUICK} "-XX:ArchiveClassesAtExit={new}"'}
     with tempfile.TemporaryDirectory(prefix="sqlqueue-archive-") as folder:
-        # Java ends after Python, and keeps the pipe open until the archive is written.
-        done = subprocess.run(
+        making = subprocess.Popen(
             [sys.executable, __file__, folder],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            check=False,
+            start_new_session=True,
         )
-    if done.returncode or not new.exists():
-        sys.stderr.write(f"No archive of Spark's classes was made, so Spark starts more slowly.\n{done.stdout}\n")
+        try:
+            # Java ends after Python, and keeps the pipe open until the archive is written.
+            output, _ = making.communicate(timeout=_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(making.pid, signal.SIGKILL)
+            output, _ = making.communicate()
+            new.unlink(missing_ok=True)
+    if making.returncode or not new.exists():
+        sys.stderr.write(f"No archive of Spark's classes was made, so Spark starts more slowly.\n{output}\n")
         return
     new.replace(ARCHIVE)
 
