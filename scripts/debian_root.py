@@ -16,7 +16,6 @@ PYTHONS = {"3.14": "testing"}
 """Debian's releases by the Pythons that they are used for."""
 
 _PACKAGES = "ca-certificates,unixodbc,libgssapi-krb5-2"
-_MIRROR = "http://deb.debian.org/debian"
 _MOUNTS = """
 root=$1 clone=$2
 shift 2
@@ -50,7 +49,7 @@ def make(root: Path, python: str, run: Callable[..., str]) -> None:
     shutil.rmtree(begun, ignore_errors=True)
     packages = f"--include={_PACKAGES},python{python},python{python}-venv"
     # Its mounts end with it, also where it fails.
-    command = ["unshare", "--mount", "debootstrap", "--variant=minbase", packages, PYTHONS[python], str(begun), _MIRROR]
+    command = ["unshare", "--mount", "debootstrap", "--variant=minbase", packages, PYTHONS[python], str(begun)]
     try:
         run(*command)
     except subprocess.CalledProcessError as error:
