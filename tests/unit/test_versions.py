@@ -217,7 +217,7 @@ def test_a_root_folder_is_made_once_and_whole(tmp_path: Path, monkeypatch: pytes
 
     def run(*command: str) -> str:
         commands.append(command)
-        folder = Path(command[-2])
+        folder = Path(command[-1])
         (folder / "usr/bin").mkdir(parents=True)
         if len(commands) == 1:
             raise subprocess.CalledProcessError(1, command, "E: no package python3.14\n", "")
