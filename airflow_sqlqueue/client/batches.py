@@ -63,8 +63,7 @@ class BatchManager:
 
         See :func:`airflow_sqlqueue.drain.batches.batches`.
         """
-        with self._connector.ledger(queue_name) as ledger:
-            queue = self._connector.find_in(ledger.session, queue_name).canonical if queue_name else None
+        with self._connector.ledger_of(queue_name) as (ledger, queue):
             return batches(ledger, states=states, queue=queue, older_than=older_than)
 
     def info(self, batch_id: BatchId, queue_name: str | None = None) -> BatchInfo | None:
@@ -116,8 +115,7 @@ class BatchManager:
         session: Session | None = None,
     ) -> Sequence[BatchInfo]:
         """Return the batches of :meth:`list` that no task works on; ``session`` is used instead of a new one."""
-        with self._connector.ledger(queue_name, session) as ledger:
-            queue = self._connector.find_in(ledger.session, queue_name).canonical if queue_name else None
+        with self._connector.ledger_of(queue_name, session) as (ledger, queue):
             found = batches(ledger, states=states, queue=queue, older_than=older_than)
             if not found:
                 return []

@@ -122,9 +122,16 @@ class Connector:
     @contextmanager
     def ledger(self, queue_name: str | None = None, session: Session | None = None) -> Iterator[Ledger]:
         """Open the ledger of the queue's database, or the connection's, in ``session`` or an enlisted session."""
+        with self.ledger_of(queue_name, session) as (ledger, _):
+            yield ledger
+
+    @contextmanager
+    def ledger_of(self, queue_name: str | None, session: Session | None = None) -> Iterator[tuple[Ledger, str | None]]:
+        """Open the ledger as :meth:`ledger`, with the canonical address of the identity of a named queue."""
         with nullcontext(session) if session else self.enlisted_session() as opened:
-            catalog = self.settings.database if queue_name is None else self.find_in(opened, queue_name).catalog
-            yield Ledger(opened, catalog, self.ledger_schema)
+            queue = None if queue_name is None else self.find_in(opened, queue_name)
+            catalog = self.settings.database if queue is None else queue.catalog
+            yield Ledger(opened, catalog, self.ledger_schema), None if queue is None else queue.canonical
 
     def locks(self, queue_name: str | None = None) -> BatchLocks:
         """Return locks on batches in the ledger of the queue's database, or of the connection's."""

@@ -22,8 +22,7 @@ class CopyManager:
 
     def list(self, queue_name: str | None = None) -> Sequence[CopyInfo]:
         """List the copies of a queue, or all: see :class:`airflow_sqlqueue.queue.copies.CopyInfo`."""
-        with self._connector.ledger(queue_name) as ledger:
-            queue = self._connector.find_in(ledger.session, queue_name).canonical if queue_name else None
+        with self._connector.ledger_of(queue_name) as (ledger, queue):
             table = CopyTable(ledger.session, ledger.catalog, ledger.schema)
             found = table.rows() if table.exists() else []
         return [info for info in found if queue is None or info.queue == stored_name(queue)]
@@ -44,7 +43,6 @@ class CopyManager:
 
     def reset(self, name: str, queue_name: str) -> bool:
         """Delete the watermark of a copy: its next run copies all messages of the queue again. False: it has none."""
-        with self._connector.ledger(queue_name) as ledger:
-            queue = self._connector.find_in(ledger.session, queue_name).canonical
+        with self._connector.ledger_of(queue_name) as (ledger, queue):
             table = CopyTable(ledger.session, ledger.catalog, ledger.schema)
-            return table.exists() and table.forget(name, queue)
+            return queue is not None and table.exists() and table.forget(name, queue)

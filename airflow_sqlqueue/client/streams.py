@@ -29,8 +29,7 @@ class StreamManager:
         """
         from airflow_sqlqueue.drain.streams import list_streams
 
-        with self._connector.ledger(queue_name) as ledger, self._connector.locks(queue_name) as locks:
-            queue = self._connector.find_in(ledger.session, queue_name).canonical if queue_name else None
+        with self._connector.ledger_of(queue_name) as (ledger, queue), self._connector.locks(queue_name) as locks:
             return list_streams(ledger, locks, queue)
 
     def release(self, name: str, queue_name: str | None = None) -> ReleaseResult:

@@ -24,11 +24,12 @@ def exists(session: Session, table: ResolvedAddress) -> bool:
     return session.value(query("inspect.object_id"), table.qualified_name) is not None
 
 
-def identify(session: Session, table: ResolvedAddress) -> ResolvedAddress:
+def identify(session: Session, table: ResolvedAddress, *, through_synonym: bool = True) -> ResolvedAddress:
     """Return the identity of the table at an address: its names as the server's catalog spells them.
 
     Two addresses name one table if their identities are equal; only the server knows its collation. The identity of a
-    synonym is its base table's. An address at which the login sees no object is returned as it is.
+    synonym is its base table's; SQL Server follows no second synonym, and two may lead to each other. An address at
+    which the login sees no object is returned as it is.
     """
     # OBJECT_ID has no errors, which would end a transaction: the database may be missing, or closed to the login.
     if table.catalog != session.settings.database and not exists(session, table):
@@ -37,7 +38,7 @@ def identify(session: Session, table: ResolvedAddress) -> ResolvedAddress:
     if not rows:
         return table
     found, behind = _names(table, rows[0])
-    return found if behind is None else identify(session, behind)
+    return found if behind is None or not through_synonym else identify(session, behind, through_synonym=False)
 
 
 def is_allowed(session: Session, resolver: AddressResolver, table: ResolvedAddress) -> bool:

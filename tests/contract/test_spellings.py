@@ -256,6 +256,17 @@ def test_two_names_that_differ_in_case_are_one_only_if_the_server_says_so(zoo: Z
     assert resolver.allows(ResolvedAddress("t", "Sales", zoo.client.settings.database))
 
 
+def test_synonyms_that_lead_to_each_other_end_the_search(zoo: Zoo) -> None:
+    one, other = (replace(zoo.table, table=name) for name in ("one", "other"))
+    for synonym, base in ((one, other), (other, one)):
+        run_sql(zoo.session, f"CREATE SYNONYM [{one.schema}].[{synonym.table}] FOR {base.qualified_name}")
+    assert identify(zoo.session, one) == other
+    with pytest.raises(NotAQueueError, match="is not a queue table"):
+        zoo.client.queue("one").peek()
+    for synonym in (one, other):
+        run_sql(zoo.session, f"DROP SYNONYM [{one.schema}].[{synonym.table}]")
+
+
 def test_a_drop_does_not_go_through_a_synonym(zoo: Zoo) -> None:
     with pytest.raises(NotAQueueError, match=r"is a synonym: drop the table Zoo\.Orders"):
         zoo.client.tables.drop("near", force=True)
