@@ -31,6 +31,9 @@ from airflow_sqlqueue.untrusted import header_value, quoted
 
 log = logging.getLogger(__name__)
 
+MAX_USABLE = 100
+"""Most acknowledgement queues that a handler remembers as usable: senders choose the addresses."""
+
 _NAMESPACE = uuid.UUID("6f0c9a1e-3c0f-5d0e-9d55-3f0a3d1a9b42")
 
 
@@ -106,6 +109,8 @@ def acknowledge(
                 queue.require_allowed(resolver)
                 queue.check_accepts()
                 queue.rows("queue.try_send")
+            if len(usable) >= MAX_USABLE:
+                usable.clear()
             usable[address] = queue.address
     except (AddressError, QueueNotFoundError, NotAQueueError, PermissionDeniedError, StatementError) as error:
         shown_id = quoted(envelope.identity.message_id)
@@ -116,5 +121,10 @@ def acknowledge(
         HeaderNames.RETRY_UNIQUE_MESSAGE_ID: retry.unique_message_id,
         HeaderNames.CONTROL_MESSAGE: "True",
     }
-    QueueTable(session, usable[address]).send([Message(headers)])
+    try:
+        QueueTable(session, usable[address]).send([Message(headers)])
+    except Exception:
+        # It may be gone by now: the next attempt of the message tries it first.
+        del usable[address]
+        raise
     return True

@@ -12,12 +12,14 @@ import pytest
 
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.client.queues import Queue
+from airflow_sqlqueue.consuming import service_control
 from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.consuming.service_control import host_id
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.envelope.times import format_time
 from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError
 from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.transactions import MODES, NONE
 from tests.contract.conftest import LoginIn
 from tests.contract.consuming.conftest import AT_ONCE, ONCE, Consume, Seen, headers, numbered, options
@@ -182,6 +184,36 @@ def test_an_address_that_cannot_be_used_is_not_acknowledged(
     assert "is not acknowledged" in caplog.text
     (copy,) = audit.receive()
     assert HeaderNames.RETRY_ACKNOWLEDGEMENT_SENT not in headers(copy)
+
+
+def test_a_queue_that_goes_away_meanwhile_is_not_acknowledged_again(
+    client: QueueClient, orders: Queue, acknowledged: Queue, consume: Consume
+) -> None:
+    orders.send([Message(RETRIED, b"0"), Message({**RETRIED, HeaderNames.MESSAGE_ID: "id-1"}, b"1")])
+
+    def drop(message: Envelope) -> None:
+        if seen.bodies == [b"0", b"1"]:
+            client.tables.drop("acknowledged", force=True)
+
+    seen = Seen(drop)
+    done = consume(seen, AT_ONCE)
+    assert (done.handled, done.failed, done.rolled_back) == (2, 0, 1)
+
+
+def test_a_handler_remembers_few_of_the_addresses_that_senders_choose(
+    client: QueueClient, orders: Queue, acknowledged: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service_control, "MAX_USABLE", 2)
+    usable: dict[str, ResolvedAddress] = {}
+    orders.send(
+        Message({**RETRIED, HeaderNames.RETRY_ACKNOWLEDGEMENT_QUEUE: "acknowledged" + " " * n}) for n in range(5)
+    )
+    with orders.open() as queue, queue.session.transaction():
+        for _ in range(5):
+            (message,) = queue.receive()
+            assert service_control.acknowledge(queue.session, client.resolver, Envelope.of(message), usable)
+            assert len(usable) <= 2
+    assert len(bodies(acknowledged)) == 5
 
 
 def test_a_queue_that_the_login_may_not_use_is_not_acknowledged(
