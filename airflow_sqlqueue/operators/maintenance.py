@@ -52,7 +52,7 @@ class PurgeTask(LimitedTask, RoutedTask):
             )
             purged = self.sql_queue.purge(options)
         queue = self.queue_name or self.endpoint
-        remain = f"{purged.remaining:,}"
+        remain = "others may" if purged.remaining is None else f"{purged.remaining:,}"
         self.log.info("Purged %s of %s, %s remain", count_of(purged.deleted, "message"), queue, remain)
         if not self.only_count:
             metrics = Metrics(self, self.sql_queue)

@@ -63,6 +63,7 @@ EXPECTED = {
     errors.PayloadTooLargeError: FAIL,
     errors.PayloadKeyError: FAIL,
     errors.DataBusUnreachableError: RETRY,  # a store that is away, or a share that is mounted again
+    errors.PayloadUnreadableError: RETRY,  # a permission that is granted, or a file that is restored
     errors.SparkJobError: DEFAULT,
     errors.TooManyFailuresError: DEFAULT,
     errors.StatementError: DEFAULT,
