@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 import pytest
@@ -126,20 +126,25 @@ class Supervisor:
 
     def __init__(self, end: socket.socket) -> None:
         self._end, self.asked = end, 0
-        threading.Thread(target=self._answer, daemon=True).start()
+        self.answering = threading.Thread(target=self._answer, daemon=True)
+        self.answering.start()
 
     def _answer(self) -> None:
-        requests = self._end.makefile("rb")
-        while head := requests.read(4):
-            number, request, *_ = msgspec.msgpack.decode(requests.read(struct.unpack(">I", head)[0]))
-            body = None
-            if request["type"] == "GetConnection":
-                self.asked += 1
-                values = json.loads(os.environ[f"SUPERVISED_{request['conn_id'].upper()}"])
-                fields = {"login": None, "password": None, "port": None, **values, "conn_id": request["conn_id"]}
-                body = {"type": "ConnectionResult", **fields, "extra": json.dumps(values["extra"])}
-            with suppress(OSError):
-                self._end.sendall(bytes(_ResponseFrame(id=number, body=body).as_bytes()))
+        # The other end may close with an answer unread.
+        with self._end.makefile("rb") as requests, suppress(ConnectionResetError):
+            while head := requests.read(4):
+                self._answer_one(head, requests)
+
+    def _answer_one(self, head: bytes, requests: BinaryIO) -> None:
+        number, request, *_ = msgspec.msgpack.decode(requests.read(struct.unpack(">I", head)[0]))
+        body = None
+        if request["type"] == "GetConnection":
+            self.asked += 1
+            values = json.loads(os.environ[f"SUPERVISED_{request['conn_id'].upper()}"])
+            fields = {"login": None, "password": None, "port": None, **values, "conn_id": request["conn_id"]}
+            body = {"type": "ConnectionResult", **fields, "extra": json.dumps(values["extra"])}
+        with suppress(OSError):
+            self._end.sendall(bytes(_ResponseFrame(id=number, body=body).as_bytes()))
 
 
 @pytest.fixture
@@ -150,7 +155,10 @@ def channel(tokens: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[sock
         monkeypatch.delenv(f"AIRFLOW_CONN_{conn_id}")
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        yield ours, Supervisor(theirs)
+        supervisor = Supervisor(theirs)
+        yield ours, supervisor
+    supervisor.answering.join(60)
+    assert not supervisor.answering.is_alive()
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
