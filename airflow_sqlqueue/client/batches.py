@@ -15,7 +15,7 @@ from airflow_sqlqueue.drain.batches import BatchInfo, batches, find_stranded, re
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.locks import BatchLocks
 from airflow_sqlqueue.drain.manifest import UNFINISHED, Batch, check_readable
-from airflow_sqlqueue.errors import TransactionError
+from airflow_sqlqueue.errors import ConfigurationError, TransactionError
 from airflow_sqlqueue.message import ReceivedMessage
 from airflow_sqlqueue.queue.queue_table import received_message
 from airflow_sqlqueue.routing import AddressResolver
@@ -36,15 +36,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-BatchId = uuid.UUID | Batch | BatchInfo
+BatchId = uuid.UUID | str | Batch | BatchInfo
 """A batch by its id, or itself, which names its queue too."""
 
 
 def _named(batch: BatchId, queue_name: str | None) -> tuple[uuid.UUID, str | None]:
     """Return a batch's id, and the address that leads to its ledger."""
-    if isinstance(batch, uuid.UUID):
-        return batch, queue_name
-    return uuid.UUID(str(batch.batch_id)), queue_name or batch.queue
+    if isinstance(batch, (Batch, BatchInfo)):
+        return uuid.UUID(str(batch.batch_id)), queue_name or batch.queue
+    try:
+        return uuid.UUID(str(batch)), queue_name
+    except ValueError:
+        raise ConfigurationError("A batch is named by its id, a UUID, or by a Batch: this is neither.") from None
 
 
 class BatchManager:

@@ -92,7 +92,7 @@ def test_a_batch_is_named_by_itself_or_its_id(client: QueueClient, name: str, tm
     batch = client.queue(name).drain(tmp_path).batch
     (info,) = client.batches.list(name)
     batches = client.batches
-    for given in (batch, info, uuid.UUID(batch.batch_id)):
+    for given in (batch, info, uuid.UUID(batch.batch_id), batch.batch_id):
         assert (batches.get(given), batches.seal(given)) == (batch, batch)
         assert batches.info(given).queue == info.queue  # type: ignore[union-attr]
         assert (batches.current(given), batches.forget_empty(given)) == (info.batch_id, False)
@@ -100,6 +100,8 @@ def test_a_batch_is_named_by_itself_or_its_id(client: QueueClient, name: str, tm
             batches.abandon(given)
     assert batches.requeue(batch, staging=tmp_path).batch.state == "requeued"
     assert batches.requeue(info).repeated is True
+    with pytest.raises(ConfigurationError, match="A batch is named by its id"):
+        batches.get("orders")
 
 
 def test_calls_of_two_clients_enlist_in_one_transaction(client: QueueClient, name: str) -> None:

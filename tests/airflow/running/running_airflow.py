@@ -252,6 +252,9 @@ class RunningAirflow:
 
     def add_dags(self, file: str, settings: Any, dag_ids: Collection[str], *, folder: Path = DAGS) -> None:
         """Add a file of DAGs, which finds its settings beside itself, and wait until all of them are known."""
+        # Files of several tests are in one Airflow, where a second DAG of a name takes the place of the first.
+        taken = self._dag_ids() & set(dag_ids)
+        assert not taken, f"{file} has DAGs of another file: {sorted(taken)}"
         target = self.home / "dags" / file
         target.with_suffix(".json").write_text(json.dumps(settings), "utf-8")
         target.write_text((folder / file).read_text("utf-8"), "utf-8")
@@ -259,10 +262,12 @@ class RunningAirflow:
         def are_known() -> bool:
             errors = self.get("importErrors")["import_errors"]
             assert not errors, errors
-            known = {dag["dag_id"] for dag in self.get("dags", limit=100)["dags"]}
-            return known.issuperset(dag_ids)
+            return self._dag_ids().issuperset(dag_ids)
 
         until(f"Airflow knows the DAGs of {file}", are_known)
+
+    def _dag_ids(self) -> set[str]:
+        return {dag["dag_id"] for dag in self.get("dags", limit=100)["dags"]}
 
     def _request(self, method: str, path: str, **arguments: Any) -> Any:
         with self._mutex:

@@ -95,9 +95,7 @@ def test_a_batch_has_the_same_tables_from_the_dag_the_program_and_a_notebook(
     }
 
     with local_session("notebook") as spark:
-        written = write_message_tables(
-            spark, client.batches.get(batch.batch_id), str(ways["notebook"]), new_fields=False
-        )
+        written = write_message_tables(spark, client.batches.get(batch), str(ways["notebook"]), new_fields=False)
     assert sum(table.messages for table in written) == batch.messages
 
     found = {name: tables_in(folder) for name, folder in ways.items()}

@@ -26,7 +26,7 @@ STARTS = int(os.environ.get("SQLQUEUE_STARTS", "20"))
 SECONDS = 8
 """Seconds that a triggerer has to live with its triggers; those of Airflow 3.1 and 3.2 ended within three."""
 WATCHED = ["scheme", "depth", *(["messages"] if SHARED_STREAMS.is_available else [])]
-DEFERRED = ["deferred", "drained", "late", *(["started"] if TRIGGER_TEMPLATES.is_available else [])]
+DEFERRED = ["filtered", "drained", "overdue", *(["templated"] if TRIGGER_TEMPLATES.is_available else [])]
 ENDED = {"success", "failed"}
 
 
@@ -91,7 +91,7 @@ TIME_SENT = "2026-03-01 08:00:00:000000 Z"
 def triggered(running_airflow: RunningAirflow, server_url: str, tmp_path_factory: Any) -> Iterator[Triggered]:
     """Runs that wait in the triggerer, and watchers without messages."""
     client, own = QueueClient.from_url(server_url), uuid.uuid4().hex[:10]
-    names = ("deferred", "started", "drained", "late", "told", "scheme", "depth", "messages", "error")
+    names = ("filtered", "templated", "drained", "overdue", "told", "scheme", "depth", "messages", "error")
     queues = {name: f"test.{own}.{name}" for name in names}
     for queue in queues.values():
         client.tables.create(queue)
@@ -133,7 +133,7 @@ def test_a_watcher_starts_runs(triggered: Triggered, name: str) -> None:
     triggered.until(f"on_{name} has run", has_run)
 
 
-@pytest.mark.parametrize("name", [name for name in DEFERRED if name in ("deferred", "started")])
+@pytest.mark.parametrize("name", [name for name in DEFERRED if name in ("filtered", "templated")])
 def test_a_deferred_sensor_ends(triggered: Triggered, name: str) -> None:
     triggered.send(name, 2)
     triggered.wait_for(name, "first", "success")
@@ -150,7 +150,7 @@ def test_the_callback_of_a_deadline_sends_a_message_for_each_run(triggered: Trig
     """Airflow may repeat a callback whose triggerer was restarted; the message then has the same id."""
     runs = {"second", "third"}
     for run in sorted(runs):
-        triggered.trigger("late", run)
+        triggered.trigger("overdue", run)
     told: list[Any] = []
     facts = {"dag_id", "run_id", "state", "deadline_id", "deadline_time"}
 
@@ -161,14 +161,14 @@ def test_the_callback_of_a_deadline_sends_a_message_for_each_run(triggered: Trig
     triggered.until("two runs are late", both_are_told)
     bodies = [json.loads(message.body) for message in told]
     assert all(body.keys() == facts and all(body.values()) for body in bodies)
-    assert {body["dag_id"] for body in bodies} == {"late"}
+    assert {body["dag_id"] for body in bodies} == {"overdue"}
     assert {body["state"] for body in bodies} <= {"queued", "running"}
     ids = {(body["run_id"], message.id) for body, message in zip(bodies, told, strict=True)}
     assert len(ids) == len({run for run, _ in ids}) == len({number for _, number in ids})
     assert {decode_headers(message.headers).values["Ops.Team"] for message in told} == {"billing"}
-    triggered.send("late")
+    triggered.send("overdue")
     for run in sorted(runs):
-        triggered.wait_for("late", run, "success")
+        triggered.wait_for("overdue", run, "success")
 
 
 def test_no_log_of_the_triggerer_holds_text_of_a_message(triggered: Triggered) -> None:

@@ -21,10 +21,10 @@ RETRIED = {"retries": 5, "retry_delay": timedelta(0)}
 """An executor that is slow to say that the process of a deferred task has ended makes Airflow try again."""
 FAST = {"poll_interval": 1}
 
-with DAG("deferred", **COMMON):
+with DAG("filtered", **COMMON):
     SqlQueueDepthSensor(
         task_id="wait",
-        queue_name=QUEUES["deferred"],
+        queue_name=QUEUES["filtered"],
         wait_for={"min_messages": 2, "filters": {"headers": {"Shop.List": "a"}}},
         hook_params={"allowed_schemas": ("dbo", "sales")},
         poke_interval=1,
@@ -34,11 +34,11 @@ with DAG("deferred", **COMMON):
     )
 
 if SETTINGS["has_messages"]:
-    with DAG("started", **COMMON):
+    with DAG("templated", **COMMON):
         SqlQueueDepthSensor(
             task_id="wait",
             queue_name="{{ params.queue }}",
-            params={"queue": QUEUES["started"]},
+            params={"queue": QUEUES["templated"]},
             wait_for={"min_messages": "{{ 1 + 1 }}", "filters": MessageFilter(since=COMMON["start_date"])},
             hook_params={"queue_schemas": {"other": "sales"}, "allowed_schemas": {"dbo", "sales"}},
             poke_interval=1,
@@ -92,7 +92,7 @@ with DAG("drained", **COMMON):
         **RETRIED,
     )
 
-late = {
+told = {
     "queue_name": QUEUES["told"],
     "message_type": "Ops.RunIsLate",
     "headers": {"Ops.Team": "billing"},
@@ -101,9 +101,9 @@ late = {
 deadline = DeadlineAlert(
     reference=DeadlineReference.DAGRUN_QUEUED_AT,
     interval=timedelta(seconds=1),
-    callback=AsyncCallback(SqlQueueNotifier, kwargs=late),
+    callback=AsyncCallback(SqlQueueNotifier, kwargs=told),
 )
-with DAG("late", **COMMON, deadline=deadline):
+with DAG("overdue", **COMMON, deadline=deadline):
     SqlQueueDepthSensor(
-        task_id="wait", queue_name=QUEUES["late"], poke_interval=1, timeout=3600, deferrable=True, **RETRIED
+        task_id="wait", queue_name=QUEUES["overdue"], poke_interval=1, timeout=3600, deferrable=True, **RETRIED
     )
