@@ -1,0 +1,44 @@
+"""Warnings of limits, before and when a batch reaches one.
+
+Source: docs/guides/bodies.md, "Limits".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from airflow_sqlqueue.untrusted import quoted
+
+Limit: TypeAlias = Literal["types", "fields", "new fields", "statistics", "schema"]
+
+_TEXTS: dict[Limit, str] = {
+    "types": "{count} message types get no table, because there are too many: {first}. Choose types by patterns",
+    "fields": "{count} fields of {type} get no column, as the schema is full: {first}. Remove fields or hint a map",
+    "new fields": "{count} fields of {type} are new, the first one is {first}. A dictionary may need a hint",
+    "statistics": "the statistics of {type} have room for {count} fields, and the messages have more. "
+    "A dictionary may need a hint",
+    "schema": "the schema of {type} cannot be used, and its messages are not parsed: {first}",
+}
+
+
+@dataclass(frozen=True)
+class SchemaWarning:
+    """A limit of schemas that is reached, or a schema that cannot be used.
+
+    :param limit: ``types``: there are more types than get a schema without a person; ``fields``: a schema has no room
+        for more fields; ``new fields``: a batch brings many new fields to one type; ``statistics``: the sample has
+        more names than are counted; ``schema``: a file cannot be used.
+    :param message_type: the type; None where several are meant.
+    :param count: the number of paths or types.
+    :param first: the first path or type, or the reason why a schema cannot be used.
+    """
+
+    limit: Limit
+    message_type: str | None
+    count: int
+    first: str
+
+    def __str__(self) -> str:
+        first = self.first if self.limit == "schema" else quoted(self.first)
+        return _TEXTS[self.limit].format(count=f"{self.count:,}", type=quoted(self.message_type), first=first) + "."
