@@ -82,6 +82,7 @@ from airflow_sqlqueue.errors import StagingError as StagingError
 from airflow_sqlqueue.errors import StatementError as StatementError
 from airflow_sqlqueue.errors import StrandedBatchError as StrandedBatchError
 from airflow_sqlqueue.errors import TooManyFailuresError as TooManyFailuresError
+from airflow_sqlqueue.errors import TooManyRescuedError as TooManyRescuedError
 from airflow_sqlqueue.errors import TransactionError as TransactionError
 from airflow_sqlqueue.errors import TransactionLostError as TransactionLostError
 from airflow_sqlqueue.errors import TransientError as TransientError

@@ -39,6 +39,7 @@ and what to do; ``__cause__`` has the driver's text. Neither contains message bo
     │   ├── WrongBatchError        a drain cannot resume this batch: it was put back, or is another queue's
     │   ├── StrandedBatchError     earlier runs of a task left unfinished batches without a worker
     │   └── BatchMismatchError     files, ledger and reader do not agree on the contents of the batch
+    ├── TooManyRescuedError        more of a batch's messages are rescued or not parsed than a task allows
     ├── CopyError                  a copy of new messages does not fit its queue any more, or has too many gaps
     ├── StagingError               a batch's folder or a part's file cannot be written or read
     ├── PayloadError               a payload of the data bus is not usable, which no retry changes
@@ -205,6 +206,10 @@ class StrandedBatchError(BatchError):
 
 class BatchMismatchError(BatchError):
     """Files, ledger and reader do not agree on the contents of the batch."""
+
+
+class TooManyRescuedError(SqlQueueError):
+    """More of a batch's messages are rescued or not parsed than ``max_rescued`` or ``max_unparsed`` allow."""
 
 
 class CopyError(SqlQueueError):

@@ -21,6 +21,7 @@ PERMANENT = (
     errors.PermissionDeniedError,
     errors.QueueNotFoundError,
     errors.StrandedBatchError,
+    errors.TooManyRescuedError,
     errors.WrongBatchError,
 )
 """Errors that the next try would meet again."""

@@ -409,6 +409,7 @@ class DrainOperatorBase(QueueWaitingTask):
         if batch.messages or self.run_on_empty:
             result = job.run(batch, spark)
             check_result(self, context, result)
+            Metrics(self, self.sql_queue).tables(result)
         else:
             self.log.info("Batch %s is empty: the job does not run", batch.batch_id)
         self.hook.client.batches.mark_consumed(batch)

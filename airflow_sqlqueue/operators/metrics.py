@@ -34,6 +34,7 @@ COUNTERS = {
     *("consume.handled", "consume.failed", "consume.delayed", "consume.forwarded", "consume.duplicates"),
     *("consume.discarded", "consume.rolled_back"),
     *("return.messages", "forward.messages", "move_delayed.messages"),
+    *("tables.messages", "tables.rescued", "tables.unparsed"),
     *("archive.messages", "restore.messages", "park.messages", "delete.messages"),
 }
 GAUGES = {"backlog.messages", "backlog.oldest_seconds", "drain.locked", "batches.stranded"}
@@ -83,6 +84,12 @@ class Metrics:
         assert name in COUNTERS, name
         if count:
             self._send(lambda: TaskStats.incr(PREFIX + name, count, tags=self._tags))
+
+    def tables(self, result: Any) -> None:
+        """Count the messages of a result of ``message_tables_job``; other results count nothing."""
+        if isinstance(result, dict) and {"tables", "largest", "worst"} <= result.keys():
+            for name in ("messages", "rescued", "unparsed"):
+                self.count(f"tables.{name}", result[name])
 
     def gauge(self, name: str, value: float) -> None:
         """Set a gauge."""

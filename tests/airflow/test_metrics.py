@@ -13,6 +13,7 @@ import pytest
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.operators import (
+    SqlQueueDrainOperator,
     SqlQueueForwardOperator,
     SqlQueuePurgeOperator,
     SqlQueueRequeueOperator,
@@ -21,6 +22,8 @@ from airflow_sqlqueue.operators import (
     metrics,
 )
 from airflow_sqlqueue.sensors import SqlQueueDepthSensor
+from airflow_sqlqueue.spark.jobs.message_tables import result_of
+from airflow_sqlqueue.spark.message_tables import MessageTypeTable
 from tests.airflow.versions import send_metrics_to
 
 OPERATING = Path(__file__).parents[2] / "docs" / "guides" / "operating.md"
@@ -85,6 +88,29 @@ def test_returned_and_requeued_messages_are_counted(
     requeue.execute(context())
     requeue.execute(context())
     assert statsd.named("requeue.messages") == {tags: 3}
+
+
+def test_messages_of_tables_are_counted(
+    hook: SqlQueueHook, queue_name: str, tags: str, context: Any, statsd: Any, tmp_path: Path
+) -> None:
+    tables = [
+        MessageTypeTable("Shop.A", "lake/Shop.A", False, 7, rescued=2),
+        MessageTypeTable("Shop.A", "lake/Shop.A~unparsed", True, 3, reasons={"json": 3}),
+    ]
+    results: list[dict[str, Any]] = [{"messages": 5, "rescued": "no", "tables": 1}, result_of(tables)]
+    for result in results:
+
+        def job(messages: Any, result: dict[str, Any] = result) -> dict[str, Any]:
+            return result
+
+        hook.send(queue_name, [Message({}, b"{}")])
+        drain = SqlQueueDrainOperator(
+            task_id="t", queue_name=queue_name, staging=str(tmp_path), renew=True, python_callable=job
+        )
+        drain.execute(context())
+    assert statsd.named("tables.messages") == {tags: 10}
+    assert statsd.named("tables.rescued") == {tags: 2}
+    assert statsd.named("tables.unparsed") == {tags: 3}
 
 
 def test_metrics_that_are_off_read_nothing(

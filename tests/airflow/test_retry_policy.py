@@ -55,6 +55,7 @@ EXPECTED = {
     errors.WrongBatchError: FAIL,
     errors.StrandedBatchError: FAIL,
     errors.BatchMismatchError: FAIL,
+    errors.TooManyRescuedError: FAIL,
     errors.CopyError: FAIL,
     errors.StagingError: DEFAULT,  # a disk that is full, a store that is away
     errors.BodyError: FAIL,

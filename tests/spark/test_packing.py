@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from airflow_sqlqueue.bodies.inference import Seen, extended, struct_of
 from airflow_sqlqueue.bodies.schemas import Struct, fields_of, read_schema, struct
 from airflow_sqlqueue.spark.message_tables import packing
-from airflow_sqlqueue.spark.message_tables.packing import PARSED, SEEN, WAITING, Packing, Unpacking
+from airflow_sqlqueue.spark.message_tables.packing import PARSED, REPORT, SEEN, WAITING, Packing, Unpacking
 
 COLUMNS, IF_UNPARSED = ("message_type", "content_type", "RowVersion"), ("Body", "BodyFile")
 LIMIT = 100_000
@@ -66,7 +66,7 @@ def in_two_rounds(given: list[tuple[str | None, str | None, bytes | None]]) -> t
     waiting = [chunk for chunk in first if chunk["kind"] == WAITING]
     rest = unpacked(waiting, [*COLUMNS, *IF_UNPARSED]).to_batches() if waiting else []
     second = packed(schemas, rest, new=False)
-    return [chunk for chunk in first if chunk["kind"] not in (WAITING, SEEN)] + second, schemas
+    return [chunk for chunk in first + second if chunk["kind"] not in (WAITING, SEEN, REPORT)], schemas
 
 
 @settings(deadline=None)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from airflow_sqlqueue.spark.jobs.program import Program
@@ -27,6 +26,9 @@ if TYPE_CHECKING:
 MOST_TABLES = 100
 """Tables that a result names; the rest is in its sums."""
 
+_MOST_WORST, _MOST_FIELDS = 20, 5
+"""Tables with rescued or unparsed messages that a result names, and the fields of each."""
+
 
 def message_tables_job(spark: SparkSession, batch: AnyBatch, location: str, **options: Any) -> dict[str, Any]:
     """Run :func:`write_message_tables` as the job of an operator, and return a result for XCom.
@@ -34,30 +36,44 @@ def message_tables_job(spark: SparkSession, batch: AnyBatch, location: str, **op
     ``SqlQueueDrainToSparkOperator(python_callable=message_tables_job, op_kwargs={"location": "s3://lake/orders"})``.
 
     The result has ``messages``, ``unparsed`` and ``rescued`` (numbers of messages), ``tables`` (their number), and
-    ``largest``, the :class:`MessageTypeTable` of up to 100 tables as dicts, those with most messages first. A type
-    whose name XCom cannot hold is None there.
+    ``largest``, the :class:`MessageTypeTable` of up to 100 tables as dicts, those with most messages first. ``worst``
+    has up to 20 of those with rescued or unparsed messages, those with most of them first, with their ``reasons`` and
+    up to 5 ``rescued_fields``. A name or path that XCom cannot hold is None there.
 
     :param options: the other parameters of ``write_message_tables``.
     """
-    return _summary(write_message_tables(spark, batch, location, **options))
+    return result_of(write_message_tables(spark, batch, location, **options))
 
 
-def _summary(tables: Sequence[MessageTypeTable]) -> dict[str, Any]:
-    largest = sorted(tables, key=lambda each: -each.messages)[:MOST_TABLES]
+def result_of(tables: Sequence[MessageTypeTable]) -> dict[str, Any]:
+    """The result of the job, bounded for XCom."""
+    misfits = {each.table: each.messages if each.is_unparsed else each.rescued for each in tables}
+    largest = sorted(tables, key=lambda each: -each.messages)
+    worst = sorted((each for each in tables if misfits[each.table]), key=lambda each: -misfits[each.table])
     return {
         "messages": sum(each.messages for each in tables),
         "unparsed": sum(each.messages for each in tables if each.is_unparsed),
         "rescued": sum(each.rescued for each in tables),
         "tables": len(tables),
-        "largest": [
+        "largest": [_named(each) for each in largest[:MOST_TABLES]],
+        "worst": [
             {
-                **asdict(each),
-                "message_type": event_value(each.message_type),
-                "new_fields": [event_value(path) for path in each.new_fields[:MOST_TABLES]],
+                **_named(each),
+                "reasons": each.reasons,
+                "rescued_fields": [
+                    {"field": event_value(found.field), "messages": found.messages, "path": event_value(found.path)}
+                    for found in each.rescued_fields[:_MOST_FIELDS]
+                ],
             }
-            for each in largest
+            for each in worst[:_MOST_WORST]
         ],
     }
+
+
+def _named(table: MessageTypeTable) -> dict[str, Any]:
+    values = {name: value for name, value in vars(table).items() if name not in ("rescued_fields", "reasons")}
+    new = [event_value(path) for path in table.new_fields[:MOST_TABLES]]
+    return {**values, "message_type": event_value(table.message_type), "new_fields": new}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -69,6 +85,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     program.add("--schemas", help="the folder of the schemas (_schemas in the work folder)")
     program.add("--work-folder", help="the folder of intermediate files (the location; Iceberg needs one)")
     program.add("--no-new-fields", action="store_true", help="leave the schemas as they are: new fields are rescued")
+    for name, what in (("rescued", "have rescued values"), ("unparsed", "are not parsed")):
+        program.add(f"--max-{name}", help=f"the share of a type's messages that may {what}, from 0 to 1")
     program.add("--reparse", action="store_true", help="parse the unparsed messages again, in place of a batch")
     program.add("--compact", action="store_true", help="merge small files of all tables, in place of a batch")
     with program.start(arguments) as (spark, options):
@@ -88,11 +106,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "work_folder": options.work_folder,
         }
         if options.reparse:
-            found = _summary(reparse(spark, options.location, **given))
+            found = result_of(reparse(spark, options.location, **given))
         else:
             batch = program.batch(spark)
             given |= {"new_fields": not options.no_new_fields, "connection": program.connection(batch)}
-            found = _summary(write_message_tables(spark, batch, options.location, **given))
+            given |= {"max_rescued": options.max_rescued, "max_unparsed": options.max_unparsed}
+            found = result_of(write_message_tables(spark, batch, options.location, **given))
         program.answer(**{name: found[name] for name in ("messages", "unparsed", "rescued", "tables")})
     return 0
 

@@ -19,6 +19,7 @@ from airflow_sqlqueue.bodies.inference import Seen
 from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of, is_column_name
 from airflow_sqlqueue.errors import BodyError
 from airflow_sqlqueue.spark.bodies import RESCUED, UNPARSED, column_names
+from airflow_sqlqueue.spark.message_tables.reports import Report
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
 CHUNKS = "part string, kind string, message_type string, messages long, rescued long, content binary"
 """Columns of chunks. ``part`` is the folder of their files: a share of the types, or the kind."""
 
-PARSED, UNPARSED_KIND, WAITING, SEEN = "parsed", "unparsed", "waiting", "seen"
-"""Kinds of chunks: rows of a table, rows of the table of unparsed messages, messages that wait for a schema, and
-statistics of these messages."""
+PARSED, UNPARSED_KIND, WAITING, SEEN, REPORT = "parsed", "unparsed", "waiting", "seen", "report"
+"""Kinds of chunks: rows of a table, rows of the table of unparsed messages, messages that wait for a schema,
+statistics of these messages, and a task's counts of what was rescued or is not parsed."""
 
 BODY, CONTENT_TYPE = "_body", "_content_type"
 """Columns of the decoded body and its content type, where decoders are given."""
@@ -81,6 +82,7 @@ class Packing:
         self._max_bytes, self._new_types, self._new_fields = max_bytes, new_types, new_fields
         self._parsers: dict[str, BodyParser] = {}
         self._waiting: list[pa.RecordBatch] = []
+        self._reports: dict[str | None, Report] = {}
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -102,6 +104,9 @@ class Packing:
             if self._waiting:
                 yield from _chunks(WAITING, None, pa.concat_batches(self._waiting))
                 self._waiting = []
+        for name, report in self._reports.items():
+            yield _chunk(REPORT, name, 0, json.dumps(report.to_values()).encode())
+        self._reports = {}
 
     def _parsed(self, name: str, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -121,6 +126,8 @@ class Packing:
                 self._waiting.append(rows.filter(mask))
                 rest = pc.invert(mask)
                 rows, parsed, rescued, reasons = (each.filter(rest) for each in (rows, parsed, rescued, reasons))
+        if rescued.null_count < len(rescued):
+            self._reports.setdefault(name, Report()).add(rescued.drop_null().to_pylist())
         is_unparsed = pc.is_valid(reasons)
         if pc.any(is_unparsed).as_py():
             yield from self._unparsed(name, rows.filter(is_unparsed), reasons.filter(is_unparsed))
@@ -135,6 +142,7 @@ class Packing:
     def _unparsed(self, name: str | None, rows: pa.RecordBatch, reasons: pa.Array) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
+        self._reports.setdefault(name, Report()).reasons.update(reasons.to_pylist())
         kept = [*self._columns, *self._if_unparsed]
         yield from _chunks(
             UNPARSED_KIND,
@@ -302,7 +310,7 @@ def _chunks(kind: str, name: str | None, rows: pa.RecordBatch) -> Iterator[pa.Re
 def _chunk(kind: str, name: str | None, messages: int, content: bytes, rescued: int = 0) -> pa.RecordBatch:
     import pyarrow as pa
 
-    part = kind if kind in (WAITING, SEEN) else part_of(name)
+    part = kind if kind in (WAITING, SEEN, REPORT) else part_of(name)
     columns = [
         *(pa.array([text], pa.string()) for text in (part, kind, name)),
         *(pa.array([number], pa.int64()) for number in (messages, rescued)),

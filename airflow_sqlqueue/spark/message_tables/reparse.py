@@ -14,7 +14,8 @@ from airflow_sqlqueue.schemas.files import SchemaFolder
 from airflow_sqlqueue.spark.batch import raw_schema, typed_columns
 from airflow_sqlqueue.spark.message_tables.lakes import ATTEMPT, Format, Lake, lake_of
 from airflow_sqlqueue.spark.message_tables.packing import PARSED
-from airflow_sqlqueue.spark.message_tables.tables import MessageTypeTable, TableWriter, unparsed_schema, work_folder_of
+from airflow_sqlqueue.spark.message_tables.reports import MessageTypeTable
+from airflow_sqlqueue.spark.message_tables.tables import TableWriter, unparsed_schema, work_folder_of
 from airflow_sqlqueue.spark.sinks.keys import partition_of
 from airflow_sqlqueue.spark.sinks.partitions import COLUMN
 

@@ -5,6 +5,7 @@ Source: docs/guides/bodies.md, "One table for each message type"; docs/design.md
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,7 @@ from airflow_sqlqueue.spark.bodies import ENVELOPE, IF_UNPARSED, UNPARSED, colum
 from airflow_sqlqueue.spark.manifests import AnyBatch, load_batch
 from airflow_sqlqueue.spark.message_tables.lakes import Format, Lake, absolute, lake_of
 from airflow_sqlqueue.spark.message_tables.packing import BODY, CONTENT_TYPE, PARSED, UNPARSED_KIND, Packing, Unpacking
+from airflow_sqlqueue.spark.message_tables.reports import MessageTypeTable, Report, ShareLimit, ShareLimits
 from airflow_sqlqueue.spark.message_tables.work import Share, WorkFolder
 from airflow_sqlqueue.spark.sinks.keys import AnyKey, partition_of
 
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from airflow_sqlqueue.server.settings import ConnectionSettings
+
+_log = logging.getLogger(__name__)
 
 MAX_TYPES = 1_000
 """The most types that get a schema without a person, over all batches."""
@@ -39,26 +43,6 @@ COLUMNS = (*ENVELOPE, "enclosed_types")
 _EMPTY: Struct = {"type": "struct", "fields": []}
 _THREADS = 4
 """Tables that are written at once: a small one keeps the driver busy longer than the executors."""
-
-
-@dataclass(frozen=True)
-class MessageTypeTable:
-    """Result of a batch for one table.
-
-    :param message_type: the type of the messages; None for messages without a type, and those of too many types.
-    :param table: the folder of the table, or its name in the catalog.
-    :param is_unparsed: whether it is the table of the messages that are not parsed.
-    :param messages: the rows of the batch in the table.
-    :param rescued: those of them with values that fit no column.
-    :param new_fields: the paths of the fields that are columns of the table since this batch.
-    """
-
-    message_type: str | None
-    table: str
-    is_unparsed: bool
-    messages: int
-    rescued: int = 0
-    new_fields: tuple[str, ...] = ()
 
 
 def write_message_tables(
@@ -72,6 +56,8 @@ def write_message_tables(
     decoders: Mapping[str, Callable[[Column], Column]] | None = None,
     max_bytes: int = MAX_BYTES,
     work_folder: str | None = None,
+    max_rescued: ShareLimit = None,
+    max_unparsed: ShareLimit = None,
     connection: ConnectionSettings | None = None,
     ledger_schema: str = "sqlqueue",
 ) -> list[MessageTypeTable]:
@@ -98,6 +84,10 @@ def write_message_tables(
     :param decoders: as for ``parse_bodies``.
     :param max_bytes: the size above which a body is not parsed.
     :param work_folder: the folder of intermediate files; ``location`` unless given, which Iceberg needs.
+    :param max_rescued: the share of a type's messages, from 0 to 1, that may have rescued values: one number for all
+        types, or a mapping by patterns of their names, ``{"Shop.*": 0.01}``; the first one that fits decides.
+    :param max_unparsed: the same for messages that are not parsed. For those without a type or a table, which only
+        ``*`` names, it is their share of the batch.
     :param connection: the server of a batch in a table (stage ``table``).
     :param ledger_schema: the schema of its ledger.
 
@@ -106,13 +96,17 @@ def write_message_tables(
 
     Raises :class:`BatchError` for a batch that is open or requeued, :class:`BatchMismatchError` if Spark reads, or a
     table gets, another number of messages than the ledger has, and :class:`ConfigurationError` for a format or a schema
-    that cannot be used.
+    that cannot be used. With more rescued or unparsed messages than allowed it raises :class:`TooManyRescuedError` once
+    all tables are written, so that the batch is not marked consumed; a later run writes nothing twice.
     """
+    limits = ShareLimits(max_rescued, max_unparsed)
     lake = lake_of(spark, format, location)
     source = load_batch(spark, batch, connection, ledger_schema=ledger_schema)
     rows = read_batch(spark, source, connection, ledger_schema=ledger_schema)
     writer = TableWriter(lake, work_folder_of(format, location, work_folder), schemas, decoders, max_bytes)
-    return writer.write(rows, source, new_fields=new_fields, messages=source.messages)
+    tables = writer.write(rows, source, new_fields=new_fields, messages=source.messages)
+    limits.check(tables)
+    return tables
 
 
 def write_message_rows(
@@ -183,6 +177,9 @@ class TableWriter:
             with ThreadPoolExecutor(_THREADS, "message-tables") as pool:
                 tables = list(pool.map(lambda each: write(*each), packed.ordered()))
             self._lake.check(key, {each.table: each.messages for each in tables})
+            for each in tables:
+                if each.new_fields or each.rescued or each.is_unparsed:
+                    _log.info("%s", each)
             return tables
         finally:
             work.remove()
@@ -192,7 +189,7 @@ class TableWriter:
         work = WorkFolder(rows.sparkSession, f"{self._folder}/_work-{work_name}")
         given, schemas = self.given(rows), self.schemas()
         work.pack(given, self._packing(schemas, new_types=False, new_fields=False))
-        return Packed(work, work.read(), given.schema, schemas, schemas)
+        return Packed(work, work.read(), work.reports(), given.schema, schemas, schemas)
 
     def schemas(self) -> dict[str, Struct]:
         """The schemas of the types that have a table."""
@@ -219,7 +216,7 @@ class TableWriter:
             schemas = self._wider(work, known)
             packing = self._packing(schemas, new_types=False, new_fields=False)
             work.pack(work.waiting(given.columns, given.schema), packing, 2)
-        packed = Packed(work, work.read(), given.schema, schemas, known)
+        packed = Packed(work, work.read(), work.reports(), given.schema, schemas, known)
         if packed.messages != count:
             raise BatchMismatchError(
                 f"{packed.messages} of the {count} messages of batch {partition_of(key)} were parsed: run it again, "
@@ -248,6 +245,7 @@ class Packed:
 
     work: WorkFolder
     shares: dict[tuple[str | None, str], Share]
+    reports: dict[str | None, Report]
     given: StructType
     schemas: dict[str, Struct]
     known: dict[str, Struct]
@@ -267,7 +265,9 @@ class Packed:
         is_widened = kind == PARSED and name in self.known
         new = tuple(_new_paths(self.known[name], self.schemas[name])) if name is not None and is_widened else ()
         table = lake.table(name, is_unparsed=is_unparsed)
-        return MessageTypeTable(name, table, is_unparsed, share.messages, share.rescued, new)
+        report = self.reports.get(name, Report())
+        rescued, reasons = ((), dict(report.reasons)) if is_unparsed else (report.rescued_fields, {})
+        return MessageTypeTable(name, table, is_unparsed, share.messages, share.rescued, new, rescued, reasons)
 
     def rows(self, name: str | None, kind: str) -> DataFrame:
         """The rows of a table."""

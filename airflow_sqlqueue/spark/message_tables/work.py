@@ -14,6 +14,7 @@ from airflow_sqlqueue.drain.storage.object_stores import raise_staging_error
 from airflow_sqlqueue.spark.message_tables.packing import (
     CHUNKS,
     PARSED,
+    REPORT,
     SEEN,
     UNPARSED_KIND,
     WAITING,
@@ -21,6 +22,7 @@ from airflow_sqlqueue.spark.message_tables.packing import (
     Unpacking,
     part_of,
 )
+from airflow_sqlqueue.spark.message_tables.reports import Report
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -58,6 +60,7 @@ class WorkFolder:
     def __init__(self, spark: SparkSession, folder: str) -> None:
         self._spark, self._folder = spark, folder
         self._all = spark.range(0).toDF("content")
+        self._has_reports = False
 
     def pack(self, rows: DataFrame, packing: Packing, number: int = 1) -> tuple[int, int]:
         """Write the chunks of a round; return the number of their messages, and of those that wait for a schema."""
@@ -86,10 +89,22 @@ class WorkFolder:
 
         # One look for all tables: each read of its own would list the files again.
         self._all = self._spark.read.schema(f"{_FIELDS}, round int, part string").parquet(self._folder)
-        rows = self._all.where(sf.col("kind").isin(PARSED, UNPARSED_KIND))
+        rows = self._all.where(sf.col("kind").isin(PARSED, UNPARSED_KIND, REPORT))
         sums = (sf.sum("messages"), sf.sum("rescued"), sf.sum(sf.octet_length("content")))
         found = rows.groupBy("message_type", "kind").agg(*sums).collect()
-        return {(name, kind): Share(*values) for name, kind, *values in found}
+        self._has_reports = any(kind == REPORT for _, kind, *_ in found)
+        return {(name, kind): Share(*values) for name, kind, *values in found if kind != REPORT}
+
+    def reports(self) -> dict[str | None, Report]:
+        """The reports on the messages that :meth:`read` has seen, by type."""
+        from pyspark.sql import functions as sf
+
+        found: dict[str | None, Report] = {}
+        if self._has_reports:
+            chunks = self._all.where(sf.col("part") == REPORT).select("message_type", "content")
+            for name, content in chunks.toLocalIterator():
+                found.setdefault(name, Report()).merge(json.loads(content))
+        return found
 
     def waiting(self, columns: Sequence[str], schema: StructType) -> DataFrame:
         """The messages of the first round that wait for a schema."""

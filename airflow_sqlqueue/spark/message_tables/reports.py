@@ -1,0 +1,200 @@
+"""Reports on the messages of a table, with names of fields and never a value; shares of messages that fail a task.
+
+Source: docs/guides/bodies.md, "What a run says".
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any, TypeAlias
+
+from airflow_sqlqueue.errors import ConfigurationError, TooManyRescuedError
+from airflow_sqlqueue.untrusted import quoted
+
+MOST_FIELDS = 20
+"""Fields with rescued values that a report names, those of most messages."""
+
+_COUNTED = 10 * MOST_FIELDS
+_LONGEST = 300
+"""Characters of a path in a report."""
+
+_POSITION = re.compile(r'("(?:[^"\\]|\\.)*")|\[\d+\]')
+
+ShareLimit: TypeAlias = "float | str | Mapping[str, float | str] | None"
+"""The most that is allowed of a type's messages, from 0 to 1: for all types, or by patterns of their names."""
+
+
+@dataclass(frozen=True)
+class RescuedField:
+    """Field with rescued values in a table.
+
+    :param field: its path, without positions in lists: ``Lines[].Quantity``.
+    :param messages: the messages in whose ``_rescued`` it is.
+    :param path: its path in one of them: ``Lines[0].Quantity``.
+    """
+
+    field: str
+    messages: int
+    path: str
+
+
+@dataclass(frozen=True)
+class MessageTypeTable:
+    """Result of a batch for one table.
+
+    :param message_type: the type of the messages; None for messages without a type, and those of too many types.
+    :param table: the folder of the table, or its name in the catalog.
+    :param is_unparsed: whether it is the table of the messages that are not parsed.
+    :param messages: the rows of the batch in the table.
+    :param rescued: those of them with values that fit no column.
+    :param new_fields: the paths of the fields that are columns of the table since this batch.
+    :param rescued_fields: the fields of these values, up to 20, those of most messages first.
+    :param reasons: of a table of messages that are not parsed, their number by reason.
+    """
+
+    message_type: str | None
+    table: str
+    is_unparsed: bool
+    messages: int
+    rescued: int = 0
+    new_fields: tuple[str, ...] = ()
+    rescued_fields: tuple[RescuedField, ...] = ()
+    reasons: dict[str, int] = field(default_factory=dict, hash=False)
+
+    def __str__(self) -> str:
+        """Return one line for a log: names and numbers, and nothing of a body."""
+        parts = [f"{quoted(self.table)} has {self.messages:,} messages of the batch"]
+        if self.reasons:
+            parts.append("not parsed: " + ", ".join(f"{count:,} {reason}" for reason, count in self.reasons.items()))
+        if self.new_fields:
+            more = f" and {len(self.new_fields) - MOST_FIELDS:,} more" if len(self.new_fields) > MOST_FIELDS else ""
+            parts.append("new fields " + ", ".join(map(quoted, self.new_fields[:MOST_FIELDS])) + more)
+        parts += [
+            f"{quoted(each.field)}: {each.messages:,} of {self.messages:,} rescued, as {quoted(each.path)}"
+            for each in self.rescued_fields
+        ]
+        return "; ".join(parts)
+
+
+class Report:
+    """Counts of one type's messages: the fields of rescued values, and the reasons of messages that are not parsed.
+
+    Its size is bounded: of many different fields the frequent ones are kept, whose numbers may then be too small.
+    """
+
+    def __init__(self) -> None:
+        self._fields: Counter[str] = Counter()
+        self._paths: dict[str, str] = {}
+        self.reasons: Counter[str] = Counter()
+
+    def add(self, rescued: Iterable[str]) -> None:
+        """Add texts of the column ``_rescued``."""
+        for text in rescued:
+            # Numbers stay texts: there may be millions of digits.
+            paths = json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
+            named: dict[str, str] = {}
+            for path in paths:
+                cut = path[:_LONGEST]
+                named.setdefault(_POSITION.sub(lambda found: found[1] or "[]", cut), cut)
+                if len(named) == _COUNTED:
+                    break
+            self._count(dict.fromkeys(named, 1), named)
+
+    def merge(self, values: Mapping[str, Any]) -> None:
+        """Add what :meth:`to_values` gave."""
+        self._count(values["fields"], values["paths"])
+        self.reasons.update(values["reasons"])
+
+    def to_values(self) -> dict[str, Any]:
+        """Return the counts as values for JSON."""
+        fields = dict(self._fields.most_common(MOST_FIELDS))
+        return {"fields": fields, "paths": {name: self._paths[name] for name in fields}, "reasons": self.reasons}
+
+    @property
+    def rescued_fields(self) -> tuple[RescuedField, ...]:
+        """The fields, those of most messages first."""
+        ordered = sorted(self._fields, key=lambda name: (-self._fields[name], name))
+        return tuple(RescuedField(name, self._fields[name], self._paths[name]) for name in ordered[:MOST_FIELDS])
+
+    def _count(self, fields: Mapping[str, int], paths: Mapping[str, str]) -> None:
+        self._fields.update(fields)
+        for name, path in paths.items():
+            self._paths.setdefault(name, path)
+        if len(self._fields) > 2 * _COUNTED:
+            self._fields = Counter(dict(self._fields.most_common(_COUNTED)))
+            self._paths = {name: self._paths[name] for name in self._fields}
+
+
+class ShareLimits:
+    """Shares of a batch's messages above which its task fails.
+
+    :param max_rescued: the share of a type's messages that may have rescued values.
+    :param max_unparsed: the share of a type's messages that may be not parsed; for the messages without a table of
+        their own, which only the pattern ``*`` names, their share of the batch.
+
+    Each is one number for all types, or a mapping by patterns of their names; the first one that fits decides.
+
+    Raises :class:`ConfigurationError` for what is no share.
+    """
+
+    def __init__(self, max_rescued: ShareLimit = None, max_unparsed: ShareLimit = None) -> None:
+        self._rescued, self._unparsed = _shares("max_rescued", max_rescued), _shares("max_unparsed", max_unparsed)
+
+    def check(self, tables: Sequence[MessageTypeTable]) -> None:
+        """Raise :class:`TooManyRescuedError`, which names the worst type, where a share is too high."""
+        totals: Counter[str | None] = Counter()
+        for each in tables:
+            totals[each.message_type] += each.messages
+        totals[None] = sum(totals.values())
+        found = []
+        for each in tables:
+            name, limits = ("max_unparsed", self._unparsed) if each.is_unparsed else ("max_rescued", self._rescued)
+            count = each.messages if each.is_unparsed else each.rescued
+            share, limit = count / totals[each.message_type], _limit_of(each.message_type, limits)
+            if limit is not None and share > limit:
+                found.append((share - limit, f"{name}={limit:g}", count, totals[each.message_type], each))
+        if not found:
+            return
+        _, limit_text, count, total, worst = max(found, key=lambda each: each[0])
+        whose = "without a type or table" if worst.message_type is None else f"of the type {quoted(worst.message_type)}"
+        if worst.is_unparsed:
+            what = f"are not parsed ({', '.join(worst.reasons)})"
+        else:
+            paths = [f", most at {quoted(each.path)}" for each in worst.rescued_fields[:1]]
+            what = "have rescued values" + "".join(paths)
+        more = f", and {len(found) - 1} more shares are too high" if len(found) > 1 else ""
+        raise TooManyRescuedError(
+            f"{count:,} of {total:,} messages {whose} {what}, which is {count / total:.2%} and above "
+            f"{limit_text}{more}: all rows are in the tables, {quoted(worst.table)} for these, and the batch is not "
+            "consumed; mend the schema or allow more, and run it again."
+        )
+
+
+def _shares(name: str, given: ShareLimit) -> dict[str, float]:
+    """The limits by pattern. Airflow renders a templated number as a text."""
+    if given is None:
+        return {}
+    found: dict[str, float] = {}
+    for pattern, value in (given if isinstance(given, Mapping) else {"*": given}).items():
+        try:
+            number = math.nan if isinstance(value, bool) else float(value)
+        except (TypeError, ValueError):
+            number = math.nan
+        if not isinstance(pattern, str) or not 0 <= number <= 1:
+            raise ConfigurationError(
+                f'{name} is a share from 0 to 1, or such shares by patterns of types, {{"Shop.*": 0.01}}.'
+            )
+        found[pattern] = number
+    return found
+
+
+def _limit_of(message_type: str | None, limits: Mapping[str, float]) -> float | None:
+    if message_type is None:
+        return limits.get("*")
+    return next((limit for pattern, limit in limits.items() if fnmatchcase(message_type, pattern)), None)
