@@ -51,9 +51,6 @@ class SampleOptions(Common):
         return schemas, sample
 
 
-_EMPTY: dict[str, Any] = {"type": "struct", "fields": []}
-
-
 def infer(
     target: SampleOptions,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the changes, and write nothing.")] = False,
@@ -63,7 +60,6 @@ def infer(
     They are new files, and new fields in files that exist, whose other fields keep their types. Read the changes, and
     commit the files.
     """
-    from airflow_sqlqueue.bodies.inference import extended
     from airflow_sqlqueue.schemas.sampling import changes
 
     schemas, sample = target.compared()
@@ -71,7 +67,7 @@ def infer(
     records = []
     for name, found in changes(sample, known).items():
         if not dry_run:
-            schemas.put(name, extended(known.get(name, _EMPTY), sample.types[name].schema))
+            schemas.extend(name, sample.types[name].schema)
         records += _records(name, found)
     target.show(records, title="Would be written; nothing was yet" if dry_run else "Written")
     _say_sample(target, sample)

@@ -36,6 +36,12 @@ def _azure_host(filesystem: Any) -> str:
     )
 
 
+def _azure_unchanged(info: dict[str, Any]) -> dict[str, Any]:
+    from azure.core import MatchConditions
+
+    return {"etag": info["etag"], "match_condition": MatchConditions.IfNotModified}
+
+
 def _hdfs_uri(scheme: str, filesystem: Any, root: str) -> str:
     """Paths on HDFS do not name the host. None, or "default", means ``fs.defaultFS`` of Hadoop's settings."""
     options = {**dict(zip(("host", "port"), filesystem.storage_args, strict=False)), **filesystem.storage_options}
@@ -63,6 +69,8 @@ class Store:
     :param buckets: True if a path begins with the name of a bucket, and not with a slash.
     :param dataset: the scheme of its datasets in OpenLineage's naming, if it differs from the URI's.
     :param modified: the keys of the time of the last change in listings, the best one first.
+    :param unchanged: makes, of what a listing has of a file, the options of ``pipe_file`` that write it only if it is
+        the same still; None for a store without such writes.
     """
 
     protocols: tuple[str, ...]
@@ -73,6 +81,7 @@ class Store:
     buckets: bool = True
     dataset: str | None = None
     modified: tuple[str, ...] = ()
+    unchanged: Callable[[dict[str, Any]], dict[str, Any]] | None = None
 
 
 _BEFORE_BUCKET = r"[^/@:]+@"
@@ -88,6 +97,7 @@ STORES = (
         connection=_BEFORE_BUCKET,
         dataset="s3",
         modified=("LastModified",),
+        unchanged=lambda info: {"IfMatch": info["ETag"]},
     ),
     Store(("gs", "gcs"), ("gs",), package="gcsfs", connection=_BEFORE_BUCKET, modified=("mtime", "updated")),
     Store(
@@ -97,6 +107,7 @@ STORES = (
         package="adlfs",
         connection=_BEFORE_CONTAINER,
         modified=("last_modified",),
+        unchanged=_azure_unchanged,
     ),
     Store(("oss",), ("oss",), package="ossfs", modified=("LastModified",)),
     Store(("hdfs",), ("hdfs",), _hdfs_uri, buckets=False, modified=("mtime",)),

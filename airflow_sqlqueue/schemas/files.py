@@ -8,20 +8,30 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import random
 import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import unquote
 
-from airflow_sqlqueue.bodies.schemas import Struct, read_schema, write_schema
+from airflow_sqlqueue.bodies.inference import extended
+from airflow_sqlqueue.bodies.schemas import Struct, read_schema, struct, write_schema
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.storage.object_stores import raise_staging_error
-from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError
+from airflow_sqlqueue.drain.stores import store_at
+from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError, StagingError
 from airflow_sqlqueue.untrusted import is_text, quoted
 
 _SUFFIX = ".json"
 _LONGEST = 100
 _TYPE = "message_type"
 _OTHERS = re.compile(r"[^A-Za-z0-9._+-]")
+_ANY: Any = object()
+_CHANGED = re.compile("precondition|ConditionNotMet|ConditionalRequestConflict|AlreadyExists", re.IGNORECASE)
+"""Errors of stores for a file that another process has written meanwhile."""
+_WRITES = 20
 
 
 def file_stem(message_type: str) -> str:
@@ -69,20 +79,77 @@ class SchemaFolder:
         found = (self._read(name) for name in names if str(name).endswith(_SUFFIX))
         return dict(each for each in found if each is not None)
 
-    def put(self, message_type: str, schema: Struct) -> None:
-        """Write the schema of a type; readers see the old file or the new one."""
-        filesystem, path = self._folder.filesystem, self._path(message_type)
-        text = write_schema({_TYPE: message_type, **read_schema(schema)}).encode()
+    def put(self, message_type: str, schema: Struct, *, expected: Struct | None = _ANY) -> bool:
+        """Write the schema of a type; readers see the old file or the new one. Return whether it was written.
+
+        :param expected: the schema that :meth:`get` returned: if the file has another one meanwhile, it is not written.
+            Of two processes that expect the same schema one writes. A local folder is locked for that, on S3 and Azure
+            the write has a condition. On other stores, and S3 servers that know no conditions, only a new file is safe:
+            an existing one is read again after the write.
+        """
+        path, text = self._path(message_type), write_schema({_TYPE: message_type, **read_schema(schema)}).encode()
+        filesystem = self._folder.filesystem
         try:
             filesystem.makedirs(self._folder.root, exist_ok=True)
-            if self._folder.is_local:
+            if not self._folder.is_local:
+                return self._put_in_store(path, text, expected)
+            with _locked(f"{self._folder.root}/.lock"):
+                if expected is not _ANY and not self._has(path, expected):
+                    return False
                 # A rename is at once; stores write an object at once.
                 filesystem.pipe_file(f"{path}.new", text)
                 os.replace(f"{path}.new", path)
-            else:
-                filesystem.pipe_file(path, text)
+                return True
+        except SqlQueueError:
+            raise
         except Exception as error:
             raise_staging_error(f"The schema of {message_type} cannot be written", error)
+
+    def update(self, message_type: str, change: Callable[[Struct | None], Struct]) -> Struct:
+        """Write what ``change`` makes of the schema of a type, and return it; nothing if that is the same.
+
+        If another process writes the file meanwhile, ``change`` gets what that has written, up to 20 times. Raises
+        :class:`StagingError` after that.
+        """
+        for attempt in range(_WRITES):
+            before = self.get(message_type)
+            after = read_schema(change(before))
+            if after == before or self.put(message_type, after, expected=before):
+                return after
+            time.sleep(random.uniform(0, 0.05 * (attempt + 1)))  # noqa: S311 - no secret
+        raise StagingError(f"The schema of {message_type} was written by others at each attempt: run this again.")
+
+    def extend(self, message_type: str, schema: Struct) -> Struct:
+        """Add the fields that the schema of a type has not, as :meth:`update` does; its own keep their types."""
+        return self.update(message_type, lambda known: extended(known or struct({}), schema))
+
+    def _put_in_store(self, path: str, text: bytes, expected: Struct | None) -> bool:
+        filesystem, store = self._folder.filesystem, store_at(self._folder.uri)
+        condition: dict[str, Any] = {}
+        if expected is not _ANY:
+            filesystem.invalidate_cache()
+            # Before the content: whatever is written after it is refused.
+            info = filesystem.info(path) if filesystem.exists(path) else None
+            if not self._has(path, expected):
+                return False
+            if info is None:
+                condition = {"mode": "create"}
+            elif store is not None and store.unchanged is not None:
+                condition = store.unchanged(info)
+        try:
+            filesystem.pipe_file(path, text, **condition)
+        except Exception as error:
+            if isinstance(error, FileExistsError) or _CHANGED.search(f"{error} {error.__cause__}"):
+                return False
+            if not condition or "NotImplemented" not in f"{error} {error.__cause__}":
+                raise
+            condition = {}
+            filesystem.pipe_file(path, text)
+        return bool(condition) or expected is _ANY or bool(filesystem.cat_file(path) == text)
+
+    def _has(self, path: str, expected: Struct | None) -> bool:
+        found = self._read(path)
+        return (None if found is None else found[1]) == (None if expected is None else read_schema(expected))
 
     def _read(self, path: str) -> tuple[str, Struct] | None:
         filesystem = self._folder.filesystem
@@ -104,3 +171,30 @@ class SchemaFolder:
             raise ConfigurationError(f"The schema {name} cannot be used: {error}") from error
         named = values.get(_TYPE) if isinstance(values, dict) else None
         return (named if isinstance(named, str) else unquote(name.removesuffix(_SUFFIX))), schema
+
+
+@contextmanager
+def _locked(path: str) -> Iterator[None]:
+    """Hold the lock of a local folder, which ends with its process. Its file is there only meanwhile."""
+    import fcntl
+
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if _is_file(descriptor, path):
+                try:
+                    yield
+                finally:
+                    os.unlink(path)
+                return
+        finally:
+            os.close(descriptor)
+
+
+def _is_file(descriptor: int, path: str) -> bool:
+    """Whether the path still has this file, which the last holder of the lock has removed."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False
