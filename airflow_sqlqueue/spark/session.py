@@ -33,8 +33,9 @@ def local_session(
     """Start a Spark session in this process, and stop it at the end of the block.
 
     Its workers run this Python, its time zone is UTC, it listens on the loopback interface only, has no web UI and logs
-    errors only. A missing file is an error. Spark sorts outside Java's heap, in up to 512 MiB and then on disk: inside
-    the heap every garbage collection would copy the bodies. ``config`` overrides these settings.
+    errors only. A missing file is an error. Instants in files of Parquet are 64-bit microseconds, not INT96. Spark
+    sorts outside Java's heap, in up to 512 MiB and then on disk: inside the heap every garbage collection would copy
+    the bodies. ``config`` overrides these settings.
 
     Raises :class:`ConfigurationError` if pyspark 4.0 or Java 17 or later is missing, if pyspark-client is of another
     version than pyspark, and if the process has a session already, because the settings of that one would apply.
@@ -57,6 +58,7 @@ def local_session(
         "spark.memory.offHeap.enabled": "true",
         "spark.memory.offHeap.size": "512m",
         "spark.sql.files.ignoreMissingFiles": "false",
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "8",
         "spark.ui.enabled": "false",

@@ -30,6 +30,8 @@ from tests.sinks.message_tables import (
     sent,
 )
 from tests.spark.conftest import batches_in
+from tests.spark.test_table_times import INSTANTS, messages, microseconds
+from tests.table_readers import check_types
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,6 +100,15 @@ def test_a_session_works_on_what_another_has_committed(place: Place) -> None:
     merged = [compact_message_tables(session, place.location, format="iceberg") for session in (place.spark, other)]
     assert [{each.merged_files for each in tables} - {2} for tables in merged] == [set(), {0}]
     assert place.content() == wanted
+
+
+def test_times_are_64_bit_microseconds(place: Place) -> None:
+    for number in range(2):
+        batch = batches_in(place.tmp_path)(messages(is_later=number == 1), batch_id=f"batch-{number}")
+        write_message_tables(place.spark, batch, place.location, **place.options)
+    check_types(place.folder / "Shop_Dates", {"At": True, "Local": False})
+    found = place.spark.sql(f"SELECT unix_micros(At) AS at FROM {place.location}.Shop_Dates").collect()
+    assert sorted(row["at"] for row in found) == sorted(2 * [microseconds(text) for text in INSTANTS])
 
 
 def test_names_of_tables(place: Place) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shutil
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_sqlqueue.errors import SparkJobError
-from airflow_sqlqueue.spark.message_tables import compact_message_tables, write_message_tables
+from airflow_sqlqueue.errors import ConfigurationError, SparkJobError
+from airflow_sqlqueue.spark.message_tables import compact_message_tables, reparse, write_message_tables
+from airflow_sqlqueue.spark.sinks.checks import session_settings
 from tests.sinks.message_tables import (
     AT_LENGTH,
     COMPACT_POINTS,
@@ -24,6 +26,8 @@ from tests.sinks.message_tables import (
     sent,
 )
 from tests.spark.conftest import batches_in
+from tests.spark.test_table_times import check_readers, messages
+from tests.table_readers import check_types
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,6 +80,46 @@ def test_a_foreign_table_keeps_no_other_from_its_compaction(
         shutil.rmtree(Path(lake.location, name))
     again = compact_message_tables(spark, lake.location, format="delta")
     assert {(each.merged_files, each.new_files) for each in again} == {(0, 0)}
+
+
+def test_times_that_come_later_are_read_by_all(spark: SparkSession, config: dict[str, str], tmp_path: Path) -> None:
+    lake = place("delta", spark, config, tmp_path)
+    with session_settings(spark, {"spark.sql.parquet.outputTimestampType": "INT96"}):
+        for number in range(2):
+            batch = batches_in(tmp_path)(messages(is_later=number == 1), batch_id=f"batch-{number}")
+            for _ in range(2):
+                write_message_tables(spark, batch, lake.location, **lake.options)
+        compact_message_tables(spark, lake.location, format="delta")
+    check_types(lake.folder / "Shop.Dates", {"At": True, "Local": False})
+    check_readers(lake.folder / "Shop.Dates", is_delta=True)
+
+
+def test_tables_have_names_in_a_catalog(spark: SparkSession, config: dict[str, str], tmp_path: Path) -> None:
+    """A batch with new times, a repetition, a second parse and a compaction, in a schema of the session's catalog."""
+    from pyspark.sql import functions as sf
+
+    name, make = f"n{uuid.uuid4().hex}", batches_in(tmp_path)
+    spark.sql(f"CREATE SCHEMA {name}")
+    lake = Place(spark, config, "delta", f"spark_catalog.{name}", tmp_path, tmp_path)
+    with pytest.raises(ConfigurationError, match="name a work_folder"):
+        write_message_tables(spark, make(messages()), lake.location, format="delta")
+    for number in range(2):
+        batch = make([*messages(is_later=number == 1), *sent(0, 10)], batch_id=f"batch-{number}")
+        for _ in range(2):
+            tables = write_message_tables(spark, batch, lake.location, **lake.options)
+    assert tables[0].table == f"{lake.location}.Shop_Dates"
+    dates = spark.table(f"{lake.location}.Shop_Dates")
+    assert (dates.count(), dates.where("Local IS NOT NULL").count(), dates.schema["Local"].dataType.typeName()) == (
+        8, 4, "timestamp_ntz",
+    )  # fmt: skip
+    spark.range(1).createOrReplaceTempView("a_view_of_the_session")
+    merged = compact_message_tables(spark, lake.location, format="delta")
+    assert {each.new_files for each in merged} == {1}
+    unpacked = {"application/json": lambda body: sf.to_json(sf.struct(sf.decode(body, "UTF-8").alias("said")))}
+    moved = reparse(spark, lake.location, decoders=unpacked, **lake.options)
+    assert sum(each.messages for each in moved) == 4
+    assert spark.table(f"{lake.location}.Shop_Type0__unparsed").count() == 0
+    assert [path.name for path in (tmp_path / "work").iterdir()] == ["_schemas"]
 
 
 def place(name: str, spark: SparkSession, config: dict[str, str], tmp_path: Path) -> Place:

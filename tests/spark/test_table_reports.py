@@ -108,7 +108,7 @@ TABLES = [
             {"max_rescued": 0.05},
             r"9 of 100 messages of the type 'Shop.A' have .* at 'L\[3\].q', which is 9.00%.*=0.05, and 1",
         ),
-        ({"max_rescued": "0.08"}, "9 of 100 .* 'Shop.A'"),
+        ({"max_rescued": {"shop.a": "0.08"}}, "9 of 100 .* 'Shop.A'"),
         ({"max_rescued": {"Shop.A": 0.1, "Shop.*": 0.05}}, "100 of 1,900 messages of the type 'Shop.B'"),
         ({"max_rescued": {"Shop.A": 0.1, "Shop.*": 0.06}}, None),
         ({"max_rescued": 0.09, "max_unparsed": 0.1}, None),

@@ -20,7 +20,8 @@ from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError
 from airflow_sqlqueue.schemas.files import file_stem
 from airflow_sqlqueue.spark.message_tables.work import remove_folder
 from airflow_sqlqueue.spark.sinks import write_delta, write_iceberg
-from airflow_sqlqueue.spark.sinks.checks import is_table_name, quoted, quoted_table
+from airflow_sqlqueue.spark.sinks.checks import TIMES, is_table_name, quoted, quoted_table, session_settings
+from airflow_sqlqueue.spark.sinks.delta import delta_name, save_delta
 from airflow_sqlqueue.spark.sinks.keys import AnyKey, partition_of
 from airflow_sqlqueue.spark.sinks.partitions import COLUMN, footers
 
@@ -33,6 +34,7 @@ FORMATS: tuple[str, ...] = get_args(Format)
 ATTEMPT = "parse_attempt"
 
 _LONGEST = 80
+_SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*:"
 _DELTA_SIZES = tuple(f"spark.databricks.delta.optimize.{name}FileSize" for name in ("min", "max"))
 """Settings of the session: the size below which files are merged, and the size of the merged ones."""
 _STATIC = {"partitionOverwriteMode": "static", "compression": "zstd"}
@@ -95,18 +97,38 @@ def lake_of(spark: SparkSession, format: Format, location: str) -> Lake:  # noqa
     }
     if format not in kinds:
         raise ConfigurationError(f"The format of the tables is one of {', '.join(kinds)}.")
+    if format == "delta" and not is_folder(location) and _is_schema(spark, location):
+        return DeltaCatalogLake(spark, location)
     return kinds[format](spark, location.rstrip("/") if format == "iceberg" else absolute(location))
+
+
+def is_folder(location: str) -> bool:
+    """Whether a location is a folder: it has a slash or a URI's scheme, or is one word without dots.
+
+    Others are ``catalog.schema``, or meant as that.
+    """
+    is_path = "/" in location or os.sep in location or location in (".", "..")
+    return is_path or "." not in location or re.match(_SCHEME, location) is not None
+
+
+def _is_schema(spark: SparkSession, location: str) -> bool:
+    """Whether the session knows a schema in a catalog."""
+    return is_table_name(f"{location}.x") and spark.catalog.databaseExists(quoted_table(location))
 
 
 def absolute(location: str) -> str:
     """A folder without a slash at its end; a relative path is one of this process, as Spark's process may have another.
 
-    Raises :class:`ConfigurationError` for an empty one.
+    Raises :class:`ConfigurationError` for an empty one, and for one that looks like a schema's name.
     """
     if not location.strip("/"):
         raise ConfigurationError("The location of the tables is empty: name a folder, or the URI of one.")
-    is_uri = re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", location)
-    return (location if is_uri else os.path.abspath(location)).rstrip("/")
+    if not is_folder(location):
+        raise ConfigurationError(
+            f"{location!r} is neither a folder nor a schema that this session knows: write ./{location} for a folder; "
+            "tables in a catalog are of the formats delta and iceberg, in a schema that exists."
+        )
+    return (location if re.match(_SCHEME, location) else os.path.abspath(location)).rstrip("/")
 
 
 class _Folders:
@@ -160,7 +182,8 @@ class ParquetLake(_Folders):
                 )
 
     def replace(self, rows: DataFrame, table: str, batch_id: str, attempt: int) -> None:
-        rows.write.mode("overwrite").options(**_STATIC).parquet(self._partition(table, batch_id, attempt))
+        with session_settings(self._spark, TIMES):
+            rows.write.mode("overwrite").options(**_STATIC).parquet(self._partition(table, batch_id, attempt))
 
     def remove(self, table: str, batch_id: str, attempt: int) -> None:
         remove_folder(self._partition(table, batch_id, attempt))
@@ -191,41 +214,53 @@ class DeltaLake(_Folders):
     def replace(self, rows: DataFrame, table: str, batch_id: str, attempt: int) -> None:
         where = f"{COLUMN} = '{batch_id}' AND {ATTEMPT} = {attempt}"
         options = {"replaceWhere": where, "mergeSchema": "true"}
-        _of(rows, batch_id, attempt).write.format("delta").mode("overwrite").options(**options).save(table)
+        save_delta(_of(rows, batch_id, attempt), table, "overwrite", options)
 
     def remove(self, table: str, batch_id: str, attempt: int) -> None:
-        nothing = self._spark.read.format("delta").load(table).limit(0)
-        self.replace(nothing, table, batch_id, attempt)
+        self.replace(self._rows(table).limit(0), table, batch_id, attempt)
 
     def read(self, table: str, schema: StructType) -> DataFrame:
-        return self._spark.read.format("delta").load(table)
+        return self._rows(table)
+
+    def _rows(self, table: str) -> DataFrame:
+        read = self._spark.read.format("delta")
+        return read.load(table) if "/" in table else read.table(table)
 
     def compact(self, table: str, target_bytes: int) -> tuple[int, int]:
-        conf, old = self._spark.conf, {name: self._spark.conf.get(name, None) for name in _DELTA_SIZES}
-        try:
-            for name in _DELTA_SIZES:
-                conf.set(name, str(target_bytes))
-            row = self._spark.sql(f"OPTIMIZE delta.{quoted(table)}").select("metrics.*").collect()[0]
-        finally:
-            for name, value in old.items():
-                if value is None:
-                    conf.unset(name)
-                else:
-                    conf.set(name, value)
+        sizes = dict.fromkeys(_DELTA_SIZES, str(target_bytes))
+        with session_settings(self._spark, sizes), session_settings(self._spark, TIMES):
+            row = self._spark.sql(f"OPTIMIZE {delta_name(table)}").select("metrics.*").collect()[0]
         return int(row["numFilesRemoved"]), int(row["numFilesAdded"])
 
 
-class IcebergLake:
-    """Tables in a namespace of an Iceberg catalog."""
+class _Names:
+    """Tables that are names in a schema of a catalog."""
 
     def __init__(self, spark: SparkSession, location: str) -> None:
         if not is_table_name(f"{location}.x"):
             raise ConfigurationError("Iceberg tables are in a namespace: give the location as catalog.namespace.")
-        self._spark, self._namespace = spark, location
+        self._spark, self._location = spark, location
 
     def table(self, message_type: str | None, *, is_unparsed: bool = False) -> str:
         word = "" if message_type is None else _word(message_type)
-        return f"{self._namespace}.{word}{'__unparsed' if is_unparsed else ''}"
+        return f"{self._location}.{word}{'__unparsed' if is_unparsed else ''}"
+
+    def unparsed_tables(self) -> Iterator[str]:
+        return (table for table in self.tables() if table.endswith("__unparsed"))
+
+    def tables(self) -> Iterator[str]:
+        for row in self._spark.sql(f"SHOW TABLES IN {quoted_table(self._location)}").collect():
+            is_view = row["isTemporary"]
+            if not is_view and is_table_name(table := f"{self._location}.{row['tableName']}"):
+                yield table
+
+
+class DeltaCatalogLake(_Names, DeltaLake):
+    """Tables of Delta Lake in a schema of a catalog."""
+
+
+class IcebergLake(_Names):
+    """Tables in a namespace of an Iceberg catalog."""
 
     def append(self, rows: DataFrame, table: str, key: AnyKey) -> None:
         write_iceberg(_of(rows, partition_of(key), 0), table, key, merge_schema=True)
@@ -256,14 +291,6 @@ class IcebergLake:
         name = quoted_table(table)
         self._spark.catalog.refreshTable(name)
         return name
-
-    def unparsed_tables(self) -> Iterator[str]:
-        return (table for table in self.tables() if table.endswith("__unparsed"))
-
-    def tables(self) -> Iterator[str]:
-        for row in self._spark.sql(f"SHOW TABLES IN {quoted_table(self._namespace)}").collect():
-            if is_table_name(table := f"{self._namespace}.{row['tableName']}"):
-                yield table
 
     def compact(self, table: str, target_bytes: int) -> tuple[int, int]:
         self._refreshed(table)

@@ -11,9 +11,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from typing import Any, TypeAlias
 
+from airflow_sqlqueue.bodies.patterns import TypePatterns
 from airflow_sqlqueue.errors import ConfigurationError, TooManyRescuedError
 from airflow_sqlqueue.untrusted import quoted
 
@@ -186,7 +186,7 @@ def _shares(name: str, given: ShareLimit) -> dict[str, float]:
             number = math.nan if isinstance(value, bool) else float(value)
         except (TypeError, ValueError):
             number = math.nan
-        if not isinstance(pattern, str) or not 0 <= number <= 1:
+        if not isinstance(pattern, str) or not pattern or not 0 <= number <= 1:
             raise ConfigurationError(
                 f'{name} is a share from 0 to 1, or such shares by patterns of types, {{"Shop.*": 0.01}}.'
             )
@@ -197,4 +197,5 @@ def _shares(name: str, given: ShareLimit) -> dict[str, float]:
 def _limit_of(message_type: str | None, limits: Mapping[str, float]) -> float | None:
     if message_type is None:
         return limits.get("*")
-    return next((limit for pattern, limit in limits.items() if fnmatchcase(message_type, pattern)), None)
+    fitting = (limit for pattern, limit in limits.items() if TypePatterns.of(pattern).matches(message_type))
+    return next(fitting, None)

@@ -20,7 +20,7 @@ from airflow_sqlqueue.schemas.files import SchemaFolder, file_stem
 from airflow_sqlqueue.spark.batch import read_batch, typed_columns
 from airflow_sqlqueue.spark.bodies import ENVELOPE, IF_UNPARSED, UNPARSED, column_names, decoded, result_schema
 from airflow_sqlqueue.spark.manifests import AnyBatch, load_batch
-from airflow_sqlqueue.spark.message_tables.lakes import Format, Lake, absolute, lake_of
+from airflow_sqlqueue.spark.message_tables.lakes import Format, Lake, absolute, is_folder, lake_of
 from airflow_sqlqueue.spark.message_tables.packing import BODY, CONTENT_TYPE, PARSED, UNPARSED_KIND, Packing, Unpacking
 from airflow_sqlqueue.spark.message_tables.reports import MessageTypeTable, Report, ShareLimit, ShareLimits
 from airflow_sqlqueue.spark.message_tables.work import Share, WorkFolder
@@ -72,9 +72,9 @@ def write_message_tables(
     be killed at any point and run again, with the same arguments. Run one attempt of a batch at a time.
 
     :param location: the folder of the tables, a path or a URI: a table is a folder there, called as its type. A
-        relative path begins in the working directory of this process. For Iceberg a namespace,
-        ``catalog.namespace``: a table is called as its type, with underscores for dots, and its suffix is
-        ``__unparsed``.
+        relative path begins in the working directory of this process, and has a slash if it has a dot. For Iceberg,
+        and for Delta Lake if it is to be so, a schema that exists in a catalog of the session, ``catalog.schema``: a
+        table is called as its type, with underscores for dots, and its suffix is ``__unparsed``.
     :param format: ``parquet``, with a partition ``batch_id=...`` for each batch, ``delta`` or ``iceberg``; see
         :func:`write_partitions`, :func:`write_delta` and :func:`write_iceberg`.
     :param schemas: the folder of the schemas; ``_schemas`` in ``work_folder`` unless given. A type without a schema
@@ -83,7 +83,7 @@ def write_message_tables(
         another type than their column never change it: they are in ``_rescued``.
     :param decoders: as for ``parse_bodies``.
     :param max_bytes: the size above which a body is not parsed.
-    :param work_folder: the folder of intermediate files; ``location`` unless given, which Iceberg needs.
+    :param work_folder: the folder of intermediate files; ``location`` unless given, which tables in a catalog need.
     :param max_rescued: the share of a type's messages, from 0 to 1, that may have rescued values: one number for all
         types, or a mapping by patterns of their names, ``{"Shop.*": 0.01}``; the first one that fits decides.
     :param max_unparsed: the same for messages that are not parsed. For those without a type or a table, which only
@@ -138,9 +138,9 @@ def write_message_rows(
 
 def work_folder_of(format: Format, location: str, work_folder: str | None) -> str:  # noqa: A002
     """The folder of intermediate files and of schemas, without a slash at its end."""
-    if work_folder is None and format == "iceberg":
+    if work_folder is None and (format == "iceberg" or not is_folder(location)):
         raise ConfigurationError(
-            "Iceberg's tables are in a catalog: name a work_folder, for intermediate files and for schemas."
+            "The tables are in a catalog: name a work_folder, for intermediate files and for schemas."
         )
     return absolute(work_folder or location)
 

@@ -6,18 +6,55 @@ Source: docs/design.md, "Exactly-once sinks".
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.versions.jars import missing_package, package_for
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 _TABLE = re.compile(r"\w+(\.\w+){0,2}")
 _STEP = re.compile(r"[\w .-]{0,100}")
 _NULL_KEY = "A row has no value in a column of merge_on, by which it could be found again."
+
+
+TIMES = {
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+}
+"""Settings of a session that writes instants as 64-bit microseconds of UTC, which each reader knows.
+
+Spark's default is INT96, a type that Parquet has given up: it has no statistics and no zone, and readers take years
+before 1678 for others. Spark takes these settings of the session alone, not as options of a write.
+"""
+
+_lock = threading.Lock()
+_used: dict[tuple[Any, ...], tuple[int, dict[str, str | None]]] = {}
+
+
+@contextmanager
+def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Settings of a session for the block; the last of the blocks at once puts back what was there before."""
+    key = (getattr(spark, "_jsparkSession", spark), tuple(settings.items()))
+    with _lock:
+        blocks, before = _used.get(key) or (0, {name: spark.conf.get(name, None) for name in settings})
+        for name, value in settings.items():
+            spark.conf.set(name, value)
+        _used[key] = (blocks + 1, before)
+    try:
+        yield
+    finally:
+        with _lock:
+            blocks, before = _used.pop(key)
+            if blocks > 1:
+                _used[key] = (blocks - 1, before)
+            else:
+                for name, old in before.items():
+                    spark.conf.unset(name) if old is None else spark.conf.set(name, old)
 
 
 def is_table_name(table: str) -> bool:

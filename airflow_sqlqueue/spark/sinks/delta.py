@@ -6,11 +6,12 @@ Source: docs/design.md, "Exactly-once sinks".
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.spark.sinks.checks import (
+    TIMES,
     check_columns,
     check_step,
     how_to_get,
@@ -18,6 +19,7 @@ from airflow_sqlqueue.spark.sinks.checks import (
     key_columns,
     quoted,
     quoted_table,
+    session_settings,
     unique_rows,
 )
 from airflow_sqlqueue.spark.sinks.keys import AnyKey, transaction_of
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _NO_DELTA = "DATA_SOURCE_NOT_FOUND|DELTA_CONFIGURE_SPARK_SESSION_WITH_EXTENSION_AND_CATALOG"
+_NO_FEATURE = "DELTA_FEATURES_REQUIRE_MANUAL_ENABLEMENT"
+_FEATURES = {"timestamp_ntz": "timestampNtz", "variant": "variantType"}
+"""Features of tables that types need. A new table has those of its types, an existing one gets them by name."""
+
 _SETTINGS = "Delta's spark.sql.extensions and spark.sql.catalog.spark_catalog"
 
 
@@ -73,33 +79,55 @@ def write_delta(
     check_columns(df, (*keys, *partition_by))
     try:
         if keys:
-            _append(df.limit(0), table, partition_by, "ignore", {})
+            save_delta(df.limit(0), table, "ignore", {}, partition_by)
             _merge(df, table, keys)
         else:
             options = {"txnAppId": f"{application} {step}".rstrip(), "txnVersion": str(version)}
             options |= {"mergeSchema": "true"} if merge_schema else {}
-            _append(df, table, partition_by, "append", options)
+            save_delta(df, table, "append", options, partition_by)
     except Exception as error:
         if not re.search(_NO_DELTA, str(error)):
             raise
         raise ConfigurationError(how_to_get(DELTA, df.sparkSession.version, _SETTINGS)) from error
 
 
-def _append(df: DataFrame, table: str, partition_by: Sequence[str], mode: str, options: dict[str, str]) -> None:
-    writer = df.write.format("delta").mode(mode).options(**options)
-    if partition_by:
-        writer = writer.partitionBy(*partition_by)
-    if "/" in table:
-        writer.save(table)
-    else:
-        writer.saveAsTable(table)
+def save_delta(
+    df: DataFrame, table: str, mode: str, options: Mapping[str, str], partition_by: Sequence[str] = ()
+) -> None:
+    """Save rows with the options of Delta's writer. A table that lacks the feature of a type gets it."""
+
+    def save() -> None:
+        writer = df.write.format("delta").mode(mode).options(**options)
+        if partition_by:
+            writer = writer.partitionBy(*partition_by)
+        if "/" in table:
+            writer.save(table)
+        else:
+            writer.saveAsTable(table)
+
+    with session_settings(df.sparkSession, TIMES):
+        try:
+            save()
+        except Exception as error:
+            if _NO_FEATURE not in str(error):
+                raise
+            kinds = df.schema.json()
+            needed = [feature for kind, feature in _FEATURES.items() if f'"{kind}"' in kinds]
+            properties = ", ".join(f"'delta.feature.{feature}' = 'supported'" for feature in needed)
+            df.sparkSession.sql(f"ALTER TABLE {delta_name(table)} SET TBLPROPERTIES ({properties})")
+            save()
+
+
+def delta_name(table: str) -> str:
+    """The name of a table, which may be its path, in a statement."""
+    return f"delta.{quoted(table)}" if "/" in table else quoted_table(table)
 
 
 def _merge(df: DataFrame, table: str, keys: Sequence[str]) -> None:
     rows = unique_rows(df, keys)
-    target = f"delta.{quoted(table)}" if "/" in table else quoted_table(table)
     same = " AND ".join(f"old.{quoted(name)} = new.{quoted(name)}" for name in keys)
     # Spark replaces braces: {rows} names the rows, so all others are doubled.
-    text = f"MERGE INTO {target} AS old USING @ AS new ON {same} WHEN NOT MATCHED THEN INSERT *"
+    text = f"MERGE INTO {delta_name(table)} AS old USING @ AS new ON {same} WHEN NOT MATCHED THEN INSERT *"
     text = text.replace("{", "{{").replace("}", "}}").replace(" USING @ ", " USING {rows} ", 1)
-    df.sparkSession.sql(text, rows=rows)
+    with session_settings(df.sparkSession, TIMES):
+        df.sparkSession.sql(text, rows=rows)

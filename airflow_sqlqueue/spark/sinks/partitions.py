@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError
 from airflow_sqlqueue.spark.errors import is_read_error
+from airflow_sqlqueue.spark.sinks.checks import TIMES, session_settings
 from airflow_sqlqueue.spark.sinks.keys import AnyKey, partition_of
 
 if TYPE_CHECKING:
@@ -87,7 +88,8 @@ def _write(
         rows = rows.sortWithinPartitions(*partition_by, *sort_by)
     mode = "dynamic" if COLUMN in partition_by else "static"
     options = {"partitionOverwriteMode": mode, "compression": "zstd", **settings}
-    rows.write.mode("overwrite").options(**options).partitionBy(*partition_by).parquet(path)
+    with session_settings(df.sparkSession, TIMES):
+        rows.write.mode("overwrite").options(**options).partitionBy(*partition_by).parquet(path)
     return int(seen.get["rows"])
 
 
