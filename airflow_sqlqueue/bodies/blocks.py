@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_sqlqueue.bodies import decoding
 from airflow_sqlqueue.bodies.fitting import Fitting, is_empty
-from airflow_sqlqueue.bodies.schemas import Struct, Type, decimal_of
+from airflow_sqlqueue.bodies.schemas import Struct, Type, all_leaves
+from airflow_sqlqueue.bodies.types import arrow_leaf, converted_leaf, reader_leaf, unlike_patterns
 from airflow_sqlqueue.errors import BodyError
 
 if TYPE_CHECKING:
@@ -27,26 +28,6 @@ _ONE_BY_ONE = 8
 
 _MOST_LEARNED = 1_000
 _METADATA = ("$type", "$id")
-_TIMES = {"date", "timestamp", "timestamp_ntz"}
-_DAY = r"\d{4}-(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)"
-_CLOCK = r"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d"
-_SHAPES = {
-    "date": rf"^{_DAY}$",
-    "timestamp": rf"^(?P<clock>{_DAY}T{_CLOCK})(?:\.(?P<fraction>\d{{1,9}}))?(?P<zone>Z|[+-](?:0\d|1[0-7]):[0-5]\d)$",
-    "timestamp_ntz": rf"^(?P<clock>{_DAY}T{_CLOCK})(?:\.(?P<fraction>\d{{1,9}}))?$",
-}
-"""Texts that Arrow converts. The 29th of February is left to the rule of one body."""
-
-_DIGITS = 29
-"""Digits of a decimal that Arrow's reader takes, as many as a decimal of .NET has."""
-
-_EXPONENTS = (r"(?i)e-0*[1-9]\d{1,9}(?:[^\da-f-]|$)", r"\\u00(?:[46]5|2[dD]|3\d)")
-"""Regular expressions of exponents below -9, and of escapes that can hide one in a text.
-
-For such an exponent of a decimal, Arrow's reader reads beyond its table of powers: the value may be wrong, or the
-process dies. With 29 digits, exponents down to -9 stay in the table. An exponent of more digits is no number to Arrow,
-and the end of a UUID looks like one. A regular expression that begins with a fixed text is fast, so there are two.
-"""
 
 
 class Refused(Exception):
@@ -60,23 +41,10 @@ def arrow_type(kind: Type) -> pa.DataType:
     if isinstance(kind, dict):
         if kind["type"] == "array":
             return pa.list_(arrow_type(kind["elementType"]))
+        if kind["type"] == "map":
+            return pa.map_(pa.string(), arrow_type(kind["valueType"]))
         return pa.struct([(each["name"], arrow_type(each["type"])) for each in kind["fields"]])
-    if size := decimal_of(kind):
-        return pa.decimal128(*size)
-    return {
-        "string": pa.string(),
-        "boolean": pa.bool_(),
-        "byte": pa.int8(),
-        "short": pa.int16(),
-        "integer": pa.int32(),
-        "long": pa.int64(),
-        "float": pa.float32(),
-        "double": pa.float64(),
-        "date": pa.date32(),
-        "timestamp": pa.timestamp("us", "UTC"),
-        "timestamp_ntz": pa.timestamp("us"),
-        "binary": pa.binary(),
-    }[kind]
+    return arrow_leaf(kind)
 
 
 class BodyParser:
@@ -99,7 +67,8 @@ class BodyParser:
         # Each field costs time in each object, even if no body has it: these are read once a body has one.
         self._has_metadata = False
         self._explicit = self._reader_type()
-        self._has_decimals = _has_decimals(schema)
+        leaves = sorted(set(all_leaves(schema)))
+        self._unlike = dict.fromkeys(pattern for kind in leaves for pattern in unlike_patterns(kind))
         # Arrow's reader refuses these as unknown fields, but where it skips such. Once seen, they are sorted out first.
         self._has_references = others == "skip"
 
@@ -152,9 +121,8 @@ class BodyParser:
         if self._has_references:
             for mark in ('"$values"', '"$ref"'):
                 found = pc.and_(found, pc.invert(pc.match_substring(bodies, mark)))
-        if self._has_decimals:
-            for pattern in _EXPONENTS:
-                found = pc.and_(found, pc.invert(pc.match_substring_regex(bodies, pattern)))
+        for pattern in self._unlike:
+            found = pc.and_(found, pc.invert(pc.match_substring_regex(bodies, pattern)))
         named = pc.fill_null(content_types, "")
         is_json = {each: _is_utf8_json(each) for each in pc.unique(named).to_pylist()}
         if not all(is_json.values()):
@@ -200,7 +168,10 @@ class BodyParser:
         (read,) = table["b"].chunks
         if read.null_count:
             raise Refused
-        fields = _converted(read, self._schema)
+        try:
+            fields = _converted(read, self._schema)
+        except ValueError as error:
+            raise Refused from error
         nothing = pa.nulls(len(bodies), pa.string())
         return pa.StructArray.from_arrays([fields, nothing, nothing], fields=list(self.result_type))
 
@@ -261,13 +232,6 @@ def _content(lines: pa.Array) -> pa.Buffer:
     return content.slice(0, memoryview(offsets).cast("i")[len(lines)])
 
 
-def _has_decimals(kind: Type) -> bool:
-    if not isinstance(kind, dict):
-        return decimal_of(kind) is not None
-    inner = [kind["elementType"]] if kind["type"] == "array" else [each["type"] for each in kind["fields"]]
-    return any(map(_has_decimals, inner))
-
-
 def _is_utf8_json(content_type: str) -> bool:
     try:
         kind = decoding.kind_of(content_type, "{")
@@ -279,14 +243,14 @@ def _is_utf8_json(content_type: str) -> bool:
 def _read_as(
     kind: Type, path: tuple[str, ...], learned: Mapping[tuple[str, ...], pa.DataType], metadata: tuple[str, ...]
 ) -> pa.DataType:
-    """The type by which Arrow's reader reads a type: times and binary values are read as texts."""
+    """The type by which Arrow's reader reads a type."""
     import pyarrow as pa
 
     if not isinstance(kind, dict):
-        if size := decimal_of(kind):
-            # Arrow's reader rescales without a check for an overflow: decimal256 has room for the digits of any scale.
-            return pa.decimal256(_DIGITS, size[1])
-        return pa.string() if kind in _TIMES or kind == "binary" else arrow_type(kind)
+        return reader_leaf(kind)
+    if kind["type"] == "map":
+        # Arrow's reader has no maps: a body that has one is read by itself.
+        return pa.null()
     if kind["type"] == "array":
         return pa.list_(_read_as(kind["elementType"], path, learned, metadata))
     fields = [
@@ -299,7 +263,7 @@ def _read_as(
 
 
 def _converted(read: pa.Array, kind: Type) -> pa.Array:
-    """The column of a type from what Arrow's reader read. Raises :class:`Refused` for values that do not fit."""
+    """The column of a type from what Arrow's reader read. Raises ValueError for values that do not fit."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -309,45 +273,9 @@ def _converted(read: pa.Array, kind: Type) -> pa.Array:
             return pa.array([{}] * len(read), pa.struct([]))
         is_null = pc.is_null(read) if read.null_count else None
         return pa.StructArray.from_arrays(children, fields=list(arrow_type(kind)), mask=is_null)
+    if isinstance(kind, dict) and kind["type"] == "map":
+        return pa.nulls(len(read), arrow_type(kind))
     if isinstance(kind, dict):
         values = _converted(read.values, kind["elementType"])
         return pa.ListArray.from_arrays(read.offsets, values, mask=pc.is_null(read) if read.null_count else None)
-    if kind in ("double", "float"):
-        if not pc.all(pc.is_finite(read), min_count=0).as_py():
-            raise Refused
-        return read
-    if size := decimal_of(kind):
-        try:
-            # Rescaled values may have more digits than the type that they were read by.
-            return read.view(pa.decimal256(76, size[1])).cast(arrow_type(kind))
-        except pa.ArrowInvalid as error:
-            raise Refused from error
-    if kind == "binary":
-        if len(read) - read.null_count:
-            raise Refused
-        return pa.nulls(len(read), pa.binary())
-    return _times(read, kind) if kind in _TIMES else read
-
-
-def _times(read: pa.Array, kind: str) -> pa.Array:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if not pc.all(pc.match_substring_regex(read, _SHAPES[kind]), min_count=0).as_py():
-        raise Refused
-    if kind == "date":
-        return read.cast(pa.date32())
-    parts = pc.extract_regex(read, _SHAPES[kind])
-    clock = pc.struct_field(parts, "clock").cast(pa.timestamp("s")).cast(pa.timestamp("us")).cast(pa.int64())
-    digits = pc.utf8_slice_codeunits(pc.struct_field(parts, "fraction"), 0, 6)
-    fraction = pc.utf8_rpad(digits, 6, "0").cast(pa.int64())
-    micros = pc.add(clock, fraction)
-    if kind == "timestamp_ntz":
-        return micros.cast(pa.timestamp("us"))
-    zone = pc.replace_substring_regex(pc.struct_field(parts, "zone"), "^Z$", "+00:00")
-    minutes = pc.add(
-        pc.multiply(pc.utf8_slice_codeunits(zone, 1, 3).cast(pa.int64()), 60),
-        pc.utf8_slice_codeunits(zone, 4, 6).cast(pa.int64()),
-    )
-    sign = pc.if_else(pc.starts_with(zone, "+"), -60_000_000, 60_000_000)
-    return pc.add(micros, pc.multiply(minutes, sign)).cast(pa.timestamp("us", "UTC"))
+    return converted_leaf(read, kind)

@@ -6,29 +6,14 @@ docs/guides/bodies.md, "Values that do not fit".
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
-import math
-import re
-from datetime import date, datetime, timedelta
-from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from typing import Any
 
 from airflow_sqlqueue.bodies.decoding import Element, Number
-from airflow_sqlqueue.bodies.schemas import INTEGERS, Struct, Type, decimal_of, fields_of
+from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of
+from airflow_sqlqueue.bodies.types import read_leaf
+from airflow_sqlqueue.bodies.values import Misfit
 from airflow_sqlqueue.untrusted import is_text
-
-_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-_INTEGER = re.compile(r"-?(0|[1-9]\d*)")
-_DAY = re.compile(r"(\d{4})-(\d\d)-(\d\d)")
-_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)?")
-_EPOCH = datetime.fromisoformat("1970-01-01T00:00:00")
-_DAYS = date(1970, 1, 1).toordinal()
-
-
-class Misfit(Exception):
-    """A value does not fit its column."""
 
 
 class Fitting:
@@ -66,6 +51,8 @@ class Fitting:
             if not isinstance(value, dict) and not (isinstance(value, Element) and value.children):
                 raise Misfit
             return self.struct(value, kind, path)
+        if kind["type"] == "map":
+            return self._map(value, kind["valueType"], path)
         items = _items(value)
         found = []
         for number, each in enumerate(items):
@@ -76,6 +63,22 @@ class Fitting:
                 self._rescue(where, each)
                 found.append(None)
         return found
+
+    def _map(self, value: Any, kind: Type, path: str) -> list[tuple[str, Any]]:
+        """The keys and values. A key that comes again or is no text is rescued, and a value that does not fit."""
+        if not isinstance(value, dict) and not (isinstance(value, Element) and not value.text.strip()):
+            raise Misfit
+        found: dict[str, Any] = {}
+        for key, each in value.items() if isinstance(value, dict) else value.children:
+            where = f"{path}.{key}"
+            if key in found or not is_text(key):
+                self._rescue(where, each)
+                continue
+            try:
+                found[key] = None if each is None else self._value(each, kind, where)
+            except Misfit:
+                self._rescue(where, each)
+        return list(found.items())
 
     def _rescue(self, path: str, value: Any) -> None:
         # XML may repeat a name.
@@ -124,120 +127,16 @@ def _items(value: Any) -> list[Any]:
 
 
 def leaf(value: Any, kind: str) -> Any:
-    """The value of a simple type: dates as days and times as microseconds since 1970. Raises :class:`Misfit`."""
-    if kind == "string":
-        text = value if isinstance(value, str) else _text(value)
-        return text if is_text(text) else text.encode("utf-8", "replace").decode()
-    is_untyped = isinstance(value, Element)
-    if is_untyped:
-        if value.children:
-            raise Misfit
-        value = value.text.strip()
-    if kind == "boolean":
-        if is_untyped and value in ("true", "false"):
-            return value == "true"
-        if isinstance(value, bool):
-            return value
-        raise Misfit
-    if isinstance(value, (bool, dict, list)):
-        raise Misfit
-    text = value.text if isinstance(value, Number) else value
-    is_number = isinstance(value, Number) or is_untyped
-    if kind in INTEGERS:
-        return _integer(text, INTEGERS[kind], is_number)
-    if kind in ("double", "float"):
-        return _double(text, is_number)
-    if size := decimal_of(kind):
-        return _decimal(text, *size)
+    """The value of a leaf type; see :func:`~airflow_sqlqueue.bodies.types.read_leaf`. Raises :class:`Misfit`."""
+    if isinstance(value, (dict, list)) or (isinstance(value, Element) and value.children):
+        return read_leaf(kind, to_json(value), "nested")
+    if isinstance(value, Element):
+        return read_leaf(kind, value.text, None)
+    if isinstance(value, bool):
+        return read_leaf(kind, "true" if value else "false", "boolean")
     if isinstance(value, Number):
-        raise Misfit
-    return {"binary": _binary, "date": _days, "timestamp": _instant, "timestamp_ntz": _local}[kind](text)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, Element) and not value.children:
-        return value.text
-    return to_json(value)
-
-
-def _integer(text: str, bits: int, is_number: bool) -> int:
-    if not is_number or not _INTEGER.fullmatch(text) or len(text) > 20 or not -(1 << bits) <= int(text) < 1 << bits:
-        raise Misfit
-    return int(text)
-
-
-def _double(text: str, is_number: bool) -> float:
-    try:
-        found = float(text) if is_number else math.nan
-    except ValueError as error:
-        raise Misfit from error
-    if not math.isfinite(found):
-        raise Misfit
-    return found
-
-
-def _decimal(text: str, precision: int, scale: int) -> Decimal:
-    if not _DECIMAL.fullmatch(text):
-        raise Misfit
-    exact = Context(prec=max(len(text), precision), Emin=MIN_EMIN, Emax=MAX_EMAX)
-    try:
-        found = exact.create_decimal(text).normalize(exact)
-    except ArithmeticError as error:
-        raise Misfit from error
-    exponent = found.as_tuple().exponent
-    if found and (found.adjusted() >= precision - scale or not isinstance(exponent, int) or exponent < -scale):
-        raise Misfit
-    return found.quantize(Decimal(1).scaleb(-scale), context=exact) if found else Decimal(0)
-
-
-def _binary(text: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise Misfit from error
-
-
-def _days(text: str) -> int:
-    found = _DAY.fullmatch(text)
-    try:
-        if found is None:
-            raise Misfit
-        return date(*map(int, found.groups())).toordinal() - _DAYS
-    except ValueError as error:
-        raise Misfit from error
-
-
-def _micros(text: str) -> tuple[int, str]:
-    """Microseconds since 1970 as the clock shows them, and the zone; finer digits are cut off."""
-    found = _TIME.fullmatch(text)
-    try:
-        if found is None:
-            raise Misfit
-        clock = datetime.fromisoformat(found.group(1))
-    except ValueError as error:
-        raise Misfit from error
-    micros = (clock - _EPOCH) // timedelta(microseconds=1) + int((found.group(2) or "0")[:6].ljust(6, "0"))
-    return micros, found.group(3) or ""
-
-
-def _instant(text: str) -> int:
-    micros, zone = _micros(text)
-    if not zone:
-        raise Misfit
-    if zone == "Z":
-        return micros
-    hours, minutes = int(zone[1:3]), int(zone[4:6])
-    if minutes > 59 or hours * 60 + minutes > 18 * 60:
-        raise Misfit
-    offset = (hours * 60 + minutes) * 60_000_000
-    return micros - offset if zone[0] == "+" else micros + offset
-
-
-def _local(text: str) -> int:
-    micros, zone = _micros(text)
-    if zone:
-        raise Misfit
-    return micros
+        return read_leaf(kind, value.text, "number")
+    return read_leaf(kind, value, "text")
 
 
 def to_json(value: Any) -> str:

@@ -11,31 +11,26 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_sqlqueue.bodies.decoding import Element, Number
+from airflow_sqlqueue.bodies.names import column_key, is_column_name
 from airflow_sqlqueue.bodies.schemas import (
     MAX_FIELDS,
     MAX_NESTING,
     Struct,
     Type,
     all_fields,
-    decimal_of,
+    array,
     fields_of,
-    is_column_name,
+    item_of,
     struct,
+    with_item,
 )
+from airflow_sqlqueue.bodies.types import forms, number_type, takes_leaf
 
-MOST_DIGITS = 38
 _MOST_NAMES = 10_000
 """The most names of one object that are counted; others get no column."""
 
 _PLAIN = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?")
-_DATE = r"\d{4}-\d\d-\d\d"
-_LOCAL = _DATE + r"T\d\d:\d\d:\d\d(\.\d{1,9})?"
-_FORMS = (
-    ("date", re.compile(_DATE)),
-    ("timestamp", re.compile(_LOCAL + r"(Z|[+-]\d\d:\d\d)")),
-    ("timestamp_ntz", re.compile(_LOCAL)),
-    ("uuid", re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")),
-)
+_UUID = re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 @dataclass
@@ -143,7 +138,7 @@ class Seen:
 
     def _add_text(self, text: str) -> None:
         self.texts += 1
-        for form, pattern in _FORMS:
+        for form, pattern in (*forms().items(), ("uuid", _UUID)):
             if pattern.fullmatch(text):
                 self.forms[form] = self.forms.get(form, 0) + 1
 
@@ -179,7 +174,7 @@ class Seen:
             return self._struct_type(), None
         if self.arrays == self.values:
             element = self.element.type()[0] if self.element else None
-            return (None if element is None else _array(element)), None
+            return (None if element is None else array(element)), None
         if self.booleans == self.values:
             return "boolean", None
         if self.numbers == self.values:
@@ -195,21 +190,14 @@ class Seen:
             # A list as the XmlSerializer writes it: its items are the only children.
             ((_, item),) = self.fields.items()
             element = item.type()[0]
-            return None if element is None else _array(element)
+            return None if element is None else array(element)
         found = struct_of(self)
         return found if found["fields"] else None
 
     def _number_type(self) -> Type:
-        if self.exponents:
-            return "double"
-        if not self.scale and not self.is_beyond_long:
-            return "long"
-        fits = self.integer_digits + self.scale <= MOST_DIGITS
-        return f"decimal({MOST_DIGITS},{self.scale})" if fits else "string"
-
-
-def _array(element: Type) -> Type:
-    return {"type": "array", "elementType": element, "containsNull": True}
+        return number_type(
+            self.integer_digits, self.scale, is_beyond_long=self.is_beyond_long, has_exponents=self.exponents > 0
+        )
 
 
 def struct_of(seen: Seen) -> Struct:
@@ -222,16 +210,16 @@ def struct_of(seen: Seen) -> Struct:
     chosen: dict[str, str] = {}
     for name, (kind, _) in found.items():
         if kind is not None:
-            rival = chosen.get(name.lower())
+            rival = chosen.get(column_key(name))
             if rival is None or (seen.fields[name].values, rival) > (seen.fields[rival].values, name):
-                chosen[name.lower()] = name
-    names = [name for name in found if chosen.get(name.lower()) == name][:MAX_FIELDS]
+                chosen[column_key(name)] = name
+    names = [name for name in found if chosen.get(column_key(name)) == name][:MAX_FIELDS]
     types: dict[str, Type] = {}
     metadata: dict[str, dict[str, Any]] = {}
     for name in names:
         kind, form = found[name]
         if kind is not None:
-            types[name] = _array(kind) if name in seen.repeated else kind
+            types[name] = array(kind) if name in seen.repeated else kind
             if form is not None:
                 metadata[name] = {"format": form}
     return struct(types, metadata)
@@ -260,21 +248,20 @@ def _difference(known: Type | None, found: Type, path: str) -> Iterator[Change]:
         if known["type"] == "struct":
             yield from differences(known, found, path)
         else:
-            yield from _difference(known["elementType"], found["elementType"], f"{path}[]")
+            yield from _difference(_item(known), _item(found), f"{path}[]")
     elif not takes(known, found):
         yield Change(path, known, found)
 
 
+def _item(kind: Type) -> Type:
+    return item_of(kind) or "string"
+
+
 def takes(known: Type, found: Type) -> bool:
     """Whether a column of the type ``known`` holds every value of the type ``found``."""
-    if known in (found, "string"):
+    if known == "string" or known == found:
         return True
-    wide, narrow = decimal_of(known), decimal_of(found)
-    if wide and narrow:
-        return wide[1] >= narrow[1] and wide[0] == MOST_DIGITS
-    if wide and found == "long":
-        return wide[0] - wide[1] >= 19
-    return known == "double" and (found == "long" or narrow is not None)
+    return isinstance(known, str) and isinstance(found, str) and takes_leaf(known, found)
 
 
 def extended(schema: Struct, found: Struct) -> Struct:
@@ -289,10 +276,10 @@ def extended(schema: Struct, found: Struct) -> Struct:
 def _extended_by(schema: Struct, found: Struct) -> Struct:
     known = fields_of(schema)
     metadata = {each["name"]: each["metadata"] for each in (*found["fields"], *schema["fields"])}
-    lowered = {name.lower() for name in known}
+    lowered = {column_key(name) for name in known}
     others = fields_of(found)
     types = {name: _extended(kind, others.get(name)) for name, kind in known.items()}
-    new = {name: kind for name, kind in others.items() if name.lower() not in lowered}
+    new = {name: kind for name, kind in others.items() if column_key(name) not in lowered}
     return struct({**types, **new}, metadata)
 
 
@@ -300,7 +287,7 @@ def _extended(known: Type, found: Type | None) -> Type:
     if isinstance(known, dict) and isinstance(found, dict) and known["type"] == found["type"]:
         if known["type"] == "struct":
             return _extended_by(known, found)
-        return _array(_extended(known["elementType"], found["elementType"]))
+        return with_item(known, _extended(_item(known), _item(found)))
     return known
 
 
@@ -328,10 +315,10 @@ def _bounded(schema: Struct, found: Struct) -> Struct:
 
 
 def _without_arrays(kind: Type) -> tuple[Type, int]:
-    """The type of the items of a list, and the number of lists around it."""
+    """The type of the items of lists and maps, and the number of these around it."""
     levels = 0
-    while isinstance(kind, dict) and kind["type"] == "array":
-        kind, levels = kind["elementType"], levels + 1
+    while (item := item_of(kind)) is not None:
+        kind, levels = item, levels + 1
     return kind, levels
 
 
@@ -349,8 +336,8 @@ def _chosen_of(found: Struct, chosen: set[int]) -> Struct:
 def _chosen_in(kind: Type, chosen: set[int]) -> Type | None:
     if not isinstance(kind, dict):
         return kind
-    if kind["type"] == "array":
-        element = _chosen_in(kind["elementType"], chosen)
-        return None if element is None else _array(element)
+    if (item := item_of(kind)) is not None:
+        element = _chosen_in(item, chosen)
+        return None if element is None else with_item(kind, element)
     inner = _chosen_of(kind, chosen)
     return inner if inner["fields"] else None

@@ -7,15 +7,16 @@ docs/guides/bodies.md, "Schemas".
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
+from airflow_sqlqueue.bodies.names import Path, column_key, is_column_name, path_text
+from airflow_sqlqueue.bodies.types import LEAVES, canonical, leaf_of, leaf_of_json_schema, spark_leaf
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.untrusted import quoted
 
 Type: TypeAlias = "str | dict[str, Any]"
-"""A type as Spark's ``DataType.jsonValue()`` has it: ``long``, or a dict of a struct or an array."""
+"""A type as Spark's ``DataType.jsonValue()`` has it: ``long``, or a dict of a struct, an array or a map."""
 
 Struct: TypeAlias = "dict[str, Any]"
 """A struct: ``{"type": "struct", "fields": [{"name": ..., "type": ..., "nullable": True, "metadata": {}}]}``."""
@@ -24,32 +25,10 @@ MAX_FIELDS = 2_000
 """The most fields of a schema, those of nested structs included."""
 
 MAX_NESTING = 16
-"""The most levels of structs and arrays in a schema."""
+"""The most levels of structs, arrays and maps in a schema."""
 
-LEAVES = frozenset(
-    ("string", "boolean", "byte", "short", "integer", "long", "float", "double", "date", "timestamp", "timestamp_ntz")
-) | {"binary"}
-"""The simple types; ``decimal(p,s)`` is one too."""
-
-INTEGERS = {"byte": 7, "short": 15, "integer": 31, "long": 63}
-"""The integer types, with the bits of their values."""
-
-_DECIMAL = re.compile(r"decimal\((\d{1,2}), ?(\d{1,2})\)")
-_NAME = re.compile(r"[^\x00-\x20\x7f ,;{}()=.`\"\\\[\]]{1,128}")
-_JSON_LEAVES: dict[tuple[str, str | None], str] = {
-    ("string", None): "string",
-    ("string", "date-time"): "timestamp",
-    ("string", "date"): "date",
-    ("string", "uuid"): "string",
-    ("string", "byte"): "binary",
-    ("integer", None): "long",
-    ("integer", "int32"): "integer",
-    ("integer", "int64"): "long",
-    ("number", None): "decimal(38,9)",
-    ("number", "double"): "double",
-    ("number", "float"): "float",
-    ("boolean", None): "boolean",
-}
+ITEMS = {"array": "elementType", "map": "valueType"}
+"""The members that have the type of an array's items and of a map's values."""
 
 
 def struct(fields: Mapping[str, Type], metadata: Mapping[str, dict[str, Any]] | None = None) -> Struct:
@@ -69,19 +48,31 @@ def fields_of(schema: Struct) -> dict[str, Type]:
     return {each["name"]: each["type"] for each in schema["fields"]}
 
 
+def array(item: Type) -> Type:
+    """An array with items of this type."""
+    return {"type": "array", "elementType": item, "containsNull": True}
+
+
+def map_of(value: Type) -> Type:
+    """A map with texts as keys and values of this type."""
+    return {"type": "map", "keyType": "string", "valueType": value, "valueContainsNull": True}
+
+
+def item_of(kind: Type) -> Type | None:
+    """The type of an array's items or of a map's values; None for another type."""
+    member = ITEMS.get(kind["type"]) if isinstance(kind, dict) else None
+    return None if member is None or not isinstance(kind, dict) else kind[member]
+
+
+def with_item(kind: Type, item: Type) -> Type:
+    """An array or a map with another type of its items or values."""
+    return map_of(item) if isinstance(kind, dict) and kind["type"] == "map" else array(item)
+
+
 def decimal_of(kind: Type) -> tuple[int, int] | None:
     """The precision and the scale of a decimal type; None for another type."""
-    found = _DECIMAL.fullmatch(kind) if isinstance(kind, str) else None
-    return (int(found.group(1)), int(found.group(2))) if found else None
-
-
-def is_column_name(name: str) -> bool:
-    """Whether a field can be a column: every sink takes the name.
-
-    The characters that Parquet, Delta Lake or Spark's paths do not take are left out, and so are names of more than 128
-    characters.
-    """
-    return _NAME.fullmatch(name) is not None
+    found = leaf_of(kind) if isinstance(kind, str) and kind.startswith("decimal(") else None
+    return (found[1][0], found[1][1]) if found else None
 
 
 def read_schema(values: object) -> Struct:
@@ -95,7 +86,7 @@ def read_schema(values: object) -> Struct:
         values = _from_json_schema(values, values, 0)
     if not isinstance(values, dict) or values.get("type") != "struct":
         raise ConfigurationError("The root of a schema is a struct (Spark) or has properties (JSON Schema).")
-    found: Struct = _checked(values, "", 0)  # type: ignore[assignment]
+    found: Struct = _checked(values, (), 0)  # type: ignore[assignment]
     if sum(1 for _ in all_fields(found)) > MAX_FIELDS:
         raise ConfigurationError(f"A schema has at most {MAX_FIELDS} fields: leave out some.")
     return found
@@ -103,29 +94,61 @@ def read_schema(values: object) -> Struct:
 
 def all_fields(kind: Type) -> Iterator[str]:
     """The names of all fields of a type, those of nested structs included."""
-    if isinstance(kind, dict):
-        if kind["type"] == "array":
-            yield from all_fields(kind["elementType"])
-        else:
-            for each in kind["fields"]:
-                yield each["name"]
-                yield from all_fields(each["type"])
+    if (item := item_of(kind)) is not None:
+        yield from all_fields(item)
+    elif isinstance(kind, dict):
+        for each in kind["fields"]:
+            yield each["name"]
+            yield from all_fields(each["type"])
 
 
-def _checked(kind: object, path: str, depth: int) -> Type:
+def all_leaves(kind: Type) -> Iterator[str]:
+    """The leaf types in a type."""
+    if isinstance(kind, str):
+        yield kind
+    elif (item := item_of(kind)) is not None:
+        yield from all_leaves(item)
+    else:
+        for each in kind["fields"]:
+            yield from all_leaves(each["type"])
+
+
+def spark_schema(schema: Struct) -> Struct:
+    """The JSON of Spark's type of a struct: a leaf type may have another name there."""
+    return {**schema, "fields": [{**each, "type": _spark_type(each["type"])} for each in schema["fields"]]}
+
+
+def _spark_type(kind: Type) -> Type:
+    if isinstance(kind, str):
+        return spark_leaf(kind)
+    item = item_of(kind)
+    return spark_schema(kind) if item is None else with_item(kind, _spark_type(item))
+
+
+def _checked(kind: object, path: Path, depth: int) -> Type:
     """The type in its canonical form."""
-    where = f"the field {path}" if path else "the root"
+    where = f"the field {path_text(path)}" if path else "the root"
     if depth > MAX_NESTING:
         raise ConfigurationError(f"A schema has at most {MAX_NESTING} levels: make {where} a string.")
     if isinstance(kind, str):
-        return _checked_leaf(kind, where)
+        if (leaf := canonical(kind)) is None:
+            names = ", ".join(sorted(LEAVES.keys() - {"decimal"}))
+            raise ConfigurationError(f"The type {quoted(kind)} of {where} is not one of {names}, decimal(p,s).")
+        return leaf
     if not isinstance(kind, dict):
-        raise ConfigurationError(f"The type of {where} is a name, a struct or an array.")
+        raise ConfigurationError(f"The type of {where} is a name, a struct, an array or a map.")
     if kind.get("type") == "array":
-        element = _checked(kind.get("elementType"), f"{path}[]", depth + 1)
-        return {"type": "array", "elementType": element, "containsNull": True}
+        return array(_checked(kind.get("elementType"), (*path, None), depth + 1))
+    if kind.get("type") == "map":
+        if kind.get("keyType") != "string":
+            raise ConfigurationError(f"The keys of the map {where} are texts: its keyType is string.")
+        return map_of(_checked(kind.get("valueType"), (*path, None), depth + 1))
     if kind.get("type") != "struct" or not isinstance(kind.get("fields"), list):
-        raise ConfigurationError(f"The type of {where} is a name, a struct or an array; maps are not supported.")
+        raise ConfigurationError(f"The type of {where} is a name, a struct, an array or a map.")
+    return _checked_struct(kind, path, where, depth)
+
+
+def _checked_struct(kind: Struct, path: Path, where: str, depth: int) -> Struct:
     fields: dict[str, Type] = {}
     metadata = {}
     seen: set[str] = set()
@@ -135,24 +158,13 @@ def _checked(kind: object, path: str, depth: int) -> Type:
             raise ConfigurationError(
                 f"A field of {where} has a name that no column can have: {quoted(str(name))}; leave it out."
             )
-        if name.lower() in seen:
+        if column_key(name) in seen:
             raise ConfigurationError(f"Two fields of {where} are called {quoted(name)}, if case is ignored: keep one.")
-        seen.add(name.lower())
-        fields[name] = _checked(each.get("type"), f"{path}.{name}".lstrip("."), depth + 1)
+        seen.add(column_key(name))
+        fields[name] = _checked(each.get("type"), (*path, name), depth + 1)
         given = each.get("metadata")
         metadata[name] = given if isinstance(given, dict) else {}
     return struct(fields, metadata)
-
-
-def _checked_leaf(kind: str, where: str) -> str:
-    if kind in LEAVES:
-        return kind
-    size = decimal_of(kind)
-    if size is None or not 1 <= size[0] <= 38 or size[1] > size[0]:
-        raise ConfigurationError(
-            f"The type {quoted(kind)} of {where} is not one of {', '.join(sorted(LEAVES))}, decimal(p,s)."
-        )
-    return f"decimal({size[0]},{size[1]})"
 
 
 def _from_json_schema(document: Mapping[str, Any], node: object, depth: int) -> Type:
@@ -176,11 +188,11 @@ def _from_json_schema(document: Mapping[str, Any], node: object, depth: int) -> 
             if isinstance(each, dict) and each.get("format") == "uuid"
         }
         return struct(fields, formats)
+    if named[0] == "object" and isinstance(values := node.get("additionalProperties"), dict):
+        return map_of(_from_json_schema(document, values, depth + 1))
     if named[0] == "array":
-        element = _from_json_schema(document, node.get("items"), depth + 1)
-        return {"type": "array", "elementType": element, "containsNull": True}
-    kind, form = str(named[0]), node.get("format")
-    return _JSON_LEAVES.get((kind, form)) or _JSON_LEAVES.get((kind, None)) or "string"
+        return array(_from_json_schema(document, node.get("items"), depth + 1))
+    return leaf_of_json_schema(str(named[0]), node.get("format"))
 
 
 def _referred(document: Mapping[str, Any], reference: str) -> object:

@@ -27,26 +27,39 @@ from airflow_sqlqueue.untrusted import is_text, quoted
 _SUFFIX = ".json"
 _LONGEST = 100
 _TYPE = "message_type"
-_OTHERS = re.compile(r"[^A-Za-z0-9._+-]")
 _ANY: Any = object()
 _CHANGED = re.compile("precondition|ConditionNotMet|ConditionalRequestConflict|AlreadyExists", re.IGNORECASE)
 """Errors of stores for a file that another process has written meanwhile."""
 _WRITES = 20
+_OTHERS = re.compile(r"[^A-Za-z0-9._-]")
+_DEVICES = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$)", re.IGNORECASE)
+"""Names of devices in Windows, which no file has there, whatever follows a dot."""
 
 
 def file_stem(message_type: str) -> str:
-    """Return the name of a type for files and folders: its own, with ``%20`` and the like for other characters.
+    """Return the name of a type for files and folders: its own, with ``!60`` and the like for other characters.
 
-    A long name is cut and gets a hash, so that no name is longer than file systems allow.
+    It consists of letters and digits of ASCII, dots, underscores and hyphens, so that stores, file systems and readers
+    of URIs take it as it is. It begins with a letter, a digit or ``!``, does not end with a dot, and is no device of
+    Windows. No two types have the same. A long name is cut and gets a hash.
     """
     if not message_type or not is_text(message_type):
         raise ConfigurationError(f"{quoted(message_type)} is no name of a message type.")
-    stem = _OTHERS.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), message_type)
-    # A name of dots alone is a folder's, and a leading underscore or dot hides a folder from Spark.
-    stem = re.sub(r"^[._]", lambda found: f"%{ord(found[0]):02X}", stem)
-    if len(stem) <= _LONGEST:
-        return stem
-    return f"{stem[:_LONGEST]}-{hashlib.sha256(message_type.encode()).hexdigest()[:16]}"
+    stem = _OTHERS.sub(lambda found: _escaped(found[0]), message_type)
+    if len(stem) > _LONGEST:
+        stem = f"{stem[:_LONGEST]}-{hashlib.sha256(message_type.encode()).hexdigest()[:16]}"
+    if stem[0] in "._-" or _DEVICES.match(stem):
+        stem = _escaped(stem[0]) + stem[1:]
+    return stem.removesuffix(".") + _escaped(".") if stem.endswith(".") else stem
+
+
+def _escaped(text: str) -> str:
+    return "".join(f"!{byte:02X}" for byte in text.encode())
+
+
+def _type_of(stem: str) -> str:
+    """The type of a file that names none."""
+    return unquote(stem.replace("!", "%"))
 
 
 class SchemaFolder:
@@ -170,7 +183,7 @@ class SchemaFolder:
         except SqlQueueError as error:
             raise ConfigurationError(f"The schema {name} cannot be used: {error}") from error
         named = values.get(_TYPE) if isinstance(values, dict) else None
-        return (named if isinstance(named, str) else unquote(name.removesuffix(_SUFFIX))), schema
+        return (named if isinstance(named, str) else _type_of(name.removesuffix(_SUFFIX))), schema
 
 
 @contextmanager

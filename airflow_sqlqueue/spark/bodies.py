@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_sqlqueue.bodies.decoding import MAX_BYTES
-from airflow_sqlqueue.bodies.schemas import Struct, fields_of, read_schema, struct
+from airflow_sqlqueue.bodies.names import ENVELOPE, RESCUED, UNPARSED, column_names
+from airflow_sqlqueue.bodies.schemas import Struct, fields_of, read_schema, spark_schema, struct
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.extras import from_extra
 from airflow_sqlqueue.untrusted import quoted
@@ -20,20 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
-RESCUED, UNPARSED = "_rescued", "_unparsed"
-ENVELOPE = (
-    *("message_id", "message_type", "correlation_id", "conversation_id", "related_to", "intent", "content_type"),
-    *("originating_endpoint", "processing_endpoint", "failed_queue", "exception_type"),
-    *("time_sent", "processing_started", "processing_ended", "time_of_failure", "processing_ms"),
-    *("RowVersion", "Expired"),
-)
-"""Columns of :func:`~airflow_sqlqueue.spark.read_batch` that stand beside the fields of a body."""
-
 IF_UNPARSED = ("Body", "BodyFile", "headers_raw")
 """Columns of ``read_batch`` from which a message can be parsed later."""
-
-_RESERVED = (*ENVELOPE, "enclosed_types", "batch_id", "parse_attempt", RESCUED, UNPARSED)
-"""Columns of tables of message types, which no field's column is called as."""
 
 _BODY, _CONTENT_TYPE, _FILE = "_body", "_content_type", "_file"
 
@@ -63,7 +52,8 @@ def parse_bodies(
     of texts takes any value, as its JSON; other columns take no text in place of a number. Instants are cut to
     microseconds.
 
-    A field is called as in the body; ``body_<name>`` if a column of the envelope has its name, whatever the case is.
+    A field is called as in the body; ``body_<name>`` if it begins with ``_``, or a column of the envelope has its name,
+    whatever the case is.
     Spark's Python workers parse the bodies, and need this package and pyarrow.
 
     :param df: rows of ``read_batch``, or others with ``Body``; ``content_type``, ``BodyFile`` and, for
@@ -130,26 +120,10 @@ def result_schema(envelope: StructType, schema: Struct, *, rescued: bool = True,
         from pyspark.sql.types import StringType, StructField, StructType
 
     names = column_names(schema, [each.name for each in envelope])
-    columns = [
-        StructField(names[each.name], each.dataType, True, each.metadata) for each in StructType.fromJson(schema).fields
-    ]
+    fields = StructType.fromJson(spark_schema(schema)).fields
+    columns = [StructField(names[each.name], each.dataType, True, each.metadata) for each in fields]
     own = [RESCUED] * rescued + [UNPARSED] * unparsed
     return StructType([*envelope.fields, *columns, *(StructField(name, StringType()) for name in own)])
-
-
-def column_names(schema: Struct, envelope: Sequence[str]) -> dict[str, str]:
-    """The column of each field: its own name, or ``body_<name>`` where an earlier column has that, whatever the case.
-
-    New fields are the last ones of a schema, so a column keeps its name.
-    """
-    taken = {name.lower() for name in (*_RESERVED, *envelope)}
-    names = {}
-    for name in fields_of(schema):
-        names[name] = name
-        while names[name].lower() in taken:
-            names[name] = f"body_{names[name]}"
-        taken.add(names[name].lower())
-    return names
 
 
 class _Parsing:

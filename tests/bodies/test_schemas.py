@@ -39,7 +39,9 @@ def inferred(*bodies: str, content_type: str | None = None) -> dict[str, Any]:
     [
         (["1", "2"], "long"),
         (["1", "9223372036854775808"], "decimal(38,0)"),
-        (["1", "1.50"], "decimal(38,2)"),
+        (["1", "1.50"], "decimal(38,9)"),
+        (["1", "1.50", "0.1234567891"], "decimal(38,10)"),
+        (["1234567890123456789012345678901", "1.50"], "decimal(38,2)"),
         (["123456789012345678901234567890", "0.123456789"], "string"),
         (["1", "1E+16"], "double"),
         (["1.5", '"x"'], "string"),
@@ -47,7 +49,7 @@ def inferred(*bodies: str, content_type: str | None = None) -> dict[str, Any]:
         (["null"], None),
         (["[]"], None),
         (["{}"], None),
-        (["[1]", "[2.5]"], array("decimal(38,1)")),
+        (["[1]", "[2.5]"], array("decimal(38,9)")),
         (['[{"a":1}]', "[null]"], array(struct({"a": "long"}))),
         (['{"a":1}', '{"b":"x"}'], struct({"a": "long", "b": "string"})),
         (['{"a":1}', "5"], "string"),
@@ -81,7 +83,7 @@ def test_xml() -> None:
     one = "<A><N>5</N><P>1.5</P><B>true</B><T>x</T><E/><S><C>1</C></S><L><I><K>1</K></I><I><K>2</K></I></L></A>"
     assert inferred(one, content_type="text/xml") == {
         "N": "long",
-        "P": "decimal(38,1)",
+        "P": "decimal(38,9)",
         "B": "boolean",
         "T": "string",
         "S": struct({"C": "long"}),
@@ -182,7 +184,8 @@ def test_a_json_schema_is_accepted() -> None:
         (struct({"a": "decimal(39,2)"}), "decimal"),
         (struct({"a b": "long"}), "'a b'"),
         (struct({"Id": "long", "ID": "long"}), "case is ignored"),
-        (struct({"a": {"type": "map"}}), "maps are not supported"),
+        (struct({"a": {"type": "map", "keyType": "long"}}), "keyType is string"),
+        (struct({"a": {"type": "set"}}), "an array or a map"),
         (struct({f"f{number}": "long" for number in range(MAX_FIELDS + 1)}), "at most 2000 fields"),
         ({"properties": {"a": {"$ref": "#/$defs/none"}}}, "does not have"),
         ({"properties": {"a": {"$ref": "https://example.com/x"}}}, "only references within it"),

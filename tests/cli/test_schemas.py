@@ -44,7 +44,7 @@ def test_schemas_are_proposed_compared_and_checked(url: str, name: str, batch: s
     arguments = (str(folder), "--batch", batch, "--queue", name)
     proposed = [
         {"message_type": ORDER, "field": "OrderId", "old": None, "found": "string"},
-        {"message_type": ORDER, "field": "Total", "old": None, "found": "decimal(38,2)"},
+        {"message_type": ORDER, "field": "Total", "old": None, "found": "decimal(38,9)"},
         {"message_type": ORDER, "field": "Express", "old": None, "found": "boolean"},
     ]
     assert answer("schemas", "infer", *arguments, "--dry-run", url=url) == proposed
@@ -59,7 +59,7 @@ def test_schemas_are_proposed_compared_and_checked(url: str, name: str, batch: s
     later = answer("drain", name, "--staging", str(tmp_path / "staging"), url=url)["batch_id"]
     arguments = (str(folder), "--batch", later, "--queue", name)
     changes = [
-        {"message_type": ORDER, "field": "Total", "old": "decimal(38,2)", "found": "string"},
+        {"message_type": ORDER, "field": "Total", "old": "decimal(38,9)", "found": "string"},
         {"message_type": ORDER, "field": "Note", "old": None, "found": "string"},
     ]
     assert answer("schemas", "diff", *arguments, url=url) == changes
@@ -71,7 +71,7 @@ def test_schemas_are_proposed_compared_and_checked(url: str, name: str, batch: s
     written = json.loads((folder / f"{ORDER}.json").read_text())
     assert {each["name"]: each["type"] for each in written["fields"]} == {
         "OrderId": "string",
-        "Total": "decimal(38,2)",
+        "Total": "decimal(38,9)",
         "Express": "boolean",
         "Note": "string",
     }

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_sqlqueue.bodies.names import ENVELOPE, column_names
 from airflow_sqlqueue.bodies.schemas import struct
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.spark import parse_bodies, typed_columns
-from airflow_sqlqueue.spark.bodies import ENVELOPE, column_names
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

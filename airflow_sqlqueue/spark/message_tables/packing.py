@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from airflow_sqlqueue.bodies import decoding
 from airflow_sqlqueue.bodies.blocks import BodyParser, arrow_type
 from airflow_sqlqueue.bodies.inference import Seen
-from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of, is_column_name
+from airflow_sqlqueue.bodies.names import RESCUED, UNPARSED, column_names, is_column_name
+from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of
 from airflow_sqlqueue.errors import BodyError
-from airflow_sqlqueue.spark.bodies import RESCUED, UNPARSED, column_names
 from airflow_sqlqueue.spark.message_tables.reports import Report
 
 if TYPE_CHECKING:

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.bodies.decoding import MAX_BYTES
 from airflow_sqlqueue.bodies.inference import extended, struct_of
+from airflow_sqlqueue.bodies.names import ENVELOPE, UNPARSED, column_key, column_names
 from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of
 from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError
-from airflow_sqlqueue.schemas.files import SchemaFolder, file_stem
+from airflow_sqlqueue.schemas.files import SchemaFolder
 from airflow_sqlqueue.spark.batch import read_batch, typed_columns
-from airflow_sqlqueue.spark.bodies import ENVELOPE, IF_UNPARSED, UNPARSED, column_names, decoded, result_schema
+from airflow_sqlqueue.spark.bodies import IF_UNPARSED, decoded, result_schema
 from airflow_sqlqueue.spark.manifests import AnyBatch, load_batch
 from airflow_sqlqueue.spark.message_tables.lakes import Format, Lake, absolute, is_folder, lake_of
 from airflow_sqlqueue.spark.message_tables.packing import BODY, CONTENT_TYPE, PARSED, UNPARSED_KIND, Packing, Unpacking
@@ -301,8 +302,8 @@ def _distinct(schemas: Mapping[str, Struct]) -> dict[str, Struct]:
     found: dict[str, Struct] = {}
     taken: set[str] = set()
     for name, schema in schemas.items():
-        if file_stem(name).lower() not in taken:
-            taken.add(file_stem(name).lower())
+        if column_key(name) not in taken:
+            taken.add(column_key(name))
             found[name] = schema
     return found
 

@@ -1,0 +1,130 @@
+"""Names of fields and columns: the names that columns can have, the comparison of names, and paths as texts.
+
+Source: docs/guides/bodies.md, "Names of columns".
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+Path: TypeAlias = "tuple[str | int | None, ...]"
+"""A place in a body: names of fields and of keys, positions in lists, and None for each item of a list or a map."""
+
+RESCUED, UNPARSED = "_rescued", "_unparsed"
+ENVELOPE = (
+    *("message_id", "message_type", "correlation_id", "conversation_id", "related_to", "intent", "content_type"),
+    *("originating_endpoint", "processing_endpoint", "failed_queue", "exception_type"),
+    *("time_sent", "processing_started", "processing_ended", "time_of_failure", "processing_ms"),
+    *("RowVersion", "Expired"),
+)
+"""Columns of :func:`~airflow_sqlqueue.spark.read_batch` that stand beside the fields of a body."""
+
+PREFIX = "body_"
+MAX_CHARACTERS, MAX_BYTES = 128, 240
+"""The longest name of a field that becomes a column, in characters and in bytes of UTF-8."""
+
+_OWN = (*ENVELOPE, "enclosed_types", "batch_id", "parse_attempt")
+"""Columns of tables of message types, which no field's column is called as."""
+
+_ASCII = re.compile(r"[A-Za-z0-9_@#$%&!?'+/:<>|~^-]+")
+_CATEGORIES = frozenset("LMNPS")
+"""Letters, marks, numbers, punctuation and symbols: no blanks, controls, invisible or unassigned characters."""
+
+_PLAIN = re.compile(r"[^.\[\]\"\x00-\x1f]+")
+_STEP = re.compile(r'(\[\])|\[(0|[1-9]\d*)\]|\[("(?:[^"\\]|\\.)*")\]|(\.?)([^.\[\]"\x00-\x1f]+)', re.DOTALL)
+
+
+@lru_cache(maxsize=16_384)
+def is_column_name(name: str) -> bool:
+    r"""Whether a field can be a column: Parquet, Delta Lake, Iceberg and Spark take its name, nested as well.
+
+    Of ASCII these are letters, digits and ``_@#$%&!?'+/:<>|~^-``, so no blank, no dot, and none of ``,;{}()[]=*"\```,
+    which Parquet, Delta Lake or Spark's paths refuse; of other characters letters, marks, numbers, punctuation and
+    symbols. A name has at most 128 characters, and 240 bytes.
+    """
+    if not 0 < len(name) <= MAX_CHARACTERS:
+        return False
+    others = [each for each in name if not each.isascii()]
+    if any(unicodedata.category(each)[0] not in _CATEGORIES for each in others):
+        return False
+    ascii_part = name if not others else "".join(each for each in name if each.isascii())
+    return (not ascii_part or _ASCII.fullmatch(ascii_part) is not None) and len(name.encode()) <= MAX_BYTES
+
+
+@lru_cache(maxsize=16_384)
+def column_key(name: str) -> str:
+    """A text that is the same for two names exactly if an engine may take them for one column.
+
+    Delta Lake, Iceberg, and the Parquet reader of Spark compare names by Java's ``toLowerCase(Locale.ROOT)``, Spark's
+    analyzer by ``equalsIgnoreCase``, to which an ``i`` without a dot is an ``i``, and a long ``s`` an ``s``. Here two
+    names are the same if either says so. Python's ``casefold`` would take a sharp s for ``ss`` in addition.
+    """
+    if name.isascii():
+        return name.lower()
+    # The lower case of İ has two characters, and equalsIgnoreCase takes it for i.
+    return "".join(map(_folded, name.lower())).replace("i\u0307", "i")
+
+
+def _folded(character: str) -> str:
+    """The lower case of the upper case, as Java's ``Character`` has them: one character for one."""
+    upper = character.upper()
+    lower = (upper if len(upper) == 1 else character).lower()
+    return lower if len(lower) == 1 else character
+
+
+def column_names(schema: Mapping[str, Any], envelope: Sequence[str]) -> dict[str, str]:
+    """The column of each field of a struct, in its order: the field's own name or, in front of it, ``body_``.
+
+    The prefix is for names that begin with ``_``, as the metadata columns of Iceberg (``_pos``), Delta Lake
+    (``_change_type``) and Spark (``_metadata``) do, and for those that an earlier column has, whatever the case. Only
+    columns of a table need it: these engines have no such names within a struct. New fields are the last ones of a
+    schema, so a column keeps its name.
+    """
+    taken = {column_key(name) for name in (*_OWN, *envelope)}
+    names = {}
+    for name in (each["name"] for each in schema["fields"]):
+        column = name
+        while column.startswith("_") or column_key(column) in taken:
+            column = PREFIX + column
+        names[name] = column
+        taken.add(column_key(column))
+    return names
+
+
+def path_text(path: Path) -> str:
+    """Return a path as text: ``Lines[0].Quantity``, ``Lines[].Quantity`` for each item, ``["a.b"]`` for odd names.
+
+    No two paths have the same text; :func:`read_path` is the reverse. Names with a dot, a bracket, a quote or a control
+    character are in brackets, as texts of JSON.
+    """
+    pieces: list[str] = []
+    for step in path:
+        if step is None:
+            pieces.append("[]")
+        elif isinstance(step, int):
+            pieces.append(f"[{step}]")
+        elif _PLAIN.fullmatch(step):
+            pieces.append(f".{step}" if pieces else step)
+        else:
+            pieces.append(f"[{json.dumps(step, ensure_ascii=False)}]")
+    return "".join(pieces)
+
+
+def read_path(text: str) -> Path:
+    """Return the path that :func:`path_text` printed. Raises ValueError for another text."""
+    path: list[str | int | None] = []
+    end = 0
+    for found in _STEP.finditer(text):
+        item, number, quoted, dot, name = found.groups()
+        if found.start() != end or (name is not None and bool(dot) != bool(path)):
+            break
+        path.append(None if item else int(number) if number else json.loads(quoted) if quoted else name)
+        end = found.end()
+    if end != len(text) or path_text(tuple(path)) != text:
+        raise ValueError("The text is no path.")
+    return tuple(path)

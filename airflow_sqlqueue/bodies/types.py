@@ -1,0 +1,392 @@
+"""Leaf types of bodies, each once: in JSON and XML, in schemas, in Arrow, in Spark and in inference.
+
+A type of :data:`LEAVES` works everywhere: reading, inference, conversion and comparison use this table. Structs, arrays
+and maps are in :mod:`airflow_sqlqueue.bodies.schemas`. Source: docs/guides/bodies.md, "Values that do not fit".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from airflow_sqlqueue.bodies import values
+from airflow_sqlqueue.bodies.values import BITS, DATE_FORM, LOCAL_FORM, ZONE_FORM, Misfit
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Given: TypeAlias = Literal["text", "number", "boolean", "nested"]
+"""The kinds of values of JSON; of objects and lists a leaf type gets the JSON."""
+
+Parameters: TypeAlias = "tuple[int, ...]"
+
+MOST_DIGITS = 38
+"""The most digits of a decimal."""
+
+ROOM = 9
+"""Digits after the point that a decimal has at least, if no person chose them: 29 are left before it, as in .NET."""
+
+_KIND = re.compile(r"([a-z_]+)(?:\((\d{1,2}(?:, ?\d{1,2})*)\))?", re.ASCII)
+_BLANKS = " \t\r\n"
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A leaf type.
+
+    :param json: the kinds of JSON values that it takes. A text of XML says no kind, and is tried always.
+    :param read: the value for Arrow of a value's text, and of the type's parameters; dates are days and times
+        microseconds since 1970. It raises ValueError for a text that does not fit.
+    :param write: the text of such a value, which ``read`` takes.
+    :param arrow: the Arrow type.
+    :param read_as: the type by which Arrow's reader of JSON reads it.
+    :param convert: the column of what Arrow's reader read; ValueError sends the block's bodies to ``read``. Without it
+        each text is read by ``read``.
+    :param unlike: regular expressions of bodies that Arrow's reader would read in another way than ``read``.
+    :param spark: the name of the Spark type, with its parameters.
+    :param json_schema: the types and formats of JSON Schema that mean it.
+    :param form: the form of its texts, for inference.
+    :param takes: whether it takes values of another type, by its own parameters and the other's name and parameters.
+    :param allows: whether it can have these parameters.
+    :param delta_feature: the table feature that Delta Lake needs for it.
+    """
+
+    json: tuple[Given, ...]
+    read: Callable[..., Any]
+    write: Callable[[Any], str]
+    arrow: Callable[..., pa.DataType]
+    read_as: Callable[..., pa.DataType] | None = None
+    convert: Callable[..., pa.Array] | None = None
+    unlike: tuple[str, ...] = ()
+    spark: str | None = None
+    json_schema: tuple[tuple[str, str | None], ...] = ()
+    form: str | None = None
+    takes: Callable[[Parameters, str, Parameters], bool] = lambda own, name, parameters: False
+    allows: Callable[[Parameters], bool] = lambda parameters: not parameters
+    delta_feature: str | None = None
+
+
+def leaf_of(kind: str) -> tuple[Leaf, Parameters] | None:
+    """The row of a type and its parameters, of ``decimal(10,2)`` for example; None for another text."""
+    name, parameters = _split(kind)
+    leaf = LEAVES.get(name)
+    return (leaf, parameters) if leaf and leaf.allows(parameters) else None
+
+
+@lru_cache(maxsize=1_024)
+def _split(kind: str) -> tuple[str, Parameters]:
+    found = _KIND.fullmatch(kind)
+    return (found[1], tuple(map(int, found[2].split(","))) if found[2] else ()) if found else ("", ())
+
+
+def _known(kind: str) -> tuple[Leaf, Parameters]:
+    name, parameters = _split(kind)
+    return LEAVES[name], parameters
+
+
+def canonical(kind: str) -> str | None:
+    """The one spelling of a type; None for a text that is no type."""
+    name, parameters = _split(kind)
+    return None if leaf_of(kind) is None else f"{name}({','.join(map(str, parameters))})" if parameters else name
+
+
+def read_leaf(kind: str, text: str, given: Given | None) -> Any:
+    """The value of a text; ``given`` is the kind of the JSON value, None for a text of XML or of a stored column.
+
+    Raises :class:`Misfit`.
+    """
+    leaf, parameters = _known(kind)
+    if given is None and kind != "string":
+        text = text.strip(_BLANKS)
+    elif given is not None and given not in leaf.json:
+        raise Misfit
+    try:
+        return leaf.read(text, *parameters)
+    except Misfit:
+        raise
+    except (ValueError, ArithmeticError) as error:
+        raise Misfit from error
+
+
+def cast_leaf(value: Any, known: str, wanted: str) -> Any:
+    """The value of a column of the type ``known`` as one of the type ``wanted``, without a loss.
+
+    A column of texts may hold anything, so its texts are read as those of XML are. Raises :class:`Misfit`.
+    """
+    if known == wanted:
+        return value
+    leaf, _ = _known(known)
+    return read_leaf(wanted, leaf.write(value), None if known == "string" or wanted == "string" else leaf.json[0])
+
+
+def takes_leaf(known: str, found: str) -> bool:
+    """Whether a column of the type ``known`` takes values of the type ``found``."""
+    if known in (found, "string"):
+        return True
+    (leaf, own), name = _known(known), found.partition("(")[0]
+    return leaf.takes(own, name, _known(found)[1])
+
+
+def leaf_of_json_schema(kind: str, form: str | None) -> str:
+    """The leaf type of a type and a format of JSON Schema; a format that is not known counts for nothing."""
+    for wanted in (form, None):
+        for name, leaf in LEAVES.items():
+            if (kind, wanted) in leaf.json_schema:
+                return number_type(0, ROOM) if name == "decimal" else name
+    return "string"
+
+
+def forms() -> dict[str, re.Pattern[str]]:
+    """The forms of texts that tell a leaf type."""
+    return {name: re.compile(leaf.form, re.ASCII) for name, leaf in LEAVES.items() if leaf.form}
+
+
+def number_type(whole: int, scale: int, *, is_beyond_long: bool = False, has_exponents: bool = False) -> str:
+    """The one rule for the type of numbers: ``whole`` digits before the point at most, and ``scale`` behind it.
+
+    Whole numbers are ``long``, beyond it ``decimal(38,0)``. Others are a decimal of 38 digits, with 9 digits after the
+    point, or as many as were seen, if those before it leave room. A number with an exponent makes a ``double``, one of
+    more than 38 digits a ``string``.
+    """
+    if has_exponents:
+        return "double"
+    if not scale and not is_beyond_long:
+        return "long"
+    for digits in (max(scale, ROOM) if scale else 0, scale):
+        if whole + digits <= MOST_DIGITS:
+            return f"decimal({MOST_DIGITS},{digits})"
+    return "string"
+
+
+def arrow_leaf(kind: str) -> pa.DataType:
+    """The Arrow type of a leaf type."""
+    leaf, parameters = _known(kind)
+    return leaf.arrow(*parameters)
+
+
+def reader_leaf(kind: str) -> pa.DataType:
+    """The type by which Arrow's reader of JSON reads a leaf type."""
+    leaf, parameters = _known(kind)
+    if leaf.convert is None and leaf.read_as is None:
+        return _pa().string()
+    return (leaf.read_as or leaf.arrow)(*parameters)
+
+
+def unlike_patterns(kind: str) -> tuple[str, ...]:
+    """Regular expressions of bodies that Arrow's reader must not read, for a leaf type."""
+    return _known(kind)[0].unlike
+
+
+def converted_leaf(read: pa.Array, kind: str) -> pa.Array:
+    """The column of what Arrow's reader read. Raises ValueError if a value is not one that ``read`` gives."""
+    leaf, parameters = _known(kind)
+    if leaf.convert is not None:
+        return leaf.convert(read, *parameters)
+    if "text" not in leaf.json and len(read) > read.null_count:
+        raise Misfit
+    found = read.dictionary_encode()
+    different = [leaf.read(text, *parameters) for text in found.dictionary.to_pylist()]
+    return _pa().array(different, leaf.arrow(*parameters)).take(found.indices)
+
+
+def spark_leaf(kind: str) -> str:
+    """The name of a leaf type in Spark."""
+    return _known(kind)[0].spark or kind
+
+
+def _pa() -> Any:
+    import pyarrow
+
+    return pyarrow
+
+
+# What Arrow's reader read
+
+_DIGITS = 29
+"""Digits of a decimal that Arrow's reader takes, as many as a decimal of .NET has."""
+
+_EXPONENTS = (r"(?i)e-0*[1-9]\d{1,9}(?:[^\da-f-]|$)", r"\\u00(?:[46]5|2[dD]|3\d)")
+"""Regular expressions of exponents below -9, and of escapes that can hide one in a text.
+
+For such an exponent of a decimal, Arrow's reader reads beyond its table of powers: the value may be wrong, or the
+process dies. With 29 digits, exponents down to -9 stay in the table. An exponent of more digits is no number to Arrow,
+and the end of a UUID looks like one. A regular expression that begins with a fixed text is fast, so there are two.
+"""
+
+
+def _finite(read: pa.Array) -> pa.Array:
+    import pyarrow.compute as pc
+
+    if not pc.all(pc.is_finite(read), min_count=0).as_py():
+        raise Misfit
+    return read
+
+
+def _rescaled(read: pa.Array, precision: int, scale: int) -> pa.Array:
+    # Rescaled values may have more digits than the type that they were read by.
+    pa = _pa()
+    return read.view(pa.decimal256(76, scale)).cast(pa.decimal128(precision, scale))
+
+
+def _decimal_takes(own: Parameters, name: str, parameters: Parameters) -> bool:
+    if name == "decimal":
+        return own[1] >= parameters[1] and own[0] == MOST_DIGITS
+    return name in BITS and own[0] - own[1] >= len(str(1 << BITS[name]))
+
+
+_DAY = r"\d{4}-(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)"
+_CLOCK = r"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d"
+_SHAPES = {
+    "date": rf"^{_DAY}$",
+    "timestamp": rf"^(?P<clock>{_DAY}T{_CLOCK})(?:\.(?P<fraction>\d{{1,9}}))?(?P<zone>Z|[+-](?:0\d|1[0-7]):[0-5]\d)$",
+    "timestamp_ntz": rf"^(?P<clock>{_DAY}T{_CLOCK})(?:\.(?P<fraction>\d{{1,9}}))?$",
+}
+"""Texts that Arrow converts. The 29th of February is left to the rule of one body."""
+
+
+def _times(read: pa.Array, kind: str) -> pa.Array:
+    import pyarrow.compute as pc
+
+    pa = _pa()
+    if not pc.all(pc.match_substring_regex(read, _SHAPES[kind]), min_count=0).as_py():
+        raise Misfit
+    if kind == "date":
+        return _in_range(read.cast(pa.date32()), pa.int32(), 1)
+    parts = pc.extract_regex(read, _SHAPES[kind])
+    clock = pc.struct_field(parts, "clock").cast(pa.timestamp("s")).cast(pa.timestamp("us")).cast(pa.int64())
+    digits = pc.utf8_slice_codeunits(pc.struct_field(parts, "fraction"), 0, 6)
+    micros = pc.add(clock, pc.utf8_rpad(digits, 6, "0").cast(pa.int64()))
+    if kind == "timestamp":
+        zone = pc.replace_substring_regex(pc.struct_field(parts, "zone"), "^Z$", "+00:00")
+        minutes = pc.add(
+            pc.multiply(pc.utf8_slice_codeunits(zone, 1, 3).cast(pa.int64()), 60),
+            pc.utf8_slice_codeunits(zone, 4, 6).cast(pa.int64()),
+        )
+        sign = pc.if_else(pc.starts_with(zone, "+"), -60_000_000, 60_000_000)
+        micros = pc.add(micros, pc.multiply(minutes, sign))
+    return _in_range(micros, pa.int64(), values.MICROS_OF_A_DAY).cast(LEAVES[kind].arrow())
+
+
+def _in_range(read: pa.Array, number: pa.DataType, units_of_a_day: int) -> pa.Array:
+    """The days or times. Raises :class:`Misfit` for one outside of the years 1 to 9999."""
+    import pyarrow.compute as pc
+
+    found = pc.min_max(read.cast(number))
+    first, last = found["min"].as_py(), found["max"].as_py()
+    bounds = (values.FIRST_DAY * units_of_a_day, (values.LAST_DAY + 1) * units_of_a_day)
+    if first is not None and not bounds[0] <= first <= last < bounds[1]:
+        raise Misfit
+    return read
+
+
+def _same(read: pa.Array) -> pa.Array:
+    return read
+
+
+def _integer_leaf(name: str, *formats: str | None) -> Leaf:
+    bits = BITS[name]
+    return Leaf(
+        json=("number",),
+        read=partial(values.integer, bits=bits),
+        write=str,
+        arrow=lambda: _pa().type_for_alias(f"int{bits + 1}"),
+        convert=_same,
+        json_schema=tuple(("integer", each) for each in formats),
+        takes=lambda own, found, parameters: BITS.get(found, 64) <= bits,
+    )
+
+
+def _time_leaf(name: str, zone: str | None, form: str) -> Leaf:
+    return Leaf(
+        json=("text",),
+        read=partial(values.instant, has_zone=zone is not None),
+        write=partial(values.instant_text, zone="Z" if zone else ""),
+        arrow=lambda: _pa().timestamp("us", zone),
+        read_as=lambda: _pa().string(),
+        convert=partial(_times, kind=name),
+        json_schema=(("string", "date-time"),) if zone else (),
+        form=form,
+        delta_feature=None if zone else "timestampNtz",
+    )
+
+
+LEAVES: dict[str, Leaf] = {
+    "string": Leaf(
+        json=("text", "number", "boolean", "nested"),
+        read=values.text_of,
+        write=str,
+        arrow=lambda: _pa().string(),
+        convert=_same,
+        json_schema=(("string", None), ("string", "uuid")),
+    ),
+    "boolean": Leaf(
+        json=("boolean",),
+        read=values.boolean,
+        write=lambda value: "true" if value else "false",
+        arrow=lambda: _pa().bool_(),
+        convert=_same,
+        json_schema=(("boolean", None),),
+    ),
+    "byte": _integer_leaf("byte"),
+    "short": _integer_leaf("short"),
+    "integer": _integer_leaf("integer", "int32"),
+    "long": _integer_leaf("long", None, "int64"),
+    "float": Leaf(
+        json=("number",),
+        read=values.float32,
+        write=lambda value: values.whole_or(value, values.shortest32(value)),
+        arrow=lambda: _pa().float32(),
+        convert=_finite,
+        # A number of at most six digits is always a shortest text, but for the least exponents of a float.
+        unlike=(r"[:,\[\s]-?(?:\d{7}|[\d.]{8}|[\d.]+[eE][+-]?\d\d)",),
+        json_schema=(("number", "float"),),
+        takes=lambda own, name, parameters: name in BITS or name == "decimal",
+    ),
+    "double": Leaf(
+        json=("number",),
+        read=values.double,
+        write=lambda value: values.whole_or(value, repr(value)),
+        arrow=lambda: _pa().float64(),
+        convert=_finite,
+        # A number of at most 15 digits is always a shortest text, but for the least exponents of a double.
+        unlike=(r"[:,\[\s]-?(?:\d{16}|[\d.]{17}|[\d.]+[eE][+-]?\d{3})",),
+        json_schema=(("number", "double"),),
+        takes=lambda own, name, parameters: name in BITS or name in ("decimal", "float"),
+    ),
+    "decimal": Leaf(
+        json=("number", "text"),
+        read=values.decimal,
+        write=values.decimal_text,
+        arrow=lambda *size: _pa().decimal128(*size),
+        # Arrow's reader rescales without a check for an overflow: decimal256 has room for the digits of any scale.
+        read_as=lambda precision, scale: _pa().decimal256(_DIGITS, scale),
+        convert=_rescaled,
+        unlike=_EXPONENTS,
+        json_schema=(("number", None),),
+        takes=_decimal_takes,
+        allows=lambda size: len(size) == 2 and 1 <= size[0] <= MOST_DIGITS and size[1] <= size[0],
+    ),
+    "date": Leaf(
+        json=("text",),
+        read=values.days,
+        write=values.day_text,
+        arrow=lambda: _pa().date32(),
+        read_as=lambda: _pa().string(),
+        convert=partial(_times, kind="date"),
+        json_schema=(("string", "date"),),
+        form=DATE_FORM,
+    ),
+    "timestamp": _time_leaf("timestamp", "UTC", LOCAL_FORM + ZONE_FORM),
+    "timestamp_ntz": _time_leaf("timestamp_ntz", None, LOCAL_FORM),
+    "binary": Leaf(
+        json=("text",),
+        read=values.binary,
+        write=values.binary_text,
+        arrow=lambda: _pa().binary(),
+        json_schema=(("string", "byte"),),
+    ),
+}
+"""The leaf types by name; ``decimal`` has two parameters, precision and scale."""

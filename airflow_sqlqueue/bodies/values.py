@@ -1,0 +1,153 @@
+"""Texts of leaf values, and the values that Arrow takes: dates are days and times microseconds since 1970.
+
+A reader raises ValueError or ArithmeticError for a text that does not fit. Source: docs/guides/bodies.md, "Values that
+do not fit".
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+import struct
+from datetime import date, datetime, timedelta
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
+
+_INTEGER = re.compile(r"-?(0|[1-9]\d*)", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+BITS = {"byte": 7, "short": 15, "integer": 31, "long": 63}
+"""Bits of the integer types beside the sign."""
+
+DATE_FORM = r"\d{4}-\d\d-\d\d"
+LOCAL_FORM = DATE_FORM + r"T\d\d:\d\d:\d\d(\.\d{1,9})?"
+ZONE_FORM = r"(Z|[+-]\d\d:\d\d)"
+_TIME = re.compile(rf"({DATE_FORM}T\d\d:\d\d:\d\d)(?:\.(\d{{1,9}}))?{ZONE_FORM}?", re.ASCII)
+_EPOCH = datetime.fromisoformat("1970-01-01T00:00:00")
+_DAYS = date(1970, 1, 1).toordinal()
+FIRST_DAY, LAST_DAY = date.min.toordinal() - _DAYS, date.max.toordinal() - _DAYS
+"""The first day of the year 1 and the last one of the year 9999, since 1970."""
+
+MICROS_OF_A_DAY = 86_400_000_000
+
+
+class Misfit(ValueError):
+    """A value does not fit its column."""
+
+
+def integer(text: str, bits: int) -> int:
+    """A whole number of ``bits`` beside its sign, without a fraction or an exponent."""
+    if not _INTEGER.fullmatch(text) or len(text) > 20 or not -(1 << bits) <= int(text) < 1 << bits:
+        raise Misfit
+    return int(text)
+
+
+def _nearest(text: str) -> float:
+    return float(text) if _NUMBER.fullmatch(text) else math.nan
+
+
+def double(text: str) -> float:
+    """The number that is written, if its shortest text says the same."""
+    found = _nearest(text)
+    if not math.isfinite(found) or Decimal(text) != Decimal(repr(found)):
+        raise Misfit
+    return found
+
+
+def float32(text: str) -> float:
+    """The number of 32 bits that is written, if its shortest text says the same."""
+    try:
+        (found,) = struct.unpack("f", struct.pack("f", _nearest(text)))
+    except OverflowError as error:
+        raise Misfit from error
+    if not math.isfinite(found) or Decimal(text) != Decimal(shortest32(found)):
+        raise Misfit
+    return float(found)
+
+
+def shortest32(value: float) -> str:
+    """The shortest text that a float of 32 bits is read from."""
+    texts = (f"{value:.{digits}g}" for digits in range(1, 10))
+    return next(text for text in texts if struct.pack("f", float(text)) == struct.pack("f", value))
+
+
+def whole_or(value: float, text: str) -> str:
+    """The text of a number, without a point if it is whole."""
+    return f"{value:.0f}" if value.is_integer() and abs(value) < 1 << 53 else text
+
+
+def decimal(text: str, precision: int, scale: int) -> Decimal:
+    """The number that is written, if the type has its digits."""
+    if not _NUMBER.fullmatch(text):
+        raise Misfit
+    exact = Context(prec=max(len(text), precision), Emin=MIN_EMIN, Emax=MAX_EMAX)
+    found = exact.create_decimal(text).normalize(exact)
+    exponent = found.as_tuple().exponent
+    if found and (found.adjusted() >= precision - scale or not isinstance(exponent, int) or exponent < -scale):
+        raise Misfit
+    return found.quantize(Decimal(1).scaleb(-scale), context=exact) if found else Decimal(0)
+
+
+def decimal_text(value: Decimal) -> str:
+    """The text of a decimal, without zeros at its end."""
+    text = format(value, "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def days(text: str) -> int:
+    """Days since 1970."""
+    if not re.fullmatch(DATE_FORM, text, re.ASCII):
+        raise Misfit
+    return date.fromisoformat(text).toordinal() - _DAYS
+
+
+def instant(text: str, *, has_zone: bool) -> int:
+    """Microseconds since 1970 of the years 1 to 9999, in UTC or as the clock shows them; finer digits are cut off."""
+    found = _TIME.fullmatch(text)
+    if found is None or bool(found[3]) is not has_zone:
+        raise Misfit
+    micros = (datetime.fromisoformat(found[1]) - _EPOCH) // timedelta(microseconds=1)
+    micros += int((found[2] or "0")[:6].ljust(6, "0"))
+    if has_zone and found[3] != "Z":
+        hours, minutes = int(found[3][1:3]), int(found[3][4:6])
+        if minutes > 59 or hours * 60 + minutes > 18 * 60:
+            raise Misfit
+        micros -= (hours * 60 + minutes) * (60_000_000 if found[3][0] == "+" else -60_000_000)
+    if not FIRST_DAY <= micros // MICROS_OF_A_DAY <= LAST_DAY:
+        raise Misfit
+    return micros
+
+
+def day_text(day: int) -> str:
+    """The text of :func:`days`."""
+    return date.fromordinal(day + _DAYS).isoformat()
+
+
+def instant_text(micros: int, zone: str) -> str:
+    """The text of :func:`instant`."""
+    return (_EPOCH + timedelta(microseconds=micros)).isoformat() + zone
+
+
+def text_of(text: str) -> str:
+    """The text itself, which may not have half of a surrogate pair: no column can hold it."""
+    text.encode()
+    return text
+
+
+def boolean(text: str) -> bool:
+    """True or false."""
+    if text not in ("true", "false"):
+        raise Misfit
+    return text == "true"
+
+
+def binary(text: str) -> bytes:
+    """The bytes of Base64, if this is the one text of them."""
+    found = base64.b64decode(text, validate=True)
+    if binary_text(found) != text:
+        raise Misfit
+    return found
+
+
+def binary_text(value: bytes) -> str:
+    """The text of :func:`binary`."""
+    return base64.b64encode(value).decode()
