@@ -16,7 +16,8 @@ from airflow_sqlqueue.untrusted import quoted
 class TypePatterns:
     """Patterns of names of message types: ``*`` is any text, ``!`` before a pattern excludes, case is ignored.
 
-    A type matches if a pattern without ``!`` matches it, or all patterns have one, and if no pattern with ``!`` matches it.
+    A type matches if a pattern without ``!`` matches it, or all patterns have one, and if no pattern with ``!`` matches
+    it.
     """
 
     included: tuple[str, ...] = ()

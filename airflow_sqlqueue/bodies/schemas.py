@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from airflow_sqlqueue.bodies.names import Path, column_key, is_column_name, path_text
 from airflow_sqlqueue.bodies.types import LEAVES, canonical, leaf_of, leaf_of_json_schema, spark_leaf
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.untrusted import quoted
+from airflow_sqlqueue.untrusted import is_text, quoted
 
 Type: TypeAlias = "str | dict[str, Any]"
 """A type as Spark's ``DataType.jsonValue()`` has it: ``long``, or a dict of a struct, an array or a map."""
@@ -182,17 +182,21 @@ def _from_json_schema(document: Mapping[str, Any], node: object, depth: int) -> 
         return "string"
     if named[0] == "object" and isinstance(node.get("properties"), dict):
         fields = {str(name): _from_json_schema(document, each, depth + 1) for name, each in node["properties"].items()}
-        formats = {
-            name: {"format": "uuid"}
-            for name, each in node["properties"].items()
-            if isinstance(each, dict) and each.get("format") == "uuid"
-        }
-        return struct(fields, formats)
+        return struct(fields, {str(name): _metadata(each) for name, each in node["properties"].items()})
     if named[0] == "object" and isinstance(values := node.get("additionalProperties"), dict):
         return map_of(_from_json_schema(document, values, depth + 1))
     if named[0] == "array":
         return array(_from_json_schema(document, node.get("items"), depth + 1))
     return leaf_of_json_schema(str(named[0]), node.get("format"))
+
+
+def _metadata(node: object) -> dict[str, str]:
+    """The metadata of a field: the form of its texts, and its description, which Spark takes for a column's comment."""
+    given = node if isinstance(node, dict) else {}
+    found = {"format": "uuid"} if given.get("format") == "uuid" else {}
+    if isinstance(described := given.get("description"), str) and is_text(described):
+        found["comment"] = described
+    return found
 
 
 def _referred(document: Mapping[str, Any], reference: str) -> object:
@@ -208,4 +212,15 @@ def _referred(document: Mapping[str, Any], reference: str) -> object:
 
 def write_schema(schema: Struct) -> str:
     """Return the text of a schema's file, one field a line, so that a change is one line of a diff."""
-    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+    return _text(schema, "") + "\n"
+
+
+def _text(value: object, indent: str) -> str:
+    """JSON with a line for each object of a list."""
+    if isinstance(value, dict):
+        members = (f"{json.dumps(name, ensure_ascii=False)}: {_text(each, indent)}" for name, each in value.items())
+        return "{" + ", ".join(members) + "}"
+    if isinstance(value, list) and any(isinstance(each, dict) for each in value):
+        lines = ",\n".join(f"{indent}  {_text(each, indent + '  ')}" for each in value)
+        return f"[\n{lines}\n{indent}]"
+    return json.dumps(value, ensure_ascii=False)

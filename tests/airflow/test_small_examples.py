@@ -166,27 +166,6 @@ def test_an_endpoint_is_provisioned(load: Load, hook: SqlQueueHook, own: str) ->
     assert any(subscription.endpoint == own for subscription in hook.client.subscriptions.list())
 
 
-def test_shares_of_unparsed_and_rescued_messages_above_a_limit_are_an_error(load: Load) -> None:
-    dag = load("queue_to_tables")
-    limits = {"max_unparsed": 0.01, "max_rescued": dag.params["max_rescued"]}
-    tables = [
-        {"table": f"lake/{name}", "is_unparsed": name.endswith("~unparsed"), "rescued": rescued}
-        for name, rescued in (("Order", 0), ("Order~unparsed", 0), ("Payment", 2))
-    ]
-
-    def checked(messages: int, unparsed: int, rescued: int) -> Any:
-        found = {"messages": messages, "unparsed": unparsed, "rescued": rescued, "largest": tables}
-        return dag.get_task("check").python_callable({"result": found}, limits)
-
-    assert checked(200, 2, 1) == {"unparsed": 0.01, "rescued": 0.005}
-    with pytest.raises(ValueError, match=r"Of 200 messages 1.50% are unparsed: look at lake/Order~unparsed, lake/Pay"):
-        checked(200, 3, 2)
-    with pytest.raises(ValueError, match=r"1.50% are unparsed and 2.00% are rescued"):
-        checked(200, 3, 4)
-    assert checked(0, 0, 0) == {"unparsed": 0, "rescued": 0}
-    assert dag.get_task("check").python_callable({"result": None}, limits) == {"unparsed": 0, "rescued": 0}
-
-
 def test_a_batch_is_counted_without_spark(
     load: Load, hook: SqlQueueHook, own: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

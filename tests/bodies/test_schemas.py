@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from airflow_sqlqueue.bodies.decoding import parse
 from airflow_sqlqueue.bodies.inference import Seen, differences, extended, struct_of, takes
-from airflow_sqlqueue.bodies.schemas import MAX_FIELDS, fields_of, read_schema, struct
+from airflow_sqlqueue.bodies.schemas import MAX_FIELDS, fields_of, read_schema, struct, write_schema
 from airflow_sqlqueue.errors import ConfigurationError, StagingError
 from airflow_sqlqueue.message import ReceivedMessage, encode_headers
 from airflow_sqlqueue.schemas.files import SchemaFolder, file_stem
@@ -173,6 +173,39 @@ def test_a_json_schema_is_accepted() -> None:
         "Any": "string",
         "Lines": array(struct({"Sku": "string"})),
     }
+
+
+def test_the_description_of_a_field_is_the_comment_of_its_column() -> None:
+    described = {"type": "object", "properties": {"Sku": {"type": "string", "description": "Number of the article."}}}
+    properties = {
+        "Id": {"type": "string", "format": "uuid", "description": "Id of the “order”."},
+        "Lines": {"type": "array", "items": described},
+        "Odd": {"type": "string", "description": 7},
+        "Half": {"type": "string", "description": "\ud800"},
+    }
+    schema = read_schema({"properties": properties})
+    metadata = {each["name"]: each["metadata"] for each in schema["fields"]}
+    assert metadata == {
+        "Id": {"format": "uuid", "comment": "Id of the “order”."}, "Lines": {}, "Odd": {}, "Half": {},
+    }  # fmt: skip
+    (sku,) = fields_of(schema)["Lines"]["elementType"]["fields"]  # type: ignore[index]
+    assert sku["metadata"] == {"comment": "Number of the article."}
+    assert read_schema(json.loads(write_schema(schema))) == schema
+
+
+def test_a_file_has_a_line_for_each_field() -> None:
+    inner = array(struct({"Sku": "string", "Tags": array("string")}))
+    schema = {"message_type": "Shop.Ä", **struct({"Id": "string", "Lines": inner}, {"Id": {"comment": "A\nB"}})}
+    text = write_schema(schema)
+    assert json.loads(text) == schema
+    assert text == write_schema(json.loads(text))
+    assert [line.strip()[:15] for line in text.splitlines()] == [
+        '{"message_type"', '{"name": "Id", ', '{"name": "Lines', '{"name": "Sku",', '{"name": "Tags"',
+        ']}, "containsNu', ']}',
+    ]  # fmt: skip
+    wider = {**schema, "fields": [*schema["fields"], struct({"Coupon": "string"})["fields"][0]]}
+    before, after = text.splitlines(), write_schema(wider).splitlines()
+    assert len(set(after) - set(before)) == 2  # the new line, and the comma of the one before it
 
 
 @pytest.mark.parametrize(

@@ -68,20 +68,18 @@ def test_a_batch_has_the_same_tables_from_the_dag_the_program_and_a_notebook(
         "tables": str(ways["dag"]),
         "schemas": str(ways["dag"] / "_schemas"),
         "max_unparsed": 0.5,
+        "max_rescued": 0.5,
     }
-    run = f"dags/queue_to_tables/dagRuns/{own}"
-    airflow.post("dags/queue_to_tables/dagRuns", {"dag_run_id": own, "logical_date": None, "conf": settings})
-    until("the run ends", lambda: airflow.get(run)["state"] in {"success", "failed"}, seconds=900)
-
-    # Three of the orders are rescued: more than a share of 0.01.
-    tasks = {task["task_id"]: task["state"] for task in airflow.get(f"{run}/taskInstances")["task_instances"]}
-    assert tasks == {"drain": "success", "check": "failed"}, logs(airflow, run, "drain")
-    assert "% are rescued: look at" in logs(airflow, run, "check")
+    run = ended(airflow, own, settings)
+    assert airflow.get(run)["state"] == "success", logs(airflow, run)
     drained = airflow.get(f"{run}/taskInstances/drain/xcomEntries/return_value")["value"]
     batch, result = Batch.from_dict(drained["batch"]), drained["result"]
     assert batch.messages + batch.expired == sent
     rescued = {table["message_type"]: table["rescued"] for table in result["largest"] if not table["is_unparsed"]}
     assert (result["messages"], rescued[ORDER]) == (batch.messages, 3)
+    (fields,) = [each["rescued_fields"] for each in result["worst"] if each["table"].endswith(ORDER)]
+    assert [(each["field"], each["messages"]) for each in fields] == [("Coupon", 2), ("Total", 1)]
+    assert "'Coupon': 2 of 41 rescued, as 'Coupon'" in logs(airflow, run)
 
     manifest = tmp_path / "manifest.json"
     manifest.write_text(json.dumps(batch.to_dict()), "utf-8")
@@ -91,7 +89,7 @@ def test_a_batch_has_the_same_tables_from_the_dag_the_program_and_a_notebook(
         capture_output=True, text=True, check=True, timeout=600,
     )  # fmt: skip
     assert json.loads(done.stdout.splitlines()[-1]) == {
-        name: value for name, value in result.items() if name != "largest"
+        name: value for name, value in result.items() if name not in ("largest", "worst")
     }
 
     with local_session("notebook") as spark:
@@ -109,6 +107,28 @@ def test_a_batch_has_the_same_tables_from_the_dag_the_program_and_a_notebook(
     schemas = [SchemaFolder(folder / "_schemas").all() for folder in ways.values()]
     assert schemas[0] == schemas[1] == schemas[2]
 
+    # Three of the orders are rescued, which is more than a share of 0.01.
+    client.queue(own).send(orders())
+    run = ended(airflow, f"{own}.again", {**settings, "max_rescued": 0.01})
+    assert airflow.get(run)["state"] == "failed"
+    said = logs(airflow, run)
+    assert "3 of 42 messages of the type 'Shop.PlaceOrder' have rescued values, most at 'Coupon'" in said
+    assert airflow.get(f"{run}/taskInstances/drain")["try_number"] == 1
+    states = {info.batch_id: info.state for info in client.batches.list(own)}
+    assert states.pop(batch.batch_id) == "consumed"
+    ((waiting, state),) = states.items()
+    assert state == "sealed"
+    rows = tables_in(ways["dag"])[ORDER]
+    assert [row["batch_id"] for row in rows].count(str(waiting)) == 41
 
-def logs(airflow: RunningAirflow, run: str, task: str) -> str:
-    return json.dumps(airflow.get(f"{run}/taskInstances/{task}/logs/1", full_content=True)["content"])
+
+def ended(airflow: RunningAirflow, run_id: str, settings: dict[str, Any]) -> str:
+    """Run the DAG to its end, and return the path of the run."""
+    run = f"dags/queue_to_tables/dagRuns/{run_id}"
+    airflow.post("dags/queue_to_tables/dagRuns", {"dag_run_id": run_id, "logical_date": None, "conf": settings})
+    until("the run ends", lambda: airflow.get(run)["state"] in {"success", "failed"}, seconds=900)
+    return run
+
+
+def logs(airflow: RunningAirflow, run: str) -> str:
+    return json.dumps(airflow.get(f"{run}/taskInstances/drain/logs/1", full_content=True)["content"])
