@@ -11,9 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from airflow_sqlqueue.bodies import decoding
-from airflow_sqlqueue.bodies.fitting import Fitting, is_empty
+from airflow_sqlqueue.bodies.decoding import parse
+from airflow_sqlqueue.bodies.fitting import Columns, Fitting
+from airflow_sqlqueue.bodies.names import column_key
 from airflow_sqlqueue.bodies.schemas import Struct, Type, all_leaves
+from airflow_sqlqueue.bodies.text import MAX_BYTES, kind_of
+from airflow_sqlqueue.bodies.tree import is_empty
 from airflow_sqlqueue.bodies.types import arrow_leaf, converted_leaf, reader_leaf, unlike_patterns
 from airflow_sqlqueue.errors import BodyError
 
@@ -56,11 +59,12 @@ class BodyParser:
     """
 
     def __init__(
-        self, schema: Struct, *, others: Literal["rescue", "skip"] = "rescue", max_bytes: int = decoding.MAX_BYTES
+        self, schema: Struct, *, others: Literal["rescue", "skip"] = "rescue", max_bytes: int = MAX_BYTES
     ) -> None:
         import pyarrow as pa
 
         self._schema, self._others, self._max_bytes = schema, others, max_bytes
+        self._columns: dict[int, Columns] = {}
         self._learned: dict[tuple[str, ...], pa.DataType] = {}
         self.type = arrow_type(schema)
         self.result_type = pa.struct([("fields", self.type), ("rescued", pa.string()), ("unparsed", pa.string())])
@@ -166,7 +170,7 @@ class BodyParser:
         if table.num_rows != len(bodies):
             raise Refused
         (read,) = table["b"].chunks
-        if read.null_count:
+        if read.null_count or not self._is_metadata(read):
             raise Refused
         try:
             fields = _converted(read, self._schema)
@@ -174,6 +178,14 @@ class BodyParser:
             raise Refused from error
         nothing = pa.nulls(len(bodies), pa.string())
         return pa.StructArray.from_arrays([fields, nothing, nothing], fields=list(self.result_type))
+
+    def _is_metadata(self, read: pa.Array) -> bool:
+        """Whether each ``$id`` of a root is a number, as serializers write it; another one is a field."""
+        import pyarrow.compute as pc
+
+        if not self._has_metadata or read.type.get_field_index("$id") < 0:
+            return True
+        return bool(pc.all(pc.match_substring_regex(read.field("$id"), "^[0-9]+$"), min_count=0).as_py())
 
     def _one_by_one(self, bodies: pa.Array, content_types: pa.Array) -> pa.StructArray:
         import pyarrow as pa
@@ -189,9 +201,9 @@ class BodyParser:
             self._has_metadata = True
             self._explicit = self._reader_type()
         try:
-            tree = decoding.parse(body, content_type, max_bytes=self._max_bytes)
+            tree = parse(body, content_type, max_bytes=self._max_bytes)
             self._learn(tree, self._schema, ())
-            fitting = Fitting()
+            fitting = Fitting(self._columns)
             fields = fitting.struct(tree, self._schema)
             rescued = fitting.rescued_text() if self._others == "rescue" else None
             return {"fields": fields, "rescued": rescued, "unparsed": None}
@@ -206,10 +218,11 @@ class BodyParser:
         if not isinstance(value, dict) or not isinstance(kind, dict) or kind["type"] != "struct":
             return
         known = {each["name"]: each["type"] for each in kind["fields"]}
+        keys = set(map(column_key, known))
         for name, each in value.items():
             if name in known:
                 self._learn(each, known[name], (*path, name))
-            elif is_empty(each):
+            elif is_empty(each) and column_key(name) not in keys:
                 self._learn_empty((*path, name), each)
 
     def _learn_empty(self, path: tuple[str, ...], value: Any) -> None:
@@ -234,7 +247,7 @@ def _content(lines: pa.Array) -> pa.Buffer:
 
 def _is_utf8_json(content_type: str) -> bool:
     try:
-        kind = decoding.kind_of(content_type, "{")
+        kind = kind_of(content_type, "{")
     except BodyError:
         return False
     return kind == "json" and "charset" not in content_type.lower().replace("charset=utf-8", "")
@@ -256,8 +269,9 @@ def _read_as(
     fields = [
         (each["name"], _read_as(each["type"], (*path, each["name"]), learned, metadata)) for each in kind["fields"]
     ]
-    names = {name for name, _ in fields}
-    fields += [(name, pa.string()) for name in metadata if name not in names]
+    if not path:
+        names = {name for name, _ in fields}
+        fields += [(name, pa.string()) for name in metadata if name not in names]
     fields += [(each[-1], learned[each]) for each in sorted(learned) if each[:-1] == path and each[-1] not in _METADATA]
     return pa.struct(fields)
 

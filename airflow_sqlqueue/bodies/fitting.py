@@ -7,123 +7,227 @@ docs/guides/bodies.md, "Values that do not fit".
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
-from airflow_sqlqueue.bodies.decoding import Element, Number
+from airflow_sqlqueue.bodies.names import Path, column_key, path_text
 from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of
+from airflow_sqlqueue.bodies.tree import BLANKS, TEXT, Element, Number, Repeated, is_blank, is_empty
 from airflow_sqlqueue.bodies.types import read_leaf
 from airflow_sqlqueue.bodies.values import Misfit
 from airflow_sqlqueue.untrusted import is_text
 
 
-class Fitting:
-    """The values of one body, and in ``rescued`` what did not fit, by path."""
+@dataclass(frozen=True)
+class Columns:
+    """The fields of a struct: their types, and their names by what engines compare."""
 
-    def __init__(self) -> None:
-        self.rescued: dict[str, Any] = {}
+    kinds: dict[str, Type]
+    by_key: dict[str, str]
 
-    def struct(self, value: Any, schema: Struct, path: str = "") -> dict[str, Any]:
-        """Return a value for each field that has one: dicts, lists, and what Arrow takes for the leaf types."""
+    @classmethod
+    def of(cls, schema: Struct) -> Columns:
         kinds = fields_of(schema)
-        found: dict[str, Any] = {}
-        for name, each in _members(value, kinds):
-            where = f"{path}.{name}" if path else name
-            if each is None:
-                continue
-            if name not in kinds:
-                if not is_empty(each):
-                    self._rescue(where, each)
-                continue
-            try:
-                fitted = self._value(each, kinds[name], where)
-            except Misfit:
-                self._rescue(where, each)
-            else:
-                found[name] = fitted
+        return cls(kinds, {column_key(name): name for name in kinds})
+
+    def of_names(self, names: Collection[str]) -> dict[str, str]:
+        """Return the columns of those names of an object that have one.
+
+        A column without a name of its own takes the only one that differs from it in case alone.
+        """
+        found = {name: name for name in names if name in self.kinds}
+        others: dict[str, list[str]] = {}
+        for name in names if len(found) < len(names) else ():
+            if name not in found:
+                others.setdefault(column_key(name), []).append(name)
+        for key, alike in others.items():
+            column = self.by_key.get(key)
+            if column is not None and column not in found and len(alike) == 1:
+                found[alike[0]] = column
         return found
 
-    def _value(self, value: Any, kind: Type, path: str) -> Any:
-        if not isinstance(kind, dict):
-            return leaf(value, kind)
-        if kind["type"] == "struct":
-            if isinstance(value, Element) and not value.children and not value.text.strip():
-                return {}
-            if not isinstance(value, dict) and not (isinstance(value, Element) and value.children):
-                raise Misfit
-            return self.struct(value, kind, path)
-        if kind["type"] == "map":
-            return self._map(value, kind["valueType"], path)
-        items = _items(value)
-        found = []
-        for number, each in enumerate(items):
-            where = f"{path}[{number}]"
-            try:
-                found.append(None if each is None else self._value(each, kind["elementType"], where))
-            except Misfit:
-                self._rescue(where, each)
-                found.append(None)
-        return found
 
-    def _map(self, value: Any, kind: Type, path: str) -> list[tuple[str, Any]]:
-        """The keys and values. A key that comes again or is no text is rescued, and a value that does not fit."""
-        if not isinstance(value, dict) and not (isinstance(value, Element) and not value.text.strip()):
-            raise Misfit
+class _Occurrences(list[Any]):
+    """The values of a name that occurs more than once in an element."""
+
+
+class Fitting:
+    """The values of one body, and in ``rescued`` what did not fit, by path.
+
+    No two values have one path. Of an element that repeats and is no list the first one counts, and the position of
+    another one is its number. Of members of JSON with one name the last one counts, and -2 is the one before.
+
+    :param columns: a dict for what is known of structs, to be shared by the bodies of one schema.
+    """
+
+    def __init__(self, columns: dict[int, Columns] | None = None) -> None:
+        self.rescued: dict[Path, Any] = {}
+        self._columns = {} if columns is None else columns
+        self._again: dict[Path, int] = {}
+
+    def struct(self, value: Any, schema: Struct, path: Path = ()) -> dict[str, Any]:
+        """Return a value for each field that has one: dicts, lists, and what Arrow takes for the leaf types."""
+        columns = self._columns_of(schema)
+        members = value if isinstance(value, dict) else _members(value)
+        names = columns.of_names(members)
         found: dict[str, Any] = {}
-        for key, each in value.items() if isinstance(value, dict) else value.children:
-            where = f"{path}.{key}"
-            if key in found or not is_text(key):
-                self._rescue(where, each)
-                continue
-            try:
-                found[key] = None if each is None else self._value(each, kind, where)
-            except Misfit:
-                self._rescue(where, each)
-        return list(found.items())
-
-    def _rescue(self, path: str, value: Any) -> None:
-        # XML may repeat a name.
-        while path in self.rescued:
-            path += "'"
-        self.rescued[path] = value
+        for name, each in members.items():
+            if name in names:
+                found[names[name]] = self._first(each, columns.kinds[names[name]], (*path, name))
+            elif not is_empty(each):
+                self._rescue((*path, name), each)
+        if isinstance(value, Repeated):
+            self._rescue_earlier(value, path)
+        return found
 
     def rescued_text(self) -> str | None:
         """JSON of the values that did not fit by their paths, with numbers as they were; None without any."""
-        return to_json(self.rescued) if self.rescued else None
+        if not self.rescued:
+            return None
+        return to_json({path_text(path): value for path, value in self.rescued.items()})
+
+    def _columns_of(self, schema: Struct) -> Columns:
+        found = self._columns.get(id(schema))
+        if found is None:
+            found = self._columns[id(schema)] = Columns.of(schema)
+        return found
+
+    def _rescue(self, path: Path, value: Any) -> None:
+        where = path
+        while where in self.rescued:
+            self._again[path] = self._again.get(path, 1) + 1
+            where = (*path, -self._again[path])
+        self.rescued[where] = value
+
+    def _rescue_earlier(self, value: Repeated, path: Path) -> None:
+        counts: dict[str, int] = {}
+        for name, each in reversed(value.pairs):
+            counts[name] = counts.get(name, 0) + 1
+            if counts[name] > 1 and not is_empty(each):
+                self._rescue((*path, name, -counts[name]), each)
+
+    def _first(self, value: Any, kind: Type, path: Path) -> Any:
+        """Return what :meth:`_fitted` does; of several occurrences the first counts, unless they are a list."""
+        if isinstance(value, _Occurrences) and not (isinstance(kind, dict) and kind["type"] == "array"):
+            for number, each in enumerate(value):
+                if number and not is_empty(each):
+                    self._rescue((*path, number), each)
+            value = value[0]
+        return self._fitted(value, kind, path)
+
+    def _fitted(self, value: Any, kind: Type, path: Path) -> Any:
+        """Return the value of a column, None for one that does not fit, which is rescued."""
+        if value is None:
+            return None
+        try:
+            return self._value(value, kind, path)
+        except Misfit:
+            self._rescue(path, value)
+            return None
+
+    def _value(self, value: Any, kind: Type, path: Path) -> Any:
+        if not isinstance(kind, dict):
+            return self._simple(value, kind, path) if isinstance(value, Element) else leaf(value, kind)
+        if isinstance(value, Element) and not value.children and self._is_nothing(value, kind):
+            return None if value.is_nil or not is_empty(value) else [] if kind["type"] != "struct" else {}
+        if kind["type"] == "array":
+            items = self._items(value, kind["elementType"], path)
+            return [self._fitted(each, kind["elementType"], (*path, number)) for number, each in enumerate(items)]
+        if not isinstance(value, (dict, Element)):
+            raise Misfit
+        if kind["type"] == "map":
+            return self._map(value, kind["valueType"], path)
+        if isinstance(value, Element) and not value.children and TEXT not in self._columns_of(kind).kinds:
+            raise Misfit
+        return self.struct(value, kind, path) or (None if isinstance(value, Element) and value.is_nil else {})
+
+    def _is_nothing(self, value: Element, kind: dict[str, Any]) -> bool:
+        """Whether an element without children is no object or list, or the ``null`` of NServiceBus up to 5."""
+        if is_blank(value.text):
+            return True
+        is_text = kind["type"] == "struct" and TEXT in self._columns_of(kind).kinds
+        return not is_text and kind["type"] != "array" and value.text.strip(BLANKS) == "null"
+
+    def _simple(self, value: Element, kind: str, path: Path) -> Any:
+        """Return the text of an element by a simple type; attributes are rescued."""
+        if any(_is_element(name) for name, _ in value.children):
+            return leaf(value, kind)
+        text = next((each.text for name, each in value.children if each and name == TEXT), value.text)
+        is_text = kind == "string" and not (value.is_nil and is_blank(text))
+        found = leaf(Element(text=text), kind) if is_text or text.strip(BLANKS) not in ("", "null") else None
+        for name, each in value.children:
+            if name != TEXT:
+                self._rescue((*path, name), each)
+        return found
+
+    def _map(self, value: Any, kind: Type, path: Path) -> list[tuple[str, Any]]:
+        found = []
+        for name, each in (value if isinstance(value, dict) else _members(value)).items():
+            if is_text(name):
+                found.append((name, self._first(each, kind, (*path, name))))
+            elif not is_empty(each):
+                self._rescue((*path, name), each)
+        if isinstance(value, Repeated):
+            self._rescue_earlier(value, path)
+        return found
+
+    def _items(self, value: Any, kind: Type, path: Path) -> list[Any]:
+        """Return the items of a list: of XML the occurrences themselves, or their children."""
+        if isinstance(value, Element):
+            value = _Occurrences((value,))
+        if not isinstance(value, list):
+            raise Misfit
+        if not isinstance(value, _Occurrences) or any(each and self._is_item(each, kind) for each in value):
+            return value
+        if len(value) > 1 and all(map(is_empty, value)):
+            return value
+        if any(each and not each.children and not is_blank(each.text) for each in value):
+            raise Misfit
+        items = []
+        for name, child in chain.from_iterable(each.children for each in value if each):
+            if _is_element(name):
+                items.append(child)
+            else:
+                self._rescue((*path, name), child)
+        return items
+
+    def _is_item(self, value: Element, kind: Type) -> bool:
+        """Whether an element looks like an item of a list rather than like the list with its items as children."""
+        elements = [(name, each) for name, each in value.children if _is_element(name)]
+        if not isinstance(kind, dict):
+            return not elements and not is_empty(value)
+        if kind["type"] != "struct":
+            inner = kind["valueType" if kind["type"] == "map" else "elementType"]
+            return any(each and self._is_item(each, inner) for _, each in elements)
+        by_key = self._columns_of(kind).by_key
+        if not elements:
+            return any(column_key(name) in by_key for name in _members(value))
+        # A list of objects has no texts as its items.
+        return any(column_key(name) in by_key or _is_plain_text(each) for name, each in elements)
 
 
-def is_empty(value: Any) -> bool:
-    """Whether a value of a field that a schema has not counts as null: an empty object or element, a list of nothing.
-
-    A list of nulls and empty objects is one: Arrow's reader does not tell it from an empty list.
-    """
-    if isinstance(value, Element):
-        return not value.children and not value.text.strip()
-    if isinstance(value, list):
-        return all(each is None or each == {} for each in value)
-    return value == {} or value is None
+def _is_element(name: str) -> bool:
+    return name[0] not in "@#"
 
 
-def _members(value: Any, kinds: dict[str, Type]) -> list[tuple[str, Any]]:
-    if isinstance(value, dict):
-        return list(value.items())
-    flat: dict[str, list[Any]] = {}
-    members: list[tuple[str, Any]] = []
-    for name, child in value.children:
-        kind = kinds.get(name)
-        if isinstance(kind, dict) and kind["type"] == "array":
-            flat.setdefault(name, []).append(child)
+def _is_plain_text(value: Element | None) -> bool:
+    return value is not None and not value.children and not is_blank(value.text)
+
+
+def _members(value: Element) -> dict[str, Any]:
+    if not value.children:
+        return {} if is_blank(value.text) else {TEXT: value}
+    found: dict[str, Any] = {}
+    for name, each in value.children:
+        if name not in found:
+            found[name] = each
+        elif isinstance(found[name], _Occurrences):
+            found[name].append(each)
         else:
-            members.append((name, child))
-    # A name that occurs once is a list with its items as children, one that is repeated is the list itself.
-    return members + [(name, found[0] if len(found) == 1 else found) for name, found in flat.items()]
-
-
-def _items(value: Any) -> list[Any]:
-    if isinstance(value, list):
-        return value
-    if isinstance(value, Element) and not value.text.strip():
-        return [child for _, child in value.children]
-    raise Misfit
+            found[name] = _Occurrences((found[name], each))
+    return found
 
 
 def leaf(value: Any, kind: str) -> Any:
@@ -151,7 +255,7 @@ def _write(value: Any, pieces: list[str]) -> None:
         pieces.append(value.text)
     elif isinstance(value, dict):
         separator = "{"
-        for name, each in value.items():
+        for name, each in value.pairs if isinstance(value, Repeated) else value.items():
             pieces.append(f"{separator}{json.dumps(name)}:")
             _write(each, pieces)
             separator = ","
@@ -164,15 +268,6 @@ def _write(value: Any, pieces: list[str]) -> None:
             separator = ","
         pieces.append("]" if value else "[]")
     elif isinstance(value, Element):
-        _write(_plain(value), pieces)
+        _write(_members(value) if value.children else value.text, pieces)
     else:
         pieces.append(json.dumps(value))
-
-
-def _plain(element: Element) -> Any:
-    if not element.children:
-        return element.text
-    found: dict[str, list[Any]] = {}
-    for name, child in element.children:
-        found.setdefault(name, []).append(child)
-    return {name: each[0] if len(each) == 1 else each for name, each in found.items()}

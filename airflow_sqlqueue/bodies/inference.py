@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_sqlqueue.bodies.decoding import Element, Number
 from airflow_sqlqueue.bodies.names import column_key, is_column_name
 from airflow_sqlqueue.bodies.schemas import (
     MAX_FIELDS,
@@ -24,6 +23,7 @@ from airflow_sqlqueue.bodies.schemas import (
     struct,
     with_item,
 )
+from airflow_sqlqueue.bodies.tree import Element, Number
 from airflow_sqlqueue.bodies.types import forms, number_type, takes_leaf
 
 _MOST_NAMES = 10_000

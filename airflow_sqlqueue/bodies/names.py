@@ -36,7 +36,7 @@ _CATEGORIES = frozenset("LMNPS")
 """Letters, marks, numbers, punctuation and symbols: no blanks, controls, invisible or unassigned characters."""
 
 _PLAIN = re.compile(r"[^.\[\]\"\x00-\x1f]+")
-_STEP = re.compile(r'(\[\])|\[(0|[1-9]\d*)\]|\[("(?:[^"\\]|\\.)*")\]|(\.?)([^.\[\]"\x00-\x1f]+)', re.DOTALL)
+_STEP = re.compile(r'(\[\])|\[(0|-?[1-9]\d*)\]|\[("(?:[^"\\]|\\.)*")\]|(\.?)([^.\[\]"\x00-\x1f]+)', re.DOTALL)
 
 
 @lru_cache(maxsize=16_384)

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Iterator
 
-from airflow_sqlqueue.bodies.decoding import decode, kind_of
+from airflow_sqlqueue.bodies.text import kind_of, read_text
 from airflow_sqlqueue.errors import BodyError
 from airflow_sqlqueue.redaction.actions import FieldActions, Hasher
 from airflow_sqlqueue.redaction.json_body import JsonRedaction, json_values
 from airflow_sqlqueue.redaction.paths import FieldPath
 from airflow_sqlqueue.redaction.xml_body import XmlRedaction, xml_values
-
-_MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_ENCODINGS = ("utf-8", "utf-16-le", "utf-16-be")
 
 
 def redact_body(
@@ -23,27 +19,19 @@ def redact_body(
 
     Raises :class:`BodyError` for a body that cannot be parsed or rewritten, which must be left out whole.
     """
-    text = decode(body, content_type)
+    text, mark, encoding = read_text(body, content_type)
     kind = kind_of(content_type, text)
     redaction = (JsonRedaction if kind == "json" else XmlRedaction)(actions, hasher)
     redacted = redaction.apply(text)
     if redacted == text:
         return body, redaction.changed
-    mark, encoding = _encoding(body, text)
+    if mark + text.encode(encoding) != body:
+        raise BodyError("encoding")
     return mark + redacted.encode(encoding), redaction.changed
 
 
 def field_values(body: bytes, content_type: str | None, path: FieldPath) -> Iterator[str]:
     """Yield the texts of the values at a path, as they are hashed. Raises :class:`BodyError`."""
-    text = decode(body, content_type)
+    text = read_text(body, content_type).text
     values = json_values if kind_of(content_type, text) == "json" else xml_values
     yield from values(text, path.steps)
-
-
-def _encoding(body: bytes, text: str) -> tuple[bytes, str]:
-    """Return the byte order mark and the encoding that make the body of its text."""
-    for mark in (*_MARKS, b""):
-        for encoding in _ENCODINGS:
-            if body.startswith(mark) and mark + text.encode(encoding) == body:
-                return mark, encoding
-    raise BodyError("encoding")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import Any
 
-from airflow_sqlqueue.bodies.decoding import MAX_DEPTH, MAX_NODES
+from airflow_sqlqueue.bodies.tree import MAX_DEPTH, MAX_NODES
 from airflow_sqlqueue.errors import BodyError
 from airflow_sqlqueue.redaction.actions import MASK, FieldActions, Hasher
 from airflow_sqlqueue.redaction.paths import PathStep

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_sqlqueue.bodies.decoding import MAX_BYTES
+from airflow_sqlqueue.bodies.text import MAX_BYTES
 from airflow_sqlqueue.errors import BodyError, ConfigurationError
 from airflow_sqlqueue.message import HeaderNames, ReceivedMessage, decode_headers, full_name
 from airflow_sqlqueue.redaction.actions import FieldActions

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from xml.parsers import expat
 
-from airflow_sqlqueue.bodies.decoding import MAX_DEPTH, MAX_NODES
+from airflow_sqlqueue.bodies.tree import MAX_DEPTH, MAX_NODES
 from airflow_sqlqueue.errors import BodyError
 from airflow_sqlqueue.redaction.actions import MASK, FieldActions, Hasher
 from airflow_sqlqueue.redaction.paths import PathStep

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from airflow_sqlqueue.bodies import decoding
+from airflow_sqlqueue.bodies.decoding import parse
 from airflow_sqlqueue.bodies.inference import Change, Seen, differences, struct_of
 from airflow_sqlqueue.bodies.schemas import Struct
 from airflow_sqlqueue.errors import BodyError
@@ -70,7 +70,7 @@ class Sample:
         found.messages += 1
         found.bytes += len(body)
         try:
-            found.seen.add(decoding.parse(body, headers.get(HeaderNames.CONTENT_TYPE)))
+            found.seen.add(parse(body, headers.get(HeaderNames.CONTENT_TYPE)))
         except BodyError:
             found.unparsed += 1
 

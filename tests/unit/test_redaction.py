@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_sqlqueue.bodies.decoding import MAX_BYTES, parse
+from airflow_sqlqueue.bodies.decoding import parse
+from airflow_sqlqueue.bodies.text import MAX_BYTES
 from airflow_sqlqueue.drain.stages.enclosed_types import enclosed_types
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import HeaderNames

@@ -13,9 +13,10 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_sqlqueue.bodies import decoding
 from airflow_sqlqueue.bodies.blocks import BodyParser, arrow_type
+from airflow_sqlqueue.bodies.decoding import parse
 from airflow_sqlqueue.bodies.inference import Seen
+from airflow_sqlqueue.bodies.json_reader import read_json
 from airflow_sqlqueue.bodies.names import RESCUED, UNPARSED, column_names, is_column_name
 from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of
 from airflow_sqlqueue.errors import BodyError
@@ -159,7 +160,7 @@ class Packing:
             if size > _SAMPLE_BYTES and seen.values:
                 break
             try:
-                seen.add(decoding.parse(content, content_type, max_bytes=self._max_bytes))
+                seen.add(parse(content, content_type, max_bytes=self._max_bytes))
             except BodyError:
                 continue
         return _chunk(SEEN, name, rows.num_rows, _json(seen))
@@ -252,7 +253,7 @@ def _with_new_fields(rescued: pa.Array, schema: Struct) -> tuple[set[int], Seen]
     numbers, seen = set(), Seen()
     for number in pc.indices_nonzero(pc.is_valid(rescued)).to_pylist():
         try:
-            found = nested(decoding.parse_json(rescued[number].as_py()), schema)
+            found = nested(read_json(rescued[number].as_py()), schema)
         except BodyError:
             continue
         if _shows_a_type(found):

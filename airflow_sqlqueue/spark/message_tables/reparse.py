@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from airflow_sqlqueue.bodies.decoding import MAX_BYTES
+from airflow_sqlqueue.bodies.text import MAX_BYTES
 from airflow_sqlqueue.schemas.files import SchemaFolder
 from airflow_sqlqueue.spark.batch import raw_schema, typed_columns
 from airflow_sqlqueue.spark.message_tables.lakes import ATTEMPT, Format, Lake, lake_of

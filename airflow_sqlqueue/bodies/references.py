@@ -1,0 +1,90 @@
+"""Metadata of System.Text.Json and Newtonsoft.Json in a tree of JSON: references are followed, the rest is data.
+
+Source: docs/guides/bodies.md, "Constructs of .NET and XML".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_sqlqueue.bodies.tree import MAX_DEPTH, MAX_NODES, Repeated
+from airflow_sqlqueue.errors import BodyError
+
+_WRAPPER = {"$id", "$type", "$values"}
+
+
+def resolved(root: Any) -> Any:
+    """Return a tree without the metadata that a serializer would not give to its reader.
+
+    - An object whose only member is ``$ref`` is what has this ``$id``; one whose ``$id`` is nowhere is data.
+    - An object of ``$values``, with ``$id`` and ``$type`` at most, is its array.
+    - ``$id`` disappears where a ``$ref`` names it, and where the serializer numbers its objects: that of the root is a
+      number then.
+
+    Raises :class:`BodyError` with the reason ``depth`` or ``size`` if the references make the tree too large.
+    """
+    return _Resolver(root).plain(root, 1)
+
+
+def is_number(identity: Any) -> bool:
+    """Whether an ``$id`` is the number of an object, as the serializers count them."""
+    return isinstance(identity, str) and identity.isascii() and identity.isdigit()
+
+
+class _Resolver:
+    def __init__(self, root: Any) -> None:
+        self._known: dict[str, Any] = {}
+        self._referred: set[str] = set()
+        self._nodes = 0
+        message = root[0] if isinstance(root, list) and len(root) == 1 else root
+        self._is_numbered = isinstance(message, dict) and is_number(message.get("$id"))
+        self._collect(root)
+
+    def _collect(self, root: Any) -> None:
+        waiting, twice = [root], set()
+        while waiting:
+            value = waiting.pop()
+            if isinstance(value, dict):
+                identity = value.get("$id")
+                if isinstance(identity, str) and self._known.setdefault(identity, value) is not value:
+                    twice.add(identity)
+                if _is_reference(value):
+                    self._referred.add(value["$ref"])
+                waiting.extend(value.values())
+            elif isinstance(value, list):
+                waiting.extend(value)
+        for identity in twice:
+            del self._known[identity]
+
+    def plain(self, value: Any, depth: int) -> Any:
+        self._nodes += 1
+        if self._nodes > MAX_NODES:
+            raise BodyError("size")
+        if not isinstance(value, (dict, list)):
+            return value
+        if depth > MAX_DEPTH:
+            raise BodyError("depth")
+        if isinstance(value, list):
+            return [self.plain(each, depth + 1) for each in value]
+        if _is_reference(value) and value["$ref"] in self._known:
+            return self.plain(self._known[value["$ref"]], depth + 1)
+        if self._is_wrapper(value):
+            return [self.plain(each, depth + 1) for each in value["$values"]]
+        if isinstance(value, Repeated):
+            return Repeated([(name, self.plain(each, depth + 1)) for name, each in value.pairs])
+        leaves_id = self._is_metadata(value.get("$id"))
+        return {name: self.plain(each, depth + 1) for name, each in value.items() if not (leaves_id and name == "$id")}
+
+    def _is_wrapper(self, value: dict[str, Any]) -> bool:
+        if not isinstance(value.get("$values"), list) or isinstance(value, Repeated) or not set(value) <= _WRAPPER:
+            return False
+        return all(isinstance(value.get(name, ""), str) for name in ("$id", "$type"))
+
+    def _is_metadata(self, identity: Any) -> bool:
+        if not isinstance(identity, str) or identity not in self._known:
+            return False
+        return identity in self._referred or (self._is_numbered and is_number(identity))
+
+
+def _is_reference(value: dict[str, Any]) -> bool:
+    return len(value) == 1 and isinstance(value.get("$ref"), str) and not isinstance(value, Repeated)
