@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from airflow_sqlqueue.bodies.types import LEAVES
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.spark.sinks.checks import (
     TIMES,
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
 
 _NO_DELTA = "DATA_SOURCE_NOT_FOUND|DELTA_CONFIGURE_SPARK_SESSION_WITH_EXTENSION_AND_CATALOG"
 _NO_FEATURE = "DELTA_FEATURES_REQUIRE_MANUAL_ENABLEMENT"
-_FEATURES = {"timestamp_ntz": "timestampNtz", "variant": "variantType"}
-"""Features of tables that types need. A new table has those of its types, an existing one gets them by name."""
-
 _SETTINGS = "Delta's spark.sql.extensions and spark.sql.catalog.spark_catalog"
 
 
@@ -111,9 +109,10 @@ def save_delta(
         except Exception as error:
             if _NO_FEATURE not in str(error):
                 raise
+            # A new table has the features of its types, an existing one gets them by name.
             kinds = df.schema.json()
-            needed = [feature for kind, feature in _FEATURES.items() if f'"{kind}"' in kinds]
-            properties = ", ".join(f"'delta.feature.{feature}' = 'supported'" for feature in needed)
+            needed = {leaf.delta_feature for name, leaf in LEAVES.items() if f'"{leaf.spark or name}"' in kinds}
+            properties = ", ".join(f"'delta.feature.{each}' = 'supported'" for each in sorted(filter(None, needed)))
             df.sparkSession.sql(f"ALTER TABLE {delta_name(table)} SET TBLPROPERTIES ({properties})")
             save()
 
