@@ -11,9 +11,11 @@ from airflow_sqlqueue.spark.jobs.program import Program as Program
 from airflow_sqlqueue.spark.jobs.replay import replay_messages as replay_messages
 from airflow_sqlqueue.spark.manifests import load_batch as load_batch
 from airflow_sqlqueue.spark.message_tables import CompactedTable as CompactedTable
+from airflow_sqlqueue.spark.message_tables import ExpiredTable as ExpiredTable
 from airflow_sqlqueue.spark.message_tables import MessageTypeTable as MessageTypeTable
 from airflow_sqlqueue.spark.message_tables import RescuedField as RescuedField
 from airflow_sqlqueue.spark.message_tables import compact_message_tables as compact_message_tables
+from airflow_sqlqueue.spark.message_tables import expire_message_tables as expire_message_tables
 from airflow_sqlqueue.spark.message_tables import reparse as reparse
 from airflow_sqlqueue.spark.message_tables import write_message_rows as write_message_rows
 from airflow_sqlqueue.spark.message_tables import write_message_tables as write_message_tables

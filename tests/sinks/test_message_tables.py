@@ -26,6 +26,7 @@ from tests.sinks.message_tables import (
     sent,
 )
 from tests.spark.conftest import batches_in
+from tests.spark.test_retention import CLICKS, ORDER, expired
 from tests.spark.test_table_times import check_readers, messages
 from tests.table_readers import check_types
 
@@ -92,6 +93,15 @@ def test_times_that_come_later_are_read_by_all(spark: SparkSession, config: dict
         compact_message_tables(spark, lake.location, format="delta")
     check_types(lake.folder / "Shop.Dates", {"At": True, "Local": False})
     check_readers(lake.folder / "Shop.Dates", is_delta=True)
+
+
+def test_old_rows_are_deleted_by_type(spark: SparkSession, tmp_path: Path) -> None:
+    counts, kept = expired(spark, batches_in(tmp_path), str(tmp_path / "lake"), format="delta")
+    assert counts == {CLICKS: 4, f"{CLICKS}~unparsed": 1, ORDER: 1}
+    assert kept == {
+        (CLICKS, "batch-1"): 2, (CLICKS, "batch-2"): 1, (f"{CLICKS}~unparsed", "batch-2"): 1,
+        (ORDER, "batch-0"): 1, (ORDER, "batch-2"): 1, ("~unparsed", "batch-1"): 1,
+    }  # fmt: skip
 
 
 def test_tables_have_names_in_a_catalog(spark: SparkSession, config: dict[str, str], tmp_path: Path) -> None:

@@ -68,6 +68,10 @@ class Lake(Protocol):
         """Remove the rows of a batch and an attempt."""
         ...
 
+    def delete(self, table: str, where: str, batches: Sequence[str]) -> None:
+        """Delete the rows of a condition in one commit; of Parquet all rows of these batches."""
+        ...
+
     def read(self, table: str, schema: StructType) -> DataFrame:
         """The rows of a table of unparsed messages, with their batch and attempt."""
         ...
@@ -188,6 +192,10 @@ class ParquetLake(_Folders):
     def remove(self, table: str, batch_id: str, attempt: int) -> None:
         remove_folder(self._partition(table, batch_id, attempt))
 
+    def delete(self, table: str, where: str, batches: Sequence[str]) -> None:
+        for batch_id in batches:
+            remove_folder(f"{table}/{COLUMN}={batch_id}")
+
     def read(self, table: str, schema: StructType) -> DataFrame:
         return self._spark.read.schema(schema).parquet(table)
 
@@ -218,6 +226,10 @@ class DeltaLake(_Folders):
 
     def remove(self, table: str, batch_id: str, attempt: int) -> None:
         self.replace(self._rows(table).limit(0), table, batch_id, attempt)
+
+    def delete(self, table: str, where: str, batches: Sequence[str]) -> None:
+        with session_settings(self._spark, TIMES):
+            self._spark.sql(f"DELETE FROM {delta_name(table)} WHERE {where}")  # noqa: S608 - names of ours
 
     def read(self, table: str, schema: StructType) -> DataFrame:
         return self._rows(table)
@@ -278,6 +290,9 @@ class IcebergLake(_Names):
         where = f"{COLUMN} = :batch_id AND {ATTEMPT} = :attempt"
         values = {"batch_id": batch_id, "attempt": attempt}
         self._spark.sql(f"DELETE FROM {self._refreshed(table)} WHERE {where}", args=values)  # noqa: S608 - names of ours
+
+    def delete(self, table: str, where: str, batches: Sequence[str]) -> None:
+        self._spark.sql(f"DELETE FROM {self._refreshed(table)} WHERE {where}")  # noqa: S608 - names of ours
 
     def read(self, table: str, schema: StructType) -> DataFrame:
         return self._spark.table(self._refreshed(table))

@@ -1,0 +1,81 @@
+"""Retention of message tables by type: old rows go, others stay, and a dry run only counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_sqlqueue.envelope.times import format_time
+from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.spark.message_tables import expire_message_tables, write_message_tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.spark.conftest import MakeBatch
+
+CLICKS, ORDER = "Shop.Clicks", "Shop.Order"
+RETENTION: dict[str, Any] = {"shop.clicks": "30d", "Shop.*": timedelta(days=400)}
+
+
+def sent(name: str | None, days: float | None, body: bytes = b'{"N":1}') -> Message:
+    """A message that was sent some days ago, or has no time."""
+    headers: dict[str, str | None] = {"NServiceBus.ContentType": "application/json"}
+    if name is not None:
+        headers["NServiceBus.EnclosedMessageTypes"] = name
+    if days is not None:
+        headers["NServiceBus.TimeSent"] = format_time(datetime.now(timezone.utc) - timedelta(days=days))
+    return Message(headers, body)
+
+
+BATCHES = [
+    [sent(CLICKS, 90), sent(CLICKS, 31), sent(CLICKS, None), sent(CLICKS, 40, b"not JSON"), sent(ORDER, 90)],
+    [sent(CLICKS, 40), sent(CLICKS, 29), sent(CLICKS, None), sent(ORDER, 500), sent(None, 900)],
+    [sent(CLICKS, None), sent(CLICKS, 29, b"not JSON"), sent(ORDER, None)],
+]
+
+
+def expired(spark: SparkSession, make: MakeBatch, location: str, **options: Any) -> tuple[Counter[Any], Counter[Any]]:
+    """The rows that a dry run counts, after it was checked that a run deletes them, and the rows of the tables then."""
+    for number, messages in enumerate(BATCHES):
+        write_message_tables(spark, make(messages, batch_id=f"batch-{number}"), location, **options)
+    would = expire_message_tables(spark, location, retention=RETENTION, dry_run=True, **options)
+    done = expire_message_tables(spark, location, retention=RETENTION, **options)
+    assert [(each.table, each.messages) for each in would] == [(each.table, each.messages) for each in done]
+    assert expire_message_tables(spark, location, retention=RETENTION, **options) == []
+    kept: Counter[Any] = Counter()
+    kind = options.get("format", "parquet")
+    for table in (CLICKS, f"{CLICKS}~unparsed", ORDER, "~unparsed"):
+        rows = spark.read.format(kind).load(f"{location}/{table}").select("batch_id").collect()
+        kept.update((table, row["batch_id"]) for row in rows)
+    return Counter({each.table.rpartition("/")[2]: each.messages for each in would}), kept
+
+
+def test_parquet_loses_whole_batches(spark: SparkSession, make_batch: MakeBatch, tmp_path: Path) -> None:
+    counts, kept = expired(spark, make_batch, str(tmp_path / "lake"))
+    assert counts == {CLICKS: 3, f"{CLICKS}~unparsed": 1, ORDER: 1}
+    assert kept == {
+        (CLICKS, "batch-1"): 3, (CLICKS, "batch-2"): 1, (f"{CLICKS}~unparsed", "batch-2"): 1,
+        (ORDER, "batch-0"): 1, (ORDER, "batch-2"): 1, ("~unparsed", "batch-1"): 1,
+    }  # fmt: skip
+
+
+def test_messages_without_a_type_have_the_pattern_of_all(
+    spark: SparkSession, make_batch: MakeBatch, tmp_path: Path
+) -> None:
+    lake = str(tmp_path / "lake")
+    write_message_tables(spark, make_batch([sent(None, 5), sent(ORDER, 5)]), lake)
+    assert expire_message_tables(spark, lake, retention={"*Order": "6d", "!*": "1d"}) == []
+    found = expire_message_tables(spark, lake, retention={"*Order": "200h", "*": "1d"})
+    assert [(each.message_type, each.messages) for each in found] == [(None, 1)]
+
+
+@pytest.mark.parametrize("age", ["30", "d", "-1d", "0d", 30, None, timedelta(0), "1m", ""])
+def test_other_ages_are_refused(age: Any, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="retention is an age in days or hours"):
+        expire_message_tables(None, str(tmp_path), retention={"Shop.*": age})  # type: ignore[arg-type]
