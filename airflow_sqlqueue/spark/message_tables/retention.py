@@ -56,8 +56,8 @@ def expire_message_tables(
     """Delete the rows of message tables that are older than their type allows; return the tables that have such rows.
 
     The age is that of ``time_sent``, which the sender's clock gives. Delta Lake and Iceberg delete rows, in one commit
-    for each table; a row without a time goes once all others of its batch have gone. Parquet deletes whole batches of a
-    table, once their latest row is old enough, and keeps batches without any time. The tables of messages of the type
+    for each table; a row without a time goes with the last one of its batch that has one. Parquet deletes whole batches
+    of a table, once their latest row is old enough. Batches without any time stay. The tables of messages of the type
     that are not parsed are treated alike.
 
     :param retention: the longest age by patterns of types, ``{"Shop.Clicks": "30d", "*": "365d"}``, in days or hours,
@@ -91,7 +91,7 @@ def expire_message_tables(
 
 
 def _old(rows: DataFrame, before: datetime, *, whole_batches: bool) -> tuple[int, str, list[str]]:
-    """The number of old rows, the condition that they meet, and the batches of which all rows with a time are old."""
+    """Return the number of old rows, the condition that they meet, and the batches without a young row with a time."""
     from pyspark.sql import functions as sf
 
     old = f"time_sent < timestamp_seconds({before.timestamp():.0f})"
