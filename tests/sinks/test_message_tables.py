@@ -26,7 +26,7 @@ from tests.sinks.message_tables import (
     sent,
 )
 from tests.spark.conftest import batches_in
-from tests.spark.test_retention import CLICKS, ORDER, expired
+from tests.spark.test_retention import CLICKS, ORDER, check_merge, expired
 from tests.spark.test_table_times import check_readers, messages
 from tests.table_readers import check_types
 
@@ -102,6 +102,14 @@ def test_old_rows_are_deleted_by_type(spark: SparkSession, tmp_path: Path) -> No
         (CLICKS, "batch-1"): 2, (CLICKS, "batch-2"): 1, (f"{CLICKS}~unparsed", "batch-2"): 1,
         (ORDER, "batch-0"): 1, (ORDER, "batch-2"): 1, ("~unparsed", "batch-1"): 1,
     }  # fmt: skip
+
+
+def test_a_repeated_message_is_one_row_of_a_clustered_table(spark: SparkSession, tmp_path: Path) -> None:
+    check_merge(spark, batches_in(tmp_path), str(tmp_path / "lake"), format="delta")
+    detail = spark.sql(f"DESCRIBE DETAIL delta.`{tmp_path}/lake/{ORDER}`").collect()[0]
+    assert detail["clusteringColumns"] == ["time_sent", "message_id"]
+    compact_message_tables(spark, str(tmp_path / "lake"), format="delta")
+    check_merge(spark, batches_in(tmp_path), str(tmp_path / "lake"), format="delta")
 
 
 def test_tables_have_names_in_a_catalog(spark: SparkSession, config: dict[str, str], tmp_path: Path) -> None:

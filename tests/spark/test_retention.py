@@ -79,3 +79,36 @@ def test_messages_without_a_type_have_the_pattern_of_all(
 def test_other_ages_are_refused(age: Any, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="retention is an age in days or hours"):
         expire_message_tables(None, str(tmp_path), retention={"Shop.*": age})  # type: ignore[arg-type]
+
+
+def check_merge(spark: SparkSession, make: MakeBatch, location: str, **options: Any) -> None:
+    """Check that a message that was sent again is one row, in its own batch and over batches, and runs are repeated."""
+
+    def message(message_id: str | None, body: str) -> Message:
+        headers: dict[str, str | None] = {"NServiceBus.EnclosedMessageTypes": ORDER}
+        if message_id is not None:
+            headers["NServiceBus.MessageId"] = message_id
+        return Message(headers, body.encode())
+
+    first = make([message("a", '{"N":1}'), message("a", '{"N":1}'), message(None, '{"N":2}'), message(None, '{"N":3}')])
+    second = make([message("a", '{"N":1}'), message("b", '{"N":4,"More":5}'), message("a", "no")], batch_id="batch-2")
+    for batch, repeated in 2 * [(first, 1), (second, 1)]:
+        for _ in range(2):
+            tables = write_message_tables(
+                spark, batch, location, merge_on="message_id", cluster_by=["time_sent", "message_id"], **options
+            )
+            assert [each.repeated for each in tables if not each.is_unparsed] == [repeated]
+    reader = spark.read.option("mergeSchema", "true").format(options.get("format", "parquet"))
+    rows = reader.load(f"{location}/{ORDER}").select("N", "More", "batch_id").collect()
+    assert sorted(map(tuple, rows), key=lambda row: row[0]) == [
+        (1, None, "batch-1"), (2, None, "batch-1"), (3, None, "batch-1"), (4, 5, "batch-2"),
+    ]  # fmt: skip
+    # The table of messages that are not parsed is another one.
+    assert reader.load(f"{location}/{ORDER}~unparsed").count() == 1
+
+
+def test_a_message_that_was_sent_again_is_one_row(spark: SparkSession, make_batch: MakeBatch, tmp_path: Path) -> None:
+    check_merge(spark, make_batch, str(tmp_path / "lake"))
+    for option in ("merge_on", "cluster_by"):
+        with pytest.raises(ConfigurationError, match="Not every table has a column 'OrderId'"):
+            write_message_tables(spark, make_batch([]), str(tmp_path / "lake"), **{option: "OrderId"})  # type: ignore[arg-type]

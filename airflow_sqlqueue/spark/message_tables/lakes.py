@@ -49,8 +49,8 @@ class Lake(Protocol):
         """The path or the name of the table of a type."""
         ...
 
-    def append(self, rows: DataFrame, table: str, key: AnyKey) -> None:
-        """Write the rows of a batch, attempt 0, once."""
+    def append(self, rows: DataFrame, table: str, key: AnyKey, cluster_by: Sequence[str] = ()) -> None:
+        """Write the rows of a batch, attempt 0, once; a new table is clustered by columns where the format can."""
         ...
 
     def check(self, key: AnyKey, messages: Mapping[str, int]) -> None:
@@ -167,7 +167,7 @@ class _Folders:
 class ParquetLake(_Folders):
     """Folders of Parquet files, with the partitions ``batch_id=.../parse_attempt=...``."""
 
-    def append(self, rows: DataFrame, table: str, key: AnyKey) -> None:
+    def append(self, rows: DataFrame, table: str, key: AnyKey, cluster_by: Sequence[str] = ()) -> None:
         batch_id = partition_of(key)
         remove_folder(f"{table}/{COLUMN}={batch_id}")
         self.replace(rows, table, batch_id, 0)
@@ -213,7 +213,9 @@ class ParquetLake(_Folders):
 class DeltaLake(_Folders):
     """Folders of Delta Lake."""
 
-    def append(self, rows: DataFrame, table: str, key: AnyKey) -> None:
+    def append(self, rows: DataFrame, table: str, key: AnyKey, cluster_by: Sequence[str] = ()) -> None:
+        if cluster_by:
+            save_delta(_of(rows, partition_of(key), 0).limit(0), table, "ignore", {}, cluster_by=cluster_by)
         write_delta(_of(rows, partition_of(key), 0), table, key, merge_schema=True)
 
     def check(self, key: AnyKey, messages: Mapping[str, int]) -> None:
@@ -274,7 +276,7 @@ class DeltaCatalogLake(_Names, DeltaLake):
 class IcebergLake(_Names):
     """Tables in a namespace of an Iceberg catalog."""
 
-    def append(self, rows: DataFrame, table: str, key: AnyKey) -> None:
+    def append(self, rows: DataFrame, table: str, key: AnyKey, cluster_by: Sequence[str] = ()) -> None:
         write_iceberg(_of(rows, partition_of(key), 0), table, key, merge_schema=True)
 
     def check(self, key: AnyKey, messages: Mapping[str, int]) -> None:
@@ -316,6 +318,25 @@ class IcebergLake(_Names):
         text = f"CALL {quoted(catalog)}.system.rewrite_data_files({arguments})"
         (row,) = self._spark.sql(text).collect()
         return int(row["rewritten_data_files_count"]), int(row["added_data_files_count"])
+
+
+def without_repeats(
+    rows: DataFrame, lake: Lake, table: str, exists: bool, key: AnyKey, merge_on: Sequence[str]
+) -> DataFrame:
+    """The rows whose values in these columns no row of another batch has, one for each; rows without a value stay."""
+    from functools import reduce
+    from operator import and_
+
+    from pyspark.sql import functions as sf
+    from pyspark.sql.types import StructType
+
+    has_key = reduce(and_, (sf.col(name).isNotNull() for name in merge_on))
+    keyed = rows.where(has_key).dropDuplicates(list(merge_on))
+    if exists:
+        known = StructType([rows.schema[name] for name in merge_on]).add(COLUMN, "string")
+        old = lake.read(table, known).where(sf.col(COLUMN) != partition_of(key)).select(*merge_on)
+        keyed = keyed.join(old, list(merge_on), "left_anti")
+    return keyed.select(*rows.columns).unionByName(rows.where(~has_key))
 
 
 def counted(spark: SparkSession, folders: Sequence[str]) -> dict[str, int]:

@@ -51,9 +51,10 @@ class MessageTypeTable:
     :param message_type: the type of the messages; None for messages without a type, and those of too many types.
     :param table: the folder of the table, or its name in the catalog.
     :param is_unparsed: whether it is the table of the messages that are not parsed.
-    :param messages: the rows of the batch in the table.
+    :param messages: the messages of the batch for the table.
     :param rescued: those of them with values that fit no column.
     :param new_fields: the paths of the fields that are columns of the table since this batch.
+    :param repeated: those that are left out, because ``merge_on`` found them in another row.
     :param rescued_fields: the fields of these values, up to 20, those of most messages first.
     :param reasons: of a table of messages that are not parsed, their number by reason.
     """
@@ -66,6 +67,7 @@ class MessageTypeTable:
     new_fields: tuple[str, ...] = ()
     rescued_fields: tuple[RescuedField, ...] = ()
     reasons: dict[str, int] = field(default_factory=dict, hash=False)
+    repeated: int = 0
 
     def __str__(self) -> str:
         """Return one line for a log: names and numbers, and nothing of a body."""

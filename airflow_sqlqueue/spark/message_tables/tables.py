@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.bodies.inference import extended, struct_of
@@ -21,7 +21,7 @@ from airflow_sqlqueue.schemas.files import SchemaFolder
 from airflow_sqlqueue.spark.batch import read_batch, typed_columns
 from airflow_sqlqueue.spark.bodies import IF_UNPARSED, decoded, result_schema
 from airflow_sqlqueue.spark.manifests import AnyBatch, load_batch
-from airflow_sqlqueue.spark.message_tables.lakes import Format, Lake, absolute, is_folder, lake_of
+from airflow_sqlqueue.spark.message_tables.lakes import Format, Lake, absolute, is_folder, lake_of, without_repeats
 from airflow_sqlqueue.spark.message_tables.packing import BODY, CONTENT_TYPE, PARSED, UNPARSED_KIND, Packing, Unpacking
 from airflow_sqlqueue.spark.message_tables.reports import MessageTypeTable, Report, ShareLimit, ShareLimits
 from airflow_sqlqueue.spark.message_tables.work import Share, WorkFolder
@@ -57,6 +57,8 @@ def write_message_tables(
     decoders: Mapping[str, Callable[[Column], Column]] | None = None,
     max_bytes: int = MAX_BYTES,
     work_folder: str | None = None,
+    cluster_by: str | Sequence[str] = (),
+    merge_on: str | Sequence[str] = (),
     max_rescued: ShareLimit = None,
     max_unparsed: ShareLimit = None,
     connection: ConnectionSettings | None = None,
@@ -85,6 +87,11 @@ def write_message_tables(
     :param decoders: as for ``parse_bodies``.
     :param max_bytes: the size above which a body is not parsed.
     :param work_folder: the folder of intermediate files; ``location`` unless given, which tables in a catalog need.
+    :param cluster_by: columns that every table has, as ``time_sent``, by which the rows of a batch are sorted, so that
+        readers leave out parts of files. A new table of Delta Lake gets liquid clustering by them.
+    :param merge_on: columns that every table has, as ``message_id``: a message is left out if a row of another batch
+        has the same values, or an earlier one of its own. Messages without a value are all there. The tables' columns
+        are read for it. Two batches at once do not see each other.
     :param max_rescued: the share of a type's messages, from 0 to 1, that may have rescued values: one number for all
         types, or a mapping by patterns of their names, ``{"Shop.*": 0.01}``; the first one that fits decides.
     :param max_unparsed: the same for messages that are not parsed. For those without a type or a table, which only
@@ -101,11 +108,12 @@ def write_message_tables(
     all tables are written, so that the batch is not marked consumed; a later run writes nothing twice.
     """
     limits = ShareLimits(max_rescued, max_unparsed)
+    columns = {"cluster_by": _own(cluster_by), "merge_on": _own(merge_on)}
     lake = lake_of(spark, format, location)
     source = load_batch(spark, batch, connection, ledger_schema=ledger_schema)
     rows = read_batch(spark, source, connection, ledger_schema=ledger_schema)
     writer = TableWriter(lake, work_folder_of(format, location, work_folder), schemas, decoders, max_bytes)
-    tables = writer.write(rows, source, new_fields=new_fields, messages=source.messages)
+    tables = writer.write(rows, source, new_fields=new_fields, messages=source.messages, **columns)
     limits.check(tables)
     return tables
 
@@ -137,6 +145,14 @@ def write_message_rows(
     return writer.write(typed, batch, new_fields=new_fields)
 
 
+def _own(columns: str | Sequence[str]) -> list[str]:
+    """The columns of cluster_by or merge_on, which every table has."""
+    names = [columns] if isinstance(columns, str) else list(columns)
+    if others := [name for name in names if name not in COLUMNS or name == "enclosed_types"]:
+        raise ConfigurationError(f"Not every table has a column {others[0]!r}: cluster_by and merge_on name others.")
+    return names
+
+
 def work_folder_of(format: Format, location: str, work_folder: str | None) -> str:  # noqa: A002
     """The folder of intermediate files and of schemas, without a slash at its end."""
     if work_folder is None and (format == "iceberg" or not is_folder(location)):
@@ -161,7 +177,14 @@ class TableWriter:
         self._lake, self._folder, self._decoders, self._max_bytes = lake, folder, decoders or {}, max_bytes
 
     def write(
-        self, rows: DataFrame, key: AnyKey, *, new_fields: bool, messages: int | None = None
+        self,
+        rows: DataFrame,
+        key: AnyKey,
+        *,
+        new_fields: bool,
+        messages: int | None = None,
+        cluster_by: Sequence[str] = (),
+        merge_on: Sequence[str] = (),
     ) -> list[MessageTypeTable]:
         """Parse the messages once, widen the schemas, and write each table."""
         work = WorkFolder(rows.sparkSession, f"{self._folder}/_work-{partition_of(key)}")
@@ -169,15 +192,21 @@ class TableWriter:
         work.remove()
         try:
             packed = self._pack(work, rows, key, new_fields, messages)
+            existing = {table.lower() for table in self._lake.tables()} if merge_on else set()
 
             def write(name: str | None, kind: str) -> MessageTypeTable:
-                table = packed.table(self._lake, name, kind)
-                self._lake.append(packed.rows(name, kind), table.table, key)
+                table, own = packed.table(self._lake, name, kind), packed.rows(name, kind)
+                if merge_on:
+                    exists = table.table.lower() in existing
+                    own = without_repeats(own, self._lake, table.table, exists, key, merge_on)
+                    table = replace(table, repeated=table.messages - own.count())
+                own = own.sortWithinPartitions(*cluster_by) if cluster_by else own
+                self._lake.append(own, table.table, key, cluster_by)
                 return table
 
             with ThreadPoolExecutor(_THREADS, "message-tables") as pool:
                 tables = list(pool.map(lambda each: write(*each), packed.ordered()))
-            self._lake.check(key, {each.table: each.messages for each in tables})
+            self._lake.check(key, {each.table: each.messages - each.repeated for each in tables})
             for each in tables:
                 if each.new_fields or each.rescued or each.is_unparsed:
                     _log.info("%s", each)
