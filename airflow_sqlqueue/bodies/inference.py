@@ -1,343 +1,238 @@
-"""Inference of schemas from trees of bodies, and the differences between two schemas.
+"""Inference of schemas: types by the majority of messages, with room for numbers; dictionaries; limits.
 
 Source: docs/guides/bodies.md, "Inferred types".
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
-from airflow_sqlqueue.bodies.names import column_key, is_column_name
-from airflow_sqlqueue.bodies.schemas import (
-    MAX_FIELDS,
-    MAX_NESTING,
-    Struct,
-    Type,
-    all_fields,
-    array,
-    fields_of,
-    item_of,
-    struct,
-    with_item,
-)
-from airflow_sqlqueue.bodies.tree import Element, Number
-from airflow_sqlqueue.bodies.types import forms, number_type, takes_leaf
+from airflow_sqlqueue.bodies.extension import EMPTY, bounded, extended
+from airflow_sqlqueue.bodies.hints import NO_HINTS, Hints
+from airflow_sqlqueue.bodies.names import Path, column_key, is_column_name
+from airflow_sqlqueue.bodies.schemas import MAX_FIELDS, Struct, Type, all_fields, array, map_of
+from airflow_sqlqueue.bodies.statistics import KINDS, MAX_NODES, Statistics
+from airflow_sqlqueue.bodies.types import LEAVES, MOST_DIGITS, number_type
+from airflow_sqlqueue.bodies.warnings import SchemaWarning
 
-_MOST_NAMES = 10_000
-"""The most names of one object that are counted; others get no column."""
+_MANY_NEW_FIELDS = 200
+_MANY_NAMES, _FREQUENT = 20, 4
+"""The least names of a dictionary; none of them is in more than one of four messages."""
 
-_PLAIN = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?")
-_UUID = re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-
-
-@dataclass
-class Seen:
-    """Statistics of one field in a sample: counts by kind of value, sizes of numbers, and what it contains."""
-
-    values: int = 0
-    texts: int = 0
-    forms: dict[str, int] = field(default_factory=dict)
-    booleans: int = 0
-    numbers: int = 0
-    exponents: int = 0
-    integer_digits: int = 0
-    scale: int = 0
-    is_beyond_long: bool = False
-    structs: int = 0
-    arrays: int = 0
-    fields: dict[str, Seen] = field(default_factory=dict)
-    repeated: set[str] = field(default_factory=set)
-    element: Seen | None = None
-    untyped: int = 0
-    """Texts of XML, whose types only their forms tell."""
-
-    def add(self, value: Any) -> None:
-        """Add a value of a tree; null adds nothing."""
-        if value is None:
-            return
-        self.values += 1
-        if isinstance(value, bool):
-            self.booleans += 1
-        elif isinstance(value, Number):
-            self._add_number(value)
-        elif isinstance(value, str):
-            self._add_text(value)
-        elif isinstance(value, dict):
-            self.structs += 1
-            for name, each in value.items():
-                self._field(name).add(each)
-        elif isinstance(value, list):
-            self.arrays += 1
-            self.element = self.element or Seen()
-            for each in value:
-                self.element.add(each)
-        else:
-            self._add_element(value)
-
-    def merge(self, other: Seen) -> None:
-        """Add the statistics of another sample of the same field."""
-        self.values += other.values
-        self.texts += other.texts
-        self.booleans += other.booleans
-        self.numbers += other.numbers
-        self.exponents += other.exponents
-        self.structs += other.structs
-        self.arrays += other.arrays
-        self.untyped += other.untyped
-        self.integer_digits = max(self.integer_digits, other.integer_digits)
-        self.scale = max(self.scale, other.scale)
-        self.is_beyond_long |= other.is_beyond_long
-        for form, count in other.forms.items():
-            self.forms[form] = self.forms.get(form, 0) + count
-        for name, seen in other.fields.items():
-            self._field(name).merge(seen)
-        self.repeated |= other.repeated
-        if other.element is not None:
-            self.element = self.element or Seen()
-            self.element.merge(other.element)
-
-    def to_values(self) -> dict[str, Any]:
-        """Return the statistics as values for JSON, for :meth:`from_values`."""
-        values = {
-            **vars(self),
-            "fields": {name: each.to_values() for name, each in self.fields.items()},
-            "repeated": sorted(self.repeated),
-            "element": self.element and self.element.to_values(),
-        }
-        return {name: value for name, value in values.items() if value}
-
-    @classmethod
-    def from_values(cls, values: dict[str, Any]) -> Seen:
-        """Return the statistics that :meth:`to_values` gave."""
-        element = values.get("element")
-        given = {
-            **values,
-            "fields": {name: cls.from_values(each) for name, each in values.get("fields", {}).items()},
-            "repeated": set(values.get("repeated", ())),
-            "element": None if element is None else cls.from_values(element),
-        }
-        return cls(**given)
-
-    def _field(self, name: str) -> Seen:
-        if name not in self.fields and len(self.fields) >= _MOST_NAMES:
-            return Seen()
-        return self.fields.setdefault(name, Seen())
-
-    def _add_number(self, value: Number) -> None:
-        self.numbers += 1
-        if not _PLAIN.fullmatch(value.text):
-            self.exponents += 1
-            return
-        whole, _, fraction = value.text.lstrip("-").partition(".")
-        self.integer_digits = max(self.integer_digits, len(whole))
-        self.scale = max(self.scale, len(fraction))
-        self.is_beyond_long |= not fraction and not -(1 << 63) <= int(whole[:40]) < 1 << 63
-
-    def _add_text(self, text: str) -> None:
-        self.texts += 1
-        for form, pattern in (*forms().items(), ("uuid", _UUID)):
-            if pattern.fullmatch(text):
-                self.forms[form] = self.forms.get(form, 0) + 1
-
-    def _add_element(self, value: Element) -> None:
-        if not value.children:
-            self._add_leaf(value.text)
-            return
-        self.structs += 1
-        names: set[str] = set()
-        for name, child in value.children:
-            if name in names:
-                self.repeated.add(name)
-            names.add(name)
-            self._field(name).add(child)
-
-    def _add_leaf(self, text: str) -> None:
-        if text == "":
-            self.values -= 1
-            return
-        self.untyped += 1
-        if text in ("true", "false"):
-            self.booleans += 1
-        elif _PLAIN.fullmatch(text):
-            self._add_number(Number(text))
-        else:
-            self._add_text(text)
-
-    def type(self) -> tuple[Type | None, str | None]:
-        """The type of the field, None without a value that tells one; and the form of its texts, ``uuid``."""
-        if self.values == 0:
-            return None, None
-        if self.structs == self.values:
-            return self._struct_type(), None
-        if self.arrays == self.values:
-            element = self.element.type()[0] if self.element else None
-            return (None if element is None else array(element)), None
-        if self.booleans == self.values:
-            return "boolean", None
-        if self.numbers == self.values:
-            return self._number_type(), None
-        if self.texts == self.values:
-            for form, count in self.forms.items():
-                if count == self.values:
-                    return ("string", "uuid") if form == "uuid" else (form, None)
-        return "string", None
-
-    def _struct_type(self) -> Type | None:
-        if len(self.fields) == 1 and set(self.fields) == self.repeated:
-            # A list as the XmlSerializer writes it: its items are the only children.
-            ((_, item),) = self.fields.items()
-            element = item.type()[0]
-            return None if element is None else array(element)
-        found = struct_of(self)
-        return found if found["fields"] else None
-
-    def _number_type(self) -> Type:
-        return number_type(
-            self.integer_digits, self.scale, is_beyond_long=self.is_beyond_long, has_exponents=self.exponents > 0
-        )
-
-
-def struct_of(seen: Seen) -> Struct:
-    """The struct of a sample, its fields in the order of their first appearance.
-
-    A name that no column can have gets no field. Of names that differ in case alone the one with most values gets it.
-    """
-    # Once for each field: a second look at each level would double with every level.
-    found = {name: each.type() for name, each in seen.fields.items() if is_column_name(name)}
-    chosen: dict[str, str] = {}
-    for name, (kind, _) in found.items():
-        if kind is not None:
-            rival = chosen.get(column_key(name))
-            if rival is None or (seen.fields[name].values, rival) > (seen.fields[rival].values, name):
-                chosen[column_key(name)] = name
-    names = [name for name in found if chosen.get(column_key(name)) == name][:MAX_FIELDS]
-    types: dict[str, Type] = {}
-    metadata: dict[str, dict[str, Any]] = {}
-    for name in names:
-        kind, form = found[name]
-        if kind is not None:
-            types[name] = array(kind) if name in seen.repeated else kind
-            if form is not None:
-                metadata[name] = {"format": form}
-    return struct(types, metadata)
+_SUFFIXES = ("list", "collection", "array", "s")
+_ITEM_TYPES = frozenset(
+    ("string", "boolean", "bool", "byte", "char", "short", "int", "long", "float", "double", "decimal", "guid")
+) | {"datetime", "datetimeoffset", "timespan", "int16", "int32", "int64", "uint16", "uint32", "uint64", "single"}
+"""Names of items in lists of simple values, as serializers of .NET write them."""
 
 
 @dataclass(frozen=True)
-class Change:
-    """A difference: the path of a field, its type in the schema and in the batch; None where it is missing."""
+class Inference:
+    """A schema that is inferred, and the limits that it reaches."""
 
-    path: str
-    schema: Type | None
-    batch: Type | None
-
-
-def differences(schema: Struct, found: Struct, path: str = "") -> Iterator[Change]:
-    """Yield the new fields of a batch's own schema, and the fields whose values do not fit."""
-    known = fields_of(schema)
-    for name, kind in fields_of(found).items():
-        yield from _difference(known.get(name), kind, f"{path}.{name}".lstrip("."))
+    schema: Struct
+    warnings: tuple[SchemaWarning, ...] = ()
 
 
-def _difference(known: Type | None, found: Type, path: str) -> Iterator[Change]:
-    if known is None:
-        yield Change(path, None, found)
-    elif isinstance(known, dict) and isinstance(found, dict) and known["type"] == found["type"]:
-        if known["type"] == "struct":
-            yield from differences(known, found, path)
-        else:
-            yield from _difference(_item(known), _item(found), f"{path}[]")
-    elif not takes(known, found):
-        yield Change(path, known, found)
+def infer(statistics: Statistics, message_type: str, known: Struct = EMPTY, hints: Hints = NO_HINTS) -> Inference:
+    """Return a schema with the fields of a sample that it has not; its own fields keep their types.
 
-
-def _item(kind: Type) -> Type:
-    return item_of(kind) or "string"
-
-
-def takes(known: Type, found: Type) -> bool:
-    """Whether a column of the type ``known`` holds every value of the type ``found``."""
-    if known == "string" or known == found:
-        return True
-    return isinstance(known, str) and isinstance(found, str) and takes_leaf(known, found)
-
-
-def extended(schema: Struct, found: Struct) -> Struct:
-    """The schema with the fields of ``found`` that it has not; its own fields keep their types.
-
-    Of new fields as many are taken as a schema may have, those of outer structs first, and none that is nested deeper
-    than a schema may be.
+    Of new fields as many are taken as a schema may have, those first that more messages have.
     """
-    return _extended_by(schema, _bounded(schema, found))
+    found = _Types(statistics, hints, message_type).root()
+    taken, new, left_out = bounded(known, found)
+    warnings = []
+    if left_out:
+        warnings.append(SchemaWarning("fields", message_type, len(left_out), left_out[0]))
+    if len(new) > _MANY_NEW_FIELDS:
+        warnings.append(SchemaWarning("new fields", message_type, len(new), new[0]))
+    if statistics.is_cut:
+        warnings.append(SchemaWarning("statistics", message_type, MAX_NODES, ""))
+    schema = extended(known, taken)
+    if 5 * (count := sum(1 for _ in all_fields(schema))) >= 4 * MAX_FIELDS:
+        warnings.append(SchemaWarning("many fields", message_type, count, str(MAX_FIELDS)))
+    return Inference(schema, tuple(warnings))
 
 
-def _extended_by(schema: Struct, found: Struct) -> Struct:
-    known = fields_of(schema)
-    metadata = {each["name"]: each["metadata"] for each in (*found["fields"], *schema["fields"])}
-    lowered = {column_key(name) for name in known}
-    others = fields_of(found)
-    types = {name: _extended(kind, others.get(name)) for name, kind in known.items()}
-    new = {name: kind for name, kind in others.items() if column_key(name) not in lowered}
-    return struct({**types, **new}, metadata)
+def struct_of(statistics: Statistics, message_type: str = "", hints: Hints = NO_HINTS) -> Struct:
+    """Return the schema of a sample by itself; its fields are in the order that they mostly have in the bodies."""
+    return bounded(EMPTY, _Types(statistics, hints, message_type).root())[0]
 
 
-def _extended(known: Type, found: Type | None) -> Type:
-    if isinstance(known, dict) and isinstance(found, dict) and known["type"] == found["type"]:
-        if known["type"] == "struct":
-            return _extended_by(known, found)
-        return with_item(known, _extended(_item(known), _item(found)))
-    return known
+class _Types:
+    """The types of the paths of a sample. Several paths are asked for together where they are one field."""
+
+    def __init__(self, statistics: Statistics, hints: Hints, message_type: str) -> None:
+        self._votes = statistics.votes()
+        self._hints = hints.of(message_type)
+        self._below: dict[Path, list[Path]] = defaultdict(list)
+        for path in self._votes:
+            if path:
+                self._below[path[:-1]].append(path)
+
+    def root(self) -> Struct:
+        return self._struct([()], ())
+
+    def _sums(self, paths: Iterable[Path]) -> dict[str, Fraction]:
+        sums: dict[str, Fraction] = defaultdict(Fraction)
+        for path in paths:
+            for name, count in self._votes.get(path, {}).items():
+                sums[name] += count
+        return sums
+
+    def _fields(self, paths: Iterable[Path]) -> dict[str, list[Path]]:
+        found: dict[str, list[Path]] = defaultdict(list)
+        for path in paths:
+            for each in self._below.get(path, ()):
+                if isinstance(name := each[-1], str):
+                    found[name].append(each)
+        return found
+
+    def _struct(self, paths: list[Path], where: Path) -> Struct:
+        """The struct with all fields of a type. Of names that no column tells apart, the most frequent one counts."""
+        best: dict[str, tuple[Any, dict[str, Any]]] = {}
+        for name, inner in self._fields(paths).items():
+            if not is_column_name(name):
+                continue
+            kind, form = self.type(inner, (*where, name))
+            if kind is None:
+                continue
+            counts = self._sums(inner)
+            entry = {
+                "name": name,
+                "type": kind,
+                "nullable": True,
+                "metadata": {} if form is None else {"format": form},
+                "messages": counts["messages"],
+            }
+            place = counts["place"] / counts["messages"]
+            rank = (-counts["messages"], place, name)
+            if (key := column_key(name)) not in best or rank < best[key][0]:
+                best[key] = rank, entry
+        ordered = sorted(best.values(), key=lambda each: each[0][1:])
+        return {"type": "struct", "fields": [entry for _, entry in ordered]}
+
+    def type(self, paths: list[Path], where: Path, *, is_item: bool = False) -> tuple[Type | None, str | None]:
+        """The type of a field, None if no value shows one; and the form of its texts, ``uuid``."""
+        hint = self._hints.type_at(where)
+        if hint is not None and hint not in ("map", "struct"):
+            return hint, None
+        counts = self._sums(paths)
+        if not is_item and 3 * counts["repeated"] >= counts["element"] > 0:
+            item = self.type(paths, (*where, None), is_item=True)[0]
+            return (None if item is None else array(item)), None
+        votes = {kind: counts[kind] for kind in KINDS if counts[kind]}
+        items = self._wrapped(paths, counts, where[-1]) if hint is None else []
+        if items:
+            votes["array"] = votes.get("array", Fraction()) + votes.pop("struct")
+        kind = _majority(votes)
+        if kind == "struct" or hint is not None:
+            return self._object(paths, where, counts, hint), None
+        if kind == "array":
+            item = self.type([*((*each, None) for each in paths), *items], (*where, None), is_item=True)[0]
+            return (None if item is None else array(item)), None
+        leaf, form = _leaf(kind, counts) if votes else (None, None)
+        if 2 * counts["attributes"] >= counts["messages"] > 0:
+            return self._with_attributes(paths, where, leaf), None
+        return leaf, form
+
+    def _wrapped(self, paths: list[Path], counts: dict[str, Fraction], own: str | int | None) -> list[Path]:
+        """The paths of the items, if elements are lists: they have children of one name, mostly several.
+
+        One child is enough where its name is that of an item: ``Lines`` with ``Line``, or ``string``.
+        """
+        fields = self._fields(paths)
+        if any(
+            2 * self._sums(inner)["messages"] >= counts["struct"] for name, inner in fields.items() if name[:1] == "@"
+        ):
+            return []
+        for name, inner in fields.items():
+            found = self._sums(inner)
+            if 3 * found["alone"] >= 2 * counts["struct"] > 0:
+                is_list = 3 * found["repeated"] >= found["messages"] or _is_item_of(name, own)
+                return inner if is_list else []
+        return []
+
+    def _object(self, paths: list[Path], where: Path, counts: dict[str, Fraction], hint: Type | None) -> Type | None:
+        fields = self._fields(paths)
+        if hint == "map" or (hint is None and self._is_dictionary(fields, counts)):
+            value = self.type([each for inner in fields.values() for each in inner], (*where, None))[0]
+            return None if value is None else map_of(value)
+        found = self._struct(paths, where)
+        return found if found["fields"] else None
+
+    def _is_dictionary(self, fields: dict[str, list[Path]], counts: dict[str, Fraction]) -> bool:
+        if 3 * counts["keys"] >= 2 * counts["struct"]:
+            return True
+        if len(fields) < _MANY_NAMES:
+            return False
+        return all(_FREQUENT * self._sums(inner)["messages"] <= counts["struct"] for inner in fields.values())
+
+    def _with_attributes(self, paths: list[Path], where: Path, leaf: Type | None) -> Type | None:
+        found = self._struct(paths, where)
+        if leaf is not None:
+            text = self._hints.type_at((*where, "#text")) or leaf
+            messages = self._sums(paths)["messages"]
+            entry = {"name": "#text", "type": text, "nullable": True, "metadata": {}, "messages": messages}
+            found["fields"].append(entry)
+        return found if found["fields"] else None
 
 
-def _bounded(schema: Struct, found: Struct) -> Struct:
-    """The fields of ``found`` that fit into the schema, level by level."""
-    left = MAX_FIELDS - sum(1 for _ in all_fields(schema))
-    chosen: set[int] = set()
-    level: list[tuple[Struct, Struct | None, int]] = [(found, schema, 0)]
-    while level:
-        deeper: list[tuple[Struct, Struct | None, int]] = []
-        for each, known, depth in level:
-            names = fields_of(known) if known else {}
-            for one in each["fields"]:
-                kind, levels = _without_arrays(one["type"])
-                is_new = one["name"] not in names
-                if depth + 1 + levels > MAX_NESTING or (is_new and left == 0):
-                    continue
-                left -= is_new
-                chosen.add(id(one))
-                if isinstance(kind, dict):
-                    same, _ = _without_arrays(names.get(one["name"], ""))
-                    deeper.append((kind, same if isinstance(same, dict) else None, depth + 1 + levels))
-        level = deeper
-    return _chosen_of(found, chosen)
+def _majority(votes: dict[str, Fraction]) -> str | None:
+    """The kind of two thirds of the values or more; None for a mixture."""
+    kind = max(votes, key=lambda each: (votes[each], each), default=None)
+    return kind if kind is not None and 3 * votes[kind] >= 2 * sum(votes.values()) else None
 
 
-def _without_arrays(kind: Type) -> tuple[Type, int]:
-    """The type of the items of lists and maps, and the number of these around it."""
-    levels = 0
-    while (item := item_of(kind)) is not None:
-        kind, levels = item, levels + 1
-    return kind, levels
+def _is_item_of(name: str, own: str | int | None) -> bool:
+    """Whether an element is called as the item of a list: ``Line`` or ``OrderLine`` in ``Lines``, ``string``."""
+    item, whole = name.lower(), str(own).lower()
+    if item in _ITEM_TYPES or whole == f"arrayof{item}":
+        return True
+    for suffix in _SUFFIXES:
+        one = whole.removesuffix(suffix)
+        if one != whole and len(one) > 1:
+            singular = {one, f"{one[:-2]}y" if one.endswith("ie") else one, one.removesuffix("e")}
+            if any(item.endswith(each) or each.endswith(item) for each in singular):
+                return True
+    return False
 
 
-def _chosen_of(found: Struct, chosen: set[int]) -> Struct:
-    """The struct without fields that are not chosen, and without structs that have no fields then."""
-    types: dict[str, Type] = {}
-    for each in found["fields"]:
-        if id(each) in chosen:
-            kind = _chosen_in(each["type"], chosen)
-            if kind is not None:
-                types[each["name"]] = kind
-    return struct(types, {each["name"]: each["metadata"] for each in found["fields"]})
+def _leaf(kind: str | None, counts: dict[str, Fraction]) -> tuple[Type, str | None]:
+    if kind == "number" and not counts["leading zero"]:
+        return _number_type(counts), None
+    if kind == "uuid":
+        return "string", "uuid"
+    return (kind if kind in LEAVES else "string"), None
 
 
-def _chosen_in(kind: Type, chosen: set[int]) -> Type | None:
-    if not isinstance(kind, dict):
-        return kind
-    if (item := item_of(kind)) is not None:
-        element = _chosen_in(item, chosen)
-        return None if element is None else with_item(kind, element)
-    inner = _chosen_of(kind, chosen)
-    return inner if inner["fields"] else None
+def _number_type(counts: dict[str, Fraction]) -> Type:
+    """The type that takes all numbers, but one in twenty whose size would leave no room for the others."""
+    numbers = counts["number"]
+    if 20 * counts["exponent"] > numbers:
+        return "double" if 20 * counts["beyond double"] <= numbers else "string"
+    whole, scale = _needed(counts, "whole ", numbers), _needed(counts, "scale ", numbers)
+    if whole > MOST_DIGITS:
+        return "string"
+    # Fractions of few numbers are no reason for many digits after the point, but for some.
+    scale = scale or int(any(name.startswith("scale ") and count for name, count in counts.items()))
+    return number_type(whole, scale, is_beyond_long=counts["beyond long"] > 0)
+
+
+def _needed(counts: dict[str, Fraction], prefix: str, numbers: Fraction) -> int:
+    """The digits that all numbers but one in twenty need."""
+    sizes = sorted(((int(name[len(prefix) :]), count) for name, count in _starting(counts, prefix)), reverse=True)
+    beyond = Fraction()
+    for digits, count in sizes:
+        beyond += count
+        if 20 * beyond > numbers:
+            return digits
+    return 0
+
+
+def _starting(counts: dict[str, Fraction], prefix: str) -> Iterator[tuple[str, Fraction]]:
+    return ((name, count) for name, count in counts.items() if name.startswith(prefix))

@@ -27,7 +27,7 @@ class TypePatterns:
     def of(cls, given: TypePatterns | str | Sequence[str] | None) -> TypePatterns:
         """Return the patterns of one text or several; None has none. Raises :class:`ConfigurationError`."""
         if given is None or isinstance(given, cls):
-            return given or cls()
+            return given or ALL_TYPES
         texts = [given] if isinstance(given, str) else given
         if not isinstance(texts, Sequence) or not texts:
             raise ConfigurationError('Patterns of message types are a text or a list of texts, such as "Shop.*".')
@@ -43,6 +43,9 @@ class TypePatterns:
         """Whether a type is one of those that the patterns mean."""
         is_included = not self.included or any(_matches(each, message_type) for each in self.included)
         return is_included and not any(_matches(each, message_type) for each in self.excluded)
+
+
+ALL_TYPES = TypePatterns()
 
 
 def _matches(pattern: str, name: str) -> bool:

@@ -10,10 +10,13 @@ from typing import Literal, TypeAlias
 
 from airflow_sqlqueue.untrusted import quoted
 
-Limit: TypeAlias = Literal["types", "fields", "new fields", "statistics", "schema"]
+Limit: TypeAlias = Literal["types", "many types", "fields", "many fields", "new fields", "statistics", "schema"]
 
 _TEXTS: dict[Limit, str] = {
     "types": "{count} message types get no table, because there are too many: {first}. Choose types by patterns",
+    "many types": "{count} message types have a schema, and {first} at most get one without a person. Choose types by "
+    "patterns",
+    "many fields": "the schema of {type} has {count} fields, and room for {first} at most. Remove fields or hint a map",
     "fields": "{count} fields of {type} get no column, as the schema is full: {first}. Remove fields or hint a map",
     "new fields": "{count} fields of {type} are new, the first one is {first}. A dictionary may need a hint",
     "statistics": "the statistics of {type} have room for {count} fields, and the messages have more. "
@@ -27,11 +30,12 @@ class SchemaWarning:
     """A limit of schemas that is reached, or a schema that cannot be used.
 
     :param limit: ``types``: there are more types than get a schema without a person; ``fields``: a schema has no room
-        for more fields; ``new fields``: a batch brings many new fields to one type; ``statistics``: the sample has
-        more names than are counted; ``schema``: a file cannot be used.
+        for more fields; ``many types`` and ``many fields``: four fifths of the limit are reached; ``new fields``: a
+        batch brings many new fields to one type; ``statistics``: the sample has more paths than are counted;
+        ``schema``: a file cannot be used.
     :param message_type: the type; None where several are meant.
     :param count: the number of paths or types.
-    :param first: the first path or type, or the reason why a schema cannot be used.
+    :param first: the first path or type, the limit itself, or the reason why a schema cannot be used.
     """
 
     limit: Limit
@@ -40,5 +44,6 @@ class SchemaWarning:
     first: str
 
     def __str__(self) -> str:
-        first = self.first if self.limit == "schema" else quoted(self.first)
-        return _TEXTS[self.limit].format(count=f"{self.count:,}", type=quoted(self.message_type), first=first) + "."
+        first = quoted(self.first) if self.limit in ("types", "fields", "new fields") else self.first
+        text = _TEXTS[self.limit].format(count=f"{self.count:,}", type=quoted(self.message_type), first=first)
+        return text.removesuffix(".") + "."

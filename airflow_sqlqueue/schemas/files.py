@@ -16,8 +16,9 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import unquote
 
-from airflow_sqlqueue.bodies.inference import extended
-from airflow_sqlqueue.bodies.schemas import Struct, read_schema, struct, write_schema
+from airflow_sqlqueue.bodies.extension import EMPTY, extended
+from airflow_sqlqueue.bodies.hints import NO_HINTS, Hints
+from airflow_sqlqueue.bodies.schemas import Struct, read_schema, write_schema
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.storage.object_stores import raise_staging_error
 from airflow_sqlqueue.drain.stores import store_at
@@ -27,6 +28,7 @@ from airflow_sqlqueue.untrusted import is_text, quoted
 _SUFFIX = ".json"
 _LONGEST = 100
 _TYPE = "message_type"
+_HINTS = "_hints"
 _ANY: Any = object()
 _CHANGED = re.compile("precondition|ConditionNotMet|ConditionalRequestConflict|AlreadyExists", re.IGNORECASE)
 """Errors of stores for a file that another process has written meanwhile."""
@@ -79,8 +81,12 @@ class SchemaFolder:
         found = self._read(self._path(message_type))
         return None if found is None else found[1]
 
-    def all(self) -> dict[str, Struct]:
-        """Return all schemas by message type, in the order of their names."""
+    def all(self, unusable: dict[str, str] | None = None) -> dict[str, Struct]:
+        """Return all schemas by message type, in the order of their names.
+
+        :param unusable: gets the reason for each file that cannot be used, by its name without the suffix; without it
+            the first such file raises :class:`ConfigurationError`. Other files are read all the same.
+        """
         filesystem = self._folder.filesystem
         filesystem.invalidate_cache()
         try:
@@ -89,8 +95,23 @@ class SchemaFolder:
             return {}
         except Exception as error:
             raise_staging_error(f"The schemas in {self._folder.uri} cannot be listed", error)
-        found = (self._read(name) for name in names if str(name).endswith(_SUFFIX))
-        return dict(each for each in found if each is not None)
+        found: dict[str, Struct] = {}
+        for path in map(str, names):
+            stem = path.rpartition("/")[2].removesuffix(_SUFFIX)
+            if not path.endswith(_SUFFIX) or stem == _HINTS:
+                continue
+            try:
+                found.update([each] if (each := self._read(path)) else [])
+            except ConfigurationError as error:
+                if unusable is None:
+                    raise
+                unusable[stem] = str(error)
+        return found
+
+    def hints(self) -> Hints:
+        """Return the hints of the file ``_hints.json``, none without it. Raises :class:`ConfigurationError`."""
+        values = self._json(f"{self._folder.root.rstrip('/')}/{_HINTS}{_SUFFIX}", "The file")
+        return NO_HINTS if values is None else Hints.read(values)
 
     def put(self, message_type: str, schema: Struct, *, expected: Struct | None = _ANY) -> bool:
         """Write the schema of a type; readers see the old file or the new one. Return whether it was written.
@@ -134,7 +155,7 @@ class SchemaFolder:
 
     def extend(self, message_type: str, schema: Struct) -> Struct:
         """Add the fields that the schema of a type has not, as :meth:`update` does; its own keep their types."""
-        return self.update(message_type, lambda known: extended(known or struct({}), schema))
+        return self.update(message_type, lambda known: extended(known or EMPTY, schema))
 
     def _put_in_store(self, path: str, text: bytes, expected: Struct | None) -> bool:
         filesystem, store = self._folder.filesystem, store_at(self._folder.uri)
@@ -165,6 +186,19 @@ class SchemaFolder:
         return (None if found is None else found[1]) == (None if expected is None else read_schema(expected))
 
     def _read(self, path: str) -> tuple[str, Struct] | None:
+        name = path.rpartition("/")[2]
+        values = self._json(path, "The schema")
+        if values is None:
+            return None
+        try:
+            schema = read_schema(values)
+        except SqlQueueError as error:
+            raise ConfigurationError(f"The schema {name} cannot be used: {error}") from error
+        named = values.get(_TYPE) if isinstance(values, dict) else None
+        return (named if isinstance(named, str) else _type_of(name.removesuffix(_SUFFIX))), schema
+
+    def _json(self, path: str, what: str) -> Any:
+        """The values of a file, None if it is missing."""
         filesystem = self._folder.filesystem
         filesystem.invalidate_cache()
         name = path.rpartition("/")[2]
@@ -173,17 +207,11 @@ class SchemaFolder:
         except FileNotFoundError:
             return None
         except Exception as error:
-            raise_staging_error(f"The schema {name} cannot be read", error)
+            raise_staging_error(f"{what} {name} cannot be read", error)
         try:
-            values: Any = json.loads(content)
+            return json.loads(content)
         except (ValueError, RecursionError) as error:
-            raise ConfigurationError(f"The schema {name} is not JSON: mend or remove the file.") from error
-        try:
-            schema = read_schema(values)
-        except SqlQueueError as error:
-            raise ConfigurationError(f"The schema {name} cannot be used: {error}") from error
-        named = values.get(_TYPE) if isinstance(values, dict) else None
-        return (named if isinstance(named, str) else _type_of(name.removesuffix(_SUFFIX))), schema
+            raise ConfigurationError(f"{what} {name} is not JSON: mend or remove the file.") from error
 
 
 @contextmanager

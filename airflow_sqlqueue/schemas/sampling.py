@@ -5,17 +5,24 @@ Source: docs/guides/bodies.md, "Inferred types".
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from airflow_sqlqueue.bodies.decoding import parse
-from airflow_sqlqueue.bodies.inference import Change, Seen, differences, struct_of
+from airflow_sqlqueue.bodies.extension import EMPTY, Change, differences
+from airflow_sqlqueue.bodies.hints import NO_HINTS, Hints
+from airflow_sqlqueue.bodies.inference import struct_of
+from airflow_sqlqueue.bodies.patterns import ALL_TYPES, TypePatterns
 from airflow_sqlqueue.bodies.schemas import Struct
+from airflow_sqlqueue.bodies.statistics import MAX_NODES as PATHS_PER_TYPE
+from airflow_sqlqueue.bodies.statistics import Statistics, sender_number
 from airflow_sqlqueue.errors import BodyError
 from airflow_sqlqueue.message import HeaderNames, ReceivedMessage, decode_headers, first_type
+from airflow_sqlqueue.untrusted import is_text
 
 MESSAGES_PER_TYPE = 10_000
-"""Messages of a type that a sample takes by default: the first ones of the batch."""
+"""Messages of a type and a sender that a sample takes by default: the first ones of the batch."""
 
 BYTES_PER_TYPE = 64 * 1024 * 1024
 """Bytes of bodies of a type that a sample takes at most."""
@@ -23,22 +30,22 @@ BYTES_PER_TYPE = 64 * 1024 * 1024
 MAX_TYPES = 1_000
 """Message types of a sample; the messages of further types are counted alone."""
 
+MAX_NODES = 200_000
+"""The most paths that are counted in a sample, over all types."""
+
 
 @dataclass
 class TypeSample:
     """Statistics of one message type in a sample."""
 
-    seen: Seen = field(default_factory=Seen)
+    statistics: Statistics = field(default_factory=Statistics)
     messages: int = 0
     unparsed: int = 0
     bytes: int = 0
     first: int = 0
     last: int = 0
     """RowVersions of the first and the last message in the sample."""
-
-    @property
-    def schema(self) -> Struct:
-        return struct_of(self.seen)
+    senders: Counter[int] = field(default_factory=Counter)
 
 
 @dataclass
@@ -47,39 +54,73 @@ class Sample:
 
     types: dict[str, TypeSample] = field(default_factory=dict)
     others: int = 0
+    _nodes: int = 0
+    _limit: int = PATHS_PER_TYPE
 
     @classmethod
-    def of(cls, messages: Iterable[ReceivedMessage], *, per_type: int = MESSAGES_PER_TYPE) -> Sample:
-        """Take the first messages of each type, in the order that is given: the same messages give the same schemas."""
+    def of(
+        cls,
+        messages: Iterable[ReceivedMessage],
+        *,
+        per_type: int = MESSAGES_PER_TYPE,
+        types: TypePatterns = ALL_TYPES,
+    ) -> Sample:
+        """Take the first messages of each type and sender, so that the same messages give the same schemas.
+
+        :param per_type: the most messages of a type from one sender, which is the originating endpoint.
+        :param types: the types that are taken; messages of others are left out.
+        """
         sample = cls()
         for message in messages:
-            sample._add(message, per_type)
+            sample._add(message, per_type, types)
+        sample._cut()
         return sample
 
-    def _add(self, message: ReceivedMessage, per_type: int) -> None:
+    def _add(self, message: ReceivedMessage, per_type: int, types: TypePatterns) -> None:
         headers = decode_headers(message.headers).values
         name = first_type(headers.get(HeaderNames.ENCLOSED_MESSAGE_TYPES))
-        if name is None or (name not in self.types and len(self.types) >= MAX_TYPES):
+        if name is not None and not types.matches(name):
+            return
+        # No file has a name that is no text.
+        if name is None or not is_text(name) or (name not in self.types and len(self.types) >= MAX_TYPES):
             self.others += 1
             return
-        found = self.types.setdefault(name, TypeSample())
-        body = message.body or b""
-        if found.messages >= per_type or found.bytes + len(body) > BYTES_PER_TYPE:
+        found = self.types.setdefault(name, TypeSample(Statistics(self._limit)))
+        body, sender = message.body or b"", headers.get(HeaderNames.ORIGINATING_ENDPOINT)
+        number = sender_number(sender)
+        if found.senders[number] >= per_type or found.bytes + len(body) > BYTES_PER_TYPE:
             return
         found.first, found.last = found.first or message.row_version, message.row_version
         found.messages += 1
         found.bytes += len(body)
+        found.senders[number] += 1
+        before = len(found.statistics)
         try:
-            found.seen.add(parse(body, headers.get(HeaderNames.CONTENT_TYPE)))
+            found.statistics.add(parse(body, headers.get(HeaderNames.CONTENT_TYPE)), sender)
         except BodyError:
             found.unparsed += 1
+        self._nodes += len(found.statistics) - before
+        if self._nodes > 2 * MAX_NODES:
+            self._cut()
+
+    def _cut(self) -> None:
+        """Leave the first paths of each type, as many as the limit allows for all types together."""
+        while True:
+            for each in self.types.values():
+                each.statistics.reduce(self._limit)
+            self._nodes = sum(len(each.statistics) for each in self.types.values())
+            if self._nodes <= MAX_NODES:
+                return
+            self._limit //= 2
 
 
-def changes(sample: Sample, schemas: dict[str, Struct]) -> dict[str, list[Change]]:
+def changes(sample: Sample, schemas: dict[str, Struct], hints: Hints = NO_HINTS) -> dict[str, list[Change]]:
     """Return what the messages of a sample have that the schemas have not, by message type.
 
     Types without a change are left out. A type without a schema has a change for each of its fields.
     """
-    empty: Struct = {"type": "struct", "fields": []}
-    found = {name: list(differences(schemas.get(name, empty), each.schema)) for name, each in sample.types.items()}
+    found = {
+        name: list(differences(schemas.get(name, EMPTY), struct_of(each.statistics, name, hints)))
+        for name, each in sample.types.items()
+    }
     return {name: each for name, each in found.items() if each}

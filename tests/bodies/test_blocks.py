@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from airflow_sqlqueue.bodies.blocks import BodyParser
 from airflow_sqlqueue.bodies.decoding import parse
-from airflow_sqlqueue.bodies.inference import Seen, struct_of
+from airflow_sqlqueue.bodies.inference import struct_of
 from airflow_sqlqueue.bodies.names import column_key, path_text
 from airflow_sqlqueue.bodies.schemas import read_schema, struct
+from airflow_sqlqueue.bodies.statistics import Statistics
 from airflow_sqlqueue.bodies.text import MAX_BYTES
 from airflow_sqlqueue.bodies.tree import MAX_DEPTH
 
@@ -302,7 +303,7 @@ def test_every_body_is_parsed_or_has_a_reason(bodies: list[bytes], content_type:
 )
 def test_an_inferred_schema_takes_its_whole_sample(sample: list[dict[str, Any]]) -> None:
     """What has no column, by its name, is rescued; nothing else is."""
-    seen = Seen()
+    seen = Statistics()
     bodies = [json.dumps(each).encode() for each in sample]
     for body in bodies:
         seen.add(parse(body))

@@ -13,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_sqlqueue.bodies.decoding import parse
-from airflow_sqlqueue.bodies.inference import Seen, differences, extended, struct_of, takes
+from airflow_sqlqueue.bodies.extension import differences, extended, takes
+from airflow_sqlqueue.bodies.inference import struct_of
 from airflow_sqlqueue.bodies.schemas import MAX_FIELDS, fields_of, read_schema, struct, write_schema
+from airflow_sqlqueue.bodies.statistics import Statistics
 from airflow_sqlqueue.errors import ConfigurationError, StagingError
 from airflow_sqlqueue.message import ReceivedMessage, encode_headers
 from airflow_sqlqueue.schemas.files import SchemaFolder, file_stem
@@ -28,7 +30,7 @@ def array(kind: Any) -> Any:
 
 
 def inferred(*bodies: str, content_type: str | None = None) -> dict[str, Any]:
-    seen = Seen()
+    seen = Statistics()
     for body in bodies:
         seen.add(parse(body.encode(), content_type))
     return fields_of(read_schema(struct_of(seen)))
@@ -68,7 +70,7 @@ def test_inferred_types(values: list[str], kind: Any) -> None:
 
 
 def test_a_uuid_is_a_text_that_says_so() -> None:
-    seen = Seen()
+    seen = Statistics()
     seen.add(parse(b'{"Id":"0f8fad5b-d9cb-469f-a165-70867728950e"}'))
     assert struct_of(seen)["fields"][0]["metadata"] == {"format": "uuid"}
 

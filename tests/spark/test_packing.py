@@ -10,8 +10,10 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_sqlqueue.bodies.inference import Seen, extended, struct_of
+from airflow_sqlqueue.bodies.extension import extended
+from airflow_sqlqueue.bodies.inference import struct_of
 from airflow_sqlqueue.bodies.schemas import Struct, fields_of, read_schema, struct
+from airflow_sqlqueue.bodies.statistics import Statistics
 from airflow_sqlqueue.spark.message_tables import packing
 from airflow_sqlqueue.spark.message_tables.packing import PARSED, REPORT, SEEN, WAITING, Packing, Unpacking
 
@@ -60,7 +62,7 @@ def in_two_rounds(given: list[tuple[str | None, str | None, bytes | None]]) -> t
     schemas = {"Shop.A": struct({"a": "long"})}
     for chunk in first:
         if chunk["kind"] == SEEN:
-            seen = Seen.from_values(json.loads(chunk["content"]))
+            seen = Statistics.from_values(json.loads(chunk["content"]))
             known = schemas.get(chunk["message_type"], struct({}))
             schemas[chunk["message_type"]] = extended(known, struct_of(seen))
     waiting = [chunk for chunk in first if chunk["kind"] == WAITING]
@@ -124,13 +126,13 @@ def test_statistics_of_two_samples_are_those_of_both() -> None:
     ]
     from airflow_sqlqueue.bodies.decoding import parse
 
-    both, parts = Seen(), [Seen(), Seen()]
+    both, parts = Statistics(), [Statistics(), Statistics()]
     for number, value in enumerate(values):
         tree = parse(json.dumps(value).encode())
         both.add(tree)
         parts[number % 2].add(tree)
-    merged = Seen()
+    merged = Statistics()
     for part in parts:
-        merged.merge(Seen.from_values(json.loads(json.dumps(part.to_values()))))
-    assert merged == both
+        merged.merge(Statistics.from_values(json.loads(json.dumps(part.to_values()))))
+    assert merged.votes() == both.votes()
     assert struct_of(merged) == struct_of(both)

@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_sqlqueue.bodies.blocks import BodyParser, arrow_type
-from airflow_sqlqueue.bodies.decoding import parse
-from airflow_sqlqueue.bodies.inference import Seen
+from airflow_sqlqueue.bodies.extension import would_extend
 from airflow_sqlqueue.bodies.json_reader import read_json
-from airflow_sqlqueue.bodies.names import RESCUED, UNPARSED, column_names, is_column_name
-from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of
+from airflow_sqlqueue.bodies.names import RESCUED, UNPARSED, column_names
+from airflow_sqlqueue.bodies.patterns import ALL_TYPES, TypePatterns
+from airflow_sqlqueue.bodies.schemas import Struct, Type
+from airflow_sqlqueue.bodies.statistics import Statistics
 from airflow_sqlqueue.errors import BodyError
+from airflow_sqlqueue.schemas.files import file_stem
 from airflow_sqlqueue.spark.message_tables.reports import Report
+from airflow_sqlqueue.spark.message_tables.samples import senders_of, statistics_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,6 +41,9 @@ BODY, CONTENT_TYPE = "_body", "_content_type"
 NO_TYPE = "type"
 """Reason of a message whose type gets no table."""
 
+BAD_SCHEMA = "schema"
+"""Reason of a message whose type has a schema that cannot be used."""
+
 _PARTS = 24
 """Folders of chunks; Spark lists up to 32 without a job."""
 
@@ -46,10 +52,6 @@ _BLOCK_BYTES = 32 * 1024 * 1024
 
 _CHUNK_BYTES = 4 * 1024 * 1024
 """Bytes of rows in a chunk, unless one row is larger."""
-
-_SAMPLE = 100
-_SAMPLE_BYTES = 256 * 1024
-"""Messages and bytes of a block and type that a schema is inferred from."""
 
 
 def part_of(message_type: str | None) -> str:
@@ -67,6 +69,8 @@ class Packing:
     :param new_types: whether messages of types without a schema wait for one; else they are unparsed.
     :param new_fields: whether messages with fields that their schema has not wait for a wider one; else they are
         rescued.
+    :param types: the types that get tables.
+    :param unusable: the file names of schemas that cannot be used; the messages of their types are not parsed.
     """
 
     def __init__(
@@ -78,9 +82,12 @@ class Packing:
         max_bytes: int,
         new_types: bool,
         new_fields: bool,
+        types: TypePatterns = ALL_TYPES,
+        unusable: Collection[str] = (),
     ) -> None:
         self._schemas, self._columns, self._if_unparsed = dict(schemas), list(columns), list(if_unparsed)
         self._max_bytes, self._new_types, self._new_fields = max_bytes, new_types, new_fields
+        self._types, self._unusable = types, frozenset(unusable)
         self._parsers: dict[str, BodyParser] = {}
         self._waiting: list[pa.RecordBatch] = []
         self._reports: dict[str | None, Report] = {}
@@ -91,10 +98,15 @@ class Packing:
         for rows in blocks(batches):
             without_table = []
             for name, group in by_type(rows):
-                if name is not None and name in self._schemas:
+                if name is None or not self._types.matches(name):
+                    without_table.append(group)
+                elif name in self._schemas:
                     yield from self._parsed(name, group)
-                elif name is not None and self._new_types:
-                    yield self._seen(name, group)
+                elif self._unusable and file_stem(name) in self._unusable:
+                    yield from self._unparsed(name, group, pa.repeat(BAD_SCHEMA, group.num_rows))
+                elif self._new_types:
+                    found = statistics_of(group, *bodies_of(group), max_bytes=self._max_bytes)
+                    yield _chunk(SEEN, name, group.num_rows, _json(found))
                     self._waiting.append(group)
                 else:
                     without_table.append(group)
@@ -120,7 +132,7 @@ class Packing:
         rescued = parsed.field("rescued")
         reasons = pc.if_else(pc.is_valid(rows["BodyFile"]), "file", parsed.field("unparsed"))
         if self._new_fields and rescued.null_count < len(rescued):
-            waits, seen = _with_new_fields(rescued, schema)
+            waits, seen = _with_new_fields(rescued, schema, senders_of(rows))
             if waits:
                 mask = pa.array([number in waits for number in range(len(rescued))])
                 yield _chunk(SEEN, name, len(waits), _json(seen))
@@ -150,20 +162,6 @@ class Packing:
             name,
             pa.RecordBatch.from_arrays([*(rows[each] for each in kept), reasons], [*kept, UNPARSED]),
         )
-
-    def _seen(self, name: str, rows: pa.RecordBatch) -> pa.RecordBatch:
-        seen, size = Seen(), 0
-        bodies, content_types = bodies_of(rows.slice(0, _SAMPLE))
-        for body, content_type in zip(bodies, content_types.to_pylist(), strict=True):
-            content = body.as_py() or b""
-            size += len(content)
-            if size > _SAMPLE_BYTES and seen.values:
-                break
-            try:
-                seen.add(parse(content, content_type, max_bytes=self._max_bytes))
-            except BodyError:
-                continue
-        return _chunk(SEEN, name, rows.num_rows, _json(seen))
 
 
 class Unpacking:
@@ -243,14 +241,14 @@ def bodies_of(rows: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
     return rows[body].cast(pa.binary()), rows[content_type].cast(pa.string())
 
 
-def _with_new_fields(rescued: pa.Array, schema: Struct) -> tuple[set[int], Seen]:
+def _with_new_fields(rescued: pa.Array, schema: Struct, senders: Sequence[str | None]) -> tuple[set[int], Statistics]:
     """The numbers of the rows with values of fields that the schema has not, and the statistics of these fields.
 
     Rows whose new fields are all empty are left out: a second parse would find nothing more.
     """
     import pyarrow.compute as pc
 
-    numbers, seen = set(), Seen()
+    numbers, seen = set(), Statistics()
     for number in pc.indices_nonzero(pc.is_valid(rescued)).to_pylist():
         try:
             found = nested(read_json(rescued[number].as_py()), schema)
@@ -258,7 +256,7 @@ def _with_new_fields(rescued: pa.Array, schema: Struct) -> tuple[set[int], Seen]
             continue
         if _shows_a_type(found):
             numbers.add(number)
-            seen.add(found)
+            seen.add(found, senders[number])
     return numbers, seen
 
 
@@ -273,21 +271,12 @@ def nested(rescued: Mapping[str, Any], schema: Struct) -> dict[str, Any]:
     """The new fields among the rescued values of a body, nested as they are in it; those in lists are left out."""
     found: dict[str, Any] = {}
     for path, value in rescued.items():
-        names = path.split(".")
-        above: list[str] = []
-        kind: Struct = schema
-        for name in names[:-1]:
-            inner = fields_of(kind).get(name)
-            if not isinstance(inner, dict) or inner["type"] != "struct":
-                break
-            above.append(name)
-            kind = inner
-        else:
-            if names[-1] not in fields_of(kind) and is_column_name(names[-1]):
-                place = found
-                for name in above:
-                    place = place.setdefault(name, {})
-                place[names[-1]] = value
+        *above, name = path.split(".")
+        if would_extend(schema, (*above, name)):
+            place = found
+            for each in above:
+                place = place.setdefault(each, {})
+            place[name] = value
     return found
 
 
@@ -320,7 +309,7 @@ def _chunk(kind: str, name: str | None, messages: int, content: bytes, rescued: 
     return pa.RecordBatch.from_arrays(columns, ["part", "kind", "message_type", "messages", "rescued", "content"])
 
 
-def _json(seen: Seen) -> bytes:
+def _json(seen: Statistics) -> bytes:
     return json.dumps(seen.to_values()).encode()
 
 

@@ -10,12 +10,16 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
-from airflow_sqlqueue.bodies.inference import extended, struct_of
+from airflow_sqlqueue.bodies.hints import Hints
+from airflow_sqlqueue.bodies.inference import infer
 from airflow_sqlqueue.bodies.names import ENVELOPE, UNPARSED, column_key, column_names
+from airflow_sqlqueue.bodies.patterns import ALL_TYPES, TypePatterns
 from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of
 from airflow_sqlqueue.bodies.text import MAX_BYTES
+from airflow_sqlqueue.bodies.warnings import SchemaWarning
 from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError
 from airflow_sqlqueue.schemas.files import SchemaFolder
 from airflow_sqlqueue.spark.batch import read_batch, typed_columns
@@ -53,6 +57,8 @@ def write_message_tables(
     *,
     format: Format = "parquet",  # noqa: A002 - Spark's own word
     schemas: SchemaFolder | str | os.PathLike[str] | None = None,
+    types: TypePatterns | str | Sequence[str] | None = None,
+    hints: Mapping[str, Mapping[str, Any]] | None = None,
     new_fields: bool = True,
     decoders: Mapping[str, Callable[[Column], Column]] | None = None,
     max_bytes: int = MAX_BYTES,
@@ -82,6 +88,11 @@ def write_message_tables(
         :func:`write_partitions`, :func:`write_delta` and :func:`write_iceberg`.
     :param schemas: the folder of the schemas; ``_schemas`` in ``work_folder`` unless given. A type without a schema
         gets one from a sample of the batch, up to 1,000 types; messages of further types are with those without a type.
+        A schema that cannot be used costs its own type: its messages have the reason ``schema``.
+    :param types: the types that get tables: a pattern or several, ``["Shop.*", "!Shop.Internal.*"]``; all unless given.
+        The messages of others are with those without a type.
+    :param hints: types for fields without a column, by patterns of message types and paths; those of the file
+        ``_hints.json`` in the folder of the schemas unless given. See docs/guides/bodies.md, "Hints".
     :param new_fields: whether fields that a schema has not become columns, in the schema's file as well. Values of
         another type than their column never change it: they are in ``_rescued``.
     :param decoders: as for ``parse_bodies``.
@@ -112,7 +123,8 @@ def write_message_tables(
     lake = lake_of(spark, format, location)
     source = load_batch(spark, batch, connection, ledger_schema=ledger_schema)
     rows = read_batch(spark, source, connection, ledger_schema=ledger_schema)
-    writer = TableWriter(lake, work_folder_of(format, location, work_folder), schemas, decoders, max_bytes)
+    folder, chosen = work_folder_of(format, location, work_folder), TypePatterns.of(types)
+    writer = TableWriter(lake, folder, schemas, decoders, max_bytes, types=chosen, hints=hints)
     tables = writer.write(rows, source, new_fields=new_fields, messages=source.messages, **columns)
     limits.check(tables)
     return tables
@@ -125,6 +137,8 @@ def write_message_rows(
     *,
     format: Format = "parquet",  # noqa: A002
     schemas: SchemaFolder | str | os.PathLike[str] | None = None,
+    types: TypePatterns | str | Sequence[str] | None = None,
+    hints: Mapping[str, Mapping[str, Any]] | None = None,
     new_fields: bool = True,
     decoders: Mapping[str, Callable[[Column], Column]] | None = None,
     max_bytes: int = MAX_BYTES,
@@ -141,7 +155,8 @@ def write_message_rows(
     """
     lake = lake_of(rows.sparkSession, format, location)
     typed = rows if "headers_raw" in rows.columns else typed_columns(rows)
-    writer = TableWriter(lake, work_folder_of(format, location, work_folder), schemas, decoders, max_bytes)
+    folder, chosen = work_folder_of(format, location, work_folder), TypePatterns.of(types)
+    writer = TableWriter(lake, folder, schemas, decoders, max_bytes, types=chosen, hints=hints)
     return writer.write(typed, batch, new_fields=new_fields)
 
 
@@ -172,9 +187,16 @@ class TableWriter:
         schemas: SchemaFolder | str | os.PathLike[str] | None,
         decoders: Mapping[str, Callable[[Column], Column]] | None,
         max_bytes: int,
+        *,
+        types: TypePatterns = ALL_TYPES,
+        hints: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         self._files = schemas if isinstance(schemas, SchemaFolder) else SchemaFolder(schemas or f"{folder}/_schemas")
         self._lake, self._folder, self._decoders, self._max_bytes = lake, folder, decoders or {}, max_bytes
+        self._types, self._hints = types, self._files.hints() if hints is None else Hints.read(hints)
+        self._unusable: dict[str, str] = {}
+        self.warnings: list[SchemaWarning] = []
+        """Limits that a batch reaches, and schemas that cannot be used."""
 
     def write(
         self,
@@ -210,6 +232,8 @@ class TableWriter:
             for each in tables:
                 if each.new_fields or each.rescued or each.is_unparsed:
                     _log.info("%s", each)
+            for warning in self.warnings:
+                _log.warning("%s", warning)
             return tables
         finally:
             work.remove()
@@ -223,7 +247,12 @@ class TableWriter:
 
     def schemas(self) -> dict[str, Struct]:
         """The schemas of the types that have a table."""
-        return _distinct(self._files.all())
+        self._unusable.clear()
+        found = _distinct(self._files.all(self._unusable))
+        self.warnings = [SchemaWarning("schema", unquote(stem), 1, why) for stem, why in self._unusable.items()]
+        if 5 * len(found) >= 4 * MAX_TYPES:
+            self.warnings.append(SchemaWarning("many types", None, len(found), str(MAX_TYPES)))
+        return found
 
     def given(self, rows: DataFrame) -> DataFrame:
         """The columns that are packed."""
@@ -255,14 +284,29 @@ class TableWriter:
         return packed
 
     def _packing(self, schemas: dict[str, Struct], *, new_types: bool, new_fields: bool) -> Packing:
-        size = self._max_bytes
-        return Packing(schemas, COLUMNS, IF_UNPARSED, max_bytes=size, new_types=new_types, new_fields=new_fields)
+        return Packing(
+            schemas,
+            COLUMNS,
+            IF_UNPARSED,
+            max_bytes=self._max_bytes,
+            new_types=new_types,
+            new_fields=new_fields,
+            types=self._types,
+            unusable=self._unusable.keys(),
+        )
 
     def _wider(self, work: WorkFolder, known: dict[str, Struct]) -> dict[str, Struct]:
         """The schemas with those of new types and with new fields; they are written to the files."""
-        seen = work.seen(known, MAX_TYPES - len(known))
-        found = {name: extended(known.get(name, _EMPTY), struct_of(each)) for name, each in seen.items()}
-        schemas = _distinct({**known, **found})
+        new, more = work.new_types(known, MAX_TYPES - len(known))
+        if more:
+            self.warnings.append(SchemaWarning("types", None, more, new[-1] if new else ""))
+        found = {}
+        for name, statistics in work.seen([*known, *new]):
+            inferred = infer(statistics, name, known.get(name, _EMPTY), self._hints)
+            found[name] = inferred.schema
+            self.warnings += inferred.warnings
+        # Of two new types that share a table the frequent one has it.
+        schemas = _distinct({**known, **{name: found[name] for name in (*known, *new) if name in found}})
         for name in sorted(found.keys() & schemas.keys()):
             if schemas[name] != known.get(name):
                 self._files.put(name, schemas[name])

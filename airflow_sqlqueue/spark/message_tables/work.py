@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING
 
-from airflow_sqlqueue.bodies.inference import Seen
+from airflow_sqlqueue.bodies.statistics import Statistics
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.storage.object_stores import raise_staging_error
 from airflow_sqlqueue.spark.message_tables.packing import (
@@ -111,23 +111,30 @@ class WorkFolder:
         chunks = self._first(WAITING).select("content")
         return chunks.mapInArrow(Unpacking(columns), schema)
 
-    def seen(self, known: Iterable[str], most: int) -> dict[str, Seen]:
-        """The statistics of the messages that wait, by type, frequent types first; new types up to a number."""
+    def new_types(self, known: Iterable[str], most: int) -> tuple[list[str], int]:
+        """The types of the messages that wait without a schema, frequent ones first, up to a number; and how many more.
+
+        A million types of one message each stay on the executors.
+        """
         from pyspark.sql import functions as sf
 
-        found = self._first(SEEN)
-        totals = found.groupBy("message_type").agg(sf.sum("messages").alias("messages"))
-        # A million types of one message each stay on the executors.
-        is_known = sf.col("message_type").isin(list(known))
-        new = totals.where(~is_known).orderBy(sf.desc("messages"), "message_type").limit(most)
-        chosen = totals.where(is_known).select("message_type").union(new.select("message_type"))
-        seen: dict[str, Seen] = {}
-        counts: Counter[str] = Counter()
-        rows = found.join(sf.broadcast(chosen), "message_type").select("message_type", "messages", "content")
-        for name, messages, content in rows.toLocalIterator():
-            seen.setdefault(name, Seen()).merge(Seen.from_values(json.loads(content)))
-            counts[name] += messages
-        return {name: seen[name] for name in sorted(seen, key=lambda name: (-counts[name], name))}
+        totals = self._first(SEEN).where(~sf.col("message_type").isin(list(known))).groupBy("message_type")
+        ordered = totals.agg(sf.sum("messages").alias("messages")).orderBy(sf.desc("messages"), "message_type")
+        names = [each.message_type for each in ordered.limit(most + 1).collect()]
+        more = totals.count().count() - most if len(names) > most else 0
+        return names[:most], more
+
+    def seen(self, types: Iterable[str]) -> Iterator[tuple[str, Statistics]]:
+        """The statistics of the messages that wait, type by type, so that those of one are held at once."""
+        from pyspark.sql import functions as sf
+
+        rows = self._first(SEEN).where(sf.col("message_type").isin(list(types))).select("message_type", "content")
+        ordered = rows.coalesce(1).sortWithinPartitions("message_type").toLocalIterator()
+        for name, chunks in groupby(ordered, key=lambda row: row.message_type):
+            found = Statistics()
+            for chunk in chunks:
+                found.merge(Statistics.from_values(json.loads(chunk.content)))
+            yield name, found
 
     def rows(self, name: str | None, kind: str, share: Share, unpacking: Unpacking, schema: StructType) -> DataFrame:
         """The rows of a table, in as many tasks as its size needs."""
