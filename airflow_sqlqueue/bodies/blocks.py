@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from airflow_sqlqueue.bodies.decoding import parse
 from airflow_sqlqueue.bodies.fitting import Columns, Fitting
 from airflow_sqlqueue.bodies.names import column_key
-from airflow_sqlqueue.bodies.schemas import Struct, Type, all_leaves
+from airflow_sqlqueue.bodies.schemas import Struct, Type
 from airflow_sqlqueue.bodies.text import MAX_BYTES, kind_of
 from airflow_sqlqueue.bodies.tree import is_empty
-from airflow_sqlqueue.bodies.types import arrow_leaf, converted_leaf, reader_leaf, unlike_patterns
+from airflow_sqlqueue.bodies.types import arrow_leaf, converted_leaf, reader_leaf
+from airflow_sqlqueue.bodies.unlike import Unlike
 from airflow_sqlqueue.errors import BodyError
 
 if TYPE_CHECKING:
@@ -71,8 +72,7 @@ class BodyParser:
         # Each field costs time in each object, even if no body has it: these are read once a body has one.
         self._has_metadata = False
         self._explicit = self._reader_type()
-        leaves = sorted(set(all_leaves(schema)))
-        self._unlike = dict.fromkeys(pattern for kind in leaves for pattern in unlike_patterns(kind))
+        self._unlike = Unlike(schema)
         # Arrow's reader refuses these as unknown fields, but where it skips such. Once seen, they are sorted out first.
         self._has_references = others == "skip"
 
@@ -125,8 +125,7 @@ class BodyParser:
         if self._has_references:
             for mark in ('"$values"', '"$ref"'):
                 found = pc.and_(found, pc.invert(pc.match_substring(bodies, mark)))
-        for pattern in self._unlike:
-            found = pc.and_(found, pc.invert(pc.match_substring_regex(bodies, pattern)))
+        found = pc.and_not(found, self._unlike.found(bodies))
         named = pc.fill_null(content_types, "")
         is_json = {each: _is_utf8_json(each) for each in pc.unique(named).to_pylist()}
         if not all(is_json.values()):

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 Path: TypeAlias = "tuple[str | int | None, ...]"
-"""A place in a body: names of fields and of keys, positions in lists, and None for each item of a list or a map."""
+"""A place in a body: names of fields and keys, numbers of items or occurrences, None for each item of a list or map."""
 
 RESCUED, UNPARSED = "_rescued", "_unparsed"
 ENVELOPE = (

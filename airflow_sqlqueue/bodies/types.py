@@ -46,6 +46,7 @@ class Leaf:
     :param convert: the column of what Arrow's reader read; ValueError sends the block's bodies to ``read``. Without it
         each text is read by ``read``.
     :param unlike: regular expressions of bodies that Arrow's reader would read in another way than ``read``.
+    :param doubtful: a regular expression of numbers that Arrow's reader takes even where ``read`` refuses them.
     :param spark: the name of the Spark type, with its parameters.
     :param json_schema: the types and formats of JSON Schema that mean it.
     :param form: the form of its texts, for inference.
@@ -61,6 +62,7 @@ class Leaf:
     read_as: Callable[..., pa.DataType] | None = None
     convert: Callable[..., pa.Array] | None = None
     unlike: tuple[str, ...] = ()
+    doubtful: str | None = None
     spark: str | None = None
     json_schema: tuple[tuple[str, str | None], ...] = ()
     form: str | None = None
@@ -175,11 +177,6 @@ def reader_leaf(kind: str) -> pa.DataType:
     return (leaf.read_as or leaf.arrow)(*parameters)
 
 
-def unlike_patterns(kind: str) -> tuple[str, ...]:
-    """Regular expressions of bodies that Arrow's reader must not read, for a leaf type."""
-    return _known(kind)[0].unlike
-
-
 def converted_leaf(read: pa.Array, kind: str) -> pa.Array:
     """The column of what Arrow's reader read. Raises ValueError if a value is not one that ``read`` gives."""
     leaf, parameters = _known(kind)
@@ -237,7 +234,8 @@ def _decimal_takes(own: Parameters, name: str, parameters: Parameters) -> bool:
     return name in BITS and own[0] - own[1] >= len(str(1 << BITS[name]))
 
 
-_DAY = r"\d{4}-(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)"
+_YEAR = r"(?:[1-9]\d{3}|0[1-9]\d\d|00[1-9]\d|000[1-9])"
+_DAY = _YEAR + r"-(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)"
 _CLOCK = r"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d"
 _SHAPES = {
     "date": rf"^{_DAY}$",
@@ -337,22 +335,22 @@ LEAVES: dict[str, Leaf] = {
     "float": Leaf(
         json=("number",),
         read=values.float32,
-        write=lambda value: values.whole_or(value, values.shortest32(value)),
+        write=lambda value: values.number_text(values.shortest32(value)),
         arrow=lambda: _pa().float32(),
         convert=_finite,
         # A number of at most six digits is always a shortest text, but for the least exponents of a float.
-        unlike=(r"[:,\[\s]-?(?:\d{7}|[\d.]{8}|[\d.]+[eE][+-]?\d\d)",),
+        doubtful=r"(?:\d{7}|[\d.]{8}|[\d.]+[eE][+-]?\d\d)",
         json_schema=(("number", "float"),),
         takes=lambda own, name, parameters: name in BITS or name == "decimal",
     ),
     "double": Leaf(
         json=("number",),
         read=values.double,
-        write=lambda value: values.whole_or(value, repr(value)),
+        write=lambda value: values.number_text(repr(value)),
         arrow=lambda: _pa().float64(),
         convert=_finite,
         # A number of at most 15 digits is always a shortest text, but for the least exponents of a double.
-        unlike=(r"[:,\[\s]-?(?:\d{16}|[\d.]{17}|[\d.]+[eE][+-]?\d{3})",),
+        doubtful=r"(?:\d{16}|[\d.]{17}|[\d.]+[eE][+-]?\d{3})",
         json_schema=(("number", "double"),),
         takes=lambda own, name, parameters: name in BITS or name in ("decimal", "float"),
     ),

@@ -70,9 +70,10 @@ def shortest32(value: float) -> str:
     return next(text for text in texts if struct.pack("f", float(text)) == struct.pack("f", value))
 
 
-def whole_or(value: float, text: str) -> str:
-    """The text of a number, without a point if it is whole."""
-    return f"{value:.0f}" if value.is_integer() and abs(value) < 1 << 53 else text
+def number_text(text: str) -> str:
+    """The text of a number, without a point and an exponent if it is whole."""
+    number = Decimal(text)
+    return f"{number:.0f}" if number == number.to_integral_value() and abs(number) < 1 << 53 else text
 
 
 def decimal(text: str, precision: int, scale: int) -> Decimal:
