@@ -164,8 +164,17 @@ class DecodedHeaders:
         return None if self.problem_code is None else PROBLEMS[self.problem_code]
 
 
-SPACE = " \t\n\r\v\f"
-"""Blanks around a type name, which are not part of it."""
+BLANKS = (
+    *((0x00, 0x20), (0x7F, 0xA0), (0xAD, 0xAD), (0x34F, 0x34F), (0x61C, 0x61C), (0x115F, 0x1160), (0x1680, 0x1680)),
+    *((0x17B4, 0x17B5), (0x180B, 0x180F), (0x2000, 0x200F), (0x2028, 0x202F), (0x205F, 0x206F), (0x2800, 0x2800)),
+    *((0x3000, 0x3000), (0x3164, 0x3164), (0xFE00, 0xFE0F), (0xFEFF, 0xFEFF), (0xFFA0, 0xFFA0), (0xFFF9, 0xFFFB)),
+)
+"""First and last code points of the blanks around a type name, which are not part of it: white space, control
+characters, and invisible characters. Source: Unicode, properties White_Space and Default_Ignorable_Code_Point.
+"""
+
+SPACE = "".join(chr(code) for first, last in BLANKS for code in range(first, last + 1))
+"""The characters of :data:`BLANKS`."""
 
 
 MAX_GENERIC = 65_536

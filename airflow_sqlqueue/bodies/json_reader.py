@@ -1,7 +1,7 @@
 """The reader of JSON: bounded before it begins, with every member, digit and half of a surrogate pair kept.
 
-The serializers' metadata (``$id``, ``$type``, ``$ref``, ``$values``) are members like others to :func:`read_json` and
-:func:`read_members`; :mod:`airflow_sqlqueue.bodies.references` resolves them.
+The serializers' metadata (``$id``, ``$type``, ``$ref``, ``$values``) are members like others to :func:`read_json`;
+:mod:`airflow_sqlqueue.bodies.references` resolves them.
 """
 
 from __future__ import annotations
@@ -17,28 +17,15 @@ from airflow_sqlqueue.errors import BodyError
 _BRACKETS = re.compile(r"[][{}]")
 
 
-class Members(list[list[Any]]):
-    """Members of an object, lists of a name and a value; a name may come twice."""
-
-
 def read_json(text: str) -> Any:
     """Return the tree of a JSON text, whose objects are dicts; one with a name that comes twice is :class:`.Repeated`.
 
     Raises :class:`BodyError` with the reason ``json``, ``depth`` or ``size``. Time and memory are bounded by the size
     of the text, and no recursion is deeper than ``MAX_DEPTH``.
     """
-    return _read(_DICTS, text)
-
-
-def read_members(text: str) -> Any:
-    """Return the tree of a JSON text as :func:`read_json` does, but with :class:`Members` for objects."""
-    return _read(_MEMBERS, text)
-
-
-def _read(decoder: json.JSONDecoder, text: str) -> Any:
     _check_bounds(text)
     try:
-        return decoder.decode(text)
+        return _DECODER.decode(text)
     except ValueError as error:
         raise BodyError("json") from error
 
@@ -64,9 +51,4 @@ def _refuse(constant: str) -> None:
     raise ValueError("NaN and Infinity are no JSON.")
 
 
-def _decoder(objects: Any) -> json.JSONDecoder:
-    return json.JSONDecoder(object_pairs_hook=objects, parse_int=Number, parse_float=Number, parse_constant=_refuse)
-
-
-_DICTS = _decoder(_object)
-_MEMBERS = _decoder(lambda pairs: Members(map(list, pairs)))
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=Number, parse_float=Number, parse_constant=_refuse)

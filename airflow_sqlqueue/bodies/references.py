@@ -31,17 +31,12 @@ def is_number(identity: Any) -> bool:
     return isinstance(identity, str) and identity.isascii() and identity.isdigit()
 
 
-class _Resolver:
+class References:
+    """The references of a tree, by the objects that each ``$id`` names."""
+
     def __init__(self, root: Any) -> None:
         self._known: dict[str, Any] = {}
-        self._referred: set[str] = set()
-        self._nodes = 0
-        message = root[0] if isinstance(root, list) and len(root) == 1 else root
-        self._is_numbered = isinstance(message, dict) and is_number(message.get("$id"))
-        self._collect(root)
-
-    def _collect(self, root: Any) -> None:
-        waiting, twice = [root], set()
+        referred, twice, waiting = set(), set(), [root]
         while waiting:
             value = waiting.pop()
             if isinstance(value, dict):
@@ -49,12 +44,41 @@ class _Resolver:
                 if isinstance(identity, str) and self._known.setdefault(identity, value) is not value:
                     twice.add(identity)
                 if _is_reference(value):
-                    self._referred.add(value["$ref"])
+                    referred.add(value["$ref"])
                 waiting.extend(value.values())
             elif isinstance(value, list):
                 waiting.extend(value)
         for identity in twice:
             del self._known[identity]
+        self.referred = referred & self._known.keys()
+        """Each ``$id`` that another object refers to."""
+        message = root[0] if isinstance(root, list) and len(root) == 1 else root
+        self._is_numbered = isinstance(message, dict) and is_number(message.get("$id"))
+
+    def target(self, value: Any) -> Any:
+        """Return what an object refers to, or the value itself."""
+        return self._known.get(value["$ref"], value) if isinstance(value, dict) and _is_reference(value) else value
+
+    def is_metadata(self, identity: Any) -> bool:
+        """Whether an ``$id`` is no data: others refer to it, or the serializer numbers its objects."""
+        if not isinstance(identity, str) or identity not in self._known:
+            return False
+        return identity in self.referred or (self._is_numbered and is_number(identity))
+
+
+def is_wrapper(value: Any) -> bool:
+    """Whether a value is an array with its metadata."""
+    if not isinstance(value, dict) or isinstance(value, Repeated) or not set(value) <= _WRAPPER:
+        return False
+    return isinstance(value.get("$values"), list) and all(
+        isinstance(value.get(name, ""), str) for name in ("$id", "$type")
+    )
+
+
+class _Resolver:
+    def __init__(self, root: Any) -> None:
+        self._references = References(root)
+        self._nodes = 0
 
     def plain(self, value: Any, depth: int) -> Any:
         self._nodes += 1
@@ -66,24 +90,14 @@ class _Resolver:
             raise BodyError("depth")
         if isinstance(value, list):
             return [self.plain(each, depth + 1) for each in value]
-        if _is_reference(value) and value["$ref"] in self._known:
-            return self.plain(self._known[value["$ref"]], depth + 1)
-        if self._is_wrapper(value):
+        if (target := self._references.target(value)) is not value:
+            return self.plain(target, depth + 1)
+        if is_wrapper(value):
             return [self.plain(each, depth + 1) for each in value["$values"]]
         if isinstance(value, Repeated):
             return Repeated([(name, self.plain(each, depth + 1)) for name, each in value.pairs])
-        leaves_id = self._is_metadata(value.get("$id"))
+        leaves_id = self._references.is_metadata(value.get("$id"))
         return {name: self.plain(each, depth + 1) for name, each in value.items() if not (leaves_id and name == "$id")}
-
-    def _is_wrapper(self, value: dict[str, Any]) -> bool:
-        if not isinstance(value.get("$values"), list) or isinstance(value, Repeated) or not set(value) <= _WRAPPER:
-            return False
-        return all(isinstance(value.get(name, ""), str) for name in ("$id", "$type"))
-
-    def _is_metadata(self, identity: Any) -> bool:
-        if not isinstance(identity, str) or identity not in self._known:
-            return False
-        return identity in self._referred or (self._is_numbered and is_number(identity))
 
 
 def _is_reference(value: dict[str, Any]) -> bool:

@@ -11,6 +11,7 @@ from airflow_sqlqueue.cli.message_options import FilterOptions
 from airflow_sqlqueue.cli.options import QueueOptions
 from airflow_sqlqueue.cli.output import note
 from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.redaction.actions import PLACES, names
 from airflow_sqlqueue.untrusted import label
 
 if TYPE_CHECKING:
@@ -30,10 +31,19 @@ def redactor_of(rules: Optional[str]) -> Redactor | None:
     return Redactor.of(rules, os.environ.get(KEY_VARIABLE))
 
 
+def _either(names: list[str]) -> str:
+    return " or ".join(names)
+
+
+def rules_help() -> str:
+    """The help of the option for rules, with the actions."""
+    return f"A JSON file of rules, which {', '.join(f'{_either(names(place))} {place}' for place in PLACES)}."
+
+
 def redact(
     target: QueueOptions,
     selected: FilterOptions,
-    rules: Annotated[str, typer.Option(help="A JSON file of rules.")],
+    rules: Annotated[str, typer.Option(help=rules_help())],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what the rules would change.")] = False,
     count: Annotated[int, typer.Option("--count", "-n", min=1, max=100, help="Number of messages.")] = 10,
 ) -> None:
@@ -67,9 +77,15 @@ def _record(number: int, redaction: Redaction) -> dict[str, Any]:
     return {
         "row_version": number,
         "headers": _listed(redaction.headers),
-        "fields": _listed(redaction.fields),
+        "fields": _listed({path: _on_field(redaction, path) for path in redaction.fields}),
         "body": None if redaction.body is None else f"left out ({redaction.body})",
     }
+
+
+def _on_field(redaction: Redaction, path: str) -> str:
+    """The action on a field; a value that stands where the path names an object is changed in its place."""
+    action = redaction.fields[path]
+    return f"{action}, on a value in place of the object" if path in redaction.misplaced else action
 
 
 def _listed(actions: dict[str, str]) -> dict[str, str]:

@@ -13,6 +13,7 @@ import logging
 import uuid
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from airflow_sqlqueue.drain.batches import BatchInfo, batches
 from airflow_sqlqueue.drain.erased_parts import ErasedRows, FileEraser, remove_unlisted
@@ -31,9 +32,11 @@ from airflow_sqlqueue.errors import (
     TransactionError,
 )
 from airflow_sqlqueue.message import HeaderNames, decode_headers
+from airflow_sqlqueue.redaction.actions import keyed_forms, keyed_ids
 from airflow_sqlqueue.redaction.bodies import field_values
 from airflow_sqlqueue.redaction.paths import FieldPath
-from airflow_sqlqueue.redaction.redactor import hashed_text
+from airflow_sqlqueue.redaction.redactor import hasher_of
+from airflow_sqlqueue.row import COLUMN_HEADERS, NAMES
 
 log = logging.getLogger(__name__)
 
@@ -84,8 +87,8 @@ class EraseResult:
 
     :param messages: the number of messages that were erased, or would be.
     :param batches: the ids of their batches.
-    :param unread: the number of messages whose headers or body could not be parsed, so that conditions on headers or
-        fields could not be checked. They stay.
+    :param unread: the number of messages for which a condition on headers or fields could not be checked, because the
+        headers or the body cannot be parsed, or a value stands where a path names an object. They stay.
     :param skipped: the ids of batches from which nothing was erased, each with the reason: it is open, a task works on
         it, it has messages to erase and payloads of the data bus beside its parts, or its files cannot be read.
     :param files: the number of files that were removed.
@@ -99,28 +102,35 @@ class EraseResult:
     dry_run: bool = False
 
 
-class _Conditions:
+class Conditions:
     """Conditions of a request, with the hashes of their values."""
 
     def __init__(self, request: EraseRequest) -> None:
-        key = request.key.encode() if isinstance(request.key, str) else request.key
+        hasher = hasher_of(request.key) if request.key else None
 
         def forms(value: str) -> frozenset[str]:
-            return frozenset((value, hashed_text(key, value)) if key else (value,))
+            return frozenset((value, *(keyed_forms(value, hasher) if hasher else ())))
 
         self._ids = frozenset(form for value in request.message_ids for form in forms(value))
-        self._row_ids = frozenset(value.lower() for value in request.message_ids)
+        of_header = (value for name, value in request.headers.items() if name.lower() == HeaderNames.MESSAGE_ID.lower())
+        ids = [value.lower() for value in (*request.message_ids, *of_header)]
+        self._row_ids = {*ids, *(form for each in ids if hasher for form in keyed_ids(each, hasher))}
         self._headers = {name.lower(): forms(value) for name, value in request.headers.items()}
         self._fields = [(FieldPath.of(path), forms(value)) for path, value in request.fields.items()]
 
-    def match(self, row_id: str, headers: str | None, body: bytes | None) -> bool | None:
-        """Whether a message meets a condition; None if its headers or body cannot be parsed and no other one is met."""
-        if str(row_id).lower() in self._row_ids:
+    def match(self, row: Mapping[str, Any], body: bytes | None) -> bool | None:
+        """Whether a message meets a condition, by the columns of its row, whose names are those of the table.
+
+        The result is None if no condition is met, and one could not be checked: the headers or the body cannot be
+        parsed, or a value stands where a path names an object.
+        """
+        if str(row["Id"]).lower() in self._row_ids:
             return True
-        decoded = decode_headers(headers)
+        decoded = decode_headers(row["Headers"])
         if decoded.values.get(HeaderNames.MESSAGE_ID) in self._ids:
             return True
-        named = ((self._headers.get(name.lower(), ()), value) for name, value in decoded.values.items())
+        columns = [(header, row[name]) for name, header in COLUMN_HEADERS.items() if row.get(name) is not None]
+        named = ((self._headers.get(name.lower(), ()), value) for name, value in (*decoded.values.items(), *columns))
         if any(value in forms for forms, value in named):
             return True
         unread = decoded.problem_code is not None
@@ -128,8 +138,10 @@ class _Conditions:
             content_type = decoded.values.get(HeaderNames.CONTENT_TYPE)
             try:
                 for path, forms in self._fields:
-                    if any(value in forms for value in field_values(body, content_type, path)):
+                    values = field_values(body, content_type, path)
+                    if not forms.isdisjoint(values):
                         return True
+                    unread |= values.misplaced
             except BodyError:
                 unread = True
         return None if unread else False
@@ -207,7 +219,7 @@ class _Erasure:
     ) -> None:
         self._ledger, self._batch_id, self._request, self._result = ledger, batch_id, request, result
         self._batch = ledger.manifest(batch_id)
-        self._conditions = _Conditions(request)
+        self._conditions = Conditions(request)
         self._staging = staging
 
     def run(self) -> None:
@@ -225,7 +237,7 @@ class _Erasure:
                 (row.row_version, str(row.id))
                 for page in pages
                 for row in page
-                if self._matches(str(row.id), row.headers, row.body)
+                if self._matches(dict(zip(NAMES, row, strict=True)), row.body)
             ]
             if rows:
                 found[part] = rows
@@ -268,8 +280,8 @@ class _Erasure:
         if batch.paths:
             write_manifest(eraser.folder, replace(batch, state="sealed"), eraser.mode)
 
-    def _matches(self, row_id: str, headers: str | None, body: bytes | None) -> bool:
-        found = self._conditions.match(row_id, headers, body)
+    def _matches(self, row: Mapping[str, Any], body: bytes | None) -> bool:
+        found = self._conditions.match(row, body)
         self._result.unread += found is None
         return bool(found)
 

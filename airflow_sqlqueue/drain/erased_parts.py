@@ -19,7 +19,7 @@ from airflow_sqlqueue.drain.stages.part_file import PartFile
 from airflow_sqlqueue.drain.storage.batch_files import files_of, remove
 from airflow_sqlqueue.drain.storage.folder import PRIVATE, StagingFolder, locate
 from airflow_sqlqueue.drain.storage.object_stores import raise_staging_error
-from airflow_sqlqueue.row import BODY_FILE, drained_row_schema
+from airflow_sqlqueue.row import BODY_FILE, COLUMN_HEADERS, drained_row_schema
 
 ErasedRows: TypeAlias = "frozenset[int]"
 """Positions of erased rows in a part's file."""
@@ -51,13 +51,13 @@ class FileEraser:
         files = files_of(self.folder, uuid.UUID(self._batch.batch_id))
         return any(file.part_id is None and not is_manifest(file.path.rpartition("/")[2]) for file in files)
 
-    def find(self, part: Part, matches: Callable[[str, str | None, bytes | None], bool]) -> ErasedRows:
+    def find(self, part: Part, matches: Callable[[Mapping[str, Any], bytes | None], bool]) -> ErasedRows:
         """Return the positions of the rows that match, by their ids, headers and, if conditions read them, bodies."""
-        columns = ["Id", "Headers", *(("Body", BODY_FILE) if self._reads_bodies else ())]
+        columns = ["Id", *COLUMN_HEADERS, "Headers", *(("Body", BODY_FILE) if self._reads_bodies else ())]
         found, position = set(), 0
         for rows in part_batches(part, columns, self._staging):
             for row in rows.to_pylist():
-                if matches(row["Id"], row["Headers"], self._body(row)):
+                if matches(row, self._body(row)):
                     found.add(position)
                 position += 1
         return frozenset(found)

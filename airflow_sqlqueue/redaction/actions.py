@@ -1,42 +1,155 @@
-"""Actions that the rules of one message have on the fields of its body, in any format."""
+"""Actions of redaction, in one table from which rules, headers, bodies, the command line and the guide are made.
+
+A new action is an entry of :data:`ACTIONS`. Values of kinds that it does not define become null.
+
+Source: docs/guides/redaction.md, "The rules".
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
 
-from airflow_sqlqueue.redaction.paths import FieldPath
-from airflow_sqlqueue.redaction.rules import FIELD_ACTIONS, RedactionRule
+from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.untrusted import quoted
 
-MASK = "***"
-"""The text that replaces a masked text. Other masked values become null, or an empty element."""
-
-Hasher = Callable[[str], str]
+Hasher: TypeAlias = Callable[[str], str]
 """Function that returns the hash of a value's text."""
 
+Change: TypeAlias = "Callable[[str, Hasher], str | None]"
+"""Function of a value's text that returns the text that replaces it, None for null or an empty element."""
 
-@dataclass(frozen=True)
-class FieldActions:
-    """Actions on the fields of a body.
+Place: TypeAlias = Literal["fields", "headers", "body"]
+"""Part of a rule that names an action."""
 
-    :param actions: paths with their actions, the strictest last.
-    :param kept: for each rule that keeps only what is listed, the paths that stay.
+PLACES: tuple[Place, ...] = get_args(Place)
+
+MASK = "***"
+"""The text that replaces a masked text."""
+
+
+def _nothing(text: str, hasher: Hasher) -> None:
+    """Replace a value by null."""
+
+
+def _masked(text: str, hasher: Hasher) -> str:
+    return MASK
+
+
+def _hashed(text: str, hasher: Hasher) -> str:
+    return hasher(text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RedactionAction:
+    """An action of rules.
+
+    :param name: the word for it in rules.
+    :param meaning: the clause for it in the guide and on the command line.
+    :param strictness: of several actions on one thing that with the highest number counts.
+    :param places: the parts of a rule that may name it; on ``body`` it leaves out the whole body.
+    :param needs_key: whether it needs the key of the hashes.
+    :param removes: whether the field or header goes, with its name; the functions below are then not called.
+    :param text: the change of a text, which is also that of a plain element or an attribute.
+    :param number: the change of a number, by its text as written.
+    :param boolean: the change of ``true`` or ``false``.
+    :param object: the change of an object, which is called with an empty text. Null stays null.
+    :param header: the change of a header's value, and of a column that holds the same.
+    :param row_id: the change of the row's Id, which stays a GUID; None: a random one.
     """
 
-    actions: tuple[tuple[FieldPath, str], ...] = ()
-    kept: tuple[tuple[FieldPath, ...], ...] = ()
+    name: str
+    meaning: str
+    strictness: int
+    places: frozenset[Place]
+    needs_key: bool = False
+    removes: bool = False
+    text: Change = _nothing
+    number: Change = _nothing
+    boolean: Change = _nothing
+    object: Change = _nothing
+    header: Change = _nothing
+    row_id: Change = _nothing
 
-    @classmethod
-    def of(cls, rules: Iterable[RedactionRule]) -> FieldActions:
-        rules = tuple(rules)
-        actions = [pair for rule in rules for pair in rule.fields]
-        actions.sort(key=lambda pair: FIELD_ACTIONS.index(pair[1]))
-        kept = [
-            (*rule.keep_fields, *(path for path, action in rule.fields if action != "drop"))
-            for rule in rules
-            if rule.keep_fields is not None
-        ]
-        return cls(tuple(actions), tuple(kept))
+    def change(self, kind: str) -> Change:
+        """Return the change of a value of a kind in a field."""
+        return {"text": self.text, "number": self.number, "boolean": self.boolean}.get(kind, self.object)
 
-    def __bool__(self) -> bool:
-        return bool(self.actions or self.kept)
+    def new_id(self, text: str, hasher: Hasher) -> str:
+        return self.row_id(text, hasher) or str(uuid.uuid4())
+
+
+ACTIONS = {
+    action.name: action
+    for action in (
+        RedactionAction(
+            name="hash",
+            meaning="HMAC-SHA-256 in hex of the value as it is written; an object becomes `null`",
+            strictness=10,
+            places=frozenset({"fields", "headers"}),
+            needs_key=True,
+            text=_hashed,
+            number=_hashed,
+            boolean=_hashed,
+            header=_hashed,
+            row_id=lambda text, hasher: str(uuid.UUID(hasher(text)[:32])),
+        ),
+        RedactionAction(
+            name="mask",
+            meaning=f"a text becomes `{MASK}`, any other value `null`",
+            strictness=20,
+            places=frozenset({"fields"}),
+            text=_masked,
+        ),
+        RedactionAction(
+            name="drop",
+            meaning="the field or the header is removed with its name, the body left out",
+            strictness=30,
+            places=frozenset({"fields", "headers", "body"}),
+            removes=True,
+        ),
+    )
+}
+"""The actions by name."""
+
+
+def find_action(name: object, place: Place, subject: str = "a name") -> RedactionAction:
+    """Return the action that a rule names for a subject. Raises :class:`ConfigurationError` for an unknown one."""
+    action = ACTIONS.get(name) if isinstance(name, str) else None
+    if action is None or place not in action.places:
+        known = " or ".join(f'"{each}"' for each in names(place))
+        raise ConfigurationError(
+            f"{place} of a rule gives {subject} an unknown action, {quoted(str(name))}: it is {known}."
+        )
+    return action
+
+
+def names(place: Place) -> list[str]:
+    """Return the names of the actions that a part of a rule may have, the strictest first."""
+    allowed = [action for action in ACTIONS.values() if place in action.places]
+    return [action.name for action in sorted(allowed, key=_strictness, reverse=True)]
+
+
+def stricter(one: RedactionAction | None, other: RedactionAction | None) -> RedactionAction | None:
+    """Return the stricter of two actions, None without one."""
+    if one is None or other is None:
+        return one or other
+    return max(one, other, key=_strictness)
+
+
+def _strictness(action: RedactionAction) -> int:
+    return action.strictness
+
+
+def keyed_forms(text: str, hasher: Hasher) -> set[str]:
+    """Return what actions with a key make of a text, a number, a bool or a header."""
+    keyed = [action for action in ACTIONS.values() if action.needs_key]
+    changes = [change for each in keyed for change in (each.text, each.number, each.boolean, each.header)]
+    return {form for change in changes if (form := change(text, hasher)) is not None}
+
+
+def keyed_ids(text: str, hasher: Hasher) -> set[str]:
+    """Return what actions with a key make of the Id of a row."""
+    return {action.new_id(text, hasher) for action in ACTIONS.values() if action.needs_key}

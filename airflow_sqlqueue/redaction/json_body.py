@@ -1,254 +1,125 @@
 """Redaction of JSON: fields are changed by their paths, and the rest keeps its values, numbers digit by digit.
 
-A path goes through every array on its way, and through the wrappers ``$values`` of Newtonsoft.Json and
-System.Text.Json. References (``$ref``) are replaced by what they refer to, so that each place is changed by its own
-path.
+A path goes through the wrappers ``$values`` of Newtonsoft.Json and System.Text.Json. An object that others refer to is
+one object, which each path changes at all of its places. Then its references (``$ref``) are replaced by it.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from json.encoder import encode_basestring, encode_basestring_ascii
-from typing import Any
+from typing import Any, NamedTuple
 
-from airflow_sqlqueue.bodies.tree import MAX_DEPTH, MAX_NODES
+from airflow_sqlqueue.bodies.json_reader import read_json
+from airflow_sqlqueue.bodies.references import References, is_wrapper
+from airflow_sqlqueue.bodies.tree import MAX_DEPTH, MAX_NODES, Number, Repeated
 from airflow_sqlqueue.errors import BodyError
-from airflow_sqlqueue.redaction.actions import MASK, FieldActions, Hasher
-from airflow_sqlqueue.redaction.paths import PathStep
-from airflow_sqlqueue.untrusted import is_text
+from airflow_sqlqueue.redaction.actions import Hasher, RedactionAction
+from airflow_sqlqueue.redaction.fields import VALUES, Member, Node
 
 
-class _Number(str):
-    """Number as it is written."""
+class JsonBody:
+    """The nodes of a JSON text; ``messages`` has the one of its message. Raises :class:`BodyError`."""
 
-    __slots__ = ()
+    def __init__(self, text: str) -> None:
+        tree = read_json(text)
+        message = tree[0] if isinstance(tree, list) and len(tree) == 1 else tree
+        if not isinstance(message, dict):
+            raise BodyError("object")
+        self._text = text
+        # A name may be written with escapes, which are gone in the redacted text.
+        self._references = References(tree if "$" in text or "u0024" in text else None)
+        self._built: dict[int, _Built | None] = {}
+        self.root = self._build(tree, 1).node
+        self.messages: Sequence[Node] = [self.root]
 
+    def _build(self, value: Any, depth: int) -> _Built:
+        """Return a value's node, the same one for all that refer to it, and the size of the tree that it stands for."""
+        if not isinstance(value, (dict, list)):
+            return _Built(_leaf(value))
+        value = self._references.target(value)
+        built = self._built.get(id(value), _NEW)
+        if built is _NEW:
+            # None while it is open: what refers to it from within is a tree without an end.
+            self._built[id(value)] = None
+            built = self._built[id(value)] = self._container(value, depth)
+        if built is None or depth + built.height > MAX_DEPTH + 1:
+            raise BodyError("depth")
+        return built
 
-class _Redacted(str):
-    """Text that an action has written, which another hash leaves as it is."""
-
-    __slots__ = ()
-
-
-class _Members(list[list[Any]]):
-    """Members of an object, pairs of name and value; a name may come twice."""
-
-
-@dataclass
-class JsonRedaction:
-    """Redaction of one JSON text. ``changed`` has the paths that were found, each with its action."""
-
-    actions: FieldActions
-    hasher: Hasher
-    changed: dict[str, str] = field(default_factory=dict)
-
-    def apply(self, text: str) -> str:
-        """Return the redacted text, the same one if no field was found. Raises :class:`BodyError`."""
-        root = _parse(text)
-        if not self.actions:
-            return text
-        for path, action in self.actions.actions:
-            if self._act(root, path.steps, action):
-                self.changed[path.text] = action
-        for kept in self.actions.kept:
-            if _prune(root, [path.steps for path in kept]):
-                self.changed["*"] = "drop"
-        return _written(root, ascii_only=text.isascii()) if self.changed else text
-
-    def _act(self, value: Any, steps: tuple[PathStep, ...], action: str) -> bool:
-        found = False
-        for members in _objects(value):
-            hits = [member for member in members if steps[0].matches(member[0])]
-            if len(steps) > 1:
-                for member in hits:
-                    found |= self._act(member[1], steps[1:], action)
-            elif hits and action == "drop":
-                members[:] = [member for member in members if not steps[0].matches(member[0])]
-                found = True
-            elif hits:
-                for member in hits:
-                    member[1] = self._replaced(member[1], action)
-                found = True
-        return found
-
-    def _replaced(self, value: Any, action: str) -> Any:
-        if (items := _items(value)) is not None:
-            return [self._replaced(item, action) for item in items]
-        if value is None or (action == "hash" and isinstance(value, _Redacted)):
-            return value
-        if action == "mask":
-            return _Redacted(MASK) if isinstance(value, str) and not isinstance(value, _Number) else None
-        if isinstance(value, _Members):
-            return None
-        return _Redacted(self.hasher(canonical_text(value)))
-
-
-def canonical_text(value: Any) -> str:
-    """Return the text of a value that is hashed: a number as it is written, ``true``, ``false``, or the text itself."""
-    return ("false", "true")[value] if isinstance(value, bool) else str(value)
-
-
-def json_values(text: str, steps: tuple[PathStep, ...]) -> Iterator[str]:
-    """Yield the :func:`canonical_text` of each text, number and bool at a path. Raises :class:`BodyError`."""
-    yield from _values(_parse(text), steps)
-
-
-def _values(value: Any, steps: tuple[PathStep, ...]) -> Iterator[str]:
-    if steps:
-        for members in _objects(value):
-            for name, member in members:
-                if steps[0].matches(name):
-                    yield from _values(member, steps[1:])
-    elif (items := _items(value)) is not None:
-        for item in items:
-            yield from _values(item, ())
-    elif value is not None and not isinstance(value, _Members):
-        yield canonical_text(value)
-
-
-def _parse(text: str) -> Any:
-    try:
-        root = _DECODER.decode(text)
-    except RecursionError as error:
-        raise BodyError("depth") from error
-    except ValueError as error:
-        raise BodyError("json") from error
-    message = root[0] if isinstance(root, list) and not isinstance(root, _Members) and len(root) == 1 else root
-    if not isinstance(message, _Members):
-        raise BodyError("object")
-    root = _References(root).replaced()
-    _check_depth(root)
-    return root
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError("NaN and Infinity are no JSON.")
-
-
-_DECODER = json.JSONDecoder(
-    object_pairs_hook=lambda pairs: _Members(map(list, pairs)),
-    parse_int=_Number,
-    parse_float=_Number,
-    parse_constant=_refuse,
-)
-
-
-def _children(value: Any) -> Any:
-    return (member[1] for member in value) if isinstance(value, _Members) else value
-
-
-def _check_depth(root: Any) -> None:
-    level, depth = [root], 0
-    while level:
-        depth += 1
+    def _container(self, value: Any, depth: int) -> _Built:
         if depth > MAX_DEPTH:
             raise BodyError("depth")
-        level = [child for each in level for child in _children(each) if isinstance(child, list)]
-
-
-def _items(value: Any) -> list[Any] | None:
-    """Return the items of an array or of the wrapper of one; None for any other value."""
-    if not isinstance(value, _Members):
-        return value if isinstance(value, list) else None
-    wrapped = next((member[1] for member in value if member[0] == "$values"), None)
-    return wrapped if isinstance(wrapped, list) and not isinstance(wrapped, _Members) else None
-
-
-def _objects(value: Any) -> Iterator[_Members]:
-    """Yield the objects that a path reaches at a value: itself, or those in its arrays."""
-    if (items := _items(value)) is not None:
-        for item in items:
-            yield from _objects(item)
-    if isinstance(value, _Members):
-        yield value
-
-
-def _prune(value: Any, paths: list[tuple[PathStep, ...]]) -> bool:
-    """Remove from an object, or from those of an array, what no path leads to; True if anything was removed."""
-    items = _items(value)
-    if items is not None:
-        before = len(items)
-        items[:] = [item for item in items if isinstance(item, list)]
-        removed = len(items) < before
-        for item in items:
-            removed |= _prune(item, paths)
-        if isinstance(value, _Members):
-            removed |= len(value) > 1
-            value[:] = [["$values", items]]
-        return removed
-    kept, removed = [], False
-    for member in value:
-        rest = [path[1:] for path in paths if path[0].matches(member[0])]
-        if () in rest:
-            kept.append(member)
-        elif rest and isinstance(member[1], list):
-            removed |= _prune(member[1], rest)
-            kept.append(member)
-        else:
-            removed = True
-    value[:] = kept
-    return removed
-
-
-class _References:
-    """Replaces the references of one body by copies of their objects, within bounds of number and depth."""
-
-    def __init__(self, root: Any) -> None:
-        self._root = root
-        self._known: dict[str, _Members] = {}
-        self._nodes = 0
-
-    def replaced(self) -> Any:
-        waiting, referring = [self._root], False
-        while waiting:
-            value = waiting.pop()
-            if isinstance(value, _Members):
-                names = {member[0] for member in value}
-                if sum(member[0] == "$values" for member in value) > 1:
-                    # A reader takes the last one, so all would have to be redacted.
-                    raise BodyError("reference")
-                if "$ref" in names:
-                    if len(value) > 1 or not isinstance(value[0][1], str):
-                        raise BodyError("reference")
-                    referring = True
-                if "$id" in names:
-                    self._know(value)
-            waiting.extend(child for child in _children(value) if isinstance(child, list))
-        return self._copy(self._root, 0) if referring else self._root
-
-    def _know(self, value: _Members) -> None:
-        for identity in (member[1] for member in value if member[0] == "$id"):
-            if not isinstance(identity, str) or self._known.setdefault(identity, value) is not value:
-                raise BodyError("reference")
-
-    def _copy(self, value: Any, depth: int) -> Any:
-        self._nodes += 1
-        if self._nodes > MAX_NODES:
+        node, size, height = Node("object" if isinstance(value, dict) else "list", source=value), 1, 0
+        for name, each in _members(value):
+            below = self._build(each, depth + 1)
+            node.members.append(Member(name, below.node))
+            size, height = size + below.size, max(height, below.height)
+        if size > MAX_NODES:
             raise BodyError("size")
-        if depth > MAX_DEPTH:
-            raise BodyError("depth")
-        if not isinstance(value, list):
-            return value
-        if not isinstance(value, _Members):
-            return [self._copy(item, depth + 1) for item in value]
-        if len(value) == 1 and value[0][0] == "$ref":
-            if value[0][1] not in self._known:
-                raise BodyError("reference")
-            return self._copy(self._known[value[0][1]], depth + 1)
-        return _Members([name, self._copy(item, depth + 1)] for name, item in value if name != "$id")
+        return _Built(node, size, height + 1)
+
+    def written(self, hasher: Hasher, encoding: str) -> bytes:
+        """Return the bytes of the text as the marks leave it; a character that the encoding lacks is escaped."""
+        writer = _NodeWriter(self._references, hasher, "ascii" if self._text.isascii() else encoding)
+        return writer.value(self.root).encode(encoding)
 
 
-def _written(value: Any, *, ascii_only: bool) -> str:
-    if isinstance(value, _Number):
-        return str.__str__(value)
-    if isinstance(value, str):
-        plain = not ascii_only and is_text(value)
-        return (encode_basestring if plain else encode_basestring_ascii)(value)
-    if isinstance(value, _Members):
-        members = (f"{_written(n, ascii_only=ascii_only)}:{_written(v, ascii_only=ascii_only)}" for n, v in value)
-        return f"{{{','.join(members)}}}"
+class _Built(NamedTuple):
+    """A node, with the number of values and of levels of the tree that it stands for."""
+
+    node: Node
+    size: int = 1
+    height: int = 0
+
+
+_NEW = _Built(Node("null"))
+
+
+def _members(value: Any) -> Sequence[tuple[str, Any]]:
     if isinstance(value, list):
-        return f"[{','.join(_written(item, ascii_only=ascii_only) for item in value)}]"
-    return "null" if value is None else canonical_text(value)
+        return [("", each) for each in value]
+    return value.pairs if isinstance(value, Repeated) else list(value.items())
+
+
+def _leaf(value: Any) -> Node:
+    if isinstance(value, bool):
+        return Node("boolean", ("false", "true")[value])
+    if isinstance(value, Number):
+        return Node("number", value.text)
+    return Node("null") if value is None else Node("text", value)
+
+
+class _NodeWriter:
+    """Writes nodes as JSON, each text in a form that the body's encoding has."""
+
+    def __init__(self, references: References, hasher: Hasher, encoding: str) -> None:
+        self._references, self._hasher, self._encoding = references, hasher, encoding
+
+    def value(self, node: Node) -> str:
+        if node.kind == "list":
+            return f"[{','.join(self.value(each.node) for each in node.members if not each.is_removed)}]"
+        if node.action is not None and node.kind != "null" and not node.action.removes:
+            if not is_wrapper(node.source):
+                return self._replaced(node, node.action)
+            members = [each for each in node.members if each.name == VALUES]
+        else:
+            members = [each for each in node.members if not each.is_removed]
+        if node.kind == "object":
+            if self._references.referred:
+                # Copies would have it as well, and then it names none of them.
+                members = [m for m in members if not (m.name == "$id" and self._references.is_metadata(m.node.text))]
+            return f"{{{','.join(f'{self._text(each.name)}:{self.value(each.node)}' for each in members)}}}"
+        return self._text(node.text) if node.kind == "text" else node.text or "null"
+
+    def _replaced(self, node: Node, action: RedactionAction) -> str:
+        text = action.change(node.kind)(node.text, self._hasher)
+        return "null" if text is None else self._text(text)
+
+    def _text(self, text: str) -> str:
+        if not text.isascii():
+            try:
+                text.encode(self._encoding)
+            except UnicodeEncodeError:
+                return encode_basestring_ascii(text)
+        return encode_basestring(text)

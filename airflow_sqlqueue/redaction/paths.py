@@ -19,6 +19,12 @@ class PathStep:
     each: bool = False
 
     def matches(self, name: str) -> bool:
+        """Whether an action reaches a member; in doubt ``Email`` reaches the attribute ``@Email`` as well."""
+        name = name.lower()
+        return self.name is None or self.name == name or (name[:1] == "@" and self.name == name[1:])
+
+    def keeps(self, name: str) -> bool:
+        """Whether a member stays where only listed ones do."""
         return self.name is None or self.name == name.lower()
 
 
@@ -33,7 +39,8 @@ class FieldPath:
     def of(cls, text: object) -> FieldPath:
         """Parse a path. Raises :class:`ConfigurationError`.
 
-        Names are separated by dots, ``*`` is any name, and a name with a dot or a bracket is in double quotes.
+        Names are separated by dots, ``*`` is any name, and a name with a dot or a bracket is in double quotes. In XML
+        ``@Ccy`` is an attribute, and ``#text`` the text beside attributes or elements.
         """
         if not isinstance(text, str) or not text:
             raise ConfigurationError("The path of a field is a text such as Customer.Email or Lines[].Card.")

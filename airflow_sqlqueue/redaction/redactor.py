@@ -16,9 +16,10 @@ from typing import Any
 from airflow_sqlqueue.bodies.text import MAX_BYTES
 from airflow_sqlqueue.errors import BodyError, ConfigurationError
 from airflow_sqlqueue.message import HeaderNames, ReceivedMessage, decode_headers, full_name
-from airflow_sqlqueue.redaction.actions import FieldActions
+from airflow_sqlqueue.redaction.actions import ACTIONS, Hasher, RedactionAction, find_action, stricter
 from airflow_sqlqueue.redaction.bodies import redact_body
-from airflow_sqlqueue.redaction.rules import HEADER_ACTIONS, RedactionRule, RedactionRules
+from airflow_sqlqueue.redaction.fields import FieldActions, FieldChanges
+from airflow_sqlqueue.redaction.rules import RedactionRule, RedactionRules
 from airflow_sqlqueue.row import COLUMN_HEADERS, NAMES, Row
 
 MIN_KEY_BYTES = 16
@@ -43,12 +44,15 @@ class Redaction:
     :param headers: names of changed headers with their actions; ``*`` if all were dropped.
     :param fields: paths of changed fields with their actions; ``*`` for those that no list of a rule keeps.
     :param body: the reason why the body was left out, None if it was not.
+    :param misplaced: those of the paths that name a field of an object where the body has another value, which was
+        changed in its place.
     """
 
     row: Sequence[Any] = field(repr=False)
     headers: dict[str, str] = field(default_factory=dict)
     fields: dict[str, str] = field(default_factory=dict)
     body: str | None = None
+    misplaced: frozenset[str] = frozenset()
 
     @property
     def changed(self) -> bool:
@@ -60,32 +64,33 @@ class _Plan:
 
     def __init__(self, rules: Sequence[RedactionRule]) -> None:
         self._rules = [rule for rule in rules if rule.changes_headers]
-        self._known: dict[str, str | None] = {}
+        self._known: dict[str, RedactionAction | None] = {}
         self.changes_headers = bool(self._rules)
-        self.drops_body = any(rule.drop_body for rule in rules)
+        self.drops_body = any(rule.body for rule in rules)
         self.fields = FieldActions.of(rules)
 
-    def header_action(self, name: str) -> str | None:
-        """Return ``drop``, ``hash``, or None for a header that stays."""
+    def header_action(self, name: str) -> RedactionAction | None:
+        """Return the action on a header, None for one that stays. Raises :class:`ConfigurationError`."""
         if name in self._known:
             return self._known[name]
-        action = max(filter(None, (_verdict(rule, name) for rule in self._rules)), key=_strictness, default=None)
+        action: RedactionAction | None = None
+        for rule in self._rules:
+            action = stricter(action, _verdict(rule, name))
         if len(self._known) < _CACHED and len(name) <= _CACHED_CHARACTERS:
             self._known[name] = action
         return action
 
 
-def _strictness(action: str) -> int:
-    return HEADER_ACTIONS.index(action)
-
-
-def _verdict(rule: RedactionRule, name: str) -> str | None:
-    actions = [action for pattern, action in rule.headers if pattern.matches(name)]
-    if actions:
-        return max(actions, key=_strictness)
+def _verdict(rule: RedactionRule, name: str) -> RedactionAction | None:
+    found: RedactionAction | None = None
+    for pattern, action in rule.headers:
+        if pattern.matches(name):
+            found = stricter(found, find_action(action, "headers"))
+    if found is not None:
+        return found
     if rule.keep_headers is None or any(pattern.matches(name) for pattern in rule.keep_headers):
         return None
-    return "drop"
+    return ACTIONS["drop"]
 
 
 @dataclass(frozen=True)
@@ -129,7 +134,7 @@ class Redactor:
 
     def hashed(self, text: str) -> str:
         """Return the HMAC-SHA-256 of a text in hex; the same for a header, a column and a field of a body."""
-        return hashed_text(self.key or b"", text)
+        return hasher_of(self.key)(text)
 
     def concerns(self, headers: str | None) -> bool:
         """Whether a rule concerns a message with these headers."""
@@ -172,7 +177,7 @@ class Redactor:
         if plan.changes_headers:
             changed = self._headers(values, decoded.values, plan, malformed=malformed)
         fields, reason = self._body(values, None if malformed else decoded.values, plan)
-        return Redaction(Row._make(values), changed, fields, reason)
+        return Redaction(Row._make(values), changed, fields.found, reason, frozenset(fields.misplaced))
 
     def _plan(self, types: str) -> _Plan | None:
         if types in self._plans:
@@ -197,46 +202,52 @@ class Redactor:
             kept: dict[str, str | None] = {}
             for name, value in headers.items():
                 action = plan.header_action(name)
-                if action != "drop":
-                    kept[name] = self.hashed(value) if action == "hash" and value is not None else value
+                if action is None or not action.removes:
+                    kept[name] = self._changed(value, action)
                 if action is not None:
-                    changed[name] = action
+                    changed[name] = action.name
             if changed:
                 values[_HEADERS] = json.dumps(kept, separators=(",", ":"))
         for place, header in _COLUMNS:
             action = plan.header_action(header)
             if values[place] is not None and action is not None:
-                values[place] = self.hashed(values[place]) if action == "hash" else None
-                changed.setdefault(header, action)
+                values[place] = self._changed(values[place], action)
+                changed.setdefault(header, action.name)
         action = plan.header_action(HeaderNames.MESSAGE_ID)
         if action is not None and values[_ID] is not None and (not own_id or _same_id(own_id, values[_ID])):
-            given = str(values[_ID]).lower() if own_id is None else own_id
-            values[_ID] = str(uuid.UUID(self.hashed(given)[:32]) if action == "hash" else uuid.uuid4())
-            changed.setdefault(HeaderNames.MESSAGE_ID, action)
+            values[_ID] = action.new_id(own_id or str(values[_ID]).lower(), self.hashed)
+            changed.setdefault(HeaderNames.MESSAGE_ID, action.name)
         return changed
+
+    def _changed(self, value: str | None, action: RedactionAction | None) -> str | None:
+        """Return a header's value, or that of a column, as an action leaves it."""
+        if value is None or action is None:
+            return value
+        return None if action.removes else action.header(value, self.hashed)
 
     def _body(
         self, values: list[Any], headers: dict[str, str | None] | None, plan: _Plan
-    ) -> tuple[dict[str, str], str | None]:
+    ) -> tuple[FieldChanges, str | None]:
         """Redact the body; return the changed fields, and the reason if it was left out."""
         body = values[_BODY]
         if not body or not (plan.drops_body or plan.fields):
-            return {}, None
+            return FieldChanges(), None
         if plan.drops_body:
             values[_BODY] = None
-            return {}, "rule"
+            return FieldChanges(), "rule"
         try:
             content_type = (headers or {}).get(HeaderNames.CONTENT_TYPE)
             values[_BODY], fields = redact_body(bytes(body), content_type, plan.fields, self.hashed)
         except BodyError as error:
             values[_BODY] = None
-            return {}, error.reason
+            return FieldChanges(), error.reason
         return fields, None
 
 
-def hashed_text(key: bytes, text: str) -> str:
-    """Return the HMAC-SHA-256 of a text in hex."""
-    return hmac.digest(key, text.encode("utf-8", "surrogatepass"), "sha256").hex()
+def hasher_of(key: str | bytes | None) -> Hasher:
+    """Return the function that makes the HMAC-SHA-256 of a text in hex; a text as the key is UTF-8."""
+    secret = key.encode() if isinstance(key, str) else key or b""
+    return lambda text: hmac.digest(secret, text.encode("utf-8", "surrogatepass"), "sha256").hex()
 
 
 def _types(text: str | None) -> str:

@@ -14,12 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.message import full_name
+from airflow_sqlqueue.redaction.actions import Place, RedactionAction, find_action
 from airflow_sqlqueue.redaction.paths import FieldPath, NamePattern
 from airflow_sqlqueue.untrusted import quoted
-
-HEADER_ACTIONS = ("hash", "drop")
-FIELD_ACTIONS = ("hash", "mask", "drop")
-"""Actions, the strictest last: where several rules name the same thing, the strictest counts."""
 
 MAX_FILE_BYTES = 1024 * 1024
 """The most bytes of a file of rules."""
@@ -29,22 +27,35 @@ _NAMES = {"message_type", "body", "headers", "keep_headers", "fields", "keep_fie
 
 @dataclass(frozen=True)
 class RedactionRule:
-    """A rule for the messages of a type.
+    """A rule for the messages of a type. Actions are those of :data:`~airflow_sqlqueue.redaction.actions.ACTIONS`.
 
     :param message_type: the full name of a .NET type, with at most one ``*``: ``Shop.PlaceOrder``, ``Shop.*`` or ``*``.
-    :param drop_body: leave out the body.
-    :param headers: names of headers, each with ``drop`` or ``hash``.
-    :param keep_headers: the only headers that stay, besides those with ``hash``; None: all.
-    :param fields: paths of fields of the body, each with ``drop``, ``mask`` or ``hash``.
-    :param keep_fields: the only fields that stay, besides those with ``mask`` or ``hash``; None: all.
+    :param body: the name of an action on the whole body, which is left out; None: it is not.
+    :param headers: names of headers, each with the name of an action.
+    :param keep_headers: the only headers that stay, besides those with an action that does not remove; None: all.
+    :param fields: paths of fields of the body, each with the name of an action.
+    :param keep_fields: the only fields that stay, besides those with an action that does not remove; None: all.
+
+    Raises :class:`ConfigurationError` for an action that is unknown or not for that part of a rule.
     """
 
     message_type: NamePattern
-    drop_body: bool = False
+    body: str | None = None
     headers: tuple[tuple[NamePattern, str], ...] = ()
     keep_headers: tuple[NamePattern, ...] | None = None
     fields: tuple[tuple[FieldPath, str], ...] = ()
     keep_fields: tuple[FieldPath, ...] | None = None
+
+    def __post_init__(self) -> None:
+        self.actions()
+
+    def actions(self) -> list[RedactionAction]:
+        """Return the actions that the rule names. Raises :class:`ConfigurationError` for an unknown one."""
+        named: list[tuple[str, Place, str]] = [(action, "headers", quoted(key.text)) for key, action in self.headers]
+        named += [(action, "fields", quoted(key.text)) for key, action in self.fields]
+        if self.body is not None:
+            named.append((self.body, "body", quoted(self.message_type.text)))
+        return [find_action(*each) for each in named]
 
     @property
     def changes_headers(self) -> bool:
@@ -56,7 +67,7 @@ class RedactionRule:
 
     @property
     def hashes(self) -> bool:
-        return "hash" in {action for _, action in (*self.headers, *self.fields)}
+        return any(action.needs_key for action in self.actions())
 
     @classmethod
     def of(cls, values: object) -> RedactionRule:
@@ -68,25 +79,24 @@ class RedactionRule:
             raise ConfigurationError(f"A rule does not know {quoted(str(unknown[0]))}: choose among {names}.")
         if "message_type" not in values:
             raise ConfigurationError('A rule has no message_type: name a type, "Shop.*" for several, or "*" for all.')
-        kind = NamePattern(values["message_type"])
-        if values.get("body") not in (None, "drop"):
-            raise ConfigurationError(f'body of the rule for {quoted(kind.text)} is "drop", or left out.')
-        headers = _actions(values.get("headers"), "headers", HEADER_ACTIONS)
-        fields = _actions(values.get("fields"), "fields", FIELD_ACTIONS)
+        kind = values["message_type"]
+        kind = NamePattern(full_name(kind) if isinstance(kind, str) else kind)
+        headers = _actions(values.get("headers"), "headers")
+        fields = _actions(values.get("fields"), "fields")
         rule = cls(
             kind,
-            values.get("body") == "drop",
+            values.get("body"),
             tuple((NamePattern(name), action) for name, action in headers.items()),
             _kept(values.get("keep_headers"), "keep_headers", headers, NamePattern),
             tuple((FieldPath.of(path), action) for path, action in fields.items()),
             _kept(values.get("keep_fields"), "keep_fields", fields, FieldPath.of),
         )
-        if not (rule.drop_body or rule.changes_headers or rule.changes_fields):
+        if not (rule.body or rule.changes_headers or rule.changes_fields):
             raise ConfigurationError(
                 f"The rule for {quoted(kind.text)} changes nothing: give body, headers, keep_headers, fields or "
                 "keep_fields."
             )
-        if rule.drop_body and rule.changes_fields:
+        if rule.body and rule.changes_fields:
             raise ConfigurationError(
                 f"The rule for {quoted(kind.text)} leaves out the body and names fields of it: choose one."
             )
@@ -95,8 +105,8 @@ class RedactionRule:
     def to_dict(self) -> dict[str, Any]:
         """Return the plain data of the rule, without what was left out."""
         values: dict[str, Any] = {"message_type": self.message_type.text}
-        if self.drop_body:
-            values["body"] = "drop"
+        if self.body is not None:
+            values["body"] = self.body
         for name in ("headers", "fields"):
             if given := getattr(self, name):
                 values[name] = {key.text: action for key, action in given}
@@ -175,16 +185,11 @@ def _unique(members: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _actions(values: object, name: str, allowed: tuple[str, ...]) -> dict[str, str]:
+def _actions(values: object, name: str) -> dict[str, str]:
     if values is None:
         return {}
     if not isinstance(values, Mapping) or not values:
         raise ConfigurationError(f"{name} of a rule is an object of names and actions that is not empty.")
-    for key, action in values.items():
-        if action not in allowed:
-            raise ConfigurationError(
-                f"{name} of a rule gives {quoted(str(key))} an unknown action: choose one of {', '.join(allowed)}."
-            )
     return dict(values)
 
 

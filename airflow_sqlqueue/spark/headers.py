@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from airflow_sqlqueue.message import MAX_CHARACTERS, MAX_GENERIC, MAX_HEADERS, SPACE, HeaderNames
+from airflow_sqlqueue.message import BLANKS, MAX_CHARACTERS, MAX_GENERIC, MAX_HEADERS, SPACE, HeaderNames
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -131,8 +131,8 @@ def first_type(enclosed: Column) -> Column:
     """
     from pyspark.sql import functions as sf
 
-    first = sf.regexp_extract(enclosed, _FIRST.format("[^;]"), 1)
-    plain = sf.regexp_extract(enclosed, _FIRST.format("[^,;]"), 1)
+    first = sf.regexp_extract(enclosed, _FIRST % "[^;]", 1)
+    plain = sf.regexp_extract(enclosed, _FIRST % "[^,;]", 1)
     generic = sf.contains(enclosed, sf.lit("[")) & sf.contains(first, sf.lit("["))
     name = sf.when(generic, _generic_name(first)).otherwise(plain)
     # No space is before the name; Spark warns of rtrim with two arguments.
@@ -146,7 +146,8 @@ def all_types(enclosed: Column) -> Column:
     return sf.filter(sf.transform(sf.split(enclosed, ";"), first_type), lambda name: name.isNotNull())
 
 
-_FIRST = r"\A(?:[ \t\n\r\x0b\f]*+(?:,[^;]*+)?+;)*+[ \t\n\r\x0b\f]*+({}*)"
+_BLANK = "".join(rf"\x{{{first:x}}}-\x{{{last:x}}}" for first, last in BLANKS)
+_FIRST = rf"\A(?:[{_BLANK}]*+(?:,[^;]*+)?+;)*+[{_BLANK}]*+(%s*)"
 """Skips types without a name, and captures the first type with a name."""
 
 

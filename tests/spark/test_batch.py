@@ -220,7 +220,26 @@ def test_times_do_not_depend_on_the_sessions_zone(spark: SparkSession, make_batc
 def enclosed_types(count: int) -> list[str | None]:
     """Lists of types, with brackets and separators anywhere, and some too long to be looked at whole."""
     rng = random.Random(7)
-    pieces = ["A.B", "List`1", "[", "]", "[[", "]]", ",", ", ", ";", " ", "\t", "\u00a0", "Ł", "\\", "Version=1"]
+    pieces = [
+        "A.B",
+        "List`1",
+        "[",
+        "]",
+        "[[",
+        "]]",
+        ",",
+        ", ",
+        ";",
+        " ",
+        "\t",
+        "\u00a0",
+        "\u200b",
+        "\ufeff",
+        "\u2800",
+        "Ł",
+        "\\",
+        "Version=1",
+    ]
     random_ones = ["".join(rng.choices(pieces, k=rng.randrange(1, 14))) for _ in range(count)]
     generic = "Ns.Evt`1[[System.Int32, mscorlib, Version=4.0.0.0]], Shop, Version=1.0.0.0"
     long = ["[" + "," * 70_000 + "]", "A" * 65_530 + "[[x, y]], B", "[" + ",;" * 40_000]
