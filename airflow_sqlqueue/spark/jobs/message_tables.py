@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_sqlqueue.spark.jobs.program import Program
@@ -47,33 +47,29 @@ def message_tables_job(spark: SparkSession, batch: AnyBatch, location: str, **op
 
 def result_of(tables: Sequence[MessageTypeTable]) -> dict[str, Any]:
     """The result of the job, bounded for XCom."""
-    misfits = {each.table: each.messages if each.is_unparsed else each.rescued for each in tables}
-    largest = sorted(tables, key=lambda each: -each.messages)
-    worst = sorted((each for each in tables if misfits[each.table]), key=lambda each: -misfits[each.table])
+    misfits = [(each, each.messages if each.is_unparsed else each.rescued) for each in tables]
+    worst = sorted((each for each in misfits if each[1]), key=lambda each: -each[1])
     return {
         "messages": sum(each.messages for each in tables),
         "unparsed": sum(each.messages for each in tables if each.is_unparsed),
         "rescued": sum(each.rescued for each in tables),
         "tables": len(tables),
-        "largest": [_named(each) for each in largest[:MOST_TABLES]],
+        "largest": [_named(each) for each in sorted(tables, key=lambda each: -each.messages)[:MOST_TABLES]],
         "worst": [
-            {
-                **_named(each),
-                "reasons": each.reasons,
-                "rescued_fields": [
-                    {"field": event_value(found.field), "messages": found.messages, "path": event_value(found.path)}
-                    for found in each.rescued_fields[:_MOST_FIELDS]
-                ],
-            }
-            for each in worst[:_MOST_WORST]
+            {**_named(each), "reasons": each.reasons, "rescued_fields": [_safe(vars(field)) for field in fields]}
+            for each, _ in worst[:_MOST_WORST]
+            for fields in [each.rescued_fields[:_MOST_FIELDS]]
         ],
     }
 
 
 def _named(table: MessageTypeTable) -> dict[str, Any]:
     values = {name: value for name, value in vars(table).items() if name not in ("rescued_fields", "reasons")}
-    new = [event_value(path) for path in table.new_fields[:MOST_TABLES]]
-    return {**values, "message_type": event_value(table.message_type), "new_fields": new}
+    return {**_safe(values), "table": table.table, "new_fields": list(map(event_value, table.new_fields[:MOST_TABLES]))}
+
+
+def _safe(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: event_value(value) if isinstance(value, str) else value for name, value in values.items()}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

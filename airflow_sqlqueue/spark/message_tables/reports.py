@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, TypeAlias
 
 from airflow_sqlqueue.bodies.patterns import TypePatterns
@@ -91,8 +92,7 @@ class Report:
     """
 
     def __init__(self) -> None:
-        self._fields: Counter[str] = Counter()
-        self._paths: dict[str, str] = {}
+        self._fields: dict[str, tuple[int, str]] = {}
         self.reasons: Counter[str] = Counter()
 
     def add(self, rescued: Iterable[str]) -> None:
@@ -100,37 +100,32 @@ class Report:
         for text in rescued:
             # Numbers stay texts: there may be millions of digits.
             paths = json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
-            named: dict[str, str] = {}
-            for path in paths:
-                cut = path[:_LONGEST]
-                named.setdefault(_POSITION.sub(lambda found: found[1] or "[]", cut), cut)
-                if len(named) == _COUNTED:
-                    break
-            self._count(dict.fromkeys(named, 1), named)
+            cut = [path[:_LONGEST] for path in islice(paths, _COUNTED)]
+            self._count({_POSITION.sub(lambda found: found[1] or "[]", path): (1, path) for path in reversed(cut)})
 
     def merge(self, values: Mapping[str, Any]) -> None:
         """Add what :meth:`to_values` gave."""
-        self._count(values["fields"], values["paths"])
+        self._count(values["fields"])
         self.reasons.update(values["reasons"])
 
     def to_values(self) -> dict[str, Any]:
         """Return the counts as values for JSON."""
-        fields = dict(self._fields.most_common(MOST_FIELDS))
-        return {"fields": fields, "paths": {name: self._paths[name] for name in fields}, "reasons": self.reasons}
+        return {"fields": dict(self._frequent(MOST_FIELDS)), "reasons": self.reasons}
 
     @property
     def rescued_fields(self) -> tuple[RescuedField, ...]:
         """The fields, those of most messages first."""
-        ordered = sorted(self._fields, key=lambda name: (-self._fields[name], name))
-        return tuple(RescuedField(name, self._fields[name], self._paths[name]) for name in ordered[:MOST_FIELDS])
+        return tuple(RescuedField(name, *found) for name, found in self._frequent(MOST_FIELDS))
 
-    def _count(self, fields: Mapping[str, int], paths: Mapping[str, str]) -> None:
-        self._fields.update(fields)
-        for name, path in paths.items():
-            self._paths.setdefault(name, path)
+    def _count(self, fields: Mapping[str, tuple[int, str]]) -> None:
+        for name, (count, path) in fields.items():
+            before = self._fields.get(name, (0, path))
+            self._fields[name] = (before[0] + count, before[1])
         if len(self._fields) > 2 * _COUNTED:
-            self._fields = Counter(dict(self._fields.most_common(_COUNTED)))
-            self._paths = {name: self._paths[name] for name in self._fields}
+            self._fields = dict(self._frequent(_COUNTED))
+
+    def _frequent(self, most: int) -> list[tuple[str, tuple[int, str]]]:
+        return sorted(self._fields.items(), key=lambda each: (-each[1][0], each[0]))[:most]
 
 
 class ShareLimits:
@@ -180,20 +175,16 @@ class ShareLimits:
 
 def _shares(name: str, given: ShareLimit) -> dict[str, float]:
     """The limits by pattern. Airflow renders a templated number as a text."""
-    if given is None:
-        return {}
-    found: dict[str, float] = {}
-    for pattern, value in (given if isinstance(given, Mapping) else {"*": given}).items():
-        try:
-            number = math.nan if isinstance(value, bool) else float(value)
-        except (TypeError, ValueError):
-            number = math.nan
-        if not isinstance(pattern, str) or not pattern or not 0 <= number <= 1:
-            raise ConfigurationError(
-                f'{name} is a share from 0 to 1, or such shares by patterns of types, {{"Shop.*": 0.01}}.'
-            )
-        found[pattern] = number
-    return found
+    limits = given if isinstance(given, Mapping) else {} if given is None else {"*": given}
+    try:
+        shares = {pattern: float(value) for pattern, value in limits.items() if TypePatterns.of(pattern)}
+    except (TypeError, ValueError):
+        shares = {"": math.nan}
+    if not all(0 <= share <= 1 for share in shares.values()):
+        raise ConfigurationError(
+            f'{name} is a share from 0 to 1, or such shares by patterns of types, {{"Shop.*": 0.01}}.'
+        )
+    return shares
 
 
 def _limit_of(message_type: str | None, limits: Mapping[str, float]) -> float | None:
