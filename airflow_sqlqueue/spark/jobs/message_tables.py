@@ -38,7 +38,7 @@ def message_tables_job(spark: SparkSession, batch: AnyBatch, location: str, **op
     The result has ``messages``, ``unparsed`` and ``rescued`` (numbers of messages), ``tables`` (their number), and
     ``largest``, the :class:`MessageTypeTable` of up to 100 tables as dicts, those with most messages first. ``worst``
     has up to 20 of those with rescued or unparsed messages, those with most of them first, with their ``reasons`` and
-    up to 5 ``rescued_fields``. A name or path that XCom cannot hold is None there.
+    up to 5 ``rescued_fields``; ``warnings`` are up to 20 sentences on limits of schemas. A name or path that XCom cannot hold is None there.
 
     :param options: the other parameters of ``write_message_tables``.
     """
@@ -54,6 +54,7 @@ def result_of(tables: Sequence[MessageTypeTable]) -> dict[str, Any]:
         "unparsed": sum(each.messages for each in tables if each.is_unparsed),
         "rescued": sum(each.rescued for each in tables),
         "tables": len(tables),
+        "warnings": [event_value(text) for each in tables for text in each.warnings][:_MOST_WORST],
         "largest": [_named(each) for each in sorted(tables, key=lambda each: -each.messages)[:MOST_TABLES]],
         "worst": [
             {**_named(each), "reasons": each.reasons, "rescued_fields": [_safe(vars(field)) for field in fields]}
@@ -64,7 +65,8 @@ def result_of(tables: Sequence[MessageTypeTable]) -> dict[str, Any]:
 
 
 def _named(table: MessageTypeTable) -> dict[str, Any]:
-    values = {name: value for name, value in vars(table).items() if name not in ("rescued_fields", "reasons")}
+    left_out = ("rescued_fields", "reasons", "warnings")
+    values = {name: value for name, value in vars(table).items() if name not in left_out}
     return {**_safe(values), "table": table.table, "new_fields": list(map(event_value, table.new_fields[:MOST_TABLES]))}
 
 

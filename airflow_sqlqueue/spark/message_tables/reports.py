@@ -56,6 +56,8 @@ class MessageTypeTable:
     :param rescued: those of them with values that fit no column.
     :param new_fields: the paths of the fields that are columns of the table since this batch.
     :param repeated: those that are left out, because ``merge_on`` found them in another row.
+    :param warnings: limits of schemas that the batch reaches, and schemas that cannot be used, as sentences; those that
+        are of no table of the batch are with the first one.
     :param rescued_fields: the fields of these values, up to 20, those of most messages first.
     :param reasons: of a table of messages that are not parsed, their number by reason.
     """
@@ -69,6 +71,7 @@ class MessageTypeTable:
     rescued_fields: tuple[RescuedField, ...] = ()
     reasons: dict[str, int] = field(default_factory=dict, hash=False)
     repeated: int = 0
+    warnings: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """Return one line for a log: names and numbers, and nothing of a body."""

@@ -232,8 +232,11 @@ class TableWriter:
             for each in tables:
                 if each.new_fields or each.rescued or each.is_unparsed:
                     _log.info("%s", each)
-            for warning in self.warnings:
+            places = {each.message_type: number for number, each in enumerate(tables)}
+            for warning in self.warnings if tables else ():
                 _log.warning("%s", warning)
+                number = places.get(warning.message_type, 0)
+                tables[number] = replace(tables[number], warnings=(*tables[number].warnings, str(warning)))
             return tables
         finally:
             work.remove()
