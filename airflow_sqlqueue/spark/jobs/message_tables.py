@@ -38,7 +38,8 @@ def message_tables_job(spark: SparkSession, batch: AnyBatch, location: str, **op
     The result has ``messages``, ``unparsed`` and ``rescued`` (numbers of messages), ``tables`` (their number), and
     ``largest``, the :class:`MessageTypeTable` of up to 100 tables as dicts, those with most messages first. ``worst``
     has up to 20 of those with rescued or unparsed messages, those with most of them first, with their ``reasons`` and
-    up to 5 ``rescued_fields``; ``warnings`` are up to 20 sentences on limits of schemas. A name or path that XCom cannot hold is None there.
+    up to 5 ``rescued_fields``; ``warnings`` are up to 20 sentences on limits of schemas. A name or path that XCom
+    cannot hold is None there.
 
     :param options: the other parameters of ``write_message_tables``.
     """

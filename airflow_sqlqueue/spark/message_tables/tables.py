@@ -233,10 +233,11 @@ class TableWriter:
                 if each.new_fields or each.rescued or each.is_unparsed:
                     _log.info("%s", each)
             places = {each.message_type: number for number, each in enumerate(tables)}
-            for warning in self.warnings if tables else ():
+            for warning in self.warnings:
                 _log.warning("%s", warning)
-                number = places.get(warning.message_type, 0)
-                tables[number] = replace(tables[number], warnings=(*tables[number].warnings, str(warning)))
+                if tables:
+                    number = places.get(warning.message_type, 0)
+                    tables[number] = replace(tables[number], warnings=(*tables[number].warnings, str(warning)))
             return tables
         finally:
             work.remove()
