@@ -15,7 +15,7 @@ from airflow_sqlqueue.bodies.extension import EMPTY, bounded, extended
 from airflow_sqlqueue.bodies.hints import NO_HINTS, Hints
 from airflow_sqlqueue.bodies.names import Path, column_key, is_column_name
 from airflow_sqlqueue.bodies.schemas import MAX_FIELDS, Struct, Type, all_fields, array, map_of
-from airflow_sqlqueue.bodies.statistics import KINDS, MAX_NODES, Statistics
+from airflow_sqlqueue.bodies.statistics import MAX_NODES, Statistics, kinds
 from airflow_sqlqueue.bodies.types import LEAVES, MOST_DIGITS, number_type
 from airflow_sqlqueue.bodies.warnings import SchemaWarning
 
@@ -125,7 +125,7 @@ class _Types:
         if not is_item and 3 * counts["repeated"] >= counts["element"] > 0:
             item = self.type(paths, (*where, None), is_item=True)[0]
             return (None if item is None else array(item)), None
-        votes = {kind: counts[kind] for kind in KINDS if counts[kind]}
+        votes = {kind: counts[kind] for kind in kinds() if counts[kind]}
         items = self._wrapped(paths, counts, where[-1]) if hint is None else []
         if items:
             votes["array"] = votes.get("array", Fraction()) + votes.pop("struct")

@@ -32,13 +32,16 @@ _MOST_DIGITS = 39
 _PLAIN = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?")
 _LEADING_ZERO = re.compile(r"-?0\d+(?:\.\d+)?")
 _GUID = "[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}"
-_FORMS = {**forms(), "uuid": re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")}
+_UUID = re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _KEY = re.compile(rf"{_GUID}|\d{{4}}-\d\d-\d\d([T ].*)?|[+-]?\d+([.,]\d+)?|\d{{4}}-\d\d")
 """Names that are keys of a dictionary: GUIDs, dates and times, numbers."""
 
-_TEXTS = {"text", *_FORMS}
-KINDS = ("boolean", "number", "struct", "array", "mixed", *sorted(_TEXTS))
-"""The kinds of values; a message with several at one path has the kind ``mixed``, or ``text`` if all are texts."""
+_NO_TEXTS = ("boolean", "number", "struct", "array", "mixed")
+
+
+def kinds() -> tuple[str, ...]:
+    """The kinds of values; a message with several at one path has the kind ``mixed``, or ``text`` if all are texts."""
+    return (*_NO_TEXTS, "text", "uuid", *forms())
 
 
 class Statistics:
@@ -187,7 +190,7 @@ class _Values:
         counts = Counter(self.facts)
         counts.update({"messages": 1, "place": self.place})
         if self.kinds:
-            is_text = self.kinds <= _TEXTS
+            is_text = self.kinds.isdisjoint(_NO_TEXTS)
             counts[min(self.kinds) if len(self.kinds) == 1 else "text" if is_text else "mixed"] += 1
         if self.whole:
             counts[f"whole {self.whole}"] += 1
@@ -293,7 +296,8 @@ def _add_names(node: _Values, names: Iterable[str]) -> None:
 
 
 def _form(text: str) -> str:
-    return next((form for form, pattern in _FORMS.items() if pattern.fullmatch(text)), "text")
+    known = (*forms().items(), ("uuid", _UUID))
+    return next((form for form, pattern in known if pattern.fullmatch(text)), "text")
 
 
 def _add_leaf(node: _Values, text: str) -> None:

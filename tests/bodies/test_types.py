@@ -17,9 +17,11 @@ from pyspark.sql.types import StructType
 from airflow_sqlqueue.bodies import blocks
 from airflow_sqlqueue.bodies.blocks import BodyParser
 from airflow_sqlqueue.bodies.decoding import parse
-from airflow_sqlqueue.bodies.inference import Change, Seen, differences, extended, struct_of, takes
+from airflow_sqlqueue.bodies.extension import Change, differences, extended, takes
+from airflow_sqlqueue.bodies.inference import struct_of
 from airflow_sqlqueue.bodies.names import RESCUED, UNPARSED
 from airflow_sqlqueue.bodies.schemas import all_fields, array, fields_of, map_of, read_schema, struct
+from airflow_sqlqueue.bodies.statistics import Statistics
 from airflow_sqlqueue.bodies.types import LEAVES, Leaf, cast_leaf, number_type, read_leaf
 from airflow_sqlqueue.bodies.values import Misfit
 from airflow_sqlqueue.errors import ConfigurationError
@@ -147,7 +149,7 @@ def test_a_type_of_the_table_is_in_schemas_and_inferred(made_up: str, tmp_path: 
     kind, form = MADE_UP[made_up].json_schema[0]
     assert fields_of(read_schema({"properties": {"v": {"type": kind, "format": form}}})) == {"v": made_up}
     if MADE_UP[made_up].form:
-        seen = Seen()
+        seen = Statistics()
         for text in GOOD[made_up]:
             seen.add(parse(b'{"v":%s}' % text.encode()))
         assert fields_of(struct_of(seen)) == {"v": made_up}
@@ -192,7 +194,9 @@ VALUES: dict[str, Any] = {
     "long": st.integers(-(2**63), 2**63 - 1),
     "float": st.floats(allow_nan=False, allow_infinity=False, width=32),
     "double": st.floats(allow_nan=False, allow_infinity=False),
-    "decimal(38,9)": st.integers(-(10**38) + 1, 10**38 - 1).map(lambda number: Decimal(number).scaleb(-9)),
+    "decimal(38,9)": st.integers(-(10**38) + 1, 10**38 - 1).map(
+        lambda number: Decimal(number).scaleb(-9, Context(prec=50))
+    ),
     "date": st.integers(-719_162, 2_932_896),
     "timestamp": st.integers(-62_135_596_800_000_000, 253_402_300_799_999_999),
     "timestamp_ntz": st.integers(-62_135_596_800_000_000, 253_402_300_799_999_999),
