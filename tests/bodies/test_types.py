@@ -194,9 +194,7 @@ VALUES: dict[str, Any] = {
     "long": st.integers(-(2**63), 2**63 - 1),
     "float": st.floats(allow_nan=False, allow_infinity=False, width=32),
     "double": st.floats(allow_nan=False, allow_infinity=False),
-    "decimal(38,9)": st.integers(-(10**38) + 1, 10**38 - 1).map(
-        lambda number: Decimal(number).scaleb(-9, Context(prec=50))
-    ),
+    "decimal(38,9)": st.integers(-(10**38) + 1, 10**38 - 1).map(lambda number: Decimal(f"{number}e-9")),
     "date": st.integers(-719_162, 2_932_896),
     "timestamp": st.integers(-62_135_596_800_000_000, 253_402_300_799_999_999),
     "timestamp_ntz": st.integers(-62_135_596_800_000_000, 253_402_300_799_999_999),
