@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -43,8 +44,8 @@ class Leaf:
     :param write: the text of such a value, which ``read`` takes.
     :param arrow: the Arrow type.
     :param read_as: the type by which Arrow's reader of JSON reads it.
-    :param convert: the column of what Arrow's reader read; ValueError sends the block's bodies to ``read``. Without it
-        each text is read by ``read``.
+    :param convert: the column of what Arrow's reader read, with null for each value that is left to ``read``. Without
+        it each text is read by ``read``.
     :param unlike: regular expressions of bodies that Arrow's reader would read in another way than ``read``.
     :param doubtful: a regular expression of numbers that Arrow's reader takes even where ``read`` refuses them.
     :param spark: the name of the Spark type, with its parameters.
@@ -178,15 +179,22 @@ def reader_leaf(kind: str) -> pa.DataType:
 
 
 def converted_leaf(read: pa.Array, kind: str) -> pa.Array:
-    """The column of what Arrow's reader read. Raises ValueError if a value is not one that ``read`` gives."""
+    """The column of what Arrow's reader read, with null for each value that ``read`` has to look at, or refuses."""
     leaf, parameters = _known(kind)
     if leaf.convert is not None:
         return leaf.convert(read, *parameters)
-    if "text" not in leaf.json and len(read) > read.null_count:
-        raise Misfit
+    if "text" not in leaf.json:
+        return _pa().nulls(len(read), leaf.arrow(*parameters))
     found = read.dictionary_encode()
-    different = [leaf.read(text, *parameters) for text in found.dictionary.to_pylist()]
+    different = [_read_or_none(leaf, text, parameters) for text in found.dictionary.to_pylist()]
     return _pa().array(different, leaf.arrow(*parameters)).take(found.indices)
+
+
+def _read_or_none(leaf: Leaf, text: str, parameters: Parameters) -> Any:
+    try:
+        return leaf.read(text, *parameters)
+    except (ValueError, ArithmeticError):
+        return None
 
 
 def spark_leaf(kind: str) -> str:
@@ -214,18 +222,30 @@ and the end of a UUID looks like one. A regular expression that begins with a fi
 """
 
 
+def _where(fits: pa.Array, read: pa.Array) -> pa.Array:
+    """The values that fit, and null for others."""
+    import pyarrow.compute as pc
+
+    return read if pc.all(fits, min_count=0).as_py() else pc.if_else(fits, read, _pa().scalar(None, read.type))
+
+
 def _finite(read: pa.Array) -> pa.Array:
     import pyarrow.compute as pc
 
-    if not pc.all(pc.is_finite(read), min_count=0).as_py():
-        raise Misfit
-    return read
+    return _where(pc.is_finite(read), read)
 
 
 def _rescaled(read: pa.Array, precision: int, scale: int) -> pa.Array:
-    # Rescaled values may have more digits than the type that they were read by.
+    import pyarrow.compute as pc
+
     pa = _pa()
-    return read.view(pa.decimal256(76, scale)).cast(pa.decimal128(precision, scale))
+    # Rescaled values may have more digits than the type that they were read by.
+    found = read.view(pa.decimal256(76, scale))
+    try:
+        return found.cast(pa.decimal128(precision, scale))
+    except pa.ArrowInvalid:
+        most = pa.scalar(Decimal((0, (9,) * precision, -scale)), found.type)
+        return _where(pc.less_equal(pc.abs(found), most), found).cast(pa.decimal128(precision, scale))
 
 
 def _decimal_takes(own: Parameters, name: str, parameters: Parameters) -> bool:
@@ -249,8 +269,7 @@ def _times(read: pa.Array, kind: str) -> pa.Array:
     import pyarrow.compute as pc
 
     pa = _pa()
-    if not pc.all(pc.match_substring_regex(read, _SHAPES[kind]), min_count=0).as_py():
-        raise Misfit
+    read = _where(pc.match_substring_regex(read, _SHAPES[kind]), read)
     if kind == "date":
         return _in_range(read.cast(pa.date32()), pa.int32(), 1)
     parts = pc.extract_regex(read, _SHAPES[kind])
@@ -269,15 +288,11 @@ def _times(read: pa.Array, kind: str) -> pa.Array:
 
 
 def _in_range(read: pa.Array, number: pa.DataType, units_of_a_day: int) -> pa.Array:
-    """The days or times. Raises :class:`Misfit` for one outside of the years 1 to 9999."""
+    """The days or times, and null for those outside of the years 1 to 9999."""
     import pyarrow.compute as pc
 
-    found = pc.min_max(read.cast(number))
-    first, last = found["min"].as_py(), found["max"].as_py()
-    bounds = (values.FIRST_DAY * units_of_a_day, (values.LAST_DAY + 1) * units_of_a_day)
-    if first is not None and not bounds[0] <= first <= last < bounds[1]:
-        raise Misfit
-    return read
+    first, last = values.FIRST_DAY * units_of_a_day, (values.LAST_DAY + 1) * units_of_a_day - 1
+    return _where(pc.and_(pc.greater_equal(read.cast(number), first), pc.less_equal(read.cast(number), last)), read)
 
 
 def _same(read: pa.Array) -> pa.Array:
