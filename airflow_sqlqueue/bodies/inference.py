@@ -13,12 +13,14 @@ from typing import Any
 
 from airflow_sqlqueue.bodies.extension import EMPTY, bounded, extended
 from airflow_sqlqueue.bodies.hints import NO_HINTS, Hints
+from airflow_sqlqueue.bodies.message_values import KIND
 from airflow_sqlqueue.bodies.names import Path, column_key, is_column_name
 from airflow_sqlqueue.bodies.schemas import MAX_FIELDS, Struct, Type, all_fields, array, map_of
-from airflow_sqlqueue.bodies.statistics import MAX_NODES, Statistics, kinds
+from airflow_sqlqueue.bodies.statistics import MAX_NODES, Statistics
 from airflow_sqlqueue.bodies.types import LEAVES, MOST_DIGITS, number_type
 from airflow_sqlqueue.bodies.warnings import SchemaWarning
 
+_STRUCT, _NUMBER = f"{KIND}struct", f"{KIND}number"
 _MANY_NEW_FIELDS = 200
 _MANY_NAMES, _FREQUENT = 20, 4
 """The least names of a dictionary; none of them is in more than one of four messages."""
@@ -125,7 +127,7 @@ class _Types:
         if not is_item and 3 * counts["repeated"] >= counts["element"] > 0:
             item = self.type(paths, (*where, None), is_item=True)[0]
             return (None if item is None else array(item)), None
-        votes = {kind: counts[kind] for kind in kinds() if counts[kind]}
+        votes = dict(_starting(counts, KIND))
         items = self._wrapped(paths, counts, where[-1]) if hint is None else []
         if items:
             votes["array"] = votes.get("array", Fraction()) + votes.pop("struct")
@@ -147,12 +149,12 @@ class _Types:
         """
         fields = self._fields(paths)
         if any(
-            2 * self._sums(inner)["messages"] >= counts["struct"] for name, inner in fields.items() if name[:1] == "@"
+            2 * self._sums(inner)["messages"] >= counts[_STRUCT] for name, inner in fields.items() if name[:1] == "@"
         ):
             return []
         for name, inner in fields.items():
             found = self._sums(inner)
-            if 3 * found["alone"] >= 2 * counts["struct"] > 0:
+            if 3 * found["alone"] >= 2 * counts[_STRUCT] > 0:
                 is_list = 3 * found["repeated"] >= found["messages"] or _is_item_of(name, own)
                 return inner if is_list else []
         return []
@@ -166,11 +168,11 @@ class _Types:
         return found if found["fields"] else None
 
     def _is_dictionary(self, fields: dict[str, list[Path]], counts: dict[str, Fraction]) -> bool:
-        if 3 * counts["keys"] >= 2 * counts["struct"]:
+        if 3 * counts["keys"] >= 2 * counts[_STRUCT]:
             return True
         if len(fields) < _MANY_NAMES:
             return False
-        return all(_FREQUENT * self._sums(inner)["messages"] <= counts["struct"] for inner in fields.values())
+        return all(_FREQUENT * self._sums(inner)["messages"] <= counts[_STRUCT] for inner in fields.values())
 
     def _with_attributes(self, paths: list[Path], where: Path, leaf: Type | None) -> Type | None:
         found = self._struct(paths, where)
@@ -212,20 +214,20 @@ def _leaf(kind: str | None, counts: dict[str, Fraction]) -> tuple[Type, str | No
 
 def _number_type(counts: dict[str, Fraction]) -> Type:
     """The type that takes all numbers, but one in twenty whose size would leave no room for the others."""
-    numbers = counts["number"]
+    numbers = counts[_NUMBER]
     if 20 * counts["exponent"] > numbers:
         return "double" if 20 * counts["beyond double"] <= numbers else "string"
     whole, scale = _needed(counts, "whole ", numbers), _needed(counts, "scale ", numbers)
     if whole > MOST_DIGITS:
         return "string"
     # Fractions of few numbers are no reason for many digits after the point, but for some.
-    scale = scale or int(any(name.startswith("scale ") and count for name, count in counts.items()))
+    scale = scale or int(any(True for _ in _starting(counts, "scale ")))
     return number_type(whole, scale, is_beyond_long=counts["beyond long"] > 0)
 
 
 def _needed(counts: dict[str, Fraction], prefix: str, numbers: Fraction) -> int:
     """The digits that all numbers but one in twenty need."""
-    sizes = sorted(((int(name[len(prefix) :]), count) for name, count in _starting(counts, prefix)), reverse=True)
+    sizes = sorted(((int(size), count) for size, count in _starting(counts, prefix)), reverse=True)
     beyond = Fraction()
     for digits, count in sizes:
         beyond += count
@@ -235,4 +237,4 @@ def _needed(counts: dict[str, Fraction], prefix: str, numbers: Fraction) -> int:
 
 
 def _starting(counts: dict[str, Fraction], prefix: str) -> Iterator[tuple[str, Fraction]]:
-    return ((name, count) for name, count in counts.items() if name.startswith(prefix))
+    return ((name[len(prefix) :], count) for name, count in counts.items() if name.startswith(prefix))
