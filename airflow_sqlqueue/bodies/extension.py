@@ -78,22 +78,36 @@ def extended(schema: Struct, found: Struct) -> Struct:
     return _extended_by(schema, bounded(schema, found)[0])
 
 
-def would_extend(schema: Struct, path: Path) -> bool:
-    """Whether a value of a body at a path could become a new column.
+class NewFields:
+    """The fields that a schema has not and could get, by the paths of values in bodies."""
 
-    It could not if a column takes it by its name without case, if no column can have its name, if the schema is full or
-    too deep, or in the items of a list and the values of a dictionary, whose fields stay as they are.
-    """
-    kind: Type = schema
-    for depth, name in enumerate(path, 1):
-        if not isinstance(kind, dict) or kind["type"] != "struct" or not isinstance(name, str):
-            return False
-        known = _by_key(kind).get(column_key(name))
-        if known is None:
-            has_room = depth <= MAX_NESTING and sum(1 for _ in all_fields(schema)) < MAX_FIELDS
-            return has_room and depth == len(path) and is_column_name(name)
-        kind = known
-    return False
+    def __init__(self, schema: Struct) -> None:
+        self._schema = schema
+        self._has_room = sum(1 for _ in all_fields(schema)) < MAX_FIELDS
+        self._known: dict[int, dict[str, Type]] = {}
+
+    def would_extend(self, path: Path) -> bool:
+        """Whether a value at a path could become a new column.
+
+        It could not if a column takes it by its name without case, if no column can have its name, if the schema is
+        full or too deep, or in the items of a list and the values of a map, whose fields stay as they are.
+        """
+        kind: Type = self._schema
+        for depth, name in enumerate(path, 1):
+            if not isinstance(kind, dict) or kind["type"] != "struct" or not isinstance(name, str):
+                return False
+            if id(kind) not in self._known:
+                self._known[id(kind)] = _by_key(kind)
+            known = self._known[id(kind)].get(column_key(name))
+            if known is None:
+                return self._has_room and depth == len(path) <= MAX_NESTING and is_column_name(name)
+            kind = known
+        return False
+
+
+def would_extend(schema: Struct, path: Path) -> bool:
+    """Whether a value at a path could become a new column of a schema; see :meth:`NewFields.would_extend`."""
+    return NewFields(schema).would_extend(path)
 
 
 def _by_key(kind: Struct) -> dict[str, Type]:

@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 from airflow_sqlqueue.bodies.extension import EMPTY, bounded, extended
 from airflow_sqlqueue.bodies.hints import NO_HINTS, Hints
@@ -95,28 +94,32 @@ class _Types:
         return found
 
     def _struct(self, paths: list[Path], where: Path) -> Struct:
-        """The struct with all fields of a type. Of names that no column tells apart, the most frequent one counts."""
-        best: dict[str, tuple[Any, dict[str, Any]]] = {}
-        for name, inner in self._fields(paths).items():
-            if not is_column_name(name):
-                continue
-            kind, form = self.type(inner, (*where, name))
-            if kind is None:
-                continue
+        """The struct with all fields of a type, in the order that they mostly have."""
+        found = []
+        messages = self._sums(paths)["messages"]
+        for fields in self._columns(paths):
+            best, inner = fields[0]
             counts = self._sums(inner)
-            entry = {
-                "name": name,
-                "type": kind,
-                "nullable": True,
-                "metadata": {} if form is None else {"format": form},
-                "messages": counts["messages"],
-            }
-            place = counts["place"] / counts["messages"]
-            rank = (-counts["messages"], place, name)
-            if (key := column_key(name)) not in best or rank < best[key][0]:
-                best[key] = rank, entry
-        ordered = sorted(best.values(), key=lambda each: each[0][1:])
-        return {"type": "struct", "fields": [entry for _, entry in ordered]}
+            # Names of one column are one field, but where a message has several.
+            others = [each for _, other in fields for each in other]
+            if (total := self._sums(others)["messages"]) > messages:
+                others, total = inner, counts["messages"]
+            kind, form = self.type(others, (*where, best))
+            if kind is not None:
+                metadata = {} if form is None else {"format": form}
+                entry = {"name": best, "type": kind, "nullable": True, "metadata": metadata, "messages": total}
+                found.append((counts["place"] / counts["messages"], best, entry))
+        return {"type": "struct", "fields": [entry for _, _, entry in sorted(found, key=lambda each: each[:2])]}
+
+    def _columns(self, paths: list[Path]) -> list[list[tuple[str, list[Path]]]]:
+        """The names and paths of the fields by column, those of a column by the number of their messages."""
+        columns: dict[str, list[tuple[str, list[Path]]]] = defaultdict(list)
+        for name, inner in self._fields(paths).items():
+            if is_column_name(name):
+                columns[column_key(name)].append((name, inner))
+        for each in columns.values():
+            each.sort(key=lambda field: (-self._sums(field[1])["messages"], field[0]))
+        return list(columns.values())
 
     def type(self, paths: list[Path], where: Path, *, is_item: bool = False) -> tuple[Type | None, str | None]:
         """The type of a field, None if no value shows one; and the form of its texts, ``uuid``."""

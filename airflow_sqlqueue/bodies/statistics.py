@@ -36,7 +36,7 @@ class Statistics:
         """The messages of each sender; the senders are numbered by a hash of their names."""
         self._nodes: dict[int, dict[Path, Counter[str]]] = defaultdict(dict)
         # The most paths of one sender, which is halved until all together are within the limit.
-        self._most, self._limit = MAX_NODES, limit
+        self._most = self._limit = limit
         self.is_cut = False
         """Whether there are more paths than are counted."""
 

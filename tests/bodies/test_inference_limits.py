@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
-import pytest
+import json
+import tracemalloc
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+from uuid import UUID
 
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_sqlqueue.bodies.decoding import parse
+from airflow_sqlqueue.bodies.extension import differences, extended, would_extend
+from airflow_sqlqueue.bodies.inference import infer, struct_of
 from airflow_sqlqueue.bodies.patterns import TypePatterns
+from airflow_sqlqueue.bodies.schemas import MAX_FIELDS, all_fields, array, fields_of, map_of, read_schema, struct
+from airflow_sqlqueue.bodies.statistics import MAX_NODES, Statistics
 from airflow_sqlqueue.bodies.warnings import SchemaWarning
 from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.message import ReceivedMessage, encode_headers
+from airflow_sqlqueue.schemas import sampling
+from airflow_sqlqueue.schemas.files import SchemaFolder
+from airflow_sqlqueue.schemas.sampling import Sample
 
 
 @pytest.mark.parametrize(
@@ -45,3 +63,228 @@ def test_a_warning_is_one_sentence_with_names_in_quotes() -> None:
         said
         == "1,592 fields of 'Shop.\\x1bOrder' are new, the first one is 'Quantities.0f'. A dictionary may need a hint."
     )
+
+
+def statistics_of(*bodies: Any, sender: str | None = None) -> Statistics:
+    found = Statistics()
+    for body in bodies:
+        found.add(parse(json.dumps(body).encode()), sender)
+    return found
+
+
+def measured(work: Any) -> tuple[Any, int]:
+    tracemalloc.start()
+    try:
+        result = work()
+        return result, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+WIDE = {
+    "wide": lambda: {f"name {number}": 1 for number in range(20_000)},
+    "two levels": lambda: {f"a{outer}": {f"b{inner}": 1 for inner in range(200)} for outer in range(100)},
+    "deep": lambda: {f"a{n}": {"b": {"c": {"d": {"e": {f"g{n}": n}}}}} for n in range(4_000)},
+    "long names": lambda: {f"{number:06}" + "x" * 1_000: 1 for number in range(10_000)},
+}
+
+
+@pytest.mark.parametrize("body", WIDE.values(), ids=WIDE)
+def test_statistics_of_a_large_body_are_bounded(body: Any) -> None:
+    tree, limit, most = parse(json.dumps(body()).encode()), 400, 2 * 1024 * 1024
+    added, used = measured(lambda: statistics_of_tree(tree, limit))
+    assert used < most, "when they are built"
+    text, used = measured(lambda: json.dumps(added.to_values()))
+    assert len(added) <= limit
+    assert max(len(text), used) < most, "when they are sent"
+
+    def merge() -> None:
+        for _ in range(5):
+            added.merge(Statistics.from_values(json.loads(text)))
+
+    assert measured(merge)[1] < most, "when they are merged"
+    assert added.is_cut
+    assert len(added) <= 2 * limit
+    assert len(list(all_fields(struct_of(added)))) <= limit
+
+
+def statistics_of_tree(tree: Any, limit: int) -> Statistics:
+    found = Statistics(limit)
+    found.add(tree)
+    return found
+
+
+def test_the_limit_of_statistics_has_room_for_a_schema() -> None:
+    assert MAX_NODES >= 2 * MAX_FIELDS
+    assert not statistics_of({f"f{number}": [{"a": 1}] for number in range(1_000)}).is_cut
+
+
+def test_statistics_of_many_senders_are_bounded_together() -> None:
+    found = Statistics(500)
+    for number in range(40):
+        body = {f"f{number}_{each}": "x" for each in range(200)} | {"Id": "x"}
+        found.add(body, f"sender {number}")
+    assert len(found) <= 1_000
+    found.to_values()
+    assert len(found) <= 500
+    assert found.is_cut
+
+
+def test_fields_that_more_messages_have_come_first() -> None:
+    usual = {"Id": 1, "Customer": {"Name": "x", "Address": {"Zip": 1}}, "Lines": [{"Sku": "a"}]}
+    flood = {f"junk{number}": number for number in range(3_000)}
+    found = statistics_of(flood, *[usual] * 3)
+    inference = infer(found, "Shop.Order")
+    names = set(all_fields(inference.schema))
+    assert names >= {"Id", "Customer", "Name", "Address", "Zip", "Lines", "Sku"}
+    assert len(list(all_fields(inference.schema))) == MAX_FIELDS
+    said = {each.limit: each for each in inference.warnings}
+    assert said.keys() == {"fields", "many fields", "new fields"}
+    assert said["fields"].count == 3_007 - MAX_FIELDS
+    assert said["fields"].first.startswith("junk")
+    assert said["many fields"].count == MAX_FIELDS
+    assert said["new fields"].count == MAX_FIELDS
+
+
+@pytest.mark.parametrize(
+    ("fields", "limits"), [(200, set()), (201, {"new fields"}), (1_600, {"new fields", "many fields"})]
+)
+def test_warnings_come_before_a_limit(fields: int, limits: set[str]) -> None:
+    inference = infer(statistics_of({f"f{number}": 1 for number in range(fields)}), "A")
+    assert {each.limit for each in inference.warnings} == limits
+    assert all(str(each) for each in inference.warnings)
+    known = infer(statistics_of({f"f{number}": 1 for number in range(fields)}), "A", inference.schema)
+    assert {each.limit for each in known.warnings} == limits - {"new fields"}
+
+
+def test_a_full_schema_takes_no_field_and_says_so() -> None:
+    full = struct({f"f{number}": "long" for number in range(MAX_FIELDS)})
+    inference = infer(statistics_of({"new": 1, "f0": {"more": 1}}), "A", full)
+    assert inference.schema == full
+    assert [(each.limit, each.count, each.first) for each in inference.warnings][:1] == [("fields", 2, "new")]
+
+
+def test_schemas_are_no_deeper_than_they_may_be() -> None:
+    body: Any = 1
+    for _ in range(20):
+        body = {"a": [body], "b": 1}
+    schema = infer(statistics_of(body), "A").schema
+    assert read_schema(schema) == schema
+
+
+@pytest.mark.parametrize(
+    ("path", "would"),
+    [
+        (("New",), True),
+        (("new",), True),
+        (("Customer", "New"), True),
+        (("customer", "New"), True),
+        (("orderid",), False),
+        (("ORDERID",), False),
+        (("Customer", "name"), False),
+        (("OrderId", "New"), False),
+        (("Lines", 0, "New"), False),
+        (("Stock", "New"), False),
+        (("a b",), False),
+        (("",), False),
+        (("x" * 129,), False),
+        (("OrderId",), False),
+        (("New", 1), False),
+        ((), False),
+    ],
+)
+def test_new_fields_of_a_schema(path: Any, would: bool) -> None:
+    customer = struct({"Name": "string"})
+    known = struct({"OrderId": "long", "Customer": customer, "Lines": array(customer), "Stock": map_of("long")})
+    assert would_extend(known, path) is would
+    full = struct({f"f{number}": "long" for number in range(MAX_FIELDS)})
+    assert not would_extend(full, path)
+
+
+names_of_fields = st.sampled_from(["a", "A", "b", "B", "c", "ab"])
+bodies_of_cases = st.recursive(
+    st.integers(0, 9), lambda inner: st.dictionaries(names_of_fields, inner, max_size=3), max_leaves=5
+).filter(lambda value: isinstance(value, dict))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(bodies_of_cases, min_size=1, max_size=4), st.lists(bodies_of_cases, min_size=1, max_size=4))
+def test_an_extended_schema_differs_no_more(first: list[Any], second: list[Any]) -> None:
+    known = infer(statistics_of(*first), "A").schema
+    schema = infer(statistics_of(*second), "A", known).schema
+    assert read_schema(schema) == schema
+    assert not [each for each in differences(schema, struct_of(statistics_of(*second))) if each.schema is None]
+    before = fields_of(known)
+    assert list(fields_of(schema))[: len(before)] == list(before)
+
+
+def test_a_field_in_another_case_is_not_new() -> None:
+    known = struct({"OrderId": "long", "Customer": struct({"Name": "string"})})
+    later = struct_of(statistics_of({"orderId": 1, "customer": {"name": "x", "age": 5}}))
+    assert [each.path for each in differences(known, later)] == ["customer.age"]
+    assert fields_of(extended(known, later)) == {
+        "OrderId": "long",
+        "Customer": struct({"Name": "string", "age": "long"}),
+    }
+    mixed = statistics_of(*[{"OrderId": 1, "C": {"A": 1}}] * 6, *[{"orderId": 1, "c": {"B": 1}}] * 4)
+    assert fields_of(struct_of(mixed)) == {"OrderId": "long", "C": struct({"A": "long", "B": "long"})}
+
+
+def sent(number: int, name: str, body: bytes, sender: str | None = None) -> ReceivedMessage:
+    headers = {"NServiceBus.EnclosedMessageTypes": f"{name}, Shop"}
+    headers |= {"NServiceBus.OriginatingEndpoint": sender} if sender else {}
+    return ReceivedMessage(UUID(int=number), number, encode_headers(headers), body, datetime.now(timezone.utc), False)
+
+
+def test_a_sample_of_many_types_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling, "MAX_NODES", 3_000)
+    bodies = [json.dumps({f"t{kind}_{n}": 1 for n in range(400)} | {"Id": 1}).encode() for kind in range(50)]
+    messages = [sent(number + 1, f"T{number}", body) for number, body in enumerate(bodies)]
+    found = Sample.of(messages)
+    assert len(found.types) == 50
+    assert sum(len(each.statistics) for each in found.types.values()) <= 3_000
+    other = Sample.of(reversed(messages))
+    assert {name: struct_of(each.statistics) for name, each in found.types.items()} == {
+        name: struct_of(each.statistics) for name, each in other.types.items()
+    }
+    assert all(each.statistics.is_cut for each in found.types.values())
+
+
+def test_a_sample_counts_types_whose_names_no_file_has() -> None:
+    messages = [sent(1, "A\\ud800B", b"{}"), sent(2, "Shop.Order", b'{"a":1}'), sent(3, "Other.Order", b"{}")]
+    broken = ReceivedMessage(
+        UUID(int=9),
+        9,
+        '{"NServiceBus.EnclosedMessageTypes":"A\\ud800B"}',
+        b"{}",
+        datetime.now(timezone.utc),
+        False,
+    )
+    found = Sample.of([broken, *messages[1:]], types=TypePatterns.of("Shop.*"))
+    assert list(found.types) == ["Shop.Order"]
+    found = Sample.of([broken, *messages[1:]])
+    assert list(found.types) == ["Shop.Order", "Other.Order"]
+    assert found.others == 1
+
+
+def test_a_sample_takes_its_messages_from_each_sender() -> None:
+    many = [sent(n, "Shop.Order", b'{"Id":"x"}', "broken") for n in range(1, 200)]
+    few = [sent(1_000 + n, "Shop.Order", b'{"Id":7}', name) for n in range(9) for name in ("a", "b")]
+    found = Sample.of([*many, *few], per_type=30).types["Shop.Order"]
+    assert found.messages == 48
+    assert fields_of(struct_of(found.statistics)) == {"Id": "string"}, "18 of 30 are no two thirds"
+    few += [sent(2_000 + n, "Shop.Order", b'{"Id":7}', "c") for n in range(9)]
+    assert fields_of(struct_of(Sample.of([*many, *few]).types["Shop.Order"].statistics)) == {"Id": "long"}
+
+
+def test_an_unusable_schema_leaves_the_others(tmp_path: Path) -> None:
+    folder = SchemaFolder(tmp_path)
+    folder.put("Shop.Good", struct({"a": "long"}))
+    (tmp_path / "Shop.Bad.json").write_text("{")
+    (tmp_path / "Shop.Odd.json").write_text('{"type": "struct", "fields": 7}')
+    unusable: dict[str, str] = {}
+    assert folder.all(unusable) == {"Shop.Good": struct({"a": "long"})}
+    assert unusable.keys() == {"Shop.Bad", "Shop.Odd"}
+    assert "mend or remove" in unusable["Shop.Bad"]
+    with pytest.raises(ConfigurationError, match=r"Shop\.Bad\.json is not JSON"):
+        folder.all()

@@ -11,19 +11,16 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.bodies.blocks import BodyParser, arrow_type
-from airflow_sqlqueue.bodies.extension import would_extend
-from airflow_sqlqueue.bodies.json_reader import read_json
 from airflow_sqlqueue.bodies.names import RESCUED, UNPARSED, column_names
 from airflow_sqlqueue.bodies.patterns import ALL_TYPES, TypePatterns
 from airflow_sqlqueue.bodies.schemas import Struct, Type
 from airflow_sqlqueue.bodies.statistics import Statistics
-from airflow_sqlqueue.errors import BodyError
 from airflow_sqlqueue.schemas.files import file_stem
 from airflow_sqlqueue.spark.message_tables.reports import Report
-from airflow_sqlqueue.spark.message_tables.samples import senders_of, statistics_of
+from airflow_sqlqueue.spark.message_tables.samples import senders_of, statistics_of, with_new_fields
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -132,7 +129,7 @@ class Packing:
         rescued = parsed.field("rescued")
         reasons = pc.if_else(pc.is_valid(rows["BodyFile"]), "file", parsed.field("unparsed"))
         if self._new_fields and rescued.null_count < len(rescued):
-            waits, seen = _with_new_fields(rescued, schema, senders_of(rows))
+            waits, seen = with_new_fields(rescued, schema, bodies_of(rows)[0], senders_of(rows))
             if waits:
                 mask = pa.array([number in waits for number in range(len(rescued))])
                 yield _chunk(SEEN, name, len(waits), _json(seen))
@@ -239,45 +236,6 @@ def bodies_of(rows: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
     has_decoded = BODY in rows.schema.names
     body, content_type = (BODY, CONTENT_TYPE) if has_decoded else ("Body", "content_type")
     return rows[body].cast(pa.binary()), rows[content_type].cast(pa.string())
-
-
-def _with_new_fields(rescued: pa.Array, schema: Struct, senders: Sequence[str | None]) -> tuple[set[int], Statistics]:
-    """The numbers of the rows with values of fields that the schema has not, and the statistics of these fields.
-
-    Rows whose new fields are all empty are left out: a second parse would find nothing more.
-    """
-    import pyarrow.compute as pc
-
-    numbers, seen = set(), Statistics()
-    for number in pc.indices_nonzero(pc.is_valid(rescued)).to_pylist():
-        try:
-            found = nested(read_json(rescued[number].as_py()), schema)
-        except BodyError:
-            continue
-        if _shows_a_type(found):
-            numbers.add(number)
-            seen.add(found, senders[number])
-    return numbers, seen
-
-
-def _shows_a_type(value: Any) -> bool:
-    """Whether a value shows the type of its field: an empty list or object does not, nor does null."""
-    if isinstance(value, (dict, list)):
-        return any(map(_shows_a_type, value.values() if isinstance(value, dict) else value))
-    return value is not None
-
-
-def nested(rescued: Mapping[str, Any], schema: Struct) -> dict[str, Any]:
-    """The new fields among the rescued values of a body, nested as they are in it; those in lists are left out."""
-    found: dict[str, Any] = {}
-    for path, value in rescued.items():
-        *above, name = path.split(".")
-        if would_extend(schema, (*above, name)):
-            place = found
-            for each in above:
-                place = place.setdefault(each, {})
-            place[name] = value
-    return found
 
 
 def _chunks(kind: str, name: str | None, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

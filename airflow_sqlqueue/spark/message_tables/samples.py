@@ -7,12 +7,18 @@ from __future__ import annotations
 
 import zlib
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from itertools import chain, zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_sqlqueue.bodies.decoding import parse
+from airflow_sqlqueue.bodies.extension import NewFields
+from airflow_sqlqueue.bodies.json_reader import read_json
+from airflow_sqlqueue.bodies.names import read_path
+from airflow_sqlqueue.bodies.schemas import Struct
 from airflow_sqlqueue.bodies.statistics import Statistics
 from airflow_sqlqueue.bodies.text import MAX_BYTES
+from airflow_sqlqueue.bodies.tree import Element
 from airflow_sqlqueue.errors import BodyError
 
 if TYPE_CHECKING:
@@ -23,6 +29,9 @@ BYTES = 256 * 1024
 """Messages and bytes of a block and type that a sample takes; one message, however large it is."""
 
 SENDER = "originating_endpoint"
+_START, _BEFORE_XML = 64, b"\xef\xbb\xbf\xff\xfe\0 \t\r\n"
+"""Bytes of a body that show XML, and those that may be before its first one."""
+
 _IDS = ("message_id", "RowVersion")
 
 
@@ -68,3 +77,55 @@ def _spread(rows: pa.RecordBatch, senders: list[str | None]) -> list[int]:
     ordered = [by_sender[name] for name in sorted(by_sender, key=lambda name: (name is not None, name))]
     turns = chain.from_iterable(zip_longest(*ordered))
     return [number for number in turns if number is not None][:MESSAGES]
+
+
+def with_new_fields(
+    rescued: pa.Array, schema: Struct, bodies: pa.Array, senders: Sequence[str | None]
+) -> tuple[set[int], Statistics]:
+    """Return the numbers of the rows with values of fields that a schema could get, and the statistics of these fields.
+
+    Rows whose new fields are all empty are left out: a second parse would find nothing more.
+    """
+    import pyarrow.compute as pc
+
+    numbers, seen, new = set(), Statistics(), NewFields(schema)
+    for number in pc.indices_nonzero(pc.is_valid(rescued)).to_pylist():
+        try:
+            found = nested(read_json(rescued[number].as_py()), new)
+        except BodyError:
+            continue
+        if _shows_a_type(found):
+            numbers.add(number)
+            is_xml = bodies[number].as_py()[:_START].lstrip(_BEFORE_XML).startswith(b"<")
+            seen.add(_element(found) if is_xml else found, senders[number])
+    return numbers, seen
+
+
+def nested(rescued: Mapping[str, Any], new: NewFields) -> dict[str, Any]:
+    """The values of new fields among the rescued ones of a body, nested as they are in it."""
+    found: dict[str, Any] = {}
+    for text, value in rescued.items():
+        path = read_path(text)
+        if new.would_extend(path):
+            place = found
+            for each in path[:-1]:
+                place = place.setdefault(str(each), {})
+            place[str(path[-1])] = value
+    return found
+
+
+def _shows_a_type(value: Any) -> bool:
+    """Whether a value shows the type of its field: an empty list or object does not, nor does null."""
+    if isinstance(value, (dict, list)):
+        return any(map(_shows_a_type, value.values() if isinstance(value, dict) else value))
+    return value is not None
+
+
+def _element(value: Any) -> Element | None:
+    """The element whose JSON a rescued value is, so that the forms of its texts tell their types."""
+    if not isinstance(value, dict):
+        return None if value is None else Element(text=str(value))
+    children: list[tuple[str, Element | None]] = []
+    for name, each in value.items():
+        children += [(name, _element(one)) for one in (each if isinstance(each, list) else [each])]
+    return Element(children)
