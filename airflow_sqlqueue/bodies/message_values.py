@@ -1,4 +1,4 @@
-"""The values of one message by path: what a message says of the type of each field, at most once.
+"""The values of one message by path, with which a message votes once on the type of each field.
 
 Source: docs/guides/bodies.md, "Inferred types".
 """
@@ -70,7 +70,7 @@ class _Values:
 class MessageValues:
     """The values of one message by path.
 
-    :param most: the most paths, of which outer ones come first.
+    :param most: the most paths; outer ones come first.
     """
 
     def __init__(self, most: int) -> None:

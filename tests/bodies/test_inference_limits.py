@@ -85,7 +85,7 @@ WIDE = {
     "wide": lambda: {f"name {number}": 1 for number in range(20_000)},
     "two levels": lambda: {f"a{outer}": {f"b{inner}": 1 for inner in range(200)} for outer in range(100)},
     "deep": lambda: {f"a{n}": {"b": {"c": {"d": {"e": {f"g{n}": n}}}}} for n in range(4_000)},
-    "long names": lambda: {f"{number:06}" + "x" * 1_000: 1 for number in range(10_000)},
+    "long names": lambda: {f"{number:06}" + "x" * 1_000: 1 for number in range(6_000)},
 }
 
 
