@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from airflow_sqlqueue.bodies.names import column_key
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.untrusted import quoted
 
@@ -50,8 +51,8 @@ ALL_TYPES = TypePatterns()
 
 def _matches(pattern: str, name: str) -> bool:
     """Whether the parts between the stars of a pattern are in a name, in their order; in linear time."""
-    first, *others = pattern.lower().split("*")
-    name = name.lower()
+    first, *others = column_key(pattern).split("*")
+    name = column_key(name)
     if not others:
         return name == first
     if not name.startswith(first):

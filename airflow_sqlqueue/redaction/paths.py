@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from airflow_sqlqueue.bodies.names import column_key
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.untrusted import quoted
 
@@ -20,8 +21,7 @@ class PathStep:
 
     def matches(self, name: str) -> bool:
         """Whether an action reaches a member; in doubt ``Email`` reaches the attribute ``@Email`` as well."""
-        name = name.lower()
-        return self.name is None or self.name == name or (name[:1] == "@" and self.name == name[1:])
+        return self.name is None or column_key(self.name) in (column_key(name), column_key(name.removeprefix("@")))
 
     def keeps(self, name: str) -> bool:
         """Whether a member stays where only listed ones do."""

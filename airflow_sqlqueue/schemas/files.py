@@ -59,7 +59,7 @@ def _escaped(text: str) -> str:
     return "".join(f"!{byte:02X}" for byte in text.encode())
 
 
-def _type_of(stem: str) -> str:
+def type_of(stem: str) -> str:
     """The type of a file that names none."""
     return unquote(stem.replace("!", "%"))
 
@@ -195,7 +195,7 @@ class SchemaFolder:
         except SqlQueueError as error:
             raise ConfigurationError(f"The schema {name} cannot be used: {error}") from error
         named = values.get(_TYPE) if isinstance(values, dict) else None
-        return (named if isinstance(named, str) else _type_of(name.removesuffix(_SUFFIX))), schema
+        return (named if isinstance(named, str) else type_of(name.removesuffix(_SUFFIX))), schema
 
     def _json(self, path: str, what: str) -> Any:
         """The values of a file, None if it is missing."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
+from airflow_sqlqueue.bodies.names import column_key
 from airflow_sqlqueue.bodies.patterns import TypePatterns
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.schemas.files import SchemaFolder
@@ -72,12 +73,12 @@ def expire_message_tables(
     lake, now = lake_of(spark, format, location), datetime.now(timezone.utc)
     folder = schemas or f"{work_folder_of(format, location, work_folder)}/_schemas"
     files = folder if isinstance(folder, SchemaFolder) else SchemaFolder(folder)
-    existing = {table.lower(): table for table in lake.tables()}
+    existing = {column_key(table): table for table in lake.tables()}
     found: list[ExpiredTable] = []
     for name in (*files.all(), None):
         age = next((each for pattern, each in ages.items() if _fits(pattern, name)), None)
         for is_unparsed in (False, True):
-            table = existing.get(lake.table(name, is_unparsed=is_unparsed).lower())
+            table = existing.get(column_key(lake.table(name, is_unparsed=is_unparsed)))
             if age is None or table is None or (name is None and not is_unparsed):
                 continue
             before = now - age

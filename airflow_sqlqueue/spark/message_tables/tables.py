@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 from airflow_sqlqueue.bodies.hints import Hints
 from airflow_sqlqueue.bodies.inference import infer
@@ -21,7 +20,7 @@ from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of
 from airflow_sqlqueue.bodies.text import MAX_BYTES
 from airflow_sqlqueue.bodies.warnings import SchemaWarning
 from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError
-from airflow_sqlqueue.schemas.files import SchemaFolder
+from airflow_sqlqueue.schemas.files import SchemaFolder, type_of
 from airflow_sqlqueue.spark.batch import read_batch, typed_columns
 from airflow_sqlqueue.spark.bodies import IF_UNPARSED, decoded, result_schema
 from airflow_sqlqueue.spark.manifests import AnyBatch, load_batch
@@ -214,12 +213,12 @@ class TableWriter:
         work.remove()
         try:
             packed = self._pack(work, rows, key, new_fields, messages)
-            existing = {table.lower() for table in self._lake.tables()} if merge_on else set()
+            existing = set(map(column_key, self._lake.tables())) if merge_on else set()
 
             def write(name: str | None, kind: str) -> MessageTypeTable:
                 table, own = packed.table(self._lake, name, kind), packed.rows(name, kind)
                 if merge_on:
-                    exists = table.table.lower() in existing
+                    exists = column_key(table.table) in existing
                     own = without_repeats(own, self._lake, table.table, exists, key, merge_on)
                     table = replace(table, repeated=table.messages - own.count())
                 own = own.sortWithinPartitions(*cluster_by) if cluster_by else own
@@ -253,7 +252,7 @@ class TableWriter:
         """The schemas of the types that have a table."""
         self._unusable.clear()
         found = _distinct(self._files.all(self._unusable))
-        self.warnings = [SchemaWarning("schema", unquote(stem), 1, why) for stem, why in self._unusable.items()]
+        self.warnings = [SchemaWarning("schema", type_of(stem), 1, why) for stem, why in self._unusable.items()]
         if 5 * len(found) >= 4 * MAX_TYPES:
             self.warnings.append(SchemaWarning("many types", None, len(found), str(MAX_TYPES)))
         return found
