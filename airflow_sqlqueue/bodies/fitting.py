@@ -6,10 +6,10 @@ docs/guides/bodies.md, "Values that do not fit".
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import chain
+from json.encoder import encode_basestring_ascii as _quoted
 from typing import Any
 
 from airflow_sqlqueue.bodies.names import Path, column_key, path_text
@@ -245,29 +245,15 @@ def leaf(value: Any, kind: str) -> Any:
 
 def to_json(value: Any) -> str:
     """JSON of a tree, with each number as it was written; XML becomes objects, repeated names arrays."""
-    pieces: list[str] = []
-    _write(value, pieces)
-    return "".join(pieces)
-
-
-def _write(value: Any, pieces: list[str]) -> None:
+    if isinstance(value, str):
+        return _quoted(value)
     if isinstance(value, Number):
-        pieces.append(value.text)
-    elif isinstance(value, dict):
-        separator = "{"
-        for name, each in value.pairs if isinstance(value, Repeated) else value.items():
-            pieces.append(f"{separator}{json.dumps(name)}:")
-            _write(each, pieces)
-            separator = ","
-        pieces.append("}" if value else "{}")
-    elif isinstance(value, list):
-        separator = "["
-        for each in value:
-            pieces.append(separator)
-            _write(each, pieces)
-            separator = ","
-        pieces.append("]" if value else "[]")
-    elif isinstance(value, Element):
-        _write(_members(value) if value.children else value.text, pieces)
-    else:
-        pieces.append(json.dumps(value))
+        return value.text
+    if isinstance(value, dict):
+        members = value.pairs if isinstance(value, Repeated) else value.items()
+        return f"{{{','.join([f'{_quoted(name)}:{to_json(each)}' for name, each in members])}}}"
+    if isinstance(value, list):
+        return f"[{','.join(map(to_json, value))}]"
+    if isinstance(value, Element):
+        return to_json(_members(value) if value.children else value.text)
+    return "null" if value is None else "true" if value else "false"

@@ -115,7 +115,7 @@ class UnknownFields:
         fields, keys = known
         for name, each in value.items():
             if name in fields:
-                if each and fields[name]:
+                if fields[name] and each:
                     count += self._walk(each, fields[name], (*path, name), rescued)
             elif name[:1] == "$" and not path and name in METADATA:
                 if not (is_number(each) if name == "$id" else isinstance(each, str)):
@@ -123,7 +123,7 @@ class UnknownFields:
             elif name in _RESOLVED or column_key(name) in keys:
                 return -_MOST_NAMES
             elif each is not None:
-                text = _quoted(each) if type(each) is str else _json(each)
+                text = to_json(each)
                 if isinstance(each, (dict, list)):
                     count += _names_in(text)
                 if not is_empty(each):
@@ -162,19 +162,7 @@ def _refuse(constant: str) -> None:
     raise ValueError("NaN and Infinity are no JSON.")
 
 
-def _whole(text: str) -> int | Number:
-    return int(text) if text != "-0" else Number(text)
-
-
-def _json(value: Any) -> str:
-    try:
-        return _ENCODER.encode(value)
-    except TypeError:
-        return to_json(value)
-
-
-_ENCODER = json.JSONEncoder(separators=(",", ":"))
-_DECODER = json.JSONDecoder(parse_int=_whole, parse_float=Number, parse_constant=_refuse)
+_DECODER = json.JSONDecoder(parse_int=Number, parse_float=Number, parse_constant=_refuse)
 
 
 class Suspects:
