@@ -77,6 +77,7 @@ class BodyParser:
 
         self._schema, self._others, self._max_bytes = schema, others, max_bytes
         self._columns: dict[int, Columns] = {}
+        self._fields = fields_of(schema)
         self.type = arrow_type(schema)
         self.result_type = pa.struct([("fields", self.type), ("rescued", pa.string()), ("unparsed", pa.string())])
         # Each field costs time in each object, even if no body has it: these are read once a body has one.
@@ -89,7 +90,7 @@ class BodyParser:
         self._unlike = Unlike(schema)
         # Arrow's reader refuses these as unknown fields, but where it skips such. Once seen, they are sorted out first.
         self._marks = ['"$values"', '"$ref"'] if others == "skip" else []
-        if "$id" in all_fields(schema) or "$type" in fields_of(schema):
+        if "$id" in all_fields(schema) or "$type" in self._fields:
             # Whether it is a field or metadata, the rule of one body says.
             self._marks = ['"$', r"\u0024"]
 
@@ -291,7 +292,7 @@ class BodyParser:
         if not self._marks and (b'"$values"' in body or b'"$ref"' in body):
             self._marks = ['"$values"', '"$ref"']
         try:
-            tree = parse(body, content_type, max_bytes=self._max_bytes)
+            tree = parse(body, content_type, max_bytes=self._max_bytes, fields=self._fields)
             fitting = Fitting(self._columns)
             fields = fitting.struct(tree, self._schema)
             rescued = fitting.rescued_text() if self._others == "rescue" else None

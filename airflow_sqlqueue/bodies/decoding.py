@@ -9,6 +9,7 @@ Source: docs/guides/bodies.md.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 from airflow_sqlqueue.bodies.json_reader import read_json
@@ -19,21 +20,26 @@ from airflow_sqlqueue.bodies.xml_reader import read_xml
 from airflow_sqlqueue.errors import BodyError
 
 
-def parse(body: bytes, content_type: str | None = None, *, max_bytes: int = MAX_BYTES) -> Any:
-    """Return the tree of a body: a dict for JSON, an :class:`.Element` for XML. Raises :class:`BodyError`."""
+def parse(
+    body: bytes, content_type: str | None = None, *, max_bytes: int = MAX_BYTES, fields: Container[str] = ()
+) -> Any:
+    """Return the tree of a body: a dict for JSON, an :class:`.Element` for XML. Raises :class:`BodyError`.
+
+    ``fields`` may have ``$type`` or ``$id``, for a root of JSON that keeps these.
+    """
     if body:
         named_kind(content_type)
     text = read_text(body, content_type, max_bytes=max_bytes).text
-    return parse_json(text) if kind_of(content_type, text) == "json" else parse_xml(text)
+    return parse_json(text, fields) if kind_of(content_type, text) == "json" else parse_xml(text)
 
 
-def parse_json(text: str) -> dict[str, Any]:
+def parse_json(text: str, fields: Container[str] = ()) -> dict[str, Any]:
     """Return the object of a JSON text; of several members of one name the last counts, see :class:`.Repeated`.
 
     An array of one object, as older serializers write a message, is that object. References are followed, see
-    :func:`~airflow_sqlqueue.bodies.references.resolved`, and the root has no ``$type``, nor an ``$id`` that is a
-    number. Raises :class:`BodyError` with the reason ``json``, ``depth``, ``size``, or ``object`` for a text that is no
-    object.
+    :func:`~airflow_sqlqueue.bodies.references.resolved`. Unless they are ``fields``, the root has no ``$type``, nor an
+    ``$id`` that is a number. Raises :class:`BodyError` with the reason ``json``, ``depth``, ``size``, or ``object`` for
+    a text that is no object.
     """
     value = read_json(text)
     has_metadata = '"$' in text
@@ -44,9 +50,9 @@ def parse_json(text: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise BodyError("object")
     if has_metadata and not isinstance(value, Repeated):
-        if isinstance(value.get("$type"), str):
+        if isinstance(value.get("$type"), str) and "$type" not in fields:
             del value["$type"]
-        if is_number(value.get("$id")):
+        if is_number(value.get("$id")) and "$id" not in fields:
             del value["$id"]
     return value
 

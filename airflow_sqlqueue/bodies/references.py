@@ -18,8 +18,8 @@ def resolved(root: Any) -> Any:
 
     - An object whose only member is ``$ref`` is what has this ``$id``; one whose ``$id`` is nowhere is data.
     - An object of ``$values``, with ``$id`` and ``$type`` at most, is its array.
-    - ``$id`` disappears where a ``$ref`` names it, and where the serializer numbers its objects: that of the root is a
-      number then.
+    - ``$id`` disappears where a ``$ref`` names it, and where the serializer numbers its objects: that of the root,
+      which stays, is a number then.
 
     Raises :class:`BodyError` with the reason ``depth`` or ``size`` if the references make the tree too large.
     """
@@ -52,8 +52,8 @@ class References:
             del self._known[identity]
         self.referred = referred & self._known.keys()
         """Each ``$id`` that another object refers to."""
-        message = root[0] if isinstance(root, list) and len(root) == 1 else root
-        self._is_numbered = isinstance(message, dict) and is_number(message.get("$id"))
+        self.message = root[0] if isinstance(root, list) and len(root) == 1 else root
+        self._is_numbered = isinstance(self.message, dict) and is_number(self.message.get("$id"))
 
     def target(self, value: Any) -> Any:
         """Return what an object refers to, or the value itself."""
@@ -96,7 +96,7 @@ class _Resolver:
             return [self.plain(each, depth + 1) for each in value["$values"]]
         if isinstance(value, Repeated):
             return Repeated([(name, self.plain(each, depth + 1)) for name, each in value.pairs])
-        leaves_id = self._references.is_metadata(value.get("$id"))
+        leaves_id = value is not self._references.message and self._references.is_metadata(value.get("$id"))
         return {name: self.plain(each, depth + 1) for name, each in value.items() if not (leaves_id and name == "$id")}
 
 
