@@ -81,3 +81,30 @@ def test_a_folder_with_a_broken_schema_is_named(url: str, name: str, batch: str,
     (tmp_path / f"{ORDER}.json").write_text("{")
     shown = sqlqueue("schemas", "diff", str(tmp_path), "--batch", batch, "--queue", name, url=url)
     assert (shown.returncode, f"{ORDER}.json is not JSON" in shown.stderr) == (2, True)
+
+
+def test_an_unusable_schema_leaves_the_others(url: str, name: str, tmp_path: Path) -> None:
+    queue = QueueClient.from_url(url).queue(name)
+    for kind in ("Shop.Bad", "Shop.Good", "Audit.Seen"):
+        headers = {"NServiceBus.EnclosedMessageTypes": f"{kind}, Shop", "NServiceBus.ContentType": "application/json"}
+        queue.send([Message(headers, b'{"Id":1,"Address":{"Zip":1234}}')])
+    batch = answer("drain", name, "--staging", str(tmp_path / "staging"), url=url)["batch_id"]
+    folder = tmp_path / "schemas"
+    folder.mkdir()
+    (folder / "Shop.Bad.json").write_text("{")
+    (folder / "_hints.json").write_text('{"Shop.*": {"**.Zip": "string", "**.Zap": "string"}}')
+    arguments = (str(folder), "--batch", batch, "--queue", name, "--types", "!Audit.*")
+    for command, code in (("diff", 2), ("check", 2), ("infer", 2)):
+        shown = sqlqueue("schemas", command, *arguments, url=url)
+        assert shown.returncode == code
+        assert "Shop.Bad.json is not JSON" in shown.stderr
+        assert "The hint for '**.Zap' matches no field" in shown.stderr
+    assert (folder / "Shop.Bad.json").read_text() == "{"
+    assert {each.name for each in folder.iterdir()} == {"Shop.Bad.json", "Shop.Good.json", "_hints.json"}
+    fields = json.loads((folder / "Shop.Good.json").read_text())["fields"]
+    assert fields[1]["type"]["fields"][0]["type"] == "string"
+    (folder / "Shop.Bad.json").unlink()
+    assert answer("schemas", "diff", *arguments, "--types", "Shop.Good", url=url) == []
+    (folder / "_hints.json").write_text('{"Shop.*": {"**.Zip": "texts"}}')
+    shown = sqlqueue("schemas", "diff", *arguments, url=url)
+    assert (shown.returncode, "The hint for '**.Zip'" in shown.stderr) == (2, True)

@@ -12,10 +12,19 @@ from hypothesis import strategies as st
 
 from airflow_sqlqueue.bodies.extension import extended
 from airflow_sqlqueue.bodies.inference import struct_of
-from airflow_sqlqueue.bodies.schemas import Struct, fields_of, read_schema, struct
+from airflow_sqlqueue.bodies.patterns import TypePatterns
+from airflow_sqlqueue.bodies.schemas import Struct, array, fields_of, read_schema, struct
 from airflow_sqlqueue.bodies.statistics import Statistics
-from airflow_sqlqueue.spark.message_tables import packing
-from airflow_sqlqueue.spark.message_tables.packing import PARSED, REPORT, SEEN, WAITING, Packing, Unpacking
+from airflow_sqlqueue.spark.message_tables import packing, samples
+from airflow_sqlqueue.spark.message_tables.packing import (
+    PARSED,
+    REPORT,
+    SEEN,
+    UNPARSED_KIND,
+    WAITING,
+    Packing,
+    Unpacking,
+)
 
 COLUMNS, IF_UNPARSED = ("message_type", "content_type", "RowVersion"), ("Body", "BodyFile")
 LIMIT = 100_000
@@ -136,3 +145,72 @@ def test_statistics_of_two_samples_are_those_of_both() -> None:
         merged.merge(Statistics.from_values(json.loads(json.dumps(part.to_values()))))
     assert merged.votes() == both.votes()
     assert struct_of(merged) == struct_of(both)
+
+
+def test_types_without_a_table_or_a_usable_schema_do_not_stop_others() -> None:
+    given: list[Any] = [(name, None, b'{"a":1}') for name in ("Shop.A", "Shop.Bad", "Billing.A", None, "Shop.New")]
+    types, unusable = TypePatterns.of(["Shop.*", "!Shop.Audit"]), ["Shop.Bad"]
+    options: Any = {"new_types": True, "new_fields": True, "types": types, "unusable": unusable}
+    pack = Packing({"Shop.A": struct({"a": "long"})}, COLUMNS, IF_UNPARSED, max_bytes=LIMIT, **options)
+    chunks = [row for batch in pack(iter([rows_of(given)])) for row in batch.to_pylist()]
+    found = {
+        (chunk["kind"], chunk["message_type"]): unpacked([chunk], ["RowVersion", "_unparsed"]).to_pylist()
+        for chunk in chunks
+        if chunk["kind"] == UNPARSED_KIND
+    }
+    assert found == {
+        (UNPARSED_KIND, "Shop.Bad"): [{"RowVersion": 1, "_unparsed": "schema"}],
+        (UNPARSED_KIND, None): [{"RowVersion": 2, "_unparsed": "type"}, {"RowVersion": 3, "_unparsed": "type"}],
+    }
+    assert [(chunk["kind"], chunk["message_type"]) for chunk in chunks if chunk["kind"] in (PARSED, SEEN)] == [
+        (PARSED, "Shop.A"),
+        (SEEN, "Shop.New"),
+    ]
+
+
+def test_a_sample_is_spread_over_senders_and_rows() -> None:
+    senders = ["broken"] * 900 + ["a"] * 60 + ["b"] * 60
+    order = list(range(len(senders)))
+    found = []
+    for _ in range(2):
+        rows = pa.RecordBatch.from_pydict(
+            {
+                "message_id": [f"id {number}" for number in order],
+                "originating_endpoint": [senders[number] for number in order],
+                "Body": pa.array([b'{"a":"x"}' if senders[n] == "broken" else b'{"a":1}' for n in order], pa.binary()),
+            }
+        )
+        found.append(samples.statistics_of(rows, rows["Body"], pa.nulls(len(order), pa.string())))
+        order.reverse()
+    assert sorted(found[0].messages.values()) == [33, 33, 34]
+    assert fields_of(struct_of(found[0])) == {"a": "long"}
+    assert found[0].votes() == found[1].votes()
+
+
+def test_a_sample_is_bounded_by_bytes_and_has_a_message() -> None:
+    bodies = [json.dumps({"a": "x" * 300_000}).encode(), b'{"a":1}', json.dumps({"a": "x" * 200_000}).encode()] * 3
+    rows = rows_of([("Shop.A", None, body) for body in bodies])
+    found = samples.statistics_of(rows, rows["Body"], rows["content_type"])
+    assert 1 <= sum(found.messages.values()) < len(bodies)
+    assert sum(samples.statistics_of(rows.slice(0, 1), rows["Body"], rows["content_type"]).messages.values()) == 1
+
+
+def test_new_fields_of_xml_have_the_types_of_their_texts() -> None:
+    body = b"\xef\xbb\xbf <M><a>1</a><n>5</n><At>2026-01-31</At><L><L>1</L></L><t>x</t><t>y</t><o><d>1.5</d></o></M>"
+    _, schemas = in_two_rounds([("Shop.A", "text/xml", body)])
+    assert fields_of(schemas["Shop.A"]) == {
+        "a": "long",
+        "n": "long",
+        "At": "date",
+        "L": struct({"L": "long"}),
+        "t": array("string"),
+        "o": struct({"d": "decimal(38,9)"}),
+    }
+
+
+def test_fields_that_can_never_be_columns_do_not_wait() -> None:
+    bodies = [b'{"A":1,"a":2}', b'{"a b":1}', b'{"a":"x"}', json.dumps({"x" * 200: 1}).encode(), b'{"a":1,"new":1}']
+    chunks, schemas = in_two_rounds([("Shop.A", None, body) for body in bodies])
+    waited, *_ = sorted((unpacked([each], ["RowVersion"]) for each in chunks if each["kind"] == PARSED), key=len)
+    assert waited["RowVersion"].to_pylist() == [4]
+    assert fields_of(schemas["Shop.A"]).keys() == {"a", "new"}
