@@ -152,11 +152,12 @@ _READ_AT_ONCE = 65_536
 class DecodedHeaders:
     """Headers read leniently. ``problem_code`` is a key of :data:`PROBLEMS` if they are malformed, else None.
 
-    ``values`` has the headers that could be read.
+    ``values`` has the headers that could be read; ``has_repeats``: some values of repeated names are not in it.
     """
 
     values: dict[str, str | None] = field(repr=False)
     problem_code: str | None = None
+    has_repeats: bool = False
 
     @property
     def problem(self) -> str | None:
@@ -268,7 +269,7 @@ def decode_headers(text: str | None) -> DecodedHeaders:
         return DecodedHeaders(values, "value-not-text")
     if len(parsed) > MAX_HEADERS:
         return DecodedHeaders(values, "too-many")
-    return DecodedHeaders(values)
+    return DecodedHeaders(values, has_repeats=len(values) < len(parsed))
 
 
 class _Pairs(list[tuple[str, object]]):

@@ -31,13 +31,10 @@ def redactor_of(rules: Optional[str]) -> Redactor | None:
     return Redactor.of(rules, os.environ.get(KEY_VARIABLE))
 
 
-def _either(names: list[str]) -> str:
-    return " or ".join(names)
-
-
 def rules_help() -> str:
     """The help of the option for rules, with the actions."""
-    return f"A JSON file of rules, which {', '.join(f'{_either(names(place))} {place}' for place in PLACES)}."
+    parts = [f"{' or '.join(names(place))} {place}" for place in PLACES]
+    return f"A JSON file of rules, which {', '.join(parts)}."
 
 
 def redact(

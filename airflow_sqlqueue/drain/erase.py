@@ -122,7 +122,7 @@ class Conditions:
         """Whether a message meets a condition, by the columns of its row, whose names are those of the table.
 
         The result is None if no condition is met, and one could not be checked: the headers or the body cannot be
-        parsed, or a value stands where a path names an object.
+        parsed, a header comes twice, or a value stands where a path names an object.
         """
         if str(row["Id"]).lower() in self._row_ids:
             return True
@@ -133,7 +133,7 @@ class Conditions:
         named = ((self._headers.get(name.lower(), ()), value) for name, value in (*decoded.values.items(), *columns))
         if any(value in forms for forms, value in named):
             return True
-        unread = decoded.problem_code is not None
+        unread = decoded.problem_code is not None or decoded.has_repeats
         if body and self._fields:
             content_type = decoded.values.get(HeaderNames.CONTENT_TYPE)
             try:

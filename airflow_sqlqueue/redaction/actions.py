@@ -10,7 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, TypeVar, get_args
 
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.untrusted import quoted
@@ -132,7 +132,10 @@ def names(place: Place) -> list[str]:
     return [action.name for action in sorted(allowed, key=_strictness, reverse=True)]
 
 
-def stricter(one: RedactionAction | None, other: RedactionAction | None) -> RedactionAction | None:
+_Some = TypeVar("_Some", RedactionAction, "RedactionAction | None")
+
+
+def stricter(one: _Some, other: _Some) -> _Some:
     """Return the stricter of two actions, None without one."""
     if one is None or other is None:
         return one or other

@@ -34,7 +34,7 @@ def redact_body(
         return body, changes
     redacted = text.mark + parsed.written(hasher, text.encoding)
     if redacted != body and not changes.found:
-        changes.found["*"] = ACTIONS["drop"].name
+        changes.add("*", ACTIONS["drop"])
     return redacted, changes
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from airflow_sqlqueue.bodies.tree import TEXT
-from airflow_sqlqueue.redaction.actions import RedactionAction, find_action, stricter
+from airflow_sqlqueue.redaction.actions import ACTIONS, RedactionAction, find_action, stricter
 from airflow_sqlqueue.redaction.paths import FieldPath, PathStep
 from airflow_sqlqueue.redaction.rules import RedactionRule
 
@@ -103,24 +103,23 @@ class FieldChanges:
     :param misplaced: paths that name a field of an object where another value stands.
     """
 
-    found: dict[str, str] = field(default_factory=dict)
+    found: dict[str, RedactionAction] = field(default_factory=dict)
     misplaced: set[str] = field(default_factory=set)
+
+    def add(self, path: str, action: RedactionAction) -> None:
+        self.found[path] = stricter(self.found.get(path, action), action)
 
 
 class _Way(NamedTuple):
-    """A path on its way through a body: the number of its steps that are taken.
+    """A path on its way through a body, and the rest of its steps.
 
     ``is_in_list``: the elements of the one that it has reached may be the items of a list, and are no step.
     """
 
     path: FieldPath
     action: RedactionAction
-    taken: int = 0
+    rest: tuple[PathStep, ...]
     is_in_list: bool = False
-
-    @property
-    def rest(self) -> tuple[PathStep, ...]:
-        return self.path.steps[self.taken :]
 
 
 class Body(Protocol):
@@ -134,14 +133,13 @@ def mark(body: Body, actions: FieldActions) -> FieldChanges:
     """Mark what rules reach in a body: nodes with actions, and members that are dropped."""
     marking = _Marking()
     for root in dict.fromkeys((body.root, *body.messages)):
-        marking.visit(root, [_Way(*pair) for pair in actions.actions], None)
+        marking.visit(root, [_Way(path, action, path.steps) for path, action in actions.actions])
     for kept in actions.kept:
-        paths = [path.steps for path in kept]
-        removed = [_prune(message, paths) for message in body.messages]
+        removed = [_prune(message, [path.steps for path in kept]) for message in body.messages]
         if body.root is not body.messages[0]:
-            removed.append(_prune_wrapper(body.root))
+            removed.append(_prune(body.root, None))
         if any(removed):
-            marking.changes.found["*"] = "drop"
+            marking.changes.add("*", ACTIONS["drop"])
     return marking.changes
 
 
@@ -153,83 +151,78 @@ class _Marking:
         self,
         node: Node,
         ways: Sequence[_Way],
-        action: RedactionAction | None,
+        action: RedactionAction | None = None,
         of_members: RedactionAction | None = None,
     ) -> None:
         """Mark a node that paths have reached, and what is below it.
 
         ``action`` concerns the node and all below it, because another place may refer to something there.
         """
-        if action is not None:
-            node.action = stricter(node.action, action)
+        node.action = stricter(node.action, action)
         inherited = stricter(action, of_members)
-        if node.kind not in ("object", "list"):
-            if node.kind != "null":
-                self._reach_value(node, ways)
-            return
-        if not (ways or inherited):
-            return
-        for member in node.members:
-            if node.kind == "list" or (member.name == VALUES and member.node.kind == "list"):
-                self.visit(member.node, ways, inherited)
-            else:
-                self._step(node, member, ways, inherited)
+        if node.kind in ("object", "list"):
+            for member in node.members if ways or inherited else ():
+                if node.kind == "list":
+                    self.visit(member.node, ways, inherited)
+                else:
+                    self._step(node, member, ways, inherited)
+        elif node.kind != "null":
+            self._reach_value(node, ways)
 
     def _step(self, node: Node, member: Member, ways: Sequence[_Way], inherited: RedactionAction | None) -> None:
-        """Go on with the paths that name a member, and with those that go through a list of elements."""
-        child, is_element = member.node, node.has_elements and member.name[0] not in "@#"
+        """Go on with the paths that name a member, and with those that go through a list."""
+        child, of_members = member.node, None
+        is_element = node.has_elements and member.name[0] not in "@#"
         is_text = node.is_element and member.name == TEXT
-        ahead: list[_Way] = []
-        of_members: RedactionAction | None = None
+        ahead = list(ways) if _is_items(member) else []
         for way in ways:
-            step, is_last = way.path.steps[way.taken], way.taken + 1 == len(way.path.steps)
+            step, rest = way.rest[0], way.rest[1:]
             if way.is_in_list and is_element:
                 ahead.append(way._replace(is_in_list=False))
-            if is_text and not (is_last and step.matches(TEXT)):
+            if is_text and (rest or not step.matches(TEXT)):
                 ahead.append(way)
-                continue
-            if not step.matches(member.name):
-                continue
-            is_list = child.has_elements and (step.each or child.is_list_like)
-            if not is_last:
-                ahead.append(way._replace(taken=way.taken + 1, is_in_list=is_list))
-                continue
-            self._find(way)
-            if is_list and step.each:
-                of_members = stricter(of_members, way.action)
-            else:
-                inherited = stricter(inherited, way.action)
-        if len(ahead) > len(ways):
-            ahead = list(dict.fromkeys(ahead))
+            elif step.matches(member.name):
+                is_list = child.has_elements and (step.each or child.is_list_like)
+                if rest:
+                    ahead.append(way._replace(rest=rest, is_in_list=is_list))
+                    continue
+                self.changes.add(way.path.text, way.action)
+                if is_list and step.each:
+                    of_members = stricter(of_members, way.action)
+                else:
+                    inherited = stricter(inherited, way.action)
         if ahead or inherited or of_members:
-            self.visit(child, ahead, inherited, of_members)
+            self.visit(child, list(dict.fromkeys(ahead)) if len(ahead) > len(ways) else ahead, inherited, of_members)
 
     def _reach_value(self, node: Node, ways: Sequence[_Way]) -> None:
         """Mark a value that is no object, and where paths still have steps to go."""
         for way in ways:
-            last = way.rest[0].name or "" if len(way.rest) == 1 else ""
-            if last.startswith("@"):
-                continue
-            node.action = stricter(node.action, way.action)
-            self._find(way)
-            if last != TEXT:
-                self.changes.misplaced.add(way.path.text)
-
-    def _find(self, way: _Way) -> None:
-        known = self.changes.found.get(way.path.text)
-        if known is None or stricter(find_action(known, "fields"), way.action) is way.action:
-            self.changes.found[way.path.text] = way.action.name
+            last = (way.rest[0].name or "") if len(way.rest) == 1 else ""
+            if not last.startswith("@"):
+                node.action = stricter(node.action, way.action)
+                self.changes.add(way.path.text, way.action)
+                if last != TEXT:
+                    self.changes.misplaced.add(way.path.text)
 
 
-def _prune(node: Node, paths: Sequence[tuple[PathStep, ...]]) -> bool:
-    """Drop the members that no path leads to, also those of the items of a list; True if one was dropped."""
+def _is_items(member: Member) -> bool:
+    return member.name == VALUES and member.node.kind == "list"
+
+
+def _prune(node: Node, paths: Sequence[tuple[PathStep, ...]] | None) -> bool:
+    """Drop the members that no path leads to, also those of the items of a list; True if one was dropped.
+
+    None stands for the paths to all elements.
+    """
     node.pruned, removed = True, node.kind == "text"
     for member in node.members:
-        child, is_item = member.node, node.kind == "list"
-        if is_item or (member.name == VALUES and child.kind == "list"):
+        child = member.node
+        if paths is None:
+            rest: list[tuple[PathStep, ...]] = [()] if member.name[0] not in "@#" else []
+        elif node.kind == "list" or _is_items(member):
             rest = list(paths)
         else:
-            rest = [rest for path in paths for rest in _after(path, member, node)]
+            rest = [rest for path in paths for rest in _after(path, member)]
         if () in rest:
             continue
         if rest and child.kind in ("object", "list", "null"):
@@ -239,16 +232,7 @@ def _prune(node: Node, paths: Sequence[tuple[PathStep, ...]]) -> bool:
     return removed
 
 
-def _prune_wrapper(root: Node) -> bool:
-    """Drop the attributes and the text of an element of messages; True if there are some."""
-    root.pruned = True
-    own = [member for member in root.members if member.name[0] in "@#"]
-    for member in own:
-        member.dropped = True
-    return bool(own)
-
-
-def _after(path: tuple[PathStep, ...], member: Member, node: Node) -> Iterator[tuple[PathStep, ...]]:
+def _after(path: tuple[PathStep, ...], member: Member) -> Iterator[tuple[PathStep, ...]]:
     """Yield the paths that go on below a member; an item of a list of elements may have any name."""
     if path[0].keeps(member.name):
         yield path[1:]

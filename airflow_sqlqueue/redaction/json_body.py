@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from json.encoder import encode_basestring, encode_basestring_ascii
-from typing import Any, NamedTuple
+from typing import Any
 
 from airflow_sqlqueue.bodies.json_reader import read_json
-from airflow_sqlqueue.bodies.references import References, is_wrapper
-from airflow_sqlqueue.bodies.tree import MAX_DEPTH, MAX_NODES, Number, Repeated
+from airflow_sqlqueue.bodies.references import References, is_wrapper, resolved
+from airflow_sqlqueue.bodies.tree import Number, Repeated
 from airflow_sqlqueue.errors import BodyError
 from airflow_sqlqueue.redaction.actions import Hasher, RedactionAction
 from airflow_sqlqueue.redaction.fields import VALUES, Member, Node
@@ -29,51 +29,27 @@ class JsonBody:
         self._text = text
         # A name may be written with escapes, which are gone in the redacted text.
         self._references = References(tree if "$" in text or "u0024" in text else None)
-        self._built: dict[int, _Built | None] = {}
-        self.root = self._build(tree, 1).node
+        if self._references.referred:
+            # Refuses what parsing refuses: references to a tree that is too large, or without an end.
+            resolved(tree)
+        self._nodes: dict[int, Node] = {}
+        self.root = self._node(tree)
         self.messages: Sequence[Node] = [self.root]
 
-    def _build(self, value: Any, depth: int) -> _Built:
-        """Return a value's node, the same one for all that refer to it, and the size of the tree that it stands for."""
-        if not isinstance(value, (dict, list)):
-            return _Built(_leaf(value))
+    def _node(self, value: Any) -> Node:
+        """Return a value's node, the same one for all that refer to it."""
         value = self._references.target(value)
-        built = self._built.get(id(value), _NEW)
-        if built is _NEW:
-            # None while it is open: what refers to it from within is a tree without an end.
-            self._built[id(value)] = None
-            built = self._built[id(value)] = self._container(value, depth)
-        if built is None or depth + built.height > MAX_DEPTH + 1:
-            raise BodyError("depth")
-        return built
-
-    def _container(self, value: Any, depth: int) -> _Built:
-        if depth > MAX_DEPTH:
-            raise BodyError("depth")
-        node, size, height = Node("object" if isinstance(value, dict) else "list", source=value), 1, 0
-        for name, each in _members(value):
-            below = self._build(each, depth + 1)
-            node.members.append(Member(name, below.node))
-            size, height = size + below.size, max(height, below.height)
-        if size > MAX_NODES:
-            raise BodyError("size")
-        return _Built(node, size, height + 1)
+        if not isinstance(value, (dict, list)):
+            return _leaf(value)
+        if (node := self._nodes.get(id(value))) is None:
+            node = self._nodes[id(value)] = Node("object" if isinstance(value, dict) else "list", source=value)
+            node.members = [Member(name, self._node(each)) for name, each in _members(value)]
+        return node
 
     def written(self, hasher: Hasher, encoding: str) -> bytes:
         """Return the bytes of the text as the marks leave it; a character that the encoding lacks is escaped."""
         writer = _NodeWriter(self._references, hasher, "ascii" if self._text.isascii() else encoding)
         return writer.value(self.root).encode(encoding)
-
-
-class _Built(NamedTuple):
-    """A node, with the number of values and of levels of the tree that it stands for."""
-
-    node: Node
-    size: int = 1
-    height: int = 0
-
-
-_NEW = _Built(Node("null"))
 
 
 def _members(value: Any) -> Sequence[tuple[str, Any]]:

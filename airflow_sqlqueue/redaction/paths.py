@@ -14,18 +14,19 @@ _STEP = re.compile(r'(?:"([^"]+)"|([^."\[\]]+))((?:\[\])*)(\.|\Z)')
 
 @dataclass(frozen=True)
 class PathStep:
-    """A step of a path: the name of a field in lower case, None for any field; ``each``: it is marked as a list."""
+    """A step of a path: the :func:`.column_key` of a field, None for any field; ``each``: it is marked as a list."""
 
     name: str | None
     each: bool = False
 
     def matches(self, name: str) -> bool:
         """Whether an action reaches a member; in doubt ``Email`` reaches the attribute ``@Email`` as well."""
-        return self.name is None or column_key(self.name) in (column_key(name), column_key(name.removeprefix("@")))
+        name = column_key(name)
+        return self.name is None or self.name == name or (name[:1] == "@" and self.name == name[1:])
 
     def keeps(self, name: str) -> bool:
         """Whether a member stays where only listed ones do."""
-        return self.name is None or self.name == name.lower()
+        return self.name is None or self.name == column_key(name)
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class FieldPath:
         steps, position = [], 0
         while found := _STEP.match(text, position):
             name = found[1] or found[2]
-            steps.append(PathStep(None if found[2] == "*" else name.lower(), bool(found[3])))
+            steps.append(PathStep(None if found[2] == "*" else column_key(name), bool(found[3])))
             position = found.end()
             if not found[4]:
                 return cls(text, tuple(steps))

@@ -177,7 +177,8 @@ class Redactor:
         if plan.changes_headers:
             changed = self._headers(values, decoded.values, plan, malformed=malformed)
         fields, reason = self._body(values, None if malformed else decoded.values, plan)
-        return Redaction(Row._make(values), changed, fields.found, reason, frozenset(fields.misplaced))
+        found = {path: action.name for path, action in fields.found.items()}
+        return Redaction(Row._make(values), changed, found, reason, frozenset(fields.misplaced))
 
     def _plan(self, types: str) -> _Plan | None:
         if types in self._plans:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 from xml.sax.saxutils import escape
@@ -14,12 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_sqlqueue.bodies.decoding import parse
+from airflow_sqlqueue.drain.erase import Conditions, EraseRequest
 from airflow_sqlqueue.errors import BodyError
+from airflow_sqlqueue.message import HeaderNames
 from airflow_sqlqueue.redaction.bodies import field_values, redact_body
 from airflow_sqlqueue.redaction.fields import FieldActions
 from airflow_sqlqueue.redaction.paths import FieldPath
-from airflow_sqlqueue.redaction.redactor import hasher_of
+from airflow_sqlqueue.redaction.redactor import Redactor, hasher_of
 from airflow_sqlqueue.redaction.rules import RedactionRules
+from airflow_sqlqueue.row import COLUMN_HEADERS, Row
 
 SECRET = "zzSECRETzz"
 HASHER = hasher_of("a key of 16 bytes or more")
@@ -311,3 +315,100 @@ def test_an_erasure_reads_what_a_rule_changes_in_xml(data: Any, path: str, actio
     inner = "".join(data.draw(xml_elements(numbers)) for _ in range(data.draw(st.integers(0, 3))))
     spaces = "xmlns:p='urn:p' xmlns:i='http://www.w3.org/2001/XMLSchema-instance'"
     compare(f"<{root} {spaces}>{inner}</{root}>".encode(), "text/xml", path, action)
+
+
+# Erasure
+
+
+def meets(request: EraseRequest, body: bytes = b"", headers: str = "{}", **columns: Any) -> bool | None:
+    row = {"Id": str(uuid.UUID(int=7)), "CorrelationId": None, "ReplyToAddress": None, "Headers": headers, **columns}
+    return Conditions(request).match(row, body)
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        (f"<M><Customer Email='{SECRET}'/></M>", True),
+        (f"<M><Customer><Email> {SECRET}\n</Email></Customer></M>", True),
+        (f"<M xmlns:x='urn:x'><Customer><Email x:nil='true'>{SECRET}</Email></Customer></M>", True),
+        (f"<M><Customer><Email><v>{SECRET}</v></Email></Customer></M>", True),
+        (f"<M><Customer><Email Kind='{SECRET}'>x</Email></Customer></M>", True),
+        (f"<M><Customer>{SECRET}</Customer></M>", True),
+        (f"<M><Customer>Ada, {SECRET}</Customer></M>", None),
+        (f"<Messages><A/><B><Customer><Email>{SECRET}</Email></Customer></B></Messages>", True),
+        (f"<M><Customer><Email>Ada, {SECRET}</Email></Customer></M>", False),
+        ("<M><Customer/></M>", False),
+        ("<M>", None),
+        (f'{{"Customer":{{"Email":{{"v":["{SECRET}"]}}}}}}', True),
+        (f'{{"Customer":"{SECRET}"}}', True),
+        ('{"Customer":"{}"}', None),
+        ('{"Customer":[4711]}', None),
+        (f'{{"Customer":{{"$ref":"1"}},"B":{{"$id":"1","Email":"{SECRET}"}}}}', True),
+        (f'{{"B":{{"$ref":"1"}},"Customer":{{"$id":"1","Email":"{SECRET}"}}}}', True),
+        (f'{{"Customer":{{"Email":"{SECRET}"}},"Customer":null}}', True),
+        ('{"Customer":null}', False),
+        ('{"Customer":{"$id":"1","A":{"$ref":"1"}}}', None),
+    ],
+)
+def test_an_erasure_finds_or_counts_what_a_rule_would_change_or_refuse(body: str, found: bool | None) -> None:
+    assert meets(EraseRequest(fields={"Customer.Email": SECRET}), body.encode()) is found
+
+
+def test_an_erasure_reads_columns_as_headers() -> None:
+    for column, header in COLUMN_HEADERS.items():
+        request = EraseRequest(headers={header: "a"})
+        assert meets(request, **{column: "a"}) is True
+        assert meets(request, **{column: "b"}) is False
+        hashed = EraseRequest(headers={header: "a"}, key="a key of 16 bytes or more")
+        assert meets(hashed, **{column: HASHER("a")}) is True
+    assert meets(EraseRequest(headers={HeaderNames.MESSAGE_ID: str(uuid.UUID(int=7)).upper()})) is True
+
+
+def test_an_erasure_counts_headers_that_come_twice() -> None:
+    assert meets(EraseRequest(headers={"A": "a"}), headers='{"A":"a","A":"b"}') is None
+    assert meets(EraseRequest(headers={"A": "b"}), headers='{"A":"a","A":"b"}') is True
+
+
+def test_an_erasure_finds_the_hashed_id_of_a_row() -> None:
+    own, key = str(uuid.UUID(int=7)), "a key of 16 bytes or more"
+    redactor = Redactor.of({"message_type": "*", "headers": {HeaderNames.MESSAGE_ID: "hash"}}, key)
+    hashed = redactor.apply(Row(own, None, None, True, None, "{}", None, 1, False))[0]
+    assert hashed != own
+    assert meets(EraseRequest(message_ids=[own], key=key), Id=hashed) is True
+    assert meets(EraseRequest(message_ids=[own]), Id=hashed) is False
+
+
+# Hostile bodies
+
+
+def nested(levels: int) -> str:
+    """Objects that each refer twice to the one before."""
+    known = ",".join(f'{{"$id":"{n}","a":{{"$ref":"{n - 1}"}},"b":{{"$ref":"{n - 1}"}}}}' for n in range(1, levels))
+    return f'{{"A":[{{"$id":"0","Email":"{SECRET}"}},{known}]}}'
+
+
+FIRST = f'{{"$id":"0","Email":"{SECRET}"}}'
+HOSTILE = {
+    "copies": (nested(60), "size"),
+    "levels": (nested(90), "size|depth"),
+    "circle": ('{"A":{"$id":"1","B":{"$id":"2","C":{"$ref":"1"}}}}', "depth"),
+    "many references": ('{"A":[' + FIRST + ',{"$ref":"0"}' * 10_000 + "]}", None),
+    "many names": ("{" + '"Email":1,' * 20_000 + '"A":1}', None),
+    "many elements": ("<M>" + "<A><B><Email a='1'>x</Email>y</B>z</A>" * 2_000 + "</M>", None),
+    "many messages": ("<Messages>" + "<A Email='x'/>" * 5_000 + "</Messages>", None),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_bodies_are_refused_or_grow_little(name: str) -> None:
+    text, reason = HOSTILE[name]
+    actions = rules(
+        {"fields": {"*.*.Email": "mask", "A[].*[].Email": "drop", "A.Email": "hash"}}, {"keep_fields": ["A"]}
+    )
+    if reason:
+        with pytest.raises(BodyError, match=reason):
+            redact_body(text.encode(), None, actions, HASHER)
+    else:
+        found, _ = redact_body(text.encode(), None, actions, HASHER)
+        assert SECRET.encode() not in found
+        assert len(found) <= 3 * len(text)
