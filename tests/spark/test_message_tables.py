@@ -129,6 +129,41 @@ def test_types_beyond_the_limit_are_in_the_table_of_those_without_one(
     assert [(table.message_type, table.messages) for table in tables] == [(ORDER, 2), ("Shop.Type00", 1), (None, 19)]
 
 
+def test_types_by_patterns_hints_and_an_unusable_schema(
+    spark: SparkSession, make_batch: MakeBatch, tmp_path: Path
+) -> None:
+    folder = tmp_path / "lake" / "_schemas"
+    folder.mkdir(parents=True)
+    (folder / f"{PAYMENT}.json").write_text("{")
+    (folder / "_hints.json").write_text('{"Shop.*": {"**.Zip": "string", "Stock": "map<string,decimal(10,2)>"}}')
+    bodies = [order(number, Zip=1234 + number, Stock={"pen": 2}) for number in range(20)]
+    messages = [
+        *sent(ORDER, *bodies, b'{"OrderId":["x"],"Total":"much"}'),
+        *sent(PAYMENT, b'{"Amount":5}', b'{"Amount":6}'),
+        *sent("Audit.Seen", b'{"a":1}'),
+    ]
+    batch = make_batch(messages)
+    options: dict[str, Any] = {"types": ["Shop.*", "!Shop.Internal.*"]}
+    tables = write_message_tables(spark, batch, str(tmp_path / "lake"), **options)
+    found = {(table.message_type, table.is_unparsed): table for table in tables}
+    assert {key: table.messages for key, table in found.items()} == {
+        (ORDER, False): 21,
+        (PAYMENT, True): 2,
+        (None, True): 1,
+    }
+    assert found[PAYMENT, True].reasons == {"schema": 2}
+    assert any("mend or remove the file" in text for table in tables for text in table.warnings)
+    (schema,) = SchemaFolder(folder).all({}).values()
+    stock = {"type": "map", "keyType": "string", "valueType": "decimal(10,2)", "valueContainsNull": True}
+    assert fields_of(schema) == {"OrderId": "string", "Total": "decimal(38,9)", "Zip": "string", "Stock": stock}
+    assert found[ORDER, False].rescued == 1
+    assert (folder / f"{PAYMENT}.json").read_text() == "{"
+
+    (folder / f"{PAYMENT}.json").write_text(json.dumps(struct({"Amount": "long"})))
+    moved = reparse(spark, str(tmp_path / "lake"))
+    assert [(table.message_type, table.is_unparsed, table.messages) for table in moved] == [(PAYMENT, False, 2)]
+
+
 def test_an_empty_batch_and_a_short_one(spark: SparkSession, make_batch: MakeBatch, tmp_path: Path) -> None:
     from dataclasses import replace
 
