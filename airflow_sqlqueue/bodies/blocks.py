@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_sqlqueue.bodies.decoding import parse
 from airflow_sqlqueue.bodies.fitting import Columns, Fitting
-from airflow_sqlqueue.bodies.misfits import METADATA, Suspects, UnknownFields, has_more
+from airflow_sqlqueue.bodies.misfits import METADATA, Suspects, UnknownFields, has_more, may_have_other_case
 from airflow_sqlqueue.bodies.schemas import Struct, Type, all_fields, fields_of
 from airflow_sqlqueue.bodies.text import MAX_BYTES, kind_of
 from airflow_sqlqueue.bodies.types import arrow_leaf, converted_leaf, reader_leaf
@@ -90,7 +90,8 @@ class BodyParser:
         self._unlike = Unlike(schema)
         # Arrow's reader refuses these as unknown fields, but where it skips such. Once seen, they are sorted out first.
         self._marks = ['"$values"', '"$ref"'] if others == "skip" else []
-        if "$id" in all_fields(schema) or "$type" in self._fields:
+        self._names = sorted(set(all_fields(schema)))
+        if "$id" in self._names or "$type" in self._fields:
             # Whether it is a field or metadata, the rule of one body says.
             self._marks = ['"$', r"\u0024"]
 
@@ -225,10 +226,13 @@ class BodyParser:
             is_number = pc.match_substring_regex(read.field("$id"), "^[0-9]+$")
             is_wrong = pc.or_(is_wrong, pc.invert(pc.fill_null(is_number, True)))
         rescued = nothing = pa.nulls(len(bodies), pa.string())
-        if skips and self._others == "rescue":
+        if skips:
             names, has_unknown = has_more(bodies, _content(lines), read)
+            if self._others == "skip":
+                has_unknown = pc.and_(has_unknown, may_have_other_case(bodies, self._names))
             found = self._unknown.texts(bodies.filter(has_unknown).to_pylist(), names.filter(has_unknown).to_pylist())
-            texts = pa.array([None if each is True else each for each in found], pa.string())
+            is_kept = self._others == "rescue"
+            texts = pa.array([each if is_kept and each is not True else None for each in found], pa.string())
             rescued = pc.replace_with_mask(nothing, has_unknown, texts)
             is_alone = pc.replace_with_mask(
                 has_unknown, has_unknown, pa.array([each is True for each in found], pa.bool_())

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Collection
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii as _quoted
 from typing import TYPE_CHECKING, Any
@@ -57,6 +58,20 @@ def has_more(bodies: pa.Array, text: bytes, read: pa.Array) -> tuple[pa.Array, p
         names = pc.count_substring(bodies, '":')
     known = pc.add(_members(read), pc.count_substring_regex(bodies, _NULL))
     return names, pc.greater(names, known)
+
+
+def may_have_other_case(bodies: pa.Array, names: Collection[str]) -> pa.Array:
+    """Return true for each body with a name that differs from one of these in case alone, and for those in doubt."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not all(map(str.isascii, names)):
+        return pa.repeat(True, len(bodies))
+    pattern = rf'"(?:{"|".join(map(re.escape, names))})"{_BLANKS}:'
+    alike = pc.count_substring_regex(bodies, pattern, ignore_case=True)
+    other_case = pc.not_equal(alike, pc.count_substring_regex(bodies, pattern))
+    is_plain = pc.and_not(pc.string_is_ascii(bodies.cast(pa.string())), pc.match_substring(bodies, r"\u"))
+    return pc.or_(other_case, pc.invert(is_plain))
 
 
 def _members(read: pa.Array) -> Any:

@@ -72,6 +72,11 @@ def test_the_session_is_private_and_strict(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.files.ignoreMissingFiles") == "false"
 
 
+def test_delta_reads_a_log_in_as_many_tasks_as_there_are_cores(spark: SparkSession) -> None:
+    cores = spark.sparkContext.defaultParallelism
+    assert spark.conf.get("spark.databricks.delta.snapshotPartitions") == str(cores)
+
+
 def test_sorting_uses_memory_outside_the_heap(spark: SparkSession) -> None:
     """By the REST API: a Java object of the memory manager cannot be handed to Python from Spark 4.3 on."""
     url = f"{spark.sparkContext.uiWebUrl}/api/v1/applications/{spark.sparkContext.applicationId}/executors"
