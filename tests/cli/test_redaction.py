@@ -54,6 +54,16 @@ def test_a_preview_shows_what_rules_change_without_values(url: str, queue: str, 
     assert [each["row_version"] for each in only] == [shown[2]["row_version"]]
 
 
+def test_a_preview_names_values_in_place_of_an_object(url: str, queue: str, rules: str) -> None:
+    for customer in ('"{\\"Email\\":\\"hush\\"}"', "4711"):
+        answer("send", queue, "--type", TYPE, "--body", f'{{"Customer":{customer}}}', url=url)
+    found = answer("redact", queue, "--dry-run", "--rules", rules, url=url)[-2:]
+    fields = {"Customer.Email": "hash, on a value in place of the object"}
+    fields["Customer.Emial"] = fields["Customer.Email"].replace("hash", "mask")
+    assert [each["fields"] for each in found] == [fields] * 2
+    assert "hush" not in str(found)
+
+
 def test_a_queue_itself_is_not_redacted(url: str, queue: str, rules: str) -> None:
     assert "give --dry-run" in one_sentence(sqlqueue("redact", queue, "--rules", rules, url=url), 2)
 
