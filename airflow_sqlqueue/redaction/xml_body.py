@@ -7,11 +7,11 @@ and for each element in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 from xml.sax.saxutils import escape
 
-from airflow_sqlqueue.bodies.tree import BLANKS, TEXT, Element, Place
+from airflow_sqlqueue.bodies.tree import BLANKS, TEXT, Element
 from airflow_sqlqueue.bodies.xml_reader import read_xml
 from airflow_sqlqueue.redaction.actions import Hasher, RedactionAction
 from airflow_sqlqueue.redaction.fields import Member, Node
@@ -36,15 +36,13 @@ class XmlBody:
         members = [Member(each, self._node(each, child)) for each, child in element.children if child is not None]
         elements = [member for member in members if _is_element(member)]
         text = element.text.strip(BLANKS)
-        has_content = bool(members or text or self._has_content(element.place))
+        place = element.place
+        has_content = members or text or (place and self._data[place.inner : place.inner_end].strip())
         node = Node("object" if members else "text" if has_content else "null", text, members, element)
         node.is_element = name[0] not in "@#"
         node.has_elements = bool(elements)
         node.is_list_like = len({each.name for each in elements}) == 1 and all(e.node.members for e in elements)
         return node
-
-    def _has_content(self, place: Place | None) -> bool:
-        return place is not None and bool(self._data[place.inner : place.inner_end].strip())
 
     def written(self, hasher: Hasher, encoding: str) -> bytes:
         """Return the bytes of the text as the marks leave it; a character that the encoding lacks is a reference."""
@@ -59,54 +57,47 @@ class XmlBody:
 
     def _around(self) -> Iterator[_Edit]:
         """Yield the removal of all that is before and behind a root, if only listed members of it stay."""
-        root, data = _place(self.root), self._data
+        root, data = self.root.source.place, self._data
         if self.root.pruned:
             declaration = data.find(b"?>") + 2 if data.startswith(b"<?xml") else 0
-            yield from self._filled((declaration, root.start), (root.end, len(data)))
+            yield from self._filled([(declaration, root.start), (root.end, len(data))], "")
 
     def _edits(self, node: Node, hasher: Hasher) -> Iterator[_Edit]:
         action = node.action
         if action is not None and (node.has_elements or not node.members):
-            yield from self._content(node, _replacement(action, node, hasher))
+            place = node.source.place
+            yield from self._filled([(place.inner, place.inner_end)], _replacement(action, node, hasher))
         for member in node.members:
             if member.name == TEXT:
                 if member.node.action is not None or member.dropped:
                     text = "" if member.is_removed else _replacement(member.node.action, member.node, hasher)
                     yield from self._texts(node, text)
             elif member.is_removed:
-                place = _place(member.node)
+                place = member.node.source.place
                 yield place.start, place.end, ""
             else:
                 yield from self._edits(member.node, hasher)
         if node.pruned and not any(member.name == TEXT and not member.is_removed for member in node.members):
             yield from self._texts(node, "")
 
-    def _content(self, node: Node, text: str) -> Iterator[_Edit]:
-        place = _place(node)
-        for start, end, _ in self._filled((place.inner, place.inner_end)):
-            yield start, end, text
-
     def _texts(self, node: Node, text: str) -> Iterator[_Edit]:
-        """Yield the replacement of all that is between the elements of an element."""
-        place = _place(node)
-        elements = [_place(member.node) for member in node.members if _is_element(member)]
+        """Return the replacement of all that is between the elements of an element."""
+        place = node.source.place
+        elements = [member.node.source.place for member in node.members if _is_element(member)]
         starts = [place.inner, *(each.end for each in elements)]
         ends = [*(each.start for each in elements), place.inner_end]
-        for start, end, _ in self._filled(*zip(starts, ends, strict=True)):
-            yield start, end, text
-            text = ""
+        return self._filled(zip(starts, ends, strict=True), text)
 
-    def _filled(self, *ranges: tuple[int, int]) -> Iterator[_Edit]:
-        return ((start, end, "") for start, end in ranges if self._data[start:end].strip())
+    def _filled(self, ranges: Iterable[tuple[int, int]], text: str) -> Iterator[_Edit]:
+        """Yield the replacement of ranges that are not blank: the text instead of the first, nothing of the others."""
+        for start, end in ranges:
+            if self._data[start:end].strip():
+                yield start, end, text
+                text = ""
 
 
 def _is_element(member: Member) -> bool:
     return member.name[0] not in "@#"
-
-
-def _place(node: Node) -> Place:
-    place: Place = node.source.place
-    return place
 
 
 def _replacement(action: RedactionAction | None, node: Node, hasher: Hasher) -> str:
