@@ -1,4 +1,5 @@
-"""Speed of bodies as columns, against Spark's own reader of JSON, and of tables of 50 message types against one.
+"""Speed of bodies as columns, against Spark's own reader of JSON; of tables of many message types against one; and of
+bodies that do not fit their schema against those that do.
 
 ``python scripts/bench_bodies.py [--json]``, as ``bench_queue.py``. The bodies are those of ``bench_setting``, drained
 to files; every side reads the same messages in one session, in turns.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -18,6 +20,8 @@ from bench_setting import TURNS, fill, messages
 from bench_spark import least_seconds, run
 
 from airflow_sqlqueue import Batch, HeaderNames, Message
+from airflow_sqlqueue.bodies.blocks import BodyParser
+from airflow_sqlqueue.bodies.schemas import read_schema, struct
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.queue import QueueTable
@@ -30,6 +34,8 @@ FIELDS, BARE, WITH_TYPE = "fields by a schema", "bare from_json", "from_json bes
 ALONE = "fields by a schema, no headers"
 MANY, ONE = "tables of 50 types", "the table of one type"
 TYPES = 50
+FITS, UNKNOWN, EACH_UNKNOWN = "bodies that fit", "an unknown field in a hundredth", "an unknown field in each"
+TEXT, FRACTION = "a text for a number in a hundredth", "a fraction for a whole number in a hundredth"
 
 
 def compare_bodies(queue: QueueTable, *, count: int = 500_000, turns: int = TURNS) -> list[Comparison]:
@@ -68,7 +74,38 @@ def compare_bodies(queue: QueueTable, *, count: int = 500_000, turns: int = TURN
         (FIELDS, WITH_TYPE, 1.5),
         (MANY, ONE, 1.5),
     )
-    return [Comparison(name, best[name], base, best[base], bound, limit=True, unit="s") for name, base, bound in bounds]
+    compared = [
+        Comparison(name, best[name], base, best[base], bound, limit=True, unit="s") for name, base, bound in bounds
+    ]
+    return [*compared, *compare_misfits(min(count, 20_000))]
+
+
+def compare_misfits(count: int) -> list[Comparison]:
+    """Compare bodies that do not fit their schema with those that do, without Spark and by the time of the process."""
+    import pyarrow as pa
+
+    schema = read_schema(struct({"OrderId": "string", "Number": "long", "Total": "decimal(38,9)"}))
+    fitting = [f'{{"OrderId":"{number:08}","Number":{number},"Total":{number}.25}}' for number in range(count)]
+    sides = {
+        FITS: fitting,
+        UNKNOWN: _hundredth(fitting, lambda body: f'{body[:-1]},"Extra":"x"}}'),
+        EACH_UNKNOWN: [f'{body[:-1]},"Extra":"x"}}' for body in fitting],
+        TEXT: _hundredth(fitting, lambda body: body.replace('"Number":', '"Number":"x","":')),
+        FRACTION: _hundredth(fitting, lambda body: body.replace('"Number":', '"Number":0.5,"":')),
+    }
+    best = dict.fromkeys(sides, 0.0)
+    for _ in range(5):
+        for name, texts in sides.items():
+            bodies = pa.array([text.encode() for text in texts], pa.binary())
+            started = time.process_time()
+            BodyParser(schema).parse(bodies, pa.nulls(count, pa.string()))
+            best[name] = max(best[name], count / (time.process_time() - started))
+    bounds = {UNKNOWN: 0.5, EACH_UNKNOWN: 0.2, TEXT: 0.5, FRACTION: 0.4}
+    return [Comparison(name, best[name], FITS, best[FITS], bound) for name, bound in bounds.items()]
+
+
+def _hundredth(bodies: list[str], change: Callable[[str], str]) -> list[str]:
+    return [change(body) if number % 100 == 50 else body for number, body in enumerate(bodies)]
 
 
 def _drained(queue: QueueTable, count: int, kinds: int, folder: Path) -> Batch:

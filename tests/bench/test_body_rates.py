@@ -16,4 +16,8 @@ def test_all_sides_are_measured(queue: QueueTable) -> None:
         (bench_bodies.ALONE, bench_bodies.BARE),
         (bench_bodies.FIELDS, bench_bodies.WITH_TYPE),
         (bench_bodies.MANY, bench_bodies.ONE),
+        (bench_bodies.UNKNOWN, bench_bodies.FITS),
+        (bench_bodies.EACH_UNKNOWN, bench_bodies.FITS),
+        (bench_bodies.TEXT, bench_bodies.FITS),
+        (bench_bodies.FRACTION, bench_bodies.FITS),
     ]
