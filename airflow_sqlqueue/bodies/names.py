@@ -28,7 +28,10 @@ PREFIX = "body_"
 MAX_CHARACTERS, MAX_BYTES = 128, 240
 """The longest name of a field that becomes a column, in characters and in bytes of UTF-8."""
 
-_OWN = (*ENVELOPE, "enclosed_types", "batch_id", "parse_attempt")
+BODY_COLUMNS = {"text": "body_text", "variant": "body_variant"}
+"""Columns that have the whole body, by its form."""
+
+_OWN = (*ENVELOPE, "enclosed_types", "batch_id", "parse_attempt", *BODY_COLUMNS.values())
 """Columns of tables of message types, which no field's column is called as."""
 
 _ASCII = re.compile(r"[A-Za-z0-9_@#$%&!?'+/:<>|~^-]+")
@@ -94,6 +97,11 @@ def column_names(schema: Mapping[str, Any], envelope: Sequence[str]) -> dict[str
         names[name] = column
         taken.add(column_key(column))
     return names
+
+
+def is_own_column(column: str) -> bool:
+    """Whether a column of a table of a message type is not that of a field."""
+    return column.startswith("_") or column_key(column) in set(map(column_key, _OWN))
 
 
 def path_text(path: Path) -> str:

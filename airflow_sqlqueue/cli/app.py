@@ -18,6 +18,7 @@ from airflow_sqlqueue.cli import (
     errors,
     events,
     failures,
+    message_tables,
     queues,
     redaction,
     schemas,
@@ -60,15 +61,14 @@ for heading, commands in COMMANDS.items():
     for command in commands:
         name = _NAMES.get(command.__name__, command.__name__.replace("_", "-"))
         app.command(name, cls=Command, rich_help_panel=heading)(with_option_groups(command))
-group = typer.Typer(
-    cls=Group,
-    help="Propose, compare and check schemas of message types.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-for command in schemas.COMMANDS:
-    group.command(command.__name__, cls=Command, rich_help_panel="Commands")(with_option_groups(command))
-app.add_typer(group, name="schemas", rich_help_panel="Batches")
+for name, about, commands in (
+    ("schemas", "Propose, compare and check schemas of message types.", schemas.COMMANDS),
+    ("tables", "Mend tables of message types.", message_tables.COMMANDS),
+):
+    group = typer.Typer(cls=Group, help=about, no_args_is_help=True, rich_markup_mode=None)
+    for command in commands:
+        group.command(command.__name__, cls=Command, rich_help_panel="Commands")(with_option_groups(command))
+    app.add_typer(group, name=name, rich_help_panel="Batches")
 
 
 def _version(wanted: bool) -> None:

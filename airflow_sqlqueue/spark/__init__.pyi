@@ -17,6 +17,7 @@ from airflow_sqlqueue.spark.message_tables import RescuedField as RescuedField
 from airflow_sqlqueue.spark.message_tables import compact_message_tables as compact_message_tables
 from airflow_sqlqueue.spark.message_tables import expire_message_tables as expire_message_tables
 from airflow_sqlqueue.spark.message_tables import reparse as reparse
+from airflow_sqlqueue.spark.message_tables import rewrite_message_table as rewrite_message_table
 from airflow_sqlqueue.spark.message_tables import write_message_rows as write_message_rows
 from airflow_sqlqueue.spark.message_tables import write_message_tables as write_message_tables
 from airflow_sqlqueue.spark.payloads import read_payloads as read_payloads

@@ -12,7 +12,7 @@ from typing import Any
 import fsspec
 import pytest
 
-from airflow_sqlqueue.bodies.inference import extended
+from airflow_sqlqueue.bodies.extension import extended
 from airflow_sqlqueue.bodies.schemas import fields_of, struct
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import ConfigurationError, StagingError

@@ -12,15 +12,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from airflow_sqlqueue.bodies.schemas import struct
+from airflow_sqlqueue.bodies.schemas import map_of, struct
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.schemas.files import SchemaFolder
-from airflow_sqlqueue.spark.message_tables import compact_message_tables, reparse, write_message_tables
+from airflow_sqlqueue.spark.message_tables import (
+    compact_message_tables,
+    reparse,
+    rewrite_message_table,
+    write_message_tables,
+)
 from tests.faults.conftest import KILLS, LONG, MANY, SEED
 from tests.spark.conftest import batches_in
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 T = TypeVar("T")
 
@@ -46,6 +51,11 @@ REPARSE_POINTS += [("lake.remove", 1, "after")]
 
 COMPACT_POINTS = [("lake.compact", 1, "in"), ("lake.compact", 1, "after"), ("lake.compact", 3, "in")]
 COMPACT_POINTS += [("lake.compact", 3, "before")]
+
+REWRITE_POINTS = [("lake.rewrite", 1, "in"), ("lake.rewrite", 1, "after")]
+PARQUET_POINTS = [("replacement.move", 2, "before"), ("replacement.write", 1, "in"), ("replacement.write", 1, "after")]
+PARQUET_POINTS += [("replacement.move", 1, "after"), ("replacement.publish", 1, "before"), ("schemas.put", 1, "after")]
+PARQUET_POINTS += [("replacement.publish", 1, "after"), ("replacement.move", 3, "after"), ("replacement.move", 2, "in")]
 
 
 def chosen(points: list[tuple[str, int, str]], *short: int) -> list[tuple[str, int, str]]:
@@ -85,6 +95,8 @@ class Place:
         """The messages in all tables, by their batch and what their body says."""
         found: Counter[tuple[str, str]] = Counter()
         for path in self.folder.iterdir():
+            if path.name.startswith("_"):
+                continue
             if self.format == "iceberg":
                 rows = self.spark.table(f"{self.location}.`{path.name}`")
             else:
@@ -93,14 +105,26 @@ class Place:
             found.update((row[0], row[1]) for row in rows.selectExpr("batch_id", said).collect())
         return found
 
+    def rows(self, table: str) -> DataFrame:
+        return self.spark.table(table) if self.format == "iceberg" else self.spark.read.format(self.format).load(table)
+
     def killed(
-        self, batch: Any, method: str, number: int, when: str, *, is_compaction: bool = False, **more: Any
+        self,
+        batch: Any,
+        method: str,
+        number: int,
+        when: str,
+        *,
+        is_compaction: bool = False,
+        rewrite: str | None = None,
+        **more: Any,
     ) -> None:
         """Run the program until it kills itself."""
         plan = {
             "config": self.config,
             "batch": batch,
             "is_compaction": is_compaction,
+            "rewrite": rewrite,
             "location": self.location,
             "watched": str(self.tmp_path),
             "options": {**self.options, **more},
@@ -187,3 +211,38 @@ def check_killed_compaction(place: Place, method: str, number: int, when: str) -
     for batch in batches:
         write_message_tables(place.spark, batch, place.location, **place.options)
     assert place.content() == wanted
+
+
+def check_killed_rewrite(place: Place, method: str, number: int, when: str) -> None:
+    """A killed rewrite is repeated: each message is there once, with all values, and the table knows its batches."""
+    make, schemas, name = batches_in(place.tmp_path), SchemaFolder(place.tmp_path / "work" / "_schemas"), TYPES[1]
+    sends = [
+        [message(name, json.dumps({"N": n, "Map": {f"k{n}": n}, "n2": f"x{n}"})) for n in some] for some in BATCHES
+    ]
+    schemas.put(name, struct({"N": "long", "N2": "long", "Map": struct({"k1": "long"}), "Gone": "date"}))
+    batches = [make(some, batch_id=f"batch-{number}") for number, some in enumerate(sends)]
+    for batch in batches:
+        write_message_tables(place.spark, batch, place.location, new_fields=False, **place.options)
+    wanted = sum((expected(some, f"batch-{number}") for number, some in enumerate(sends)), Counter[tuple[str, str]]())
+    old = place.content()
+    assert old == wanted
+    schemas.put(name, struct({"N": "string", "N2": "string", "Map": map_of("long")}))
+    place.killed(None, method, number, when, rewrite=name)
+    if place.format != "parquet":
+        # The old table or the new one.
+        assert place.content() == wanted
+    for _ in range(2):
+        found = rewrite_message_table(place.spark, place.location, name, **place.options)
+        assert (found.messages, found.rescued) == (sum(map(len, BATCHES)), 0)
+        assert place.content() == wanted
+        rows = place.rows(found.table).selectExpr("N", "N2", "to_json(Map)", "_rescued").collect()
+        assert sorted(map(tuple, rows)) == sorted(
+            (str(n), f"x{n}", json.dumps({f"k{n}": n}, separators=(",", ":")), None) for some in BATCHES for n in some
+        )
+        for batch in batches:
+            write_message_tables(place.spark, batch, place.location, **place.options)
+        assert place.content() == wanted
+    assert not [path.name for path in place.folder.iterdir() if path.name.startswith("_rewrite")]
+
+
+BATCHES = (range(1, 4), range(4, 9), range(9, 10))

@@ -14,7 +14,15 @@ from typing import Any
 
 from airflow_sqlqueue.schemas.files import SchemaFolder
 from airflow_sqlqueue.spark import local_session
-from airflow_sqlqueue.spark.message_tables import compact_message_tables, lakes, reparse, write_message_tables
+from airflow_sqlqueue.spark.message_tables import (
+    compact_message_tables,
+    lakes,
+    reparse,
+    rewrite_message_table,
+    write_message_tables,
+)
+from airflow_sqlqueue.spark.message_tables.named_tables import IcebergLake
+from airflow_sqlqueue.spark.message_tables.replacement import ParquetReplacement
 from airflow_sqlqueue.spark.message_tables.work import WorkFolder
 
 
@@ -56,7 +64,8 @@ KINDS = {
     "schemas": SchemaFolder,
     "parquet": lakes.ParquetLake,
     "delta": lakes.DeltaLake,
-    "iceberg": lakes.IcebergLake,
+    "iceberg": IcebergLake,
+    "replacement": ParquetReplacement,
 }
 
 
@@ -65,7 +74,9 @@ def main() -> None:
     kind, name = plan["method"].split(".")
     dying(KINDS[kind], name, plan["number"], plan["when"], Path(plan["watched"]))
     with local_session("killed", "local[2]", plan["config"]) as spark:
-        if plan["is_compaction"]:
+        if plan["rewrite"]:
+            rewrite_message_table(spark, plan["location"], plan["rewrite"], **plan["options"])
+        elif plan["is_compaction"]:
             compact_message_tables(spark, plan["location"], format=plan["options"]["format"])
         elif plan["batch"] is None:
             reparse(spark, plan["location"], **plan["options"])

@@ -15,15 +15,17 @@ from jars import stop_java
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.spark import local_session
 from airflow_sqlqueue.spark.message_tables import compact_message_tables, write_message_tables
-from airflow_sqlqueue.spark.message_tables.lakes import IcebergLake
+from airflow_sqlqueue.spark.message_tables.named_tables import IcebergLake
 from tests.sinks.conftest import ICEBERG_JARS
 from tests.sinks.message_tables import (
     COMPACT_POINTS,
     POINTS,
     REPARSE_POINTS,
+    REWRITE_POINTS,
     Place,
     check_killed_compaction,
     check_killed_reparse,
+    check_killed_rewrite,
     check_killed_run,
     chosen,
     expected,
@@ -81,6 +83,12 @@ def test_a_killed_run_is_repeated(place: Place, method: str, number: int, when: 
 @pytest.mark.parametrize(("method", "number", "when"), chosen(REPARSE_POINTS, 2))
 def test_a_killed_second_parse_is_repeated(place: Place, method: str, number: int, when: str) -> None:
     check_killed_reparse(place, method, number, when)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("method", "number", "when"), chosen(REWRITE_POINTS, 0))
+def test_a_killed_rewrite_is_repeated(place: Place, method: str, number: int, when: str) -> None:
+    check_killed_rewrite(place, method, number, when)
 
 
 @pytest.mark.timeout(600)

@@ -15,11 +15,14 @@ from airflow_sqlqueue.spark.sinks.checks import session_settings
 from tests.sinks.message_tables import (
     AT_LENGTH,
     COMPACT_POINTS,
+    PARQUET_POINTS,
     POINTS,
     REPARSE_POINTS,
+    REWRITE_POINTS,
     Place,
     check_killed_compaction,
     check_killed_reparse,
+    check_killed_rewrite,
     check_killed_run,
     chosen,
     drawn,
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
 
 FORMATS = ("parquet", "delta")
 RUNS = [(name, *point) for name in FORMATS for point in chosen(POINTS, 5)]
+REWRITES = [("parquet", *point) for point in chosen(PARQUET_POINTS, 0)]
+REWRITES += [("delta", *point) for point in chosen(REWRITE_POINTS, 0)]
 REPARSES = [(name, *point) for name in FORMATS for point in chosen(REPARSE_POINTS, 2)]
 
 
@@ -53,6 +58,14 @@ def test_a_killed_second_parse_is_repeated(
     name: str, method: str, number: int, when: str, spark: SparkSession, config: dict[str, str], tmp_path: Path
 ) -> None:
     check_killed_reparse(place(name, spark, config, tmp_path), method, number, when)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("name", "method", "number", "when"), REWRITES)
+def test_a_killed_rewrite_is_repeated(
+    name: str, method: str, number: int, when: str, spark: SparkSession, config: dict[str, str], tmp_path: Path
+) -> None:
+    check_killed_rewrite(place(name, spark, config, tmp_path), method, number, when)
 
 
 @pytest.mark.timeout(600)

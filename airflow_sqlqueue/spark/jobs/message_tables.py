@@ -9,12 +9,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_sqlqueue.bodies.names import BODY_COLUMNS
 from airflow_sqlqueue.spark.jobs.program import Program
 from airflow_sqlqueue.spark.manifests import AnyBatch
 from airflow_sqlqueue.spark.message_tables import (
     MessageTypeTable,
     compact_message_tables,
     reparse,
+    rewrite_message_table,
     write_message_tables,
 )
 from airflow_sqlqueue.spark.message_tables.lakes import FORMATS
@@ -76,7 +78,7 @@ def _safe(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the program, which prints the sums of the result, of ``reparse`` or of ``compact_message_tables``."""
+    """Run the program, which prints the sums of the result of what the arguments name."""
     program = Program(__doc__ or "")
     program.add_manifest()
     program.add("--location", required=True, help="the folder of the tables, or catalog.namespace for Iceberg")
@@ -87,10 +89,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, what in (("rescued", "have rescued values"), ("unparsed", "are not parsed")):
         program.add(f"--max-{name}", help=f"the share of a type's messages that may {what}, from 0 to 1")
     program.add("--reparse", action="store_true", help="parse the unparsed messages again, in place of a batch")
+    program.add("--rewrite", metavar="TYPE", help="make the table of a type anew by its schema, in place of a batch")
+    program.add("--body", choices=BODY_COLUMNS, help="keep whole bodies beside the columns, as a text or a variant")
     program.add("--compact", action="store_true", help="merge small files of all tables, in place of a batch")
     with program.start(arguments) as (spark, options):
-        if sum((options.manifest is not None, options.reparse, options.compact)) != 1:
-            program.fail("give one of --manifest, --reparse and --compact")
+        if sum((options.manifest is not None, options.reparse, options.rewrite is not None, options.compact)) != 1:
+            program.fail("give one of --manifest, --reparse, --rewrite and --compact")
         if options.compact:
             merged = compact_message_tables(spark, options.location, format=options.format)
             program.answer(
@@ -104,12 +108,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "schemas": options.schemas,
             "work_folder": options.work_folder,
         }
-        if options.reparse:
-            found = result_of(reparse(spark, options.location, **given))
+        if options.rewrite is not None:
+            found = result_of([rewrite_message_table(spark, options.location, options.rewrite, **given)])
+        elif options.reparse:
+            found = result_of(reparse(spark, options.location, **given, body=options.body))
         else:
             batch = program.batch(spark)
             given |= {"new_fields": not options.no_new_fields, "connection": program.connection(batch)}
-            given |= {"max_rescued": options.max_rescued, "max_unparsed": options.max_unparsed}
+            given |= {"max_rescued": options.max_rescued, "max_unparsed": options.max_unparsed, "body": options.body}
             found = result_of(write_message_tables(spark, batch, options.location, **given))
         program.answer(**{name: found[name] for name in ("messages", "unparsed", "rescued", "tables")})
     return 0

@@ -6,6 +6,7 @@ from airflow_sqlqueue.spark.message_tables.compaction import CompactedTable, com
 from airflow_sqlqueue.spark.message_tables.reparse import reparse
 from airflow_sqlqueue.spark.message_tables.reports import MessageTypeTable, RescuedField
 from airflow_sqlqueue.spark.message_tables.retention import ExpiredTable, expire_message_tables
+from airflow_sqlqueue.spark.message_tables.rewriting import rewrite_message_table
 from airflow_sqlqueue.spark.message_tables.tables import write_message_rows, write_message_tables
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "compact_message_tables",
     "expire_message_tables",
     "reparse",
+    "rewrite_message_table",
     "write_message_rows",
     "write_message_tables",
 ]

@@ -6,21 +6,31 @@ are replaced or removed together, so that what was killed is repeated.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
-import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, get_args
 from urllib.parse import unquote
 
+from airflow_sqlqueue.bodies.names import RESCUED
+from airflow_sqlqueue.bodies.schemas import Struct
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.storage.object_stores import raise_staging_error
 from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError
-from airflow_sqlqueue.schemas.files import file_stem
+from airflow_sqlqueue.schemas.files import SchemaFolder, file_stem
+from airflow_sqlqueue.spark.message_tables.columns import is_wider
+from airflow_sqlqueue.spark.message_tables.named_tables import IcebergLake, Names, summed
+from airflow_sqlqueue.spark.message_tables.replacement import (
+    ATTEMPT,
+    Make,
+    ParquetReplacement,
+    no_table,
+    replace_delta,
+    with_attempt,
+)
 from airflow_sqlqueue.spark.message_tables.work import remove_folder
-from airflow_sqlqueue.spark.sinks import write_delta, write_iceberg
-from airflow_sqlqueue.spark.sinks.checks import TIMES, is_table_name, quoted, quoted_table, session_settings
+from airflow_sqlqueue.spark.sinks import write_delta
+from airflow_sqlqueue.spark.sinks.checks import TIMES, is_table_name, quoted_table, session_settings
 from airflow_sqlqueue.spark.sinks.delta import delta_name, save_delta
 from airflow_sqlqueue.spark.sinks.keys import AnyKey, partition_of
 from airflow_sqlqueue.spark.sinks.partitions import COLUMN, footers
@@ -31,9 +41,6 @@ if TYPE_CHECKING:
 
 Format: TypeAlias = Literal["parquet", "delta", "iceberg"]
 FORMATS: tuple[str, ...] = get_args(Format)
-ATTEMPT = "parse_attempt"
-
-_LONGEST = 80
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*:"
 _DELTA_SIZES = tuple(f"spark.databricks.delta.optimize.{name}FileSize" for name in ("min", "max"))
 """Settings of the session: the size below which files are merged, and the size of the merged ones."""
@@ -49,14 +56,29 @@ class Lake(Protocol):
         """The path or the name of the table of a type."""
         ...
 
+    def columns(self, message_type: str) -> Struct | None:
+        """The columns of a type's table, those of our own too; None without a table."""
+        ...
+
+    def claim(self, message_type: str, columns: Struct) -> Struct:
+        """Make sure that no other run writes these columns with other types; return the columns of the table then.
+
+        A format whose commits do so has nothing to do.
+        """
+        ...
+
+    def takes(self, table: str, old: str, new: str) -> bool:
+        """Whether a column of the table changes from a simple type to another one with the next write."""
+        ...
+
     def append(self, rows: DataFrame, table: str, key: AnyKey, cluster_by: Sequence[str] = ()) -> None:
         """Write the rows of a batch, attempt 0, once; a new table is clustered by columns where the format can."""
         ...
 
-    def check(self, key: AnyKey, messages: Mapping[str, int]) -> None:
+    def check(self, key: AnyKey, messages: Mapping[str, int], untouched: Collection[str] = ()) -> None:
         """Raise :class:`BatchMismatchError` if a table has another number of the batch's rows than it was given.
 
-        ``messages`` has the number of each table that was written.
+        ``messages`` has the number of each table that was written; those of ``untouched`` keep what they have.
         """
         ...
 
@@ -82,6 +104,14 @@ class Lake(Protocol):
 
     def tables(self) -> Iterator[str]:
         """All tables of the location."""
+        ...
+
+    def rewrite(self, message_type: str, make: Make, columns: Struct) -> None:
+        """Replace all rows of the table of a type by those that are made of them, which have these columns."""
+        ...
+
+    def sums(self, table: str) -> tuple[int, int]:
+        """The number of rows of a table, and of those with rescued values."""
         ...
 
     def compact(self, table: str, target_bytes: int) -> tuple[int, int]:
@@ -145,6 +175,10 @@ class _Folders:
         stem = "" if message_type is None else file_stem(message_type)
         return f"{self._location}/{stem}{UNPARSED_SUFFIX if is_unparsed else ''}"
 
+    def _has(self, table: str) -> bool:
+        folder = StagingFolder.of(table, "location of the tables")
+        return bool(folder.filesystem.exists(folder.root))
+
     def unparsed_tables(self) -> Iterator[str]:
         return (table for table in self.tables() if table.endswith(UNPARSED_SUFFIX))
 
@@ -165,17 +199,62 @@ class _Folders:
 
 
 class ParquetLake(_Folders):
-    """Folders of Parquet files, with the partitions ``batch_id=.../parse_attempt=...``."""
+    """Folders of Parquet files, with the partitions ``batch_id=.../parse_attempt=...``.
+
+    Parquet has no commits: the folder ``_tables`` records the columns of each table.
+    """
+
+    def __init__(self, spark: SparkSession, location: str) -> None:
+        super().__init__(spark, location)
+        self._records = SchemaFolder(f"{location}/_tables")
 
     def append(self, rows: DataFrame, table: str, key: AnyKey, cluster_by: Sequence[str] = ()) -> None:
         batch_id = partition_of(key)
         remove_folder(f"{table}/{COLUMN}={batch_id}")
         self.replace(rows, table, batch_id, 0)
 
-    def check(self, key: AnyKey, messages: Mapping[str, int]) -> None:
+    def columns(self, message_type: str) -> Struct | None:
+        self._replacement(message_type).check()
+        found = self._records.get(message_type)
+        if found is None and self._has(table := self.table(message_type)):
+            # Footers are read once: the files of a table may be many.
+            found = self._merged(table)
+        return found
+
+    def _replacement(self, message_type: str) -> ParquetReplacement:
+        table, folder = self.table(message_type), f"{self._location}/_rewrite-{file_stem(message_type)}"
+        return ParquetReplacement(self._spark, table, folder, self._records, message_type)
+
+    def rewrite(self, message_type: str, make: Make, columns: Struct) -> None:
+        self._replacement(message_type).run(make, columns)
+
+    def claim(self, message_type: str, columns: Struct) -> Struct:
+        return self._records.extend(message_type, columns)
+
+    def _merged(self, table: str) -> Struct:
+        from pyspark.errors import AnalysisException
+
+        try:
+            read: Struct = self._spark.read.option("mergeSchema", "true").parquet(table).schema.jsonValue()
+        except AnalysisException as error:
+            if "CANNOT_MERGE_SCHEMAS" not in str(error):
+                raise
+            raise ConfigurationError(
+                f"The batches in the table {table} have columns of the same name and different types: run 'sqlqueue "
+                "tables rewrite'."
+            ) from error
+        return read
+
+    def takes(self, table: str, old: str, new: str) -> bool:
+        return False
+
+    def sums(self, table: str) -> tuple[int, int]:
+        return summed(self._spark.read.schema(f"{RESCUED} string").parquet(table))
+
+    def check(self, key: AnyKey, messages: Mapping[str, int], untouched: Collection[str] = ()) -> None:
         # With other schemas or decoders an earlier run may have put messages of the batch into other tables.
         for table in self.tables():
-            if table not in messages:
+            if table not in messages and table not in untouched:
                 remove_folder(f"{table}/{COLUMN}={partition_of(key)}")
         found = counted(self._spark, [f"{table}/{COLUMN}={partition_of(key)}" for table in messages])
         for table, number in messages.items():
@@ -215,16 +294,40 @@ class DeltaLake(_Folders):
 
     def append(self, rows: DataFrame, table: str, key: AnyKey, cluster_by: Sequence[str] = ()) -> None:
         if cluster_by:
-            save_delta(_of(rows, partition_of(key), 0).limit(0), table, "ignore", {}, cluster_by=cluster_by)
-        write_delta(_of(rows, partition_of(key), 0), table, key, merge_schema=True)
+            save_delta(with_attempt(rows, partition_of(key), 0).limit(0), table, "ignore", {}, cluster_by=cluster_by)
+        write_delta(with_attempt(rows, partition_of(key), 0), table, key, merge_schema=True)
 
-    def check(self, key: AnyKey, messages: Mapping[str, int]) -> None:
+    def columns(self, message_type: str) -> Struct | None:
+        from pyspark.errors import AnalysisException
+
+        try:
+            found: Struct = self._rows(self.table(message_type)).schema.jsonValue()
+        except AnalysisException:
+            return None
+        return found
+
+    def claim(self, message_type: str, columns: Struct) -> Struct:
+        return columns
+
+    def takes(self, table: str, old: str, new: str) -> bool:
+        (row,) = self._spark.sql(f"DESCRIBE DETAIL {delta_name(table)}").select("properties").collect()
+        return row["properties"].get("delta.enableTypeWidening") == "true" and is_wider(old, new)
+
+    def check(self, key: AnyKey, messages: Mapping[str, int], untouched: Collection[str] = ()) -> None:
         """Check no number: a commit of Delta Lake has all rows of its job."""
 
     def replace(self, rows: DataFrame, table: str, batch_id: str, attempt: int) -> None:
         where = f"{COLUMN} = '{batch_id}' AND {ATTEMPT} = {attempt}"
         options = {"replaceWhere": where, "mergeSchema": "true"}
-        save_delta(_of(rows, batch_id, attempt), table, "overwrite", options)
+        save_delta(with_attempt(rows, batch_id, attempt), table, "overwrite", options)
+
+    def rewrite(self, message_type: str, make: Make, columns: Struct) -> None:
+        if self.columns(message_type) is None:
+            raise no_table(self.table(message_type))
+        replace_delta(self._spark, self.table(message_type), make)
+
+    def sums(self, table: str) -> tuple[int, int]:
+        return summed(self._rows(table))
 
     def remove(self, table: str, batch_id: str, attempt: int) -> None:
         self.replace(self._rows(table).limit(0), table, batch_id, attempt)
@@ -247,77 +350,8 @@ class DeltaLake(_Folders):
         return int(row["numFilesRemoved"]), int(row["numFilesAdded"])
 
 
-class _Names:
-    """Tables that are names in a schema of a catalog."""
-
-    def __init__(self, spark: SparkSession, location: str) -> None:
-        if not is_table_name(f"{location}.x"):
-            raise ConfigurationError("Iceberg tables are in a namespace: give the location as catalog.namespace.")
-        self._spark, self._location = spark, location
-
-    def table(self, message_type: str | None, *, is_unparsed: bool = False) -> str:
-        word = "" if message_type is None else _word(message_type)
-        return f"{self._location}.{word}{'__unparsed' if is_unparsed else ''}"
-
-    def unparsed_tables(self) -> Iterator[str]:
-        return (table for table in self.tables() if table.endswith("__unparsed"))
-
-    def tables(self) -> Iterator[str]:
-        for row in self._spark.sql(f"SHOW TABLES IN {quoted_table(self._location)}").collect():
-            is_view = row["isTemporary"]
-            if not is_view and is_table_name(table := f"{self._location}.{row['tableName']}"):
-                yield table
-
-
-class DeltaCatalogLake(_Names, DeltaLake):
+class DeltaCatalogLake(Names, DeltaLake):
     """Tables of Delta Lake in a schema of a catalog."""
-
-
-class IcebergLake(_Names):
-    """Tables in a namespace of an Iceberg catalog."""
-
-    def append(self, rows: DataFrame, table: str, key: AnyKey, cluster_by: Sequence[str] = ()) -> None:
-        write_iceberg(_of(rows, partition_of(key), 0), table, key, merge_schema=True)
-
-    def check(self, key: AnyKey, messages: Mapping[str, int]) -> None:
-        """Check no number: a snapshot of Iceberg has all rows of its job."""
-
-    def replace(self, rows: DataFrame, table: str, batch_id: str, attempt: int) -> None:
-        if self._spark.catalog.tableExists(quoted_table(table)):
-            self.remove(table, batch_id, attempt)
-        # The rows are gone, so the table must not take the write for a repetition.
-        write_iceberg(_of(rows, batch_id, attempt), table, batch_id, step=f"reparse {uuid.uuid4()}", merge_schema=True)
-
-    def remove(self, table: str, batch_id: str, attempt: int) -> None:
-        where = f"{COLUMN} = :batch_id AND {ATTEMPT} = :attempt"
-        values = {"batch_id": batch_id, "attempt": attempt}
-        self._spark.sql(f"DELETE FROM {self._refreshed(table)} WHERE {where}", args=values)  # noqa: S608 - names of ours
-
-    def delete(self, table: str, where: str, batches: Sequence[str]) -> None:
-        self._spark.sql(f"DELETE FROM {self._refreshed(table)} WHERE {where}")  # noqa: S608 - names of ours
-
-    def read(self, table: str, schema: StructType) -> DataFrame:
-        return self._spark.table(self._refreshed(table))
-
-    def _refreshed(self, table: str) -> str:
-        """Refresh the table, so that the session sees what others have committed, and return its name in a statement.
-
-        Iceberg's catalog keeps a table as a session has read it, by default until the session has not used it for 30
-        seconds (``cache.expiration-interval-ms``).
-        """
-        name = quoted_table(table)
-        self._spark.catalog.refreshTable(name)
-        return name
-
-    def compact(self, table: str, target_bytes: int) -> tuple[int, int]:
-        self._refreshed(table)
-        catalog, _, name = table.partition(".")
-        options = f"map('target-file-size-bytes', '{target_bytes}', 'min-input-files', '2')"
-        # Spark 4.0 takes no parameters in CALL. A name has letters, digits and underscores alone.
-        arguments = f"table => '{quoted_table(name)}', options => {options}"
-        text = f"CALL {quoted(catalog)}.system.rewrite_data_files({arguments})"
-        (row,) = self._spark.sql(text).collect()
-        return int(row["rewritten_data_files_count"]), int(row["added_data_files_count"])
 
 
 def without_repeats(
@@ -348,18 +382,3 @@ def counted(spark: SparkSession, folders: Sequence[str]) -> dict[str, int]:
     table = sf.regexp_extract("_metadata.file_path", f"/([^/]+)/{COLUMN}=", 1)
     # A path is a URI there.
     return {unquote(name): number for name, number in footers(spark, *folders).groupBy(table).count().collect()}
-
-
-def _word(message_type: str) -> str:
-    """The name of a type as one word: its dots as underscores; other names get a hash, so that no two are the same."""
-    hashed = hashlib.sha256(message_type.encode()).hexdigest()[:16]
-    plain = re.fullmatch(r"[A-Za-z0-9]+(\.[A-Za-z0-9]+)*", message_type)
-    if plain and len(message_type) <= _LONGEST and not re.search(r"[0-9a-f]{16}\Z", message_type):
-        return message_type.replace(".", "_")
-    return f"{re.sub('[^A-Za-z0-9]+', '_', message_type)[:_LONGEST]}_{hashed}"
-
-
-def _of(rows: DataFrame, batch_id: str, attempt: int) -> DataFrame:
-    from pyspark.sql import functions as sf
-
-    return rows.withColumns({COLUMN: sf.lit(batch_id), ATTEMPT: sf.lit(attempt)})

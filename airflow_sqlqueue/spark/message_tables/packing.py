@@ -14,10 +14,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.bodies.blocks import BodyParser, arrow_type
-from airflow_sqlqueue.bodies.names import RESCUED, UNPARSED, column_names
+from airflow_sqlqueue.bodies.decoding import parse_xml
+from airflow_sqlqueue.bodies.fitting import to_json
+from airflow_sqlqueue.bodies.names import BODY_COLUMNS, RESCUED, UNPARSED, column_names
 from airflow_sqlqueue.bodies.patterns import ALL_TYPES, TypePatterns
 from airflow_sqlqueue.bodies.schemas import Struct, Type
 from airflow_sqlqueue.bodies.statistics import Statistics
+from airflow_sqlqueue.bodies.text import kind_of, read_text
 from airflow_sqlqueue.schemas.files import file_stem
 from airflow_sqlqueue.spark.message_tables.reports import Report
 from airflow_sqlqueue.spark.message_tables.samples import senders_of, statistics_of, with_new_fields
@@ -68,6 +71,7 @@ class Packing:
         rescued.
     :param types: the types that get tables.
     :param unusable: the file names of schemas that cannot be used; the messages of their types are not parsed.
+    :param body: the form in which rows keep the whole body: ``text`` or ``variant``; None for rows without it.
     """
 
     def __init__(
@@ -81,11 +85,12 @@ class Packing:
         new_fields: bool,
         types: TypePatterns = ALL_TYPES,
         unusable: Collection[str] = (),
+        body: str | None = None,
     ) -> None:
         self._schemas, self._columns, self._if_unparsed = dict(schemas), list(columns), list(if_unparsed)
         self._max_bytes, self._new_types, self._new_fields = max_bytes, new_types, new_fields
         self._types, self._unusable = types, frozenset(unusable)
-        self._parsers: dict[str, BodyParser] = {}
+        self._body, self._parsers = body, dict[str, BodyParser]()
         self._waiting: list[pa.RecordBatch] = []
         self._reports: dict[str | None, Report] = {}
 
@@ -145,9 +150,23 @@ class Packing:
             rows, parsed, rescued = (each.filter(fits) for each in (rows, parsed, rescued))
         names = column_names(schema, self._columns)
         fields = pc.struct_field(parsed, "fields").flatten()
-        columns = [rows[each] for each in self._columns] + [*fields, rescued]
-        good = pa.RecordBatch.from_arrays(columns, [*self._columns, *names.values(), RESCUED])
+        whole = [self._whole(rows)] if self._body else []
+        columns = [rows[each] for each in self._columns] + [*fields, rescued, *whole]
+        kept = [BODY_COLUMNS[self._body]] if self._body else []
+        good = pa.RecordBatch.from_arrays(columns, [*self._columns, *names.values(), RESCUED, *kept])
         yield from _chunks(PARSED, name, good)
+
+    def _whole(self, rows: pa.RecordBatch) -> pa.Array:
+        """The texts of bodies that are parsed; for a variant, JSON in place of XML."""
+        import pyarrow as pa
+
+        texts = []
+        bodies, content_types = bodies_of(rows)
+        for body, content_type in zip(bodies, content_types.to_pylist(), strict=True):
+            text = read_text(body.as_py(), content_type, max_bytes=self._max_bytes).text
+            is_json = self._body == "text" or kind_of(content_type, text) == "json"
+            texts.append(text if is_json else to_json(parse_xml(text)))
+        return pa.array(texts, pa.string())
 
     def _unparsed(self, name: str | None, rows: pa.RecordBatch, reasons: pa.Array) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa

@@ -10,12 +10,20 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.bodies.text import MAX_BYTES
+from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError
 from airflow_sqlqueue.schemas.files import SchemaFolder
 from airflow_sqlqueue.spark.batch import raw_schema, typed_columns
-from airflow_sqlqueue.spark.message_tables.lakes import ATTEMPT, Format, Lake, lake_of
+from airflow_sqlqueue.spark.message_tables.lakes import Format, Lake, lake_of
 from airflow_sqlqueue.spark.message_tables.packing import PARSED
+from airflow_sqlqueue.spark.message_tables.replacement import ATTEMPT
 from airflow_sqlqueue.spark.message_tables.reports import MessageTypeTable
-from airflow_sqlqueue.spark.message_tables.tables import TableWriter, unparsed_schema, work_folder_of
+from airflow_sqlqueue.spark.message_tables.tables import (
+    BodyForm,
+    TableWriter,
+    check_body,
+    unparsed_schema,
+    work_folder_of,
+)
 from airflow_sqlqueue.spark.sinks.keys import partition_of
 from airflow_sqlqueue.spark.sinks.partitions import COLUMN
 
@@ -33,23 +41,31 @@ def reparse(
     decoders: Mapping[str, Callable[[Column], Column]] | None = None,
     max_bytes: int = MAX_BYTES,
     work_folder: str | None = None,
+    body: BodyForm | None = None,
 ) -> list[MessageTypeTable]:
     """Parse the messages of all ``~unparsed`` tables again, and move those that are parsed now to their tables.
 
-    Use it after a schema was mended or added, with decoders for another format, or with a larger ``max_bytes``. The
-    schemas are used as they are. Rows that were moved have the number of the run in ``parse_attempt``.
+    Use it for messages without a row in the table of their type: once their type has a schema, with decoders for
+    another format, or with a larger ``max_bytes``. The schemas are used as they are. Rows that were moved have the
+    number of the run in ``parse_attempt``. For rows with values in ``_rescued``, or in columns of a wrong
+    type, there is :func:`rewrite_message_table`.
 
     A run may be killed at any point and run again: a message is then in one table, or still in both until the next
     run. Run it alone: neither two at once, nor beside a writer of the same tables.
 
     The parameters are those of :func:`write_message_tables`. Returns what each table got; a message that stays where it
     is does not count. A body in a file of its own (reason ``file``) stays.
+
+    Raises :class:`ConfigurationError` at the end for a type whose table has other types than its schema: its messages
+    stay until the table is rewritten.
     """
     from pyspark.sql import functions as sf
 
     lake = lake_of(spark, format, location)
-    writer = TableWriter(lake, work_folder_of(format, location, work_folder), schemas, decoders, max_bytes)
+    check_body(body, format)
+    writer = TableWriter(lake, work_folder_of(format, location, work_folder), schemas, decoders, max_bytes, body)
     found: list[MessageTypeTable] = []
+    refused: list[SqlQueueError] = []
     for table in lake.unparsed_tables():
         rows = lake.read(table, _columns(spark, writer))
         attempts = rows.select(COLUMN, ATTEMPT).distinct().orderBy(COLUMN, ATTEMPT)
@@ -57,7 +73,12 @@ def reparse(
         for batch_id, attempt in attempts.collect():
             key = partition_of(batch_id)
             own = lake.read(table, rows.schema).where((sf.col(COLUMN) == key) & (sf.col(ATTEMPT) == attempt))
-            found += _moved(writer, lake, table, own, key, attempt)
+            try:
+                found += _moved(writer, lake, table, own, key, attempt)
+            except ConfigurationError as error:
+                refused.append(error)
+    if refused:
+        raise refused[0]
     return found
 
 
@@ -69,6 +90,8 @@ def _moved(
         parsed = [key for key in packed.ordered() if key[1] == PARSED]
         if not parsed:
             return []
+        for error in writer.refused(packed).values():
+            raise error
         for name, kind in parsed:
             lake.replace(packed.rows(name, kind), lake.table(name), batch_id, attempt + 1)
         rest = [packed.rows(name, kind) for name, kind in packed.ordered() if kind != PARSED]

@@ -7,23 +7,24 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from airflow_sqlqueue.bodies.hints import Hints
 from airflow_sqlqueue.bodies.inference import infer
-from airflow_sqlqueue.bodies.names import ENVELOPE, UNPARSED, column_key, column_names
+from airflow_sqlqueue.bodies.names import BODY_COLUMNS, ENVELOPE, UNPARSED, column_key, column_names
 from airflow_sqlqueue.bodies.patterns import ALL_TYPES, TypePatterns
 from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of
 from airflow_sqlqueue.bodies.text import MAX_BYTES
 from airflow_sqlqueue.bodies.warnings import SchemaWarning
-from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError
+from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError, SqlQueueError
 from airflow_sqlqueue.schemas.files import SchemaFolder, type_of
 from airflow_sqlqueue.spark.batch import read_batch, typed_columns
 from airflow_sqlqueue.spark.bodies import IF_UNPARSED, decoded, result_schema
 from airflow_sqlqueue.spark.manifests import AnyBatch, load_batch
+from airflow_sqlqueue.spark.message_tables.columns import adopted, as_fields, refusal
 from airflow_sqlqueue.spark.message_tables.lakes import Format, Lake, absolute, is_folder, lake_of, without_repeats
 from airflow_sqlqueue.spark.message_tables.packing import BODY, CONTENT_TYPE, PARSED, UNPARSED_KIND, Packing, Unpacking
 from airflow_sqlqueue.spark.message_tables.reports import MessageTypeTable, Report, ShareLimit, ShareLimits
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.server.settings import ConnectionSettings
 
 _log = logging.getLogger(__name__)
+S = TypeVar("S")
+T = TypeVar("T")
+BodyForm: TypeAlias = Literal["text", "variant"]
 
 MAX_TYPES = 1_000
 """The most types that get a schema without a person, over all batches."""
@@ -64,6 +68,7 @@ def write_message_tables(
     work_folder: str | None = None,
     cluster_by: str | Sequence[str] = (),
     merge_on: str | Sequence[str] = (),
+    body: BodyForm | None = None,
     max_rescued: ShareLimit = None,
     max_unparsed: ShareLimit = None,
     connection: ConnectionSettings | None = None,
@@ -102,6 +107,9 @@ def write_message_tables(
     :param merge_on: columns that every table has, as ``message_id``: a message is left out if a row of another batch
         has the same values, or an earlier one of its own. Messages without a value are all there. The tables' columns
         are read for it. Two batches at once do not see each other.
+    :param body: keep the whole body of each parsed message beside its columns: ``text`` in a column ``body_text``, as
+        it was sent, or ``variant`` in a column ``body_variant``, XML as JSON; null for what no variant can be, such as
+        an object with a name that comes twice. Iceberg takes ``text`` only.
     :param max_rescued: the share of a type's messages, from 0 to 1, that may have rescued values: one number for all
         types, or a mapping by patterns of their names, ``{"Shop.*": 0.01}``; the first one that fits decides.
     :param max_unparsed: the same for messages that are not parsed. For those without a type or a table, which only
@@ -114,16 +122,20 @@ def write_message_tables(
 
     Raises :class:`BatchError` for a batch that is open or requeued, :class:`BatchMismatchError` if Spark reads, or a
     table gets, another number of messages than the ledger has, and :class:`ConfigurationError` for a format or a schema
-    that cannot be used. With more rescued or unparsed messages than allowed it raises :class:`TooManyRescuedError` once
-    all tables are written, so that the batch is not marked consumed; a later run writes nothing twice.
+    that cannot be used. A schema with another type than its table has, in a way that the format cannot change, is one:
+    it is found before anything is written, the rows of that type are not written, and the error comes when those of the
+    other types are. :func:`rewrite_message_table` makes the table anew; the batch is then run again. With more rescued
+    or unparsed messages than allowed it raises :class:`TooManyRescuedError` once all tables are written, so that the
+    batch is not marked consumed; a later run writes nothing twice.
     """
     limits = ShareLimits(max_rescued, max_unparsed)
     columns = {"cluster_by": _own(cluster_by), "merge_on": _own(merge_on)}
     lake = lake_of(spark, format, location)
     source = load_batch(spark, batch, connection, ledger_schema=ledger_schema)
     rows = read_batch(spark, source, connection, ledger_schema=ledger_schema)
+    check_body(body, format)
     folder, chosen = work_folder_of(format, location, work_folder), TypePatterns.of(types)
-    writer = TableWriter(lake, folder, schemas, decoders, max_bytes, types=chosen, hints=hints)
+    writer = TableWriter(lake, folder, schemas, decoders, max_bytes, body, types=chosen, hints=hints)
     tables = writer.write(rows, source, new_fields=new_fields, messages=source.messages, **columns)
     limits.check(tables)
     return tables
@@ -142,6 +154,7 @@ def write_message_rows(
     decoders: Mapping[str, Callable[[Column], Column]] | None = None,
     max_bytes: int = MAX_BYTES,
     work_folder: str | None = None,
+    body: BodyForm | None = None,
 ) -> list[MessageTypeTable]:
     """Write rows to one table for each message type: :func:`write_message_tables` for a stream.
 
@@ -154,8 +167,9 @@ def write_message_rows(
     """
     lake = lake_of(rows.sparkSession, format, location)
     typed = rows if "headers_raw" in rows.columns else typed_columns(rows)
+    check_body(body, format)
     folder, chosen = work_folder_of(format, location, work_folder), TypePatterns.of(types)
-    writer = TableWriter(lake, folder, schemas, decoders, max_bytes, types=chosen, hints=hints)
+    writer = TableWriter(lake, folder, schemas, decoders, max_bytes, body, types=chosen, hints=hints)
     return writer.write(typed, batch, new_fields=new_fields)
 
 
@@ -176,6 +190,14 @@ def work_folder_of(format: Format, location: str, work_folder: str | None) -> st
     return absolute(work_folder or location)
 
 
+def check_body(body: str | None, format: str) -> None:  # noqa: A002
+    """Refuse a form of whole bodies that is unknown, or that the format of the tables has not."""
+    if body not in (None, *BODY_COLUMNS):
+        raise ConfigurationError(f"Whole bodies are kept as {' or '.join(map(repr, BODY_COLUMNS))}: name one as body.")
+    if body == "variant" and format == "iceberg":
+        raise ConfigurationError("Tables of Iceberg have no variant here: keep whole bodies as body='text'.")
+
+
 class TableWriter:
     """Writes messages to the tables of their types."""
 
@@ -186,10 +208,12 @@ class TableWriter:
         schemas: SchemaFolder | str | os.PathLike[str] | None,
         decoders: Mapping[str, Callable[[Column], Column]] | None,
         max_bytes: int,
+        body: BodyForm | None = None,
         *,
         types: TypePatterns = ALL_TYPES,
         hints: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
+        self._body = body
         self._files = schemas if isinstance(schemas, SchemaFolder) else SchemaFolder(schemas or f"{folder}/_schemas")
         self._lake, self._folder, self._decoders, self._max_bytes = lake, folder, decoders or {}, max_bytes
         self._types, self._hints = types, self._files.hints() if hints is None else Hints.read(hints)
@@ -213,6 +237,7 @@ class TableWriter:
         work.remove()
         try:
             packed = self._pack(work, rows, key, new_fields, messages)
+            refused = self.refused(packed)
             existing = set(map(column_key, self._lake.tables())) if merge_on else set()
 
             def write(name: str | None, kind: str) -> MessageTypeTable:
@@ -223,11 +248,16 @@ class TableWriter:
                     table = replace(table, repeated=table.messages - own.count())
                 own = own.sortWithinPartitions(*cluster_by) if cluster_by else own
                 self._lake.append(own, table.table, key, cluster_by)
+                if name is not None and kind == PARSED:
+                    self._keep(name, packed)
                 return table
 
-            with ThreadPoolExecutor(_THREADS, "message-tables") as pool:
-                tables = list(pool.map(lambda each: write(*each), packed.ordered()))
-            self._lake.check(key, {each.table: each.messages - each.repeated for each in tables})
+            written = [each for each in packed.ordered() if each[0] not in refused or each[1] != PARSED]
+            tables = self._at_once(lambda each: write(*each), written)
+            for name in packed.schemas.keys() - {name for name, kind in packed.shares if kind == PARSED}:
+                self._keep(name, packed)
+            untouched = {self._lake.table(name) for name in refused}
+            self._lake.check(key, {each.table: each.messages - each.repeated for each in tables}, untouched)
             for each in tables:
                 if each.new_fields or each.rescued or each.is_unparsed:
                     _log.info("%s", each)
@@ -237,6 +267,8 @@ class TableWriter:
                 if tables:
                     number = places.get(warning.message_type, 0)
                     tables[number] = replace(tables[number], warnings=(*tables[number].warnings, str(warning)))
+            for error in refused.values():
+                raise error
             return tables
         finally:
             work.remove()
@@ -246,7 +278,7 @@ class TableWriter:
         work = WorkFolder(rows.sparkSession, f"{self._folder}/_work-{work_name}")
         given, schemas = self.given(rows), self.schemas()
         work.pack(given, self._packing(schemas, new_types=False, new_fields=False))
-        return Packed(work, work.read(), work.reports(), given.schema, schemas, schemas)
+        return Packed(work, work.read(), work.reports(), given.schema, schemas, schemas, self._body)
 
     def schemas(self) -> dict[str, Struct]:
         """The schemas of the types that have a table."""
@@ -278,13 +310,34 @@ class TableWriter:
             schemas = self._wider(work, known)
             packing = self._packing(schemas, new_types=False, new_fields=False)
             work.pack(work.waiting(given.columns, given.schema), packing, 2)
-        packed = Packed(work, work.read(), work.reports(), given.schema, schemas, known)
+        packed = Packed(work, work.read(), work.reports(), given.schema, schemas, known, self._body)
         if packed.messages != count:
             raise BatchMismatchError(
                 f"{packed.messages} of the {count} messages of batch {partition_of(key)} were parsed: run it again, "
                 "one attempt at a time."
             )
         return packed
+
+    def _at_once(self, call: Callable[[T], S], each: Iterable[T]) -> list[S]:
+        with ThreadPoolExecutor(_THREADS, "message-tables") as pool:
+            return list(pool.map(call, each))
+
+    def refused(self, packed: Packed) -> dict[str, SqlQueueError]:
+        """Compare each schema with its table before any is written; return an error for each type that differs.
+
+        Its rows are not written, those of other types are: the batch is not complete, and is run again.
+        """
+        names = [name for name, kind in packed.shares if name is not None and kind == PARSED]
+        found = zip(
+            names, self._at_once(lambda name: refusal(self._lake, name, packed.schemas[name]), names), strict=True
+        )
+        return {name: error for name, error in sorted(found) if error is not None}
+
+    def _keep(self, name: str, packed: Packed) -> None:
+        """Put the new fields of a type into its file, which others may have changed meanwhile."""
+        schema = packed.schemas[name]
+        if schema != packed.known.get(name):
+            self._files.extend(name, schema)
 
     def _packing(self, schemas: dict[str, Struct], *, new_types: bool, new_fields: bool) -> Packing:
         return Packing(
@@ -296,24 +349,30 @@ class TableWriter:
             new_fields=new_fields,
             types=self._types,
             unusable=self._unusable.keys(),
+            body=self._body,
         )
 
     def _wider(self, work: WorkFolder, known: dict[str, Struct]) -> dict[str, Struct]:
-        """The schemas with those of new types and with new fields; they are written to the files."""
+        """The schemas with those of new types and with new fields."""
         new, more = work.new_types(known, MAX_TYPES - len(known))
         if more:
             self.warnings.append(SchemaWarning("types", None, more, new[-1] if new else ""))
         found = {}
         for name, statistics in work.seen([*known, *new]):
-            inferred = infer(statistics, name, known.get(name, _EMPTY), self._hints)
-            found[name] = inferred.schema
+            old = known.get(name, _EMPTY)
+            inferred = infer(statistics, name, old, self._hints)
+            found[name] = self._adopted(name, inferred.schema, old)
             self.warnings += inferred.warnings
         # Of two new types that share a table the frequent one has it.
-        schemas = _distinct({**known, **{name: found[name] for name in (*known, *new) if name in found}})
-        for name in sorted(found.keys() & schemas.keys()):
-            if schemas[name] != known.get(name):
-                self._files.put(name, schemas[name])
-        return schemas
+        return _distinct({**known, **{name: found[name] for name in (*known, *new) if name in found}})
+
+    def _adopted(self, name: str, schema: Struct, old: Struct) -> Struct:
+        """The schema with the types that new fields have in the table."""
+        try:
+            return adopted(schema, old, as_fields(self._lake.columns(name) or _EMPTY, schema))
+        except Exception:
+            # The table is compared once more, before it is written.
+            return schema
 
 
 @dataclass(frozen=True)
@@ -327,6 +386,8 @@ class Packed:
     schemas: dict[str, Struct]
     known: dict[str, Struct]
     """The schemas as they were before."""
+
+    body: BodyForm | None = None
 
     @property
     def messages(self) -> int:
@@ -349,6 +410,7 @@ class Packed:
     def rows(self, name: str | None, kind: str) -> DataFrame:
         """The rows of a table."""
         fields: dict[str, Type] = {}
+        body = self.body if kind == PARSED else None
         if name is None or kind == UNPARSED_KIND:
             schema = unparsed_schema(self.given)
         else:
@@ -356,7 +418,17 @@ class Packed:
             names = column_names(own, COLUMNS)
             fields = {names[field]: kind for field, kind in fields_of(own).items()}
             schema = result_schema(_selected(self.given, COLUMNS), own, unparsed=False)
-        return self.work.rows(name, kind, self.shares[name, kind], Unpacking(schema.names, fields), schema)
+        if body is not None:
+            schema = schema.add(BODY_COLUMNS[body], "string")
+        rows = self.work.rows(name, kind, self.shares[name, kind], Unpacking(schema.names, fields), schema)
+        return with_variant(rows) if body == "variant" else rows
+
+
+def with_variant(rows: DataFrame) -> DataFrame:
+    """The rows with their JSON as a variant."""
+    from pyspark.sql import functions as sf
+
+    return rows.withColumn(BODY_COLUMNS["variant"], sf.try_parse_json(BODY_COLUMNS["variant"]))
 
 
 def unparsed_schema(given: StructType) -> StructType:

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 _ID, _VERSION = "sqlqueue.id", "sqlqueue.version"
 """Properties of the snapshot that has a batch's rows."""
 
+SNAPSHOT_PROPERTY, REPLACED = "snapshot-property", "sqlqueue.replaced"
+"""The option for properties of a snapshot, and the property with the last snapshot of the table that this one replaces:
+a table that was replaced begins anew, and has the batches of the one before all the same."""
+
 _ANY_SCHEMA, _WAP = "write.spark.accept-any-schema", "write.wap.enabled"
 _NO_ICEBERG = (
     "DATA_SOURCE_NOT_FOUND|REQUIRES_SINGLE_PART_NAMESPACE|CATALOG_NOT_FOUND|Cannot find catalog plugin class|"
@@ -140,7 +144,7 @@ def _append(df: DataFrame, name: str, mark: tuple[str, int], keys: Sequence[str]
         old = spark.read.option("versionAsOf", str(head)).table(name)
         rows = rows.join(old.select(*map(quoted, keys)), list(keys), "left_anti")
     # A schema that accepts any columns has them in any order.
-    options = {f"snapshot-property.{_ID}": mark[0], f"snapshot-property.{_VERSION}": str(mark[1])}
+    options = {f"{SNAPSHOT_PROPERTY}.{_ID}": mark[0], f"{SNAPSHOT_PROPERTY}.{_VERSION}": str(mark[1])}
     options |= {"isolation-level": "serializable", "check-ordering": "false"}
     options |= {} if head is None else {"validate-from-snapshot-id": str(head)}
     if merge_schema:
@@ -172,7 +176,8 @@ def _has(spark: SparkSession, name: str, head: int, mark: tuple[str, int]) -> bo
     """Whether the snapshot ``head``, or one that it comes from, has the mark, or a later one of the stream."""
     from pyspark.sql import functions as sf
 
-    properties = [sf.try_element_at("summary", sf.lit(key)).alias(key.partition(".")[2]) for key in (_ID, _VERSION)]
+    keys = (_ID, _VERSION, REPLACED)
+    properties = [sf.try_element_at("summary", sf.lit(key)).alias(key.partition(".")[2]) for key in keys]
     found = spark.table(f"{name}.snapshots").select("snapshot_id", "parent_id", *properties)
     snapshots = {row["snapshot_id"]: row for row in found.collect()}
     if head not in snapshots:
@@ -181,5 +186,5 @@ def _has(spark: SparkSession, name: str, head: int, mark: tuple[str, int]) -> bo
     while at is not None:
         if at["id"] == mark[0] and int(at["version"]) >= mark[1]:
             return True
-        at = snapshots.get(at["parent_id"])
+        at = snapshots.get(int(at["replaced"]) if at["replaced"] else at["parent_id"])
     return False

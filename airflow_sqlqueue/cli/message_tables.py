@@ -1,0 +1,47 @@
+"""Commands on tables of message types."""
+
+from __future__ import annotations
+
+from typing import Annotated, Optional
+
+import typer
+
+from airflow_sqlqueue.cli.options import Common
+from airflow_sqlqueue.errors import ConfigurationError
+
+
+def rewrite(
+    common: Common,
+    message_type: Annotated[str, typer.Argument(help="The message type.")],
+    location: Annotated[str, typer.Option(help="The folder of the tables, or catalog.namespace.")],
+    format: Annotated[str, typer.Option(help="parquet, delta or iceberg.")] = "parquet",  # noqa: A002
+    schemas: Annotated[Optional[str], typer.Option(help="The folder of the schemas (_schemas there).")] = None,
+    work_folder: Annotated[Optional[str], typer.Option(help="The work folder of tables in a catalog.")] = None,
+    conf: Annotated[
+        Optional[list[str]], typer.Option(help="A setting of Spark, NAME=VALUE, any number of times.")
+    ] = None,
+) -> None:
+    """Make the table of a message type anew by its schema.
+
+    Its columns and rescued values are read again, and the batches are not needed. It runs Spark on this machine; on a
+    cluster run airflow_sqlqueue.spark.jobs.message_tables with --rewrite.
+    """
+    settings = dict(each.partition("=")[::2] for each in conf or [])
+    if not all(settings.values()):
+        raise ConfigurationError("--conf takes NAME=VALUE, as spark.driver.memory=4g.")
+    from airflow_sqlqueue.spark.message_tables import rewrite_message_table
+    from airflow_sqlqueue.spark.session import local_session
+
+    with local_session("rewrite", "local[*]", settings) as spark:
+        found = rewrite_message_table(
+            spark,
+            location,
+            message_type,
+            format=format,  # type: ignore[arg-type]
+            schemas=schemas,
+            work_folder=work_folder,
+        )
+    common.show({"table": found.table, "messages": found.messages, "rescued": found.rescued}, title="Rewritten")
+
+
+COMMANDS = (rewrite,)

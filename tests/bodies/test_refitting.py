@@ -1,0 +1,336 @@
+"""Rows of a table by another schema: what the body said is in the new columns and ``_rescued`` as well."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from datetime import date, datetime, timezone
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_sqlqueue.bodies.blocks import BodyParser
+from airflow_sqlqueue.bodies.decoding import parse
+from airflow_sqlqueue.bodies.inference import struct_of
+from airflow_sqlqueue.bodies.names import read_path
+from airflow_sqlqueue.bodies.refitting import Refitting
+from airflow_sqlqueue.bodies.schemas import array, fields_of, map_of, read_schema, struct
+from airflow_sqlqueue.bodies.statistics import Statistics
+
+JSON, XML = "application/json", "text/xml"
+
+
+def parsed(schema: Any, *bodies: str, content_type: str = JSON) -> pa.StructArray:
+    found = BodyParser(schema).parse(
+        pa.array([body.encode() for body in bodies]), pa.array([content_type] * len(bodies))
+    )
+    assert found.field("unparsed").null_count == len(bodies)
+    return found
+
+
+def refitted(
+    old: Any, new: Any, *bodies: str, content_type: str = JSON
+) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:
+    """Rows of the bodies by one schema, made rows of another one."""
+    rows = parsed(old, *bodies, content_type=content_type)
+    columns = dict(zip(fields_of(old), rows.field("fields").flatten(), strict=True))
+    found = Refitting(new, old).rows(columns, rows.field("rescued"), [content_type == JSON] * len(bodies))
+    return rows_of(found)
+
+
+def rows_of(found: pa.StructArray) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:
+    texts = found.field("rescued").to_pylist()
+    rescued = [None if each is None else json.loads(each, parse_float=Decimal) for each in texts]
+    return list(zip(found.field("fields").to_pylist(), rescued, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "bodies", "rows"),
+    [
+        pytest.param(
+            {"Total": "long"},
+            {"Total": "decimal(38,2)"},
+            ('{"Total":100}', '{"Total":19.99}', "{}"),
+            [({"Total": Decimal("100.00")}, None), ({"Total": Decimal("19.99")}, None), ({"Total": None}, None)],
+            id="a type with room",
+        ),
+        pytest.param(
+            {"Zip": "long"},
+            {"Zip": "string"},
+            ('{"Zip":53111}', '{"Zip":"01234"}', '{"Zip":{"a":1}}'),
+            [({"Zip": "53111"}, None), ({"Zip": "01234"}, None), ({"Zip": '{"a":1}'}, None)],
+            id="texts",
+        ),
+        pytest.param(
+            {"Qty": "string", "At": "string", "Lines": "string"},
+            {"Qty": "long", "At": "timestamp", "Lines": array(struct({"Sku": "string"}))},
+            ('{"Qty":5,"At":"2030-01-31T09:00:00+01:00","Lines":[{"Sku":"pen"}]}', '{"Qty":"x","At":"","Lines":"[1"}'),
+            [
+                (
+                    {
+                        "Qty": 5,
+                        "At": datetime(2030, 1, 31, 8, tzinfo=timezone.utc),
+                        "Lines": [{"Sku": "pen"}],
+                    },
+                    None,
+                ),
+                ({"Qty": None, "At": None, "Lines": None}, {"Qty": "x", "At": "", "Lines": "[1"}),
+            ],
+            id="from texts",
+        ),
+        pytest.param(
+            {"OrderId": "string", "Total": "long"},
+            {"OrderId": "string", "Total": "long"},
+            ('{"OrderId":"a","Total":1}', '{"orderId":"b","total":2}'),
+            [({"OrderId": "a", "Total": 1}, None), ({"OrderId": "b", "Total": 2}, None)],
+            id="another case",
+        ),
+        pytest.param(
+            {"Stock": struct({"k1": "long"})},
+            {"Stock": map_of("long")},
+            ('{"Stock":{"k1":1,"k2":2,"a.b":3}}', '{"Stock":{"k9":"x"}}'),
+            [
+                ({"Stock": [("k1", 1), ("k2", 2), ("a.b", 3)]}, None),
+                ({"Stock": [("k9", None)]}, {"Stock.k9": "x"}),
+            ],
+            id="a dictionary",
+        ),
+        pytest.param(
+            {"Lines": array(struct({"Sku": "string"}))},
+            {"Lines": array(struct({"Sku": "string", "Quantity": "integer"}))},
+            ('{"Lines":[{"Sku":"a","Quantity":1},null,{"Sku":"b","Quantity":2.5},"x"]}',),
+            [
+                (
+                    {"Lines": [{"Sku": "a", "Quantity": 1}, None, {"Sku": "b", "Quantity": None}, None]},
+                    {"Lines[2].Quantity": 2.5, "Lines[3]": "x"},
+                )
+            ],
+            id="fields of items",
+        ),
+        pytest.param(
+            {"Gone": "date", "Deep": struct({"Gone": "double", "Kept": "boolean"})},
+            {"Deep": struct({"Kept": "boolean"})},
+            ('{"Gone":"2030-01-31","Deep":{"Gone":0.5,"Kept":true}}',),
+            [({"Deep": {"Kept": True}}, {"Gone": "2030-01-31", "Deep.Gone": 0.5})],
+            id="columns that are dropped",
+        ),
+        pytest.param(
+            {"A": "long"},
+            {},
+            ('{"A":1,"B":2}',),
+            [({}, {"A": 1, "B": 2})],
+            id="no columns",
+        ),
+    ],
+)
+def test_mistakes_are_mended(old: Any, new: Any, bodies: tuple[str, ...], rows: list[Any]) -> None:
+    assert refitted(struct(old), struct(new), *bodies) == rows
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "body", "row"),
+    [
+        pytest.param(
+            {"Lines": struct({"Line": struct({"Sku": "string"})})},
+            {"Lines": array(struct({"Sku": "string"}))},
+            "<Lines><Line><Sku>a</Sku></Line><Line><Sku>b</Sku></Line></Lines>",
+            ({"Lines": [{"Sku": "a"}, {"Sku": "b"}]}, None),
+            id="a list of one item",
+        ),
+        pytest.param(
+            {"Note": "string"},
+            {"Note": array("string")},
+            "<Note>a</Note><Note>b</Note><Note>c</Note>",
+            ({"Note": ["a", "b", "c"]}, None),
+            id="a repeated element",
+        ),
+        pytest.param(
+            {"Note": "string"},
+            {"Note": "string"},
+            "<Note>a</Note><Note>b</Note>",
+            ({"Note": "a"}, {"Note[1]": "b"}),
+            id="a repeated element that is no list",
+        ),
+        pytest.param(
+            {"Amount": "decimal(38,2)"},
+            {"Amount": struct({"@Ccy": "string", "#text": "decimal(38,2)"})},
+            '<Amount Ccy="EUR">100.00</Amount>',
+            ({"Amount": {"@Ccy": "EUR", "#text": Decimal("100.00")}}, None),
+            id="an attribute",
+        ),
+        pytest.param(
+            {"Amount": "long"},
+            {"Amount": "decimal(38,2)"},
+            '<Amount Ccy="EUR">7</Amount>',
+            ({"Amount": Decimal("7.00")}, {"Amount.@Ccy": "EUR"}),
+            id="an attribute without a column",
+        ),
+        pytest.param(
+            {"Qty": "date", "Tags": "string"},
+            {"Qty": "long", "Tags": array("long"), "Late": "boolean"},
+            "<Qty>5</Qty><Tags><int>1</int><int>2</int></Tags><Late>true</Late>",
+            ({"Qty": 5, "Tags": [1, 2], "Late": True}, None),
+            id="texts that are numbers",
+        ),
+    ],
+)
+def test_mistakes_with_xml_are_mended(old: Any, new: Any, body: str, row: Any) -> None:
+    assert refitted(struct(old), struct(new), f"<M>{body}</M>", content_type=XML) == [row]
+
+
+def test_rows_of_each_kind_keep_their_order() -> None:
+    bodies = [f'{{"A":{n}}}' if n % 3 else f'{{"A":"x{n}"}}' for n in range(20)]
+    schema = struct({"A": "long"})
+    assert refitted(schema, schema, *bodies) == rows_of(parsed(schema, *bodies))
+
+
+def test_a_member_that_comes_twice_and_a_path_that_leads_nowhere_stay_rescued() -> None:
+    old, new = struct({"A": "long"}), struct({"A": "string", "B": "string"})
+    ((fields, rescued),) = refitted(old, new, '{"A":1,"A":2,"B":{"x":1,"x":2}}')
+    assert (fields["A"], rescued) == ("2", {"A[-2]": 1})
+    assert fields["B"] == '{"x":1,"x":2}'
+    rows = Refitting(new, struct({})).rows({}, pa.array(['{"no path]":1,"A[4]":2,"A":3}']), [True])
+    assert rows_of(rows) == [({"A": "3", "B": None}, {"no path]": 1, "A[4]": 2})]
+
+
+NAMES = st.sampled_from(["A", "a", "Bb", "c.d", "Items", "12", "_x", "É"])
+NUMBERS = st.one_of(
+    st.integers(-(2**70), 2**70).map(str),
+    st.decimals(allow_nan=False, allow_infinity=False, places=4).map(lambda each: format(each, "f")),
+    st.floats(allow_nan=False, allow_infinity=False).map(repr),
+)
+TEXTS = st.one_of(
+    st.text(max_size=8),
+    st.sampled_from(["", " ", "null", "true", "5", "[1]", '{"a":1}', "2030-01-31", "2030-01-31T08:00:00.5+01:00"]),
+    st.datetimes().map(lambda each: each.isoformat()),
+).map(json.dumps)
+
+
+def bodies(leaves: Any, least: int) -> Any:
+    """JSON objects; ``least`` is the least number of members and of items."""
+
+    def objects(inner: Any) -> Any:
+        members = st.dictionaries(NAMES, inner, min_size=least, max_size=4)
+        return members.map(lambda each: "{" + ",".join(f"{json.dumps(name)}:{it}" for name, it in each.items()) + "}")
+
+    def lists(inner: Any) -> Any:
+        return st.lists(inner, min_size=least, max_size=3).map(lambda each: f"[{','.join(each)}]")
+
+    return objects(st.recursive(leaves, lambda inner: st.one_of(objects(inner), lists(inner)), max_leaves=8))
+
+
+BODIES = bodies(st.one_of(NUMBERS, TEXTS, st.sampled_from(["true", "false", "null"])), 0)
+WITHOUT_NOTHING = bodies(st.one_of(NUMBERS, TEXTS, st.sampled_from(["true", "false"])), 1)
+"""Bodies without null, empty objects and empty lists, which are rescued nowhere."""
+
+
+def schema_of(*bodies: str, content_type: str = JSON) -> Any:
+    seen = Statistics()
+    for body in bodies:
+        seen.add(parse(body.encode(), content_type))
+    return read_schema(struct_of(seen))
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[tuple[Any, ...], str]]:
+    """The leaves of a row, whatever column or text they are in, each as the text of its value."""
+    if isinstance(value, str):
+        try:
+            inside = json.loads(value, parse_float=Decimal, parse_int=Decimal)
+        except ValueError:
+            inside = value
+        if isinstance(inside, (dict, list)):
+            return leaves(inside, path)
+    if isinstance(value, dict):
+        return [found for name, each in value.items() for found in leaves(each, (*path, str(name).lower()))]
+    if isinstance(value, list) and value and all(isinstance(each, tuple) for each in value):
+        return leaves(dict(value), path)
+    if isinstance(value, list):
+        return [found for number, each in enumerate(value) for found in leaves(each, (*path, number))]
+    return [] if value is None else [(path, canonical(value))]
+
+
+def canonical(value: Any) -> str:
+    if isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, datetime):
+        return canonical(value.isoformat())
+    if isinstance(value, date):
+        return value.isoformat()
+    text = repr(value) if isinstance(value, float) else str(value)
+    try:
+        number = Decimal(text)
+        return str(number.normalize()) if number.is_finite() and number else "0" if number == 0 else text
+    except InvalidOperation:
+        pass
+    try:
+        when = datetime.fromisoformat(text[:19] if "T" in text else "none")
+    except ValueError:
+        return text
+    # Finer digits than microseconds are cut, and a column of instants keeps no offset.
+    zone = text[-6:] if text[-6:-5] in "+-" and len(text) > 19 else "+00:00" if text[-1:] == "Z" else ""
+    fraction = (text[20:26] if text[19:20] == "." else "").split("+")[0].split("-")[0].rstrip("Z").rstrip("0")
+    if not zone:
+        return f"{when.isoformat()}.{fraction}"
+    offset = datetime.fromisoformat(f"2000-01-01T00:00:00{zone}").utcoffset()
+    assert offset is not None
+    return f"{(when - offset).isoformat()}.{fraction}Z"
+
+
+def account(rows: list[tuple[dict[str, Any], dict[str, Any] | None]]) -> Counter[tuple[tuple[Any, ...], str]]:
+    found: Counter[tuple[tuple[Any, ...], str]] = Counter()
+    for fields, rescued in rows:
+        found.update(leaves(fields))
+        for text, value in (rescued or {}).items():
+            found.update(
+                leaves(value, tuple(str(step).lower() if isinstance(step, str) else step for step in read_path(text)))
+            )
+    return found
+
+
+@settings(max_examples=200, deadline=None)
+@given(BODIES, st.lists(BODIES, min_size=1, max_size=3), st.lists(BODIES, min_size=1, max_size=3))
+def test_no_value_is_lost(body: str, sample: list[str], other: list[str]) -> None:
+    old, new = schema_of(*sample, body), schema_of(*other)
+    for one, two in ((old, new), (new, old), (new, schema_of(*sample)), (old, struct({}))):
+        assert account(refitted(one, two, body)) == account(rows_of(parsed(one, body)))
+
+
+@settings(max_examples=200, deadline=None)
+@given(WITHOUT_NOTHING, st.lists(BODIES, min_size=1, max_size=3))
+def test_rescued_values_become_the_row_that_their_body_becomes(body: str, sample: list[str]) -> None:
+    new = schema_of(*sample)
+    assert refitted(struct({}), new, body) == rows_of(parsed(new, body))
+
+
+WORDS = st.sampled_from(["5", "7.25", "true", "x", "a b", "2030-01-31", "2030-01-31T08:00:00Z", ""])
+
+
+def _element(name: str, attributes: dict[str, str], content: str) -> str:
+    return f"<{name}{''.join(f' {key}={json.dumps(value)}' for key, value in attributes.items())}>{content}</{name}>"
+
+
+def elements(content: Any) -> Any:
+    attributes = st.dictionaries(st.sampled_from(["Ccy", "id"]), st.sampled_from(["EUR", "9"]), max_size=2)
+    return st.builds(_element, st.sampled_from(["A", "B", "Item"]), attributes, content)
+
+
+MARKUP = st.recursive(elements(WORDS), lambda inner: elements(st.lists(inner, max_size=3).map("".join)), max_leaves=6)
+DOCUMENTS = st.lists(MARKUP, min_size=1, max_size=3).map(lambda each: f"<M>{''.join(each)}</M>")
+
+
+@settings(max_examples=300, deadline=None)
+@given(DOCUMENTS, st.lists(DOCUMENTS, min_size=1, max_size=3), st.lists(DOCUMENTS, min_size=1, max_size=3))
+def test_no_value_of_xml_is_lost(body: str, sample: list[str], other: list[str]) -> None:
+    """The values alone are compared: a list has its items as children, or is repeated."""
+    old, new = schema_of(*sample, content_type=XML), schema_of(*other, content_type=XML)
+    for one, two in ((old, new), (new, old), (old, struct({})), (struct({}), new)):
+        before, after = rows_of(parsed(one, body, content_type=XML)), refitted(one, two, body, content_type=XML)
+        assert values(after) == values(before)
+
+
+def values(rows: list[Any]) -> Counter[str]:
+    return Counter(value for _, value in account(rows).elements() if value.strip())

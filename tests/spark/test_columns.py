@@ -1,0 +1,94 @@
+"""Columns of a table against a schema, without Spark: fields, differences, and types that new fields take over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_sqlqueue.bodies.schemas import array, map_of, struct
+from airflow_sqlqueue.spark.message_tables.columns import adopted, as_fields, columns_of, differences, is_wider
+
+
+@pytest.mark.parametrize(
+    ("has", "wanted", "found"),
+    [
+        ({"a": "long"}, {"a": "long", "b": "date"}, []),
+        ({"a": "long", "gone": "date"}, {"a": "long"}, []),
+        (
+            {"a": "long", "B": "long"},
+            {"a": "string", "b": "decimal(38,2)"},
+            [("a", "long", "string"), ("b", "long", "decimal(38,2)")],
+        ),
+        (
+            {"a": struct({"b": array(struct({"c": "long"}))})},
+            {"a": struct({"b": array(struct({"c": "date"}))})},
+            [("a.b[].c", "long", "date")],
+        ),
+        ({"a": map_of("long")}, {"a": map_of("double")}, [("a[]", "long", "double")]),
+        ({"a": struct({"k": "long"})}, {"a": map_of("long")}, [("a", "struct", "map")]),
+        ({"a": "string"}, {"a": array("string")}, [("a", "string", "array")]),
+        ({"a": {"type": "array", "elementType": "long", "containsNull": False}}, {"a": array("long")}, []),
+        ({"x.y": "long"}, {"x.y": "date"}, [('["x.y"]', "long", "date")]),
+    ],
+)
+def test_differences(has: Any, wanted: Any, found: list[Any]) -> None:
+    assert list(differences(struct(has), struct(wanted), lambda old, new: False)) == found
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "wider"),
+    [
+        ("integer", "long", True),
+        ("byte", "short", True),
+        ("long", "integer", False),
+        ("float", "double", True),
+        ("double", "float", False),
+        ("long", "double", False),
+        ("long", "decimal(38,0)", False),
+        ("decimal(10,2)", "decimal(38,2)", True),
+        ("decimal(10,2)", "decimal(38,9)", False),
+        ("decimal(38,2)", "decimal(10,2)", False),
+        ("long", "string", False),
+        ("date", "timestamp", False),
+    ],
+)
+def test_types_that_a_format_widens(old: str, new: str, wider: bool) -> None:
+    assert is_wider(old, new) is wider
+    assert list(differences(struct({"a": old}), struct({"a": new}), is_wider)) == ([] if wider else [("a", old, new)])
+
+
+def test_columns_are_the_fields_that_have_them() -> None:
+    schema = struct({"Id": "long", "_pos": "date", "batch_id": "string", "body_text": "string"})
+    columns = columns_of(schema)
+    assert [each["name"] for each in columns["fields"]] == ["Id", "body__pos", "body_batch_id", "body_body_text"]
+    more = struct(
+        {"message_id": "string", "body_text": "string", "_rescued": "string", "body_x": "long", "body__y": "long"}
+    )
+    table = struct(
+        {
+            **{each["name"]: each["type"] for each in columns["fields"]},
+            **{each["name"]: each["type"] for each in more["fields"]},
+        }
+    )
+    assert as_fields(table, schema) == struct(
+        {"Id": "long", "_pos": "date", "batch_id": "string", "body_text": "string", "body_x": "long", "_y": "long"}
+    )
+    # Two columns are never one field.
+    both = as_fields(
+        struct({"body__y": "long", "_z": "long", "body_message_id": "date"}), struct({"message_id": "date"})
+    )
+    assert both == struct({"_y": "long", "message_id": "date"})
+
+
+def test_new_fields_take_the_types_of_the_table() -> None:
+    known = struct({"a": "long", "s": struct({"x": "long"})})
+    schema = struct({"a": "long", "s": struct({"x": "long", "y": "string"}), "n": "string", "o": struct({"p": "long"})})
+    table = struct(
+        {"A": "date", "s": struct({"X": "date", "y": "double"}), "N": "long", "o": struct({"p": "date"}), "z": "long"}
+    )
+    assert adopted(schema, known, table) == struct(
+        {"a": "long", "s": struct({"x": "long", "y": "double"}), "n": "long", "o": struct({"p": "date"})}
+    )
+    # A type that no schema can have is left to the comparison.
+    assert adopted(struct({"n": "long"}), struct({}), struct({"n": "interval day"})) == struct({"n": "long"})

@@ -1,0 +1,234 @@
+"""Tables and the schemas of their types: a difference is refused before a batch is written, and mended by a rewrite."""
+
+from __future__ import annotations
+
+import json
+import os
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_sqlqueue.bodies.schemas import array, fields_of, map_of, struct
+from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.schemas.files import SchemaFolder
+from airflow_sqlqueue.spark.message_tables import lakes, reparse, rewrite_message_table, write_message_tables
+from airflow_sqlqueue.spark.message_tables.replacement import ParquetReplacement
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.spark.conftest import MakeBatch
+
+ORDER, PAYMENT = "Shop.PlaceOrder", "Shop.PaymentTaken"
+
+
+def sent(name: str, *bodies: Any, content_type: str = "application/json") -> list[Message]:
+    headers = {"NServiceBus.ContentType": content_type, "NServiceBus.EnclosedMessageTypes": name}
+    return [Message(headers, (each if isinstance(each, str) else json.dumps(each)).encode()) for each in bodies]
+
+
+def rows_of(spark: SparkSession, path: str, *columns: str) -> list[Any]:
+    read = spark.read.option("mergeSchema", "true").parquet(path)
+    return [tuple(row) for row in read.orderBy("batch_id", "RowVersion").selectExpr(*columns).collect()]
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> str:
+    return str(tmp_path / "lake")
+
+
+@pytest.fixture
+def schemas(lake: str) -> SchemaFolder:
+    return SchemaFolder(f"{lake}/_schemas")
+
+
+def retype(schemas: SchemaFolder, name: str, **kinds: Any) -> None:
+    schemas.put(name, struct({**fields_of(schemas.get(name) or struct({})), **kinds}))
+
+
+def test_a_type_that_was_changed_is_refused_and_mended(
+    spark: SparkSession, make_batch: MakeBatch, lake: str, schemas: SchemaFolder
+) -> None:
+    schemas.put(ORDER, struct({"Id": "string", "Total": "long"}))
+    first = make_batch([*sent(ORDER, {"Id": "a", "Total": 100}, {"Id": "b", "Total": 19.99})])
+    write_message_tables(spark, first, lake)
+    retype(schemas, ORDER, Total="decimal(38,2)")
+    messages = [*sent(ORDER, {"Id": "c", "Total": 1.5}), *sent(PAYMENT, {"Amount": 5})]
+    second = make_batch(messages, batch_id="batch-2")
+    said = (
+        r"'.*Shop.PlaceOrder' has the column 'Total' as long, the schema of 'Shop.PlaceOrder' has it as "
+        r"decimal\(38,2\): run `sqlqueue tables rewrite`"
+    )
+    for _ in range(2):
+        with pytest.raises(ConfigurationError, match=said):
+            write_message_tables(spark, second, lake)
+    assert rows_of(spark, f"{lake}/{ORDER}", "Id") == [("a",), ("b",)]
+    assert rows_of(spark, f"{lake}/{PAYMENT}", "Amount") == [(5,)]
+    found = rewrite_message_table(spark, lake, ORDER)
+    assert (found.messages, found.rescued, found.new_fields) == (2, 0, ())
+    assert rows_of(spark, f"{lake}/{ORDER}", "Id", "Total", "_rescued", "batch_id", "parse_attempt") == [
+        ("a", Decimal("100.00"), None, "batch-1", 0),
+        ("b", Decimal("19.99"), None, "batch-1", 0),
+    ]
+    write_message_tables(spark, second, lake)
+    write_message_tables(spark, first, lake)
+    wanted = [("a", Decimal("100.00")), ("b", Decimal("19.99")), ("c", Decimal("1.50"))]
+    assert rows_of(spark, f"{lake}/{ORDER}", "Id", "Total") == wanted
+    assert rows_of(spark, f"{lake}/{PAYMENT}", "Amount") == [(5,)]
+    assert sorted(path.name for path in Path(lake).iterdir()) == [
+        "Shop.PaymentTaken",
+        "Shop.PlaceOrder",
+        "_schemas",
+        "_tables",
+    ]
+
+
+def test_a_type_that_was_set_back_is_written(
+    spark: SparkSession, make_batch: MakeBatch, lake: str, schemas: SchemaFolder
+) -> None:
+    write_message_tables(spark, make_batch(sent(ORDER, {"Id": "a", "Inner": {"N": 1}})), lake)
+    second = make_batch(sent(ORDER, {"Id": "b", "Inner": {"N": 2}}), batch_id="batch-2")
+    retype(schemas, ORDER, Inner=struct({"N": "string"}))
+    with pytest.raises(ConfigurationError, match=r"has the column 'Inner.N' as long"):
+        write_message_tables(spark, second, lake)
+    retype(schemas, ORDER, Inner=struct({"N": "long"}))
+    write_message_tables(spark, second, lake)
+    assert rows_of(spark, f"{lake}/{ORDER}", "Inner.N") == [(1,), (2,)]
+
+
+def test_mistakes_of_several_kinds_are_mended_at_once(
+    spark: SparkSession, make_batch: MakeBatch, lake: str, schemas: SchemaFolder
+) -> None:
+    schemas.put(ORDER, struct({"Id": "string", "_pos": "long", "Stock": struct({"k1": "long"}), "Gone": "date"}))
+    bodies = [
+        {"Id": "a", "_pos": 1, "Stock": {"k1": 1, "k2": 2}, "Gone": "2030-01-31", "Late": [1, 2]},
+        {"Id": "b", "Stock": {"k3": 3}, "Extra": {"x": 1}},
+    ]
+    xml = sent(ORDER, "<M><Id>c</Id><Late>7</Late><Late>8</Late></M>", content_type="text/xml")
+    write_message_tables(spark, make_batch([*sent(ORDER, *bodies), *xml]), lake, new_fields=False)
+    schemas.put(
+        ORDER,
+        struct({"Id": "string", "_pos": "string", "Stock": map_of("long"), "Late": array("long")}),
+    )
+    found = rewrite_message_table(spark, lake, ORDER)
+    assert (found.messages, found.rescued, found.new_fields) == (3, 2, ("Late",))
+    assert rows_of(spark, f"{lake}/{ORDER}", "Id", "body__pos", "Stock", "Late", "_rescued") == [
+        ("a", "1", {"k1": 1, "k2": 2}, [1, 2], '{"Gone":"2030-01-31"}'),
+        ("b", None, {"k3": 3}, None, '{"Extra":{"x":1}}'),
+        ("c", None, None, [7, 8], None),
+    ]
+
+
+def test_a_field_that_a_killed_run_made_keeps_its_type(
+    spark: SparkSession, make_batch: MakeBatch, lake: str, schemas: SchemaFolder
+) -> None:
+    """The table has the column, and the schema's file has it not."""
+    write_message_tables(spark, make_batch(sent(ORDER, {"Id": "a", "New": 1})), lake)
+    schemas.put(ORDER, struct({"Id": "string"}))
+    write_message_tables(spark, make_batch(sent(ORDER, {"Id": "b", "New": "text"}), batch_id="batch-2"), lake)
+    assert fields_of(schemas.get(ORDER) or struct({}))["New"] == "long"
+    assert rows_of(spark, f"{lake}/{ORDER}", "Id", "New", "_rescued") == [
+        ("a", 1, None),
+        ("b", None, '{"New":"text"}'),
+    ]
+
+
+def test_a_table_without_a_record_is_compared_by_its_files(
+    spark: SparkSession, make_batch: MakeBatch, lake: str, schemas: SchemaFolder
+) -> None:
+    write_message_tables(spark, make_batch(sent(ORDER, {"Id": 1})), lake)
+    os.remove(f"{lake}/_tables/{ORDER}.json")
+    retype(schemas, ORDER, Id="string")
+    with pytest.raises(ConfigurationError, match="has the column 'Id' as long"):
+        write_message_tables(spark, make_batch(sent(ORDER, {"Id": "x"}), batch_id="batch-2"), lake)
+
+
+def test_whole_bodies_are_kept_and_parsed_again(
+    spark: SparkSession, make_batch: MakeBatch, lake: str, schemas: SchemaFolder
+) -> None:
+    schemas.put(ORDER, struct({"Id": "string"}))
+    messages = [
+        *sent(ORDER, '{"Id":"a", "At":"2030-01-31T08:00:00.1234567+01:00"}'),
+        *sent(ORDER, '<M><Id>b</Id><At kind="x">never</At></M>', content_type="text/xml"),
+    ]
+    for form in ("text", "variant"):
+        location = f"{lake}-{form}"
+        write_message_tables(spark, make_batch(messages), location, schemas=schemas, body=form, new_fields=False)  # type: ignore[arg-type]
+    texts = rows_of(spark, f"{lake}-text/{ORDER}", "body_text")
+    assert texts == [(message.body.decode(),) for message in messages]
+    found = rows_of(spark, f"{lake}-variant/{ORDER}", "to_json(body_variant)")
+    assert [json.loads(text) for (text,) in found] == [
+        {"Id": "a", "At": "2030-01-31T08:00:00.1234567+01:00"},
+        {"Id": "b", "At": {"@kind": "x", "#text": "never"}},
+    ]
+    schemas.put(ORDER, struct({"Id": "string", "At": "string"}))
+    for form in ("text", "variant"):
+        rewrite_message_table(spark, f"{lake}-{form}", ORDER, schemas=schemas)
+        at = rows_of(spark, f"{lake}-{form}/{ORDER}", "Id", "At", f"body_{form} IS NOT NULL")
+        assert at[0] == ("a", "2030-01-31T08:00:00.1234567+01:00", True)
+        assert at[1][0] == "b"
+    assert rows_of(spark, f"{lake}-text/{ORDER}", "body_text") == texts
+    with pytest.raises(ConfigurationError, match="kept as 'text' or 'variant'"):
+        write_message_tables(spark, make_batch(messages), lake, body="json")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="no variant here"):
+        write_message_tables(spark, make_batch(messages), "a.b", format="iceberg", work_folder=lake, body="variant")
+
+
+def test_a_second_parse_waits_for_the_rewrite(
+    spark: SparkSession, make_batch: MakeBatch, lake: str, schemas: SchemaFolder
+) -> None:
+    def read(body: Any) -> Any:
+        from pyspark.sql import functions as sf
+
+        return sf.lit('{"Id":"x"}')
+
+    zipped = sent(ORDER, "?", content_type="application/x-own")
+    write_message_tables(spark, make_batch([*sent(ORDER, {"Id": 1}), *zipped]), lake)
+    retype(schemas, ORDER, Id="string")
+    decoders = {"application/x-own": read}
+    with pytest.raises(ConfigurationError, match="has the column 'Id' as long"):
+        reparse(spark, lake, decoders=decoders)
+    assert len(rows_of(spark, f"{lake}/{ORDER}~unparsed", "Body")) == 1
+    rewrite_message_table(spark, lake, ORDER)
+    (moved,) = reparse(spark, lake, decoders=decoders)
+    assert moved.messages == 1
+    assert sorted(rows_of(spark, f"{lake}/{ORDER}", "Id", "parse_attempt")) == [("1", 0), ("x", 1)]
+
+
+def test_no_batch_is_written_until_a_killed_rewrite_has_ended(
+    spark: SparkSession, make_batch: MakeBatch, lake: str, schemas: SchemaFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = [make_batch(sent(ORDER, {"Id": n}), batch_id=f"batch-{n}") for n in range(3)]
+    for batch in batches[:2]:
+        write_message_tables(spark, batch, lake)
+    retype(schemas, ORDER, Id="string")
+    move = ParquetReplacement.move
+
+    def once(self: Any, partition: str) -> None:
+        monkeypatch.setattr(ParquetReplacement, "move", lambda self, partition: 1 / 0)
+        move(self, partition)
+
+    monkeypatch.setattr(ParquetReplacement, "move", once)
+    with pytest.raises(ZeroDivisionError):
+        rewrite_message_table(spark, lake, ORDER)
+    monkeypatch.setattr(ParquetReplacement, "move", move)
+    with pytest.raises(ConfigurationError, match="was killed, or runs: wait for it"):
+        write_message_tables(spark, batches[2], lake)
+    rewrite_message_table(spark, lake, ORDER)
+    write_message_tables(spark, batches[2], lake)
+    assert rows_of(spark, f"{lake}/{ORDER}", "Id") == [("0",), ("1",), ("2",)]
+
+
+def test_a_table_or_a_schema_that_is_missing_is_said(
+    spark: SparkSession, make_batch: MakeBatch, lake: str, schemas: SchemaFolder
+) -> None:
+    with pytest.raises(ConfigurationError, match=r"There is no schema of 'Shop.PlaceOrder'"):
+        rewrite_message_table(spark, lake, ORDER)
+    schemas.put(ORDER, struct({"Id": "string"}))
+    with pytest.raises(ConfigurationError, match=r"There is no table .*Shop.PlaceOrder of this format"):
+        rewrite_message_table(spark, lake, ORDER)
+    assert not list(Path(lake).glob("_rewrite*"))
+    assert lakes.lake_of(spark, "parquet", lake).columns(ORDER) is None
