@@ -84,6 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     program.add("--location", required=True, help="the folder of the tables, or catalog.namespace for Iceberg")
     program.add("--format", choices=FORMATS, default="parquet", help="(%(default)s)")
     program.add("--schemas", help="the folder of the schemas (_schemas in the work folder)")
+    program.add("--types", action="append", help='types that get tables: "Shop.*", or all but "!Shop.Internal.*"')
     program.add("--work-folder", help="the folder of intermediate files (the location; Iceberg needs one)")
     program.add("--no-new-fields", action="store_true", help="leave the schemas as they are: new fields are rescued")
     for name, what in (("rescued", "have rescued values"), ("unparsed", "are not parsed")):
@@ -115,6 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             batch = program.batch(spark)
             given |= {"new_fields": not options.no_new_fields, "connection": program.connection(batch)}
+            given["types"] = options.types
             given |= {"max_rescued": options.max_rescued, "max_unparsed": options.max_unparsed, "body": options.body}
             found = result_of(write_message_tables(spark, batch, options.location, **given))
         program.answer(**{name: found[name] for name in ("messages", "unparsed", "rescued", "tables")})
