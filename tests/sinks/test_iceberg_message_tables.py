@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from jars import stop_java
+from pyiceberg.table import StaticTable
 
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.spark import local_session
@@ -31,6 +32,7 @@ from tests.sinks.message_tables import (
     expected,
     sent,
 )
+from tests.sinks.names import check_names, check_rows
 from tests.spark.conftest import batches_in
 from tests.spark.test_table_times import INSTANTS, messages, microseconds
 from tests.table_readers import check_types
@@ -137,3 +139,12 @@ def test_a_namespace_and_a_folder_are_needed(place: Place) -> None:
         write_message_tables(place.spark, batch, place.location, format="iceberg")
     with pytest.raises(ConfigurationError, match="give the location as catalog"):
         write_message_tables(place.spark, batch, "s3://lake", format="iceberg", work_folder="w")
+
+
+@pytest.mark.timeout(600)
+def test_a_zoo_of_names(place: Place) -> None:
+    table, schemas = check_names(place)
+    metadata = sorted((place.folder / table.rpartition(".")[2] / "metadata").glob("v*.metadata.json"))
+    latest = max(metadata, key=lambda path: int(path.name.split(".")[0][1:]))
+    found = StaticTable.from_metadata(str(latest)).scan().to_arrow()
+    check_rows(found.to_pylist(), schemas, [0, 1, 3, 4])

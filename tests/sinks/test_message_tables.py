@@ -28,10 +28,11 @@ from tests.sinks.message_tables import (
     drawn,
     sent,
 )
+from tests.sinks.names import check_names, check_rows
 from tests.spark.conftest import batches_in
 from tests.spark.test_retention import CLICKS, ORDER, check_merge, expired
 from tests.spark.test_table_times import check_readers, messages
-from tests.table_readers import check_types
+from tests.table_readers import check_types, read_by_all
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -157,3 +158,16 @@ def place(name: str, spark: SparkSession, config: dict[str, str], tmp_path: Path
     """An empty lake on a disk."""
     lake = tmp_path / "lake"
     return Place(spark, config, name, str(lake), lake, tmp_path)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_zoo_of_names(name: str, spark: SparkSession, config: dict[str, str], tmp_path: Path) -> None:
+    """Each name is a column that every reader finds, or its values are rescued; with a change data feed as well."""
+    lake = place(name, spark, config, tmp_path)
+    with session_settings(spark, {"spark.databricks.delta.properties.defaults.enableChangeDataFeed": "true"}):
+        table, schemas = check_names(lake)
+    numbers = [0, 1, 2, 3, 4] if name == "parquet" else [0, 1, 3, 4]
+    for reader, found in read_by_all(Path(table), is_delta=name == "delta").items():
+        assert len(set(found.schema.names)) == len(found.schema.names), reader
+        check_rows(found.to_pylist(), schemas, numbers)
