@@ -6,7 +6,7 @@ docs/guides/bodies.md, "Values that do not fit".
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import KeysView
 from dataclasses import dataclass
 from itertools import chain
 from json.encoder import encode_basestring_ascii as _quoted
@@ -19,27 +19,33 @@ from airflow_sqlqueue.bodies.types import read_leaf
 from airflow_sqlqueue.bodies.values import Misfit
 from airflow_sqlqueue.untrusted import is_text
 
+_LONGEST_KEY = 1_024
+"""The most characters of a key of a map. A path has each key, and there may be many paths."""
+
 
 @dataclass(frozen=True)
 class Columns:
     """The fields of a struct: their types, and their names by what engines compare."""
 
     kinds: dict[str, Type]
+    own: dict[str, str]
     by_key: dict[str, str]
 
     @classmethod
     def of(cls, schema: Struct) -> Columns:
         kinds = fields_of(schema)
-        return cls(kinds, {column_key(name): name for name in kinds})
+        return cls(kinds, {name: name for name in kinds}, {column_key(name): name for name in kinds})
 
-    def of_names(self, names: Collection[str]) -> dict[str, str]:
+    def of_names(self, names: KeysView[str]) -> dict[str, str]:
         """Return the columns of those names of an object that have one.
 
         A column without a name of its own takes the only one that differs from it in case alone.
         """
-        found = {name: name for name in names if name in self.kinds}
+        if names <= self.own.keys():
+            return self.own
+        found = {name: name for name in names if name in self.own}
         others: dict[str, list[str]] = {}
-        for name in names if len(found) < len(names) else ():
+        for name in names:
             if name not in found:
                 others.setdefault(column_key(name), []).append(name)
         for key, alike in others.items():
@@ -71,11 +77,12 @@ class Fitting:
         """Return a value for each field that has one: dicts, lists, and what Arrow takes for the leaf types."""
         columns = self._columns_of(schema)
         members = value if isinstance(value, dict) else _members(value)
-        names = columns.of_names(members)
+        names = columns.of_names(members.keys())
         found: dict[str, Any] = {}
         for name, each in members.items():
-            if name in names:
-                found[names[name]] = self._first(each, columns.kinds[names[name]], (*path, name))
+            column = names.get(name)
+            if column is not None:
+                found[column] = self._fitted(each, columns.kinds[column], (*path, name))
             elif not is_empty(each):
                 self._rescue((*path, name), each)
         if isinstance(value, Repeated):
@@ -108,28 +115,24 @@ class Fitting:
             if counts[name] > 1 and not is_empty(each):
                 self._rescue((*path, name, -counts[name]), each)
 
-    def _first(self, value: Any, kind: Type, path: Path) -> Any:
-        """Return what :meth:`_fitted` does; of several occurrences the first counts, unless they are a list."""
-        if isinstance(value, _Occurrences) and not (isinstance(kind, dict) and kind["type"] == "array"):
+    def _fitted(self, value: Any, kind: Type, path: Path) -> Any:
+        """Return the value of a column, None for one that does not fit, which is rescued."""
+        if type(value) is _Occurrences and not (isinstance(kind, dict) and kind["type"] == "array"):
             for number, each in enumerate(value):
                 if number and not is_empty(each):
                     self._rescue((*path, number), each)
             value = value[0]
-        return self._fitted(value, kind, path)
-
-    def _fitted(self, value: Any, kind: Type, path: Path) -> Any:
-        """Return the value of a column, None for one that does not fit, which is rescued."""
         if value is None:
             return None
         try:
-            return self._value(value, kind, path)
+            if isinstance(kind, dict):
+                return self._nested(value, kind, path)
+            return self._simple(value, kind, path) if isinstance(value, Element) else leaf(value, kind)
         except Misfit:
             self._rescue(path, value)
             return None
 
-    def _value(self, value: Any, kind: Type, path: Path) -> Any:
-        if not isinstance(kind, dict):
-            return self._simple(value, kind, path) if isinstance(value, Element) else leaf(value, kind)
+    def _nested(self, value: Any, kind: dict[str, Any], path: Path) -> Any:
         if isinstance(value, Element) and not value.children and self._is_nothing(value, kind):
             return None if value.is_nil or not is_empty(value) else [] if kind["type"] != "struct" else {}
         if kind["type"] == "array":
@@ -152,11 +155,15 @@ class Fitting:
 
     def _simple(self, value: Element, kind: str, path: Path) -> Any:
         """Return the text of an element by a simple type; attributes are rescued."""
-        if any(_is_element(name) for name, _ in value.children):
-            return leaf(value, kind)
-        text = next((each.text for name, each in value.children if each and name == TEXT), value.text)
-        is_text = kind == "string" and not (value.is_nil and is_blank(text))
-        found = leaf(Element(text=text), kind) if is_text or text.strip(BLANKS) not in ("", "null") else None
+        text = value.text
+        if value.children:
+            if any(_is_element(name) for name, _ in value.children):
+                return leaf(value, kind)
+            text = next((each.text for name, each in value.children if each and name == TEXT), "")
+        if kind == "string":
+            found = None if value.is_nil and is_blank(text) else read_leaf(kind, text, None)
+        else:
+            found = None if text.strip(BLANKS) in ("", "null") else read_leaf(kind, text, None)
         for name, each in value.children:
             if name != TEXT:
                 self._rescue((*path, name), each)
@@ -165,8 +172,8 @@ class Fitting:
     def _map(self, value: Any, kind: Type, path: Path) -> list[tuple[str, Any]]:
         found = []
         for name, each in (value if isinstance(value, dict) else _members(value)).items():
-            if is_text(name):
-                found.append((name, self._first(each, kind, (*path, name))))
+            if is_text(name) and len(name) <= _LONGEST_KEY:
+                found.append((name, self._fitted(each, kind, (*path, name))))
             elif not is_empty(each):
                 self._rescue((*path, name), each)
         if isinstance(value, Repeated):

@@ -10,7 +10,7 @@ import re
 from typing import cast
 from xml.parsers import expat
 
-from airflow_sqlqueue.bodies.tree import MAX_DEPTH, MAX_NODES, TEXT, Element, Place, is_blank
+from airflow_sqlqueue.bodies.tree import BLANKS, MAX_DEPTH, MAX_NODES, TEXT, Element, Place
 from airflow_sqlqueue.errors import BodyError
 
 _NIL = "http://www.w3.org/2001/XMLSchema-instance nil"
@@ -29,98 +29,109 @@ def read_xml(text: str, *, places: bool = False) -> tuple[str, Element]:
     :class:`BodyError` with the reason ``xml``, ``depth`` or ``size``. Time and memory are bounded by the size of the
     text.
     """
+    if text.count("<") - text.count("</") + text.count('="') + text.count("='") > MAX_NODES:
+        raise BodyError("size")
     try:
         return (_PlaceReader if places else _Reader)(text.encode()).root()
     except (expat.ExpatError, UnicodeEncodeError) as error:
         raise BodyError("xml") from error
 
 
+class _Locals(dict[str, str]):
+    """The local names of names with namespaces."""
+
+    def __missing__(self, name: str) -> str:
+        local = self[name] = name.rpartition(" ")[2]
+        return local
+
+
 class _Reader:
     def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._open: list[tuple[Element, list[str], list[tuple[str, Element | None]]]] = [(Element(), [], [])]
-        self._nodes = 0
+        self._data, self._locals = data, _Locals()
+        # The texts of all open elements; of each of these the number of its first text, its children, and if it is nil.
+        self._texts: list[str] = []
+        self._open: list[tuple[int, list[tuple[str, Element | None]], bool]] = [(0, [], False)]
+
+    def root(self) -> tuple[str, Element]:
         # An encoding that the declaration names no longer holds: the text is decoded.
         self._parser = parser = expat.ParserCreate("utf-8", " ")
         parser.buffer_text = True
         parser.StartElementHandler, parser.EndElementHandler = self._start, self._end
-        parser.CharacterDataHandler = self._text
+        parser.CharacterDataHandler = self._texts.append
         parser.StartDoctypeDeclHandler = self._refuse
-
-    def root(self) -> tuple[str, Element]:
-        self._parser.Parse(self._data, True)
-        ((name, root),) = self._open[0][2]
+        try:
+            parser.Parse(self._data, True)
+        finally:
+            # Without this cycle the tree ends with its last user.
+            del self._parser
+        ((name, root),) = self._open[0][1]
         return name, root or Element(is_nil=True)
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
-        self._nodes += 1 + len(attributes)
-        if self._nodes > MAX_NODES:
-            raise BodyError("size")
         if len(self._open) > MAX_DEPTH:
             raise BodyError("depth")
-        element = Element()
         children: list[tuple[str, Element | None]] = []
+        is_nil = False
         if attributes:
-            element.is_nil = attributes.get(_NIL) in ("true", "1")
-            children = [
-                (f"@{each.rpartition(' ')[2]}", Element(text=value))
-                for each, value in attributes.items()
-                if not _is_directive(each, value)
-            ]
-        self._open[-1][2].append((name.rpartition(" ")[2], element))
-        self._open.append((element, [], children))
+            given = [each for each in attributes.items() if not _is_directive(*each)]
+            children += [(f"@{self._locals[each]}", Element((), value)) for each, value in given]
+            is_nil = attributes.get(_NIL) in ("true", "1")
+        self._open.append((len(self._texts), children, is_nil))
 
     def _end(self, name: str) -> None:
-        element, texts, children = self._open.pop()
-        text = "".join(texts)
+        first, children, is_nil = self._open.pop()
+        texts = self._texts[first:]
+        del self._texts[first:]
+        text = texts[0] if len(texts) == 1 else "".join(texts)
+        element: Element | None
         if children:
-            if not is_blank(text):
-                children.append((TEXT, Element(text=text)))
-            element.children = children
-        elif element.is_nil and is_blank(text):
-            self._nil()
+            if text.strip(BLANKS):
+                children.append((TEXT, Element((), text)))
+            element = Element(children, "", is_nil)
+        elif is_nil and not text.strip(BLANKS):
+            element = self._nil()
         else:
-            element.text = text
+            element = Element((), text, is_nil)
+        self._open[-1][1].append((self._locals[name], element))
 
-    def _nil(self) -> None:
-        beside = self._open[-1][2]
-        beside[-1] = (beside[-1][0], None)
-
-    def _text(self, text: str) -> None:
-        self._open[-1][1].append(text)
+    def _nil(self) -> Element | None:
+        return None
 
     def _refuse(self, *_: object) -> None:
         raise BodyError("xml")
 
 
 class _PlaceReader(_Reader):
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self._places: list[Place] = []
+
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         super()._start(name, attributes)
         start = self._parser.CurrentByteIndex
         tag = _TAG.match(self._data, start)
         assert tag is not None
-        element, _, children = self._open[-1]
-        element.place = Place(start, tag.end(), tag.end(), tag.end())
+        self._places.append(Place(start, tag.end(), tag.end(), tag.end()))
         if not attributes:
             return
-        found = [each for each in _ATTRIBUTE.finditer(self._data, start, tag.end()) if not _is_namespace(each[1])]
-        data = (each for each, given in zip(found, attributes.items(), strict=True) if not _is_directive(*given))
-        for each, (_, attribute) in zip(data, children, strict=True):
+        own = [each for each in _ATTRIBUTE.finditer(self._data, start, tag.end()) if not _is_namespace(each[1])]
+        data = (each for each, given in zip(own, attributes.items(), strict=True) if not _is_directive(*given))
+        for each, (_, attribute) in zip(data, self._open[-1][1], strict=True):
             cast("Element", attribute).place = Place(each.start(), *each.span(3), each.end())
 
     def _end(self, name: str) -> None:
-        index, place = self._parser.CurrentByteIndex, self._open[-1][0].place
-        assert place is not None
+        index, place = self._parser.CurrentByteIndex, self._places.pop()
         if self._data[index : index + 2] == b"</" and not self._data.endswith(b"/>", place.start, place.inner):
             place.inner_end, place.end = index, self._data.index(b">", index) + 1
-        element, _, children = self._open[-1]
-        has_attributes_only = all(each.startswith("@") for each, _ in children)
+        has_elements = any(not each.startswith("@") for each, _ in self._open[-1][1])
         super()._end(name)
-        if has_attributes_only and element.children and (text := element.children[-1])[0] == TEXT:
+        element = cast("Element", self._open[-1][1][-1][1])
+        element.place = place
+        if not has_elements and element.children and (text := element.children[-1])[0] == TEXT:
             cast("Element", text[1]).place = Place(place.inner, place.inner, place.inner_end, place.inner_end)
 
-    def _nil(self) -> None:
-        pass
+    def _nil(self) -> Element | None:
+        return Element(is_nil=True)
 
 
 def _is_directive(name: str, value: str) -> bool:
