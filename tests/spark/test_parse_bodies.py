@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
+import unicodedata
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_sqlqueue.bodies.names import ENVELOPE, column_names
+from airflow_sqlqueue.bodies.names import ENVELOPE, column_key, column_names, is_column_name
 from airflow_sqlqueue.bodies.schemas import struct
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.spark import parse_bodies, typed_columns
@@ -134,3 +135,21 @@ def test_columns_keep_their_names_when_fields_are_added() -> None:
 def test_rows_without_bodies_are_refused(rows: DataFrame) -> None:
     with pytest.raises(ConfigurationError, match="no column Body"):
         parse_bodies(rows.drop("Body"), SCHEMA)
+
+
+def test_names_are_the_same_where_java_says_so(spark: SparkSession) -> None:
+    """Each character with a case, by the rule of ``String.equalsIgnoreCase``, which Spark's analyzer asks."""
+    characters = [chr(point) for point in range(0x110000) if not 0xD800 <= point < 0xE000]
+    cased = [each for each in characters if is_column_name(each) and (each.lower(), each.upper()) != (each, each)]
+    upper = "java_method('java.lang.Character', 'toUpperCase', point)"
+    folded = f"java_method('java.lang.Character', 'toLowerCase', cast({upper} AS int))"
+    rows = spark.createDataFrame([(ord(each),) for each in cased], "point int").selectExpr("point", folded).collect()
+    assert len(rows) > 2_000
+    by_java = {chr(point): chr(int(other)) for point, other in rows}
+    assert [name for name, other in by_java.items() if column_key(name) != column_key(other)] == []
+    # Python may know characters that an older Java does not know yet; to that they are different.
+    old = {name: other for name, other in by_java.items() if unicodedata.ucd_3_2_0.category(name) != "Cn"}
+    groups: dict[str, set[str]] = {}
+    for name, other in old.items():
+        groups.setdefault(column_key(name), set()).add(other)
+    assert {key: found for key, found in groups.items() if len(found) > 1} == {}
