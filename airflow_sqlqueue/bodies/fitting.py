@@ -151,7 +151,8 @@ class Fitting:
         if is_blank(value.text):
             return True
         is_text = kind["type"] == "struct" and TEXT in self._columns_of(kind).kinds
-        return not is_text and kind["type"] != "array" and value.text.strip(BLANKS) == "null"
+        is_text |= kind["type"] == "array" and kind["elementType"] == "string"
+        return not is_text and value.text.strip(BLANKS) == "null"
 
     def _simple(self, value: Element, kind: str, path: Path) -> Any:
         """Return the text of an element by a simple type; attributes are rescued."""
