@@ -354,9 +354,9 @@ class TableWriter:
 
     def _wider(self, work: WorkFolder, known: dict[str, Struct]) -> dict[str, Struct]:
         """The schemas with those of new types and with new fields."""
-        new, more = work.new_types(known, MAX_TYPES - len(known))
+        new, left_out, more = work.new_types(known, max(0, MAX_TYPES - len(known)))
         if more:
-            self.warnings.append(SchemaWarning("types", None, more, new[-1] if new else ""))
+            self.warnings.append(SchemaWarning("types", None, more, left_out[0]))
         found = {}
         for name, statistics in work.seen([*known, *new]):
             old = known.get(name, _EMPTY)

@@ -111,8 +111,9 @@ class WorkFolder:
         chunks = self._first(WAITING).select("content")
         return chunks.mapInArrow(Unpacking(columns), schema)
 
-    def new_types(self, known: Iterable[str], most: int) -> tuple[list[str], int]:
-        """The types of the messages that wait without a schema, frequent ones first, up to a number; and how many more.
+    def new_types(self, known: Iterable[str], most: int) -> tuple[list[str], list[str], int]:
+        """The types of the messages that wait without a schema, frequent ones first: those up to a number, the first
+        one that is left out, and the number of these.
 
         A million types of one message each stay on the executors.
         """
@@ -122,7 +123,7 @@ class WorkFolder:
         ordered = totals.agg(sf.sum("messages").alias("messages")).orderBy(sf.desc("messages"), "message_type")
         names = [each.message_type for each in ordered.limit(most + 1).collect()]
         more = totals.count().count() - most if len(names) > most else 0
-        return names[:most], more
+        return names[:most], names[most:], more
 
     def seen(self, types: Iterable[str]) -> Iterator[tuple[str, Statistics]]:
         """The statistics of the messages that wait, type by type, so that those of one are held at once."""
