@@ -88,7 +88,7 @@ def _kinds(spark: SparkSession, batch: Batch, folder: Path) -> dict[str, Callabl
     from pyspark.sql import functions as sf
 
     raw = spark.read.schema(raw_schema()).parquet(*batch.paths)
-    rows = read_batch(spark, batch)
+    rows = read_batch(spark, batch, headers_map=True)
     typed = [name for name in rows.columns if name not in {*raw.columns, *_NOT_TYPED}]
     parsed = sf.from_json("Headers", "map<string,string>").alias("headers")
     again = raw.write.mode("overwrite").option("compression", "zstd")
@@ -97,7 +97,7 @@ def _kinds(spark: SparkSession, batch: Batch, folder: Path) -> dict[str, Callabl
         BARE_ALL: partial(run, raw.select("*", parsed)),
         TYPED: partial(run, rows.select(*typed)),
         MAP: partial(run, rows.select("headers", *typed)),
-        ALL: partial(run, rows),
+        ALL: partial(run, read_batch(spark, batch)),
         REWRITE: partial(again.parquet, str(folder / "again")),
         TABLE: partial(write_audit_rows, audit_rows(spark, batch), str(folder / "lake"), batch),
     }

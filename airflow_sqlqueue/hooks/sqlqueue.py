@@ -217,15 +217,17 @@ class SqlQueueHook(PlainSqlHook):
 
         return SparkEngine(spark, self.client.settings, lock_timeout=self.client.lock_timeout)
 
-    def read_batch(self, spark: SparkSession, batch: AnyBatch) -> DataFrame:
+    def read_batch(self, spark: SparkSession, batch: AnyBatch, *, headers_map: bool = False) -> DataFrame:
         """Return the messages of a sealed batch, by its manifest, its id, a manifest's path, or an XCom value.
 
         The login of this connection reads a batch in a table, and looks a batch up in the ledger unless ``batch`` is a
-        manifest; no plan of Spark shows the login. See :func:`airflow_sqlqueue.spark.load_batch`.
+        manifest; no plan of Spark shows the login. See :func:`airflow_sqlqueue.spark.load_batch`. ``headers_map`` adds
+        the column ``headers``.
         """
         from airflow_sqlqueue.spark import read_batch
 
-        return read_batch(spark, batch, self.client.settings, ledger_schema=self.client.ledger_schema)
+        ledger_schema = self.client.ledger_schema
+        return read_batch(spark, batch, self.client.settings, ledger_schema=ledger_schema, headers_map=headers_map)
 
     def transaction(self, mode: str = SENDS_ATOMIC_WITH_RECEIVE) -> AbstractContextManager[Transaction]:
         """Begin a transaction; every call of this hook, ``run`` and ``get_records`` included, enlists in it.

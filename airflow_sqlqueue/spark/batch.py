@@ -49,17 +49,19 @@ def read_batch(
     connection: ConnectionSettings | None = None,
     *,
     ledger_schema: str = "sqlqueue",
+    headers_map: bool = False,
 ) -> DataFrame:
-    """The messages of a batch: the columns of the queue table, the headers as a map, and the usual headers as columns.
+    """The messages of a batch: the columns of the queue table, and the usual headers as columns.
 
     ``batch`` is a manifest, or another argument of :func:`load_batch`: a value from XCom, a batch id with a
     ``connection``, or the path of a manifest.
 
     - The row: ``Id``, ``CorrelationId``, ``ReplyToAddress``, ``Recoverable``, ``Expires``, ``Body``, ``RowVersion`` and
-      ``Expired`` under the table's names; its ``Headers`` are ``headers_raw``, because Spark ignores the case of names
-      and has ``headers`` already. ``BodyFile`` names the file of a body that is too large for its row; ``Body`` is null
+      ``Expired`` under the table's names; its ``Headers`` are ``headers_raw``, because Spark ignores the case of names.
+      ``BodyFile`` names the file of a body that is too large for its row; ``Body`` is null
       in that row, unless :func:`read_bodies` fetches it.
-    - ``headers``: ``map<string,string>``, null if ``headers_malformed``: not a JSON object of texts, one that Spark
+    - ``headers``, only with ``headers_map``, as it says the same as ``headers_raw`` again: ``map<string,string>``, null
+      if ``headers_malformed``: not a JSON object of texts, one that Spark
       cannot hold (a name of more than 50,000 characters), more than 1,048,576 characters, or more than 10,000 headers.
     - Texts: ``message_id`` (the row's ``Id`` if the header is missing, as in the transport), ``correlation_id``,
       ``conversation_id``, ``related_to`` (the id of the message that caused it), ``message_type`` (the full name of the
@@ -86,10 +88,10 @@ def read_batch(
     batch.check_readable()
     in_table = batch.stage == "table"
     rows = _table_rows(spark, batch, connection, ledger_schema) if in_table else _file_rows(spark, batch)
-    return typed_columns(rows)
+    return typed_columns(rows, headers_map=headers_map)
 
 
-def typed_columns(rows: DataFrame) -> DataFrame:
+def typed_columns(rows: DataFrame, *, headers_map: bool = False) -> DataFrame:
     """Add the columns of :func:`read_batch` to rows of the format ``sqlqueue``; of streams as well.
 
     Raises :class:`ConfigurationError` for rows without ``Id`` or ``Headers``, and for a Spark below 4.0.
@@ -114,7 +116,7 @@ def typed_columns(rows: DataFrame) -> DataFrame:
     header = sf.col("_known").getField
     typed = parsed.withColumns(
         {
-            "headers": headers.last_wins(sf.col("_all")),
+            **({"headers": headers.last_wins(sf.col("_all"))} if headers_map else {}),
             "message_id": sf.coalesce(header(HeaderNames.MESSAGE_ID), sf.col("Id")),
             "message_type": headers.first_type(header(HeaderNames.ENCLOSED_MESSAGE_TYPES)),
             "enclosed_types": headers.all_types(header(HeaderNames.ENCLOSED_MESSAGE_TYPES)),

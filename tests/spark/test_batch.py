@@ -71,7 +71,11 @@ def damaged(count: int) -> list[str]:
 
 def test_spark_and_python_agree_on_headers(spark: SparkSession, make_batch: MakeBatch) -> None:
     texts = HEADER_TEXTS + damaged(1_500)
-    rows = read_batch(spark, make_batch(texts)).select("RowVersion", "headers", "headers_malformed").collect()
+    rows = (
+        read_batch(spark, make_batch(texts), headers_map=True)
+        .select("RowVersion", "headers", "headers_malformed")
+        .collect()
+    )
     read = {row["RowVersion"]: row for row in rows}
     malformed = 0
     for number, text in enumerate(texts):
@@ -92,7 +96,7 @@ def test_repeated_headers_take_linear_time(spark: SparkSession, make_batch: Make
     seconds = {}
     for keys in (4_500, 9_000):
         text = repeated(keys)
-        rows = read_batch(spark, make_batch([text] * 8, batch_id=f"keys-{keys}")).select("headers")
+        rows = read_batch(spark, make_batch([text] * 8, batch_id=f"keys-{keys}"), headers_map=True).select("headers")
         assert all(row["headers"] == decode_headers(text).values for row in rows.collect())
         seconds[keys] = min(elapsed(rows) for _ in range(3))
     # A count of rows alone takes some tenths of a second; the quadratic form took 8 messages of 9,000 keys 9 minutes.
@@ -119,7 +123,11 @@ def test_headers_that_spark_cannot_hold_are_malformed(
     spark: SparkSession, make_batch: MakeBatch, name: str, text: str
 ) -> None:
     batch = make_batch([text, Message({HeaderNames.MESSAGE_INTENT: "Send"})])
-    rows = read_batch(spark, batch).orderBy("RowVersion").select("headers_malformed", "headers", "intent", "message_id")
+    rows = (
+        read_batch(spark, batch, headers_map=True)
+        .orderBy("RowVersion")
+        .select("headers_malformed", "headers", "intent", "message_id")
+    )
     bad, good = rows.collect()
     assert (bad["headers_malformed"], bad["headers"], bad["intent"]) == (True, None, None), name
     assert bad["message_id"]  # that of the row
@@ -127,7 +135,11 @@ def test_headers_that_spark_cannot_hold_are_malformed(
 
 
 def test_as_many_headers_as_are_allowed_are_read(spark: SparkSession, make_batch: MakeBatch) -> None:
-    row = read_batch(spark, make_batch([repeated(MAX_HEADERS - 1)])).select("headers", "headers_malformed").first()
+    row = (
+        read_batch(spark, make_batch([repeated(MAX_HEADERS - 1)]), headers_map=True)
+        .select("headers", "headers_malformed")
+        .first()
+    )
     assert row is not None
     assert not row["headers_malformed"]
     assert len(row["headers"]) == MAX_HEADERS - 1
@@ -135,7 +147,7 @@ def test_as_many_headers_as_are_allowed_are_read(spark: SparkSession, make_batch
 
 
 def test_half_a_surrogate_pair_becomes_a_question_mark(spark: SparkSession, make_batch: MakeBatch) -> None:
-    row = read_batch(spark, make_batch(['{"a":"x\\ud83cy"}'])).first()
+    row = read_batch(spark, make_batch(['{"a":"x\\ud83cy"}']), headers_map=True).first()
     assert row is not None
     assert row["headers"] == {"a": "x?y"}
     assert not row["headers_malformed"]
@@ -260,7 +272,7 @@ def test_the_last_of_a_known_header_counts(spark: SparkSession, make_batch: Make
     name = HeaderNames.MESSAGE_INTENT
     values = ['"Send"', "null", '"Publish"']
     texts = [f'{{"{name}":{one},"other":"x","{name}":{two}}}' for one in values for two in values]
-    rows = read_batch(spark, make_batch(texts)).select("RowVersion", "intent", "headers").collect()
+    rows = read_batch(spark, make_batch(texts), headers_map=True).select("RowVersion", "intent", "headers").collect()
     for row in rows:
         expected = decode_headers(texts[row["RowVersion"]]).values
         assert (row["intent"], row["headers"]) == (expected[name], expected)
@@ -278,6 +290,7 @@ def test_an_empty_batch_has_the_same_columns(spark: SparkSession, make_batch: Ma
         (field.name, field.dataType) for field in full.schema
     ]
     assert verify_count(empty, EMPTY) == 0
+    assert set(read_batch(spark, EMPTY, headers_map=True).columns) - set(empty.columns) == {"headers"}
 
 
 def test_a_folder_named_like_a_partition_adds_no_column(spark: SparkSession, make_batch: MakeBatch) -> None:

@@ -140,7 +140,8 @@ def test_rows_that_were_read_can_be_sent(
         key: (m.headers, m.body, m.correlation_id) for key, m in before.items()
     }
     queue.receive(100)
-    send(read.where("message_id = 'm'").selectExpr("headers", "'Reply' AS intent"), queue, url=server_url)
+    again = read_batch(spark, batch, settings, headers_map=True).where("message_id = 'm'")
+    send(again.selectExpr("headers", "'Reply' AS intent"), queue, url=server_url)
     (reply,) = queue.peek()
     assert '"NServiceBus.MessageIntent":"Reply"' in reply.headers
     assert TYPES in reply.headers

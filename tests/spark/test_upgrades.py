@@ -33,7 +33,7 @@ def remains(request: pytest.FixtureRequest, settings: ConnectionSettings, tmp_pa
 @pytest.mark.parametrize("name", ["audit", "events"])
 def test_its_batches_are_read(spark: SparkSession, remains: Remains, name: str) -> None:
     """From files and from a table, with headers and typed columns."""
-    rows = read_batch(spark, remains.state["references"][name], remains.settings)
+    rows = read_batch(spark, remains.state["references"][name], remains.settings, headers_map=True)
     verify_count(rows, remains.batch(name))
     found = rows.orderBy("RowVersion").select("Body", "headers", "headers_malformed").collect()
     assert [bytes(row["Body"]) for row in found] == bodies_of(name, 10)
