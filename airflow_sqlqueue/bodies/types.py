@@ -114,17 +114,6 @@ def read_leaf(kind: str, text: str, given: Given | None) -> Any:
         raise Misfit from error
 
 
-def cast_leaf(value: Any, known: str, wanted: str) -> Any:
-    """The value of a column of the type ``known`` as one of the type ``wanted``, without a loss.
-
-    A column of texts may hold anything, so its texts are read as those of XML are. Raises :class:`Misfit`.
-    """
-    if known == wanted:
-        return value
-    leaf, _ = _known(known)
-    return read_leaf(wanted, leaf.write(value), None if known == "string" or wanted == "string" else leaf.json[0])
-
-
 def takes_leaf(known: str, found: str) -> bool:
     """Whether a column of the type ``known`` takes values of the type ``found``."""
     if known in (found, "string"):

@@ -22,7 +22,7 @@ from airflow_sqlqueue.bodies.inference import struct_of
 from airflow_sqlqueue.bodies.names import RESCUED, UNPARSED
 from airflow_sqlqueue.bodies.schemas import all_fields, array, fields_of, map_of, read_schema, struct
 from airflow_sqlqueue.bodies.statistics import Statistics
-from airflow_sqlqueue.bodies.types import LEAVES, Leaf, cast_leaf, number_type, read_leaf
+from airflow_sqlqueue.bodies.types import LEAVES, Leaf, number_type, read_leaf
 from airflow_sqlqueue.bodies.values import Misfit
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.schemas.files import SchemaFolder
@@ -155,7 +155,7 @@ def test_a_type_of_the_table_is_in_schemas_and_inferred(made_up: str, tmp_path: 
         assert fields_of(struct_of(seen)) == {"v": made_up}
 
 
-def test_a_type_of_the_table_is_compared_and_cast(made_up: str) -> None:
+def test_a_type_of_the_table_is_compared_and_written(made_up: str) -> None:
     own, text, narrow = (
         {"type": "struct", "fields": struct({"v": kind})["fields"]} for kind in (made_up, "string", "byte")
     )
@@ -164,9 +164,9 @@ def test_a_type_of_the_table_is_compared_and_cast(made_up: str) -> None:
     assert list(differences(text, own)) == []
     assert bool(list(differences(own, narrow))) is (made_up != "money")
     for value in GOOD[made_up].values():
-        assert cast_leaf(cast_leaf(value, made_up, "string"), "string", made_up) == value
+        assert read_leaf(made_up, MADE_UP[made_up].write(value), None) == value
     with pytest.raises(Misfit):
-        cast_leaf("soon", "string", made_up)
+        read_leaf(made_up, "soon", None)
 
 
 def test_a_type_of_the_table_is_a_column_of_spark(made_up: str) -> None:
@@ -212,36 +212,8 @@ def test_a_value_is_read_from_its_text(case: tuple[str, Any]) -> None:
     kind, value = case
     leaf = LEAVES[kind.partition("(")[0]]
     assert read_leaf(kind, leaf.write(value), leaf.json[0]) == value
-    assert cast_leaf(cast_leaf(value, kind, "string"), "string", kind) == value
+    assert read_leaf(kind, leaf.write(value), None) == value
     assert pa.array([value], blocks.arrow_type(kind))[0].is_valid
-
-
-@pytest.mark.parametrize(
-    ("value", "known", "wanted", "cast"),
-    [
-        (5, "long", "decimal(38,2)", Decimal("5.00")),
-        (Decimal("5.00"), "decimal(38,2)", "long", 5),
-        (Decimal("5.50"), "decimal(38,2)", "long", None),
-        (5.0, "double", "long", 5),
-        (0.5, "double", "decimal(10,1)", Decimal("0.5")),
-        ("0.5", "string", "double", 0.5),
-        (" 5 ", "string", "long", 5),
-        ("5,0", "string", "long", None),
-        (2**53 + 1, "long", "double", None),
-        (300, "long", "byte", None),
-        (True, "boolean", "string", "true"),
-        (True, "boolean", "long", None),
-        (0, "timestamp", "string", "1970-01-01T00:00:00Z"),
-        (0, "date", "timestamp", None),
-        (b"a", "binary", "string", "YQ=="),
-    ],
-)
-def test_values_of_other_types(value: Any, known: str, wanted: str, cast: Any) -> None:
-    if cast is None:
-        with pytest.raises(Misfit):
-            cast_leaf(value, known, wanted)
-    else:
-        assert cast_leaf(value, known, wanted) == cast
 
 
 digits = st.text("0123456789", min_size=1, max_size=20)
