@@ -64,8 +64,8 @@ def test_reasons_are_counted() -> None:
 
 def test_brackets_within_a_name_stay() -> None:
     report = Report()
-    report.add([json.dumps({'["a[0]"].x': 1, 'Lines[10]["b[2]"][3]': 1})])
-    assert {each.field for each in report.rescued_fields} == {'["a[0]"].x', 'Lines[]["b[2]"][]'}
+    report.add([json.dumps({'["a[0]"].x': 1, 'Lines[10]["b[2]"][3]': 1, "Name[-2]": 1})])
+    assert {each.field for each in report.rescued_fields} == {'["a[0]"].x', 'Lines[]["b[2]"][]', "Name[]"}
 
 
 def test_numbers_of_any_length_are_passed_by() -> None:

@@ -25,7 +25,7 @@ _COUNTED = 10 * MOST_FIELDS
 _LONGEST = 300
 """Characters of a path in a report."""
 
-_POSITION = re.compile(r'("(?:[^"\\]|\\.)*")|\[\d+\]')
+_POSITION = re.compile(r'("(?:[^"\\]|\\.)*")|\[-?\d+\]')
 
 ShareLimit: TypeAlias = "float | str | Mapping[str, float | str] | None"
 """The most that is allowed of a type's messages, from 0 to 1: for all types, or by patterns of their names."""
