@@ -97,6 +97,7 @@ def test_a_foreign_table_keeps_no_other_from_its_compaction(
     assert {(each.merged_files, each.new_files) for each in again} == {(0, 0)}
 
 
+@pytest.mark.timeout(600)
 def test_times_that_come_later_are_read_by_all(spark: SparkSession, config: dict[str, str], tmp_path: Path) -> None:
     lake = place("delta", spark, config, tmp_path)
     with session_settings(spark, {"spark.sql.parquet.outputTimestampType": "INT96"}):
@@ -109,6 +110,7 @@ def test_times_that_come_later_are_read_by_all(spark: SparkSession, config: dict
     check_readers(lake.folder / "Shop.Dates", is_delta=True)
 
 
+@pytest.mark.timeout(600)
 def test_old_rows_are_deleted_by_type(spark: SparkSession, tmp_path: Path) -> None:
     counts, kept = expired(spark, batches_in(tmp_path), str(tmp_path / "lake"), format="delta")
     assert counts == {CLICKS: 4, f"{CLICKS}~unparsed": 1, ORDER: 1}
@@ -118,6 +120,7 @@ def test_old_rows_are_deleted_by_type(spark: SparkSession, tmp_path: Path) -> No
     }  # fmt: skip
 
 
+@pytest.mark.timeout(600)
 def test_a_repeated_message_is_one_row_of_a_clustered_table(spark: SparkSession, tmp_path: Path) -> None:
     check_merge(spark, batches_in(tmp_path), str(tmp_path / "lake"), format="delta")
     detail = spark.sql(f"DESCRIBE DETAIL delta.`{tmp_path}/lake/{ORDER}`").collect()[0]
@@ -126,6 +129,7 @@ def test_a_repeated_message_is_one_row_of_a_clustered_table(spark: SparkSession,
     check_merge(spark, batches_in(tmp_path), str(tmp_path / "lake"), format="delta")
 
 
+@pytest.mark.timeout(600)
 def test_tables_have_names_in_a_catalog(spark: SparkSession, config: dict[str, str], tmp_path: Path) -> None:
     """A batch with new times, a repetition, a second parse and a compaction, in a schema of the session's catalog."""
     from pyspark.sql import functions as sf

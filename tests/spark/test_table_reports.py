@@ -163,13 +163,13 @@ def test_a_run_that_fails_by_its_shares_has_written_its_tables(
                 write_message_tables(spark, batch, lake, max_rescued={"Shop.*": 0.4}, max_unparsed=1, **options)
     assert spark.read.parquet(f"{lake}/{ORDER}").count() == 3
     assert "'Lines[].Q': 1 of 3 rescued, as 'Lines[0].Q'" in caplog.text
-    assert "has 1 messages of the batch; not parsed: 1 format" in caplog.text
+    assert "has 1 messages of the batch; not parsed: 1 json" in caplog.text
     assert "secret" not in caplog.text + str(raised.value)
     result = message_tables_job(spark, batch, lake, max_rescued=0.5, max_unparsed=0.25, **options)
     assert {name: result[name] for name in ("messages", "unparsed", "rescued", "tables")} == {
         "messages": 4, "unparsed": 1, "rescued": 2, "tables": 2,
     }  # fmt: skip
     assert [(each["reasons"], [found["field"] for found in each["rescued_fields"]]) for each in result["worst"]] == [
-        ({}, ["Lines[].Q", "orderId"]), ({"format": 1}, []),
+        ({}, ["Lines[].Q", "orderId"]), ({"json": 1}, []),
     ]  # fmt: skip
     assert "secret" not in json.dumps(result)

@@ -294,7 +294,11 @@ class DeltaLake(_Folders):
 
     def append(self, rows: DataFrame, table: str, key: AnyKey, cluster_by: Sequence[str] = ()) -> None:
         if cluster_by:
-            save_delta(with_attempt(rows, partition_of(key), 0).limit(0), table, "ignore", {}, cluster_by=cluster_by)
+            # Delta's writer of DataFrames knows no clustering; the other columns come with the rows.
+            columns = ", ".join(f"{quoted(name)} {rows.schema[name].dataType.simpleString()}" for name in cluster_by)
+            names = ", ".join(map(quoted, cluster_by))
+            text = f"CREATE TABLE IF NOT EXISTS {delta_name(table)} ({columns}) USING delta CLUSTER BY ({names})"
+            self._spark.sql(text)
         write_delta(with_attempt(rows, partition_of(key), 0), table, key, merge_schema=True)
 
     def columns(self, message_type: str) -> Struct | None:

@@ -90,12 +90,7 @@ def write_delta(
 
 
 def save_delta(
-    df: DataFrame,
-    table: str,
-    mode: str,
-    options: Mapping[str, str],
-    partition_by: Sequence[str] = (),
-    cluster_by: Sequence[str] = (),
+    df: DataFrame, table: str, mode: str, options: Mapping[str, str], partition_by: Sequence[str] = ()
 ) -> None:
     """Save rows with the options of Delta's writer. A table that lacks the feature of a type gets it."""
 
@@ -103,8 +98,6 @@ def save_delta(
         writer = df.write.format("delta").mode(mode).options(**options)
         if partition_by:
             writer = writer.partitionBy(*partition_by)
-        if cluster_by:
-            writer = writer.clusterBy(*cluster_by)
         if "/" in table:
             writer.save(table)
         else:
