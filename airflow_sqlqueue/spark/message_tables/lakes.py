@@ -71,8 +71,8 @@ class Lake(Protocol):
         """Whether a column of the table changes from a simple type to another one with the next write."""
         ...
 
-    def append(self, rows: DataFrame, table: str, key: AnyKey, cluster_by: Sequence[str] = ()) -> None:
-        """Write the rows of a batch, attempt 0, once; a new table is clustered by columns where the format can."""
+    def append(self, rows: DataFrame, table: str, key: AnyKey) -> None:
+        """Write the rows of a batch, attempt 0, once."""
         ...
 
     def check(self, key: AnyKey, messages: Mapping[str, int], untouched: Collection[str] = ()) -> None:
@@ -208,7 +208,7 @@ class ParquetLake(_Folders):
         super().__init__(spark, location)
         self._records = SchemaFolder(f"{location}/_tables")
 
-    def append(self, rows: DataFrame, table: str, key: AnyKey, cluster_by: Sequence[str] = ()) -> None:
+    def append(self, rows: DataFrame, table: str, key: AnyKey) -> None:
         batch_id = partition_of(key)
         remove_folder(f"{table}/{COLUMN}={batch_id}")
         self.replace(rows, table, batch_id, 0)
@@ -292,13 +292,7 @@ class ParquetLake(_Folders):
 class DeltaLake(_Folders):
     """Folders of Delta Lake."""
 
-    def append(self, rows: DataFrame, table: str, key: AnyKey, cluster_by: Sequence[str] = ()) -> None:
-        if cluster_by:
-            # Delta's writer of DataFrames knows no clustering; the other columns come with the rows.
-            columns = ", ".join(f"{quoted(name)} {rows.schema[name].dataType.simpleString()}" for name in cluster_by)
-            names = ", ".join(map(quoted, cluster_by))
-            text = f"CREATE TABLE IF NOT EXISTS {delta_name(table)} ({columns}) USING delta CLUSTER BY ({names})"
-            self._spark.sql(text)
+    def append(self, rows: DataFrame, table: str, key: AnyKey) -> None:
         write_delta(with_attempt(rows, partition_of(key), 0), table, key, merge_schema=True)
 
     def columns(self, message_type: str) -> Struct | None:

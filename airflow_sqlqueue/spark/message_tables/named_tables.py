@@ -53,7 +53,7 @@ class Names:
 class IcebergLake(Names):
     """Tables in a namespace of an Iceberg catalog."""
 
-    def append(self, rows: DataFrame, table: str, key: AnyKey, cluster_by: Sequence[str] = ()) -> None:
+    def append(self, rows: DataFrame, table: str, key: AnyKey) -> None:
         write_iceberg(with_attempt(rows, partition_of(key), 0), table, key, merge_schema=True)
 
     def columns(self, message_type: str) -> Struct | None:

@@ -103,7 +103,7 @@ def write_message_tables(
     :param max_bytes: the size above which a body is not parsed.
     :param work_folder: the folder of intermediate files; ``location`` unless given, which tables in a catalog need.
     :param cluster_by: columns that every table has, as ``time_sent``, by which the rows of a batch are sorted, so that
-        readers leave out parts of files. A new table of Delta Lake gets liquid clustering by them.
+        readers leave out parts of files.
     :param merge_on: columns that every table has, as ``message_id``: a message is left out if a row of another batch
         has the same values, or an earlier one of its own. Messages without a value are all there. The tables' columns
         are read for it. Two batches at once do not see each other.
@@ -247,7 +247,7 @@ class TableWriter:
                     own = without_repeats(own, self._lake, table.table, exists, key, merge_on)
                     table = replace(table, repeated=table.messages - own.count())
                 own = own.sortWithinPartitions(*cluster_by) if cluster_by else own
-                self._lake.append(own, table.table, key, cluster_by)
+                self._lake.append(own, table.table, key)
                 if name is not None and kind == PARSED:
                     self._keep(name, packed)
                 return table
