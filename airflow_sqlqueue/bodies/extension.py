@@ -19,6 +19,7 @@ from airflow_sqlqueue.bodies.schemas import (
     all_fields,
     fields_of,
     item_of,
+    map_of,
     struct,
     with_item,
 )
@@ -36,31 +37,21 @@ class Change:
     batch: Type | None
 
 
-def differences(schema: Struct, found: Struct, path: Path = ()) -> Iterator[Change]:
+def differences(known: Type | None, found: Type, path: Path = ()) -> Iterator[Change]:
     """Yield the new fields of a batch's own schema, and the fields whose values do not fit."""
-    known = _by_key(schema)
-    for name, kind in fields_of(found).items():
-        yield from _difference(known.get(column_key(name)), kind, (*path, name))
-
-
-def _difference(known: Type | None, found: Type, path: Path) -> Iterator[Change]:
-    items = None if known is None else _items(known, found)
-    if items is not None:
-        for each in items[1]:
-            yield from _difference(items[0], each, (*path, None))
-    elif isinstance(known, dict) and isinstance(found, dict) and known["type"] == found["type"]:
-        yield from differences(known, found, path)
-    elif known is None or not takes(known, found):
-        yield Change(path_text(path), known, found)
-
-
-def _items(known: Type, found: Type) -> tuple[Type, list[Type]] | None:
-    """The types of the items of two lists or maps; a map takes the fields of a struct."""
-    if not isinstance(known, dict) or not isinstance(found, dict) or (item := item_of(known)) is None:
-        return None
-    if known["type"] == "map" and found["type"] == "struct":
-        return item, list(fields_of(found).values())
-    return (item, [item_of(found) or "string"]) if known["type"] == found["type"] else None
+    item = None if known is None else item_of(known)
+    if known is None or not _is_alike(known, found):
+        if item is not None and isinstance(found, dict) and (known, found["type"]) == (map_of(item), "struct"):
+            for kind in fields_of(found).values():
+                yield from differences(item, kind, (*path, None))
+        elif known is None or not takes(known, found):
+            yield Change(path_text(path), known, found)
+    elif item is not None:
+        yield from differences(item, item_of(found) or "", (*path, None))
+    else:
+        types = _by_key(known)
+        for name, kind in fields_of(_struct(found)).items():
+            yield from differences(types.get(column_key(name)), kind, (*path, name))
 
 
 def takes(known: Type, found: Type) -> bool:
@@ -71,138 +62,90 @@ def takes(known: Type, found: Type) -> bool:
 
 
 def extended(schema: Struct, found: Struct) -> Struct:
-    """The schema with the fields of ``found`` that it has not; its own fields keep their types.
+    """The schema with the fields of ``found`` that it has not, as :func:`extended_by` takes them."""
+    return extended_by(schema, found)[0]
 
-    Of new fields as many are taken as a schema may have, and none that is nested deeper than a schema may be.
+
+def extended_by(schema: Struct, found: Struct) -> tuple[Struct, list[str], list[str]]:
+    """The schema with the fields of ``found`` that it has not, the paths of these, and of those that are left out.
+
+    Its own fields keep their types. Of new fields as many are taken as a schema may have: those first that more
+    messages have (``messages``, which a sample's fields have), then those of outer structs; and none that is nested
+    deeper than a schema may be.
     """
-    return _extended_by(schema, bounded(schema, found)[0])
+    new = [path for *_, path in sorted(_new_fields(schema, found, (), math.inf))]
+    room = max(0, MAX_FIELDS - sum(1 for _ in all_fields(schema)))
+    texts = list(map(path_text, new))
+    return _struct(_extended(schema, found, (), set(new[:room]))), texts[:room], texts[room:]
 
 
-class NewFields:
-    """The fields that a schema has not and could get, by the paths of values in bodies."""
+def _new_fields(known: Type | None, found: Type, path: Path, most: float) -> Iterator[tuple[Any, ...]]:
+    """The paths of the fields that are new, behind their ranks."""
+    if not isinstance(found, dict) or not _is_alike(known, found):
+        return
+    if (item := item_of(found)) is not None:
+        yield from _new_fields(known and item_of(known), item, (*path, None), most)
+        return
+    types = _by_key(known)
+    for place, each in enumerate(found["fields"]):
+        where, old = (*path, each["name"]), types.get(column_key(each["name"]))
+        if len(where) + _levels(each["type"]) <= MAX_NESTING:
+            # No field is before the one that it is in, though that is in one value of a dictionary alone.
+            messages = min(each.get("messages", 0), most)
+            if old is None:
+                yield -messages, len(where), place, path_text(where), where
+            yield from _new_fields(old, each["type"], where, messages)
 
-    def __init__(self, schema: Struct) -> None:
-        self._schema = schema
-        self._has_room = sum(1 for _ in all_fields(schema)) < MAX_FIELDS
-        self._known: dict[int, dict[str, Type]] = {}
 
-    def would_extend(self, path: Path) -> bool:
-        """Whether a value at a path could become a new column.
+def _extended(known: Type | None, found: Type, path: Path, taken: set[Path]) -> Type | None:
+    """The type with the fields that are taken; None for a new one without fields."""
+    if not isinstance(found, dict) or not _is_alike(known, found):
+        return found if known is None else known
+    if (item := item_of(found)) is not None:
+        inner = _extended(known and item_of(known), item, (*path, None), taken)
+        return None if inner is None else with_item(found, inner)
+    fields = {column_key(each["name"]): each for each in _struct(known)["fields"]}
+    for each in found["fields"]:
+        key, where = column_key(each["name"]), (*path, each["name"])
+        if key in fields or where in taken:
+            field = fields.get(key, each)
+            kind = _extended(fields[key]["type"] if key in fields else None, each["type"], where, taken)
+            fields.update({key: {**field, "type": kind}} if kind is not None else {})
+    types = {each["name"]: each["type"] for each in fields.values()}
+    return (
+        None
+        if known is None and not types
+        else struct(types, {each["name"]: each["metadata"] for each in fields.values()})
+    )
 
-        It could not if a column takes it by its name without case, if no column can have its name, if the schema is
-        full or too deep, or in the items of a list and the values of a map, whose fields stay as they are.
-        """
-        kind: Type = self._schema
-        for depth, name in enumerate(path, 1):
-            if not isinstance(kind, dict) or kind["type"] != "struct" or not isinstance(name, str):
-                return False
-            if id(kind) not in self._known:
-                self._known[id(kind)] = _by_key(kind)
-            known = self._known[id(kind)].get(column_key(name))
-            if known is None:
-                return self._has_room and depth == len(path) <= MAX_NESTING and is_column_name(name)
-            kind = known
-        return False
+
+def _is_alike(known: Type | None, found: Type) -> bool:
+    """Whether a type is not known, or a struct, list or map as the other."""
+    return known is None or (isinstance(known, dict) and isinstance(found, dict) and known["type"] == found["type"])
+
+
+def _struct(kind: Type | None) -> Struct:
+    return kind if isinstance(kind, dict) else EMPTY
+
+
+def _by_key(kind: Type | None) -> dict[str, Type]:
+    return {column_key(name): each for name, each in fields_of(_struct(kind)).items()}
+
+
+def _levels(kind: Type) -> int:
+    item = item_of(kind)
+    return 0 if item is None else 1 + _levels(item)
 
 
 def would_extend(schema: Struct, path: Path) -> bool:
-    """Whether a value at a path could become a new column of a schema; see :meth:`NewFields.would_extend`."""
-    return NewFields(schema).would_extend(path)
+    """Whether a value at a path could become a new column of a schema.
 
-
-def _by_key(kind: Struct) -> dict[str, Type]:
-    return {column_key(name): each for name, each in fields_of(kind).items()}
-
-
-def _extended_by(schema: Struct, found: Struct) -> Struct:
-    known, others = fields_of(schema), _by_key(found)
-    metadata = {each["name"]: each["metadata"] for each in (*found["fields"], *schema["fields"])}
-    types = {name: _extended(kind, others.get(column_key(name))) for name, kind in known.items()}
-    keys = set(map(column_key, known))
-    new = {name: kind for name, kind in fields_of(found).items() if column_key(name) not in keys}
-    return struct({**types, **new}, metadata)
-
-
-def _extended(known: Type, found: Type | None) -> Type:
-    if isinstance(known, dict) and isinstance(found, dict) and known["type"] == found["type"]:
-        if known["type"] == "struct":
-            return _extended_by(known, found)
-        item, other = item_of(known), item_of(found)
-        return known if item is None else with_item(known, _extended(item, other))
-    return known
-
-
-@dataclass(frozen=True)
-class _Candidate:
-    """A field of a sample: its rank, its place in the sample's schema, and whether the schema has it not."""
-
-    rank: tuple[Any, ...]
-    field: dict[str, Any]
-    path: Path
-    is_new: bool
-
-
-def bounded(schema: Struct, found: Struct) -> tuple[Struct, list[str], list[str]]:
-    """The part of ``found`` that fits into the schema, the paths of its new fields, and of those that are left out.
-
-    Fields that more messages have go first (``messages``, which a sample's fields have), then those of outer structs.
+    It could not if a column takes it by its name without case, if no column can have its name, if the schema is full or
+    too deep, or in the items of a list and the values of a map, whose fields stay as they are.
     """
-    candidates = sorted(_candidates(found, schema, (), math.inf), key=lambda each: each.rank)
-    left = MAX_FIELDS - sum(1 for _ in all_fields(schema))
-    chosen: set[int] = set()
-    new: list[str] = []
-    left_out: list[str] = []
-    for each in candidates:
-        if each.is_new and len(new) >= left:
-            left_out.append(path_text(each.path))
-            continue
-        chosen.add(id(each.field))
-        if each.is_new:
-            new.append(path_text(each.path))
-    return _chosen_of(found, chosen), new, left_out
-
-
-def _candidates(found: Struct, known: Struct | None, path: Path, most: float) -> Iterator[_Candidate]:
-    names = _by_key(known) if known else {}
-    for place, each in enumerate(found["fields"]):
-        kind, levels = _innermost(each["type"])
-        where = (*path, each["name"])
-        if len(where) + levels > MAX_NESTING:
-            continue
-        other = names.get(column_key(each["name"]))
-        # No field is before the one that it is in, though that is in one value of a dictionary alone.
-        messages = min(each.get("messages", 0), most)
-        yield _Candidate((-messages, len(where), place, path_text(where)), each, where, other is None)
-        if isinstance(kind, dict):
-            same = None if other is None else _innermost(other)[0]
-            inner = same if isinstance(same, dict) else None
-            yield from _candidates(kind, inner, (*where, *[None] * levels), messages)
-
-
-def _innermost(kind: Type) -> tuple[Type, int]:
-    """The type of the items of a list or dictionary, and the number of these around it."""
-    levels = 0
-    while (item := item_of(kind)) is not None:
-        kind, levels = item, levels + 1
-    return kind, levels
-
-
-def _chosen_of(found: Struct, chosen: set[int]) -> Struct:
-    """The struct without fields that are not chosen, and without structs that have no fields then."""
-    types: dict[str, Type] = {}
-    for each in found["fields"]:
-        if id(each) in chosen:
-            kind = _chosen_in(each["type"], chosen)
-            if kind is not None:
-                types[each["name"]] = kind
-    return struct(types, {each["name"]: each["metadata"] for each in found["fields"]})
-
-
-def _chosen_in(kind: Type, chosen: set[int]) -> Type | None:
-    if not isinstance(kind, dict):
-        return kind
-    if (item := item_of(kind)) is not None:
-        inner = _chosen_in(item, chosen)
-        return None if inner is None else with_item(kind, inner)
-    struct_type = _chosen_of(kind, chosen)
-    return struct_type if struct_type["fields"] else None
+    found: Type = "string"
+    for name in reversed(path):
+        if not isinstance(name, str) or not is_column_name(name):
+            return False
+        found = struct({name: found})
+    return bool(extended_by(schema, _struct(found))[1])

@@ -5,34 +5,26 @@ Source: docs/guides/bodies.md, "Hints".
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from airflow_sqlqueue.bodies.names import Path, column_key
-from airflow_sqlqueue.bodies.patterns import TypePatterns
-from airflow_sqlqueue.bodies.schemas import Struct, Type, array, fields_of, item_of, map_of, read_schema, struct
+from airflow_sqlqueue.bodies.names import Path, read_path
+from airflow_sqlqueue.bodies.patterns import TypePatterns, matches_name
+from airflow_sqlqueue.bodies.schemas import Type, fields_of, read_schema
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.untrusted import quoted
 
-_STEP = re.compile(r'(?:"([^"]+)"|([^."\[\]]+))((?:\[\])*)(\.|\Z)')
-_NESTED = re.compile(r"\s*(?:(array)\s*<(.*)>|(map)\s*<\s*string\s*,(.*)>)\s*", re.DOTALL)
-_NAME, _ITEM = "\x00", "\x01"
-"""Marks of a name and of a list in the text of a path that patterns are compared with."""
 
-
-@dataclass(frozen=True)
+@dataclass
 class Hint:
     """A type for the fields that a pattern of paths matches; ``map`` and ``struct`` leave the rest to inference."""
 
     types: TypePatterns
+    path: Path
     text: str
-    pattern: re.Pattern[str]
     type: Type
-
-    def matches(self, path: Path) -> bool:
-        return self.pattern.fullmatch(_text(path)) is not None
+    is_matched: bool = False
+    """Whether a field had it."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +37,9 @@ class Hints:
     def read(cls, values: object) -> Hints:
         """Return the hints of plain data. Raises :class:`ConfigurationError` for the first mistake.
 
-        The form is ``{"Shop.*": {"**.Zip": "string", "Lines[].Price": "decimal(28,6)", "Stock": "map<string,long>"}}``.
-        In a path ``*`` is any step or a part of a name, ``**`` any number of steps, and ``[]`` the items of a list or
-        the values of a dictionary, which may be left out before a dot.
+        The form is ``{"Shop.*": {"**.Zip": "string", "Lines[].Price": "decimal(28,6)", "Stock": "map"}}``. In a path
+        ``*`` is any step or a part of a name, ``**`` any number of steps, and ``[]`` the items of a list or the values
+        of a dictionary, which may be left out before a name.
         """
         if not isinstance(values, Mapping):
             raise ConfigurationError('Hints are a JSON object: {"Shop.*": {"**.Zip": "string"}}.')
@@ -56,7 +48,7 @@ class Hints:
             types = TypePatterns.of(name)
             if not isinstance(paths, Mapping):
                 raise ConfigurationError(f"The hints for {quoted(str(name))} are a JSON object of paths and types.")
-            hints += [Hint(types, str(path), _pattern(path), _type(kind, path)) for path, kind in paths.items()]
+            hints += [Hint(types, _path(str(path)), str(path), _type(kind, path)) for path, kind in paths.items()]
         return cls(tuple(hints))
 
     def of(self, message_type: str) -> Hints:
@@ -65,54 +57,41 @@ class Hints:
 
     def type_at(self, path: Path) -> Type | None:
         """Return the type for a field; None without a hint."""
-        return next((each.type for each in self.hints if each.matches(path)), None)
+        for each in self.hints:
+            if _matches(each.path, path):
+                each.is_matched = True
+                return each.type
+        return None
 
-    def unmatched(self, schemas: Iterable[tuple[str, Struct]]) -> list[str]:
-        """Return the patterns of the hints that match no field of the schemas of these types."""
-        left = list(self.hints)
-        for name, schema in schemas:
-            own = [each for each in left if each.types.matches(name)]
-            for path in _paths(schema, ()) if own else ():
-                left = [each for each in left if each not in own or not each.matches(path)]
-        return [each.text for each in left]
+    def unmatched(self) -> list[str]:
+        """Return the patterns of the hints that no field has had so far."""
+        return [each.text for each in self.hints if not each.is_matched]
 
 
 NO_HINTS = Hints()
 
 
-def _paths(kind: Type, path: Path) -> Iterator[Path]:
-    if isinstance(kind, dict) and kind["type"] == "struct":
-        for name, inner in fields_of(kind).items():
-            yield (*path, name)
-            yield from _paths(inner, (*path, name))
-    elif (item := item_of(kind)) is not None:
-        yield (*path, None)
-        yield from _paths(item, (*path, None))
+def _matches(pattern: Path, path: Path) -> bool:
+    if not pattern or not path:
+        return path == () and all(step == "**" for step in pattern)
+    step, name = pattern[0], path[0]
+    if step == "**":
+        return _matches(pattern[1:], path) or _matches(pattern, path[1:])
+    if isinstance(step, str) and isinstance(name, str):
+        return matches_name(step, name) and _matches(pattern[1:], path[1:])
+    return name is None and _matches(pattern[1:] if step is None else pattern, path[1:])
 
 
-def _text(path: Path) -> str:
-    return "".join(f"{_NAME}{column_key(step)}" if isinstance(step, str) else _ITEM for step in path)
-
-
-def _pattern(path: object) -> re.Pattern[str]:
-    """The regular expression of a pattern of paths, for the text of a path."""
-    parts, position = [], 0
-    while isinstance(path, str) and (found := _STEP.match(path, position)):
-        literal, name, items, dot = found.groups()
-        optional = f"{_ITEM}*" if dot else ""
-        if name == "**":
-            parts.append(f"(?:{_NAME}[^{_NAME}{_ITEM}]*{_ITEM}*)*")
-        else:
-            pieces = [literal] if literal else name.split("*")
-            any_text = f"[^{_NAME}{_ITEM}]*"
-            parts.append(_NAME + any_text.join(re.escape(column_key(each)) for each in pieces))
-            parts.append(_ITEM * (len(items) // 2) + optional)
-        position = found.end()
-        if not dot:
-            return re.compile("".join(parts), re.DOTALL)
-    raise ConfigurationError(
-        f'The path {quoted(str(path))} of a hint cannot be read: write it as "Lines[].Price", "*.Price" or "**.Price".'
-    )
+def _path(text: str) -> Path:
+    try:
+        path = read_path(text)
+    except ValueError:
+        path = ()
+    if not path or any(isinstance(step, int) for step in path):
+        raise ConfigurationError(
+            f'The path {quoted(text)} of a hint cannot be read: write it as "Lines[].Price", "*.Price" or "**.Price".'
+        )
+    return path
 
 
 def _type(given: object, path: object) -> Type:
@@ -120,13 +99,6 @@ def _type(given: object, path: object) -> Type:
     if given in ("map", "struct"):
         return str(given)
     try:
-        return fields_of(read_schema(struct({"hint": _parsed(given)})))["hint"]
+        return fields_of(read_schema({"type": "struct", "fields": [{"name": "hint", "type": given}]}))["hint"]
     except ConfigurationError as error:
         raise ConfigurationError(f"The hint for {quoted(str(path))} has no type of a column: {error}") from error
-
-
-def _parsed(given: Any) -> Any:
-    found = _NESTED.fullmatch(given) if isinstance(given, str) else None
-    if found is None:
-        return given.strip() if isinstance(given, str) else given
-    return array(_parsed(found[2])) if found[1] else map_of(_parsed(found[4]))

@@ -6,17 +6,16 @@ Source: docs/guides/bodies.md, "Inferred types".
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 
-from airflow_sqlqueue.bodies.extension import EMPTY, bounded, extended
+from airflow_sqlqueue.bodies.extension import EMPTY, extended_by
 from airflow_sqlqueue.bodies.hints import NO_HINTS, Hints
-from airflow_sqlqueue.bodies.message_values import KIND
+from airflow_sqlqueue.bodies.message_values import KIND, SIZE
 from airflow_sqlqueue.bodies.names import Path, column_key, is_column_name
 from airflow_sqlqueue.bodies.schemas import MAX_FIELDS, Struct, Type, all_fields, array, map_of
-from airflow_sqlqueue.bodies.statistics import MAX_NODES, Statistics
-from airflow_sqlqueue.bodies.types import LEAVES, MOST_DIGITS, number_type
+from airflow_sqlqueue.bodies.statistics import MAX_NODES, FieldVotes, Statistics, merged
+from airflow_sqlqueue.bodies.types import LEAVES, number_type
 from airflow_sqlqueue.bodies.warnings import SchemaWarning
 
 _STRUCT, _NUMBER = f"{KIND}struct", f"{KIND}number"
@@ -24,7 +23,9 @@ _MANY_NEW_FIELDS = 200
 _MANY_NAMES, _FREQUENT = 20, 4
 """The least names of a dictionary; none of them is in more than one of four messages."""
 
-_SUFFIXES = ("list", "collection", "array", "s")
+_LISTS = ("s", "es", "list", "collection", "array")
+"""Ends of the names of lists, behind the name of an item."""
+
 _ITEM_TYPES = frozenset(
     ("string", "boolean", "bool", "byte", "char", "short", "int", "long", "float", "double", "decimal", "guid")
 ) | {"datetime", "datetimeoffset", "timespan", "int16", "int32", "int64", "uint16", "uint32", "uint64", "single"}
@@ -44,8 +45,8 @@ def infer(statistics: Statistics, message_type: str, known: Struct = EMPTY, hint
 
     Of new fields as many are taken as a schema may have, those first that more messages have.
     """
-    found = _Types(statistics, hints, message_type).root()
-    taken, new, left_out = bounded(known, found)
+    found = _Types(hints.of(message_type)).struct(statistics.votes(), ())
+    schema, new, left_out = extended_by(known, found)
     warnings = []
     if left_out:
         warnings.append(SchemaWarning("fields", message_type, len(left_out), left_out[0]))
@@ -53,7 +54,6 @@ def infer(statistics: Statistics, message_type: str, known: Struct = EMPTY, hint
         warnings.append(SchemaWarning("new fields", message_type, len(new), new[0]))
     if statistics.is_cut:
         warnings.append(SchemaWarning("statistics", message_type, MAX_NODES, ""))
-    schema = extended(known, taken)
     if 5 * (count := sum(1 for _ in all_fields(schema))) >= 4 * MAX_FIELDS:
         warnings.append(SchemaWarning("many fields", message_type, count, str(MAX_FIELDS)))
     return Inference(schema, tuple(warnings))
@@ -61,183 +61,148 @@ def infer(statistics: Statistics, message_type: str, known: Struct = EMPTY, hint
 
 def struct_of(statistics: Statistics, message_type: str = "", hints: Hints = NO_HINTS) -> Struct:
     """Return the schema of a sample by itself; its fields are in the order that they mostly have in the bodies."""
-    return bounded(EMPTY, _Types(statistics, hints, message_type).root())[0]
+    return infer(statistics, message_type, hints=hints).schema
 
 
 class _Types:
-    """The types of the paths of a sample. Several paths are asked for together where they are one field."""
+    """The types of the nodes of a sample, by hints for its type."""
 
-    def __init__(self, statistics: Statistics, hints: Hints, message_type: str) -> None:
-        self._votes = statistics.votes()
-        self._hints = hints.of(message_type)
-        self._below: dict[Path, list[Path]] = defaultdict(list)
-        for path in self._votes:
-            if path:
-                self._below[path[:-1]].append(path)
+    def __init__(self, hints: Hints) -> None:
+        self._hints = hints
 
-    def root(self) -> Struct:
-        return self._struct([()], ())
-
-    def _sums(self, paths: Iterable[Path]) -> dict[str, Fraction]:
-        sums: dict[str, Fraction] = defaultdict(Fraction)
-        for path in paths:
-            for name, count in self._votes.get(path, {}).items():
-                sums[name] += count
-        return sums
-
-    def _fields(self, paths: Iterable[Path]) -> dict[str, list[Path]]:
-        found: dict[str, list[Path]] = defaultdict(list)
-        for path in paths:
-            for each in self._below.get(path, ()):
-                if isinstance(name := each[-1], str):
-                    found[name].append(each)
-        return found
-
-    def _struct(self, paths: list[Path], where: Path) -> Struct:
-        """The struct with all fields of a type, in the order that they mostly have."""
-        found = []
-        messages = self._sums(paths)["messages"]
-        for fields in self._columns(paths):
-            best, inner = fields[0]
-            counts = self._sums(inner)
-            # Names of one column are one field, but where a message has several.
-            others = [each for _, other in fields for each in other]
-            if (total := self._sums(others)["messages"]) > messages:
-                others, total = inner, counts["messages"]
-            kind, form = self.type(others, (*where, best))
-            if kind is not None:
-                metadata = {} if form is None else {"format": form}
-                entry = {"name": best, "type": kind, "nullable": True, "metadata": metadata, "messages": total}
-                found.append((counts["place"] / counts["messages"], best, entry))
-        return {"type": "struct", "fields": [entry for _, _, entry in sorted(found, key=lambda each: each[:2])]}
-
-    def _columns(self, paths: list[Path]) -> list[list[tuple[str, list[Path]]]]:
-        """The names and paths of the fields by column, those of a column by the number of their messages."""
-        columns: dict[str, list[tuple[str, list[Path]]]] = defaultdict(list)
-        for name, inner in self._fields(paths).items():
+    def struct(self, node: FieldVotes, where: Path) -> Struct:
+        """The struct with all fields; names of one column are one field, called as most messages call it."""
+        columns: dict[str, list[tuple[str, FieldVotes]]] = defaultdict(list)
+        for name, inner in _fields(node).items():
             if is_column_name(name):
                 columns[column_key(name)].append((name, inner))
-        for each in columns.values():
-            each.sort(key=lambda field: (-self._sums(field[1])["messages"], field[0]))
-        return list(columns.values())
+        found = []
+        for fields in columns.values():
+            name, usual = min(fields, key=lambda each: (-each[1].votes["messages"], each[0]))
+            inner = merged(each for _, each in fields) if len(fields) > 1 else usual
+            kind = self.type(inner, (*where, name))
+            if kind is not None:
+                is_uuid = kind == "string" and _majority(_kinds(inner)) == "uuid"
+                metadata = {"format": "uuid"} if is_uuid else {}
+                messages = inner.votes["messages"]
+                entry = {"name": name, "type": kind, "nullable": True, "metadata": metadata, "messages": messages}
+                found.append((usual.votes["place"] / usual.votes["messages"], name, entry))
+        return {"type": "struct", "fields": [entry for _, _, entry in sorted(found, key=lambda each: each[:2])]}
 
-    def type(self, paths: list[Path], where: Path, *, is_item: bool = False) -> tuple[Type | None, str | None]:
-        """The type of a field, None if no value shows one; and the form of its texts, ``uuid``."""
+    def type(self, node: FieldVotes, where: Path, *, is_item: bool = False) -> Type | None:
+        """The type of a field or of the items of one; None if no value shows it."""
         hint = self._hints.type_at(where)
         if hint is not None and hint not in ("map", "struct"):
-            return hint, None
-        counts = self._sums(paths)
-        if not is_item and 3 * counts["repeated"] >= counts["element"] > 0:
-            item = self.type(paths, (*where, None), is_item=True)[0]
-            return (None if item is None else array(item)), None
-        votes = dict(_starting(counts, KIND))
-        items = self._wrapped(paths, counts, where[-1]) if hint is None else []
-        if items:
-            votes["array"] = votes.get("array", Fraction()) + votes.pop("struct")
-        kind = _majority(votes)
+            return hint
+        votes, kinds = node.votes, _kinds(node)
+        if not is_item and 3 * votes["repeated"] >= votes["element"] > 0:
+            return self._array([node], where)
+        items = _items_of_element(node, where[-1]) if hint is None else None
+        if items is not None:
+            kinds["array"] = kinds.get("array", 0) + kinds.pop("struct")
+        kind = _majority(kinds)
         if kind == "struct" or hint is not None:
-            return self._object(paths, where, counts, hint), None
+            return self._object(node, where, hint)
         if kind == "array":
-            item = self.type([*((*each, None) for each in paths), *items], (*where, None), is_item=True)[0]
-            return (None if item is None else array(item)), None
-        leaf, form = _leaf(kind, counts) if votes else (None, None)
-        if 2 * counts["attributes"] >= counts["messages"] > 0:
-            return self._with_attributes(paths, where, leaf), None
-        return leaf, form
+            return self._array([each for each in (node.below.get(None), items) if each], where)
+        leaf = _leaf(kind, node) if kinds else None
+        if 2 * votes["attributes"] >= votes["messages"] > 0:
+            return self._with_attributes(node, where, leaf)
+        return leaf
 
-    def _wrapped(self, paths: list[Path], counts: dict[str, Fraction], own: str | int | None) -> list[Path]:
-        """The paths of the items, if elements are lists: they have children of one name, mostly several.
+    def _array(self, items: list[FieldVotes], where: Path) -> Type | None:
+        item = self.type(merged(items), (*where, None), is_item=True)
+        return None if item is None else array(item)
 
-        One child is enough where its name is that of an item: ``Lines`` with ``Line``, or ``string``.
-        """
-        fields = self._fields(paths)
-        if any(
-            2 * self._sums(inner)["messages"] >= counts[_STRUCT] for name, inner in fields.items() if name[:1] == "@"
-        ):
-            return []
-        for name, inner in fields.items():
-            found = self._sums(inner)
-            if 3 * found["alone"] >= 2 * counts[_STRUCT] > 0:
-                is_list = 3 * found["repeated"] >= found["messages"] or _is_item_of(name, own)
-                return inner if is_list else []
-        return []
-
-    def _object(self, paths: list[Path], where: Path, counts: dict[str, Fraction], hint: Type | None) -> Type | None:
-        fields = self._fields(paths)
-        if hint == "map" or (hint is None and self._is_dictionary(fields, counts)):
-            value = self.type([each for inner in fields.values() for each in inner], (*where, None))[0]
+    def _object(self, node: FieldVotes, where: Path, hint: Type | None) -> Type | None:
+        if hint == "map" or (hint is None and _is_dictionary(node)):
+            value = self.type(merged(_fields(node).values()), (*where, None))
             return None if value is None else map_of(value)
-        found = self._struct(paths, where)
+        found = self.struct(node, where)
         return found if found["fields"] else None
 
-    def _is_dictionary(self, fields: dict[str, list[Path]], counts: dict[str, Fraction]) -> bool:
-        if 3 * counts["keys"] >= 2 * counts[_STRUCT]:
-            return True
-        if len(fields) < _MANY_NAMES:
-            return False
-        return all(_FREQUENT * self._sums(inner)["messages"] <= counts[_STRUCT] for inner in fields.values())
-
-    def _with_attributes(self, paths: list[Path], where: Path, leaf: Type | None) -> Type | None:
-        found = self._struct(paths, where)
+    def _with_attributes(self, node: FieldVotes, where: Path, leaf: Type | None) -> Type | None:
+        found = self.struct(node, where)
         if leaf is not None:
-            text = self._hints.type_at((*where, "#text")) or leaf
-            messages = self._sums(paths)["messages"]
+            text, messages = self._hints.type_at((*where, "#text")) or leaf, node.votes["messages"]
             entry = {"name": "#text", "type": text, "nullable": True, "metadata": {}, "messages": messages}
             found["fields"].append(entry)
         return found if found["fields"] else None
 
 
-def _majority(votes: dict[str, Fraction]) -> str | None:
+def _fields(node: FieldVotes) -> dict[str, FieldVotes]:
+    return {name: inner for name, inner in node.below.items() if isinstance(name, str)}
+
+
+def _kinds(node: FieldVotes) -> dict[str, int]:
+    return dict(_starting(node, KIND))
+
+
+def _starting(node: FieldVotes, prefix: str) -> Iterator[tuple[str, int]]:
+    return ((name[len(prefix) :], count) for name, count in node.votes.items() if name.startswith(prefix))
+
+
+def _majority(kinds: dict[str, int]) -> str | None:
     """The kind of two thirds of the values or more; None for a mixture."""
-    kind = max(votes, key=lambda each: (votes[each], each), default=None)
-    return kind if kind is not None and 3 * votes[kind] >= 2 * sum(votes.values()) else None
+    kind = max(kinds, key=lambda each: (kinds[each], each), default=None)
+    return kind if kind is not None and 3 * kinds[kind] >= 2 * sum(kinds.values()) else None
 
 
-def _is_item_of(name: str, own: str | int | None) -> bool:
-    """Whether an element is called as the item of a list: ``Line`` or ``OrderLine`` in ``Lines``, ``string``."""
-    item, whole = name.lower(), str(own).lower()
-    if item in _ITEM_TYPES or whole == f"arrayof{item}":
+def _is_dictionary(node: FieldVotes) -> bool:
+    fields, structs = _fields(node), node.votes[_STRUCT]
+    if 3 * node.votes["keys"] >= 2 * structs:
         return True
-    for suffix in _SUFFIXES:
-        one = whole.removesuffix(suffix)
-        if one != whole and len(one) > 1:
-            singular = {one, f"{one[:-2]}y" if one.endswith("ie") else one, one.removesuffix("e")}
-            if any(item.endswith(each) or each.endswith(item) for each in singular):
-                return True
-    return False
+    is_rare = (_FREQUENT * inner.votes["messages"] <= structs for inner in fields.values())
+    return len(fields) >= _MANY_NAMES and all(is_rare)
 
 
-def _leaf(kind: str | None, counts: dict[str, Fraction]) -> tuple[Type, str | None]:
-    if kind == "number" and not counts["leading zero"]:
-        return _number_type(counts), None
-    if kind == "uuid":
-        return "string", "uuid"
-    return (kind if kind in LEAVES else "string"), None
+def _items_of_element(node: FieldVotes, own: str | int | None) -> FieldVotes | None:
+    """The items, if elements are lists: they have children of one name, mostly several, and few attributes.
+
+    One child is enough where its name is that of an item: ``Lines`` with ``Line``, or ``string``.
+    """
+    structs, items = node.votes[_STRUCT], None
+    for name, inner in _fields(node).items():
+        votes = inner.votes
+        if name[:1] == "@" and 2 * votes["messages"] >= structs:
+            return None
+        if 3 * votes["alone"] >= 2 * structs > 0:
+            is_list = 3 * votes["repeated"] >= votes["messages"] or _is_item_of(name.lower(), str(own).lower())
+            items = inner if is_list else None
+    return items
 
 
-def _number_type(counts: dict[str, Fraction]) -> Type:
+def _is_item_of(item: str, own: str) -> bool:
+    """Whether an element is called as the item of a list: ``Line`` or ``OrderLine`` in ``Lines``, ``string``."""
+    if item in _ITEM_TYPES or own == f"arrayof{item}":
+        return True
+    lists = [*(item + each for each in _LISTS), f"{item[:-1]}ies"]
+    return len(own) > 2 and any(each.endswith(own) or own.endswith(each) for each in lists)
+
+
+def _leaf(kind: str | None, node: FieldVotes) -> Type:
+    if kind == "number" and not node.votes["leading zero"]:
+        return _number_type(node)
+    return kind if kind in LEAVES else "string"
+
+
+def _number_type(node: FieldVotes) -> Type:
     """The type that takes all numbers, but one in twenty whose size would leave no room for the others."""
-    numbers = counts[_NUMBER]
-    if 20 * counts["exponent"] > numbers:
-        return "double" if 20 * counts["beyond double"] <= numbers else "string"
-    whole, scale = _needed(counts, "whole ", numbers), _needed(counts, "scale ", numbers)
-    if whole > MOST_DIGITS:
-        return "string"
+    votes, numbers = node.votes, node.votes[_NUMBER]
+    if 20 * votes["exponent"] > numbers:
+        return "double" if 20 * votes["beyond double"] <= numbers else "string"
+    sizes = [(*map(int, size.split()), count) for size, count in _starting(node, SIZE)]
+    whole = _needed([(digits, count) for digits, _, count in sizes], numbers)
     # Fractions of few numbers are no reason for many digits after the point, but for some.
-    scale = scale or int(any(True for _ in _starting(counts, "scale ")))
-    return number_type(whole, scale, is_beyond_long=counts["beyond long"] > 0)
+    scale = _needed([(digits, count) for _, digits, count in sizes], numbers) or any(each[1] for each in sizes)
+    return number_type(whole, scale, is_beyond_long=any(each[0] > 19 for each in sizes))
 
 
-def _needed(counts: dict[str, Fraction], prefix: str, numbers: Fraction) -> int:
+def _needed(sizes: list[tuple[int, int]], numbers: int) -> int:
     """The digits that all numbers but one in twenty need."""
-    sizes = sorted(((int(size), count) for size, count in _starting(counts, prefix)), reverse=True)
-    beyond = Fraction()
-    for digits, count in sizes:
+    beyond = 0
+    for digits, count in sorted(sizes, reverse=True):
         beyond += count
         if 20 * beyond > numbers:
             return digits
     return 0
-
-
-def _starting(counts: dict[str, Fraction], prefix: str) -> Iterator[tuple[str, Fraction]]:
-    return ((name[len(prefix) :], count) for name, count in counts.items() if name.startswith(prefix))

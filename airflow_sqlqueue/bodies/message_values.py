@@ -8,22 +8,27 @@ from __future__ import annotations
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
-from airflow_sqlqueue.bodies.names import Path
+from airflow_sqlqueue.bodies.names import MAX_CHARACTERS, Path
 from airflow_sqlqueue.bodies.schemas import MAX_NESTING
 from airflow_sqlqueue.bodies.tree import BLANKS, TEXT, Element, Number, is_blank
-from airflow_sqlqueue.bodies.types import forms
+from airflow_sqlqueue.bodies.types import MOST_DIGITS, forms
+
+N = TypeVar("N")
 
 KIND = "kind "
 """In front of the kinds of values: ``number``, ``boolean``, ``struct``, ``array``, ``text``, ``uuid``, and the types
 that texts have by their form. A message with several at one path has ``mixed``, or ``text`` if all are texts."""
 
+SIZE = "size "
+"""In front of the digits of numbers, before and after the point."""
+
 _NOT_TEXTS = frozenset(("number", "boolean", "struct", "array"))
-_LONGEST_NAME = 128
-_MOST_DIGITS = 39
+_BEYOND_LONG = 20
 _PLAIN = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?", re.ASCII)
 _LEADING_ZERO = re.compile(r"-?0\d+(?:\.\d+)?", re.ASCII)
 _UUID = re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -33,118 +38,111 @@ _KEY = re.compile(
 """Names that are keys of a dictionary: GUIDs, dates and times, numbers."""
 
 
+class Nodes(dict[Path, N]):
+    """Nodes by path, which are made when they are asked for.
+
+    Beyond twice the limit the first ones stay: outer paths, those of one depth by a hash. So whatever is left out is
+    beyond the limit for good, and the first nodes are the same in any order of the values.
+    """
+
+    def __init__(self, limit: int, new: Callable[[], N]) -> None:
+        self.limit, self.is_cut, self._new = limit, False, new
+
+    def __missing__(self, path: Path) -> N:
+        if len(self) >= 2 * self.limit:
+            self.cut()
+        node = self[path] = self._new()
+        return node
+
+    def cut(self) -> None:
+        """Leave the first nodes, as many as the limit is."""
+        if len(self) > self.limit:
+            self.is_cut = True
+            for path in sorted(self, key=_order)[self.limit :]:
+                del self[path]
+
+
 def _order(path: Path) -> tuple[int, int, str]:
     text = repr(path)
     return len(path), zlib.crc32(text.encode()), text
 
 
-def first_paths(paths: Iterable[Path], most: int) -> list[Path]:
-    """Return the first paths by an order in which none is before the one that it is in: by depth, then by a hash."""
-    return sorted(paths, key=_order)[:most]
-
-
+@dataclass(slots=True)
 class _Values:
     """The values of one message at one path."""
 
-    __slots__ = ("facts", "kinds", "place", "scale", "whole")
+    kinds: set[str] = field(default_factory=set)
+    facts: set[str] = field(default_factory=set)
+    whole: int = 0
+    scale: int = 0
+    place: int = 0
 
-    def __init__(self, place: int) -> None:
-        self.kinds: set[str] = set()
-        self.facts: set[str] = set()
-        self.whole = self.scale = 0
-        self.place = place
-
-    def counts(self) -> Counter[str]:
-        counts = Counter(self.facts)
-        counts.update({"messages": 1, "place": self.place})
+    def counts(self) -> dict[str, int]:
+        counts = {"messages": 1, "place": self.place, **dict.fromkeys(self.facts, 1)}
         if self.kinds:
             several = "mixed" if self.kinds & _NOT_TEXTS else "text"
-            counts[KIND + (min(self.kinds) if len(self.kinds) == 1 else several)] += 1
+            counts[KIND + (min(self.kinds) if len(self.kinds) == 1 else several)] = 1
         if self.whole:
-            counts[f"whole {self.whole}"] += 1
-        if self.scale:
-            counts[f"scale {self.scale}"] += 1
+            counts[f"{SIZE}{self.whole} {self.scale}"] = 1
         return counts
 
 
 class MessageValues:
-    """The values of one message by path.
+    """The values of one message by path, of bounded size."""
 
-    :param most: the most paths; outer ones come first.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._nodes: dict[Path, _Values] = {}
-        self._most, self._last = most, (MAX_NESTING + 1, 0, "")
+    def __init__(self, limit: int) -> None:
+        self.nodes = Nodes(limit, _Values)
         self._forms = {**forms(), "uuid": _UUID}
-        self.is_cut = False
 
-    def counts(self) -> Iterator[tuple[Path, Counter[str]]]:
-        return ((path, node.counts()) for path, node in self._nodes.items() if node.kinds or node.facts)
+    def counts(self) -> Iterator[tuple[Path, dict[str, int]]]:
+        return ((path, node.counts()) for path, node in self.nodes.items())
 
-    def add(self, path: Path, value: Any, place: int) -> None:
+    def add(self, path: Path, value: Any, place: int, facts: Iterable[str] = ()) -> None:
         """Add a value at a path: nothing for null, for what is empty, and for what lies too deep."""
-        if is_nothing(value):
+        if len(path) > MAX_NESTING or is_nothing(value):
             return
-        node = self._nodes.get(path) or self._new(path, place)
-        if node is None:
-            return
+        is_new = path not in self.nodes
+        node = self.nodes[path]
+        node.facts.update(facts)
+        if is_new:
+            node.place = place
         if isinstance(value, bool):
             node.kinds.add("boolean")
         elif isinstance(value, Number):
-            _add_number(node, value)
+            _add_number(node, value.text)
         elif isinstance(value, str):
             node.kinds.add(self._form(value))
-        elif isinstance(value, dict):
-            self._add_fields(path, node, value)
         elif isinstance(value, list):
             node.kinds.add("array")
             for each in value:
                 self.add((*path, None), each, 0)
+        elif isinstance(value, dict):
+            _add_names(node, value)
+            for number, (name, each) in enumerate(value.items()):
+                self.add((*path, _bounded(name)), each, number)
         else:
             self._add_element(path, node, value)
 
-    def _new(self, path: Path, place: int) -> _Values | None:
-        if len(path) >= self._last[0] and _order(path) > self._last:
-            self.is_cut |= len(path) <= MAX_NESTING
-            return None
-        node = self._nodes[path] = _Values(place)
-        if len(self._nodes) > 2 * self._most:
-            kept = first_paths(self._nodes, self._most)
-            self._nodes = {each: self._nodes[each] for each in kept}
-            self._last, self.is_cut = _order(kept[-1]), True
-        return node
-
-    def _add_fields(self, path: Path, node: _Values, value: dict[str, Any]) -> None:
-        node.kinds.add("struct")
-        _add_names(node, value)
-        for place, (name, each) in enumerate(value.items()):
-            self.add((*path, _bounded(name)), each, place)
-
     def _add_element(self, path: Path, node: _Values, value: Element) -> None:
         """Add an element: a leaf, a leaf with attributes, or a struct, which can be a list of its children."""
-        children = [each for each in value.children if each[0][:1] not in "@#"]
-        if not value.children:
-            self._add_leaf(node, value.text)
-            return
-        if children:
-            node.kinds.add("struct")
-            _add_names(node, [name for name, _ in children])
-        else:
-            node.facts.add("attributes")
         names = Counter(name for name, _ in value.children)
+        inner = [name for name in names if name[:1] not in "@#"]
+        if inner:
+            _add_names(node, [name for name, _ in value.children if name[:1] not in "@#"])
+        elif names:
+            node.facts.add("attributes")
+        else:
+            self._add_leaf(node, value.text)
         for place, (name, child) in enumerate(value.children):
-            if name == TEXT and not children:
+            if name == TEXT and not inner:
                 self._add_leaf(node, child.text if child else "")
                 continue
-            inner = (*path, _bounded(name))
-            self.add(inner, child, place)
-            if found := self._nodes.get(inner):
-                found.facts.add("element")
-                if names[name] > 1:
-                    found.facts.add("repeated")
-                if len(names) == 1 or {each for each in names if each[:1] not in "@#"} == {name}:
-                    found.facts.add("alone")
+            facts = ["element"]
+            if names[name] > 1:
+                facts.append("repeated")
+            if len(names) == 1 or inner == [name]:
+                facts.append("alone")
+            self.add((*path, _bounded(name)), child, place, facts)
 
     def _add_leaf(self, node: _Values, text: str) -> None:
         """Add the text of an element, whose type its form alone shows."""
@@ -152,7 +150,7 @@ class MessageValues:
         if text in ("true", "false"):
             node.kinds.add("boolean")
         elif _PLAIN.fullmatch(text):
-            _add_number(node, Number(text))
+            _add_number(node, text)
         elif text not in ("", "null"):
             node.kinds.add(self._form(text))
             if _LEADING_ZERO.fullmatch(text):
@@ -163,34 +161,34 @@ class MessageValues:
 
 
 def is_nothing(value: Any) -> bool:
-    """Whether a value shows no type: null, blank text of XML, an empty object, a list of these."""
+    """Whether a value shows no type: null, blank text of XML, lists and objects of nothing else."""
     if isinstance(value, Element):
         return not value.children and is_blank(value.text)
-    if isinstance(value, list):
-        return all(map(is_nothing, value))
-    return value is None or value == {}
+    if isinstance(value, (list, dict)):
+        return all(map(is_nothing, value.values() if isinstance(value, dict) else value))
+    return value is None
 
 
 def _bounded(name: str) -> str:
     """The name, cut if no column can have it, for it is a key of a dictionary at most."""
-    return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}{zlib.crc32(repr(name).encode()):08x}"
+    return name if len(name) <= MAX_CHARACTERS else f"{name[:MAX_CHARACTERS]}{zlib.crc32(repr(name).encode()):08x}"
 
 
 def _add_names(node: _Values, names: Iterable[str]) -> None:
+    node.kinds.add("struct")
     keys = [_KEY.fullmatch(name) is not None for name in names]
     if 3 * sum(keys) >= 2 * len(keys):
         node.facts.add("keys")
 
 
-def _add_number(node: _Values, value: Number) -> None:
+def _add_number(node: _Values, text: str) -> None:
     node.kinds.add("number")
-    if not _PLAIN.fullmatch(value.text):
-        node.facts.add("exponent")
+    if _PLAIN.fullmatch(text):
+        whole, _, fraction = text.lstrip("-").partition(".")
+        is_long = len(whole) < _BEYOND_LONG and -(1 << 63) <= int(text.partition(".")[0]) < 1 << 63
+        node.whole = max(node.whole, min(len(whole), MOST_DIGITS + 1), 0 if is_long else _BEYOND_LONG)
+        node.scale = max(node.scale, min(len(fraction), MOST_DIGITS + 1))
     else:
-        whole, _, fraction = value.text.lstrip("-").partition(".")
-        node.whole = max(node.whole, min(len(whole), _MOST_DIGITS))
-        node.scale = max(node.scale, min(len(fraction), _MOST_DIGITS))
-        if not fraction and (len(whole) > 19 or not -(1 << 63) <= int(value.text) < 1 << 63):
-            node.facts.add("beyond long")
-    if Decimal(repr(float(value.text))) != Decimal(value.text):
+        node.facts.add("exponent")
+    if Decimal(repr(float(text))) != Decimal(text):
         node.facts.add("beyond double")

@@ -42,14 +42,14 @@ class TypePatterns:
 
     def matches(self, message_type: str) -> bool:
         """Whether a type is one of those that the patterns mean."""
-        is_included = not self.included or any(_matches(each, message_type) for each in self.included)
-        return is_included and not any(_matches(each, message_type) for each in self.excluded)
+        is_included = not self.included or any(matches_name(each, message_type) for each in self.included)
+        return is_included and not any(matches_name(each, message_type) for each in self.excluded)
 
 
 ALL_TYPES = TypePatterns()
 
 
-def _matches(pattern: str, name: str) -> bool:
+def matches_name(pattern: str, name: str) -> bool:
     """Whether the parts between the stars of a pattern are in a name, in their order; in linear time."""
     first, *others = column_key(pattern).split("*")
     name = column_key(name)

@@ -27,12 +27,8 @@ _TEXTS: dict[Limit, str] = {
 
 @dataclass(frozen=True)
 class SchemaWarning:
-    """A limit of schemas that is reached, or a schema that cannot be used.
+    """A limit of schemas that is reached or near, or a schema that cannot be used.
 
-    :param limit: ``types``: there are more types than get a schema without a person; ``fields``: a schema has no room
-        for more fields; ``many types`` and ``many fields``: four fifths of the limit are reached; ``new fields``: a
-        batch brings many new fields to one type; ``statistics``: the sample has more paths than are counted;
-        ``schema``: a file cannot be used.
     :param message_type: the type; None where several are meant.
     :param count: the number of paths or types.
     :param first: the first path or type, the limit itself, or the reason why a schema cannot be used.

@@ -13,12 +13,8 @@ from airflow_sqlqueue.cli.output import note
 from airflow_sqlqueue.untrusted import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from airflow_sqlqueue.bodies.extension import Change
-    from airflow_sqlqueue.bodies.hints import Hints
-    from airflow_sqlqueue.bodies.schemas import Struct, Type
-    from airflow_sqlqueue.schemas.files import SchemaFolder
+    from airflow_sqlqueue.bodies.schemas import Type
     from airflow_sqlqueue.schemas.sampling import Sample
 
 
@@ -45,78 +41,14 @@ class SampleOptions(Common):
         Optional[str], typer.Option(help="The batch's folder, if it needs more than the environment's credentials.")
     ] = None
 
-    def compared(self) -> Comparison:
-        """Read the schemas and the hints, and take the sample."""
+    def sample(self) -> Sample:
+        """Take the sample of the batch."""
         from airflow_sqlqueue.bodies.patterns import TypePatterns
-        from airflow_sqlqueue.schemas.files import SchemaFolder
         from airflow_sqlqueue.schemas.sampling import Sample
 
-        unusable: dict[str, str] = {}
-        schemas, types = SchemaFolder(self.folder), TypePatterns.of(self.types)
-        known, hints = schemas.all(unusable), schemas.hints()
-        client = self.connect()
+        types, client = TypePatterns.of(self.types), self.connect()
         messages = client.batches.messages(client.batches.get(self.batch, self.queue), staging=self.staging)
-        sample = Sample.of(messages, per_type=self.per_type, types=types)
-        return Comparison(self, schemas, known, unusable, hints, sample)
-
-
-@dataclass
-class Comparison:
-    """Schemas beside a sample. A schema that cannot be used leaves the other types as they are."""
-
-    target: SampleOptions
-    schemas: SchemaFolder
-    known: dict[str, Struct]
-    unusable: dict[str, str]
-    hints: Hints
-    sample: Sample
-
-    def __post_init__(self) -> None:
-        from airflow_sqlqueue.schemas.files import file_stem
-
-        types = self.sample.types
-        self.sample.types = {name: each for name, each in types.items() if file_stem(name) not in self.unusable}
-
-    def changes(self) -> dict[str, list[Change]]:
-        from airflow_sqlqueue.schemas.sampling import changes
-
-        return changes(self.sample, self.known, self.hints)
-
-    def write(self, names: Iterable[str]) -> None:
-        """Write the schemas of these types, with their new fields."""
-        from airflow_sqlqueue.bodies.extension import EMPTY
-        from airflow_sqlqueue.bodies.inference import infer
-        from airflow_sqlqueue.errors import SqlQueueError
-
-        for name in names:
-            found = infer(self.sample.types[name].statistics, name, self.known.get(name, EMPTY), self.hints)
-            for warning in found.warnings:
-                note(str(warning))
-            try:
-                self.schemas.extend(name, found.schema)
-            except SqlQueueError as error:
-                self.unusable[name] = str(error)
-
-    def finish(self) -> None:
-        """Name the sample and what is wrong on standard error; the exit code is 2 if a schema cannot be used."""
-        if not self.target.as_json:
-            self._name_sample()
-        for reason in self.unusable.values():
-            note(reason)
-        if self.unusable:
-            raise typer.Exit(2)
-
-    def _name_sample(self) -> None:
-        from airflow_sqlqueue.bodies.inference import struct_of
-
-        for name, each in self.sample.types.items():
-            unparsed = f", {each.unparsed:,} of them not parsed" if each.unparsed else ""
-            note(f"{name}: {each.messages:,} messages, RowVersions {each.first} to {each.last}{unparsed}.")
-        if self.sample.others:
-            note(f"{self.sample.others:,} messages have no type, or one of too many types.")
-        found = ((name, struct_of(each.statistics, name, self.hints)) for name, each in self.sample.types.items())
-        for text in self.hints.unmatched([*self.known.items(), *found]):
-            note(f"The hint for {quoted(text)} matches no field of the schemas and the sample.")
+        return Sample.of(messages, per_type=self.per_type, types=types)
 
 
 def infer(
@@ -128,32 +60,62 @@ def infer(
     They are new files, and new fields in files that exist, whose other fields keep their types. Read the changes, and
     commit the files.
     """
-    compared = target.compared()
-    found = compared.changes()
-    if not dry_run:
-        compared.write(found)
-    records = [record for name, each in found.items() for record in _records(name, each)]
-    target.show(records, title="Would be written; nothing was yet" if dry_run else "Written")
-    compared.finish()
+    _compare(target, "Would be written; nothing was yet" if dry_run else "Written", write=not dry_run)
 
 
 def diff(target: SampleOptions) -> None:
     """Show new fields and other types of a batch's messages."""
-    _show_changes(target)
+    _compare(target)
 
 
 def check(target: SampleOptions) -> None:
     """Fail (exit code 1) where diff shows a difference; for a build."""
-    if _show_changes(target):
+    if _compare(target):
         raise typer.Exit(1)
 
 
-def _show_changes(target: SampleOptions) -> bool:
-    compared = target.compared()
-    found = compared.changes()
-    target.show([record for name, each in found.items() for record in _records(name, each)])
-    compared.finish()
+def _compare(target: SampleOptions, title: str = "", *, write: bool = False) -> bool:
+    """Show what the messages of a batch have that the schemas have not, and write it; return whether there is any.
+
+    A schema that cannot be used leaves the other types as they are, and the exit code is 2.
+    """
+    from airflow_sqlqueue.bodies.extension import EMPTY
+    from airflow_sqlqueue.bodies.inference import infer
+    from airflow_sqlqueue.errors import SqlQueueError
+    from airflow_sqlqueue.schemas.files import SchemaFolder, file_stem
+    from airflow_sqlqueue.schemas.sampling import changes
+
+    unusable: dict[str, str] = {}
+    folder = SchemaFolder(target.folder)
+    known, hints, sample = folder.all(unusable), folder.hints(), target.sample()
+    sample.types = {name: each for name, each in sample.types.items() if file_stem(name) not in unusable}
+    found = changes(sample, known, hints)
+    for name in found if write else ():
+        inferred = infer(sample.types[name].statistics, name, known.get(name, EMPTY), hints)
+        for warning in inferred.warnings:
+            note(str(warning))
+        try:
+            folder.extend(name, inferred.schema)
+        except SqlQueueError as error:
+            unusable[name] = str(error)
+    target.show([record for name, each in found.items() for record in _records(name, each)], title=title)
+    if not target.as_json:
+        _name_sample(sample)
+        for text in hints.unmatched():
+            note(f"The hint for {quoted(text)} matches no field of the sample.")
+    for reason in unusable.values():
+        note(reason)
+    if unusable:
+        raise typer.Exit(2)
     return bool(found)
+
+
+def _name_sample(sample: Sample) -> None:
+    for name, each in sample.types.items():
+        unparsed = f", {each.unparsed:,} of them not parsed" if each.unparsed else ""
+        note(f"{name}: {each.messages:,} messages, RowVersions {each.first} to {each.last}{unparsed}.")
+    if sample.others:
+        note(f"{sample.others:,} messages have no type, or one of too many types.")
 
 
 def _records(name: str, changes: list[Change]) -> list[dict[str, Any]]:

@@ -5,7 +5,6 @@ Source: docs/guides/bodies.md, "Inferred types".
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -36,16 +35,18 @@ MAX_NODES = 200_000
 
 @dataclass
 class TypeSample:
-    """Statistics of one message type in a sample."""
+    """Statistics of one message type in a sample, and the RowVersions of its first and last message."""
 
     statistics: Statistics = field(default_factory=Statistics)
-    messages: int = 0
     unparsed: int = 0
     bytes: int = 0
     first: int = 0
     last: int = 0
-    """RowVersions of the first and the last message in the sample."""
-    senders: Counter[int] = field(default_factory=Counter)
+
+    @property
+    def messages(self) -> int:
+        """The messages, those that are not parsed included."""
+        return sum(self.statistics.messages.values()) + self.unparsed
 
 
 @dataclass
@@ -86,20 +87,17 @@ class Sample:
             self.others += 1
             return
         found = self.types.setdefault(name, TypeSample(Statistics(self._limit)))
-        body, sender = message.body or b"", headers.get(HeaderNames.ORIGINATING_ENDPOINT)
-        number = sender_number(sender)
-        if found.senders[number] >= per_type or found.bytes + len(body) > BYTES_PER_TYPE:
+        body, sender, statistics = message.body or b"", headers.get(HeaderNames.ORIGINATING_ENDPOINT), found.statistics
+        if statistics.messages[sender_number(sender)] >= per_type or found.bytes + len(body) > BYTES_PER_TYPE:
             return
         found.first, found.last = found.first or message.row_version, message.row_version
-        found.messages += 1
         found.bytes += len(body)
-        found.senders[number] += 1
-        before = len(found.statistics)
+        before = len(statistics)
         try:
-            found.statistics.add(parse(body, headers.get(HeaderNames.CONTENT_TYPE)), sender)
+            statistics.add(parse(body, headers.get(HeaderNames.CONTENT_TYPE)), sender)
         except BodyError:
             found.unparsed += 1
-        self._nodes += len(found.statistics) - before
+        self._nodes += len(statistics) - before
         if self._nodes > 2 * MAX_NODES:
             self._cut()
 

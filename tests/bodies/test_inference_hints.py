@@ -58,7 +58,7 @@ def at(fields: dict[str, Any], path: str) -> Any:
         ("**.Price", {"Lines.[].Price", "Lines.[].Sub.[].Price", "Days.[].Price"}),
         ("Days[].Price", {"Days.[].Price"}),
         ("Tags[]", {"Tags.[]"}),
-        ('"a.b"', set()),
+        ('["a.b"]', set()),
         ("Price", set()),
         ("Z", set()),
         ("Address.Zi", set()),
@@ -77,9 +77,7 @@ def test_patterns_of_paths(hint: str, changed: set[str]) -> None:
     [
         ("string", "string"),
         ("decimal(28, 6)", "decimal(28,6)"),
-        ("map<string,long>", map_of("long")),
-        ("map< string , array<decimal(10,2)> >", map_of(array("decimal(10,2)"))),
-        ("array<map<string, string>>", array(map_of("string"))),
+        (map_of(array("decimal(10, 2)")), map_of(array("decimal(10,2)"))),
         ("map", map_of("long")),
         ("struct", struct({"a": "long", "b": "long"})),
         (struct({"a": "double"}), struct({"a": "double"})),
@@ -113,7 +111,14 @@ def test_hints_leave_known_columns_as_they_are() -> None:
 
 def test_hints_without_a_field_are_named() -> None:
     hints = Hints.read({"Shop.*": {"**.Zip": "string", "**.Zap": "string"}, "Billing.*": {"**.Zip": "string"}})
-    assert hints.unmatched([("Shop.Order", struct({"a": array(struct({"Zip": "long"}))}))]) == ["**.Zap", "**.Zip"]
+    found = Statistics()
+    found.add(parse(b'{"a":[{"Zip":1}]}'))
+    assert fields_of(struct_of(found, "Shop.Order", hints)) == {"a": array(struct({"Zip": "string"}))}
+    assert hints.unmatched() == ["**.Zap", "**.Zip"]
+
+
+def test_the_values_of_a_dictionary_have_hints() -> None:
+    assert inferred({"*": {"Stock": "map", "Stock[]": "decimal(10,2)"}})["Stock"] == map_of("decimal(10,2)")
 
 
 @pytest.mark.parametrize(
@@ -125,7 +130,6 @@ def test_hints_without_a_field_are_named() -> None:
         ({"*": {"a": "text"}}, "The hint for 'a' .*'text'"),
         ({"*": {"a": "decimal(40,2)"}}, "The hint for 'a'"),
         ({"*": {"a": "map<long,string>"}}, "The hint for 'a'"),
-        ({"*": {"a": "array<>"}}, "The hint for 'a'"),
         ({"*": {"a": None}}, "The hint for 'a'"),
         ({"*": {"a": 7}}, "The hint for 'a'"),
         ({"*": {"a..b": "string"}}, r"The path 'a\.\.b' of a hint"),

@@ -136,7 +136,7 @@ def test_types_by_patterns_hints_and_an_unusable_schema(
     folder = tmp_path / "lake" / "_schemas"
     folder.mkdir(parents=True)
     (folder / f"{PAYMENT}.json").write_text("{")
-    (folder / "_hints.json").write_text('{"Shop.*": {"**.Zip": "string", "Stock": "map<string,decimal(10,2)>"}}')
+    (folder / "_hints.json").write_text('{"Shop.*": {"**.Zip": "string", "Stock": "map", "Stock[]": "decimal(10,2)"}}')
     bodies = [order(number, Zip=1234 + number, Stock={"pen": 2}) for number in range(20)]
     messages = [
         *sent(ORDER, *bodies, b'{"OrderId":["x"],"Total":"much"}'),

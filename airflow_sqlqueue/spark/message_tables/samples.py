@@ -6,15 +6,16 @@ Source: docs/guides/bodies.md, "Inferred types".
 from __future__ import annotations
 
 import zlib
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import chain, zip_longest
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from airflow_sqlqueue.bodies.decoding import parse
-from airflow_sqlqueue.bodies.extension import NewFields
+from airflow_sqlqueue.bodies.extension import would_extend
 from airflow_sqlqueue.bodies.json_reader import read_json
-from airflow_sqlqueue.bodies.names import read_path
+from airflow_sqlqueue.bodies.message_values import is_nothing
+from airflow_sqlqueue.bodies.names import Path, read_path
 from airflow_sqlqueue.bodies.schemas import Struct
 from airflow_sqlqueue.bodies.statistics import Statistics
 from airflow_sqlqueue.bodies.text import MAX_BYTES
@@ -28,11 +29,8 @@ MESSAGES = 100
 BYTES = 256 * 1024
 """Messages and bytes of a block and type that a sample takes; one message, however large it is."""
 
-SENDER = "originating_endpoint"
 _START, _BEFORE_XML = 64, b"\xef\xbb\xbf\xff\xfe\0 \t\r\n"
 """Bytes of a body that show XML, and those that may be before its first one."""
-
-_IDS = ("message_id", "RowVersion")
 
 
 def statistics_of(
@@ -59,9 +57,11 @@ def statistics_of(
 
 def senders_of(rows: pa.RecordBatch) -> list[str | None]:
     """The endpoints that sent the messages."""
-    if SENDER not in rows.schema.names:
-        return [None] * rows.num_rows
-    return list(rows[SENDER].to_pylist())
+    return _values(rows, "originating_endpoint") or [None] * rows.num_rows
+
+
+def _values(rows: pa.RecordBatch, name: str) -> list[Any]:
+    return list(rows[name].to_pylist()) if name in rows.schema.names else []
 
 
 def _spread(rows: pa.RecordBatch, senders: list[str | None]) -> list[int]:
@@ -69,14 +69,15 @@ def _spread(rows: pa.RecordBatch, senders: list[str | None]) -> list[int]:
 
     So a sample depends on the messages alone, not on their order.
     """
-    ids = next((rows[name].to_pylist() for name in _IDS if name in rows.schema.names), range(rows.num_rows))
-    ranks = [(zlib.crc32(repr(each).encode()), repr(each), number) for number, each in enumerate(ids)]
-    by_sender: dict[str | None, list[int]] = defaultdict(list)
-    for _, _, number in sorted(ranks):
-        by_sender[senders[number]].append(number)
-    ordered = [by_sender[name] for name in sorted(by_sender, key=lambda name: (name is not None, name))]
-    turns = chain.from_iterable(zip_longest(*ordered))
-    return [number for number in turns if number is not None][:MESSAGES]
+    ids = list(map(repr, _values(rows, "message_id") or _values(rows, "RowVersion")))
+    turns: Counter[str | None] = Counter()
+
+    def turn(number: int) -> int:
+        turns[senders[number]] += 1
+        return turns[senders[number]]
+
+    by_hash = sorted(range(len(ids)), key=lambda number: (zlib.crc32(ids[number].encode()), ids[number]))
+    return sorted(by_hash, key=turn)[:MESSAGES]
 
 
 def with_new_fields(
@@ -88,37 +89,37 @@ def with_new_fields(
     """
     import pyarrow.compute as pc
 
-    numbers, seen, new = set(), Statistics(), NewFields(schema)
+    numbers: set[int] = set()
+    seen = Statistics()
+
+    @cache
+    def new_path(text: str) -> Path:
+        path = read_path(text)
+        return path if would_extend(schema, path) else ()
+
     for number in pc.indices_nonzero(pc.is_valid(rescued)).to_pylist():
         try:
-            found = nested(read_json(rescued[number].as_py()), new)
+            values = read_json(rescued[number].as_py())
         except BodyError:
             continue
-        if _shows_a_type(found):
+        found = _nested({path: value for text, value in values.items() if (path := new_path(text))})
+        if found:
             numbers.add(number)
             is_xml = bodies[number].as_py()[:_START].lstrip(_BEFORE_XML).startswith(b"<")
             seen.add(_element(found) if is_xml else found, senders[number])
     return numbers, seen
 
 
-def nested(rescued: Mapping[str, Any], new: NewFields) -> dict[str, Any]:
-    """The values of new fields among the rescued ones of a body, nested as they are in it."""
+def _nested(values: Mapping[Path, Any]) -> dict[str, Any]:
+    """The values that show a type, nested as they are in their body."""
     found: dict[str, Any] = {}
-    for text, value in rescued.items():
-        path = read_path(text)
-        if new.would_extend(path):
+    for path, value in values.items():
+        if not is_nothing(value):
             place = found
             for each in path[:-1]:
                 place = place.setdefault(str(each), {})
             place[str(path[-1])] = value
     return found
-
-
-def _shows_a_type(value: Any) -> bool:
-    """Whether a value shows the type of its field: an empty list or object does not, nor does null."""
-    if isinstance(value, (dict, list)):
-        return any(map(_shows_a_type, value.values() if isinstance(value, dict) else value))
-    return value is not None
 
 
 def _element(value: Any) -> Element | None:
