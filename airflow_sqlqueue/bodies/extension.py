@@ -39,19 +39,18 @@ class Change:
 
 def differences(known: Type | None, found: Type, path: Path = ()) -> Iterator[Change]:
     """Yield the new fields of a batch's own schema, and the fields whose values do not fit."""
-    item = None if known is None else item_of(known)
-    if known is None or not _is_alike(known, found):
-        if item is not None and isinstance(found, dict) and (known, found["type"]) == (map_of(item), "struct"):
-            for kind in fields_of(found).values():
-                yield from differences(item, kind, (*path, None))
-        elif known is None or not takes(known, found):
-            yield Change(path_text(path), known, found)
-    elif item is not None:
+    item = known and item_of(known)
+    if item and _is_alike(known, found):
         yield from differences(item, item_of(found) or "", (*path, None))
-    else:
+    elif item and known == map_of(item) and _is_alike(EMPTY, found):
+        for kind in fields_of(_struct(found)).values():
+            yield from differences(item, kind, (*path, None))
+    elif known and _is_alike(known, found):
         types = _by_key(known)
         for name, kind in fields_of(_struct(found)).items():
             yield from differences(types.get(column_key(name)), kind, (*path, name))
+    elif known is None or not takes(known, found):
+        yield Change(path_text(path), known, found)
 
 
 def takes(known: Type, found: Type) -> bool:
@@ -69,9 +68,8 @@ def extended(schema: Struct, found: Struct) -> Struct:
 def extended_by(schema: Struct, found: Struct) -> tuple[Struct, list[str], list[str]]:
     """The schema with the fields of ``found`` that it has not, the paths of these, and of those that are left out.
 
-    Its own fields keep their types. Of new fields as many are taken as a schema may have: those first that more
-    messages have (``messages``, which a sample's fields have), then those of outer structs; and none that is nested
-    deeper than a schema may be.
+    Its own fields keep their types. Of new fields as many are taken as a schema may have, of those that are not too
+    deep: those first that more messages have (``messages`` of a field in a sample), then those of outer structs.
     """
     new = [path for *_, path in sorted(_new_fields(schema, found, (), math.inf))]
     room = max(0, MAX_FIELDS - sum(1 for _ in all_fields(schema)))
@@ -108,14 +106,14 @@ def _extended(known: Type | None, found: Type, path: Path, taken: set[Path]) -> 
     for each in found["fields"]:
         key, where = column_key(each["name"]), (*path, each["name"])
         if key in fields or where in taken:
-            field = fields.get(key, each)
             kind = _extended(fields[key]["type"] if key in fields else None, each["type"], where, taken)
-            fields.update({key: {**field, "type": kind}} if kind is not None else {})
-    types = {each["name"]: each["type"] for each in fields.values()}
-    return (
-        None
-        if known is None and not types
-        else struct(types, {each["name"]: each["metadata"] for each in fields.values()})
+            if kind is not None:
+                fields[key] = {**fields.get(key, each), "type": kind}
+    if known is None and not fields:
+        return None
+    entries = fields.values()
+    return struct(
+        {each["name"]: each["type"] for each in entries}, {each["name"]: each["metadata"] for each in entries}
     )
 
 
@@ -138,11 +136,7 @@ def _levels(kind: Type) -> int:
 
 
 def would_extend(schema: Struct, path: Path) -> bool:
-    """Whether a value at a path could become a new column of a schema.
-
-    It could not if a column takes it by its name without case, if no column can have its name, if the schema is full or
-    too deep, or in the items of a list and the values of a map, whose fields stay as they are.
-    """
+    """Whether a value at a path could become a new column; fields in lists and maps stay as they are."""
     found: Type = "string"
     for name in reversed(path):
         if not isinstance(name, str) or not is_column_name(name):

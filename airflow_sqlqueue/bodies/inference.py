@@ -5,9 +5,11 @@ Source: docs/guides/bodies.md, "Inferred types".
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from airflow_sqlqueue.bodies.extension import EMPTY, extended_by
 from airflow_sqlqueue.bodies.hints import NO_HINTS, Hints
@@ -26,9 +28,9 @@ _MANY_NAMES, _FREQUENT = 20, 4
 _LISTS = ("s", "es", "list", "collection", "array")
 """Ends of the names of lists, behind the name of an item."""
 
-_ITEM_TYPES = frozenset(
-    ("string", "boolean", "bool", "byte", "char", "short", "int", "long", "float", "double", "decimal", "guid")
-) | {"datetime", "datetimeoffset", "timespan", "int16", "int32", "int64", "uint16", "uint32", "uint64", "single"}
+_ITEM_TYPES = re.compile(
+    "string|bool(ean)?|char|byte|short|long|u?int(16|32|64)?|float|single|double|decimal|guid|datetime(offset)?|timespan"
+)
 """Names of items in lists of simple values, as serializers of .NET write them."""
 
 
@@ -82,12 +84,9 @@ class _Types:
             inner = merged(each for _, each in fields) if len(fields) > 1 else usual
             kind = self.type(inner, (*where, name))
             if kind is not None:
-                is_uuid = kind == "string" and _majority(_kinds(inner)) == "uuid"
-                metadata = {"format": "uuid"} if is_uuid else {}
-                messages = inner.votes["messages"]
-                entry = {"name": name, "type": kind, "nullable": True, "metadata": metadata, "messages": messages}
-                found.append((usual.votes["place"] / usual.votes["messages"], name, entry))
-        return {"type": "struct", "fields": [entry for _, _, entry in sorted(found, key=lambda each: each[:2])]}
+                place = usual.votes["place"] / usual.votes["messages"]
+                found.append((place, name, _field(name, kind, inner)))
+        return {"type": "struct", "fields": [field for *_, field in sorted(found, key=lambda each: each[:2])]}
 
     def type(self, node: FieldVotes, where: Path, *, is_item: bool = False) -> Type | None:
         """The type of a field or of the items of one; None if no value shows it."""
@@ -124,10 +123,14 @@ class _Types:
     def _with_attributes(self, node: FieldVotes, where: Path, leaf: Type | None) -> Type | None:
         found = self.struct(node, where)
         if leaf is not None:
-            text, messages = self._hints.type_at((*where, "#text")) or leaf, node.votes["messages"]
-            entry = {"name": "#text", "type": text, "nullable": True, "metadata": {}, "messages": messages}
-            found["fields"].append(entry)
+            found["fields"].append(_field("#text", self._hints.type_at((*where, "#text")) or leaf, node))
         return found if found["fields"] else None
+
+
+def _field(name: str, kind: Type, node: FieldVotes) -> dict[str, Any]:
+    is_uuid = kind == "string" and _majority(_kinds(node)) == "uuid"
+    metadata = {"format": "uuid"} if is_uuid else {}
+    return {"name": name, "type": kind, "metadata": metadata, "messages": node.votes["messages"]}
 
 
 def _fields(node: FieldVotes) -> dict[str, FieldVotes]:
@@ -174,7 +177,7 @@ def _items_of_element(node: FieldVotes, own: str | int | None) -> FieldVotes | N
 
 def _is_item_of(item: str, own: str) -> bool:
     """Whether an element is called as the item of a list: ``Line`` or ``OrderLine`` in ``Lines``, ``string``."""
-    if item in _ITEM_TYPES or own == f"arrayof{item}":
+    if _ITEM_TYPES.fullmatch(item) or own == f"arrayof{item}":
         return True
     lists = [*(item + each for each in _LISTS), f"{item[:-1]}ies"]
     return len(own) > 2 and any(each.endswith(own) or own.endswith(each) for each in lists)

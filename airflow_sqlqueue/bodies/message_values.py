@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, TypeVar
@@ -78,6 +78,7 @@ class _Values:
     place: int = 0
 
     def counts(self) -> dict[str, int]:
+        """The votes of the message."""
         counts = {"messages": 1, "place": self.place, **dict.fromkeys(self.facts, 1)}
         if self.kinds:
             several = "mixed" if self.kinds & _NOT_TEXTS else "text"
@@ -94,18 +95,13 @@ class MessageValues:
         self.nodes = Nodes(limit, _Values)
         self._forms = {**forms(), "uuid": _UUID}
 
-    def counts(self) -> Iterator[tuple[Path, dict[str, int]]]:
-        return ((path, node.counts()) for path, node in self.nodes.items())
-
     def add(self, path: Path, value: Any, place: int, facts: Iterable[str] = ()) -> None:
         """Add a value at a path: nothing for null, for what is empty, and for what lies too deep."""
         if len(path) > MAX_NESTING or is_nothing(value):
             return
-        is_new = path not in self.nodes
         node = self.nodes[path]
         node.facts.update(facts)
-        if is_new:
-            node.place = place
+        node.place = max(node.place, place)
         if isinstance(value, bool):
             node.kinds.add("boolean")
         elif isinstance(value, Number):
@@ -128,7 +124,7 @@ class MessageValues:
         names = Counter(name for name, _ in value.children)
         inner = [name for name in names if name[:1] not in "@#"]
         if inner:
-            _add_names(node, [name for name, _ in value.children if name[:1] not in "@#"])
+            _add_names(node, inner)
         elif names:
             node.facts.add("attributes")
         else:

@@ -21,8 +21,7 @@ class TypePatterns:
     it.
     """
 
-    included: tuple[str, ...] = ()
-    excluded: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, given: TypePatterns | str | Sequence[str] | None) -> TypePatterns:
@@ -37,13 +36,15 @@ class TypePatterns:
                 raise ConfigurationError(
                     f'{quoted(str(text))} cannot be a pattern of message types: write it as "Shop.*".'
                 )
-        included = tuple(text for text in texts if not text.startswith("!"))
-        return cls(included, tuple(text[1:] for text in texts if text.startswith("!")))
+        return cls(tuple(texts))
 
     def matches(self, message_type: str) -> bool:
         """Whether a type is one of those that the patterns mean."""
-        is_included = not self.included or any(matches_name(each, message_type) for each in self.included)
-        return is_included and not any(matches_name(each, message_type) for each in self.excluded)
+        included = [each for each in self.patterns if each[0] != "!"] or ["*"]
+        excluded = [each[1:] for each in self.patterns if each[0] == "!"]
+        return any(matches_name(each, message_type) for each in included) and not any(
+            matches_name(each, message_type) for each in excluded
+        )
 
 
 ALL_TYPES = TypePatterns()

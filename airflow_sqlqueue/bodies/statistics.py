@@ -68,8 +68,8 @@ class Statistics:
         number, found = sender_number(sender), MessageValues(self._nodes.limit)
         found.add((), tree, 0)
         self.messages[number] += 1
-        for path, counts in found.counts():
-            self._nodes[path][number].update(counts)
+        for path, values in found.nodes.items():
+            self._nodes[path][number].update(values.counts())
         self._nodes.is_cut |= found.nodes.is_cut
 
     def merge(self, other: Statistics) -> None:
@@ -80,11 +80,6 @@ class Statistics:
         for path, senders in other._nodes.items():
             for number, counts in senders.items():
                 self._nodes[path][number].update(counts)
-
-    def reduce(self, limit: int) -> None:
-        """Leave no more paths than that."""
-        self._nodes.limit = min(self._nodes.limit, limit)
-        self._nodes.cut()
 
     def to_values(self) -> list[Any]:
         """Return the statistics as values for JSON, for :meth:`from_values`."""

@@ -41,15 +41,6 @@ class SampleOptions(Common):
         Optional[str], typer.Option(help="The batch's folder, if it needs more than the environment's credentials.")
     ] = None
 
-    def sample(self) -> Sample:
-        """Take the sample of the batch."""
-        from airflow_sqlqueue.bodies.patterns import TypePatterns
-        from airflow_sqlqueue.schemas.sampling import Sample
-
-        types, client = TypePatterns.of(self.types), self.connect()
-        messages = client.batches.messages(client.batches.get(self.batch, self.queue), staging=self.staging)
-        return Sample.of(messages, per_type=self.per_type, types=types)
-
 
 def infer(
     target: SampleOptions,
@@ -81,13 +72,16 @@ def _compare(target: SampleOptions, title: str = "", *, write: bool = False) -> 
     """
     from airflow_sqlqueue.bodies.extension import EMPTY
     from airflow_sqlqueue.bodies.inference import infer
+    from airflow_sqlqueue.bodies.patterns import TypePatterns
     from airflow_sqlqueue.errors import SqlQueueError
     from airflow_sqlqueue.schemas.files import SchemaFolder, file_stem
-    from airflow_sqlqueue.schemas.sampling import changes
+    from airflow_sqlqueue.schemas.sampling import Sample, changes
 
     unusable: dict[str, str] = {}
-    folder = SchemaFolder(target.folder)
-    known, hints, sample = folder.all(unusable), folder.hints(), target.sample()
+    folder, types = SchemaFolder(target.folder), TypePatterns.of(target.types)
+    known, hints, batches = folder.all(unusable), folder.hints(), target.connect().batches
+    messages = batches.messages(batches.get(target.batch, target.queue), staging=target.staging)
+    sample = Sample.of(messages, per_type=target.per_type, types=types)
     sample.types = {name: each for name, each in sample.types.items() if file_stem(name) not in unusable}
     found = changes(sample, known, hints)
     for name in found if write else ():

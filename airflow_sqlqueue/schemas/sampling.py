@@ -30,14 +30,14 @@ MAX_TYPES = 1_000
 """Message types of a sample; the messages of further types are counted alone."""
 
 MAX_NODES = 200_000
-"""The most paths that are counted in a sample, over all types."""
+"""The paths of a sample that are counted: a type has its part of them, by the number of types so far."""
 
 
 @dataclass
 class TypeSample:
     """Statistics of one message type in a sample, and the RowVersions of its first and last message."""
 
-    statistics: Statistics = field(default_factory=Statistics)
+    statistics: Statistics
     unparsed: int = 0
     bytes: int = 0
     first: int = 0
@@ -55,8 +55,6 @@ class Sample:
 
     types: dict[str, TypeSample] = field(default_factory=dict)
     others: int = 0
-    _nodes: int = 0
-    _limit: int = PATHS_PER_TYPE
 
     @classmethod
     def of(
@@ -74,7 +72,6 @@ class Sample:
         sample = cls()
         for message in messages:
             sample._add(message, per_type, types)
-        sample._cut()
         return sample
 
     def _add(self, message: ReceivedMessage, per_type: int, types: TypePatterns) -> None:
@@ -86,30 +83,19 @@ class Sample:
         if name is None or not is_text(name) or (name not in self.types and len(self.types) >= MAX_TYPES):
             self.others += 1
             return
-        found = self.types.setdefault(name, TypeSample(Statistics(self._limit)))
+        if name not in self.types:
+            paths = MAX_NODES // (len(self.types) + 1)
+            self.types[name] = TypeSample(Statistics(min(PATHS_PER_TYPE, paths)))
+        found = self.types[name]
         body, sender, statistics = message.body or b"", headers.get(HeaderNames.ORIGINATING_ENDPOINT), found.statistics
         if statistics.messages[sender_number(sender)] >= per_type or found.bytes + len(body) > BYTES_PER_TYPE:
             return
         found.first, found.last = found.first or message.row_version, message.row_version
         found.bytes += len(body)
-        before = len(statistics)
         try:
             statistics.add(parse(body, headers.get(HeaderNames.CONTENT_TYPE)), sender)
         except BodyError:
             found.unparsed += 1
-        self._nodes += len(statistics) - before
-        if self._nodes > 2 * MAX_NODES:
-            self._cut()
-
-    def _cut(self) -> None:
-        """Leave the first paths of each type, as many as the limit allows for all types together."""
-        while True:
-            for each in self.types.values():
-                each.statistics.reduce(self._limit)
-            self._nodes = sum(len(each.statistics) for each in self.types.values())
-            if self._nodes <= MAX_NODES:
-                return
-            self._limit //= 2
 
 
 def changes(sample: Sample, schemas: dict[str, Struct], hints: Hints = NO_HINTS) -> dict[str, list[Change]]:

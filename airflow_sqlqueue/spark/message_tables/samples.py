@@ -57,11 +57,8 @@ def statistics_of(
 
 def senders_of(rows: pa.RecordBatch) -> list[str | None]:
     """The endpoints that sent the messages."""
-    return _values(rows, "originating_endpoint") or [None] * rows.num_rows
-
-
-def _values(rows: pa.RecordBatch, name: str) -> list[Any]:
-    return list(rows[name].to_pylist()) if name in rows.schema.names else []
+    has_senders = "originating_endpoint" in rows.schema.names
+    return rows["originating_endpoint"].to_pylist() if has_senders else [None] * rows.num_rows
 
 
 def _spread(rows: pa.RecordBatch, senders: list[str | None]) -> list[int]:
@@ -69,7 +66,7 @@ def _spread(rows: pa.RecordBatch, senders: list[str | None]) -> list[int]:
 
     So a sample depends on the messages alone, not on their order.
     """
-    ids = list(map(repr, _values(rows, "message_id") or _values(rows, "RowVersion")))
+    ids = list(map(repr, rows["message_id" if "message_id" in rows.schema.names else "RowVersion"].to_pylist()))
     turns: Counter[str | None] = Counter()
 
     def turn(number: int) -> int:
