@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from airflow_sqlqueue.bodies.names import MAX_CHARACTERS, Path
 from airflow_sqlqueue.bodies.schemas import MAX_NESTING
-from airflow_sqlqueue.bodies.tree import BLANKS, TEXT, Element, Number, is_blank
+from airflow_sqlqueue.bodies.tree import BLANKS, TEXT, Element, Number, is_empty
 from airflow_sqlqueue.bodies.types import MOST_DIGITS, forms
 
 N = TypeVar("N")
@@ -46,19 +46,23 @@ class Nodes(dict[Path, N]):
     """
 
     def __init__(self, limit: int, new: Callable[[], N]) -> None:
-        self.limit, self.is_cut, self._new = limit, False, new
+        self.limit, self.is_cut, self._new, self._depth = limit, False, new, MAX_NESTING
 
     def __missing__(self, path: Path) -> N:
-        if len(self) >= 2 * self.limit:
-            self.cut()
-        node = self[path] = self._new()
+        node = self._new()
+        if len(path) <= self._depth:
+            if len(self) >= 2 * self.limit:
+                self.cut()
+            self[path] = node
         return node
 
     def cut(self) -> None:
         """Leave the first nodes, as many as the limit is."""
         if len(self) > self.limit:
             self.is_cut = True
-            for path in sorted(self, key=_order)[self.limit :]:
+            first = sorted(self, key=_order)
+            self._depth = len(first[self.limit - 1])
+            for path in first[self.limit :]:
                 del self[path]
 
 
@@ -97,7 +101,7 @@ class MessageValues:
 
     def add(self, path: Path, value: Any, place: int, facts: Iterable[str] = ()) -> None:
         """Add a value at a path: nothing for null, for what is empty, and for what lies too deep."""
-        if len(path) > MAX_NESTING or is_nothing(value):
+        if len(path) > MAX_NESTING or is_empty(value):
             return
         node = self.nodes[path]
         node.facts.update(facts)
@@ -154,15 +158,6 @@ class MessageValues:
 
     def _form(self, text: str) -> str:
         return next((form for form, pattern in self._forms.items() if pattern.fullmatch(text)), "text")
-
-
-def is_nothing(value: Any) -> bool:
-    """Whether a value shows no type: null, blank text of XML, lists and objects of nothing else."""
-    if isinstance(value, Element):
-        return not value.children and is_blank(value.text)
-    if isinstance(value, (list, dict)):
-        return all(map(is_nothing, value.values() if isinstance(value, dict) else value))
-    return value is None
 
 
 def _bounded(name: str) -> str:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from airflow_sqlqueue.bodies.decoding import parse
 from airflow_sqlqueue.bodies.extension import would_extend
 from airflow_sqlqueue.bodies.json_reader import read_json
-from airflow_sqlqueue.bodies.message_values import is_nothing
 from airflow_sqlqueue.bodies.names import Path, read_path
 from airflow_sqlqueue.bodies.schemas import Struct
 from airflow_sqlqueue.bodies.statistics import Statistics
@@ -111,12 +110,19 @@ def _nested(values: Mapping[Path, Any]) -> dict[str, Any]:
     """The values that show a type, nested as they are in their body."""
     found: dict[str, Any] = {}
     for path, value in values.items():
-        if not is_nothing(value):
+        if _shows_a_type(value):
             place = found
             for each in path[:-1]:
                 place = place.setdefault(str(each), {})
             place[str(path[-1])] = value
     return found
+
+
+def _shows_a_type(value: Any) -> bool:
+    """Whether a value is more than null, and than lists and objects of nothing else."""
+    if isinstance(value, (dict, list)):
+        return any(map(_shows_a_type, value.values() if isinstance(value, dict) else value))
+    return value is not None
 
 
 def _element(value: Any) -> Element | None:
