@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_sqlqueue.bodies.tree import MAX_DEPTH, MAX_NODES, Repeated
+from airflow_sqlqueue.bodies.tree import MAX_DEPTH, MAX_NODES, Repeated, members_of
 from airflow_sqlqueue.errors import BodyError
 
 _WRAPPER = {"$id", "$type", "$values"}
@@ -45,7 +45,7 @@ class References:
                     twice.add(identity)
                 if _is_reference(value):
                     referred.add(value["$ref"])
-                waiting.extend(value.values())
+                waiting.extend(each for _, each in members_of(value))
             elif isinstance(value, list):
                 waiting.extend(value)
         for identity in twice:

@@ -6,7 +6,7 @@ lost. A tree of XML has an :class:`Element` for each element, each attribute and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,11 @@ class Repeated(dict[str, Any]):
     def __init__(self, pairs: Sequence[tuple[str, Any]]) -> None:
         super().__init__(pairs)
         self.pairs = pairs
+
+
+def members_of(value: dict[str, Any]) -> Iterable[tuple[str, Any]]:
+    """Return all members of an object, also those whose names come twice."""
+    return value.pairs if isinstance(value, Repeated) else value.items()
 
 
 @dataclass(slots=True)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import uuid
-from collections.abc import Mapping
 from typing import Annotated, Optional
 
 import typer
 
 from airflow_sqlqueue.cli.batches import LedgerQueue
-from airflow_sqlqueue.cli.message_options import header_values
+from airflow_sqlqueue.cli.message_options import header_values, named_values
 from airflow_sqlqueue.cli.options import Common
 from airflow_sqlqueue.cli.redaction import KEY_VARIABLE
 from airflow_sqlqueue.errors import ConfigurationError
@@ -41,13 +40,13 @@ def erase(
     """
     from airflow_sqlqueue.drain.erase import EraseRequest
 
-    headers, fields = header_values(header), _fields(field)
-    given = [*headers.values(), *fields.values()]
-    if given.count(_STANDARD_INPUT) > 1:
+    headers, fields = header_values(header), named_values(field, "--field takes PATH=VALUE")
+    given = [values for values in (headers, fields) for value in values.values() if value == _STANDARD_INPUT]
+    if len(given) > 1:
         raise ConfigurationError("Standard input has one value: write - for one header or one field.")
-    if _STANDARD_INPUT in given:
-        value = sys.stdin.read().removesuffix("\n")
-        headers, fields = _filled(headers, value), _filled(fields, value)
+    for values in given:
+        name = next(name for name, value in values.items() if value == _STANDARD_INPUT)
+        values[name] = sys.stdin.read().removesuffix("\n")
     request = EraseRequest(
         message_ids=message_id or (),
         headers=headers,
@@ -67,19 +66,6 @@ def erase(
         },
         title="Would be erased; nothing was yet" if dry_run else "Erased",
     )
-
-
-def _fields(given: list[str] | None) -> dict[str, str]:
-    pairs = [text.partition("=") for text in given or []]
-    for path, equals, _ in pairs:
-        if not (path and equals):
-            # Without the value, which is private.
-            raise ConfigurationError(f"--field takes PATH=VALUE, not {path + equals!r}.")
-    return {path: value for path, _, value in pairs}
-
-
-def _filled(values: Mapping[str, str], value: str) -> dict[str, str]:
-    return {name: value if given == _STANDARD_INPUT else given for name, given in values.items()}
 
 
 COMMANDS = (erase,)

@@ -76,11 +76,16 @@ class FilterOptions:
 
 def header_values(header: list[str] | None) -> dict[str, str]:
     """Headers given as NAME=VALUE. Raises ConfigurationError."""
-    pairs = [pair.partition("=") for pair in header or []]
+    return named_values(header, "--header takes NAME=VALUE")
+
+
+def named_values(given: list[str] | None, usage: str) -> dict[str, str]:
+    """The values of an option by their names. Raises ConfigurationError."""
+    pairs = [pair.partition("=") for pair in given or []]
     for name, equals, _ in pairs:
         if not (name.strip() and equals):
             # Without the value, which may be confidential.
-            raise ConfigurationError(f"--header takes NAME=VALUE, not {name + equals!r}.")
+            raise ConfigurationError(f"{usage}, not {name + equals!r}.")
     return {name: value for name, _, value in pairs}
 
 

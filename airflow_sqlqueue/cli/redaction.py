@@ -71,18 +71,14 @@ def redact(
 
 
 def _record(number: int, redaction: Redaction) -> dict[str, Any]:
+    misplaced = {path: f"{redaction.fields[path]}, on a value in place of the object" for path in redaction.misplaced}
     return {
         "row_version": number,
         "headers": _listed(redaction.headers),
-        "fields": _listed({path: _on_field(redaction, path) for path in redaction.fields}),
+        # A value that stands where a path names an object is changed in its place.
+        "fields": _listed(redaction.fields | misplaced),
         "body": None if redaction.body is None else f"left out ({redaction.body})",
     }
-
-
-def _on_field(redaction: Redaction, path: str) -> str:
-    """The action on a field; a value that stands where the path names an object is changed in its place."""
-    action = redaction.fields[path]
-    return f"{action}, on a value in place of the object" if path in redaction.misplaced else action
 
 
 def _listed(actions: dict[str, str]) -> dict[str, str]:

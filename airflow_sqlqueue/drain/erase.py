@@ -15,9 +15,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow_sqlqueue.drain.batches import BatchInfo, batches
-from airflow_sqlqueue.drain.erased_parts import ErasedRows, FileEraser, remove_unlisted
-from airflow_sqlqueue.drain.ledger import ErasedPart, Ledger, Part
+from airflow_sqlqueue.drain.batches import batches
+from airflow_sqlqueue.drain.erased_parts import FileEraser, remove_unlisted
+from airflow_sqlqueue.drain.ledger import ErasedPart, Ledger
 from airflow_sqlqueue.drain.locks import BatchLocks
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.stages.message_table import MessageTable
@@ -40,9 +40,6 @@ from airflow_sqlqueue.row import COLUMN_HEADERS, NAMES
 
 log = logging.getLogger(__name__)
 
-_ERASABLE = ("sealed", "consumed", "requeued")
-
-_UNREADABLE = "its files cannot be read"
 _PAYLOADS = "it has payloads of the data bus: remove its files payloads*, erase, and fetch them again"
 
 
@@ -76,10 +73,6 @@ class EraseRequest:
         for path in self.fields:
             FieldPath.of(path)
 
-    @property
-    def reads_bodies(self) -> bool:
-        return bool(self.fields)
-
 
 @dataclass
 class EraseResult:
@@ -108,15 +101,15 @@ class Conditions:
     def __init__(self, request: EraseRequest) -> None:
         hasher = hasher_of(request.key) if request.key else None
 
-        def forms(value: str) -> frozenset[str]:
-            return frozenset((value, *(keyed_forms(value, hasher) if hasher else ())))
+        def forms(value: str) -> set[str]:
+            return {value, *(keyed_forms(value, hasher) if hasher else ())}
 
-        self._ids = frozenset(form for value in request.message_ids for form in forms(value))
+        self._headers = {name.lower(): forms(value) for name, value in request.headers.items()}
+        self._ids = {form for value in request.message_ids for form in forms(value)}
+        self._fields = [(FieldPath.of(path), forms(value)) for path, value in request.fields.items()]
         of_header = (value for name, value in request.headers.items() if name.lower() == HeaderNames.MESSAGE_ID.lower())
         ids = [value.lower() for value in (*request.message_ids, *of_header)]
         self._row_ids = {*ids, *(form for each in ids if hasher for form in keyed_ids(each, hasher))}
-        self._headers = {name.lower(): forms(value) for name, value in request.headers.items()}
-        self._fields = [(FieldPath.of(path), forms(value)) for path, value in request.fields.items()]
 
     def match(self, row: Mapping[str, Any], body: bytes | None) -> bool | None:
         """Whether a message meets a condition, by the columns of its row, whose names are those of the table.
@@ -124,26 +117,22 @@ class Conditions:
         The result is None if no condition is met, and one could not be checked: the headers or the body cannot be
         parsed, a header comes twice, or a value stands where a path names an object.
         """
-        if str(row["Id"]).lower() in self._row_ids:
-            return True
         decoded = decode_headers(row["Headers"])
-        if decoded.values.get(HeaderNames.MESSAGE_ID) in self._ids:
+        if str(row["Id"]).lower() in self._row_ids or decoded.values.get(HeaderNames.MESSAGE_ID) in self._ids:
             return True
         columns = [(header, row[name]) for name, header in COLUMN_HEADERS.items() if row.get(name) is not None]
-        named = ((self._headers.get(name.lower(), ()), value) for name, value in (*decoded.values.items(), *columns))
-        if any(value in forms for forms, value in named):
-            return True
+        for name, value in (*decoded.values.items(), *columns):
+            if value in self._headers.get(name.lower(), ()):
+                return True
         unread = decoded.problem_code is not None or decoded.has_repeats
-        if body and self._fields:
-            content_type = decoded.values.get(HeaderNames.CONTENT_TYPE)
-            try:
-                for path, forms in self._fields:
-                    values = field_values(body, content_type, path)
-                    if not forms.isdisjoint(values):
-                        return True
-                    unread |= values.misplaced
-            except BodyError:
-                unread = True
+        try:
+            for path, forms in self._fields if body else ():
+                values = field_values(body or b"", decoded.values.get(HeaderNames.CONTENT_TYPE), path)
+                if not forms.isdisjoint(values):
+                    return True
+                unread |= values.misplaced
+        except BodyError:
+            unread = True
         return None if unread else False
 
 
@@ -164,22 +153,23 @@ def erase(
     """
     if ledger.session.in_transaction:
         raise TransactionError("Files are removed, which no rollback brings back: erase outside the transaction.")
-    result = EraseResult(dry_run=request.dry_run)
-    for info in _chosen(ledger, request, result):
-        if not request.dry_run and not locks.take(info.batch_id):
-            result.skipped[info.batch_id] = "a task works on it"
+    erasure = _Erasure(ledger, request, staging)
+    result = erasure.result
+    for batch_id in _chosen(ledger, request, result):
+        if not request.dry_run and not locks.take(batch_id):
+            result.skipped[batch_id] = "a task works on it"
             continue
         try:
-            _Erasure(ledger, info.batch_id, request, staging, result).run()
+            erasure.run(batch_id)
         except (BatchMismatchError, StagingError) as error:
             if request.batch_ids is not None:
                 raise
             # Files that one batch has lost must not keep a person's messages in the others.
-            log.warning("Nothing was erased from batch %s: %s", info.batch_id, error)
-            result.skipped[info.batch_id] = _UNREADABLE
+            log.warning("Nothing was erased from batch %s: %s", batch_id, error)
+            result.skipped[batch_id] = "its files cannot be read"
         finally:
             if not request.dry_run:
-                locks.release(info.batch_id)
+                locks.release(batch_id)
     log.info(
         "%s %d messages of %d batches; %d could not be read, %d batches were skipped",
         "Found" if request.dry_run else "Erased",
@@ -188,93 +178,76 @@ def erase(
     return result
 
 
-def _chosen(ledger: Ledger, request: EraseRequest, result: EraseResult) -> Iterator[BatchInfo]:
-    if not ledger.exists():
-        for batch_id in request.batch_ids or ():
-            ledger.find(batch_id)
-        return
-    ledger.create()
+def _chosen(ledger: Ledger, request: EraseRequest, result: EraseResult) -> Iterator[uuid.UUID]:
+    exists = ledger.exists()
+    if exists:
+        ledger.create()
     for batch_id in request.batch_ids or ():
-        if ledger.find(batch_id).state not in _ERASABLE:
+        if ledger.find(batch_id).state == "open":
             raise BatchError(f"Batch {batch_id} is still open: run its drain to the end first; nothing was erased.")
-    for info in batches(ledger):
-        if request.batch_ids is not None and info.batch_id not in request.batch_ids:
-            continue
-        if info.state in _ERASABLE:
-            yield info
-        else:
+    for info in batches(ledger) if exists else ():
+        if request.batch_ids is None and info.state == "open":
             result.skipped[info.batch_id] = "it is open"
+        elif request.batch_ids is None or info.batch_id in request.batch_ids:
+            yield info.batch_id
 
 
 class _Erasure:
-    """Erasure from one batch."""
+    """Erasure from one batch after the other."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        batch_id: uuid.UUID,
-        request: EraseRequest,
-        staging: StagingFolder | None,
-        result: EraseResult,
-    ) -> None:
-        self._ledger, self._batch_id, self._request, self._result = ledger, batch_id, request, result
-        self._batch = ledger.manifest(batch_id)
+    def __init__(self, ledger: Ledger, request: EraseRequest, staging: StagingFolder | None) -> None:
+        self._ledger, self._request, self._staging = ledger, request, staging
         self._conditions = Conditions(request)
-        self._staging = staging
+        self.result = EraseResult(dry_run=request.dry_run)
 
-    def run(self) -> None:
-        if self._batch.stage == "table":
-            self._erase_rows()
-        elif self._batch.paths or not self._request.dry_run:
-            self._erase_files()
+    def run(self, batch_id: uuid.UUID) -> None:
+        batch = self._ledger.manifest(batch_id)
+        if batch.stage == "table":
+            self._count(batch_id, self._erase_rows(batch))
+        elif batch.paths or not self._request.dry_run:
+            self._erase_files(batch_id, batch)
 
-    def _erase_rows(self) -> None:
+    def _erase_rows(self, batch: Batch) -> int:
         table = MessageTable(self._ledger.session, self._ledger.catalog, self._ledger.schema)
-        found = {}
-        for part in self._ledger.parts(self._batch_id):
-            pages = table.part(self._batch_id, part.id, part.messages, bodies=self._request.reads_bodies)
+        batch_id, found = uuid.UUID(batch.batch_id), {}
+        for part in self._ledger.parts(batch_id):
+            pages = table.part(batch_id, part.id, part.messages, bodies=bool(self._request.fields))
             rows = [
-                (row.row_version, str(row.id))
-                for page in pages
-                for row in page
-                if self._matches(dict(zip(NAMES, row, strict=True)), row.body)
+                row for page in pages for row in page if self._matches(dict(zip(NAMES, row, strict=True)), row.body)
             ]
             if rows:
-                found[part] = rows
+                found[part] = [(row.row_version, str(row.id)) for row in rows]
         if self._request.dry_run or not found:
-            self._count(sum(map(len, found.values())))
-            return
+            return sum(map(len, found.values()))
         with self._ledger.session.transaction():
             erased = []
-            for part, rows in found.items():
-                messages, size = table.erase(self._batch_id, part.id, rows)
+            for part, keys in found.items():
+                messages, size = table.erase(batch_id, part.id, keys)
                 rest = replace(part, messages=part.messages - messages, bytes=part.bytes - size)
                 erased.append(ErasedPart(part, rest))
-            self._ledger.replace_parts(self._batch, erased)
-        self._count(sum(each.messages for each in erased))
+            self._ledger.replace_parts(batch, erased)
+        return sum(each.messages for each in erased)
 
-    def _erase_files(self) -> None:
-        self._batch.check_files()
-        eraser = FileEraser(self._batch, self._staging, reads_bodies=self._request.reads_bodies)
-        found: dict[Part, ErasedRows] = {}
-        for part in self._ledger.parts(self._batch_id):
-            if part.path is not None and (rows := eraser.find(part, self._matches)):
-                found[part] = rows
+    def _erase_files(self, batch_id: uuid.UUID, batch: Batch) -> None:
+        batch.check_files()
+        eraser = FileEraser(batch, self._staging, reads_bodies=bool(self._request.fields))
+        parts = [part for part in self._ledger.parts(batch_id) if part.path is not None]
+        found = {part: rows for part in parts if (rows := eraser.find(part, self._matches))}
         if found and eraser.has_payloads():
-            self._result.skipped[self._batch_id] = _PAYLOADS
+            self.result.skipped[batch_id] = _PAYLOADS
             return
         if self._request.dry_run:
-            self._count(sum(map(len, found.values())))
+            self._count(batch_id, sum(map(len, found.values())))
             return
         if found:
             erased = eraser.rewrite(found)
             with self._ledger.session.transaction():
-                self._ledger.replace_parts(self._batch, erased)
+                self._ledger.replace_parts(batch, erased)
                 # A reader of the ledger's new list finds its manifest file.
-                self._publish(self._ledger.manifest(self._batch_id), eraser)
-            self._count(sum(each.messages for each in erased))
-        batch, parts = self._ledger.manifest(self._batch_id), self._ledger.parts(self._batch_id)
-        self._result.files += remove_unlisted(batch, parts, eraser.folders)
+                self._publish(self._ledger.manifest(batch_id), eraser)
+            self._count(batch_id, sum(each.messages for each in erased))
+        batch = self._ledger.manifest(batch_id)
+        self.result.files += remove_unlisted(batch, self._ledger.parts(batch_id), eraser.folders)
 
     def _publish(self, batch: Batch, eraser: FileEraser) -> None:
         if batch.paths:
@@ -282,10 +255,10 @@ class _Erasure:
 
     def _matches(self, row: Mapping[str, Any], body: bytes | None) -> bool:
         found = self._conditions.match(row, body)
-        self._result.unread += found is None
+        self.result.unread += found is None
         return bool(found)
 
-    def _count(self, messages: int) -> None:
-        self._result.messages += messages
+    def _count(self, batch_id: uuid.UUID, messages: int) -> None:
+        self.result.messages += messages
         if messages:
-            self._result.batches.append(self._batch_id)
+            self.result.batches.append(batch_id)

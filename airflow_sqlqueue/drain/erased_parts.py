@@ -6,6 +6,7 @@ import stat
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -25,8 +26,6 @@ ErasedRows: TypeAlias = "frozenset[int]"
 """Positions of erased rows in a part's file."""
 
 _PIECE = 4 * 1024 * 1024
-_UNREADABLE = b"\0"
-"""Stands for a body that is too large to be parsed."""
 
 
 class FileEraser:
@@ -41,9 +40,11 @@ class FileEraser:
             # A batch may have been drained to another folder.
             staging = None
         self._batch, self._staging, self._reads_bodies = batch, staging, reads_bodies
-        if batch.paths:
-            self.folder = _folder_of(batch.paths[0], staging)
-            self.mode = _mode_of(self.folder, batch.paths[0])
+        for path in batch.paths[:1]:
+            locate(path, staging)
+            above = path.rpartition("/")[0].rpartition("/")[0].removeprefix("file://")
+            self.folder = StagingFolder.of(above) if staging is None else staging
+            self.mode = _mode_of(self.folder, path)
             self.folders = [self.folder]
 
     def has_payloads(self) -> bool:
@@ -54,21 +55,13 @@ class FileEraser:
     def find(self, part: Part, matches: Callable[[Mapping[str, Any], bytes | None], bool]) -> ErasedRows:
         """Return the positions of the rows that match, by their ids, headers and, if conditions read them, bodies."""
         columns = ["Id", *COLUMN_HEADERS, "Headers", *(("Body", BODY_FILE) if self._reads_bodies else ())]
-        found, position = set(), 0
-        for rows in part_batches(part, columns, self._staging):
-            for row in rows.to_pylist():
-                if matches(row, self._body(row)):
-                    found.add(position)
-                position += 1
-        return frozenset(found)
+        rows = chain.from_iterable(each.to_pylist() for each in part_batches(part, columns, self._staging))
+        return frozenset(position for position, row in enumerate(rows) if matches(row, self._body(row)))
 
     def _body(self, row: Mapping[str, Any]) -> bytes | None:
+        """Return a body, only the beginning of one that is too large to be parsed, which no reader takes."""
         body_file = row.get(BODY_FILE)
-        if not body_file:
-            return row.get("Body")
-        self._batch.check_files([body_file])
-        body = b"".join(self._pieces(body_file, MAX_BYTES + 1))
-        return body if len(body) <= MAX_BYTES else _UNREADABLE
+        return b"".join(self._pieces(body_file, MAX_BYTES + 1)) if body_file else row.get("Body")
 
     def rewrite(self, found: Mapping[Part, ErasedRows]) -> list[ErasedPart]:
         """Write new files for these parts, durable, and return the parts; no file is left after an error."""
@@ -97,22 +90,19 @@ class FileEraser:
             rest = rows.filter(kept)
             if not rest.num_rows:
                 continue
-            uris = []
-            for uri in rest.column(BODY_FILE).to_pylist():
+            uris = rest.column(BODY_FILE).to_pylist()
+            for place, uri in enumerate(uris):
                 if uri:
-                    self._batch.check_files([uri])
-                    uri, copied = file.write_body(self._pieces(uri))
+                    uris[place], copied = file.write_body(self._pieces(uri))
                     size += copied
-                uris.append(uri)
             columns = [*rest.columns[:-1], pa.array(uris, pa.string())]
-            rest = pa.record_batch(
-                [column.cast(kind) for column, kind in zip(columns, schema.types, strict=True)], schema
-            )
-            size += file.write_batch(rest)
+            columns = [column.cast(kind) for column, kind in zip(columns, schema.types, strict=True)]
+            size += file.write_batch(pa.record_batch(columns, schema))
         return size
 
     def _pieces(self, uri: str, most: int | None = None) -> Iterator[bytes]:
         """Read a body's file in pieces, at most about ``most`` bytes."""
+        self._batch.check_files([uri])
         filesystem, path = locate(uri, self._staging)
         try:
             filesystem.invalidate_cache()
@@ -141,14 +131,6 @@ def remove_unlisted(batch: Batch, parts: Iterable[Part], folders: Iterable[Stagi
                 remove(folder, file)
                 removed += 1
     return removed
-
-
-def _folder_of(path: str, staging: StagingFolder | None) -> StagingFolder:
-    """Return the staging folder above a part's file."""
-    locate(path, staging)
-    if staging is not None:
-        return staging
-    return StagingFolder.of(path.rpartition("/")[0].rpartition("/")[0].removeprefix("file://"))
 
 
 def _mode_of(folder: StagingFolder, path: str) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, TypeVar, get_args
+from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.untrusted import quoted
@@ -34,17 +34,13 @@ def _nothing(text: str, hasher: Hasher) -> None:
     """Replace a value by null."""
 
 
-def _masked(text: str, hasher: Hasher) -> str:
-    return MASK
-
-
 def _hashed(text: str, hasher: Hasher) -> str:
     return hasher(text)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class RedactionAction:
-    """An action of rules.
+    """An action of rules. It is pickled by its name, and a process that lacks it refuses it.
 
     :param name: the word for it in rules.
     :param meaning: the clause for it in the guide and on the command line.
@@ -72,6 +68,9 @@ class RedactionAction:
     object: Change = _nothing
     header: Change = _nothing
     row_id: Change = _nothing
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return find_action, (self.name, min(self.places))
 
     def change(self, kind: str) -> Change:
         """Return the change of a value of a kind in a field."""
@@ -101,7 +100,7 @@ ACTIONS = {
             meaning=f"a text becomes `{MASK}`, any other value `null`",
             strictness=20,
             places=frozenset({"fields"}),
-            text=_masked,
+            text=lambda text, hasher: MASK,
         ),
         RedactionAction(
             name="drop",
@@ -128,8 +127,8 @@ def find_action(name: object, place: Place, subject: str = "a name") -> Redactio
 
 def names(place: Place) -> list[str]:
     """Return the names of the actions that a part of a rule may have, the strictest first."""
-    allowed = [action for action in ACTIONS.values() if place in action.places]
-    return [action.name for action in sorted(allowed, key=_strictness, reverse=True)]
+    strictest_first = sorted(ACTIONS.values(), key=lambda action: -action.strictness)
+    return [action.name for action in strictest_first if place in action.places]
 
 
 _Some = TypeVar("_Some", RedactionAction, "RedactionAction | None")
@@ -139,11 +138,7 @@ def stricter(one: _Some, other: _Some) -> _Some:
     """Return the stricter of two actions, None without one."""
     if one is None or other is None:
         return one or other
-    return max(one, other, key=_strictness)
-
-
-def _strictness(action: RedactionAction) -> int:
-    return action.strictness
+    return one if one.strictness >= other.strictness else other
 
 
 def keyed_forms(text: str, hasher: Hasher) -> set[str]:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from airflow_sqlqueue.bodies.text import kind_of, read_text
 from airflow_sqlqueue.redaction.actions import ACTIONS, Hasher
-from airflow_sqlqueue.redaction.fields import FieldActions, FieldChanges, mark
-from airflow_sqlqueue.redaction.json_body import JsonBody
+from airflow_sqlqueue.redaction.fields import FieldActions, FieldChanges, Walk
+from airflow_sqlqueue.redaction.json_body import redact_json
 from airflow_sqlqueue.redaction.paths import FieldPath
-from airflow_sqlqueue.redaction.xml_body import XmlBody
+from airflow_sqlqueue.redaction.xml_body import redact_xml
 
 
 class FieldValues(list[str]):
     """Texts that a path reaches. ``misplaced``: one stands where the path names an object, and may hold the field."""
 
-    def __init__(self, texts: Iterable[str], *, misplaced: bool) -> None:
-        super().__init__(texts)
-        self.misplaced = misplaced
+    misplaced = False
 
 
 def redact_body(
@@ -27,15 +23,12 @@ def redact_body(
 
     Raises :class:`BodyError` for a body that cannot be parsed, which must be left out whole.
     """
-    text = read_text(body, content_type)
-    parsed = _parsed(text.text, content_type)
-    changes = mark(parsed, actions)
-    if not (changes.found or parsed.root.pruned):
-        return body, changes
-    redacted = text.mark + parsed.written(hasher, text.encoding)
-    if redacted != body and not changes.found:
-        changes.add("*", ACTIONS["drop"])
-    return redacted, changes
+    (text, mark, encoding), walk = read_text(body, content_type), Walk(actions)
+    if kind_of(content_type, text) == "json":
+        redacted = redact_json(text, walk, hasher, encoding).encode(encoding)
+    else:
+        redacted = redact_xml(text, walk, hasher).encode(encoding, "xmlcharrefreplace")
+    return (mark + redacted if walk.changes.found else body), walk.changes
 
 
 def field_values(body: bytes, content_type: str | None, path: FieldPath) -> FieldValues:
@@ -43,11 +36,12 @@ def field_values(body: bytes, content_type: str | None, path: FieldPath) -> Fiel
 
     Raises :class:`BodyError` where :func:`redact_body` does.
     """
-    parsed = _parsed(read_text(body, content_type).text, content_type)
-    changes = mark(parsed, FieldActions(((path, ACTIONS["mask"]),)))
-    reached = (node.text for node in parsed.root.leaves() if node.action is not None)
-    return FieldValues(reached, misplaced=bool(changes.misplaced))
+    values = FieldValues()
 
+    def noted(text: str) -> str:
+        values.append(text)
+        return text
 
-def _parsed(text: str, content_type: str | None) -> JsonBody | XmlBody:
-    return JsonBody(text) if kind_of(content_type, text) == "json" else XmlBody(text)
+    _, changes = redact_body(body, content_type, FieldActions(((path, ACTIONS["hash"]),)), noted)
+    values.misplaced = bool(changes.misplaced)
+    return values

@@ -6,96 +6,101 @@ one object, which each path changes at all of its places. Then its references (`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import Any
 
 from airflow_sqlqueue.bodies.json_reader import read_json
 from airflow_sqlqueue.bodies.references import References, is_wrapper, resolved
-from airflow_sqlqueue.bodies.tree import Number, Repeated
+from airflow_sqlqueue.bodies.tree import Number, Repeated, members_of
 from airflow_sqlqueue.errors import BodyError
-from airflow_sqlqueue.redaction.actions import Hasher, RedactionAction
-from airflow_sqlqueue.redaction.fields import VALUES, Member, Node
+from airflow_sqlqueue.redaction.actions import Hasher
+from airflow_sqlqueue.redaction.fields import NOTHING, VALUES, Kind, Reach, Walk
+
+_KINDS: dict[type, Kind] = {dict: "object", Repeated: "object", list: "list", str: "text", bool: "boolean"}
+_KINDS |= {Number: "number", type(None): "null"}
 
 
-class JsonBody:
-    """The nodes of a JSON text; ``messages`` has the one of its message. Raises :class:`BodyError`."""
-
-    def __init__(self, text: str) -> None:
-        tree = read_json(text)
-        message = tree[0] if isinstance(tree, list) and len(tree) == 1 else tree
-        if not isinstance(message, dict):
-            raise BodyError("object")
-        self._text = text
-        # A name may be written with escapes, which are gone in the redacted text.
-        self._references = References(tree if "$" in text or "u0024" in text else None)
-        if self._references.referred:
-            # Refuses what parsing refuses: references to a tree that is too large, or without an end.
-            resolved(tree)
-        self._nodes: dict[int, Node] = {}
-        self.root = self._node(tree)
-        self.messages: Sequence[Node] = [self.root]
-
-    def _node(self, value: Any) -> Node:
-        """Return a value's node, the same one for all that refer to it."""
-        value = self._references.target(value)
-        if not isinstance(value, (dict, list)):
-            return _leaf(value)
-        if (node := self._nodes.get(id(value))) is None:
-            node = self._nodes[id(value)] = Node("object" if isinstance(value, dict) else "list", source=value)
-            node.members = [Member(name, self._node(each)) for name, each in _members(value)]
-        return node
-
-    def written(self, hasher: Hasher, encoding: str) -> bytes:
-        """Return the bytes of the text as the marks leave it; a character that the encoding lacks is escaped."""
-        writer = _NodeWriter(self._references, hasher, "ascii" if self._text.isascii() else encoding)
-        return writer.value(self.root).encode(encoding)
+def redact_json(text: str, walk: Walk, hasher: Hasher, encoding: str) -> str:
+    """Return a redacted text of JSON; a character that the encoding lacks is escaped. Raises :class:`BodyError`."""
+    tree = read_json(text)
+    message = tree[0] if isinstance(tree, list) and len(tree) == 1 else tree
+    if not isinstance(message, dict):
+        raise BodyError("object")
+    # A name may be written with escapes, which are gone in the redacted text.
+    references = References(tree if "$" in text or "u0024" in text else None)
+    writer = _Writer(references, walk, hasher, None if text.isascii() else encoding)
+    if references.referred:
+        # Refuses what parsing refuses: references to a tree that is too large, or without an end.
+        resolved(tree)
+        # What concerns an object is known when all of its places were seen.
+        writer.value(tree, walk.start)
+    return writer.value(tree, walk.start)
 
 
-def _members(value: Any) -> Sequence[tuple[str, Any]]:
-    if isinstance(value, list):
-        return [("", each) for each in value]
-    return value.pairs if isinstance(value, Repeated) else list(value.items())
+class _Writer:
+    """Writes redacted values; ``shared`` has what concerns objects that others refer to, by their ``$id``."""
 
+    def __init__(self, references: References, walk: Walk, hasher: Hasher, encoding: str | None) -> None:
+        self._references, self._walk, self._hasher, self._encoding = references, walk, hasher, encoding
+        self._text: Callable[[str], str] = self._encoded if encoding else encode_basestring_ascii
+        self._shared = dict.fromkeys(references.referred, NOTHING)
 
-def _leaf(value: Any) -> Node:
-    if isinstance(value, bool):
-        return Node("boolean", ("false", "true")[value])
-    if isinstance(value, Number):
-        return Node("number", value.text)
-    return Node("null") if value is None else Node("text", value)
+    def value(self, value: Any, reach: Reach) -> str:
+        if reach is NOTHING and not self._shared:
+            return self._plain(value)
+        if isinstance(value, list):
+            return f"[{','.join(text for _, text in self._members(value, reach))}]"
+        action = reach.action if value is not None and not reach.removed else None
+        if isinstance(value, dict):
+            # What is below is written in any case: other places may refer to it, and an erasure reads it.
+            members = self._members(value, reach)
+            if action and is_wrapper(value):
+                members = [member for member in members if member[0] == VALUES]
+            elif action:
+                return self._replaced(action.object("", self._hasher))
+            return f"{{{','.join(f'{self._text(name)}:{text}' for name, text in members)}}}"
+        if action:
+            plain = value if isinstance(value, str) else self._plain(value)
+            return self._replaced(action.change(_KINDS[type(value)])(plain, self._hasher))
+        return self._plain(value)
 
+    def _members(self, value: Any, reach: Reach) -> list[tuple[str, str]]:
+        """Return the names and texts of the members or items that stay."""
+        found = []
+        for name, child in [(None, each) for each in value] if isinstance(value, list) else members_of(value):
+            child = self._references.target(child)
+            below = reach if reach is NOTHING else self._walk.below(reach, name, child, _KINDS[type(child)])
+            identity = child.get("$id") if self._shared and isinstance(child, dict) else None
+            if isinstance(identity, str) and identity in self._shared:
+                below = below.merged(self._shared[identity])
+                self._shared[identity] = below
+            text = self.value(child, below)
+            # Copies would have this $id as well, and then it names none of them.
+            is_shared_id = self._shared and name == "$id" and self._references.is_metadata(child)
+            if not (below.removed or is_shared_id):
+                found.append((name or "", text))
+        return found
 
-class _NodeWriter:
-    """Writes nodes as JSON, each text in a form that the body's encoding has."""
+    def _plain(self, value: Any) -> str:
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, Number):
+            return value.text
+        if isinstance(value, dict):
+            return f"{{{','.join([f'{self._text(name)}:{self._plain(each)}' for name, each in members_of(value)])}}}"
+        if isinstance(value, list):
+            return f"[{','.join(map(self._plain, value))}]"
+        return "null" if value is None else "true" if value else "false"
 
-    def __init__(self, references: References, hasher: Hasher, encoding: str) -> None:
-        self._references, self._hasher, self._encoding = references, hasher, encoding
-
-    def value(self, node: Node) -> str:
-        if node.kind == "list":
-            return f"[{','.join(self.value(each.node) for each in node.members if not each.is_removed)}]"
-        if node.action is not None and node.kind != "null" and not node.action.removes:
-            if not is_wrapper(node.source):
-                return self._replaced(node, node.action)
-            members = [each for each in node.members if each.name == VALUES]
-        else:
-            members = [each for each in node.members if not each.is_removed]
-        if node.kind == "object":
-            if self._references.referred:
-                # Copies would have it as well, and then it names none of them.
-                members = [m for m in members if not (m.name == "$id" and self._references.is_metadata(m.node.text))]
-            return f"{{{','.join(f'{self._text(each.name)}:{self.value(each.node)}' for each in members)}}}"
-        return self._text(node.text) if node.kind == "text" else node.text or "null"
-
-    def _replaced(self, node: Node, action: RedactionAction) -> str:
-        text = action.change(node.kind)(node.text, self._hasher)
+    def _replaced(self, text: str | None) -> str:
         return "null" if text is None else self._text(text)
 
-    def _text(self, text: str) -> str:
+    def _encoded(self, text: str) -> str:
+        """Write a text in a form that the body's encoding has."""
         if not text.isascii():
             try:
-                text.encode(self._encoding)
+                text.encode(self._encoding or "ascii")
             except UnicodeEncodeError:
                 return encode_basestring_ascii(text)
         return encode_basestring(text)

@@ -1,9 +1,9 @@
-"""Paths of fields in a body, such as ``Customer.Email`` and ``Lines[].Card``, and patterns of names with one ``*``."""
+"""Paths of fields in a body, such as ``Customer.Email`` and ``Lines[].Card``."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from airflow_sqlqueue.bodies.names import column_key
 from airflow_sqlqueue.errors import ConfigurationError
@@ -12,25 +12,18 @@ from airflow_sqlqueue.untrusted import quoted
 _STEP = re.compile(r'(?:"([^"]+)"|([^."\[\]]+))((?:\[\])*)(\.|\Z)')
 
 
-@dataclass(frozen=True)
-class PathStep:
+class PathStep(NamedTuple):
     """A step of a path: the :func:`.column_key` of a field, None for any field; ``each``: it is marked as a list."""
 
     name: str | None
     each: bool = False
 
-    def matches(self, name: str) -> bool:
+    def matches(self, key: str) -> bool:
         """Whether an action reaches a member; in doubt ``Email`` reaches the attribute ``@Email`` as well."""
-        name = column_key(name)
-        return self.name is None or self.name == name or (name[:1] == "@" and self.name == name[1:])
-
-    def keeps(self, name: str) -> bool:
-        """Whether a member stays where only listed ones do."""
-        return self.name is None or self.name == column_key(name)
+        return self.name is None or self.name == key or (key[:1] == "@" and self.name == key[1:])
 
 
-@dataclass(frozen=True)
-class FieldPath:
+class FieldPath(NamedTuple):
     """Path of a field from the root of a body; ``text`` is the path as it was written."""
 
     text: str
@@ -58,23 +51,3 @@ class FieldPath:
             f"The path {quoted(text)} cannot be read: write names with dots between them, as Customer.Email or "
             'Lines[].Card, and a name with a dot as "a.b".'
         )
-
-
-@dataclass(frozen=True)
-class NamePattern:
-    """Name of a type or a header with at most one ``*``, which stands for any text; compared without case."""
-
-    text: str
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.text, str) or not self.text.strip():
-            raise ConfigurationError("A name in a rule is text that is not empty.")
-        if self.text.count("*") > 1:
-            raise ConfigurationError(f"The name {quoted(self.text)} has more than one *: write one, or several rules.")
-
-    def matches(self, name: str) -> bool:
-        head, star, tail = self.text.lower().partition("*")
-        name = name.lower()
-        if not star:
-            return name == head
-        return len(name) >= len(head) + len(tail) and name.startswith(head) and name.endswith(tail)

@@ -9,14 +9,16 @@ from __future__ import annotations
 import hmac
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from typing import Any
 
+from airflow_sqlqueue.bodies.patterns import matches_name
 from airflow_sqlqueue.bodies.text import MAX_BYTES
 from airflow_sqlqueue.errors import BodyError, ConfigurationError
 from airflow_sqlqueue.message import HeaderNames, ReceivedMessage, decode_headers, full_name
-from airflow_sqlqueue.redaction.actions import ACTIONS, Hasher, RedactionAction, find_action, stricter
+from airflow_sqlqueue.redaction.actions import ACTIONS, Hasher, RedactionAction, stricter
 from airflow_sqlqueue.redaction.bodies import redact_body
 from airflow_sqlqueue.redaction.fields import FieldActions, FieldChanges
 from airflow_sqlqueue.redaction.rules import RedactionRule, RedactionRules
@@ -63,34 +65,26 @@ class _Plan:
     """Rules that concern a message, put together."""
 
     def __init__(self, rules: Sequence[RedactionRule]) -> None:
-        self._rules = [rule for rule in rules if rule.changes_headers]
-        self._known: dict[str, RedactionAction | None] = {}
+        self._rules = [rule for rule in rules if rule.headers or rule.keep_headers]
+        self._known = lru_cache(_CACHED)(self._header_action)
         self.changes_headers = bool(self._rules)
-        self.drops_body = any(rule.body for rule in rules)
+        self.drops_body = any(rule.drops_body for rule in rules)
         self.fields = FieldActions.of(rules)
 
     def header_action(self, name: str) -> RedactionAction | None:
-        """Return the action on a header, None for one that stays. Raises :class:`ConfigurationError`."""
-        if name in self._known:
-            return self._known[name]
-        action: RedactionAction | None = None
+        """Return the action on a header, None for one that stays."""
+        return (self._known if len(name) <= _CACHED_CHARACTERS else self._header_action)(name)
+
+    def _header_action(self, name: str) -> RedactionAction | None:
+        strictest: RedactionAction | None = None
         for rule in self._rules:
-            action = stricter(action, _verdict(rule, name))
-        if len(self._known) < _CACHED and len(name) <= _CACHED_CHARACTERS:
-            self._known[name] = action
-        return action
-
-
-def _verdict(rule: RedactionRule, name: str) -> RedactionAction | None:
-    found: RedactionAction | None = None
-    for pattern, action in rule.headers:
-        if pattern.matches(name):
-            found = stricter(found, find_action(action, "headers"))
-    if found is not None:
-        return found
-    if rule.keep_headers is None or any(pattern.matches(name) for pattern in rule.keep_headers):
-        return None
-    return ACTIONS["drop"]
+            named = [action for pattern, action in rule.headers if matches_name(pattern, name)]
+            kept = rule.keep_headers
+            if not named and kept is not None and not any(matches_name(each, name) for each in kept):
+                named = [ACTIONS["drop"]]
+            for action in named:
+                strictest = stricter(strictest, action)
+        return strictest
 
 
 @dataclass(frozen=True)
@@ -103,7 +97,6 @@ class Redactor:
 
     rules: RedactionRules
     key: bytes | None = field(default=None, repr=False)
-    _plans: dict[str, _Plan | None] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.rules.hashes:
@@ -121,11 +114,8 @@ class Redactor:
         """Make a redactor of the forms that :meth:`.RedactionRules.of` takes; a text as the key is UTF-8."""
         return cls(RedactionRules.of(rules), key.encode() if isinstance(key, str) else key)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"rules": self.rules, "key": self.key, "_plans": {}}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Redactor, (self.rules, self.key)
 
     @property
     def fingerprint(self) -> str:
@@ -156,41 +146,47 @@ class Redactor:
 
     def apply(self, row: Sequence[Any]) -> Sequence[Any]:
         """Return a row as the rules leave it: the same object if none concerns it."""
-        plan = self._plan(_types(row[_HEADERS]))
-        return row if plan is None else self._redacted(row, plan).row
+        return self.examine(row).row
 
     def examine(self, row: Sequence[Any]) -> Redaction:
         """Return a row as the rules leave it, and what they changed."""
         plan = self._plan(_types(row[_HEADERS]))
-        return Redaction(row) if plan is None else self._redacted(row, plan)
+        if plan is None:
+            return Redaction(row)
+        decoded = decode_headers(row[_HEADERS])
+        malformed = decoded.problem_code is not None or row[_HEADERS] is None
+        values, body, headers = list(row), row[_BODY], {}
+        changes, reason = FieldChanges(), None
+        if plan.changes_headers:
+            headers = self._headers(values, decoded.values, plan, malformed=malformed)
+        if body and plan.drops_body:
+            values[_BODY], reason = None, "rule"
+        elif body and plan.fields:
+            content_type = None if malformed else decoded.values.get(HeaderNames.CONTENT_TYPE)
+            try:
+                values[_BODY], changes = redact_body(bytes(body), content_type, plan.fields, self.hashed)
+            except BodyError as error:
+                values[_BODY], reason = None, error.reason
+        fields = {path: action.name for path, action in changes.found.items()}
+        return Redaction(Row._make(values), headers, fields, reason, frozenset(changes.misplaced))
 
     def preview(self, message: ReceivedMessage) -> Redaction:
         """Return what the rules would change in a message of a queue, which stays as it is."""
         values = {name: value for name, value in vars(message).items() if name in Row._fields}
         return self.examine(Row(**{**values, "id": str(message.id), "body": message.body or None}))
 
-    def _redacted(self, row: Sequence[Any], plan: _Plan) -> Redaction:
-        text = row[_HEADERS]
-        decoded = decode_headers(text)
-        values, changed = list(row), {}
-        malformed = decoded.problem_code is not None or text is None
-        if plan.changes_headers:
-            changed = self._headers(values, decoded.values, plan, malformed=malformed)
-        fields, reason = self._body(values, None if malformed else decoded.values, plan)
-        found = {path: action.name for path, action in fields.found.items()}
-        return Redaction(Row._make(values), changed, found, reason, frozenset(fields.misplaced))
-
     def _plan(self, types: str) -> _Plan | None:
-        if types in self._plans:
-            return self._plans[types]
+        return (self._known_plan if len(types) <= _CACHED_CHARACTERS else self._plan_of)(types)
+
+    @cached_property
+    def _known_plan(self) -> Callable[[str], _Plan | None]:
+        return lru_cache(_CACHED)(self._plan_of)
+
+    def _plan_of(self, types: str) -> _Plan | None:
         names = list(filter(None, map(full_name, types.split(";"))))
-        rules = [
-            rule for rule in self.rules.rules if not names or any(rule.message_type.matches(name) for name in names)
-        ]
-        plan = _Plan(rules) if rules else None
-        if len(types) <= _CACHED_CHARACTERS and len(self._plans) < _CACHED:
-            self._plans[types] = plan
-        return plan
+        given = self.rules.rules
+        rules = [each for each in given if not names or any(matches_name(each.message_type, n) for n in names)]
+        return _Plan(rules) if rules else None
 
     def _headers(
         self, values: list[Any], headers: dict[str, str | None], plan: _Plan, *, malformed: bool
@@ -225,24 +221,6 @@ class Redactor:
         if value is None or action is None:
             return value
         return None if action.removes else action.header(value, self.hashed)
-
-    def _body(
-        self, values: list[Any], headers: dict[str, str | None] | None, plan: _Plan
-    ) -> tuple[FieldChanges, str | None]:
-        """Redact the body; return the changed fields, and the reason if it was left out."""
-        body = values[_BODY]
-        if not body or not (plan.drops_body or plan.fields):
-            return FieldChanges(), None
-        if plan.drops_body:
-            values[_BODY] = None
-            return FieldChanges(), "rule"
-        try:
-            content_type = (headers or {}).get(HeaderNames.CONTENT_TYPE)
-            values[_BODY], fields = redact_body(bytes(body), content_type, plan.fields, self.hashed)
-        except BodyError as error:
-            values[_BODY] = None
-            return FieldChanges(), error.reason
-        return fields, None
 
 
 def hasher_of(key: str | bytes | None) -> Hasher:

@@ -1,4 +1,4 @@
-"""Rules of a redaction: for each message type, the parts of a message that are dropped, masked or hashed.
+"""Rules of a redaction: fields, headers and bodies of messages that are dropped, masked or hashed.
 
 Source: docs/guides/redaction.md, "The rules".
 """
@@ -8,15 +8,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import full_name
 from airflow_sqlqueue.redaction.actions import Place, RedactionAction, find_action
-from airflow_sqlqueue.redaction.paths import FieldPath, NamePattern
+from airflow_sqlqueue.redaction.paths import FieldPath
 from airflow_sqlqueue.untrusted import quoted
 
 MAX_FILE_BYTES = 1024 * 1024
@@ -24,50 +24,27 @@ MAX_FILE_BYTES = 1024 * 1024
 
 _NAMES = {"message_type", "body", "headers", "keep_headers", "fields", "keep_fields"}
 
+_Name = TypeVar("_Name")
+
 
 @dataclass(frozen=True)
 class RedactionRule:
-    """A rule for the messages of a type. Actions are those of :data:`~airflow_sqlqueue.redaction.actions.ACTIONS`.
+    """A rule for the messages of a type. Types and headers are patterns, in which ``*`` is any text.
 
-    :param message_type: the full name of a .NET type, with at most one ``*``: ``Shop.PlaceOrder``, ``Shop.*`` or ``*``.
-    :param body: the name of an action on the whole body, which is left out; None: it is not.
-    :param headers: names of headers, each with the name of an action.
+    :param message_type: the full name of a .NET type: ``Shop.PlaceOrder``, ``Shop.*`` or ``*``.
+    :param drops_body: whether an action on the body leaves it out.
+    :param headers: headers with their actions.
     :param keep_headers: the only headers that stay, besides those with an action that does not remove; None: all.
-    :param fields: paths of fields of the body, each with the name of an action.
+    :param fields: paths of fields of the body with their actions.
     :param keep_fields: the only fields that stay, besides those with an action that does not remove; None: all.
-
-    Raises :class:`ConfigurationError` for an action that is unknown or not for that part of a rule.
     """
 
-    message_type: NamePattern
-    body: str | None = None
-    headers: tuple[tuple[NamePattern, str], ...] = ()
-    keep_headers: tuple[NamePattern, ...] | None = None
-    fields: tuple[tuple[FieldPath, str], ...] = ()
-    keep_fields: tuple[FieldPath, ...] | None = None
-
-    def __post_init__(self) -> None:
-        self.actions()
-
-    def actions(self) -> list[RedactionAction]:
-        """Return the actions that the rule names. Raises :class:`ConfigurationError` for an unknown one."""
-        named: list[tuple[str, Place, str]] = [(action, "headers", quoted(key.text)) for key, action in self.headers]
-        named += [(action, "fields", quoted(key.text)) for key, action in self.fields]
-        if self.body is not None:
-            named.append((self.body, "body", quoted(self.message_type.text)))
-        return [find_action(*each) for each in named]
-
-    @property
-    def changes_headers(self) -> bool:
-        return bool(self.headers) or self.keep_headers is not None
-
-    @property
-    def changes_fields(self) -> bool:
-        return bool(self.fields) or self.keep_fields is not None
-
-    @property
-    def hashes(self) -> bool:
-        return any(action.needs_key for action in self.actions())
+    message_type: str
+    drops_body: bool
+    headers: tuple[tuple[str, RedactionAction], ...]
+    keep_headers: tuple[str, ...] | None
+    fields: tuple[tuple[FieldPath, RedactionAction], ...]
+    keep_fields: tuple[FieldPath, ...] | None
 
     @classmethod
     def of(cls, values: object) -> RedactionRule:
@@ -79,59 +56,37 @@ class RedactionRule:
             raise ConfigurationError(f"A rule does not know {quoted(str(unknown[0]))}: choose among {names}.")
         if "message_type" not in values:
             raise ConfigurationError('A rule has no message_type: name a type, "Shop.*" for several, or "*" for all.')
-        kind = values["message_type"]
-        kind = NamePattern(full_name(kind) if isinstance(kind, str) else kind)
-        headers = _actions(values.get("headers"), "headers")
-        fields = _actions(values.get("fields"), "fields")
-        rule = cls(
-            kind,
-            values.get("body"),
-            tuple((NamePattern(name), action) for name, action in headers.items()),
-            _kept(values.get("keep_headers"), "keep_headers", headers, NamePattern),
-            tuple((FieldPath.of(path), action) for path, action in fields.items()),
-            _kept(values.get("keep_fields"), "keep_fields", fields, FieldPath.of),
-        )
-        if not (rule.body or rule.changes_headers or rule.changes_fields):
+        kind, body = full_name(_pattern(values["message_type"])), values.get("body")
+        if body is not None:
+            find_action(body, "body", quoted(kind))
+        headers, keep_headers = _named(values, "headers", _pattern)
+        fields, keep_fields = _named(values, "fields", FieldPath.of)
+        about_fields = fields or keep_fields
+        if not (body or headers or keep_headers or about_fields):
             raise ConfigurationError(
-                f"The rule for {quoted(kind.text)} changes nothing: give body, headers, keep_headers, fields or "
-                "keep_fields."
+                f"The rule for {quoted(kind)} changes nothing: give body, headers, keep_headers, fields or keep_fields."
             )
-        if rule.body and rule.changes_fields:
+        if body and about_fields:
             raise ConfigurationError(
-                f"The rule for {quoted(kind.text)} leaves out the body and names fields of it: choose one."
+                f"The rule for {quoted(kind)} leaves out the body and names fields of it: choose one."
             )
-        return rule
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the plain data of the rule, without what was left out."""
-        values: dict[str, Any] = {"message_type": self.message_type.text}
-        if self.body is not None:
-            values["body"] = self.body
-        for name in ("headers", "fields"):
-            if given := getattr(self, name):
-                values[name] = {key.text: action for key, action in given}
-        for name in ("keep_headers", "keep_fields"):
-            if (given := getattr(self, name)) is not None:
-                values[name] = [key.text for key in given]
-        return values
+        return cls(kind, bool(body), headers, keep_headers, fields, keep_fields)
 
 
 @dataclass(frozen=True)
 class RedactionRules:
-    """Rules of a redaction; all rules whose type matches concern a message, and the strictest action counts."""
+    """Rules of a redaction; all rules whose type matches concern a message, and the strictest action counts.
+
+    :param fingerprint: SHA-256 of the canonical JSON of the rules, in hex; without the key of the hashes.
+    """
 
     rules: tuple[RedactionRule, ...]
-    fingerprint: str = field(init=False)
-    """SHA-256 of the canonical JSON of the rules, in hex; without the key of the hashes."""
-
-    def __post_init__(self) -> None:
-        canonical = json.dumps([rule.to_dict() for rule in self.rules], sort_keys=True, separators=(",", ":"))
-        object.__setattr__(self, "fingerprint", hashlib.sha256(canonical.encode()).hexdigest())
+    fingerprint: str
 
     @property
     def hashes(self) -> bool:
         """Whether a rule hashes, so that a key is needed."""
-        return any(rule.hashes for rule in self.rules)
+        return any(action.needs_key for rule in self.rules for _, action in (*rule.headers, *rule.fields))
 
     @classmethod
     def of(cls, values: object) -> RedactionRules:
@@ -150,17 +105,22 @@ class RedactionRules:
             raise ConfigurationError(f"The rules of a redaction are a list of objects, not {type(values).__name__}.")
         if not values:
             raise ConfigurationError("The list of rules is empty: leave out the redaction, or name a rule.")
-        return cls(tuple(map(RedactionRule.of, values)))
+        rules = tuple(map(RedactionRule.of, values))
+        plain = [
+            {name: value for name, value in {**each, "message_type": rule.message_type}.items() if value is not None}
+            for each, rule in zip(values, rules, strict=True)
+        ]
+        canonical = json.dumps(plain, sort_keys=True, separators=(",", ":"), default=dict)
+        return cls(rules, hashlib.sha256(canonical.encode()).hexdigest())
 
 
 def _loaded(source: str | os.PathLike[str]) -> object:
     """Return the JSON of a text or of a file."""
     text, name = source, "The redaction"
     if not (isinstance(source, str) and source.lstrip()[:1] in ("[", "{")):
-        path = Path(source)
         name = f"The file of rules {quoted(str(source))}"
         try:
-            with path.open("rb") as stream:
+            with Path(source).open("rb") as stream:
                 text = stream.read(MAX_FILE_BYTES + 1).decode("utf-8-sig")
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
@@ -177,27 +137,30 @@ def _loaded(source: str | os.PathLike[str]) -> object:
 
 
 def _unique(members: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(members)
-    if len(found) != len(members):
-        names = [name for name, _ in members]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ConfigurationError(f"The rules name {quoted(twice)} twice in one object: write it once.")
+    found: dict[str, Any] = {}
+    for name, value in members:
+        if name in found:
+            raise ConfigurationError(f"The rules name {quoted(name)} twice in one object: write it once.")
+        found[name] = value
     return found
 
 
-def _actions(values: object, name: str) -> dict[str, str]:
-    if values is None:
-        return {}
-    if not isinstance(values, Mapping) or not values:
-        raise ConfigurationError(f"{name} of a rule is an object of names and actions that is not empty.")
-    return dict(values)
+def _pattern(text: object) -> str:
+    if not isinstance(text, str) or not text.strip():
+        raise ConfigurationError("A name in a rule is text that is not empty.")
+    return text
 
 
-def _kept(values: object, name: str, actions: Collection[str], make: Any) -> tuple[Any, ...] | None:
-    if values is None:
-        return None
-    if not isinstance(values, (list, tuple)) or not values:
-        raise ConfigurationError(f"{name} of a rule is a list of names that is not empty.")
-    if twice := [value for value in values if isinstance(value, str) and value in actions]:
-        raise ConfigurationError(f"A rule has {quoted(str(twice[0]))} in {name} and with an action: write it once.")
-    return tuple(map(make, values))
+def _named(
+    values: Mapping[str, Any], place: Place, make: Callable[[object], _Name]
+) -> tuple[tuple[tuple[_Name, RedactionAction], ...], tuple[_Name, ...] | None]:
+    """Return what a rule names in a part with actions, and what it keeps there."""
+    actions, kept = values.get(place), values.get(f"keep_{place}")
+    if actions is not None and not (isinstance(actions, Mapping) and actions):
+        raise ConfigurationError(f"{place} of a rule is an object of names and actions that is not empty.")
+    if kept is not None and not (isinstance(kept, (list, tuple)) and kept):
+        raise ConfigurationError(f"keep_{place} of a rule is a list of names that is not empty.")
+    if twice := [name for name in kept or () if isinstance(name, str) and name in (actions or {})]:
+        raise ConfigurationError(f"A rule has {quoted(twice[0])} in keep_{place} and with an action: write it once.")
+    named = [(make(name), find_action(action, place, quoted(str(name)))) for name, action in (actions or {}).items()]
+    return tuple(named), None if kept is None else tuple(map(make, kept))

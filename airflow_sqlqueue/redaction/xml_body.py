@@ -7,14 +7,16 @@ and for each element in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 from xml.sax.saxutils import escape
 
-from airflow_sqlqueue.bodies.tree import BLANKS, TEXT, Element
+from airflow_sqlqueue.bodies.names import column_key
+from airflow_sqlqueue.bodies.tree import BLANKS, TEXT, Element, Place
 from airflow_sqlqueue.bodies.xml_reader import read_xml
-from airflow_sqlqueue.redaction.actions import Hasher, RedactionAction
-from airflow_sqlqueue.redaction.fields import Member, Node
+from airflow_sqlqueue.redaction.actions import ACTIONS, Hasher
+from airflow_sqlqueue.redaction.fields import NOTHING, Kind, Reach, Walk, has_elements
+from airflow_sqlqueue.redaction.paths import PathStep
 
 _Edit: TypeAlias = "tuple[int, int, str]"
 """The start and the end of bytes, and the text that replaces them."""
@@ -22,86 +24,102 @@ _Edit: TypeAlias = "tuple[int, int, str]"
 _QUOTES = {'"': "&quot;", "'": "&apos;"}
 
 
-class XmlBody:
-    """The nodes of an XML text; ``messages`` are those of its messages. Raises :class:`BodyError`."""
+def redact_xml(text: str, walk: Walk, hasher: Hasher) -> str:
+    """Return a redacted text of XML. Raises :class:`BodyError`."""
+    name, root = read_xml(text, places=True)
+    editor = _Editor(text.encode(), walk, hasher)
+    edits = editor.edits(name, root)
+    pieces, position = [], 0
+    for start, end, replacement in sorted(edits, key=lambda edit: (edit[0], -edit[1])):
+        # One that lies within another has no effect.
+        if start >= position:
+            pieces += [editor.data[position:start], replacement.encode()]
+        position = max(position, end)
+    return b"".join([*pieces, editor.data[position:]]).decode()
 
-    def __init__(self, text: str) -> None:
-        name, root = read_xml(text, places=True)
-        self._data = text.encode()
-        self.root = self._node(name, root)
-        messages = [member.node for member in self.root.members if _is_element(member)]
-        self.messages: Sequence[Node] = messages if messages and name == "Messages" else [self.root]
 
-    def _node(self, name: str, element: Element) -> Node:
-        members = [Member(each, self._node(each, child)) for each, child in element.children if child is not None]
-        elements = [member for member in members if _is_element(member)]
-        text = element.text.strip(BLANKS)
+class _Editor:
+    """Finds the edits of a text, whose bytes are ``data``."""
+
+    def __init__(self, data: bytes, walk: Walk, hasher: Hasher) -> None:
+        self.data, self._walk, self._hasher = data, walk, hasher
+
+    def edits(self, name: str, root: Element) -> Iterator[_Edit]:
+        """Yield the edits of a root, which may have several messages; paths lead from each of these as well."""
+        start = of_messages = self._walk.start
+        if start.keeps:
+            declaration = self.data.find(b"?>") + 2 if self.data.startswith(b"<?xml") else 0
+            place = _place(root)
+            yield from self._unlisted([(declaration, place.start), (place.end, len(self.data))])
+        if name != "Messages" or not has_elements(root):
+            yield from self._element(root, self._walk.value(start, self._kind(root)))
+            return
+        if start.keeps:
+            messages = (PathStep(column_key(name)) for name, _ in root.children if _is_element(name))
+            start = start._replace(keeps=(tuple((step,) for step in messages),))
+        yield from self._element(root, start, of_messages)
+
+    def _element(self, element: Element, reach: Reach, of_messages: Reach = NOTHING) -> Iterator[_Edit]:
+        """Yield the edits of an element or an attribute."""
+        if reach.action is not None and (has_elements(element) or self._kind(element) == "text"):
+            place, kind = _place(element), "object" if element.children else "text"
+            yield from self._filled([(place.inner, place.inner_end)], self._text(element, reach, kind))
+        keeps_text = False
+        for name, child in element.children:
+            assert child is not None
+            kind = self._kind(child)
+            below = self._walk.below(reach, name, child, kind)
+            if of_messages is not NOTHING and _is_element(name):
+                below = self._walk.value(below.merged(of_messages), kind)
+            if name == TEXT:
+                keeps_text = not below.removed
+                if below.action is not None or below.dropped:
+                    yield from self._filled(self._gaps(element), self._text(child, below, "text"))
+            elif below.removed:
+                yield _place(child).start, _place(child).end, ""
+            if name != TEXT and below is not NOTHING:
+                yield from self._element(child, below)
+        if reach.keeps and not keeps_text:
+            yield from self._unlisted(self._gaps(element))
+
+    def _text(self, element: Element, reach: Reach, kind: str) -> str:
+        """Return what replaces the text of an element, or all that is in it."""
+        if reach.action is None or reach.removed:
+            return ""
+        return escape(reach.action.change(kind)(element.text.strip(BLANKS), self._hasher) or "", _QUOTES)
+
+    def _kind(self, element: Element) -> Kind:
+        if element.children:
+            return "object"
         place = element.place
-        has_content = members or text or (place and self._data[place.inner : place.inner_end].strip())
-        node = Node("object" if members else "text" if has_content else "null", text, members, element)
-        node.is_element = name[0] not in "@#"
-        node.has_elements = bool(elements)
-        node.is_list_like = len({each.name for each in elements}) == 1 and all(e.node.members for e in elements)
-        return node
+        is_filled = element.text.strip(BLANKS) or (place and self.data[place.inner : place.inner_end].strip())
+        return "text" if is_filled else "null"
 
-    def written(self, hasher: Hasher, encoding: str) -> bytes:
-        """Return the bytes of the text as the marks leave it; a character that the encoding lacks is a reference."""
-        data, pieces, position = self._data, [], 0
-        edits = [*self._around(), *self._edits(self.root, hasher)]
-        for start, end, replacement in sorted(edits, key=lambda edit: (edit[0], -edit[1])):
-            # One that lies within another has no effect.
-            if start >= position:
-                pieces += [data[position:start], replacement.encode()]
-            position = max(position, end)
-        return b"".join([*pieces, data[position:]]).decode().encode(encoding, "xmlcharrefreplace")
-
-    def _around(self) -> Iterator[_Edit]:
-        """Yield the removal of all that is before and behind a root, if only listed members of it stay."""
-        root, data = self.root.source.place, self._data
-        if self.root.pruned:
-            declaration = data.find(b"?>") + 2 if data.startswith(b"<?xml") else 0
-            yield from self._filled([(declaration, root.start), (root.end, len(data))], "")
-
-    def _edits(self, node: Node, hasher: Hasher) -> Iterator[_Edit]:
-        action = node.action
-        if action is not None and (node.has_elements or not node.members):
-            place = node.source.place
-            yield from self._filled([(place.inner, place.inner_end)], _replacement(action, node, hasher))
-        for member in node.members:
-            if member.name == TEXT:
-                if member.node.action is not None or member.dropped:
-                    text = "" if member.is_removed else _replacement(member.node.action, member.node, hasher)
-                    yield from self._texts(node, text)
-            elif member.is_removed:
-                place = member.node.source.place
-                yield place.start, place.end, ""
-            else:
-                yield from self._edits(member.node, hasher)
-        if node.pruned and not any(member.name == TEXT and not member.is_removed for member in node.members):
-            yield from self._texts(node, "")
-
-    def _texts(self, node: Node, text: str) -> Iterator[_Edit]:
-        """Return the replacement of all that is between the elements of an element."""
-        place = node.source.place
-        elements = [member.node.source.place for member in node.members if _is_element(member)]
+    def _gaps(self, element: Element) -> list[tuple[int, int]]:
+        """Return the ranges of all that is between the elements of an element."""
+        place = _place(element)
+        elements = [_place(child) for name, child in element.children if child and _is_element(name)]
         starts = [place.inner, *(each.end for each in elements)]
-        ends = [*(each.start for each in elements), place.inner_end]
-        return self._filled(zip(starts, ends, strict=True), text)
+        return list(zip(starts, [*(each.start for each in elements), place.inner_end], strict=True))
 
     def _filled(self, ranges: Iterable[tuple[int, int]], text: str) -> Iterator[_Edit]:
         """Yield the replacement of ranges that are not blank: the text instead of the first, nothing of the others."""
         for start, end in ranges:
-            if self._data[start:end].strip():
+            if self.data[start:end].strip():
                 yield start, end, text
                 text = ""
 
+    def _unlisted(self, ranges: Iterable[tuple[int, int]]) -> Iterator[_Edit]:
+        """Yield the removal of what no list of a rule keeps."""
+        for edit in self._filled(ranges, ""):
+            self._walk.changes.add("*", ACTIONS["drop"])
+            yield edit
 
-def _is_element(member: Member) -> bool:
-    return member.name[0] not in "@#"
+
+def _place(element: Element) -> Place:
+    assert element.place is not None
+    return element.place
 
 
-def _replacement(action: RedactionAction | None, node: Node, hasher: Hasher) -> str:
-    if action is None or action.removes:
-        return ""
-    text = action.change("object" if node.has_elements else "text")(node.text, hasher)
-    return escape(text or "", _QUOTES)
+def _is_element(name: str) -> bool:
+    return name[0] not in "@#"
