@@ -92,7 +92,6 @@ class EraseResult:
     unread: int = 0
     skipped: dict[uuid.UUID, str] = field(default_factory=dict)
     files: int = 0
-    dry_run: bool = False
 
 
 class Conditions:
@@ -127,10 +126,11 @@ class Conditions:
         unread = decoded.problem_code is not None or decoded.has_repeats
         try:
             for path, forms in self._fields if body else ():
-                values = field_values(body or b"", decoded.values.get(HeaderNames.CONTENT_TYPE), path)
+                content_type = decoded.values.get(HeaderNames.CONTENT_TYPE)
+                values, misplaced = field_values(body or b"", content_type, path)
                 if not forms.isdisjoint(values):
                     return True
-                unread |= values.misplaced
+                unread |= misplaced
         except BodyError:
             unread = True
         return None if unread else False
@@ -141,15 +141,9 @@ def erase(
 ) -> EraseResult:
     """Erase messages from staged batches. Repeatable: a call that was interrupted is finished by the next one.
 
-    ``staging`` as for :func:`~airflow_sqlqueue.drain.batch_reader.rows_in_order`. A reader of the batch that began
-    before fails, or cannot mark it consumed, and reads the rest when it runs again. Quarantine and queue are not
-    searched.
-
-    A batch whose files cannot be read is skipped.
-
-    Raises :class:`BatchNotFoundError` and :class:`BatchError` for a named batch that is unknown or open,
-    :class:`BatchMismatchError` and :class:`StagingError` for a named batch whose files cannot be read, and
-    :class:`TransactionError` inside a transaction: no rollback brings files back.
+    ``staging`` as for :func:`~airflow_sqlqueue.drain.batch_reader.rows_in_order`. Raises :class:`TransactionError`
+    inside a transaction; for a named batch :class:`BatchNotFoundError` if it is unknown, :class:`BatchError` if it is
+    open, and :class:`BatchMismatchError` or :class:`StagingError` if its files cannot be read.
     """
     if ledger.session.in_transaction:
         raise TransactionError("Files are removed, which no rollback brings back: erase outside the transaction.")
@@ -197,8 +191,7 @@ class _Erasure:
 
     def __init__(self, ledger: Ledger, request: EraseRequest, staging: StagingFolder | None) -> None:
         self._ledger, self._request, self._staging = ledger, request, staging
-        self._conditions = Conditions(request)
-        self.result = EraseResult(dry_run=request.dry_run)
+        self._conditions, self.result = Conditions(request), EraseResult()
 
     def run(self, batch_id: uuid.UUID) -> None:
         batch = self._ledger.manifest(batch_id)

@@ -42,15 +42,12 @@ def _hashed(text: str, hasher: Hasher) -> str:
 class RedactionAction:
     """An action of rules. It is pickled by its name, and a process that lacks it refuses it.
 
-    :param name: the word for it in rules.
     :param meaning: the clause for it in the guide and on the command line.
     :param strictness: of several actions on one thing that with the highest number counts.
     :param places: the parts of a rule that may name it; on ``body`` it leaves out the whole body.
-    :param needs_key: whether it needs the key of the hashes.
-    :param removes: whether the field or header goes, with its name; the functions below are then not called.
+    :param removes: whether the field or header goes, with its name.
     :param text: the change of a text, which is also that of a plain element or an attribute.
-    :param number: the change of a number, by its text as written.
-    :param boolean: the change of ``true`` or ``false``.
+    :param number: the change of a number, by its text as written, as that of a bool.
     :param object: the change of an object, which is called with an empty text. Null stays null.
     :param header: the change of a header's value, and of a column that holds the same.
     :param row_id: the change of the row's Id, which stays a GUID; None: a random one.

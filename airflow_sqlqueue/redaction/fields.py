@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from airflow_sqlqueue.bodies.names import column_key
 from airflow_sqlqueue.bodies.tree import TEXT, Element
 from airflow_sqlqueue.redaction.actions import ACTIONS, RedactionAction, stricter
-from airflow_sqlqueue.redaction.paths import FieldPath, PathStep
+from airflow_sqlqueue.redaction.paths import PathStep
 from airflow_sqlqueue.redaction.rules import RedactionRule
 
 Kind: TypeAlias = Literal["text", "number", "boolean", "null", "object", "list"]
@@ -23,34 +23,9 @@ VALUES = "$values"
 """The member of an object that is a list with metadata, in System.Text.Json and Newtonsoft.Json."""
 
 
-@dataclass(frozen=True)
-class FieldActions:
-    """Actions on fields of a body; ``kept`` has the paths that stay for each rule that keeps only what it lists."""
-
-    actions: tuple[tuple[FieldPath, RedactionAction], ...] = ()
-    kept: tuple[tuple[Steps, ...], ...] = ()
-
-    @classmethod
-    def of(cls, rules: Sequence[RedactionRule]) -> FieldActions:
-        """Put the rules of one message together."""
-        kept = []
-        for rule in rules:
-            if rule.keep_fields is not None:
-                paths = (*rule.keep_fields, *(path for path, action in rule.fields if not action.removes))
-                kept.append(tuple(path.steps for path in paths))
-        return cls(tuple(each for rule in rules for each in rule.fields), tuple(kept))
-
-    def __bool__(self) -> bool:
-        return bool(self.actions or self.kept)
-
-
 @dataclass
 class FieldChanges:
-    """Fields of one body that rules reach.
-
-    :param found: paths with the strictest of their actions; ``*`` for what no list of a rule keeps.
-    :param misplaced: paths that name a field of an object where another value stands.
-    """
+    """Paths that rules reach in one body, ``*`` for what no list keeps; ``misplaced``: another value is in place."""
 
     found: dict[str, RedactionAction] = field(default_factory=dict)
     misplaced: set[str] = field(default_factory=set)
@@ -59,7 +34,7 @@ class FieldChanges:
         self.found[path] = stricter(self.found.get(path, action), action)
 
 
-class _Way(NamedTuple):
+class Way(NamedTuple):
     """A path on its way through a body, and the rest of its steps.
 
     ``is_in_list``: the elements of the one that it has reached may be the items of a list, and are no step.
@@ -72,20 +47,28 @@ class _Way(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """What rules say about one place of a body.
+    """What rules say about one place of a body: ``action`` on the value, ``below`` on all that is below it.
 
-    :param action: the action on the value, None for none.
-    :param below: the action on all that is below it, where other places may refer to.
-    :param ways: the paths that go on below it.
-    :param keeps: for each list of a rule the paths that go on; only members that each of them leads to stay.
-    :param dropped: whether a list of a rule does not lead here.
+    ``ways`` are the paths that go on, and ``keeps`` for each list of a rule those of which each member needs one to
+    stay. ``dropped``: a list of a rule does not lead here.
     """
 
     action: RedactionAction | None = None
     below: RedactionAction | None = None
-    ways: tuple[_Way, ...] = ()
+    ways: tuple[Way, ...] = ()
     keeps: tuple[tuple[Steps, ...], ...] = ()
     dropped: bool = False
+
+    @classmethod
+    def of(cls, rules: Sequence[RedactionRule]) -> Reach:
+        """Return what the rules of one message say about its body as a whole."""
+        keeps = []
+        for rule in rules:
+            if rule.keep_fields is not None:
+                paths = (*rule.keep_fields, *(path for path, action in rule.fields if not action.removes))
+                keeps.append(tuple(path.steps for path in paths))
+        actions = (each for rule in rules for each in rule.fields)
+        return cls(ways=tuple(Way(path.text, action, path.steps) for path, action in actions), keeps=tuple(keeps))
 
     @property
     def removed(self) -> bool:
@@ -108,11 +91,8 @@ NOTHING = Reach()
 class Walk:
     """A walk through one body, in which ``changes`` are noted."""
 
-    def __init__(self, actions: FieldActions) -> None:
-        self.changes = FieldChanges()
-        self.start = Reach(
-            ways=tuple(_Way(path.text, action, path.steps) for path, action in actions.actions), keeps=actions.kept
-        )
+    def __init__(self, start: Reach) -> None:
+        self.start, self.changes = start, FieldChanges()
 
     def value(self, reach: Reach, kind: Kind) -> Reach:
         """Return what concerns a value, also if it stands where paths still have steps to go."""

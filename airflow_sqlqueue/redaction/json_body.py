@@ -1,7 +1,6 @@
 """Redaction of JSON: fields are changed by their paths, and the rest keeps its values, numbers digit by digit.
 
-A path goes through the wrappers ``$values`` of Newtonsoft.Json and System.Text.Json. An object that others refer to is
-one object, which each path changes at all of its places. Then its references (``$ref``) are replaced by it.
+An object that others refer to is one object, which each path changes at all of its places.
 """
 
 from __future__ import annotations

@@ -12,15 +12,15 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
-from airflow_sqlqueue.bodies.patterns import matches_name
+from airflow_sqlqueue.bodies.patterns import matches_name as matches
 from airflow_sqlqueue.bodies.text import MAX_BYTES
 from airflow_sqlqueue.errors import BodyError, ConfigurationError
-from airflow_sqlqueue.message import HeaderNames, ReceivedMessage, decode_headers, full_name
+from airflow_sqlqueue.message import DecodedHeaders, HeaderNames, ReceivedMessage, decode_headers, full_name
 from airflow_sqlqueue.redaction.actions import ACTIONS, Hasher, RedactionAction, stricter
 from airflow_sqlqueue.redaction.bodies import redact_body
-from airflow_sqlqueue.redaction.fields import FieldActions, FieldChanges
+from airflow_sqlqueue.redaction.fields import NOTHING, FieldChanges, Reach
 from airflow_sqlqueue.redaction.rules import RedactionRule, RedactionRules
 from airflow_sqlqueue.row import COLUMN_HEADERS, NAMES, Row
 
@@ -31,8 +31,6 @@ _CACHED = 1_000
 """The most texts of types, and names of headers, whose rules are remembered; senders choose them."""
 
 _CACHED_CHARACTERS = 4_096
-_CHEAP_CHARACTERS = 16_384
-"""Characters of headers that cannot have too many members, and that are read in one call."""
 
 _ID, _HEADERS, _BODY = map(NAMES.index, ("Id", "Headers", "Body"))
 _COLUMNS = tuple((NAMES.index(name), header) for name, header in COLUMN_HEADERS.items())
@@ -56,31 +54,22 @@ class Redaction:
     body: str | None = None
     misplaced: frozenset[str] = frozenset()
 
-    @property
-    def changed(self) -> bool:
-        return bool(self.headers or self.fields or self.body)
-
 
 class _Plan:
-    """Rules that concern a message, put together."""
+    """Rules that concern a message, put together. ``header_action`` gives the action on a header, None if it stays."""
 
     def __init__(self, rules: Sequence[RedactionRule]) -> None:
         self._rules = [rule for rule in rules if rule.headers or rule.keep_headers]
-        self._known = lru_cache(_CACHED)(self._header_action)
-        self.changes_headers = bool(self._rules)
+        self.changes_headers, self.header_action = bool(self._rules), _remembered(self._header_action)
         self.drops_body = any(rule.drops_body for rule in rules)
-        self.fields = FieldActions.of(rules)
-
-    def header_action(self, name: str) -> RedactionAction | None:
-        """Return the action on a header, None for one that stays."""
-        return (self._known if len(name) <= _CACHED_CHARACTERS else self._header_action)(name)
+        self.fields = Reach.of(rules)
+        self.changes_fields = self.fields != NOTHING
 
     def _header_action(self, name: str) -> RedactionAction | None:
         strictest: RedactionAction | None = None
         for rule in self._rules:
-            named = [action for pattern, action in rule.headers if matches_name(pattern, name)]
-            kept = rule.keep_headers
-            if not named and kept is not None and not any(matches_name(each, name) for each in kept):
+            named, kept = [action for pattern, action in rule.headers if matches(pattern, name)], rule.keep_headers
+            if not named and kept is not None and not any(matches(pattern, name) for pattern in kept):
                 named = [ACTIONS["drop"]]
             for action in named:
                 strictest = stricter(strictest, action)
@@ -128,7 +117,7 @@ class Redactor:
 
     def concerns(self, headers: str | None) -> bool:
         """Whether a rule concerns a message with these headers."""
-        return self._plan(_types(headers)) is not None
+        return self._plan(_types(decode_headers(headers))) is not None
 
     def concerns_types(self, types: str) -> bool:
         """Whether a rule concerns a message with these enclosed types, or with unknown types, an empty text."""
@@ -139,8 +128,8 @@ class Redactor:
 
         None: the body must be read whole, at most 8 MiB, and redacted.
         """
-        plan = self._plan(_types(headers))
-        if plan is None or not (plan.drops_body or plan.fields):
+        plan = self._plan(_types(decode_headers(headers)))
+        if plan is None or not (plan.drops_body or plan.changes_fields):
             return True
         return False if plan.drops_body or size > MAX_BYTES else None
 
@@ -150,10 +139,10 @@ class Redactor:
 
     def examine(self, row: Sequence[Any]) -> Redaction:
         """Return a row as the rules leave it, and what they changed."""
-        plan = self._plan(_types(row[_HEADERS]))
+        decoded = decode_headers(row[_HEADERS])
+        plan = self._plan(_types(decoded))
         if plan is None:
             return Redaction(row)
-        decoded = decode_headers(row[_HEADERS])
         malformed = decoded.problem_code is not None or row[_HEADERS] is None
         values, body, headers = list(row), row[_BODY], {}
         changes, reason = FieldChanges(), None
@@ -161,7 +150,7 @@ class Redactor:
             headers = self._headers(values, decoded.values, plan, malformed=malformed)
         if body and plan.drops_body:
             values[_BODY], reason = None, "rule"
-        elif body and plan.fields:
+        elif body and plan.changes_fields:
             content_type = None if malformed else decoded.values.get(HeaderNames.CONTENT_TYPE)
             try:
                 values[_BODY], changes = redact_body(bytes(body), content_type, plan.fields, self.hashed)
@@ -175,40 +164,33 @@ class Redactor:
         values = {name: value for name, value in vars(message).items() if name in Row._fields}
         return self.examine(Row(**{**values, "id": str(message.id), "body": message.body or None}))
 
-    def _plan(self, types: str) -> _Plan | None:
-        return (self._known_plan if len(types) <= _CACHED_CHARACTERS else self._plan_of)(types)
-
     @cached_property
-    def _known_plan(self) -> Callable[[str], _Plan | None]:
-        return lru_cache(_CACHED)(self._plan_of)
+    def _plan(self) -> Callable[[str], _Plan | None]:
+        return _remembered(self._plan_of)
 
     def _plan_of(self, types: str) -> _Plan | None:
-        names = list(filter(None, map(full_name, types.split(";"))))
-        given = self.rules.rules
-        rules = [each for each in given if not names or any(matches_name(each.message_type, n) for n in names)]
+        names, given = list(filter(None, map(full_name, types.split(";")))), self.rules.rules
+        rules = [rule for rule in given if not names or any(matches(rule.message_type, name) for name in names)]
         return _Plan(rules) if rules else None
 
     def _headers(
         self, values: list[Any], headers: dict[str, str | None], plan: _Plan, *, malformed: bool
     ) -> dict[str, str]:
-        """Redact the headers and the columns that hold the same values."""
-        own_id, changed = headers.get(HeaderNames.MESSAGE_ID), {}
+        """Redact the headers and the columns that hold the same values; return the actions on headers."""
+        own_id, changed, kept = headers.get(HeaderNames.MESSAGE_ID), {}, headers.copy()
+        for name, value in () if malformed else headers.items():
+            if (action := plan.header_action(name)) is not None:
+                changed[name] = action.name
+                kept[name] = None if value is None else action.header(value, self.hashed)
+                if action.removes:
+                    del kept[name]
         if malformed:
             values[_HEADERS], changed = "{}", {"*": "drop"}
-        else:
-            kept: dict[str, str | None] = {}
-            for name, value in headers.items():
-                action = plan.header_action(name)
-                if action is None or not action.removes:
-                    kept[name] = self._changed(value, action)
-                if action is not None:
-                    changed[name] = action.name
-            if changed:
-                values[_HEADERS] = json.dumps(kept, separators=(",", ":"))
+        elif changed:
+            values[_HEADERS] = json.dumps(kept, separators=(",", ":"))
         for place, header in _COLUMNS:
-            action = plan.header_action(header)
-            if values[place] is not None and action is not None:
-                values[place] = self._changed(values[place], action)
+            if values[place] is not None and (action := plan.header_action(header)) is not None:
+                values[place] = action.header(values[place], self.hashed)
                 changed.setdefault(header, action.name)
         action = plan.header_action(HeaderNames.MESSAGE_ID)
         if action is not None and values[_ID] is not None and (not own_id or _same_id(own_id, values[_ID])):
@@ -216,11 +198,13 @@ class Redactor:
             changed.setdefault(HeaderNames.MESSAGE_ID, action.name)
         return changed
 
-    def _changed(self, value: str | None, action: RedactionAction | None) -> str | None:
-        """Return a header's value, or that of a column, as an action leaves it."""
-        if value is None or action is None:
-            return value
-        return None if action.removes else action.header(value, self.hashed)
+
+_Found = TypeVar("_Found")
+
+
+def _remembered(find: Callable[[str], _Found]) -> Callable[[str], _Found]:
+    known = lru_cache(_CACHED)(find)
+    return lambda text: (known if len(text) <= _CACHED_CHARACTERS else find)(text)
 
 
 def hasher_of(key: str | bytes | None) -> Hasher:
@@ -229,19 +213,8 @@ def hasher_of(key: str | bytes | None) -> Hasher:
     return lambda text: hmac.digest(secret, text.encode("utf-8", "surrogatepass"), "sha256").hex()
 
 
-def _types(text: str | None) -> str:
-    """Return the enclosed types of a message, an empty text if they are unknown.
-
-    Most messages concern no rule, so this reads well-formed headers at half the cost of :func:`decode_headers`.
-    """
-    if text and len(text) <= _CHEAP_CHARACTERS:
-        try:
-            headers = json.loads(text)
-        except (ValueError, RecursionError):
-            return ""
-        types = headers.get(HeaderNames.ENCLOSED_MESSAGE_TYPES) if isinstance(headers, dict) else None
-        return types if isinstance(types, str) else ""
-    decoded = decode_headers(text)
+def _types(decoded: DecodedHeaders) -> str:
+    """Return the enclosed types of a message, an empty text if they are unknown."""
     legible = decoded.problem_code in (None, "value-not-text")
     return (legible and decoded.values.get(HeaderNames.ENCLOSED_MESSAGE_TYPES)) or ""
 

@@ -29,14 +29,9 @@ _Name = TypeVar("_Name")
 
 @dataclass(frozen=True)
 class RedactionRule:
-    """A rule for the messages of a type. Types and headers are patterns, in which ``*`` is any text.
+    """A rule for the messages of a type; in names of types and headers ``*`` is any text.
 
-    :param message_type: the full name of a .NET type: ``Shop.PlaceOrder``, ``Shop.*`` or ``*``.
-    :param drops_body: whether an action on the body leaves it out.
-    :param headers: headers with their actions.
-    :param keep_headers: the only headers that stay, besides those with an action that does not remove; None: all.
-    :param fields: paths of fields of the body with their actions.
-    :param keep_fields: the only fields that stay, besides those with an action that does not remove; None: all.
+    ``keep_headers`` and ``keep_fields`` are the only ones that stay, besides those with an action that does not remove.
     """
 
     message_type: str
@@ -156,10 +151,11 @@ def _named(
 ) -> tuple[tuple[tuple[_Name, RedactionAction], ...], tuple[_Name, ...] | None]:
     """Return what a rule names in a part with actions, and what it keeps there."""
     actions, kept = values.get(place), values.get(f"keep_{place}")
-    if actions is not None and not (isinstance(actions, Mapping) and actions):
-        raise ConfigurationError(f"{place} of a rule is an object of names and actions that is not empty.")
-    if kept is not None and not (isinstance(kept, (list, tuple)) and kept):
-        raise ConfigurationError(f"keep_{place} of a rule is a list of names that is not empty.")
+    for given, shape in ((actions, Mapping), (kept, (list, tuple))):
+        if given is not None and not (isinstance(given, shape) and given):
+            raise ConfigurationError(
+                f"{place} of a rule is an object of names and actions, keep_{place} a list of names, and not empty."
+            )
     if twice := [name for name in kept or () if isinstance(name, str) and name in (actions or {})]:
         raise ConfigurationError(f"A rule has {quoted(twice[0])} in keep_{place} and with an action: write it once.")
     named = [(make(name), find_action(action, place, quoted(str(name)))) for name, action in (actions or {}).items()]

@@ -1,9 +1,4 @@
-"""Redaction of XML: elements and attributes are changed by their paths, at their places; the rest stays as it is.
-
-The steps of a path are local names below the element of the message. A list is an element with an element for each
-item, so a step that is marked as a list (``Lines[]``), or that stands for what looks like one, stands for the element
-and for each element in it.
-"""
+"""Redaction of XML: elements and attributes are changed by their paths, at their places; the rest stays as it is."""
 
 from __future__ import annotations
 
