@@ -123,12 +123,8 @@ class _PlaceReader(_Reader):
         index, place = self._parser.CurrentByteIndex, self._places.pop()
         if self._data[index : index + 2] == b"</" and not self._data.endswith(b"/>", place.start, place.inner):
             place.inner_end, place.end = index, self._data.index(b">", index) + 1
-        has_elements = any(not each.startswith("@") for each, _ in self._open[-1][1])
         super()._end(name)
-        element = cast("Element", self._open[-1][1][-1][1])
-        element.place = place
-        if not has_elements and element.children and (text := element.children[-1])[0] == TEXT:
-            cast("Element", text[1]).place = Place(place.inner, place.inner, place.inner_end, place.inner_end)
+        cast("Element", self._open[-1][1][-1][1]).place = place
 
     def _nil(self) -> Element | None:
         return Element(is_nil=True)

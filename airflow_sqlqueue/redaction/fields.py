@@ -47,10 +47,10 @@ class Way(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """What rules say about one place of a body: ``action`` on the value, ``below`` on all that is below it.
+    """Effect of rules on one place of a body: ``action`` on the value, ``below`` on all that is below it.
 
-    ``ways`` are the paths that go on, and ``keeps`` for each list of a rule those of which each member needs one to
-    stay. ``dropped``: a list of a rule does not lead here.
+    ``ways`` are the paths that go on, ``keeps`` for each list of a rule those that members stay by. ``dropped``: a list
+    of a rule does not lead here.
     """
 
     action: RedactionAction | None = None
@@ -75,7 +75,7 @@ class Reach(NamedTuple):
         return self.dropped or (self.action is not None and self.action.removes)
 
     def merged(self, other: Reach) -> Reach:
-        """Return what concerns a value that stands at two places, here at the first one."""
+        """Return what concerns a value that two places have, here the first one."""
         return Reach(
             stricter(self.action, other.action),
             stricter(self.below, other.below),

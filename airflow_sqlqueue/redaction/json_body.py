@@ -28,7 +28,7 @@ def redact_json(text: str, walk: Walk, hasher: Hasher, encoding: str) -> str:
         raise BodyError("object")
     # A name may be written with escapes, which are gone in the redacted text.
     references = References(tree if "$" in text or "u0024" in text else None)
-    writer = _Writer(references, walk, hasher, None if text.isascii() else encoding)
+    writer = _JsonWriter(references, walk, hasher, None if text.isascii() else encoding)
     if references.referred:
         # Refuses what parsing refuses: references to a tree that is too large, or without an end.
         resolved(tree)
@@ -37,7 +37,7 @@ def redact_json(text: str, walk: Walk, hasher: Hasher, encoding: str) -> str:
     return writer.value(tree, walk.start)
 
 
-class _Writer:
+class _JsonWriter:
     """Writes redacted values; ``shared`` has what concerns objects that others refer to, by their ``$id``."""
 
     def __init__(self, references: References, walk: Walk, hasher: Hasher, encoding: str | None) -> None:
