@@ -108,18 +108,18 @@ class Walk:
 
     def below(self, reach: Reach, name: str | None, child: Any, kind: Kind) -> Reach:
         """Return what concerns a member of an object; an item of a list, which is no step, has no name."""
-        ways, action, of_members = list(reach.ways), reach.below, None
+        action, of_members, is_items = reach.below, None, name == VALUES and kind == "list"
+        ways = list(reach.ways) if name is None or is_items else []
         if name is not None:
-            ways, key = [], column_key(name)
+            key, is_text = column_key(name), name == TEXT and isinstance(child, Element)
             for way in reach.ways:
-                if name == VALUES and kind == "list":
-                    ways.append(way)
                 if way.is_in_list and name[0] not in "@#":
                     ways.append(way._replace(is_in_list=False))
                 step, rest = way.rest[0], way.rest[1:]
-                if name == TEXT and isinstance(child, Element) and (rest or not step.matches(key)):
+                matches = step.matches(key)
+                if is_text and (rest or not matches):
                     ways.append(way)
-                elif step.matches(key):
+                elif matches:
                     is_list = has_elements(child) and (step.each or _is_list_like(child))
                     if rest:
                         ways.append(way._replace(rest=rest, is_in_list=is_list))
@@ -132,7 +132,8 @@ class Walk:
         keeps, dropped = self._kept(reach, name, child, kind) if reach.keeps else ((), False)
         if not (ways or keeps or dropped or action or of_members):
             return NOTHING
-        return self.value(Reach(action, stricter(action, of_members), _once(ways), keeps, dropped), kind)
+        more = _once(ways) if len(ways) > len(reach.ways) else tuple(ways)
+        return self.value(Reach(action, stricter(action, of_members), more, keeps, dropped), kind)
 
     def _kept(
         self, reach: Reach, name: str | None, child: Any, kind: Kind

@@ -19,9 +19,6 @@ from airflow_sqlqueue.redaction.actions import Place, RedactionAction, find_acti
 from airflow_sqlqueue.redaction.paths import FieldPath
 from airflow_sqlqueue.untrusted import quoted
 
-MAX_FILE_BYTES = 1024 * 1024
-"""The most bytes of a file of rules."""
-
 _NAMES = {"message_type", "body", "headers", "keep_headers", "fields", "keep_fields"}
 
 _Name = TypeVar("_Name")
@@ -115,13 +112,10 @@ def _loaded(source: str | os.PathLike[str]) -> object:
     if not (isinstance(source, str) and source.lstrip()[:1] in ("[", "{")):
         name = f"The file of rules {quoted(str(source))}"
         try:
-            with Path(source).open("rb") as stream:
-                text = stream.read(MAX_FILE_BYTES + 1).decode("utf-8-sig")
+            text = Path(source).read_text("utf-8-sig")
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
             raise ConfigurationError(f"{name} cannot be read ({reason}): name a JSON file.") from None
-        if len(text) > MAX_FILE_BYTES:
-            raise ConfigurationError(f"{name} has more than {MAX_FILE_BYTES:,} bytes: write fewer rules.")
     try:
         return json.loads(str(text), object_pairs_hook=_unique)
     except ConfigurationError:
