@@ -1,11 +1,4 @@
-"""Parser of bodies: bytes to text, text to a tree of values.
-
-A body is JSON or XML, as its content type says, else as its first character shows. The content type and the body are
-untrusted: size and depth are bounded, XML with a document type is refused, and every failure is a :class:`BodyError`
-with a reason.
-
-Source: docs/guides/bodies.md.
-"""
+"""Parser of bodies: bytes to text, text to a tree of values; every failure is a :class:`BodyError` with a reason."""
 
 from __future__ import annotations
 
@@ -23,10 +16,7 @@ from airflow_sqlqueue.errors import BodyError
 def parse(
     body: bytes, content_type: str | None = None, *, max_bytes: int = MAX_BYTES, fields: Container[str] = ()
 ) -> Any:
-    """Return the tree of a body: a dict for JSON, an :class:`.Element` for XML. Raises :class:`BodyError`.
-
-    ``fields`` may have ``$type`` or ``$id``, for a root of JSON that keeps these.
-    """
+    """Return the tree of a body: a dict, or an :class:`.Element`; ``$type`` or ``$id`` in ``fields`` stay in a root."""
     if body:
         named_kind(content_type)
     text = read_text(body, content_type, max_bytes=max_bytes).text
@@ -34,12 +24,9 @@ def parse(
 
 
 def parse_json(text: str, fields: Container[str] = ()) -> dict[str, Any]:
-    """Return the object of a JSON text; of several members of one name the last counts, see :class:`.Repeated`.
+    """Return the object of a JSON text, or of an array of one object, as older serializers write it.
 
-    An array of one object, as older serializers write a message, is that object. References are followed, see
-    :func:`~airflow_sqlqueue.bodies.references.resolved`. Unless they are ``fields``, the root has no ``$type``, nor an
-    ``$id`` that is a number. Raises :class:`BodyError` with the reason ``json``, ``depth``, ``size``, or ``object`` for
-    a text that is no object.
+    Unless they are ``fields``, the root has no ``$type``, nor an ``$id`` that is a number.
     """
     value = read_json(text)
     has_metadata = '"$' in text
@@ -58,11 +45,7 @@ def parse_json(text: str, fields: Container[str] = ()) -> dict[str, Any]:
 
 
 def parse_xml(text: str) -> Element:
-    """Return the element of the message, as the transport's XmlSerializer writes it; namespaces are left out.
-
-    A root ``Messages`` with nothing but one child, as older versions write it, is that child. Raises :class:`BodyError`
-    with the reason ``xml``, ``depth`` or ``size``, or ``messages`` for a root with several messages.
-    """
+    """Return the element of the message: the only child of a root ``Messages``, as older versions write it."""
     name, root = read_xml(text)
     if name == "Messages":
         if sum(name[0] not in "@#" for name, _ in root.children) > 1:

@@ -1,11 +1,11 @@
-"""Values of one body by a schema, and what does not fit it.
+"""Values of one body by a schema, and what does not fit it; :mod:`.blocks` follows the same rule for many bodies.
 
-This is the rule that :mod:`airflow_sqlqueue.bodies.blocks` follows faster for many bodies at once. Source:
-docs/guides/bodies.md, "Values that do not fit".
+Source: docs/guides/bodies.md, "Values that do not fit".
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import KeysView
 from dataclasses import dataclass
 from itertools import chain
@@ -37,21 +37,16 @@ class Columns:
         return cls(kinds, {name: name for name in kinds}, {column_key(name): name for name in kinds})
 
     def of_names(self, names: KeysView[str]) -> dict[str, str]:
-        """Return the columns of those names of an object that have one.
-
-        A column without a name of its own takes the only one that differs from it in case alone.
-        """
+        """Return the columns of those names that have one: the same one, or the only one that differs in case alone."""
         if names <= self.own.keys():
             return self.own
+        others = {name: column_key(name) for name in names if name not in self.own}
+        counts = Counter(others.values())
         found = {name: name for name in names if name in self.own}
-        others: dict[str, list[str]] = {}
-        for name in names:
-            if name not in found:
-                others.setdefault(column_key(name), []).append(name)
-        for key, alike in others.items():
+        for name, key in others.items():
             column = self.by_key.get(key)
-            if column is not None and column not in found and len(alike) == 1:
-                found[alike[0]] = column
+            if column is not None and column not in names and counts[key] == 1:
+                found[name] = column
         return found
 
 

@@ -1,8 +1,4 @@
-"""The reader of JSON: bounded before it begins, with every member, digit and half of a surrogate pair kept.
-
-The serializers' metadata (``$id``, ``$type``, ``$ref``, ``$values``) are members like others to :func:`read_json`;
-:mod:`airflow_sqlqueue.bodies.references` resolves them.
-"""
+"""The reader of JSON: bounded before it begins, with every member, digit and half of a surrogate pair kept."""
 
 from __future__ import annotations
 
@@ -18,14 +14,10 @@ _BRACKETS = re.compile(r"[][{}]")
 
 
 def read_json(text: str) -> Any:
-    """Return the tree of a JSON text, whose objects are dicts; one with a name that comes twice is :class:`.Repeated`.
-
-    Raises :class:`BodyError` with the reason ``json``, ``depth`` or ``size``. Time and memory are bounded by the size
-    of the text, and no recursion is deeper than ``MAX_DEPTH``.
-    """
+    """Return the tree of a JSON text, whose objects are dicts, :class:`.Repeated` if a name comes twice."""
     _check_bounds(text)
     try:
-        return _DECODER.decode(text)
+        return DECODER.decode(text)
     except ValueError as error:
         raise BodyError("json") from error
 
@@ -51,4 +43,5 @@ def _refuse(constant: str) -> None:
     raise ValueError("NaN and Infinity are no JSON.")
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=Number, parse_float=Number, parse_constant=_refuse)
+DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=Number, parse_float=Number, parse_constant=_refuse)
+"""The reader without its bounds."""

@@ -1,23 +1,26 @@
-"""Bodies of a block that do not fit as they are: those with unknown fields, and those that Arrow's reader would refuse.
+"""Bodies of a block that do not fit as they are: those with unknown fields, and those that Arrow's reader would refuse
+or read in another way than the rule of one body.
 
 Source: docs/guides/bodies.md, "How bodies are parsed".
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections import Counter
 from collections.abc import Collection
 from functools import lru_cache
+from itertools import islice
 from json.encoder import encode_basestring_ascii as _quoted
 from typing import TYPE_CHECKING, Any
 
 from airflow_sqlqueue.bodies.fitting import to_json
+from airflow_sqlqueue.bodies.json_reader import DECODER
 from airflow_sqlqueue.bodies.names import Path, column_key, path_text
 from airflow_sqlqueue.bodies.references import is_number
-from airflow_sqlqueue.bodies.schemas import Struct, Type, item_of
-from airflow_sqlqueue.bodies.tree import MAX_DEPTH, Number, is_empty
+from airflow_sqlqueue.bodies.schemas import Struct, Type, all_leaves, item_of
+from airflow_sqlqueue.bodies.tree import MAX_DEPTH, Repeated, is_empty
+from airflow_sqlqueue.bodies.types import LEAVES, read_leaf
+from airflow_sqlqueue.bodies.values import Misfit
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,30 +28,24 @@ if TYPE_CHECKING:
 METADATA = ("$type", "$id")
 """Names of metadata that the root of a body may have."""
 
-_RESOLVED = {"$id", "$ref", "$values"}
-"""Names of metadata that have a meaning anywhere."""
+ALONE = ""
+"""In place of what is rescued of a body: it has to be parsed by itself."""
 
 _AT_ONCE = 64
 """Bodies that Python's reader parses at once."""
 
-_MOST_SUSPECTS = 100
 _MOST_CACHED = 128
-_MOST_NAMES = 1 << 40
-_MOST_LEVELS = MAX_DEPTH // 2
+_MOST_NAMES = 200
 _BLANKS = r"[ \t\r\n]*"
 _BLANK_BEFORE_COLON = re.compile(rb'"[ \t\r\n]+:')
-_NULL = rf'"{_BLANKS}:{_BLANKS}null'
-_NAME = re.compile(rb'"([^"\\]+)"[ \t\r\n]*:')
+_COLON = rf'"{_BLANKS}:{_BLANKS}'
 
 
-def has_more(bodies: pa.Array, text: bytes, read: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Return the number of names in each body, and whether it is larger than that of the members that were read.
+def has_more(bodies: pa.Array, text: bytes, read: pa.Array) -> pa.Array:
+    """Return whether each body has more names than the members that were read of it; ``text`` holds all bodies.
 
     Then it has fields that were skipped, or a name that comes twice. A quote with a colon behind it ends a name, or is
     within a text. That makes a body suspect for nothing, but hides no field: before a null it counts on both sides.
-
-    :param text: the bodies with what is between them.
-    :param read: the values that Arrow's reader made of them.
     """
     import pyarrow.compute as pc
 
@@ -56,8 +53,8 @@ def has_more(bodies: pa.Array, text: bytes, read: pa.Array) -> tuple[pa.Array, p
         names = pc.count_substring_regex(bodies, rf'"{_BLANKS}:')
     else:
         names = pc.count_substring(bodies, '":')
-    known = pc.add(_members(read), pc.count_substring_regex(bodies, _NULL))
-    return names, pc.greater(names, known)
+    known = pc.add(_members(read), pc.count_substring_regex(bodies, _COLON + "null"))
+    return pc.greater(names, known)
 
 
 def may_have_other_case(bodies: pa.Array, names: Collection[str]) -> pa.Array:
@@ -93,58 +90,47 @@ def _members(read: pa.Array) -> Any:
     return found
 
 
-class UnknownFields:
-    """Reader of the fields that a schema has not, from bodies whose other values are known to fit."""
+def unknown_fields(bodies: list[bytes], known: Any) -> list[str | None]:
+    """Return for each body, whose known values fit, what is rescued of it: None for nothing, or :data:`ALONE`."""
+    found: list[str | None] = []
+    for start in range(0, len(bodies), _AT_ONCE):
+        part = bodies[start : start + _AT_ONCE]
+        try:
+            found += [_rescued(tree, known) for tree in DECODER.decode(f"[{b','.join(part).decode()}]")]
+        except (ValueError, RecursionError):
+            found += [ALONE] * len(part)
+    return found
 
-    def __init__(self, schema: Struct) -> None:
-        self._known = _names_of(schema)
 
-    def texts(self, bodies: list[bytes], names: list[int]) -> list[str | bool | None]:
-        """Return for each body what is rescued of it, None for nothing, and True if it has to be parsed by itself.
+def _rescued(tree: Any, known: Any) -> str | None:
+    texts: list[str] = []
+    if not _collected(tree, known, (), texts):
+        return ALONE
+    return f"{{{','.join(texts)}}}" if texts else None
 
-        :param names: the number of names in each body.
-        """
-        found: list[str | bool | None] = []
-        for start in range(0, len(bodies), _AT_ONCE):
-            part = bodies[start : start + _AT_ONCE]
-            try:
-                trees = _DECODER.decode(f"[{b','.join(part).decode()}]")
-                found += map(self._text, trees, names[start : start + _AT_ONCE])
-            except (ValueError, ArithmeticError, RecursionError):
-                found += [True] * (start + len(part) - len(found))
-        return found
 
-    def _text(self, tree: dict[str, Any], names: int) -> str | bool | None:
-        rescued: list[str] = []
-        # Of a name that comes twice in an object, a tree has one.
-        if self._walk(tree, self._known, (), rescued) != names:
-            return True
-        return f"{{{','.join(rescued)}}}" if rescued else None
-
-    def _walk(self, value: Any, known: Any, path: Path, rescued: list[str]) -> int:
-        """Collect the unknown fields, and return the number of names, a negative one for what has a rule of its own."""
-        if not isinstance(value, dict):
-            items = enumerate(value) if isinstance(value, list) else ()
-            return sum(self._walk(each, known, (*path, number), rescued) for number, each in items)
-        count = len(value)
-        fields, keys = known
-        for name, each in value.items():
-            if name in fields:
-                if fields[name] and each:
-                    count += self._walk(each, fields[name], (*path, name), rescued)
-            elif name[:1] == "$" and not path and name in METADATA:
-                if not (is_number(each) if name == "$id" else isinstance(each, str)):
-                    return -_MOST_NAMES
-            elif name in _RESOLVED or column_key(name) in keys:
-                return -_MOST_NAMES
-            elif each is not None:
-                text = to_json(each)
-                if isinstance(each, (dict, list)):
-                    count += _names_in(text)
-                if not is_empty(each):
-                    key = _key if len(name) > _MOST_CACHED else _cached_key
-                    rescued.append(f"{key((*path, name))}:{text}")
-        return count
+def _collected(value: Any, known: Any, path: Path, texts: list[str]) -> bool:
+    """Collect the unknown fields, and return False for what has a rule of its own."""
+    if not isinstance(value, dict):
+        items = enumerate(value) if isinstance(value, list) else ()
+        return all(_collected(each, known, (*path, number), texts) for number, each in items)
+    if isinstance(value, Repeated):
+        return False
+    fields, keys = known
+    for name, each in value.items():
+        if name in fields:
+            if each and fields[name] and not _collected(each, fields[name], (*path, name), texts):
+                return False
+        elif name[:1] == "$" or column_key(name) in keys:
+            if path or name not in METADATA or not (is_number(each) if name == "$id" else isinstance(each, str)):
+                return False
+        elif not is_empty(each):
+            text = to_json(each)
+            if isinstance(each, (dict, list)) and ('"$' in text or text.count("{") + text.count("[") > MAX_DEPTH // 2):
+                return False
+            key = _key if len(name) > _MOST_CACHED else _cached_key
+            texts.append(f"{key((*path, name))}:{text}")
+    return True
 
 
 def _key(path: Path) -> str:
@@ -154,71 +140,79 @@ def _key(path: Path) -> str:
 _cached_key = lru_cache(maxsize=1_024)(_key)
 
 
-def _names_in(text: str) -> int:
-    """The number of names in a text of JSON, or less; a negative number for what has a rule of its own."""
-    if ('"$' in text and any(f'"{name}"' in text for name in _RESOLVED)) or (
-        len(text) > _MOST_LEVELS and text.count("{") + text.count("[") > _MOST_LEVELS
-    ):
-        return -_MOST_NAMES
-    return text.count('":') - text.count('\\":')
-
-
-def _names_of(kind: Type) -> Any:
+def known_names(kind: Type) -> Any:
     """The names of a struct with what is inside, and their keys; None without structs."""
     if not isinstance(kind, dict) or kind["type"] == "map":
         return None
     if (item := item_of(kind)) is not None:
-        return _names_of(item)
-    fields = {each["name"]: _names_of(each["type"]) for each in kind["fields"]}
+        return known_names(item)
+    fields = {each["name"]: known_names(each["type"]) for each in kind["fields"]}
     return fields, {column_key(name) for name in fields}
 
 
-def _refuse(constant: str) -> None:
-    raise ValueError("NaN and Infinity are no JSON.")
+def unlike(schema: Struct) -> list[tuple[str, str | None]]:
+    """Regular expressions of bodies that Arrow's reader reads in another way than the rule of one body.
+
+    One with a leaf type is of numbers that this type may not hold; see :func:`matches`.
+    """
+    found: dict[tuple[str, str | None], None] = {}
+    names: dict[str, set[str | None]] = {}
+    for kind, name in all_leaves(schema):
+        names.setdefault(kind, set()).add(name)
+    for kind, named in sorted(names.items()):
+        leaf = LEAVES[kind.partition("(")[0]]
+        found |= dict.fromkeys((pattern, None) for pattern in leaf.unlike)
+        if leaf.doubtful:
+            # A name with an escape may be any.
+            fields = rf'(?:"(?:{"|".join(re.escape(each) for each in named if each)})"|\\[^"]*")\s*:'
+            before = rf"(?:{fields}|[\[,])" if None in named else fields
+            found[rf"{before}\s*(-?{leaf.doubtful}[0-9.eE+-]*)", kind] = None
+    return list(found)
 
 
-_DECODER = json.JSONDecoder(parse_int=Number, parse_float=Number, parse_constant=_refuse)
+def matches(bodies: pa.Array, pattern: str, kind: str | None = None) -> pa.Array:
+    """Return whether a regular expression matches each body, with numbers of which the leaf type refuses one."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found = pc.match_substring_regex(bodies, pattern)
+    if kind is None or not pc.any(found).as_py():
+        return found
+    rows = pc.indices_nonzero(found).to_pylist()
+    numbers = re.compile(pattern.encode())
+    wrong = [row for row in rows if any(_is_misfit(kind, each) for each in numbers.findall(bodies[row].as_py()))]
+    return pc.is_in(pa.array(range(len(bodies))), pa.array(wrong, pa.int64()))
 
 
-class Suspects:
-    """Fields with values that Arrow's reader refuses, as bodies showed; such bodies are known without reading them.
+def _is_misfit(kind: str, number: bytes) -> bool:
+    try:
+        read_leaf(kind, number.decode(), "number")
+    except Misfit:
+        return True
+    return False
+
+
+def wrong_kinds(read_as: pa.DataType) -> str:
+    """A regular expression of bodies with a value that Arrow's reader refuses.
 
     It is a guess, which saves time: names are looked for wherever they are in a body.
     """
+    import pyarrow as pa
 
-    def __init__(self, read_as: pa.DataType) -> None:
-        import pyarrow as pa
-
-        self._refused: dict[str, str] = {}
-        counts: Counter[str] = Counter()
-        waiting = [read_as]
-        while waiting:
-            kind = waiting.pop()
-            fields = [kind.field(number) for number in range(kind.num_fields)]
-            waiting += [each.type for each in fields]
-            for each in fields if pa.types.is_struct(kind) else ():
-                counts[each.name] += 1
-                self._refused[each.name] = _refused(each.type)
-        # A name that is at several places says too little.
-        self._refused = {name: each for name, each in self._refused.items() if counts[name] == 1}
-        self._learned: dict[str, list[str]] = {}
-        self.patterns: list[str] = []
-        """Regular expressions of bodies that Arrow's reader would refuse."""
-
-    def learn(self, body: bytes) -> bool:
-        """Remember what is refused about a body; return whether that was new."""
-        names = {each.decode(errors="replace") for each in _NAME.findall(body)} & self._refused.keys()
-        new = [name for name in names if re.search(_with(re.escape(name), self._refused[name]).encode(), body)]
-        if not new or sum(map(len, self._learned.values())) > _MOST_SUSPECTS:
-            return False
-        for name in new:
-            self._learned.setdefault(self._refused.pop(name), []).append(re.escape(name))
-        self.patterns = ["|".join(_with("|".join(each), refused) for refused, each in self._learned.items())]
-        return True
-
-
-def _with(names: str, refused: str) -> str:
-    return rf'"(?:{names})"{_BLANKS}:{_BLANKS}(?:{refused})'
+    refused: dict[str, set[str]] = {}
+    waiting = [read_as]
+    while waiting:
+        kind = waiting.pop()
+        fields = [kind.field(number) for number in range(kind.num_fields)]
+        waiting += [each.type for each in fields]
+        for each in fields if pa.types.is_struct(kind) else ():
+            refused.setdefault(each.name, set()).add(_refused(each.type))
+    names: dict[str, list[str]] = {}
+    for name, values in islice(refused.items(), _MOST_NAMES):
+        # A name that has several types says too little.
+        if len(values) == 1:
+            names.setdefault(values.pop(), []).append(re.escape(name))
+    return "|".join(f'"(?:{"|".join(each)}){_COLON}(?:{value})' for value, each in names.items())
 
 
 def _refused(kind: pa.DataType) -> str:

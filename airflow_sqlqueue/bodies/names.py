@@ -44,12 +44,7 @@ _STEP = re.compile(r'(\[\])|\[(0|-?[1-9]\d*)\]|\[("(?:[^"\\]|\\.)*")\]|(\.?)([^.
 
 @lru_cache(maxsize=16_384)
 def is_column_name(name: str) -> bool:
-    r"""Whether a field can be a column: Parquet, Delta Lake, Iceberg and Spark take its name, nested as well.
-
-    Of ASCII these are letters, digits and ``_@#$%&!?'+/:<>|~^-``, so no blank, no dot, and none of ``,;{}()[]=*"\```,
-    which Parquet, Delta Lake or Spark's paths refuse; of other characters letters, marks, numbers, punctuation and
-    symbols. A name has at most 128 characters, and 240 bytes.
-    """
+    """Whether a field can be a column: Parquet, Delta Lake, Iceberg and Spark take its name, nested as well."""
     if not 0 < len(name) <= MAX_CHARACTERS:
         return False
     others = [each for each in name if not each.isascii()]
@@ -64,8 +59,7 @@ def column_key(name: str) -> str:
     """A text that is the same for two names exactly if an engine may take them for one column.
 
     Delta Lake, Iceberg, and the Parquet reader of Spark compare names by Java's ``toLowerCase(Locale.ROOT)``, Spark's
-    analyzer by ``equalsIgnoreCase``, to which an ``i`` without a dot is an ``i``, and a long ``s`` an ``s``. Here two
-    names are the same if either says so. Python's ``casefold`` would take a sharp s for ``ss`` in addition.
+    analyzer by ``equalsIgnoreCase``; here two names are the same if either says so.
     """
     if name.isascii():
         return name.lower()
@@ -83,10 +77,7 @@ def _folded(character: str) -> str:
 def column_names(schema: Mapping[str, Any], envelope: Sequence[str]) -> dict[str, str]:
     """The column of each field of a struct, in its order: the field's own name or, in front of it, ``body_``.
 
-    The prefix is for names that begin with ``_``, as the metadata columns of Iceberg (``_pos``), Delta Lake
-    (``_change_type``) and Spark (``_metadata``) do, and for those that an earlier column has, whatever the case. Only
-    columns of a table need it: these engines have no such names within a struct. New fields are the last ones of a
-    schema, so a column keeps its name.
+    The prefix is for names that begin with ``_``, as metadata columns do, and for those that an earlier column has.
     """
     taken = {column_key(name) for name in (*_OWN, *envelope)}
     names = {}
@@ -107,20 +98,15 @@ def is_own_column(column: str) -> bool:
 def path_text(path: Path) -> str:
     """Return a path as text: ``Lines[0].Quantity``, ``Lines[].Quantity`` for each item, ``["a.b"]`` for odd names.
 
-    No two paths have the same text; :func:`read_path` is the reverse. Names with a dot, a bracket, a quote or a control
-    character are in brackets, as texts of JSON.
+    No two paths have the same text; :func:`read_path` is the reverse.
     """
-    pieces: list[str] = []
-    for step in path:
-        if step is None:
-            pieces.append("[]")
-        elif isinstance(step, int):
-            pieces.append(f"[{step}]")
-        elif _PLAIN.fullmatch(step):
-            pieces.append(f".{step}" if pieces else step)
-        else:
-            pieces.append(f"[{json.dumps(step, ensure_ascii=False)}]")
-    return "".join(pieces)
+    return "".join(map(_step_text, path)).removeprefix(".")
+
+
+def _step_text(step: str | int | None) -> str:
+    if isinstance(step, str) and _PLAIN.fullmatch(step):
+        return f".{step}"
+    return "[]" if step is None else f"[{json.dumps(step, ensure_ascii=False)}]"
 
 
 def read_path(text: str) -> Path:

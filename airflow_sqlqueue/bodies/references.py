@@ -16,12 +16,7 @@ _WRAPPER = {"$id", "$type", "$values"}
 def resolved(root: Any) -> Any:
     """Return a tree without the metadata that a serializer would not give to its reader.
 
-    - An object whose only member is ``$ref`` is what has this ``$id``; one whose ``$id`` is nowhere is data.
-    - An object of ``$values``, with ``$id`` and ``$type`` at most, is its array.
-    - ``$id`` disappears where a ``$ref`` names it, and where the serializer numbers its objects: that of the root,
-      which stays, is a number then.
-
-    Raises :class:`BodyError` with the reason ``depth`` or ``size`` if the references make the tree too large.
+    ``$id`` disappears where a ``$ref`` names it, and where the one of the root, which stays, is a number.
     """
     return _Resolver(root).plain(root, 1)
 

@@ -1,8 +1,4 @@
-"""Schemas of message types: the form of Spark's StructType as JSON, or JSON Schema, checked and in files.
-
-A schema is plain data, so that neither Spark nor Arrow is needed to read, compare or write one. Source:
-docs/guides/bodies.md, "Schemas".
-"""
+"""Schemas of message types: the form of Spark's StructType as JSON, or JSON Schema, checked and in files."""
 
 from __future__ import annotations
 
@@ -76,10 +72,7 @@ def decimal_of(kind: Type) -> tuple[int, int] | None:
 
 
 def read_schema(values: object) -> Struct:
-    """Return the schema of a parsed file: a StructType, or a JSON Schema of an object.
-
-    Raises :class:`ConfigurationError` for another form, and for types and names that no column can have.
-    """
+    """Return the schema of a parsed file: a StructType, or a JSON Schema of an object. Raises ConfigurationError."""
     if not isinstance(values, dict):
         raise ConfigurationError("A schema is a JSON object: a StructType of Spark, or a JSON Schema.")
     if "properties" in values or "$schema" in values:
@@ -102,15 +95,15 @@ def all_fields(kind: Type) -> Iterator[str]:
             yield from all_fields(each["type"])
 
 
-def all_leaves(kind: Type) -> Iterator[str]:
-    """The leaf types in a type."""
+def all_leaves(kind: Type, name: str | None = None) -> Iterator[tuple[str, str | None]]:
+    """The leaf types in a type with the names of their fields, None for items and values."""
     if isinstance(kind, str):
-        yield kind
+        yield kind, name
     elif (item := item_of(kind)) is not None:
         yield from all_leaves(item)
     else:
         for each in kind["fields"]:
-            yield from all_leaves(each["type"])
+            yield from all_leaves(each["type"], each["name"])
 
 
 def spark_schema(schema: Struct) -> Struct:
@@ -168,10 +161,7 @@ def _checked_struct(kind: Struct, path: Path, where: str, depth: int) -> Struct:
 
 
 def _from_json_schema(document: Mapping[str, Any], node: object, depth: int) -> Type:
-    """Return the type of a node of a JSON Schema; a node of several types is a string.
-
-    References within the document are followed, and ``null`` beside a type is allowed.
-    """
+    """Return the type of a node of a JSON Schema; a node of several types is a string, but for ``null``."""
     if not isinstance(node, dict) or depth > 2 * MAX_NESTING:
         return "string"
     if isinstance(reference := node.get("$ref"), str):

@@ -1,7 +1,4 @@
-"""The text of a body, and what it is written in: its encoding, its byte order mark, and its kind, JSON or XML.
-
-Source: docs/guides/bodies.md, "How bodies are parsed".
-"""
+"""The text of a body, and what it is written in: its encoding, its byte order mark, and its kind, JSON or XML."""
 
 from __future__ import annotations
 
@@ -37,19 +34,13 @@ class Text(NamedTuple):
 
 
 def kind_of(content_type: str | None, text: str) -> Kind:
-    """Return whether a text is JSON or XML: by its content type, or by its first character if none is named.
-
-    Raises :class:`BodyError` with the reason ``content type`` if it names another format, ``format`` for a text that
-    looks like neither.
-    """
+    """Return whether a text is JSON or XML: by its content type, or by its first character if none is named."""
     if named := named_kind(content_type):
         return named
     first = text.lstrip(" \t\n\r")[:1]
-    if first == "<":
-        return "xml"
-    if first and first in "{[":
-        return "json"
-    raise BodyError("format")
+    if first not in ("<", "{", "["):
+        raise BodyError("format")
+    return "xml" if first == "<" else "json"
 
 
 def named_kind(content_type: str | None) -> Kind | None:
@@ -65,13 +56,7 @@ def named_kind(content_type: str | None) -> Kind | None:
 
 
 def read_text(body: bytes, content_type: str | None = None, *, max_bytes: int = MAX_BYTES) -> Text:
-    """Return the text of a body and its encoding, from which the same bytes can be made again.
-
-    The encoding is that of the byte order mark, else of the charset of the content type, else of the declaration of
-    XML, else UTF-8. UTF-16 is also known by the zero byte of its first character, and a declaration of UTF-16, which
-    .NET writes into any text, is not trusted. Raises :class:`BodyError` with the reason ``empty``, ``size`` or
-    ``encoding``.
-    """
+    """Return the text of a body and its encoding, from which the same bytes can be made again."""
     if not body:
         raise BodyError("empty")
     if len(body) > max_bytes:
@@ -85,6 +70,10 @@ def read_text(body: bytes, content_type: str | None = None, *, max_bytes: int = 
 
 
 def _encoding(body: bytes, content_type: str | None) -> str:
+    """The encoding by the content type, the declaration of XML, or zero bytes.
+
+    A declaration of UTF-16, which .NET writes into any text, is not trusted.
+    """
     named = _CHARSET.search(content_type or "")
     encoding = _ENCODINGS[named.group(1).lower()] if named else "utf-8"
     if encoding in ("utf-8", "utf-16") and len(body) >= 2 and len(body) % 2 == 0:

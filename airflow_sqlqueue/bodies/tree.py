@@ -1,8 +1,4 @@
-"""The tree of a body, which its readers make, and inference, fitting and redaction use.
-
-A tree of JSON has dicts, lists, texts, True, False, None, and a :class:`Number` for each number, so that no digit is
-lost. A tree of XML has an :class:`Element` for each element, each attribute and each text beside them.
-"""
+"""The tree of a body: dicts, lists, texts, True, False, None and :class:`Number` for JSON, :class:`Element` for XML."""
 
 from __future__ import annotations
 
@@ -31,10 +27,7 @@ class Number:
 
 
 class Repeated(dict[str, Any]):
-    """An object of JSON in which a name comes twice: a dict with the last value of each name.
-
-    ``pairs`` has all members in their order.
-    """
+    """An object of JSON in which a name comes twice: the last value of each, and in ``pairs`` all in their order."""
 
     __slots__ = ("pairs",)
 
@@ -52,8 +45,7 @@ def members_of(value: dict[str, Any]) -> Iterable[tuple[str, Any]]:
 class Place:
     """The place of an element in the UTF-8 bytes of its text: from ``start`` to ``end``, its content from ``inner`` on.
 
-    An element without content has an empty range. The content of an attribute is its value, without the quotes, and
-    its start is before the blanks that separate it from what is before it.
+    The content of an attribute is its value, and its start is before the blanks in front of it.
     """
 
     start: int
@@ -67,8 +59,7 @@ class Element:
     """An element of XML: the names and values of its children, or its text. A child that is nil is None.
 
     An attribute is a child called ``@Name``, and text beside attributes and children is a child called ``#text``; both
-    are elements that have a text only. ``is_nil`` is True for an element that is nil and has attributes or content all
-    the same. ``place`` is known to those who ask for it; see :func:`~airflow_sqlqueue.bodies.xml_reader.read_xml`.
+    have a text only. ``is_nil`` is True for an element that is nil and has attributes or content all the same.
     """
 
     children: Sequence[tuple[str, Element | None]] = ()
@@ -83,12 +74,10 @@ def is_blank(text: str) -> bool:
 
 
 def is_empty(value: Any) -> bool:
-    """Whether a value is nothing: null, an empty object, a blank element, a list of nothing.
-
-    A list of nulls and empty objects is one: Arrow's reader does not tell it from an empty list.
-    """
+    """Whether a value is nothing: null, an empty object, a blank element, a list of nothing."""
     if isinstance(value, Element):
         return not value.children and is_blank(value.text)
     if isinstance(value, list):
+        # Arrow's reader does not tell nulls and empty objects from no items.
         return all(each is None or each == {} for each in value)
     return value is None or value == {}

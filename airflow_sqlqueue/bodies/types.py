@@ -39,16 +39,14 @@ class Leaf:
     """A leaf type.
 
     :param json: the kinds of JSON values that it takes. A text of XML says no kind, and is tried always.
-    :param read: the value for Arrow of a value's text, and of the type's parameters; dates are days and times
-        microseconds since 1970. It raises ValueError for a text that does not fit.
+    :param read: the value for Arrow of a value's text and the type's parameters; ValueError for one that does not fit.
     :param write: the text of such a value, which ``read`` takes.
     :param arrow: the Arrow type.
     :param read_as: the type by which Arrow's reader of JSON reads it.
-    :param convert: the column of what Arrow's reader read, with null for each value that is left to ``read``. Without
-        it each text is read by ``read``.
+    :param convert: the column of what Arrow's reader read, with null for each value that is left to ``read``.
     :param unlike: regular expressions of bodies that Arrow's reader would read in another way than ``read``.
     :param doubtful: a regular expression of numbers that Arrow's reader takes even where ``read`` refuses them.
-    :param spark: the name of the Spark type, with its parameters.
+    :param spark: the name of the Spark type, if it is another one.
     :param json_schema: the types and formats of JSON Schema that mean it.
     :param form: the form of its texts, for inference.
     :param takes: whether it takes values of another type, by its own parameters and the other's name and parameters.
@@ -248,8 +246,8 @@ _DAY = _YEAR + r"-(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])|(?:0[13-9]|1[0-2])-
 _CLOCK = r"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d"
 _SHAPES = {
     "date": rf"^{_DAY}$",
-    "timestamp": rf"^(?P<clock>{_DAY}T{_CLOCK})(?:\.(?P<fraction>\d{{1,9}}))?(?P<zone>Z|[+-](?:0\d|1[0-7]):[0-5]\d)$",
-    "timestamp_ntz": rf"^(?P<clock>{_DAY}T{_CLOCK})(?:\.(?P<fraction>\d{{1,9}}))?$",
+    "timestamp": rf"^{_DAY}T{_CLOCK}(?:\.\d{{1,9}})?(?:Z|[+-](?:0\d|1[0-7]):[0-5]\d)$",
+    "timestamp_ntz": rf"^{_DAY}T{_CLOCK}(?:\.\d{{1,9}})?$",
 }
 """Texts that Arrow converts. The 29th of February is left to the rule of one body."""
 
@@ -257,31 +255,15 @@ _SHAPES = {
 def _times(read: pa.Array, kind: str) -> pa.Array:
     import pyarrow.compute as pc
 
-    pa = _pa()
     read = _where(pc.match_substring_regex(read, _SHAPES[kind]), read)
-    if kind == "date":
-        return _in_range(read.cast(pa.date32()), pa.int32(), 1)
-    parts = pc.extract_regex(read, _SHAPES[kind])
-    clock = pc.struct_field(parts, "clock").cast(pa.timestamp("s")).cast(pa.timestamp("us")).cast(pa.int64())
-    digits = pc.utf8_slice_codeunits(pc.struct_field(parts, "fraction"), 0, 6)
-    micros = pc.add(clock, pc.utf8_rpad(digits, 6, "0").cast(pa.int64()))
-    if kind == "timestamp":
-        zone = pc.replace_substring_regex(pc.struct_field(parts, "zone"), "^Z$", "+00:00")
-        minutes = pc.add(
-            pc.multiply(pc.utf8_slice_codeunits(zone, 1, 3).cast(pa.int64()), 60),
-            pc.utf8_slice_codeunits(zone, 4, 6).cast(pa.int64()),
-        )
-        sign = pc.if_else(pc.starts_with(zone, "+"), -60_000_000, 60_000_000)
-        micros = pc.add(micros, pc.multiply(minutes, sign))
-    return _in_range(micros, pa.int64(), values.MICROS_OF_A_DAY).cast(LEAVES[kind].arrow())
-
-
-def _in_range(read: pa.Array, number: pa.DataType, units_of_a_day: int) -> pa.Array:
-    """The days or times, and null for those outside of the years 1 to 9999."""
-    import pyarrow.compute as pc
-
-    first, last = values.FIRST_DAY * units_of_a_day, (values.LAST_DAY + 1) * units_of_a_day - 1
-    return _where(pc.and_(pc.greater_equal(read.cast(number), first), pc.less_equal(read.cast(number), last)), read)
+    if kind != "date":
+        read = pc.replace_substring_regex(read, r"(\.\d{6})\d+", r"\1")
+    found = read.cast(LEAVES[kind].arrow())
+    if kind != "timestamp":
+        return found
+    # A zone may lead out of the years 1 to 9999.
+    micros, (first, last) = found.cast(_pa().int64()), values.MICROS
+    return _where(pc.and_(pc.greater_equal(micros, first), pc.less(micros, last)), found)
 
 
 def _same(read: pa.Array) -> pa.Array:

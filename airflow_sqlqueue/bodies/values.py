@@ -24,10 +24,8 @@ ZONE_FORM = r"(Z|[+-]\d\d:\d\d)"
 _TIME = re.compile(rf"({DATE_FORM}T\d\d:\d\d:\d\d)(?:\.(\d{{1,9}}))?{ZONE_FORM}?", re.ASCII)
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00")
 _DAYS = date(1970, 1, 1).toordinal()
-FIRST_DAY, LAST_DAY = date.min.toordinal() - _DAYS, date.max.toordinal() - _DAYS
-"""The first day of the year 1 and the last one of the year 9999, since 1970."""
-
-MICROS_OF_A_DAY = 86_400_000_000
+MICROS = tuple((day - _DAYS) * 86_400_000_000 for day in (date.min.toordinal(), date.max.toordinal() + 1))
+"""The first microsecond of the year 1 and the one after the year 9999, since 1970."""
 
 
 class Misfit(ValueError):
@@ -113,7 +111,7 @@ def instant(text: str, *, has_zone: bool) -> int:
         if minutes > 59 or hours * 60 + minutes > 18 * 60:
             raise Misfit
         micros -= (hours * 60 + minutes) * (60_000_000 if found[3][0] == "+" else -60_000_000)
-    if not FIRST_DAY <= micros // MICROS_OF_A_DAY <= LAST_DAY:
+    if not MICROS[0] <= micros < MICROS[1]:
         raise Misfit
     return micros
 

@@ -1,7 +1,6 @@
 """The reader of XML: bounded, without document types, with attributes and mixed text as children, and with places.
 
-Namespaces are left out: a name is a local name. So are comments, processing instructions, and where the texts of an
-element are among its children. Source: docs/guides/bodies.md, "Constructs of .NET and XML".
+Namespaces are left out, comments, processing instructions, and where the texts of an element are among its children.
 """
 
 from __future__ import annotations
@@ -25,9 +24,7 @@ _ATTRIBUTE = re.compile(rb"\s+([^\s=]+)\s*=\s*([\"'])(.*?)\2", re.DOTALL)
 def read_xml(text: str, *, places: bool = False) -> tuple[str, Element]:
     """Return the name of the root and the root; each element has its place in ``text.encode()`` if ``places`` is True.
 
-    With places an element that is nil is an :class:`.Element` in any case, because it has a place as well. Raises
-    :class:`BodyError` with the reason ``xml``, ``depth`` or ``size``. Time and memory are bounded by the size of the
-    text.
+    With places an element that is nil is an :class:`.Element` in any case, because it has a place as well.
     """
     if text.count("<") - text.count("</") + text.count('="') + text.count("='") > MAX_NODES:
         raise BodyError("size")
