@@ -19,8 +19,7 @@ from airflow_sqlqueue.bodies.names import Path, column_key, path_text
 from airflow_sqlqueue.bodies.references import is_number
 from airflow_sqlqueue.bodies.schemas import Struct, Type, all_leaves, item_of
 from airflow_sqlqueue.bodies.tree import MAX_DEPTH, Repeated, is_empty
-from airflow_sqlqueue.bodies.types import LEAVES, read_leaf
-from airflow_sqlqueue.bodies.values import Misfit
+from airflow_sqlqueue.bodies.types import LEAVES, read_or_none
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -180,16 +179,12 @@ def matches(bodies: pa.Array, pattern: str, kind: str | None = None) -> pa.Array
         return found
     rows = pc.indices_nonzero(found).to_pylist()
     numbers = re.compile(pattern.encode())
-    wrong = [row for row in rows if any(_is_misfit(kind, each) for each in numbers.findall(bodies[row].as_py()))]
+    wrong = [
+        row
+        for row in rows
+        if any(read_or_none(kind, each.decode(), "number") is None for each in numbers.findall(bodies[row].as_py()))
+    ]
     return pc.is_in(pa.array(range(len(bodies))), pa.array(wrong, pa.int64()))
-
-
-def _is_misfit(kind: str, number: bytes) -> bool:
-    try:
-        read_leaf(kind, number.decode(), "number")
-    except Misfit:
-        return True
-    return False
 
 
 def wrong_kinds(read_as: pa.DataType) -> str:

@@ -18,7 +18,7 @@ def resolved(root: Any) -> Any:
 
     ``$id`` disappears where a ``$ref`` names it, and where the one of the root, which stays, is a number.
     """
-    return _Resolver(root).plain(root, 1)
+    return References(root).plain(root)
 
 
 def is_number(identity: Any) -> bool:
@@ -31,6 +31,7 @@ class References:
 
     def __init__(self, root: Any) -> None:
         self._known: dict[str, Any] = {}
+        self._nodes = 0
         referred, twice, waiting = set(), set(), [root]
         while waiting:
             value = waiting.pop()
@@ -60,22 +61,8 @@ class References:
             return False
         return identity in self.referred or (self._is_numbered and is_number(identity))
 
-
-def is_wrapper(value: Any) -> bool:
-    """Whether a value is an array with its metadata."""
-    if not isinstance(value, dict) or isinstance(value, Repeated) or not set(value) <= _WRAPPER:
-        return False
-    return isinstance(value.get("$values"), list) and all(
-        isinstance(value.get(name, ""), str) for name in ("$id", "$type")
-    )
-
-
-class _Resolver:
-    def __init__(self, root: Any) -> None:
-        self._references = References(root)
-        self._nodes = 0
-
-    def plain(self, value: Any, depth: int) -> Any:
+    def plain(self, value: Any, depth: int = 1) -> Any:
+        """Return a value with what it refers to, and without metadata."""
         self._nodes += 1
         if self._nodes > MAX_NODES:
             raise BodyError("size")
@@ -85,14 +72,23 @@ class _Resolver:
             raise BodyError("depth")
         if isinstance(value, list):
             return [self.plain(each, depth + 1) for each in value]
-        if (target := self._references.target(value)) is not value:
+        if (target := self.target(value)) is not value:
             return self.plain(target, depth + 1)
         if is_wrapper(value):
             return [self.plain(each, depth + 1) for each in value["$values"]]
         if isinstance(value, Repeated):
             return Repeated([(name, self.plain(each, depth + 1)) for name, each in value.pairs])
-        leaves_id = value is not self._references.message and self._references.is_metadata(value.get("$id"))
+        leaves_id = value is not self.message and self.is_metadata(value.get("$id"))
         return {name: self.plain(each, depth + 1) for name, each in value.items() if not (leaves_id and name == "$id")}
+
+
+def is_wrapper(value: Any) -> bool:
+    """Whether a value is an array with its metadata."""
+    if not isinstance(value, dict) or isinstance(value, Repeated) or not set(value) <= _WRAPPER:
+        return False
+    return isinstance(value.get("$values"), list) and all(
+        isinstance(value.get(name, ""), str) for name in ("$id", "$type")
+    )
 
 
 def _is_reference(value: dict[str, Any]) -> bool:

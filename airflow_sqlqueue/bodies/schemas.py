@@ -106,16 +106,13 @@ def all_leaves(kind: Type, name: str | None = None) -> Iterator[tuple[str, str |
             yield from all_leaves(each["type"], each["name"])
 
 
-def spark_schema(schema: Struct) -> Struct:
-    """The JSON of Spark's type of a struct: a leaf type may have another name there."""
-    return {**schema, "fields": [{**each, "type": _spark_type(each["type"])} for each in schema["fields"]]}
-
-
-def _spark_type(kind: Type) -> Type:
+def spark_schema(kind: Type) -> Any:
+    """The JSON of Spark's type: a leaf type may have another name there."""
     if isinstance(kind, str):
         return spark_leaf(kind)
-    item = item_of(kind)
-    return spark_schema(kind) if item is None else with_item(kind, _spark_type(item))
+    if (item := item_of(kind)) is not None:
+        return with_item(kind, spark_schema(item))
+    return {**kind, "fields": [{**each, "type": spark_schema(each["type"])} for each in kind["fields"]]}
 
 
 def _checked(kind: object, path: Path, depth: int) -> Type:

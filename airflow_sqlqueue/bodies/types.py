@@ -42,7 +42,7 @@ class Leaf:
     :param read: the value for Arrow of a value's text and the type's parameters; ValueError for one that does not fit.
     :param write: the text of such a value, which ``read`` takes.
     :param arrow: the Arrow type.
-    :param read_as: the type by which Arrow's reader of JSON reads it.
+    :param read_as: the type by which Arrow's reader of JSON reads it, if it is neither this nor a string.
     :param convert: the column of what Arrow's reader read, with null for each value that is left to ``read``.
     :param unlike: regular expressions of bodies that Arrow's reader would read in another way than ``read``.
     :param doubtful: a regular expression of numbers that Arrow's reader takes even where ``read`` refuses them.
@@ -95,10 +95,7 @@ def canonical(kind: str) -> str | None:
 
 
 def read_leaf(kind: str, text: str, given: Given | None) -> Any:
-    """The value of a text; ``given`` is the kind of the JSON value, None for a text of XML or of a stored column.
-
-    Raises :class:`Misfit`.
-    """
+    """The value of a text, or :class:`Misfit`; ``given`` is its kind in JSON, None for XML or a stored column."""
     leaf, parameters = _known(kind)
     if given is None and kind != "string":
         text = text.strip(_BLANKS)
@@ -106,8 +103,6 @@ def read_leaf(kind: str, text: str, given: Given | None) -> Any:
         raise Misfit
     try:
         return leaf.read(text, *parameters)
-    except Misfit:
-        raise
     except (ValueError, ArithmeticError) as error:
         raise Misfit from error
 
@@ -135,12 +130,7 @@ def forms() -> dict[str, re.Pattern[str]]:
 
 
 def number_type(whole: int, scale: int, *, is_beyond_long: bool = False, has_exponents: bool = False) -> str:
-    """The one rule for the type of numbers: ``whole`` digits before the point at most, and ``scale`` behind it.
-
-    Whole numbers are ``long``, beyond it ``decimal(38,0)``. Others are a decimal of 38 digits, with 9 digits after the
-    point, or as many as were seen, if those before it leave room. A number with an exponent makes a ``double``, one of
-    more than 38 digits a ``string``.
-    """
+    """The one rule for the type of numbers: ``whole`` digits before the point at most, and ``scale`` behind it."""
     if has_exponents:
         return "double"
     if not scale and not is_beyond_long:
@@ -160,7 +150,7 @@ def arrow_leaf(kind: str) -> pa.DataType:
 def reader_leaf(kind: str) -> pa.DataType:
     """The type by which Arrow's reader of JSON reads a leaf type."""
     leaf, parameters = _known(kind)
-    if leaf.convert is None and leaf.read_as is None:
+    if leaf.read_as is None and (leaf.convert is None or leaf.json == ("text",)):
         return _pa().string()
     return (leaf.read_as or leaf.arrow)(*parameters)
 
@@ -173,14 +163,15 @@ def converted_leaf(read: pa.Array, kind: str) -> pa.Array:
     if "text" not in leaf.json:
         return _pa().nulls(len(read), leaf.arrow(*parameters))
     found = read.dictionary_encode()
-    different = [_read_or_none(leaf, text, parameters) for text in found.dictionary.to_pylist()]
+    different = [read_or_none(kind, text, "text") for text in found.dictionary.to_pylist()]
     return _pa().array(different, leaf.arrow(*parameters)).take(found.indices)
 
 
-def _read_or_none(leaf: Leaf, text: str, parameters: Parameters) -> Any:
+def read_or_none(kind: str, text: str, given: Given) -> Any:
+    """The value of a text, None for one that does not fit."""
     try:
-        return leaf.read(text, *parameters)
-    except (ValueError, ArithmeticError):
+        return read_leaf(kind, text, given)
+    except Misfit:
         return None
 
 
@@ -266,10 +257,6 @@ def _times(read: pa.Array, kind: str) -> pa.Array:
     return _where(pc.and_(pc.greater_equal(micros, first), pc.less(micros, last)), found)
 
 
-def _same(read: pa.Array) -> pa.Array:
-    return read
-
-
 def _integer_leaf(name: str, *formats: str | None) -> Leaf:
     bits = BITS[name]
     return Leaf(
@@ -277,7 +264,7 @@ def _integer_leaf(name: str, *formats: str | None) -> Leaf:
         read=partial(values.integer, bits=bits),
         write=str,
         arrow=lambda: _pa().type_for_alias(f"int{bits + 1}"),
-        convert=_same,
+        convert=lambda read: read,
         json_schema=tuple(("integer", each) for each in formats),
         takes=lambda own, found, parameters: BITS.get(found, 64) <= bits,
     )
@@ -289,7 +276,6 @@ def _time_leaf(name: str, zone: str | None, form: str) -> Leaf:
         read=partial(values.instant, has_zone=zone is not None),
         write=partial(values.instant_text, zone="Z" if zone else ""),
         arrow=lambda: _pa().timestamp("us", zone),
-        read_as=lambda: _pa().string(),
         convert=partial(_times, kind=name),
         json_schema=(("string", "date-time"),) if zone else (),
         form=form,
@@ -303,7 +289,7 @@ LEAVES: dict[str, Leaf] = {
         read=values.text_of,
         write=str,
         arrow=lambda: _pa().string(),
-        convert=_same,
+        convert=lambda read: read,
         json_schema=(("string", None), ("string", "uuid")),
     ),
     "boolean": Leaf(
@@ -311,7 +297,7 @@ LEAVES: dict[str, Leaf] = {
         read=values.boolean,
         write=lambda value: "true" if value else "false",
         arrow=lambda: _pa().bool_(),
-        convert=_same,
+        convert=lambda read: read,
         json_schema=(("boolean", None),),
     ),
     "byte": _integer_leaf("byte"),
@@ -358,7 +344,6 @@ LEAVES: dict[str, Leaf] = {
         read=values.days,
         write=values.day_text,
         arrow=lambda: _pa().date32(),
-        read_as=lambda: _pa().string(),
         convert=partial(_times, kind="date"),
         json_schema=(("string", "date"),),
         form=DATE_FORM,
