@@ -77,6 +77,7 @@ class BodyParser:
         # Arrow's reader refuses unknown fields; once seen, they are skipped and found by counts.
         self._skips = others == "skip"
         self._wrong: str | None = None
+        self._probe = _PROBE
         self._marks = ['"$values"', '"$ref"'] if others == "skip" else []
         if "$id" in self._names or "$type" in self._fields:
             # Whether it is a field or metadata, the rule of one body says.
@@ -87,15 +88,17 @@ class BodyParser:
         import pyarrow as pa
 
         pieces: list[pa.StructArray] = []
-        # The first bodies show at little cost what does not fit.
-        probe = min(_PROBE, len(bodies))
-        waiting = [(probe, len(bodies)), (0, probe)]
+        # The first bodies of all show at little cost what does not fit.
+        probe, self._probe = min(self._probe, len(bodies)), 0
+        waiting = [(probe, len(bodies)), *[(0, probe)] * bool(probe)]
         while waiting:
             start, end = waiting.pop()
+            middle = (start + end) // 2
             part = (bodies.slice(start, end - start), content_types.slice(start, end - start))
+            if end - start > 1 and part[0].nbytes > BLOCK_BYTES:
+                waiting += [(middle, end), (start, middle)]
+                continue
             try:
-                if end - start > 1 and part[0].nbytes > BLOCK_BYTES:
-                    raise Refused
                 pieces.append(self._part(*part))
             except Refused as refused:
                 if self._learns(refused, part[0]):
@@ -103,7 +106,6 @@ class BodyParser:
                 elif end - start <= _ONE_BY_ONE:
                     pieces.append(self._one_by_one(*part))
                 else:
-                    middle = (start + end) // 2
                     waiting += [(middle, end), (start, middle)]
         return pa.concat_arrays(pieces)
 
@@ -111,7 +113,8 @@ class BodyParser:
         """Return whether bodies are read in another way from now on, after some were refused."""
         import pyarrow.compute as pc
 
-        if refused.is_unknown and not self._metadata and pc.any(pc.match_substring(bodies, '"$')).as_py():
+        is_settled = self._metadata or self._marks
+        if refused.is_unknown and not is_settled and pc.any(pc.match_substring(bodies, '"$')).as_py():
             self._metadata = misfits.METADATA
             self._explicit = _read_as(self._schema, self._metadata)
         elif refused.is_unknown and not self._skips:

@@ -95,17 +95,13 @@ def unknown_fields(bodies: list[bytes], known: Any) -> list[str | None]:
     for start in range(0, len(bodies), _AT_ONCE):
         part = bodies[start : start + _AT_ONCE]
         try:
-            found += [_rescued(tree, known) for tree in DECODER.decode(f"[{b','.join(part).decode()}]")]
+            for tree in DECODER.decode(f"[{b','.join(part).decode()}]"):
+                texts: list[str] = []
+                is_plain = _collected(tree, known, (), texts)
+                found.append((f"{{{','.join(texts)}}}" if texts else None) if is_plain else ALONE)
         except (ValueError, RecursionError):
-            found += [ALONE] * len(part)
+            found += [ALONE] * (start + len(part) - len(found))
     return found
-
-
-def _rescued(tree: Any, known: Any) -> str | None:
-    texts: list[str] = []
-    if not _collected(tree, known, (), texts):
-        return ALONE
-    return f"{{{','.join(texts)}}}" if texts else None
 
 
 def _collected(value: Any, known: Any, path: Path, texts: list[str]) -> bool:
@@ -118,17 +114,20 @@ def _collected(value: Any, known: Any, path: Path, texts: list[str]) -> bool:
     fields, keys = known
     for name, each in value.items():
         if name in fields:
-            if each and fields[name] and not _collected(each, fields[name], (*path, name), texts):
+            if (inner := fields[name]) and each and not _collected(each, inner, (*path, name), texts):
                 return False
         elif name[:1] == "$" or column_key(name) in keys:
             if path or name not in METADATA or not (is_number(each) if name == "$id" else isinstance(each, str)):
                 return False
-        elif not is_empty(each):
+        elif isinstance(each, (dict, list)):
             text = to_json(each)
-            if isinstance(each, (dict, list)) and ('"$' in text or text.count("{") + text.count("[") > MAX_DEPTH // 2):
+            if '"$' in text or text.count("{") + text.count("[") > MAX_DEPTH // 2:
                 return False
+            if not is_empty(each):
+                texts.append(f"{_key((*path, name))}:{text}")
+        elif each is not None:
             key = _key if len(name) > _MOST_CACHED else _cached_key
-            texts.append(f"{key((*path, name))}:{text}")
+            texts.append(f"{key((*path, name))}:{to_json(each)}")
     return True
 
 
