@@ -11,6 +11,7 @@ Source: docs/guides/bodies.md, "How bodies are parsed".
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -43,17 +44,18 @@ class Refused(Exception):
         self.row, self.is_unknown = row, is_unknown
 
 
-def arrow_type(kind: Type) -> pa.DataType:
-    """The Arrow type of a column of a schema."""
+def arrow_type(kind: Type, of_leaf: Callable[[str], pa.DataType] = arrow_leaf) -> pa.DataType:
+    """The Arrow type of a column of a schema, or with ``reader_leaf`` the one by which Arrow's reader reads it."""
     import pyarrow as pa
 
-    if isinstance(kind, dict):
-        if kind["type"] == "array":
-            return pa.list_(arrow_type(kind["elementType"]))
-        if kind["type"] == "map":
-            return pa.map_(pa.string(), arrow_type(kind["valueType"]))
-        return pa.struct([(each["name"], arrow_type(each["type"])) for each in kind["fields"]])
-    return arrow_leaf(kind)
+    if isinstance(kind, str):
+        return of_leaf(kind)
+    if kind["type"] == "array":
+        return pa.list_(arrow_type(kind["elementType"], of_leaf))
+    if kind["type"] == "map":
+        # Arrow's reader has no maps: a body that has one is read by itself.
+        return pa.null() if of_leaf is reader_leaf else pa.map_(pa.string(), arrow_type(kind["valueType"]))
+    return pa.struct([(name, arrow_type(each, of_leaf)) for name, each in fields_of(kind).items()])
 
 
 class BodyParser:
@@ -73,7 +75,7 @@ class BodyParser:
         )
         # Each field costs time in each object, even if no body has it: these are read once a body has one.
         self._metadata: tuple[str, ...] = ()
-        self._explicit = _read_as(schema)
+        self._explicit = arrow_type(schema, reader_leaf)
         # Arrow's reader refuses unknown fields; once seen, they are skipped and found by counts.
         self._skips = others == "skip"
         self._wrong: str | None = None
@@ -111,12 +113,13 @@ class BodyParser:
 
     def _learns(self, refused: Refused, bodies: pa.Array) -> bool:
         """Return whether bodies are read in another way from now on, after some were refused."""
+        import pyarrow as pa
         import pyarrow.compute as pc
 
         is_settled = self._metadata or self._marks
         if refused.is_unknown and not is_settled and pc.any(pc.match_substring(bodies, '"$')).as_py():
             self._metadata = misfits.METADATA
-            self._explicit = _read_as(self._schema, self._metadata)
+            self._explicit = pa.struct([*self._explicit, *((name, pa.string()) for name in self._metadata)])
         elif refused.is_unknown and not self._skips:
             self._skips = True
         elif not refused.is_unknown and self._wrong is None:
@@ -269,21 +272,6 @@ def _is_utf8_json(content_type: str) -> bool:
     except BodyError:
         return False
     return kind == "json" and "charset" not in content_type.lower().replace("charset=utf-8", "")
-
-
-def _read_as(kind: Type, metadata: tuple[str, ...] = ()) -> pa.DataType:
-    """The type by which Arrow's reader reads a type, with texts for the metadata of its root."""
-    import pyarrow as pa
-
-    if not isinstance(kind, dict):
-        return reader_leaf(kind)
-    if kind["type"] == "map":
-        # Arrow's reader has no maps: a body that has one is read by itself.
-        return pa.null()
-    if kind["type"] == "array":
-        return pa.list_(_read_as(kind["elementType"]))
-    fields = [(each["name"], _read_as(each["type"])) for each in kind["fields"]]
-    return pa.struct(fields + [(name, pa.string()) for name in metadata])
 
 
 def _converted(read: pa.Array, kind: Type) -> tuple[pa.Array, pa.Array]:

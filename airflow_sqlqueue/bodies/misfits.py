@@ -169,7 +169,7 @@ def unlike(schema: Struct) -> list[tuple[str, str | None]]:
 
 
 def matches(bodies: pa.Array, pattern: str, kind: str | None = None) -> pa.Array:
-    """Return whether a regular expression matches each body, with numbers of which the leaf type refuses one."""
+    """Return whether a regular expression matches each body, by a number that a leaf type refuses if one is named."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
