@@ -6,7 +6,6 @@ Source: docs/guides/bodies.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_sqlqueue.bodies.names import ENVELOPE, RESCUED, UNPARSED, column_names
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 
 IF_UNPARSED = ("Body", "BodyFile", "headers_raw")
 """Columns of ``read_batch`` from which a message can be parsed later."""
-
-_BODY, _CONTENT_TYPE, _FILE = "_body", "_content_type", "_file"
 
 
 def parse_bodies(
@@ -68,37 +65,20 @@ def parse_bodies(
 
     Raises :class:`ConfigurationError` for a schema, columns or fields that cannot be used.
     """
-    known = read_schema(_plain(schema))
+    from pyspark.sql import functions as sf
+
+    known = read_schema(dict(schema) if isinstance(schema, Mapping) else schema.jsonValue())
     if fields is not None:
         known = _selected(known, fields)
     kept = [name for name in ENVELOPE if name in df.columns] if envelope is None else list(envelope)
-    rows = df if message_type is None else df.where(_column_of(df, "message_type") == message_type)
-    return _parse(rows, known, kept, decoders, _Options(fields is None, max_bytes))
-
-
-@dataclass(frozen=True)
-class _Options:
-    rescued: bool
-    max_bytes: int
-
-
-def _parse(
-    rows: DataFrame,
-    schema: Struct,
-    kept: Sequence[str],
-    decoders: Mapping[str, Callable[[Column], Column]] | None,
-    options: _Options,
-) -> DataFrame:
-    from pyspark.sql import functions as sf
-
-    if missing := [name for name in ("Body", *kept) if name not in rows.columns]:
+    needed = ["Body", *kept] if message_type is None else ["message_type", "Body", *kept]
+    if missing := [name for name in needed if name not in df.columns]:
         raise ConfigurationError(f"The rows have no column {missing[0]}: give what read_batch returns.")
+    rows = df if message_type is None else df.where(sf.col("message_type") == message_type)
     in_file = sf.col("BodyFile").isNotNull() if "BodyFile" in rows.columns else sf.lit(False)
-    body, content_type = decoded(rows, decoders or {})
-    own = (body.alias(_BODY), content_type.alias(_CONTENT_TYPE), in_file.alias(_FILE))
-    given = rows.select(*kept, *own)
-    result = result_schema(given.select(*kept).schema, schema, rescued=options.rescued)
-    return given.mapInArrow(_Parsing(schema, len(kept), options), result)
+    own = [each.alias(f"_{number}") for number, each in enumerate((*decoded(rows, decoders or {}), in_file))]
+    result = result_schema(rows.select(*kept).schema, known, rescued=fields is None)
+    return rows.select(*kept, *own).mapInArrow(_Parsing(known, len(kept), fields is None, max_bytes), result)
 
 
 def decoded(rows: DataFrame, decoders: Mapping[str, Callable[[Column], Column]]) -> tuple[Column, Column]:
@@ -129,8 +109,8 @@ def result_schema(envelope: StructType, schema: Struct, *, rescued: bool = True,
 class _Parsing:
     """Function for ``mapInArrow``; it goes to the workers, so it refers to plain values."""
 
-    def __init__(self, schema: Struct, kept: int, options: _Options) -> None:
-        self._schema, self._kept, self._options = schema, kept, options
+    def __init__(self, schema: Struct, kept: int, rescued: bool, max_bytes: int) -> None:
+        self._schema, self._kept, self._rescued, self._max_bytes = schema, kept, rescued, max_bytes
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -138,28 +118,16 @@ class _Parsing:
 
         from airflow_sqlqueue.bodies.blocks import BodyParser
 
-        others: Literal["rescue", "skip"] = "rescue" if self._options.rescued else "skip"
-        parser = BodyParser(self._schema, others=others, max_bytes=self._options.max_bytes)
+        others: Literal["rescue", "skip"] = "rescue" if self._rescued else "skip"
+        parser = BodyParser(self._schema, others=others, max_bytes=self._max_bytes)
         for batch in batches:
             given = batch.columns
-            kept, (bodies, content_types, in_file) = given[: self._kept], given[self._kept : self._kept + 3]
+            kept, (bodies, content_types, in_file) = given[: self._kept], given[self._kept :]
             parsed = parser.parse(bodies.cast(pa.binary()), content_types.cast(pa.string()))
             reasons = pc.if_else(in_file, "file", parsed.field("unparsed"))
-            own = [parsed.field("rescued"), reasons] if self._options.rescued else [reasons]
+            own = [parsed.field("rescued"), reasons] if self._rescued else [reasons]
             columns = [*kept, *pc.struct_field(parsed, "fields").flatten(), *own]
             yield pa.RecordBatch.from_arrays(columns, [str(number) for number in range(len(columns))])
-
-
-def _plain(schema: StructType | Mapping[str, Any]) -> Any:
-    return dict(schema) if isinstance(schema, Mapping) else schema.jsonValue()
-
-
-def _column_of(df: DataFrame, name: str) -> Column:
-    from pyspark.sql import functions as sf
-
-    if name not in df.columns:
-        raise ConfigurationError(f"The rows have no column {name}: give what read_batch returns.")
-    return sf.col(name)
 
 
 def _selected(schema: Struct, names: Sequence[str]) -> Struct:
