@@ -13,10 +13,10 @@ from airflow_sqlqueue.bodies.blocks import arrow_type
 from airflow_sqlqueue.bodies.fitting import Fitting, to_json
 from airflow_sqlqueue.bodies.json_reader import read_json
 from airflow_sqlqueue.bodies.names import Path, column_key, path_text, read_path
-from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of, item_of, read_schema, struct
+from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of, item_of
 from airflow_sqlqueue.bodies.tree import TEXT, Element, Number, Repeated, is_blank
 from airflow_sqlqueue.bodies.types import leaf_of
-from airflow_sqlqueue.errors import BodyError, ConfigurationError
+from airflow_sqlqueue.errors import BodyError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,8 +42,6 @@ class Refitting:
         self._schema, self._fields = schema, fields_of(fields)
         self._shared: dict[int, Any] = {}
         self._known: dict[int, dict[str, Type]] = {}
-        wanted = fields_of(schema)
-        self._same = [name for name, kind in self._fields.items() if name in wanted and _same(kind, wanted[name])]
 
     def rows(self, columns: Mapping[str, pa.Array], rescued: pa.Array, is_json: Sequence[bool]) -> pa.StructArray:
         """Return the fields of each row and what is rescued of it.
@@ -53,39 +51,23 @@ class Refitting:
         :param is_json: whether the body of the row was JSON; a text of XML may be a number.
         """
         import pyarrow as pa
-        import pyarrow.compute as pc
 
         result = pa.struct([("fields", arrow_type(self._schema)), ("rescued", pa.string())])
-        waits = pc.is_valid(rescued)
-        for name, values in columns.items():
-            if name not in self._same:
-                waits = pc.or_(waits, pc.is_valid(values))
-        numbers = pc.indices_nonzero(waits)
-        others = pc.indices_nonzero(pc.invert(waits))
-        names = list(columns)
-        trees = [_trees(columns[name].take(numbers), self._fields[name]) for name in names]
+        trees = [_trees(values, self._fields[name]) for name, values in columns.items()]
         found = []
-        for number, text, *values in zip(numbers.to_pylist(), rescued.take(numbers).to_pylist(), *trees, strict=True):
-            tree = {name: value for name, value in zip(names, values, strict=True) if value is not None}
-            found.append(self._row(tree, text, is_json[number]))
-        # Nothing changes in the rows that have only columns of the same types.
-        kept = {name: columns[name].take(others).cast(result["fields"].type.field(name).type) for name in self._same}
-        same = (
-            pa.StructArray.from_arrays(
-                [kept.get(each.name, pa.nulls(len(others), each.type)) for each in result["fields"].type],
-                fields=list(result["fields"].type),
-            )
-            if result["fields"].type.num_fields
-            else pa.array([{}] * len(others), result["fields"].type)
-        )
-        rest = pa.StructArray.from_arrays([same, pa.nulls(len(others), pa.string())], fields=list(result))
-        order = pc.sort_indices(pa.concat_arrays([numbers, others]))
-        return pa.concat_arrays([pa.array(found, result), rest]).take(order)
+        for text, is_one, *values in zip(rescued.to_pylist(), is_json, *trees, strict=True):
+            tree = {name: value for name, value in zip(columns, values, strict=True) if value is not None}
+            found.append(self._row(tree, text, is_one))
+        return pa.array(found, result)
 
     def _row(self, tree: dict[str, Any], rescued: str | None, is_json: bool) -> dict[str, Any]:
         left: dict[str, Any] = {}
         for text, value in (read_json(rescued) if rescued else {}).items():
-            if not self._placed(tree, text, value if is_json else _untyped(value)):
+            try:
+                path = read_path(text)
+            except ValueError:
+                path = ()
+            if not path or not self._place(tree, path, value if is_json else _untyped(value), self._schema):
                 left[text] = value
         fitting = Fitting(self._shared)
         fields = fitting.struct(self._given(tree, self._schema, is_json), self._schema)
@@ -95,13 +77,6 @@ class Refitting:
                 text += "'"
             found[text] = value
         return {"fields": fields, "rescued": to_json(found) if found else None}
-
-    def _placed(self, tree: dict[str, Any], text: str, value: Any) -> bool:
-        try:
-            path = read_path(text)
-        except ValueError:
-            return False
-        return self._place(tree, path, value, self._schema)
 
     def _place(self, node: Any, path: Path, value: Any, kind: Type | None) -> bool:
         """Put a value where it was in the body, unless something else is there; return whether it was put."""
@@ -170,13 +145,6 @@ class Refitting:
             # XML has nothing where it is blank or, of old senders, "null"; here it is a text.
             return str(value) if is_blank(value) or value.strip() == "null" else Element(text=str(value))
         return value
-
-
-def _same(kind: Type, wanted: Type) -> bool:
-    try:
-        return read_schema(struct({"field": kind})) == read_schema(struct({"field": wanted}))
-    except ConfigurationError:
-        return False
 
 
 def _is_array(kind: Type | None) -> bool:
