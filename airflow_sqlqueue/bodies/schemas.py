@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 from airflow_sqlqueue.bodies.names import Path, column_key, is_column_name, path_text
-from airflow_sqlqueue.bodies.types import LEAVES, canonical, leaf_of, leaf_of_json_schema, spark_leaf
+from airflow_sqlqueue.bodies.types import LEAVES, canonical, leaf_of_json_schema, spark_leaf
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.untrusted import is_text, quoted
 
@@ -63,12 +63,6 @@ def item_of(kind: Type) -> Type | None:
 def with_item(kind: Type, item: Type) -> Type:
     """An array or a map with another type of its items or values."""
     return map_of(item) if isinstance(kind, dict) and kind["type"] == "map" else array(item)
-
-
-def decimal_of(kind: Type) -> tuple[int, int] | None:
-    """The precision and the scale of a decimal type; None for another type."""
-    found = leaf_of(kind) if isinstance(kind, str) and kind.startswith("decimal(") else None
-    return (found[1][0], found[1][1]) if found else None
 
 
 def read_schema(values: object) -> Struct:

@@ -11,8 +11,7 @@ import os
 import random
 import re
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import unquote
 
@@ -121,13 +120,17 @@ class SchemaFolder:
             the write has a condition. On other stores, and S3 servers that know no conditions, only a new file is safe:
             an existing one is read again after the write.
         """
+        import fcntl
+
         path, text = self._path(message_type), write_schema({_TYPE: message_type, **read_schema(schema)}).encode()
         filesystem = self._folder.filesystem
         try:
             filesystem.makedirs(self._folder.root, exist_ok=True)
             if not self._folder.is_local:
                 return self._put_in_store(path, text, expected)
-            with _locked(f"{self._folder.root}/.lock"):
+            # The lock ends with its process; its file stays.
+            with open(f"{self._folder.root}/.lock", "a") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
                 if expected is not _ANY and not self._has(path, expected):
                     return False
                 # A rename is at once; stores write an object at once.
@@ -212,30 +215,3 @@ class SchemaFolder:
             return json.loads(content)
         except (ValueError, RecursionError) as error:
             raise ConfigurationError(f"{what} {name} is not JSON: mend or remove the file.") from error
-
-
-@contextmanager
-def _locked(path: str) -> Iterator[None]:
-    """Hold the lock of a local folder, which ends with its process. Its file is there only meanwhile."""
-    import fcntl
-
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if _is_file(descriptor, path):
-                try:
-                    yield
-                finally:
-                    os.unlink(path)
-                return
-        finally:
-            os.close(descriptor)
-
-
-def _is_file(descriptor: int, path: str) -> bool:
-    """Whether the path still has this file, which the last holder of the lock has removed."""
-    try:
-        return os.path.samestat(os.fstat(descriptor), os.stat(path))
-    except FileNotFoundError:
-        return False

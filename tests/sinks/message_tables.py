@@ -54,8 +54,7 @@ COMPACT_POINTS += [("lake.compact", 3, "before")]
 
 REWRITE_POINTS = [("lake.rewrite", 1, "in"), ("lake.rewrite", 1, "after")]
 PARQUET_POINTS = [("replacement.move", 2, "before"), ("replacement.write", 1, "in"), ("replacement.write", 1, "after")]
-PARQUET_POINTS += [("replacement.move", 1, "after"), ("replacement.publish", 1, "before"), ("schemas.put", 1, "after")]
-PARQUET_POINTS += [("replacement.publish", 1, "after"), ("replacement.move", 3, "after"), ("replacement.move", 2, "in")]
+PARQUET_POINTS += [("replacement.move", 1, "after"), ("replacement.move", 3, "after"), ("replacement.write", 3, "in")]
 
 
 def chosen(points: list[tuple[str, int, str]], *short: int) -> list[tuple[str, int, str]]:

@@ -21,7 +21,6 @@ from airflow_sqlqueue.spark.message_tables import (
     rewrite_message_table,
     write_message_tables,
 )
-from airflow_sqlqueue.spark.message_tables.named_tables import IcebergLake
 from airflow_sqlqueue.spark.message_tables.replacement import ParquetReplacement
 from airflow_sqlqueue.spark.message_tables.work import WorkFolder
 
@@ -64,7 +63,7 @@ KINDS = {
     "schemas": SchemaFolder,
     "parquet": lakes.ParquetLake,
     "delta": lakes.DeltaLake,
-    "iceberg": IcebergLake,
+    "iceberg": lakes.IcebergLake,
     "replacement": ParquetReplacement,
 }
 

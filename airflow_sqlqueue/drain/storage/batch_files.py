@@ -128,10 +128,11 @@ def _file(staging: StagingFolder, found: tuple[str, dict[str, Any]]) -> StagedFi
     match = _FILE.fullmatch(name)
     assert match is not None
     part_id = uuid.UUID(match[match.lastindex]) if match.lastindex else None
-    return StagedFile(entry["name"], part_id, int(entry.get("size") or 0), _modified(staging, entry))
+    return StagedFile(entry["name"], part_id, int(entry.get("size") or 0), modified(staging, entry))
 
 
-def _modified(staging: StagingFolder, entry: dict[str, Any]) -> datetime | None:
+def modified(staging: StagingFolder, entry: dict[str, Any]) -> datetime | None:
+    """The time of a file's last change, of what a listing has of it; None where the store says nothing."""
     store = store_at(staging.uri)
     names = () if store is None else store.modified
     value = next((entry[name] for name in names if entry.get(name) is not None), None)

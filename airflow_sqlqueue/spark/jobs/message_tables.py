@@ -50,8 +50,8 @@ def message_tables_job(spark: SparkSession, batch: AnyBatch, location: str, **op
 
 def result_of(tables: Sequence[MessageTypeTable]) -> dict[str, Any]:
     """The result of the job, bounded for XCom."""
-    misfits = [(each, each.messages if each.is_unparsed else each.rescued) for each in tables]
-    worst = sorted((each for each in misfits if each[1]), key=lambda each: -each[1])
+    misfits = {number: each.messages if each.is_unparsed else each.rescued for number, each in enumerate(tables)}
+    worst = [tables[number] for number in sorted(misfits, key=lambda number: -misfits[number]) if misfits[number]]
     return {
         "messages": sum(each.messages for each in tables),
         "unparsed": sum(each.messages for each in tables if each.is_unparsed),
@@ -60,9 +60,12 @@ def result_of(tables: Sequence[MessageTypeTable]) -> dict[str, Any]:
         "warnings": [event_value(text) for each in tables for text in each.warnings][:_MOST_WORST],
         "largest": [_named(each) for each in sorted(tables, key=lambda each: -each.messages)[:MOST_TABLES]],
         "worst": [
-            {**_named(each), "reasons": each.reasons, "rescued_fields": [_safe(vars(field)) for field in fields]}
-            for each, _ in worst[:_MOST_WORST]
-            for fields in [each.rescued_fields[:_MOST_FIELDS]]
+            {
+                **_named(each),
+                "reasons": each.reasons,
+                "rescued_fields": [_safe(vars(field)) for field in each.rescued_fields[:_MOST_FIELDS]],
+            }
+            for each in worst[:_MOST_WORST]
         ],
     }
 
@@ -104,20 +107,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 new_files=sum(each.new_files for each in merged),
             )
             return 0
-        given: dict[str, Any] = {
-            "format": options.format,
-            "schemas": options.schemas,
-            "work_folder": options.work_folder,
-        }
+        given = {name: getattr(options, name) for name in ("format", "schemas", "work_folder")}
         if options.rewrite is not None:
             found = result_of([rewrite_message_table(spark, options.location, options.rewrite, **given)])
         elif options.reparse:
             found = result_of(reparse(spark, options.location, **given, body=options.body))
         else:
             batch = program.batch(spark)
+            given |= {name: getattr(options, name) for name in ("types", "max_rescued", "max_unparsed", "body")}
             given |= {"new_fields": not options.no_new_fields, "connection": program.connection(batch)}
-            given["types"] = options.types
-            given |= {"max_rescued": options.max_rescued, "max_unparsed": options.max_unparsed, "body": options.body}
             found = result_of(write_message_tables(spark, batch, options.location, **given))
         program.answer(**{name: found[name] for name in ("messages", "unparsed", "rescued", "tables")})
     return 0

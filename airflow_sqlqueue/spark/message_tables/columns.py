@@ -5,23 +5,17 @@ Source: docs/guides/bodies.md, "Mend a table".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
+from airflow_sqlqueue.bodies.extension import EMPTY
 from airflow_sqlqueue.bodies.names import PREFIX, Path, column_key, column_names, is_own_column, path_text
-from airflow_sqlqueue.bodies.schemas import Struct, Type, decimal_of, fields_of, item_of, read_schema, struct
-from airflow_sqlqueue.bodies.values import BITS
+from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of, item_of, read_schema, struct
 from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError
 from airflow_sqlqueue.untrusted import quoted
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.spark.message_tables.lakes import Lake
-
-
-def columns_of(schema: Struct) -> Struct:
-    """The columns of a schema's fields."""
-    names = column_names(schema, ())
-    return struct({names[name]: kind for name, kind in fields_of(schema).items()})
 
 
 def as_fields(columns: Struct, schema: Struct) -> Struct:
@@ -44,61 +38,45 @@ def field_names(columns: list[str], schema: Struct) -> dict[str, str]:
 
 
 def differences(
-    has: Type, wanted: Type, takes: Callable[[str, str], bool], path: Path = ()
+    has: Type, wanted: Type, same: Collection[tuple[str, str]] = (), path: Path = ()
 ) -> Iterator[tuple[str, str, str]]:
     """The fields whose type in a table is not that of the schema, with both types.
 
-    :param takes: whether the format changes a column from one simple type to another.
+    :param same: types of columns, each with one of a schema that the format writes as that.
     """
     if isinstance(has, str) and isinstance(wanted, str):
-        if has != wanted and not takes(has, wanted):
+        if has != wanted and (has, wanted) not in same:
             yield path_text(path), has, wanted
     elif isinstance(has, str) or isinstance(wanted, str) or has["type"] != wanted["type"]:
-        yield path_text(path), _short(has), _short(wanted)
+        words = [kind if isinstance(kind, str) else str(kind["type"]) for kind in (has, wanted)]
+        yield path_text(path), words[0], words[1]
     elif has["type"] == "struct":
         known = {column_key(name): kind for name, kind in fields_of(has).items()}
         for name, kind in fields_of(wanted).items():
             if column_key(name) in known:
-                yield from differences(known[column_key(name)], kind, takes, (*path, name))
+                yield from differences(known[column_key(name)], kind, same, (*path, name))
     else:
-        yield from differences(item_of(has) or "", item_of(wanted) or "", takes, (*path, None))
-
-
-def _short(kind: Type) -> str:
-    return kind if isinstance(kind, str) else str(kind["type"])
+        yield from differences(item_of(has) or "", item_of(wanted) or "", same, (*path, None))
 
 
 def refusal(lake: Lake, message_type: str, schema: Struct) -> SqlQueueError | None:
     """Why the table of a type does not take rows of its schema; None if it does."""
-    table, columns = lake.table(message_type), columns_of(schema)
-
-    def different(has: Struct) -> list[tuple[str, str, str]]:
-        return list(differences(as_fields(has, schema), schema, lambda old, new: lake.takes(table, old, new)))
-
     try:
-        # What differs is not claimed.
-        found = different(lake.columns(message_type) or columns) or different(lake.claim(message_type, columns))
+        columns = lake.columns(message_type)
     except SqlQueueError as error:
         return error
     except Exception:
         # The write of a table that Spark cannot read has the better error.
         return None
+    found = [] if columns is None else list(differences(as_fields(columns, schema), schema, lake.same_types))
     if not found:
         return None
     (path, has, wanted), more = found[0], f" and {len(found) - 1} other columns differ" if len(found) > 1 else ""
     return ConfigurationError(
-        f"The table {quoted(table)} has the column {quoted(path)} as {has}, the schema of {quoted(message_type)} "
-        f"has it as {wanted}{more}: run `sqlqueue tables rewrite` for the type, or set the type back, and run this "
-        "again. The messages of this type are not written, those of other types are."
+        f"The table {quoted(lake.table(message_type))} has the column {quoted(path)} as {has}, the schema of "
+        f"{quoted(message_type)} has it as {wanted}{more}: run `sqlqueue tables rewrite` for the type, or set the type "
+        "back, and run this again. The messages of this type are not written, those of other types are."
     )
-
-
-def is_wider(old: str, new: str) -> bool:
-    """Whether Delta Lake, with type widening, and Iceberg widen a column in place: to a larger number of its kind."""
-    small, large = decimal_of(old), decimal_of(new)
-    if small and large:
-        return small[1] == large[1] and large[0] > small[0]
-    return (old, new) == ("float", "double") or BITS.get(old, 99) < BITS.get(new, 0)
 
 
 def adopted(schema: Struct, known: Struct, table: Struct) -> Struct:
@@ -109,16 +87,13 @@ def adopted(schema: Struct, known: Struct, table: Struct) -> Struct:
     before, has = fields_of(known), {column_key(name): kind for name, kind in fields_of(table).items()}
     types: dict[str, Type] = {}
     for name, kind in fields_of(schema).items():
-        own, inner = before.get(name), has.get(column_key(name))
-        if inner is not None and _is_struct(kind) and _is_struct(inner) and (own is None or _is_struct(own)):
-            types[name] = adopted(kind, own or struct({}), inner)  # type: ignore[arg-type]
-        else:
-            types[name] = inner if own is None and inner is not None and _is_type(inner) else kind
+        own, inner = before.get(name), has.get(column_key(name), kind)
+        if all(isinstance(each, dict) and each["type"] == "struct" for each in (kind, inner, own or EMPTY)):
+            kind = adopted(kind, own or EMPTY, inner)  # type: ignore[arg-type]
+        elif own is None and _is_type(inner):
+            kind = inner
+        types[name] = kind
     return struct(types, {each["name"]: each["metadata"] for each in schema["fields"]})
-
-
-def _is_struct(kind: Type) -> bool:
-    return isinstance(kind, dict) and kind["type"] == "struct"
 
 
 def _is_type(kind: Type) -> bool:

@@ -43,9 +43,8 @@ def compact_message_tables(
 ) -> list[CompactedTable]:
     """Merge the small files of all tables that :func:`write_message_tables` wrote; return what was done to each.
 
-    It runs ``OPTIMIZE`` of Delta Lake and ``rewrite_data_files`` of Iceberg, with one commit or none for each table.
-    Readers see the old files or the new ones, a run may be killed at any point and run again, and the tables still know
-    their batches. The files that were replaced are deleted by ``VACUUM`` and ``expire_snapshots``, as any others.
+    It runs ``OPTIMIZE`` of Delta Lake and ``rewrite_data_files`` of Iceberg, with one commit or none for each table,
+    which still knows its batches. ``VACUUM`` and ``expire_snapshots`` delete the files that were replaced.
 
     :param location: the location of the tables.
     :param format: ``delta`` or ``iceberg``. Tables of Parquet have no commits, so that their files cannot be replaced
@@ -64,18 +63,16 @@ def compact_message_tables(
     if format == "parquet":
         lake.compact(location, target_bytes)
     done: list[CompactedTable] = []
-    failed: list[str] = []
-    first: Exception | None = None
+    failed: dict[str, Exception] = {}
     for table in lake.tables():
         try:
             done.append(CompactedTable(table, *lake.compact(table, target_bytes)))
         except Exception as error:
-            failed.append(table)
-            first = first or error
-    if first is not None:
+            failed[table] = error
+    for table, cause in failed.items():
         more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
         raise SparkJobError(
-            f"Spark could not compact the table {quoted(failed[0])}{more}; the other {len(done)} tables are compacted. "
-            f"Its error for this table: {error_text(first)}."
-        ) from first
+            f"Spark could not compact the table {quoted(table)}{more}; the other {len(done)} tables are compacted. "
+            f"Its error for this table: {error_text(cause)}."
+        ) from cause
     return done

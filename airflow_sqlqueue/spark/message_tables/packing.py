@@ -62,16 +62,12 @@ def part_of(message_type: str | None) -> str:
 class Packing:
     """Function for ``mapInArrow`` that makes chunks of messages.
 
-    :param schemas: the schemas by type.
     :param columns: the columns of a message that every table has.
     :param if_unparsed: the columns from which a message can be parsed later.
-    :param max_bytes: the size above which a body is not parsed.
     :param new_types: whether messages of types without a schema wait for one; else they are unparsed.
     :param new_fields: whether messages with fields that their schema has not wait for a wider one; else they are
         rescued.
-    :param types: the types that get tables.
     :param unusable: the file names of schemas that cannot be used; the messages of their types are not parsed.
-    :param body: the form in which rows keep the whole body: ``text`` or ``variant``; None for rows without it.
     """
 
     def __init__(
@@ -148,13 +144,13 @@ class Packing:
             yield from self._unparsed(name, rows.filter(is_unparsed), reasons.filter(is_unparsed))
             fits = pc.invert(is_unparsed)
             rows, parsed, rescued = (each.filter(fits) for each in (rows, parsed, rescued))
-        names = column_names(schema, self._columns)
+        columns = {each: rows[each] for each in self._columns}
         fields = pc.struct_field(parsed, "fields").flatten()
-        whole = [self._whole(rows)] if self._body else []
-        columns = [rows[each] for each in self._columns] + [*fields, rescued, *whole]
-        kept = [BODY_COLUMNS[self._body]] if self._body else []
-        good = pa.RecordBatch.from_arrays(columns, [*self._columns, *names.values(), RESCUED, *kept])
-        yield from _chunks(PARSED, name, good)
+        columns |= dict(zip(column_names(schema, self._columns).values(), fields, strict=True))
+        columns[RESCUED] = rescued
+        if self._body:
+            columns[BODY_COLUMNS[self._body]] = self._whole(rows)
+        yield from _chunks(PARSED, name, pa.RecordBatch.from_pydict(columns))
 
     def _whole(self, rows: pa.RecordBatch) -> pa.Array:
         """The texts of bodies that are parsed; for a variant, JSON in place of XML."""
@@ -172,12 +168,8 @@ class Packing:
         import pyarrow as pa
 
         self._reports.setdefault(name, Report()).reasons.update(reasons.to_pylist())
-        kept = [*self._columns, *self._if_unparsed]
-        yield from _chunks(
-            UNPARSED_KIND,
-            name,
-            pa.RecordBatch.from_arrays([*(rows[each] for each in kept), reasons], [*kept, UNPARSED]),
-        )
+        columns = {each: rows[each] for each in (*self._columns, *self._if_unparsed)}
+        yield from _chunks(UNPARSED_KIND, name, pa.RecordBatch.from_pydict({**columns, UNPARSED: reasons}))
 
 
 class Unpacking:

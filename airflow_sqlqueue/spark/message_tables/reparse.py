@@ -7,22 +7,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.bodies.text import MAX_BYTES
 from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError
 from airflow_sqlqueue.schemas.files import SchemaFolder
 from airflow_sqlqueue.spark.batch import raw_schema, typed_columns
-from airflow_sqlqueue.spark.message_tables.lakes import Format, Lake, lake_of
+from airflow_sqlqueue.spark.message_tables.lakes import Format
 from airflow_sqlqueue.spark.message_tables.packing import PARSED
 from airflow_sqlqueue.spark.message_tables.replacement import ATTEMPT
 from airflow_sqlqueue.spark.message_tables.reports import MessageTypeTable
 from airflow_sqlqueue.spark.message_tables.tables import (
     BodyForm,
     TableWriter,
-    check_body,
     unparsed_schema,
-    work_folder_of,
 )
 from airflow_sqlqueue.spark.sinks.keys import partition_of
 from airflow_sqlqueue.spark.sinks.partitions import COLUMN
@@ -61,9 +60,8 @@ def reparse(
     """
     from pyspark.sql import functions as sf
 
-    lake = lake_of(spark, format, location)
-    check_body(body, format)
-    writer = TableWriter(lake, work_folder_of(format, location, work_folder), schemas, decoders, max_bytes, body)
+    writer = TableWriter(spark, location, format, work_folder, schemas, decoders, max_bytes, body)
+    lake = writer.lake
     found: list[MessageTypeTable] = []
     refused: list[SqlQueueError] = []
     for table in lake.unparsed_tables():
@@ -74,7 +72,7 @@ def reparse(
             key = partition_of(batch_id)
             own = lake.read(table, rows.schema).where((sf.col(COLUMN) == key) & (sf.col(ATTEMPT) == attempt))
             try:
-                found += _moved(writer, lake, table, own, key, attempt)
+                found += _moved(writer, table, own, key, attempt)
             except ConfigurationError as error:
                 refused.append(error)
     if refused:
@@ -82,10 +80,8 @@ def reparse(
     return found
 
 
-def _moved(
-    writer: TableWriter, lake: Lake, table: str, rows: DataFrame, batch_id: str, attempt: int
-) -> list[MessageTypeTable]:
-    packed = writer.reparse(rows, f"{batch_id}-{attempt}")
+def _moved(writer: TableWriter, table: str, rows: DataFrame, batch_id: str, attempt: int) -> list[MessageTypeTable]:
+    lake, packed = writer.lake, writer.reparse(rows, f"{batch_id}-{attempt}")
     try:
         parsed = [key for key in packed.ordered() if key[1] == PARSED]
         if not parsed:
@@ -94,9 +90,9 @@ def _moved(
             raise error
         for name, kind in parsed:
             lake.replace(packed.rows(name, kind), lake.table(name), batch_id, attempt + 1)
-        rest = [packed.rows(name, kind) for name, kind in packed.ordered() if kind != PARSED]
+        rest = [packed.rows(*key) for key in packed.ordered() if key[1] != PARSED]
         if rest:
-            lake.replace(_union(rest), table, batch_id, attempt + 1)
+            lake.replace(reduce(lambda one, other: one.union(other), rest), table, batch_id, attempt + 1)
         else:
             # Of a run that was killed there may be some.
             lake.remove(table, batch_id, attempt + 1)
@@ -104,13 +100,6 @@ def _moved(
         return [packed.table(lake, name, kind) for name, kind in parsed]
     finally:
         packed.work.remove()
-
-
-def _union(frames: list[DataFrame]) -> DataFrame:
-    found = frames[0]
-    for each in frames[1:]:
-        found = found.union(each)
-    return found
 
 
 def _columns(spark: SparkSession, writer: TableWriter) -> StructType:

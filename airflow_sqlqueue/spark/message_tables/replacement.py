@@ -1,4 +1,4 @@
-"""Replacement of all rows and columns of a table: in one commit, or, of Parquet, beside the old rows at first.
+"""Replacement of all rows and columns of a table: in one commit, or, of Parquet, partition by partition.
 
 Source: docs/design.md, "Tables of message types".
 """
@@ -8,17 +8,17 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from airflow_sqlqueue.bodies.schemas import Struct
+from airflow_sqlqueue.drain.storage.batch_files import modified
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.storage.object_stores import raise_staging_error
-from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError, SqlQueueError, TransientError
-from airflow_sqlqueue.schemas.files import SchemaFolder
+from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError, TransientError
 from airflow_sqlqueue.spark.message_tables.work import remove_folder
 from airflow_sqlqueue.spark.sinks.checks import TIMES, quoted_table, session_settings
 from airflow_sqlqueue.spark.sinks.delta import delta_name, save_delta
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 
 ATTEMPT = "parse_attempt"
 """The column with the attempt that parsed a row: 0, or the run of ``reparse``."""
+
+STATIC = {"partitionOverwriteMode": "static", "compression": "zstd"}
+_NOTED = b"org.apache.spark.sql.parquet.row.metadata"
+_OLD = datetime.min.replace(tzinfo=timezone.utc)
 
 Make: TypeAlias = "Callable[[DataFrame], DataFrame]"
 """Makes the new rows of the old ones."""
@@ -78,13 +82,6 @@ def _head(spark: SparkSession, name: str) -> str:
     return "" if found == "none" else found
 
 
-def with_attempt(rows: DataFrame, batch_id: str, attempt: int) -> DataFrame:
-    """The rows with their batch and their attempt."""
-    from pyspark.sql import functions as sf
-
-    return rows.withColumns({COLUMN: sf.lit(batch_id), ATTEMPT: sf.lit(attempt)})
-
-
 def no_table(table: str) -> ConfigurationError:
     """Error for a table that is not there."""
     return ConfigurationError(f"There is no table {table} of this format: name the location that it was written to.")
@@ -99,100 +96,101 @@ def _raise_overtaken(table: str, command: str) -> NoReturn:
 
 @dataclass(frozen=True)
 class ParquetReplacement:
-    """The new rows of a table of Parquet, in a folder beside it until they are complete.
+    """Replacement of the partitions of a Parquet table, one after the other; each is beside the table until complete.
 
-    The file ``_complete`` of the folder says that they are. From then on the partitions of the table are replaced one
-    after the other, which a run that was killed goes on with: they stay in the folder until all are there.
+    The file ``_SUCCESS``, which Spark writes last, says that one is. The folder is there until all are replaced.
     """
 
     spark: SparkSession
     table: str
     folder: str
-    records: SchemaFolder
-    message_type: str
 
     def check(self) -> None:
         """Raise :class:`ConfigurationError` for a table that has some of the new rows."""
-        if self._exists(self._mark):
+        if self._call(lambda files, root: files.exists(root), self.folder):
             raise ConfigurationError(
                 f"A rewrite of the table {self.table} was killed, or runs: wait for it, or run `sqlqueue tables "
                 "rewrite` for the type again."
             )
 
-    def run(self, make: Make, columns: Struct) -> None:
-        """Write the new rows and replace the old ones; end the run before if that was killed."""
-        if self._exists(self._mark):
-            self.publish()
-        self.write(make, columns)
-        self.publish()
+    def columns(self) -> Struct | None:
+        """The columns of the newest file, as Spark has noted them in it; None without a file of Spark."""
+        import pyarrow.parquet as pq
 
-    def write(self, make: Make, columns: Struct) -> None:
-        """Write the new rows of each partition."""
-        remove_folder(self.folder)
-        partitions = self._partitions(self.table)
+        def found(files: Any, root: str) -> Struct | None:
+            files.invalidate_cache()
+            entries = [each for path, each in files.find(root, detail=True).items() if path.endswith(".parquet")]
+            if not entries:
+                return None
+            newest = max(entries, key=lambda each: modified(StagingFolder.of(self.table), each) or _OLD)
+            with files.open(newest["name"]) as file:
+                noted = (pq.read_metadata(file).metadata or {}).get(_NOTED)
+            return None if noted is None else json.loads(noted)
+
+        columns: Struct | None = self._call(found, self.table)
+        return columns
+
+    def run(self, make: Make) -> None:
+        """Replace all partitions; end what a run before has begun."""
+        for partition in self._partitions(self.folder, "_SUCCESS"):
+            self.move(partition)
+        partitions = self._partitions(self.table, ".parquet")
         if not partitions:
             raise no_table(self.table)
+        remove_folder(self.folder)
+        self._call(_put, f"{self.folder}/_running")
         for partition in partitions:
-            rows = self.spark.read.parquet(f"{self.table}/{partition}")
-            with session_settings(self.spark, TIMES):
-                options = {"partitionOverwriteMode": "static", "compression": "zstd"}
-                make(rows).write.mode("overwrite").options(**options).parquet(f"{self.folder}/{partition}")
-        old, new = (footers(self.spark, each).count() for each in (self.table, self.folder))
-        if old != new or partitions != self._partitions(self.table):
-            raise BatchMismatchError(
-                f"The table {self.table} has {old} rows, and {new} were written for it: run the rewrite again, alone."
-            )
-        self._put(self._mark, json.dumps({"partitions": partitions, "columns": columns}).encode())
-
-    def publish(self) -> None:
-        """Replace the partitions of the table by those of the folder, and remove that."""
-        values = json.loads(self._call(lambda files, root: files.cat_file(root), self._mark))
-        for partition in values["partitions"]:
+            self.write(partition, make)
             self.move(partition)
-        self.records.put(self.message_type, values["columns"])
-        self._call(lambda files, root: files.rm_file(root), self._mark)
         remove_folder(self.folder)
 
+    def write(self, partition: str, make: Make) -> None:
+        """Write the new rows of a partition."""
+        old, new = f"{self.table}/{partition}", f"{self.folder}/{partition}"
+        with session_settings(self.spark, TIMES):
+            make(self.spark.read.parquet(old)).write.mode("overwrite").options(**STATIC).parquet(new)
+        before, after = (footers(self.spark, each).count() for each in (old, new))
+        if before != after:
+            raise BatchMismatchError(
+                f"{old} has {before} rows, and {after} were written for it: run the rewrite again, alone."
+            )
+
     def move(self, partition: str) -> None:
-        """Replace a partition; the folder keeps its files."""
+        """Put a complete partition in the place of the old one."""
         source, target = (StagingFolder.of(f"{each}/{partition}") for each in (self.folder, self.table))
-        if target.is_local:
-            # Beside it at first: a reader finds no file that is not complete.
-            hidden = f"{os.path.dirname(target.root)}/_{os.path.basename(target.root)}"
-            shutil.rmtree(hidden, ignore_errors=True)
-            shutil.copytree(source.root, hidden)
-            shutil.rmtree(target.root, ignore_errors=True)
-            os.rename(hidden, target.root)
-            return
         remove_folder(f"{self.table}/{partition}")
+        if target.is_local:
+            # At once, so that a reader finds no file that is not complete.
+            os.makedirs(os.path.dirname(target.root), exist_ok=True)
+            os.rename(source.root, target.root)
+            return
         source.filesystem.invalidate_cache()
         for path in source.filesystem.find(source.root):
             source.filesystem.cp_file(path, f"{target.root}{path[len(source.root) :]}")
+        # First what says that the copy is complete: the other files go one by one.
+        source.filesystem.rm_file(f"{source.root}/_SUCCESS")
+        remove_folder(f"{self.folder}/{partition}")
 
-    @property
-    def _mark(self) -> str:
-        return f"{self.folder}/_complete"
+    def _partitions(self, table: str, suffix: str) -> list[str]:
+        """The partitions with a file whose name ends so."""
 
-    def _partitions(self, table: str) -> list[str]:
         def found(files: Any, root: str) -> list[str]:
             files.invalidate_cache()
-            paths = {str(path)[len(root) + 1 :].rpartition("/")[0] for path in files.find(root)}
-            return sorted(path for path in paths if path.startswith(f"{COLUMN}=") and "/_" not in path)
+            paths = [str(path)[len(root) + 1 :] for path in files.find(root) if path.endswith(suffix)]
+            folders = {path.rpartition("/")[0] for path in paths}
+            return sorted(each for each in folders if each.startswith(f"{COLUMN}=") and "/_" not in each)
 
         partitions: list[str] = self._call(found, table)
         return partitions
-
-    def _exists(self, path: str) -> bool:
-        return bool(self._call(lambda files, root: files.exists(root), path))
-
-    def _put(self, path: str, content: bytes) -> None:
-        self._call(lambda files, root: files.pipe_file(root, content), path)
 
     def _call(self, call: Callable[[Any, str], Any], path: str) -> Any:
         folder = StagingFolder.of(path, "location of the tables")
         try:
             return call(folder.filesystem, folder.root)
-        except SqlQueueError:
-            raise
         except Exception as error:
             raise_staging_error(f"The files of the table {self.table} cannot be reached", error)
+
+
+def _put(files: Any, root: str) -> None:
+    files.makedirs(root.rpartition("/")[0], exist_ok=True)
+    files.pipe_file(root, b"1")

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from airflow_sqlqueue.bodies.patterns import TypePatterns
 from airflow_sqlqueue.errors import ConfigurationError, TooManyRescuedError
@@ -21,6 +21,7 @@ from airflow_sqlqueue.untrusted import quoted
 MOST_FIELDS = 20
 """Fields with rescued values that a report names, those of most messages."""
 
+T = TypeVar("T")
 _COUNTED = 10 * MOST_FIELDS
 _LONGEST = 300
 """Characters of a path in a report."""
@@ -132,19 +133,14 @@ class Report:
 
 
 class ShareLimits:
-    """Shares of a batch's messages above which its task fails.
-
-    :param max_rescued: the share of a type's messages that may have rescued values.
-    :param max_unparsed: the share of a type's messages that may be not parsed; for the messages without a table of
-        their own, which only the pattern ``*`` names, their share of the batch.
-
-    Each is one number for all types, or a mapping by patterns of their names; the first one that fits decides.
+    """Shares of a type's messages above which a task fails; for messages without a type or table it is of the batch.
 
     Raises :class:`ConfigurationError` for what is no share.
     """
 
     def __init__(self, max_rescued: ShareLimit = None, max_unparsed: ShareLimit = None) -> None:
-        self._rescued, self._unparsed = _shares("max_rescued", max_rescued), _shares("max_unparsed", max_unparsed)
+        self._limits = {"max_rescued": _shares("max_rescued", max_rescued)}
+        self._limits["max_unparsed"] = _shares("max_unparsed", max_unparsed)
 
     def check(self, tables: Sequence[MessageTypeTable]) -> None:
         """Raise :class:`TooManyRescuedError`, which names the worst type, where a share is too high."""
@@ -154,11 +150,10 @@ class ShareLimits:
         totals[None] = sum(totals.values())
         found = []
         for each in tables:
-            name, limits = ("max_unparsed", self._unparsed) if each.is_unparsed else ("max_rescued", self._rescued)
-            count = each.messages if each.is_unparsed else each.rescued
-            share, limit = count / totals[each.message_type], _limit_of(each.message_type, limits)
-            if limit is not None and share > limit:
-                found.append((share - limit, f"{name}={limit:g}", count, totals[each.message_type], each))
+            name, count = ("max_unparsed", each.messages) if each.is_unparsed else ("max_rescued", each.rescued)
+            total, limit = totals[each.message_type], first_fitting(self._limits[name], each.message_type)
+            if limit is not None and count / total > limit:
+                found.append((count / total - limit, f"{name}={limit:g}", count, total, each))
         if not found:
             return
         _, limit_text, count, total, worst = max(found, key=lambda each: each[0])
@@ -190,8 +185,8 @@ def _shares(name: str, given: ShareLimit) -> dict[str, float]:
     return shares
 
 
-def _limit_of(message_type: str | None, limits: Mapping[str, float]) -> float | None:
+def first_fitting(values: Mapping[str, T], message_type: str | None) -> T | None:
+    """The value of the first pattern that fits a type; only ``*`` means messages without a type or table."""
     if message_type is None:
-        return limits.get("*")
-    fitting = (limit for pattern, limit in limits.items() if TypePatterns.of(pattern).matches(message_type))
-    return next(fitting, None)
+        return values.get("*")
+    return next((each for pattern, each in values.items() if TypePatterns.of(pattern).matches(message_type)), None)

@@ -13,17 +13,16 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.bodies.names import column_key
-from airflow_sqlqueue.bodies.patterns import TypePatterns
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.schemas.files import SchemaFolder
 from airflow_sqlqueue.spark.message_tables.lakes import Format, lake_of
-from airflow_sqlqueue.spark.message_tables.tables import work_folder_of
+from airflow_sqlqueue.spark.message_tables.reports import first_fitting
+from airflow_sqlqueue.spark.message_tables.tables import schema_folder
 from airflow_sqlqueue.spark.sinks.keys import partition_of
 from airflow_sqlqueue.spark.sinks.partitions import COLUMN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 _UNITS = {"d": "days", "h": "hours"}
 
@@ -69,25 +68,25 @@ def expire_message_tables(
     The other parameters are those of :func:`write_message_tables`. Files of Delta Lake and Iceberg hold deleted rows
     until ``VACUUM`` and ``expire_snapshots``. Raises :class:`ConfigurationError` for what is no age.
     """
+    from pyspark.sql.types import StructType
+
     ages = {pattern: _age(value) for pattern, value in retention.items()}
     lake, now = lake_of(spark, format, location), datetime.now(timezone.utc)
-    folder = schemas or f"{work_folder_of(format, location, work_folder)}/_schemas"
-    files = folder if isinstance(folder, SchemaFolder) else SchemaFolder(folder)
+    files = schema_folder(schemas, location, format, work_folder)
     existing = {column_key(table): table for table in lake.tables()}
     found: list[ExpiredTable] = []
     for name in (*files.all(), None):
-        age = next((each for pattern, each in ages.items() if _fits(pattern, name)), None)
+        age = first_fitting(ages, name)
         for is_unparsed in (False, True):
             table = existing.get(column_key(lake.table(name, is_unparsed=is_unparsed)))
             if age is None or table is None or (name is None and not is_unparsed):
                 continue
-            before = now - age
-            rows = lake.read(table, _schema())
-            count, where, batches = _old(rows, before, whole_batches=format == "parquet")
-            if count and not dry_run:
-                lake.delete(table, where, batches)
+            rows = lake.read(table, StructType().add("time_sent", "timestamp").add(COLUMN, "string"))
+            count, where, batches = _old(rows, now - age, whole_batches=format == "parquet")
             if count:
-                found.append(ExpiredTable(name, table, count, before))
+                found.append(ExpiredTable(name, table, count, now - age))
+                if not dry_run:
+                    lake.delete(table, where, batches)
     return found
 
 
@@ -115,13 +114,3 @@ def _age(value: timedelta | str) -> timedelta:
             'The retention is an age in days or hours by patterns of types: {"Shop.Clicks": "30d"}.'
         )
     return age
-
-
-def _fits(pattern: str, message_type: str | None) -> bool:
-    return pattern == "*" if message_type is None else TypePatterns.of(pattern).matches(message_type)
-
-
-def _schema() -> StructType:
-    from pyspark.sql.types import StringType, StructType, TimestampType
-
-    return StructType().add("time_sent", TimestampType()).add(COLUMN, StringType())

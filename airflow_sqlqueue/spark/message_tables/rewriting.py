@@ -15,11 +15,11 @@ from airflow_sqlqueue.bodies.schemas import Struct, struct
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.schemas.files import SchemaFolder
 from airflow_sqlqueue.spark.bodies import result_schema
-from airflow_sqlqueue.spark.message_tables.columns import as_fields, columns_of, field_names
+from airflow_sqlqueue.spark.message_tables.columns import as_fields, field_names
 from airflow_sqlqueue.spark.message_tables.lakes import Format, lake_of
 from airflow_sqlqueue.spark.message_tables.packing import blocks
 from airflow_sqlqueue.spark.message_tables.reports import MessageTypeTable
-from airflow_sqlqueue.spark.message_tables.tables import COLUMNS, with_variant, work_folder_of
+from airflow_sqlqueue.spark.message_tables.tables import COLUMNS, schema_folder, with_variant
 from airflow_sqlqueue.untrusted import quoted
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ def rewrite_message_table(
     ``parse_attempt``, so that a batch that is repeated still finds its rows. The batches are not needed.
 
     Delta Lake and Iceberg take the new table in one commit; readers see the old one until then, and their history has
-    it afterwards. A table of Parquet is written beside the old one first; then its batches are replaced one after the
-    other, and meanwhile its columns have old and new types. A run may be killed at any point and run again: it begins
+    it afterwards. Of a table of Parquet the batches are replaced one after the other, each once its rows are complete,
+    and meanwhile its columns have old and new types. A run may be killed at any point and run again: it begins
     anew, or ends the replacement. Until then no batch is written to the table. Run it alone: beside a writer of the
     same table one of the two fails, or has to be repeated.
 
@@ -58,9 +58,10 @@ def rewrite_message_table(
     Raises :class:`ConfigurationError` for a type without a table or a schema, :class:`TransientError` if another job
     wrote to the table meanwhile.
     """
+    from pyspark.sql.types import StructType
+
     lake = lake_of(spark, format, location)
-    files = SchemaFolder(f"{work_folder_of(format, location, work_folder)}/_schemas") if schemas is None else schemas
-    schema = (files if isinstance(files, SchemaFolder) else SchemaFolder(files)).get(message_type)
+    schema = schema_folder(schemas, location, format, work_folder).get(message_type)
     if schema is None:
         raise ConfigurationError(f"There is no schema of {quoted(message_type)}: write one, or name another folder.")
     table, old = lake.table(message_type), set[str]()
@@ -69,9 +70,11 @@ def rewrite_message_table(
         old.update(field_names(rows.columns, schema).values())
         return _rewritten(rows, schema)
 
-    lake.rewrite(message_type, rewritten, columns_of(schema))
+    lake.rewrite(message_type, rewritten)
     new = tuple(each["name"] for each in schema["fields"] if each["name"] not in old)
-    return MessageTypeTable(message_type, table, False, *lake.sums(table), new)
+    rows = lake.read(table, StructType().add(RESCUED, "string"))
+    ((messages, rescued),) = rows.selectExpr("count(*)", f"count({RESCUED})").collect()
+    return MessageTypeTable(message_type, table, False, messages, rescued, new)
 
 
 def _rewritten(rows: DataFrame, schema: Struct) -> DataFrame:

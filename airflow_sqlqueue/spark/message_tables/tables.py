@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
+from airflow_sqlqueue.bodies.extension import EMPTY
+from airflow_sqlqueue.bodies.extension import differences as changes
 from airflow_sqlqueue.bodies.hints import Hints
 from airflow_sqlqueue.bodies.inference import infer
 from airflow_sqlqueue.bodies.names import BODY_COLUMNS, ENVELOPE, UNPARSED, column_key, column_names
-from airflow_sqlqueue.bodies.patterns import ALL_TYPES, TypePatterns
+from airflow_sqlqueue.bodies.patterns import TypePatterns
 from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of
 from airflow_sqlqueue.bodies.text import MAX_BYTES
 from airflow_sqlqueue.bodies.warnings import SchemaWarning
@@ -24,12 +27,13 @@ from airflow_sqlqueue.schemas.files import SchemaFolder, type_of
 from airflow_sqlqueue.spark.batch import read_batch, typed_columns
 from airflow_sqlqueue.spark.bodies import IF_UNPARSED, decoded, result_schema
 from airflow_sqlqueue.spark.manifests import AnyBatch, load_batch
-from airflow_sqlqueue.spark.message_tables.columns import adopted, as_fields, refusal
+from airflow_sqlqueue.spark.message_tables.columns import adopted, as_fields, differences, refusal
 from airflow_sqlqueue.spark.message_tables.lakes import Format, Lake, absolute, is_folder, lake_of, without_repeats
 from airflow_sqlqueue.spark.message_tables.packing import BODY, CONTENT_TYPE, PARSED, UNPARSED_KIND, Packing, Unpacking
 from airflow_sqlqueue.spark.message_tables.reports import MessageTypeTable, Report, ShareLimit, ShareLimits
 from airflow_sqlqueue.spark.message_tables.work import Share, WorkFolder
 from airflow_sqlqueue.spark.sinks.keys import AnyKey, partition_of
+from airflow_sqlqueue.untrusted import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -48,7 +52,6 @@ MAX_TYPES = 1_000
 COLUMNS = (*ENVELOPE, "enclosed_types")
 """Columns of every table, beside the fields, ``_rescued``, ``batch_id`` and ``parse_attempt``."""
 
-_EMPTY: Struct = {"type": "struct", "fields": []}
 _THREADS = 4
 """Tables that are written at once: a small one keeps the driver busy longer than the executors."""
 
@@ -82,17 +85,18 @@ def write_message_tables(
     :func:`reparse` moves it when the schema is better. The table ``~unparsed`` has the messages without a type.
 
     A repeated call for the same batch replaces its rows (Parquet) or writes nothing (Delta Lake, Iceberg), so a run may
-    be killed at any point and run again, with the same arguments. Run one attempt of a batch at a time.
+    be killed at any point and run again, with the same arguments. Run one attempt of a batch at a time. Spark's workers
+    need this package.
 
     :param location: the folder of the tables, a path or a URI: a table is a folder there, called as its type. A
-        relative path begins in the working directory of this process, and has a slash if it has a dot. For Iceberg,
-        and for Delta Lake if it is to be so, a schema that exists in a catalog of the session, ``catalog.schema``: a
-        table is called as its type, with underscores for dots, and its suffix is ``__unparsed``.
+        relative path begins in the working directory of this process, and has a slash if it has a dot. Or, for Iceberg
+        and Delta Lake, a schema of a catalog, ``catalog.schema``: a table is called as its type, with underscores for
+        dots, and its suffix is ``__unparsed``.
     :param format: ``parquet``, with a partition ``batch_id=...`` for each batch, ``delta`` or ``iceberg``; see
         :func:`write_partitions`, :func:`write_delta` and :func:`write_iceberg`.
     :param schemas: the folder of the schemas; ``_schemas`` in ``work_folder`` unless given. A type without a schema
-        gets one from a sample of the batch, up to 1,000 types; messages of further types are with those without a type.
-        A schema that cannot be used costs its own type: its messages have the reason ``schema``.
+        gets one from a sample of the batch, up to 1,000 types; messages of further types are with those without a type,
+        and those of a schema that cannot be used have the reason ``schema``.
     :param types: the types that get tables: a pattern or several, ``["Shop.*", "!Shop.Internal.*"]``; all unless given.
         The messages of others are with those without a type.
     :param hints: types for fields without a column, by patterns of message types and paths; those of the file
@@ -117,25 +121,18 @@ def write_message_tables(
     :param connection: the server of a batch in a table (stage ``table``).
     :param ledger_schema: the schema of its ledger.
 
-    The batch is read once, by one job that parses the messages of all types and keeps them in a folder ``_work-...`` of
-    ``work_folder``; a job for each table follows, and the folder is removed. Spark's workers need this package.
-
     Raises :class:`BatchError` for a batch that is open or requeued, :class:`BatchMismatchError` if Spark reads, or a
-    table gets, another number of messages than the ledger has, and :class:`ConfigurationError` for a format or a schema
-    that cannot be used. A schema with another type than its table has, in a way that the format cannot change, is one:
-    it is found before anything is written, the rows of that type are not written, and the error comes when those of the
-    other types are. :func:`rewrite_message_table` makes the table anew; the batch is then run again. With more rescued
-    or unparsed messages than allowed it raises :class:`TooManyRescuedError` once all tables are written, so that the
-    batch is not marked consumed; a later run writes nothing twice.
+    table gets, another number of messages than the ledger has, and :class:`ConfigurationError` for a format that cannot
+    be used. It raises the latter, too, for a schema with another type than its table: before anything is written the
+    rows of that type are left out, and the error comes when those of other types are written; then use
+    :func:`rewrite_message_table`. More rescued or unparsed messages than allowed are a :class:`TooManyRescuedError`
+    once all tables are written, so that the batch is not marked consumed.
     """
     limits = ShareLimits(max_rescued, max_unparsed)
     columns = {"cluster_by": _own(cluster_by), "merge_on": _own(merge_on)}
-    lake = lake_of(spark, format, location)
+    writer = TableWriter(spark, location, format, work_folder, schemas, decoders, max_bytes, body, types, hints)
     source = load_batch(spark, batch, connection, ledger_schema=ledger_schema)
     rows = read_batch(spark, source, connection, ledger_schema=ledger_schema)
-    check_body(body, format)
-    folder, chosen = work_folder_of(format, location, work_folder), TypePatterns.of(types)
-    writer = TableWriter(lake, folder, schemas, decoders, max_bytes, body, types=chosen, hints=hints)
     tables = writer.write(rows, source, new_fields=new_fields, messages=source.messages, **columns)
     limits.check(tables)
     return tables
@@ -165,11 +162,9 @@ def write_message_rows(
 
     The other parameters, the tables and the errors are those of :func:`write_message_tables`.
     """
-    lake = lake_of(rows.sparkSession, format, location)
+    spark = rows.sparkSession
+    writer = TableWriter(spark, location, format, work_folder, schemas, decoders, max_bytes, body, types, hints)
     typed = rows if "headers_raw" in rows.columns else typed_columns(rows)
-    check_body(body, format)
-    folder, chosen = work_folder_of(format, location, work_folder), TypePatterns.of(types)
-    writer = TableWriter(lake, folder, schemas, decoders, max_bytes, body, types=chosen, hints=hints)
     return writer.write(typed, batch, new_fields=new_fields)
 
 
@@ -190,36 +185,47 @@ def work_folder_of(format: Format, location: str, work_folder: str | None) -> st
     return absolute(work_folder or location)
 
 
-def check_body(body: str | None, format: str) -> None:  # noqa: A002
-    """Refuse a form of whole bodies that is unknown, or that the format of the tables has not."""
-    if body not in (None, *BODY_COLUMNS):
-        raise ConfigurationError(f"Whole bodies are kept as {' or '.join(map(repr, BODY_COLUMNS))}: name one as body.")
-    if body == "variant" and format == "iceberg":
-        raise ConfigurationError("Tables of Iceberg have no variant here: keep whole bodies as body='text'.")
+def schema_folder(
+    schemas: SchemaFolder | str | os.PathLike[str] | None,
+    location: str,
+    format: Format,  # noqa: A002
+    work_folder: str | None,
+) -> SchemaFolder:
+    """The folder of the schemas."""
+    if isinstance(schemas, SchemaFolder):
+        return schemas
+    return SchemaFolder(schemas or f"{work_folder_of(format, location, work_folder)}/_schemas")
 
 
 class TableWriter:
-    """Writes messages to the tables of their types."""
+    """Writer of messages to the tables of their types."""
 
     def __init__(
         self,
-        lake: Lake,
-        folder: str,
+        spark: SparkSession,
+        location: str,
+        format: Format,  # noqa: A002
+        work_folder: str | None,
         schemas: SchemaFolder | str | os.PathLike[str] | None,
         decoders: Mapping[str, Callable[[Column], Column]] | None,
         max_bytes: int,
-        body: BodyForm | None = None,
-        *,
-        types: TypePatterns = ALL_TYPES,
+        body: BodyForm | None,
+        types: TypePatterns | str | Sequence[str] | None = None,
         hints: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        self._body = body
-        self._files = schemas if isinstance(schemas, SchemaFolder) else SchemaFolder(schemas or f"{folder}/_schemas")
-        self._lake, self._folder, self._decoders, self._max_bytes = lake, folder, decoders or {}, max_bytes
-        self._types, self._hints = types, self._files.hints() if hints is None else Hints.read(hints)
+        if body not in (None, *BODY_COLUMNS):
+            names = " or ".join(map(repr, BODY_COLUMNS))
+            raise ConfigurationError(f"Whole bodies are kept as {names}: name one as body.")
+        if body == "variant" and format == "iceberg":
+            raise ConfigurationError("Tables of Iceberg have no variant here: keep whole bodies as body='text'.")
+        self.lake = lake_of(spark, format, location)
+        self._folder = work_folder_of(format, location, work_folder)
+        self._files = schema_folder(schemas, location, format, work_folder)
+        self._decoders, self._max_bytes, self._body = decoders or {}, max_bytes, body
+        self._types = TypePatterns.of(types)
+        self._hints = self._files.hints() if hints is None else Hints.read(hints)
         self._unusable: dict[str, str] = {}
-        self.warnings: list[SchemaWarning] = []
-        """Limits that a batch reaches, and schemas that cannot be used."""
+        self._warnings: list[SchemaWarning] = []
 
     def write(
         self,
@@ -238,38 +244,33 @@ class TableWriter:
         try:
             packed = self._pack(work, rows, key, new_fields, messages)
             refused = self.refused(packed)
-            existing = set(map(column_key, self._lake.tables())) if merge_on else set()
+            existing = set(map(column_key, self.lake.tables())) if merge_on else set()
 
-            def write(name: str | None, kind: str) -> MessageTypeTable:
-                table, own = packed.table(self._lake, name, kind), packed.rows(name, kind)
+            def write(each: tuple[str | None, str]) -> MessageTypeTable:
+                table, own = packed.table(self.lake, *each), packed.rows(*each)
                 if merge_on:
                     exists = column_key(table.table) in existing
-                    own = without_repeats(own, self._lake, table.table, exists, key, merge_on)
+                    own = without_repeats(own, self.lake, table.table, exists, key, merge_on)
                     table = replace(table, repeated=table.messages - own.count())
                 own = own.sortWithinPartitions(*cluster_by) if cluster_by else own
-                self._lake.append(own, table.table, key)
-                if name is not None and kind == PARSED:
-                    self._keep(name, packed)
+                self.lake.append(own, table.table, key)
+                if not table.is_unparsed:
+                    self._keep(str(table.message_type), packed)
                 return table
 
-            written = [each for each in packed.ordered() if each[0] not in refused or each[1] != PARSED]
-            tables = self._at_once(lambda each: write(*each), written)
+            tables = self._at_once(write, [each for each in packed.ordered() if each not in refused])
             for name in packed.schemas.keys() - {name for name, kind in packed.shares if kind == PARSED}:
                 self._keep(name, packed)
-            untouched = {self._lake.table(name) for name in refused}
-            self._lake.check(key, {each.table: each.messages - each.repeated for each in tables}, untouched)
+            untouched = {self.lake.table(name) for name, _ in refused}
+            self.lake.check(key, {each.table: each.messages - each.repeated for each in tables}, untouched)
             for each in tables:
                 if each.new_fields or each.rescued or each.is_unparsed:
                     _log.info("%s", each)
-            places = {each.message_type: number for number, each in enumerate(tables)}
-            for warning in self.warnings:
+            for warning in self._warnings:
                 _log.warning("%s", warning)
-                if tables:
-                    number = places.get(warning.message_type, 0)
-                    tables[number] = replace(tables[number], warnings=(*tables[number].warnings, str(warning)))
             for error in refused.values():
                 raise error
-            return tables
+            return [replace(each, warnings=tuple(map(str, self._warnings))) for each in tables[:1]] + tables[1:]
         finally:
             work.remove()
 
@@ -284,9 +285,9 @@ class TableWriter:
         """The schemas of the types that have a table."""
         self._unusable.clear()
         found = _distinct(self._files.all(self._unusable))
-        self.warnings = [SchemaWarning("schema", type_of(stem), 1, why) for stem, why in self._unusable.items()]
+        self._warnings = [SchemaWarning("schema", type_of(stem), 1, why) for stem, why in self._unusable.items()]
         if 5 * len(found) >= 4 * MAX_TYPES:
-            self.warnings.append(SchemaWarning("many types", None, len(found), str(MAX_TYPES)))
+            self._warnings.append(SchemaWarning("many types", None, len(found), str(MAX_TYPES)))
         return found
 
     def given(self, rows: DataFrame) -> DataFrame:
@@ -322,22 +323,25 @@ class TableWriter:
         with ThreadPoolExecutor(_THREADS, "message-tables") as pool:
             return list(pool.map(call, each))
 
-    def refused(self, packed: Packed) -> dict[str, SqlQueueError]:
+    def refused(self, packed: Packed) -> dict[tuple[str | None, str], SqlQueueError]:
         """Compare each schema with its table before any is written; return an error for each type that differs.
 
         Its rows are not written, those of other types are: the batch is not complete, and is run again.
         """
-        names = [name for name, kind in packed.shares if name is not None and kind == PARSED]
-        found = zip(
-            names, self._at_once(lambda name: refusal(self._lake, name, packed.schemas[name]), names), strict=True
-        )
-        return {name: error for name, error in sorted(found) if error is not None}
+        parsed = [each for each in packed.ordered() if each[1] == PARSED]
+        errors = self._at_once(lambda each: refusal(self.lake, str(each[0]), packed.schemas[str(each[0])]), parsed)
+        return {each: error for each, error in zip(parsed, errors, strict=True) if error is not None}
 
     def _keep(self, name: str, packed: Packed) -> None:
         """Put the new fields of a type into its file, which others may have changed meanwhile."""
         schema = packed.schemas[name]
-        if schema != packed.known.get(name):
-            self._files.extend(name, schema)
+        if schema == packed.known.get(name):
+            return
+        for path, has, wanted in differences(self._files.extend(name, schema), schema):
+            raise ConfigurationError(
+                f"Another job gave the field {quoted(path)} of {quoted(name)} the type {has} meanwhile, and this one "
+                f"wrote {wanted}: run `sqlqueue tables rewrite` for the type, and then this again."
+            )
 
     def _packing(self, schemas: dict[str, Struct], *, new_types: bool, new_fields: bool) -> Packing:
         return Packing(
@@ -356,23 +360,19 @@ class TableWriter:
         """The schemas with those of new types and with new fields."""
         new, left_out, more = work.new_types(known, max(0, MAX_TYPES - len(known)))
         if more:
-            self.warnings.append(SchemaWarning("types", None, more, left_out[0]))
+            self._warnings.append(SchemaWarning("types", None, more, left_out[0]))
         found = {}
         for name, statistics in work.seen([*known, *new]):
-            old = known.get(name, _EMPTY)
+            old = known.get(name, EMPTY)
             inferred = infer(statistics, name, old, self._hints)
-            found[name] = self._adopted(name, inferred.schema, old)
-            self.warnings += inferred.warnings
+            self._warnings += inferred.warnings
+            found[name] = inferred.schema
+            # A table that cannot be read is found once more, before it is written.
+            with suppress(Exception):
+                columns = self.lake.columns(name) or EMPTY
+                found[name] = adopted(inferred.schema, old, as_fields(columns, inferred.schema))
         # Of two new types that share a table the frequent one has it.
         return _distinct({**known, **{name: found[name] for name in (*known, *new) if name in found}})
-
-    def _adopted(self, name: str, schema: Struct, old: Struct) -> Struct:
-        """The schema with the types that new fields have in the table."""
-        try:
-            return adopted(schema, old, as_fields(self._lake.columns(name) or _EMPTY, schema))
-        except Exception:
-            # The table is compared once more, before it is written.
-            return schema
 
 
 @dataclass(frozen=True)
@@ -400,28 +400,27 @@ class Packed:
     def table(self, lake: Lake, name: str | None, kind: str) -> MessageTypeTable:
         """The result for a table."""
         share, is_unparsed = self.shares[name, kind], kind == UNPARSED_KIND
-        is_widened = kind == PARSED and name in self.known
-        new = tuple(_new_paths(self.known[name], self.schemas[name])) if name is not None and is_widened else ()
-        table = lake.table(name, is_unparsed=is_unparsed)
-        report = self.reports.get(name, Report())
-        rescued, reasons = ((), dict(report.reasons)) if is_unparsed else (report.rescued_fields, {})
-        return MessageTypeTable(name, table, is_unparsed, share.messages, share.rescued, new, rescued, reasons)
+        table, report = lake.table(name, is_unparsed=is_unparsed), self.reports.get(name, Report())
+        if is_unparsed:
+            return MessageTypeTable(name, table, True, share.messages, reasons=dict(report.reasons))
+        schema, known = self.schemas[str(name)], self.known.get(str(name))
+        new = () if known is None else tuple(each.path for each in changes(known, schema) if each.schema is None)
+        return MessageTypeTable(name, table, False, share.messages, share.rescued, new, report.rescued_fields)
 
     def rows(self, name: str | None, kind: str) -> DataFrame:
         """The rows of a table."""
         fields: dict[str, Type] = {}
-        body = self.body if kind == PARSED else None
-        if name is None or kind == UNPARSED_KIND:
+        if kind == UNPARSED_KIND:
             schema = unparsed_schema(self.given)
         else:
-            own = self.schemas[name]
+            own = self.schemas[str(name)]
             names = column_names(own, COLUMNS)
             fields = {names[field]: kind for field, kind in fields_of(own).items()}
             schema = result_schema(_selected(self.given, COLUMNS), own, unparsed=False)
-        if body is not None:
-            schema = schema.add(BODY_COLUMNS[body], "string")
+            if self.body is not None:
+                schema = schema.add(BODY_COLUMNS[self.body], "string")
         rows = self.work.rows(name, kind, self.shares[name, kind], Unpacking(schema.names, fields), schema)
-        return with_variant(rows) if body == "variant" else rows
+        return with_variant(rows) if BODY_COLUMNS["variant"] in schema.names else rows
 
 
 def with_variant(rows: DataFrame) -> DataFrame:
@@ -454,14 +453,3 @@ def _distinct(schemas: Mapping[str, Struct]) -> dict[str, Struct]:
             taken.add(column_key(name))
             found[name] = schema
     return found
-
-
-def _new_paths(old: Struct, new: Struct, path: str = "") -> Iterator[str]:
-    """The paths of the fields that a schema has in addition."""
-    before = fields_of(old)
-    for name, kind in fields_of(new).items():
-        known = before.get(name, _EMPTY)
-        if isinstance(kind, dict) and kind["type"] == "struct" and isinstance(known, dict):
-            yield from _new_paths(known, kind, f"{path}{name}.")
-        elif name not in before:
-            yield f"{path}{name}"
