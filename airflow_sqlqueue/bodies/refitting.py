@@ -31,10 +31,8 @@ class Untyped(str):
 class Refitting:
     """Values of rows of a table by another schema.
 
-    Columns and ``_rescued`` have all values of the body, so both together are fitted as a body is. Values that do not
-    fit, or have no field, are rescued.
+    Columns and ``_rescued`` have all values of the body, so both together are fitted as a body is.
 
-    :param schema: the schema.
     :param fields: the fields of the table, with its types.
     """
 

@@ -116,9 +116,8 @@ class SchemaFolder:
         """Write the schema of a type; readers see the old file or the new one. Return whether it was written.
 
         :param expected: the schema that :meth:`get` returned: if the file has another one meanwhile, it is not written.
-            Of two processes that expect the same schema one writes. A local folder is locked for that, on S3 and Azure
-            the write has a condition. On other stores, and S3 servers that know no conditions, only a new file is safe:
-            an existing one is read again after the write.
+            A local folder is locked for that, on S3 and Azure the write has a condition. On other stores only a new
+            file is safe: an existing one is read again after the write.
         """
         import fcntl
 
@@ -145,8 +144,8 @@ class SchemaFolder:
     def update(self, message_type: str, change: Callable[[Struct | None], Struct]) -> Struct:
         """Write what ``change`` makes of the schema of a type, and return it; nothing if that is the same.
 
-        If another process writes the file meanwhile, ``change`` gets what that has written, up to 20 times. Raises
-        :class:`StagingError` after that.
+        If others write the file meanwhile, ``change`` gets what they wrote, up to 20 times. Raises
+        :class:`StagingError`.
         """
         for attempt in range(_WRITES):
             before = self.get(message_type)

@@ -107,14 +107,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 new_files=sum(each.new_files for each in merged),
             )
             return 0
-        given = {name: getattr(options, name) for name in ("format", "schemas", "work_folder")}
+        given = {name: vars(options)[name] for name in ("format", "schemas", "work_folder")}
         if options.rewrite is not None:
             found = result_of([rewrite_message_table(spark, options.location, options.rewrite, **given)])
         elif options.reparse:
             found = result_of(reparse(spark, options.location, **given, body=options.body))
         else:
             batch = program.batch(spark)
-            given |= {name: getattr(options, name) for name in ("types", "max_rescued", "max_unparsed", "body")}
+            given |= {name: vars(options)[name] for name in ("types", "max_rescued", "max_unparsed", "body")}
             given |= {"new_fields": not options.no_new_fields, "connection": program.connection(batch)}
             found = result_of(write_message_tables(spark, batch, options.location, **given))
         program.answer(**{name: found[name] for name in ("messages", "unparsed", "rescued", "tables")})

@@ -19,7 +19,7 @@ from urllib.parse import unquote
 from airflow_sqlqueue.bodies.schemas import Struct
 from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError
 from airflow_sqlqueue.schemas.files import file_stem
-from airflow_sqlqueue.spark.message_tables.places import Folders, Names, Place
+from airflow_sqlqueue.spark.message_tables.places import Folders, Location, Names
 from airflow_sqlqueue.spark.message_tables.replacement import (
     ATTEMPT,
     STATIC,
@@ -159,7 +159,7 @@ class ParquetLake(Folders):
         return f"{table}/{COLUMN}={batch_id}/{ATTEMPT}={attempt}"
 
 
-class _Commits(Place):
+class _Commits(Location):
     """Tables of a format with commits."""
 
     same_types: Collection[tuple[str, str]] = ()

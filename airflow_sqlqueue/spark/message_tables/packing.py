@@ -175,8 +175,7 @@ class Packing:
 class Unpacking:
     """Function for ``mapInArrow`` that gives the rows of chunks, with the columns of a table.
 
-    :param columns: the names of the columns.
-    :param fields: the types of those that are fields: chunks that were made before a field became a column get nulls.
+    :param fields: the types of columns of fields: chunks that were made before a field became a column get nulls.
     """
 
     def __init__(self, columns: Sequence[str], fields: Mapping[str, Type] | None = None) -> None:
@@ -228,14 +227,10 @@ def by_type(rows: pa.RecordBatch) -> Iterator[tuple[str | None, pa.RecordBatch]]
     import pyarrow.compute as pc
 
     codes = pc.dictionary_encode(rows["message_type"].cast(pa.string()), null_encoding="encode")
-    names = codes.dictionary.to_pylist()
-    if len(names) == 1:
-        yield names[0], rows
-        return
     ordered = rows.take(pc.sort_indices(codes.indices))
     counts = {each["values"]: each["counts"] for each in pc.value_counts(codes.indices).to_pylist()}
     start = 0
-    for code, name in enumerate(names):
+    for code, name in enumerate(codes.dictionary.to_pylist()):
         yield name, ordered.slice(start, counts[code])
         start += counts[code]
 
@@ -270,11 +265,8 @@ def _chunk(kind: str, name: str | None, messages: int, content: bytes, rescued: 
     import pyarrow as pa
 
     part = kind if kind in (WAITING, SEEN, REPORT) else part_of(name)
-    columns = [
-        *(pa.array([text], pa.string()) for text in (part, kind, name)),
-        *(pa.array([number], pa.int64()) for number in (messages, rescued)),
-        pa.array([content], pa.binary()),
-    ]
+    texts = [pa.array([text], pa.string()) for text in (part, kind, name)]
+    columns = [*texts, pa.array([messages]), pa.array([rescued]), pa.array([content])]
     return pa.RecordBatch.from_arrays(columns, ["part", "kind", "message_type", "messages", "rescued", "content"])
 
 

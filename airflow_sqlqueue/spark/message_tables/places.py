@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _LONGEST = 80
 
 
-class Place(ABC):
+class Location(ABC):
     """Tables in one location.
 
     ``_suffix`` is the end of the name of a table of messages that are not parsed; no name of a type has it.
@@ -50,7 +50,7 @@ class Place(ABC):
         return (table for table in self.tables() if table.endswith(self._suffix))
 
 
-class Folders(Place):
+class Folders(Location):
     """Tables that are folders."""
 
     _separator, _suffix, _name_of = "/", "~unparsed", staticmethod(file_stem)
@@ -71,7 +71,7 @@ class Folders(Place):
                 yield f"{self._location}/{name}"
 
 
-class Names(Place):
+class Names(Location):
     """Tables that are names in a schema of a catalog."""
 
     _separator, _suffix = ".", "__unparsed"

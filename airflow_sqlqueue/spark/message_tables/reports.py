@@ -57,8 +57,8 @@ class MessageTypeTable:
     :param rescued: those of them with values that fit no column.
     :param new_fields: the paths of the fields that are columns of the table since this batch.
     :param repeated: those that are left out, because ``merge_on`` found them in another row.
-    :param warnings: limits of schemas that the batch reaches, and schemas that cannot be used, as sentences; those that
-        are of no table of the batch are with the first one.
+    :param warnings: of the first table, limits of schemas that the batch reaches, and schemas that cannot be used, as
+        sentences.
     :param rescued_fields: the fields of these values, up to 20, those of most messages first.
     :param reasons: of a table of messages that are not parsed, their number by reason.
     """

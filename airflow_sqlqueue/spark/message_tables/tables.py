@@ -324,10 +324,7 @@ class TableWriter:
             return list(pool.map(call, each))
 
     def refused(self, packed: Packed) -> dict[tuple[str | None, str], SqlQueueError]:
-        """Compare each schema with its table before any is written; return an error for each type that differs.
-
-        Its rows are not written, those of other types are: the batch is not complete, and is run again.
-        """
+        """Compare each schema with its table before any is written; return an error for each type that differs."""
         parsed = [each for each in packed.ordered() if each[1] == PARSED]
         errors = self._at_once(lambda each: refusal(self.lake, str(each[0]), packed.schemas[str(each[0])]), parsed)
         return {each: error for each, error in zip(parsed, errors, strict=True) if error is not None}
@@ -442,14 +439,8 @@ def _selected(schema: StructType, names: tuple[str, ...]) -> StructType:
 
 
 def _distinct(schemas: Mapping[str, Struct]) -> dict[str, Struct]:
-    """The schemas without those of types whose names differ from an earlier one in case alone.
-
-    Some file systems and catalogs would take their tables for one.
-    """
-    found: dict[str, Struct] = {}
-    taken: set[str] = set()
+    """The schemas without those of types whose tables some file systems and catalogs would take for an earlier one."""
+    found: dict[str, tuple[str, Struct]] = {}
     for name, schema in schemas.items():
-        if column_key(name) not in taken:
-            taken.add(column_key(name))
-            found[name] = schema
-    return found
+        found.setdefault(column_key(name), (name, schema))
+    return dict(found.values())

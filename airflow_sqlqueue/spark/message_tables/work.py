@@ -81,10 +81,7 @@ class WorkFolder:
         return int(seen.get["messages"]), int(seen.get["waiting"])
 
     def read(self) -> dict[tuple[str | None, str], Share]:
-        """Look at the chunks of all rounds, for :meth:`rows`; return the sums of messages by type and kind.
-
-        There are as many as tables.
-        """
+        """Look at the chunks of all rounds, for :meth:`rows`; return the sums of messages by type and kind."""
         from pyspark.sql import functions as sf
 
         # One look for all tables: each read of its own would list the files again.
@@ -112,13 +109,11 @@ class WorkFolder:
         return chunks.mapInArrow(Unpacking(columns), schema)
 
     def new_types(self, known: Iterable[str], most: int) -> tuple[list[str], list[str], int]:
-        """The types of the messages that wait without a schema, frequent ones first: those up to a number, the first
-        one that is left out, and the number of these.
-
-        A million types of one message each stay on the executors.
-        """
+        """The types that wait without a schema, frequent ones first, up to a number; the first that is left out; and
+        the number of these."""
         from pyspark.sql import functions as sf
 
+        # A million types of one message each stay on the executors.
         totals = self._first(SEEN).where(~sf.col("message_type").isin(list(known))).groupBy("message_type")
         ordered = totals.agg(sf.sum("messages").alias("messages")).orderBy(sf.desc("messages"), "message_type")
         names = [each.message_type for each in ordered.limit(most + 1).collect()]
