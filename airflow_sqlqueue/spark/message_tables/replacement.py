@@ -42,7 +42,7 @@ Make: TypeAlias = "Callable[[DataFrame], DataFrame]"
 def replace_delta(spark: SparkSession, table: str, make: Make) -> None:
     """Replace the rows and the columns of a table of Delta Lake; its log keeps the batches that it knows."""
     name, mark = delta_name(table), f"rewrite {uuid.uuid4()}"
-    (layout,) = spark.sql(f"DESCRIBE DETAIL {name}").select("partitionColumns", "clusteringColumns").collect()
+    (layout,) = spark.sql(f"DESCRIBE DETAIL {name}").select("partitionColumns").collect()
     version = spark.sql(f"DESCRIBE HISTORY {name} LIMIT 1").collect()[0]["version"]
     read = spark.read.format("delta").option("versionAsOf", str(version))
     rows = read.load(table) if "/" in table else read.table(table)
