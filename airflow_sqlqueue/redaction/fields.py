@@ -22,6 +22,9 @@ Steps: TypeAlias = "tuple[PathStep, ...]"
 VALUES = "$values"
 """The member of an object that is a list with metadata, in System.Text.Json and Newtonsoft.Json."""
 
+ANY_ELEMENT = PathStep("<>")
+"""The step to each message of a body of several messages, which is no name of XML."""
+
 
 @dataclass
 class FieldChanges:
@@ -165,7 +168,7 @@ def _is_list_like(element: Element) -> bool:
 
 def _after(path: Steps, name: str, child: Any) -> Iterator[Steps]:
     """Yield the paths that go on below a member; an item of a list of elements may have any name."""
-    if path[0].name in (None, column_key(name)):
+    if path[0].name in (None, column_key(name)) or (path[0] is ANY_ELEMENT and name[0] not in "@#"):
         yield path[1:]
         if path[0].each and len(path) > 1 and has_elements(child):
             yield (PathStep(None), *path[1:])

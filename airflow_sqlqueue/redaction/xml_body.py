@@ -6,12 +6,10 @@ from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 from xml.sax.saxutils import escape
 
-from airflow_sqlqueue.bodies.names import column_key
 from airflow_sqlqueue.bodies.tree import BLANKS, TEXT, Element, Place
 from airflow_sqlqueue.bodies.xml_reader import read_xml
 from airflow_sqlqueue.redaction.actions import ACTIONS, Hasher
-from airflow_sqlqueue.redaction.fields import NOTHING, Kind, Reach, Walk, has_elements
-from airflow_sqlqueue.redaction.paths import PathStep
+from airflow_sqlqueue.redaction.fields import ANY_ELEMENT, NOTHING, Kind, Reach, Walk, has_elements
 
 _Edit: TypeAlias = "tuple[int, int, str]"
 """The start and the end of bytes, and the text that replaces them."""
@@ -50,8 +48,7 @@ class _Editor:
             yield from self._element(root, self._walk.value(start, self._kind(root)))
             return
         if start.keeps:
-            messages = (PathStep(column_key(name)) for name, _ in root.children if _is_element(name))
-            start = start._replace(keeps=(tuple((step,) for step in messages),))
+            start = start._replace(keeps=(((ANY_ELEMENT,),),))
         yield from self._element(root, start, of_messages)
 
     def _element(self, element: Element, reach: Reach, of_messages: Reach = NOTHING) -> Iterator[_Edit]:

@@ -396,6 +396,7 @@ HOSTILE = {
     "many names": ("{" + '"Email":1,' * 20_000 + '"A":1}', None),
     "many elements": ("<M>" + "<A><B><Email a='1'>x</Email>y</B>z</A>" * 2_000 + "</M>", None),
     "many messages": ("<Messages>" + "<A Email='x'/>" * 5_000 + "</Messages>", None),
+    "many kinds of messages": ("<Messages>" + "".join(f"<A{n}>x</A{n}>" for n in range(20_000)) + "</Messages>", None),
 }
 
 
