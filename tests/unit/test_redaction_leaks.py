@@ -392,6 +392,7 @@ HOSTILE = {
     "copies": (nested(60), "size"),
     "levels": (nested(90), "size|depth"),
     "circle": ('{"A":{"$id":"1","B":{"$id":"2","C":{"$ref":"1"}}}}', "depth"),
+    "circle under a name that comes twice": ('{"A":{"$id":"1","B":{"$ref":"1"}},"A":1}', "depth"),
     "many references": ('{"A":[' + FIRST + ',{"$ref":"0"}' * 10_000 + "]}", None),
     "many names": ("{" + '"Email":1,' * 20_000 + '"A":1}', None),
     "many elements": ("<M>" + "<A><B><Email a='1'>x</Email>y</B>z</A>" * 2_000 + "</M>", None),
