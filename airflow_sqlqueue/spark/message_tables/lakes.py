@@ -234,6 +234,11 @@ class IcebergLake(_Commits, Names):
     def append(self, rows: DataFrame, table: str, key: AnyKey) -> None:
         write_iceberg(with_attempt(rows, partition_of(key), 0), table, key, merge_schema=True)
 
+    def columns(self, message_type: str) -> Struct | None:
+        # Spark logs an error for a table that is missing.
+        exists = self._spark.catalog.tableExists(quoted_table(self.table(message_type)))
+        return super().columns(message_type) if exists else None
+
     def replace(self, rows: DataFrame, table: str, batch_id: str, attempt: int) -> None:
         if self._spark.catalog.tableExists(quoted_table(table)):
             self.remove(table, batch_id, attempt)
