@@ -94,7 +94,8 @@ class Place:
         """The messages in all tables, by their batch and what their body says."""
         found: Counter[tuple[str, str]] = Counter()
         for path in self.folder.iterdir():
-            if path.name.startswith("_"):
+            # Of Iceberg the messages without a type are in __unparsed.
+            if path.name.startswith("_") and path.name != "__unparsed":
                 continue
             if self.format == "iceberg":
                 rows = self.spark.table(f"{self.location}.`{path.name}`")
