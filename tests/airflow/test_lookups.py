@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import msgspec
 import pytest
@@ -130,21 +130,17 @@ class Supervisor:
         self.answering.start()
 
     def _answer(self) -> None:
-        # The other end may close with an answer unread.
-        with self._end.makefile("rb") as requests, suppress(ConnectionResetError):
+        # The other end may close with an answer unread, or before it is sent.
+        with self._end.makefile("rb") as requests, suppress(OSError):
             while head := requests.read(4):
-                self._answer_one(head, requests)
-
-    def _answer_one(self, head: bytes, requests: BinaryIO) -> None:
-        number, request, *_ = msgspec.msgpack.decode(requests.read(struct.unpack(">I", head)[0]))
-        body = None
-        if request["type"] == "GetConnection":
-            self.asked += 1
-            values = json.loads(os.environ[f"SUPERVISED_{request['conn_id'].upper()}"])
-            fields = {"login": None, "password": None, "port": None, **values, "conn_id": request["conn_id"]}
-            body = {"type": "ConnectionResult", **fields, "extra": json.dumps(values["extra"])}
-        with suppress(OSError):
-            self._end.sendall(bytes(_ResponseFrame(id=number, body=body).as_bytes()))
+                number, request, *_ = msgspec.msgpack.decode(requests.read(struct.unpack(">I", head)[0]))
+                body = None
+                if request["type"] == "GetConnection":
+                    self.asked += 1
+                    values = json.loads(os.environ[f"SUPERVISED_{request['conn_id'].upper()}"])
+                    fields = {"login": None, "password": None, "port": None, **values, "conn_id": request["conn_id"]}
+                    body = {"type": "ConnectionResult", **fields, "extra": json.dumps(values["extra"])}
+                self._end.sendall(bytes(_ResponseFrame(id=number, body=body).as_bytes()))
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Airflow's own processes with every kind of work that its triggerer does for this package, and its starts.
 
-``SQLQUEUE_STARTS`` is the number of starts of the triggerer, 20 unless set.
+``SQLQUEUE_STARTS`` is the number of starts of the triggerer, 3 unless set; ``make versions`` has more.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.airflow.running.running_airflow import RunningAirflow, until
 
 pytestmark = [pytest.mark.airflow, pytest.mark.timeout(1800)]
 
-STARTS = int(os.environ.get("SQLQUEUE_STARTS", "20"))
+STARTS = int(os.environ.get("SQLQUEUE_STARTS", "3"))
 SECONDS = 8
 """Seconds that a triggerer has to live with its triggers; those of Airflow 3.1 and 3.2 ended within three."""
 WATCHED = ["scheme", "depth", *(["messages"] if SHARED_STREAMS.is_available else [])]
