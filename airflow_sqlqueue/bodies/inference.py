@@ -7,20 +7,16 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from airflow_sqlqueue.bodies.extension import EMPTY, extended_by
 from airflow_sqlqueue.bodies.hints import NO_HINTS, Hints
-from airflow_sqlqueue.bodies.message_values import KIND, SIZE
 from airflow_sqlqueue.bodies.names import Path, column_key, is_column_name
 from airflow_sqlqueue.bodies.schemas import MAX_FIELDS, Struct, Type, all_fields, array, map_of
-from airflow_sqlqueue.bodies.statistics import MAX_NODES, FieldVotes, Statistics, merged
+from airflow_sqlqueue.bodies.statistics import KIND, MAX_NODES, SIZE, FieldVotes, Statistics, merged
 from airflow_sqlqueue.bodies.types import LEAVES, number_type
-from airflow_sqlqueue.bodies.warnings import SchemaWarning
+from airflow_sqlqueue.untrusted import quoted
 
-_STRUCT, _NUMBER = f"{KIND}struct", f"{KIND}number"
 _MANY_NEW_FIELDS = 200
 _MANY_NAMES, _FREQUENT = 20, 4
 """The least names of a dictionary; none of them is in more than one of four messages."""
@@ -34,36 +30,43 @@ _ITEM_TYPES = re.compile(
 """Names of items in lists of simple values, as serializers of .NET write them."""
 
 
-@dataclass(frozen=True)
-class Inference:
-    """A schema that is inferred, and the limits that it reaches."""
+def infer(
+    statistics: Statistics, message_type: str, known: Struct = EMPTY, hints: Hints = NO_HINTS
+) -> tuple[Struct, list[str]]:
+    """Return a schema with the fields of a sample that it has not, and a sentence for each limit that it reaches.
 
-    schema: Struct
-    warnings: tuple[SchemaWarning, ...] = ()
-
-
-def infer(statistics: Statistics, message_type: str, known: Struct = EMPTY, hints: Hints = NO_HINTS) -> Inference:
-    """Return a schema with the fields of a sample that it has not; its own fields keep their types.
-
-    Of new fields as many are taken as a schema may have, those first that more messages have.
+    Its own fields keep their types. Of new fields as many are taken as a schema may have, those first that more
+    messages have.
     """
-    found = _Types(hints.of(message_type)).struct(statistics.votes(), ())
+    found = _Types(hints.of(message_type)).struct(statistics.votes(), ()) or EMPTY
     schema, new, left_out = extended_by(known, found)
-    warnings = []
+    name, count = quoted(message_type), sum(1 for _ in all_fields(schema))
+    says = []
     if left_out:
-        warnings.append(SchemaWarning("fields", message_type, len(left_out), left_out[0]))
+        says.append(
+            f"{len(left_out):,} fields of {name} get no column, as the schema is full: {quoted(left_out[0])}. Remove "
+            "fields or hint a map."
+        )
     if len(new) > _MANY_NEW_FIELDS:
-        warnings.append(SchemaWarning("new fields", message_type, len(new), new[0]))
+        says.append(
+            f"{len(new):,} fields of {name} are new, the first one is {quoted(new[0])}. A dictionary may need a hint."
+        )
     if statistics.is_cut:
-        warnings.append(SchemaWarning("statistics", message_type, MAX_NODES, ""))
-    if 5 * (count := sum(1 for _ in all_fields(schema))) >= 4 * MAX_FIELDS:
-        warnings.append(SchemaWarning("many fields", message_type, count, str(MAX_FIELDS)))
-    return Inference(schema, tuple(warnings))
+        says.append(
+            f"the statistics of {name} have room for {MAX_NODES:,} fields, and the messages have more. A dictionary "
+            "may need a hint."
+        )
+    if 5 * count >= 4 * MAX_FIELDS:
+        says.append(
+            f"the schema of {name} has {count:,} fields, and room for {MAX_FIELDS:,} at most. Remove fields or hint a "
+            "map."
+        )
+    return schema, says
 
 
 def struct_of(statistics: Statistics, message_type: str = "", hints: Hints = NO_HINTS) -> Struct:
     """Return the schema of a sample by itself; its fields are in the order that they mostly have in the bodies."""
-    return infer(statistics, message_type, hints=hints).schema
+    return infer(statistics, message_type, hints=hints)[0]
 
 
 class _Types:
@@ -72,8 +75,8 @@ class _Types:
     def __init__(self, hints: Hints) -> None:
         self._hints = hints
 
-    def struct(self, node: FieldVotes, where: Path) -> Struct:
-        """The struct with all fields; names of one column are one field, called as most messages call it."""
+    def struct(self, node: FieldVotes, where: Path) -> Struct | None:
+        """The struct with all fields, None without any; names of one column are called as most messages call it."""
         columns: dict[str, list[tuple[str, FieldVotes]]] = defaultdict(list)
         for name, inner in _fields(node).items():
             if is_column_name(name):
@@ -86,49 +89,41 @@ class _Types:
             if kind is not None:
                 place = usual.votes["place"] / usual.votes["messages"]
                 found.append((place, name, _field(name, kind, inner)))
-        return {"type": "struct", "fields": [field for *_, field in sorted(found, key=lambda each: each[:2])]}
+        fields_in_order = [field for *_, field in sorted(found, key=lambda each: each[:2])]
+        return {"type": "struct", "fields": fields_in_order} if found else None
 
     def type(self, node: FieldVotes, where: Path, *, is_item: bool = False) -> Type | None:
         """The type of a field or of the items of one; None if no value shows it."""
         hint = self._hints.type_at(where)
         if hint is not None and hint not in ("map", "struct"):
             return hint
-        votes, kinds = node.votes, _kinds(node)
+        votes, kinds = node.votes, _starting(node, KIND)
         if not is_item and 3 * votes["repeated"] >= votes["element"] > 0:
             return self._array([node], where)
         items = _items_of_element(node, where[-1]) if hint is None else None
         if items is not None:
             kinds["array"] = kinds.get("array", 0) + kinds.pop("struct")
         kind = _majority(kinds)
+        if hint == "map" or (hint is None and kind == "struct" and _is_dictionary(node)):
+            value = self.type(merged(_fields(node).values()), (*where, None))
+            return None if value is None else map_of(value)
         if kind == "struct" or hint is not None:
-            return self._object(node, where, hint)
+            return self.struct(node, where)
         if kind == "array":
             return self._array([each for each in (node.below.get(None), items) if each], where)
         leaf = _leaf(kind, node) if kinds else None
-        if 2 * votes["attributes"] >= votes["messages"] > 0:
-            return self._with_attributes(node, where, leaf)
-        return leaf
+        found = self.struct(node, where) if 2 * votes["attributes"] >= votes["messages"] > 0 else None
+        if found is not None and leaf is not None:
+            found["fields"].append(_field("#text", self._hints.type_at((*where, "#text")) or leaf, node))
+        return found or leaf
 
     def _array(self, items: list[FieldVotes], where: Path) -> Type | None:
         item = self.type(merged(items), (*where, None), is_item=True)
         return None if item is None else array(item)
 
-    def _object(self, node: FieldVotes, where: Path, hint: Type | None) -> Type | None:
-        if hint == "map" or (hint is None and _is_dictionary(node)):
-            value = self.type(merged(_fields(node).values()), (*where, None))
-            return None if value is None else map_of(value)
-        found = self.struct(node, where)
-        return found if found["fields"] else None
-
-    def _with_attributes(self, node: FieldVotes, where: Path, leaf: Type | None) -> Type | None:
-        found = self.struct(node, where)
-        if leaf is not None:
-            found["fields"].append(_field("#text", self._hints.type_at((*where, "#text")) or leaf, node))
-        return found if found["fields"] else None
-
 
 def _field(name: str, kind: Type, node: FieldVotes) -> dict[str, Any]:
-    is_uuid = kind == "string" and _majority(_kinds(node)) == "uuid"
+    is_uuid = kind == "string" and _majority(_starting(node, KIND)) == "uuid"
     metadata = {"format": "uuid"} if is_uuid else {}
     return {"name": name, "type": kind, "metadata": metadata, "messages": node.votes["messages"]}
 
@@ -137,12 +132,8 @@ def _fields(node: FieldVotes) -> dict[str, FieldVotes]:
     return {name: inner for name, inner in node.below.items() if isinstance(name, str)}
 
 
-def _kinds(node: FieldVotes) -> dict[str, int]:
-    return dict(_starting(node, KIND))
-
-
-def _starting(node: FieldVotes, prefix: str) -> Iterator[tuple[str, int]]:
-    return ((name[len(prefix) :], count) for name, count in node.votes.items() if name.startswith(prefix))
+def _starting(node: FieldVotes, prefix: str) -> dict[str, int]:
+    return {name[len(prefix) :]: count for name, count in node.votes.items() if name.startswith(prefix)}
 
 
 def _majority(kinds: dict[str, int]) -> str | None:
@@ -152,7 +143,7 @@ def _majority(kinds: dict[str, int]) -> str | None:
 
 
 def _is_dictionary(node: FieldVotes) -> bool:
-    fields, structs = _fields(node), node.votes[_STRUCT]
+    fields, structs = _fields(node), node.votes[f"{KIND}struct"]
     if 3 * node.votes["keys"] >= 2 * structs:
         return True
     is_rare = (_FREQUENT * inner.votes["messages"] <= structs for inner in fields.values())
@@ -164,7 +155,7 @@ def _items_of_element(node: FieldVotes, own: str | int | None) -> FieldVotes | N
 
     One child is enough where its name is that of an item: ``Lines`` with ``Line``, or ``string``.
     """
-    structs, items = node.votes[_STRUCT], None
+    structs, items = node.votes[f"{KIND}struct"], None
     for name, inner in _fields(node).items():
         votes = inner.votes
         if name[:1] == "@" and 2 * votes["messages"] >= structs:
@@ -191,10 +182,10 @@ def _leaf(kind: str | None, node: FieldVotes) -> Type:
 
 def _number_type(node: FieldVotes) -> Type:
     """The type that takes all numbers, but one in twenty whose size would leave no room for the others."""
-    votes, numbers = node.votes, node.votes[_NUMBER]
+    votes, numbers = node.votes, node.votes[f"{KIND}number"]
     if 20 * votes["exponent"] > numbers:
         return "double" if 20 * votes["beyond double"] <= numbers else "string"
-    sizes = [(*map(int, size.split()), count) for size, count in _starting(node, SIZE)]
+    sizes = [(*map(int, size.split()), count) for size, count in _starting(node, SIZE).items()]
     whole = _needed([(digits, count) for digits, _, count in sizes], numbers)
     # Fractions of few numbers are no reason for many digits after the point, but for some.
     scale = _needed([(digits, count) for _, digits, count in sizes], numbers) or any(each[1] for each in sizes)

@@ -1,20 +1,25 @@
 """Statistics of the bodies of one message type: counts by path, of bounded size, from which types are inferred.
 
-A message counts once at each path, and a sender has a bounded number of votes. The statistics do not depend on the
-order of the messages, nor on how they are distributed before they are merged. Source: docs/guides/bodies.md, "Inferred
-types".
+A message counts once at each path, and a sender has a bounded number of votes. The order of the messages, and how they
+are distributed before they are merged, change nothing. Source: docs/guides/bodies.md, "Inferred types".
 """
 
 from __future__ import annotations
 
 import math
+import re
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
-from airflow_sqlqueue.bodies.message_values import MessageValues, Nodes
+from airflow_sqlqueue.bodies.names import MAX_CHARACTERS, Path
+from airflow_sqlqueue.bodies.schemas import MAX_NESTING
+from airflow_sqlqueue.bodies.tree import BLANKS, TEXT, Element, Number, is_empty
+from airflow_sqlqueue.bodies.types import MOST_DIGITS, forms, read_or_none
+
+N = TypeVar("N")
 
 MAX_NODES = 4_000
 """The most paths of a type that are counted: outer ones first, those of one depth by a hash of their names."""
@@ -22,7 +27,24 @@ MAX_NODES = 4_000
 VOTES = 10
 """The votes of a sender: each message is one, or a part of one if there are more messages."""
 
+KIND = "kind "
+"""In front of the kinds of values: ``number``, ``boolean``, ``struct``, ``array``, ``text``, ``uuid``, and the types
+that texts have by their form. A message with several at one path has ``mixed``, or ``text`` if all are texts."""
+
+SIZE = "size "
+"""In front of the digits of numbers, before and after the point."""
+
 _SENDERS = 16
+_NOT_TEXTS = {f"{KIND}{each}" for each in ("number", "boolean", "struct", "array")}
+_WHOLE, _SCALE = "whole", "scale"
+_BEYOND_LONG = 20
+_PLAIN = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?", re.ASCII)
+_LEADING_ZERO = re.compile(r"-?0\d+(?:\.\d+)?", re.ASCII)
+_UUID = re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_KEY = re.compile(
+    r"[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}|\d{4}-\d\d(-\d\d([T ].*)?)?|[+-]?\d+([.,]\d+)?", re.ASCII
+)
+"""Names that are keys of a dictionary: GUIDs, dates and times, numbers."""
 
 
 @dataclass
@@ -44,6 +66,39 @@ def merged(nodes: Iterable[FieldVotes]) -> FieldVotes:
     return found
 
 
+class _Nodes(dict[Path, N]):
+    """Nodes by path, which are made when they are asked for.
+
+    Beyond twice the limit the first ones stay: outer paths, those of one depth by a hash. So whatever is left out is
+    beyond the limit for good, and the first nodes are the same in any order of the values.
+    """
+
+    def __init__(self, limit: int, new: Callable[[], N]) -> None:
+        self.limit, self.is_cut, self._new, self._depth = limit, False, new, MAX_NESTING
+
+    def __missing__(self, path: Path) -> N:
+        node = self._new()
+        if len(path) <= self._depth:
+            if len(self) >= 2 * self.limit:
+                self.cut()
+            self[path] = node
+        return node
+
+    def cut(self) -> None:
+        """Leave the first nodes, as many as the limit is."""
+        if len(self) > self.limit:
+            self.is_cut = True
+            first = sorted(self, key=_order)
+            self._depth = len(first[self.limit - 1])
+            for path in first[self.limit :]:
+                del self[path]
+
+
+def _order(path: Path) -> tuple[int, int, str]:
+    text = repr(path)
+    return len(path), zlib.crc32(text.encode()), text
+
+
 class Statistics:
     """Counts of a type's messages by path and sender.
 
@@ -53,7 +108,7 @@ class Statistics:
     def __init__(self, limit: int = MAX_NODES) -> None:
         self.messages: Counter[str] = Counter()
         """The messages of each sender; the senders are numbered by a hash of their names."""
-        self._nodes: Nodes[dict[str, Counter[str]]] = Nodes(limit, lambda: defaultdict(Counter))
+        self._nodes: _Nodes[dict[str, Counter[str]]] = _Nodes(limit, lambda: defaultdict(Counter))
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -65,38 +120,27 @@ class Statistics:
 
     def add(self, tree: Any, sender: str | None = None) -> None:
         """Add the body of a message."""
-        number, found = sender_number(sender), MessageValues(self._nodes.limit)
-        found.add((), tree, 0)
+        number, message = sender_number(sender), _Message(self._nodes.limit)
+        message.add((), tree)
         self.messages[number] += 1
-        for path, values in found.nodes.items():
-            self._nodes[path][number].update(values.counts())
-        self._nodes.is_cut |= found.nodes.is_cut
-
-    def merge(self, other: Statistics) -> None:
-        """Add the statistics of other messages of the type."""
-        self.messages += other.messages
-        self._nodes.is_cut |= other.is_cut
-        self._nodes.limit = min(self._nodes.limit, other._nodes.limit)
-        for path, senders in other._nodes.items():
-            for number, counts in senders.items():
-                self._nodes[path][number].update(counts)
+        for path, facts in message.nodes.items():
+            self._nodes[path][number].update(_votes(facts))
+        self._nodes.is_cut |= message.nodes.is_cut
 
     def to_values(self) -> list[Any]:
-        """Return the statistics as values for JSON, for :meth:`from_values`."""
+        """Return the statistics as values for JSON, for :meth:`merge`."""
         self._nodes.cut()
         return [self._nodes.limit, self.is_cut, self.messages, list(self._nodes.items())]
 
-    @classmethod
-    def from_values(cls, values: list[Any]) -> Statistics:
-        """Return the statistics that :meth:`to_values` gave."""
+    def merge(self, values: list[Any]) -> None:
+        """Add the statistics of other messages of the type, which :meth:`to_values` gave."""
         limit, is_cut, messages, nodes = values
-        found = cls(limit)
-        found.messages.update(messages)
-        found._nodes.is_cut = is_cut
+        self._nodes.limit = min(self._nodes.limit, limit)
+        self._nodes.is_cut |= is_cut
+        self.messages.update(messages)
         for path, senders in nodes:
             for number, counts in senders.items():
-                found._nodes[tuple(path)][number].update(counts)
-        return found
+                self._nodes[tuple(path)][number].update(counts)
 
     def votes(self) -> FieldVotes:
         """Return the root of the votes of all senders, in whole numbers: the parts of a vote have one denominator."""
@@ -116,3 +160,104 @@ class Statistics:
 def sender_number(sender: str | None) -> str:
     """Return the number of a sender as a text; senders beyond some share theirs."""
     return str(zlib.crc32((sender or "").encode("utf-8", "replace")) % _SENDERS)
+
+
+def _votes(facts: dict[str, int]) -> dict[str, int]:
+    """The votes of a message at a path: its facts, but one kind and one size."""
+    votes = {name: count for name, count in facts.items() if name not in (_WHOLE, _SCALE) and name[:5] != KIND}
+    if kinds := [name for name in facts if name[:5] == KIND]:
+        several = "text" if _NOT_TEXTS.isdisjoint(kinds) else "mixed"
+        votes[kinds[0] if len(kinds) == 1 else KIND + several] = 1
+    if _WHOLE in facts:
+        votes[f"{SIZE}{facts[_WHOLE]} {facts[_SCALE]}"] = 1
+    return votes
+
+
+class _Message:
+    """Facts that the values of one message say at each path, with 1 or the most of their numbers."""
+
+    def __init__(self, limit: int) -> None:
+        self.nodes: _Nodes[dict[str, int]] = _Nodes(limit, lambda: {"messages": 1, "place": 0})
+        self._forms = {**forms(), "uuid": _UUID}
+
+    def add(self, path: Path, value: Any, place: int = 0, *facts: str) -> None:
+        """Add a value at a path: nothing for null, for what is empty, and for what lies too deep."""
+        if len(path) > MAX_NESTING or is_empty(value):
+            return
+        node = self.nodes[path]
+        node.update(dict.fromkeys(facts, 1), place=max(place, node["place"]))
+        if isinstance(value, bool):
+            node[f"{KIND}boolean"] = 1
+        elif isinstance(value, Number):
+            _add_number(node, value.text)
+        elif isinstance(value, str):
+            node[KIND + self._form(value)] = 1
+        elif isinstance(value, list):
+            node[f"{KIND}array"] = 1
+            for each in value:
+                self.add((*path, None), each)
+        elif isinstance(value, dict):
+            _add_names(node, value)
+            for number, (name, each) in enumerate(value.items()):
+                self.add((*path, _bounded(name)), each, number)
+        else:
+            self._add_element(path, node, value)
+
+    def _add_element(self, path: Path, node: dict[str, int], value: Element) -> None:
+        """Add an element: a leaf, a leaf with attributes, or a struct, which can be a list of its children."""
+        names = Counter(name for name, _ in value.children)
+        inner = [name for name in names if name[:1] not in "@#"]
+        if inner:
+            _add_names(node, inner)
+        elif names:
+            node["attributes"] = 1
+        else:
+            self._add_leaf(node, value.text)
+        for place, (name, child) in enumerate(value.children):
+            if name == TEXT and not inner:
+                self._add_leaf(node, child.text if child else "")
+                continue
+            is_alone = len(names) == 1 or inner == [name]
+            facts = ["element"] + ["repeated"] * (names[name] > 1) + ["alone"] * is_alone
+            self.add((*path, _bounded(name)), child, place, *facts)
+
+    def _add_leaf(self, node: dict[str, int], text: str) -> None:
+        """Add the text of an element, whose type its form alone shows."""
+        text = text.strip(BLANKS)
+        if text in ("true", "false"):
+            node[f"{KIND}boolean"] = 1
+        elif _PLAIN.fullmatch(text):
+            _add_number(node, text)
+        elif text not in ("", "null"):
+            node[KIND + self._form(text)] = 1
+            if _LEADING_ZERO.fullmatch(text):
+                node["leading zero"] = 1
+
+    def _form(self, text: str) -> str:
+        return next((form for form, pattern in self._forms.items() if pattern.fullmatch(text)), "text")
+
+
+def _bounded(name: str) -> str:
+    """The name, cut if no column can have it, for it is a key of a dictionary at most."""
+    return name if len(name) <= MAX_CHARACTERS else f"{name[:MAX_CHARACTERS]}{zlib.crc32(repr(name).encode()):08x}"
+
+
+def _add_names(node: dict[str, int], names: Iterable[str]) -> None:
+    node[f"{KIND}struct"] = 1
+    keys = [_KEY.fullmatch(name) is not None for name in names]
+    if 3 * sum(keys) >= 2 * len(keys):
+        node["keys"] = 1
+
+
+def _add_number(node: dict[str, int], text: str) -> None:
+    node[f"{KIND}number"] = 1
+    if _PLAIN.fullmatch(text):
+        whole, _, fraction = text.lstrip("-").partition(".")
+        is_long = len(whole) < _BEYOND_LONG and -(1 << 63) <= int(text.partition(".")[0]) < 1 << 63
+        digits = min(max(len(whole), 0 if is_long else _BEYOND_LONG), MOST_DIGITS + 1)
+        node[_WHOLE] = max(digits, node.get(_WHOLE, 0))
+        node[_SCALE] = max(min(len(fraction), MOST_DIGITS + 1), node.get(_SCALE, 0))
+    else:
+        node["exponent"] = 1
+    if read_or_none("double", text, "number") is None:
+        node["beyond double"] = 1

@@ -85,11 +85,11 @@ def _compare(target: SampleOptions, title: str = "", *, write: bool = False) -> 
     sample.types = {name: each for name, each in sample.types.items() if file_stem(name) not in unusable}
     found = changes(sample, known, hints)
     for name in found if write else ():
-        inferred = infer(sample.types[name].statistics, name, known.get(name, EMPTY), hints)
-        for warning in inferred.warnings:
-            note(str(warning))
+        schema, warnings = infer(sample.types[name].statistics, name, known.get(name, EMPTY), hints)
+        for warning in warnings:
+            note(warning)
         try:
-            folder.extend(name, inferred.schema)
+            folder.extend(name, schema)
         except SqlQueueError as error:
             unusable[name] = str(error)
     target.show([record for name, each in found.items() for record in _records(name, each)], title=title)

@@ -19,7 +19,6 @@ from airflow_sqlqueue.bodies.inference import infer, struct_of
 from airflow_sqlqueue.bodies.patterns import TypePatterns
 from airflow_sqlqueue.bodies.schemas import MAX_FIELDS, all_fields, array, fields_of, map_of, read_schema, struct
 from airflow_sqlqueue.bodies.statistics import MAX_NODES, Statistics
-from airflow_sqlqueue.bodies.warnings import SchemaWarning
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import ReceivedMessage, encode_headers
 from airflow_sqlqueue.schemas import sampling
@@ -57,12 +56,19 @@ def test_patterns_that_mean_nothing_are_refused(given: object) -> None:
         TypePatterns.of(given)  # type: ignore[arg-type]
 
 
-def test_a_warning_is_one_sentence_with_names_in_quotes() -> None:
-    said = str(SchemaWarning("new fields", "Shop.\x1bOrder", 1_592, "Quantities.0f"))
-    assert (
-        said
-        == "1,592 fields of 'Shop.\\x1bOrder' are new, the first one is 'Quantities.0f'. A dictionary may need a hint."
-    )
+WARNINGS = {
+    "fields": "get no column",
+    "new fields": "are new",
+    "statistics": "the statistics of",
+    "many fields": "and room for",
+}
+
+
+def limits_of(warnings: list[str]) -> dict[str, str]:
+    """The warnings by their limits; each is one of them."""
+    found = {limit: each for each in warnings for limit, text in WARNINGS.items() if text in each}
+    assert len(found) == len(warnings)
+    return found
 
 
 def statistics_of(*bodies: Any, sender: str | None = None) -> Statistics:
@@ -100,7 +106,7 @@ def test_statistics_of_a_large_body_are_bounded(body: Any) -> None:
 
     def merge() -> None:
         for _ in range(5):
-            added.merge(Statistics.from_values(json.loads(text)))
+            added.merge(json.loads(text))
 
     assert measured(merge)[1] < most, "when they are merged"
     assert added.is_cut
@@ -134,41 +140,47 @@ def test_fields_that_more_messages_have_come_first() -> None:
     usual = {"Id": 1, "Customer": {"Name": "x", "Address": {"Zip": 1}}, "Lines": [{"Sku": "a"}]}
     flood = {f"junk{number}": number for number in range(3_000)}
     found = statistics_of(flood, *[usual] * 3)
-    inference = infer(found, "Shop.Order")
-    names = set(all_fields(inference.schema))
+    schema, warnings = infer(found, "Shop.\x1bOrder")
+    names = set(all_fields(schema))
     assert names >= {"Id", "Customer", "Name", "Address", "Zip", "Lines", "Sku"}
-    assert len(list(all_fields(inference.schema))) == MAX_FIELDS
-    said = {each.limit: each for each in inference.warnings}
+    assert len(list(all_fields(schema))) == MAX_FIELDS
+    said, name = limits_of(warnings), r"'Shop.\x1bOrder'"
     assert said.keys() == {"fields", "many fields", "new fields"}
-    assert said["fields"].count == 3_007 - MAX_FIELDS
-    assert said["fields"].first.startswith("junk")
-    assert said["many fields"].count == MAX_FIELDS
-    assert said["new fields"].count == MAX_FIELDS
+    assert said["fields"].startswith(
+        f"{3_007 - MAX_FIELDS:,} fields of {name} get no column, as the schema is full: 'junk"
+    )
+    assert said["many fields"].startswith(f"the schema of {name} has 2,000 fields, and room for 2,000 at most.")
+    assert said["new fields"].startswith(f"2,000 fields of {name} are new, the first one is 'Id'.")
+    assert all(each.endswith(".") for each in warnings)
 
 
 @pytest.mark.parametrize(
     ("fields", "limits"), [(200, set()), (201, {"new fields"}), (1_600, {"new fields", "many fields"})]
 )
 def test_warnings_come_before_a_limit(fields: int, limits: set[str]) -> None:
-    inference = infer(statistics_of({f"f{number}": 1 for number in range(fields)}), "A")
-    assert {each.limit for each in inference.warnings} == limits
-    assert all(str(each) for each in inference.warnings)
-    known = infer(statistics_of({f"f{number}": 1 for number in range(fields)}), "A", inference.schema)
-    assert {each.limit for each in known.warnings} == limits - {"new fields"}
+    schema, warnings = infer(statistics_of({f"f{number}": 1 for number in range(fields)}), "A")
+    assert limits_of(warnings).keys() == limits
+    _, warnings = infer(statistics_of({f"f{number}": 1 for number in range(fields)}), "A", schema)
+    assert limits_of(warnings).keys() == limits - {"new fields"}
+
+
+def test_statistics_that_are_cut_are_a_warning() -> None:
+    _, warnings = infer(statistics_of_tree({f"f{number}": "x" for number in range(30)}, 20), "A")
+    assert limits_of(warnings).keys() == {"statistics"}
 
 
 def test_a_full_schema_takes_no_field_and_says_so() -> None:
     full = struct({f"f{number}": "long" for number in range(MAX_FIELDS)})
-    inference = infer(statistics_of({"new": 1, "f0": {"more": 1}}), "A", full)
-    assert inference.schema == full
-    assert [(each.limit, each.count, each.first) for each in inference.warnings][:1] == [("fields", 1, "new")]
+    schema, warnings = infer(statistics_of({"new": 1, "f0": {"more": 1}}), "A", full)
+    assert schema == full
+    assert warnings[0].startswith("1 fields of 'A' get no column, as the schema is full: 'new'.")
 
 
 def test_schemas_are_no_deeper_than_they_may_be() -> None:
     body: Any = 1
     for _ in range(20):
         body = {"a": [body], "b": 1}
-    schema = infer(statistics_of(body), "A").schema
+    schema = infer(statistics_of(body), "A")[0]
     assert read_schema(schema) == schema
 
 
@@ -210,8 +222,8 @@ bodies_of_cases = st.recursive(
 @settings(max_examples=150, deadline=None)
 @given(st.lists(bodies_of_cases, min_size=1, max_size=4), st.lists(bodies_of_cases, min_size=1, max_size=4))
 def test_an_extended_schema_differs_no_more(first: list[Any], second: list[Any]) -> None:
-    known = infer(statistics_of(*first), "A").schema
-    schema = infer(statistics_of(*second), "A", known).schema
+    known = infer(statistics_of(*first), "A")[0]
+    schema = infer(statistics_of(*second), "A", known)[0]
     assert read_schema(schema) == schema
     assert not [each for each in differences(schema, struct_of(statistics_of(*second))) if each.schema is None]
     before = fields_of(known)

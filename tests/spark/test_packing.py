@@ -71,7 +71,8 @@ def in_two_rounds(given: list[tuple[str | None, str | None, bytes | None]]) -> t
     schemas = {"Shop.A": struct({"a": "long"})}
     for chunk in first:
         if chunk["kind"] == SEEN:
-            seen = Statistics.from_values(json.loads(chunk["content"]))
+            seen = Statistics()
+            seen.merge(json.loads(chunk["content"]))
             known = schemas.get(chunk["message_type"], struct({}))
             schemas[chunk["message_type"]] = extended(known, struct_of(seen))
     waiting = [chunk for chunk in first if chunk["kind"] == WAITING]
@@ -142,7 +143,7 @@ def test_statistics_of_two_samples_are_those_of_both() -> None:
         parts[number % 2].add(tree)
     merged = Statistics()
     for part in parts:
-        merged.merge(Statistics.from_values(json.loads(json.dumps(part.to_values()))))
+        merged.merge(json.loads(json.dumps(part.to_values())))
     assert merged.votes() == both.votes()
     assert struct_of(merged) == struct_of(both)
 

@@ -21,7 +21,6 @@ from airflow_sqlqueue.bodies.names import BODY_COLUMNS, ENVELOPE, UNPARSED, colu
 from airflow_sqlqueue.bodies.patterns import TypePatterns
 from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of
 from airflow_sqlqueue.bodies.text import MAX_BYTES
-from airflow_sqlqueue.bodies.warnings import SchemaWarning
 from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError, SqlQueueError
 from airflow_sqlqueue.schemas.files import SchemaFolder, type_of
 from airflow_sqlqueue.spark.batch import read_batch, typed_columns
@@ -225,7 +224,7 @@ class TableWriter:
         self._types = TypePatterns.of(types)
         self._hints = self._files.hints() if hints is None else Hints.read(hints)
         self._unusable: dict[str, str] = {}
-        self._warnings: list[SchemaWarning] = []
+        self._warnings: list[str] = []
 
     def write(
         self,
@@ -270,7 +269,7 @@ class TableWriter:
                 _log.warning("%s", warning)
             for error in refused.values():
                 raise error
-            return [replace(each, warnings=tuple(map(str, self._warnings))) for each in tables[:1]] + tables[1:]
+            return [replace(each, warnings=tuple(self._warnings)) for each in tables[:1]] + tables[1:]
         finally:
             work.remove()
 
@@ -285,9 +284,15 @@ class TableWriter:
         """The schemas of the types that have a table."""
         self._unusable.clear()
         found = _distinct(self._files.all(self._unusable))
-        self._warnings = [SchemaWarning("schema", type_of(stem), 1, why) for stem, why in self._unusable.items()]
+        self._warnings = [
+            f"the schema of {quoted(type_of(stem))} cannot be used, and its messages are not parsed: {why}"
+            for stem, why in self._unusable.items()
+        ]
         if 5 * len(found) >= 4 * MAX_TYPES:
-            self._warnings.append(SchemaWarning("many types", None, len(found), str(MAX_TYPES)))
+            self._warnings.append(
+                f"{len(found):,} message types have a schema, and {MAX_TYPES} at most get one without a person. Choose "
+                "types by patterns."
+            )
         return found
 
     def given(self, rows: DataFrame) -> DataFrame:
@@ -357,17 +362,19 @@ class TableWriter:
         """The schemas with those of new types and with new fields."""
         new, left_out, more = work.new_types(known, max(0, MAX_TYPES - len(known)))
         if more:
-            self._warnings.append(SchemaWarning("types", None, more, left_out[0]))
+            self._warnings.append(
+                f"{more:,} message types get no table, because there are too many: {quoted(left_out[0])}. Choose types "
+                "by patterns."
+            )
         found = {}
         for name, statistics in work.seen([*known, *new]):
             old = known.get(name, EMPTY)
-            inferred = infer(statistics, name, old, self._hints)
-            self._warnings += inferred.warnings
-            found[name] = inferred.schema
+            found[name], warnings = infer(statistics, name, old, self._hints)
+            self._warnings += warnings
             # A table that cannot be read is found once more, before it is written.
             with suppress(Exception):
                 columns = self.lake.columns(name) or EMPTY
-                found[name] = adopted(inferred.schema, old, as_fields(columns, inferred.schema))
+                found[name] = adopted(found[name], old, as_fields(columns, found[name]))
         # Of two new types that share a table the frequent one has it.
         return _distinct({**known, **{name: found[name] for name in (*known, *new) if name in found}})
 

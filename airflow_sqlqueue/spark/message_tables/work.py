@@ -129,7 +129,7 @@ class WorkFolder:
         for name, chunks in groupby(ordered, key=lambda row: row.message_type):
             found = Statistics()
             for chunk in chunks:
-                found.merge(Statistics.from_values(json.loads(chunk.content)))
+                found.merge(json.loads(chunk.content))
             yield name, found
 
     def rows(self, name: str | None, kind: str, share: Share, unpacking: Unpacking, schema: StructType) -> DataFrame:
