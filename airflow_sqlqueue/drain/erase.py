@@ -32,10 +32,10 @@ from airflow_sqlqueue.errors import (
     TransactionError,
 )
 from airflow_sqlqueue.message import HeaderNames, decode_headers
-from airflow_sqlqueue.redaction.actions import keyed_forms, keyed_ids
+from airflow_sqlqueue.redaction.actions import keyed_forms
 from airflow_sqlqueue.redaction.bodies import field_values
-from airflow_sqlqueue.redaction.paths import FieldPath
 from airflow_sqlqueue.redaction.redactor import hasher_of
+from airflow_sqlqueue.redaction.rules import FieldPath
 from airflow_sqlqueue.row import COLUMN_HEADERS, NAMES
 
 log = logging.getLogger(__name__)
@@ -108,7 +108,7 @@ class Conditions:
         self._fields = [(FieldPath.of(path), forms(value)) for path, value in request.fields.items()]
         of_header = (value for name, value in request.headers.items() if name.lower() == HeaderNames.MESSAGE_ID.lower())
         ids = [value.lower() for value in (*request.message_ids, *of_header)]
-        self._row_ids = {*ids, *(form for each in ids if hasher for form in keyed_ids(each, hasher))}
+        self._row_ids = {*ids, *(form for each in ids if hasher for form in keyed_forms(each, hasher, ["row_id"]))}
 
     def match(self, row: Mapping[str, Any], body: bytes | None) -> bool | None:
         """Whether a message meets a condition, by the columns of its row, whose names are those of the table.

@@ -1,14 +1,12 @@
 """Actions of redaction, in one table from which rules, headers, bodies, the command line and the guide are made.
 
-A new action is an entry of :data:`ACTIONS`. Values of kinds that it does not define become null.
-
-Source: docs/guides/redaction.md, "The rules".
+A new action is an entry of :data:`ACTIONS`. Source: docs/guides/redaction.md, "The rules".
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
@@ -17,9 +15,6 @@ from airflow_sqlqueue.untrusted import quoted
 
 Hasher: TypeAlias = Callable[[str], str]
 """Function that returns the hash of a value's text."""
-
-Change: TypeAlias = "Callable[[str, Hasher], str | None]"
-"""Function of a value's text that returns the text that replaces it, None for null or an empty element."""
 
 Place: TypeAlias = Literal["fields", "headers", "body"]
 """Part of a rule that names an action."""
@@ -30,14 +25,6 @@ MASK = "***"
 """The text that replaces a masked text."""
 
 
-def _nothing(text: str, hasher: Hasher) -> None:
-    """Replace a value by null."""
-
-
-def _hashed(text: str, hasher: Hasher) -> str:
-    return hasher(text)
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RedactionAction:
     """An action of rules. It is pickled by its name, and a process that lacks it refuses it.
@@ -46,11 +33,8 @@ class RedactionAction:
     :param strictness: of several actions on one thing that with the highest number counts.
     :param places: the parts of a rule that may name it; on ``body`` it leaves out the whole body.
     :param removes: whether the field or header goes, with its name.
-    :param text: the change of a text, which is also that of a plain element or an attribute.
-    :param number: the change of a number, by its text as written, as that of a bool.
-    :param object: the change of an object, which is called with an empty text. Null stays null.
-    :param header: the change of a header's value, and of a column that holds the same.
-    :param row_id: the change of the row's Id, which stays a GUID; None: a random one.
+    :param changes: the change of a value's text by the kind of the value. The text of an object is empty, a ``header``
+        is that of columns as well, a ``row_id`` becomes a GUID. A value of another kind becomes null.
     """
 
     name: str
@@ -59,22 +43,18 @@ class RedactionAction:
     places: frozenset[Place]
     needs_key: bool = False
     removes: bool = False
-    text: Change = _nothing
-    number: Change = _nothing
-    boolean: Change = _nothing
-    object: Change = _nothing
-    header: Change = _nothing
-    row_id: Change = _nothing
+    changes: Mapping[str, Callable[[str, Hasher], str]]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return find_action, (self.name, min(self.places))
 
-    def change(self, kind: str) -> Change:
-        """Return the change of a value of a kind in a field."""
-        return {"text": self.text, "number": self.number, "boolean": self.boolean}.get(kind, self.object)
+    def change(self, kind: str, text: str, hasher: Hasher) -> str | None:
+        """Return what replaces a value, None for null."""
+        return self.changes[kind](text, hasher) if kind in self.changes else None
 
-    def new_id(self, text: str, hasher: Hasher) -> str:
-        return self.row_id(text, hasher) or str(uuid.uuid4())
+
+def _hashed(text: str, hasher: Hasher) -> str:
+    return hasher(text)
 
 
 ACTIONS = {
@@ -86,18 +66,17 @@ ACTIONS = {
             strictness=10,
             places=frozenset({"fields", "headers"}),
             needs_key=True,
-            text=_hashed,
-            number=_hashed,
-            boolean=_hashed,
-            header=_hashed,
-            row_id=lambda text, hasher: str(uuid.UUID(hasher(text)[:32])),
+            changes={
+                **dict.fromkeys(("text", "number", "boolean", "header"), _hashed),
+                "row_id": lambda text, hasher: str(uuid.UUID(hasher(text)[:32])),
+            },
         ),
         RedactionAction(
             name="mask",
             meaning=f"a text becomes `{MASK}`, any other value `null`",
             strictness=20,
             places=frozenset({"fields"}),
-            text=lambda text, hasher: MASK,
+            changes={"text": lambda text, hasher: MASK},
         ),
         RedactionAction(
             name="drop",
@@ -105,6 +84,7 @@ ACTIONS = {
             strictness=30,
             places=frozenset({"fields", "headers", "body"}),
             removes=True,
+            changes={},
         ),
     )
 }
@@ -138,13 +118,8 @@ def stricter(one: _Some, other: _Some) -> _Some:
     return one if one.strictness >= other.strictness else other
 
 
-def keyed_forms(text: str, hasher: Hasher) -> set[str]:
-    """Return what actions with a key make of a text, a number, a bool or a header."""
-    keyed = [action for action in ACTIONS.values() if action.needs_key]
-    changes = [change for each in keyed for change in (each.text, each.number, each.boolean, each.header)]
-    return {form for change in changes if (form := change(text, hasher)) is not None}
-
-
-def keyed_ids(text: str, hasher: Hasher) -> set[str]:
-    """Return what actions with a key make of the Id of a row."""
-    return {action.new_id(text, hasher) for action in ACTIONS.values() if action.needs_key}
+def keyed_forms(
+    text: str, hasher: Hasher, kinds: Iterable[str] = ("text", "number", "boolean", "header")
+) -> set[str | None]:
+    """Return what actions with a key make of a text as a value of these kinds."""
+    return {each.change(kind, text, hasher) for each in ACTIONS.values() if each.needs_key for kind in kinds} - {None}

@@ -1,26 +1,60 @@
-"""Redaction of a body, JSON or XML, whose encoding and byte order mark stay, and the values that it would change."""
+"""Redaction of a body, JSON or XML, whose encoding and byte order mark stay, and the values that it would change.
+
+JSON is written again, numbers digit by digit; an object that others refer to is one object, which each path changes at
+all of its places. XML is edited at the places of its elements and attributes.
+"""
 
 from __future__ import annotations
 
+import codecs
+import json
+from collections.abc import Callable, Iterable, Iterator
+from json.encoder import encode_basestring, encode_basestring_ascii
+from typing import Any, TypeAlias, cast
+from xml.sax.saxutils import escape
+
+from airflow_sqlqueue.bodies.json_reader import read_json
+from airflow_sqlqueue.bodies.references import References, is_wrapper, resolved
 from airflow_sqlqueue.bodies.text import kind_of, read_text
-from airflow_sqlqueue.redaction.actions import ACTIONS, Hasher
-from airflow_sqlqueue.redaction.fields import FieldChanges, Reach, Walk, Way
-from airflow_sqlqueue.redaction.json_body import redact_json
-from airflow_sqlqueue.redaction.paths import FieldPath
-from airflow_sqlqueue.redaction.xml_body import redact_xml
+from airflow_sqlqueue.bodies.tree import BLANKS, TEXT, Element, Number, Place, Repeated, members_of
+from airflow_sqlqueue.bodies.xml_reader import read_xml
+from airflow_sqlqueue.errors import BodyError
+from airflow_sqlqueue.message import escape_non_ascii
+from airflow_sqlqueue.redaction.actions import ACTIONS, Hasher, RedactionAction
+from airflow_sqlqueue.redaction.fields import NOTHING, VALUES, Kind, Reach, Walk, Way, has_elements
+from airflow_sqlqueue.redaction.rules import FieldPath
+
+_KINDS: dict[type, Kind] = {dict: "object", Repeated: "object", list: "list", str: "text", bool: "boolean"}
+_KINDS |= {Number: "number", type(None): "null"}
+
+_Edit: TypeAlias = "tuple[int, int, str]"
+"""The start and the end of bytes, and the text that replaces them."""
+
+_QUOTES = {'"': "&quot;", "'": "&apos;"}
+
+_JSON_ESCAPES = "airflow_sqlqueue.json_escapes"
+"""The way to encode characters of JSON that an encoding lacks, and halves of surrogate pairs."""
 
 
-def redact_body(body: bytes, content_type: str | None, start: Reach, hasher: Hasher) -> tuple[bytes, FieldChanges]:
-    """Return the redacted body, and the paths that were found in it. ``start`` is what rules say.
+def _escapes(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    return escape_non_ascii(error.object[error.start : error.end]), error.end
+
+
+codecs.register_error(_JSON_ESCAPES, _escapes)
+
+
+def redact_body(body: bytes, content_type: str | None, start: Reach, hasher: Hasher) -> tuple[bytes, Walk]:
+    """Return the redacted body, and the walk with the paths that were found in it. ``start`` is what rules say.
 
     Raises :class:`BodyError` for a body that cannot be parsed, which must be left out whole.
     """
-    (text, mark, encoding), walk = read_text(body, content_type), Walk(start)
+    (text, mark, encoding), walk = read_text(body, content_type), Walk(start, hasher)
     if kind_of(content_type, text) == "json":
-        redacted = redact_json(text, walk, hasher, encoding).encode(encoding)
+        redacted = _redact_json(text, walk).encode(encoding, _JSON_ESCAPES)
     else:
-        redacted = redact_xml(text, walk, hasher).encode(encoding, "xmlcharrefreplace")
-    return (mark + redacted if walk.changes.found else body), walk.changes
+        redacted = _redact_xml(text, walk).encode(encoding, "xmlcharrefreplace")
+    return (mark + redacted if walk.found else body), walk
 
 
 def field_values(body: bytes, content_type: str | None, path: FieldPath) -> tuple[list[str], bool]:
@@ -36,5 +70,134 @@ def field_values(body: bytes, content_type: str | None, path: FieldPath) -> tupl
         return text
 
     start = Reach(ways=(Way(path.text, ACTIONS["hash"], path.steps),))
-    _, changes = redact_body(body, content_type, start, noted)
-    return texts, bool(changes.misplaced)
+    return texts, bool(redact_body(body, content_type, start, noted)[1].misplaced)
+
+
+def _redact_json(text: str, walk: Walk) -> str:
+    tree = read_json(text)
+    references = References(tree)
+    if not isinstance(references.message, dict):
+        raise BodyError("object")
+    writer = _JsonWriter(references, walk, encode_basestring_ascii if text.isascii() else encode_basestring)
+    if references.referred:
+        # Refuses what parsing refuses: references to a tree that is too large, or without an end.
+        resolved(tree)
+        # What concerns an object is known when all of its places were seen.
+        writer.value(tree, walk.start)
+    return writer.value(tree, walk.start)
+
+
+class _JsonWriter:
+    """Writes redacted values; ``_shared`` has what concerns objects that others refer to, by their identity."""
+
+    def __init__(self, references: References, walk: Walk, quote: Callable[[str], str]) -> None:
+        self._references, self._walk, self._quote = references, walk, quote
+        self._shared = {id(references.target({"$ref": each})): NOTHING for each in references.referred}
+
+    def value(self, value: Any, reach: Reach) -> str:
+        if isinstance(value, list):
+            return f"[{','.join(text for _, text in self._members(value, reach))}]"
+        action, text = reach.action if value is not None and not reach.removed else None, ""
+        if isinstance(value, dict):
+            # What is below is written in any case: other places may refer to it, and an erasure reads it.
+            members = self._members(value, reach)
+            if action is None or is_wrapper(value):
+                kept = [f"{self._quote(name)}:{each}" for name, each in members if action is None or name == VALUES]
+                return f"{{{','.join(kept)}}}"
+        else:
+            text = value if isinstance(value, str) else value.text if isinstance(value, Number) else json.dumps(value)
+        if action is None:
+            return self._quote(text) if isinstance(value, str) else text
+        changed = action.change(_KINDS[type(value)], text, self._walk.hasher)
+        return "null" if changed is None else self._quote(changed)
+
+    def _members(self, value: Any, reach: Reach) -> list[tuple[str, str]]:
+        """Return the names and texts of the members or items that stay."""
+        found = []
+        for name, child in [(None, each) for each in value] if isinstance(value, list) else members_of(value):
+            child = self._references.target(child)
+            below = self._walk.below(reach, name, child, _KINDS[type(child)])
+            if id(child) in self._shared:
+                below = self._shared[id(child)] = below.merged(self._shared[id(child)])
+            text = self.value(child, below)
+            # Copies would have this $id as well, and then it names none of them.
+            is_shared_id = self._shared and name == "$id" and self._references.is_metadata(child)
+            if not (below.removed or is_shared_id):
+                found.append((name or "", text))
+        return found
+
+
+def _redact_xml(text: str, walk: Walk) -> str:
+    name, root = read_xml(text, places=True)
+    editor = _XmlEditor(text.encode(), walk)
+    pieces, position = [], 0
+    for start, end, replacement in sorted(editor.document(name, root), key=lambda edit: (edit[0], -edit[1])):
+        # One that lies within another has no effect.
+        if start >= position:
+            pieces += [editor.data[position:start], replacement.encode()]
+        position = max(position, end)
+    return b"".join([*pieces, editor.data[position:]]).decode()
+
+
+class _XmlEditor:
+    """Finds the edits of a text, whose bytes are ``data``."""
+
+    def __init__(self, data: bytes, walk: Walk) -> None:
+        self.data, self._walk = data, walk
+
+    def document(self, name: str, root: Element) -> Iterator[_Edit]:
+        """Yield the edits of a root, and the removal of what is around it if a rule lists what stays."""
+        start, place = self._walk.start, _place(root)
+        if start.keeps:
+            declaration = self.data.find(b"?>") + 2 if self.data.startswith(b"<?xml") else 0
+            yield from self._filled([(declaration, place.start), (place.end, len(self.data))], start, "")
+        if name == "Messages" and has_elements(root):
+            start = start.of_messages()
+        yield from self._element(root, self._walk.value(start, self._kind(root)))
+
+    def _element(self, element: Element, reach: Reach) -> Iterator[_Edit]:
+        """Yield the edits of an element or an attribute."""
+        place, text, of_text = _place(element), element.text, reach
+        if reach.action is not None and has_elements(element):
+            of_text = NOTHING
+            yield place.inner, place.inner_end, self._changed(reach.action, "object", "")
+        starts, ends = [place.inner], []
+        for name, child in cast("list[tuple[str, Element]]", element.children):
+            below = self._walk.below(reach, name, child, self._kind(child))
+            if name == TEXT:
+                text, of_text = child.text, below
+                continue
+            if below.removed:
+                yield _place(child).start, _place(child).end, ""
+            if below != NOTHING:
+                yield from self._element(child, below)
+            if not name.startswith("@"):
+                starts.append(_place(child).end)
+                ends.append(_place(child).start)
+        yield from self._filled(zip(starts, [*ends, place.inner_end], strict=True), of_text, text)
+
+    def _filled(self, ranges: Iterable[tuple[int, int]], reach: Reach, text: str) -> Iterator[_Edit]:
+        """Yield the edits of a text and of comments in it: the first range that is not blank gets the new text."""
+        filled = [(start, end) for start, end in ranges if self.data[start:end].strip()]
+        new = "" if reach.dropped or reach.keeps else None
+        if filled and reach.keeps:
+            self._walk.note("*", ACTIONS["drop"])
+        elif filled and reach.action and new is None:
+            new = self._changed(reach.action, "text", text)
+        if new is not None:
+            yield from ((start, end, "" if number else new) for number, (start, end) in enumerate(filled))
+
+    def _changed(self, action: RedactionAction, kind: Kind, text: str) -> str:
+        return escape(action.change(kind, text.strip(BLANKS), self._walk.hasher) or "", _QUOTES)
+
+    def _kind(self, element: Element) -> Kind:
+        if element.children:
+            return "object"
+        place = element.place
+        is_filled = element.text.strip(BLANKS) or (place and self.data[place.inner : place.inner_end].strip())
+        return "text" if is_filled else "null"
+
+
+def _place(element: Element) -> Place:
+    assert element.place is not None
+    return element.place

@@ -7,57 +7,40 @@ object that is written as JSON in a text: that value may hold the field. Source:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from airflow_sqlqueue.bodies.names import column_key
 from airflow_sqlqueue.bodies.tree import TEXT, Element
-from airflow_sqlqueue.redaction.actions import ACTIONS, RedactionAction, stricter
-from airflow_sqlqueue.redaction.paths import PathStep
-from airflow_sqlqueue.redaction.rules import RedactionRule
+from airflow_sqlqueue.redaction.actions import ACTIONS, Hasher, RedactionAction, stricter
+from airflow_sqlqueue.redaction.rules import PathStep, RedactionRule
 
 Kind: TypeAlias = Literal["text", "number", "boolean", "null", "object", "list"]
 Steps: TypeAlias = "tuple[PathStep, ...]"
 
 VALUES = "$values"
-"""The member of an object that is a list with metadata, in System.Text.Json and Newtonsoft.Json."""
+_WRAPPED = (VALUES, "$value")
+"""Members that stand for their object, a list or a value with metadata (System.Text.Json and Newtonsoft.Json)."""
 
-ANY_ELEMENT = PathStep("<>")
-"""The step to each message of a body of several messages, which is no name of XML."""
-
-
-@dataclass
-class FieldChanges:
-    """Paths that rules reach in one body, ``*`` for what no list keeps; ``misplaced``: another value is in place."""
-
-    found: dict[str, RedactionAction] = field(default_factory=dict)
-    misplaced: set[str] = field(default_factory=set)
-
-    def add(self, path: str, action: RedactionAction) -> None:
-        self.found[path] = stricter(self.found.get(path, action), action)
+_ANY, _ITEM = PathStep(None), PathStep("<>")
+"""The steps to each member, and to each element of XML that is an item of a list, whatever its name."""
 
 
 class Way(NamedTuple):
-    """A path on its way through a body, and the rest of its steps.
-
-    ``is_in_list``: the elements of the one that it has reached may be the items of a list, and are no step.
-    """
+    """A path on its way through a body, and the rest of its steps."""
 
     path: str
     action: RedactionAction
     rest: Steps
-    is_in_list: bool = False
 
 
 class Reach(NamedTuple):
-    """Effect of rules on one place of a body: ``action`` on the value, ``below`` on all that is below it.
+    """Effect of rules on one place of a body: ``action`` on the value, and on all that is below it.
 
     ``ways`` are the paths that go on, ``keeps`` for each list of a rule those that members stay by. ``dropped``: a list
     of a rule does not lead here.
     """
 
     action: RedactionAction | None = None
-    below: RedactionAction | None = None
     ways: tuple[Way, ...] = ()
     keeps: tuple[tuple[Steps, ...], ...] = ()
     dropped: bool = False
@@ -65,13 +48,13 @@ class Reach(NamedTuple):
     @classmethod
     def of(cls, rules: Sequence[RedactionRule]) -> Reach:
         """Return what the rules of one message say about its body as a whole."""
+        ways = tuple(Way(path.text, action, path.steps) for rule in rules for path, action in rule.fields)
         keeps = []
         for rule in rules:
             if rule.keep_fields is not None:
                 paths = (*rule.keep_fields, *(path for path, action in rule.fields if not action.removes))
                 keeps.append(tuple(path.steps for path in paths))
-        actions = (each for rule in rules for each in rule.fields)
-        return cls(ways=tuple(Way(path.text, action, path.steps) for path, action in actions), keeps=tuple(keeps))
+        return cls(ways=ways, keeps=tuple(keeps))
 
     @property
     def removed(self) -> bool:
@@ -79,23 +62,32 @@ class Reach(NamedTuple):
 
     def merged(self, other: Reach) -> Reach:
         """Return what concerns a value that two places have, here the first one."""
-        return Reach(
-            stricter(self.action, other.action),
-            stricter(self.below, other.below),
-            _once(self.ways, other.ways),
-            _once(self.keeps, other.keeps),
-            self.dropped,
-        )
+        ways, keeps = _once((*self.ways, *other.ways)), _once((*self.keeps, *other.keeps))
+        return Reach(stricter(self.action, other.action), ways, keeps, self.dropped)
+
+    def of_messages(self) -> Reach:
+        """Return what concerns a body of several messages: paths lead from each, those of actions from it as well."""
+        ways = (way._replace(rest=(_ITEM, *way.rest)) for way in self.ways)
+        keeps = tuple(tuple((_ITEM, *path) for path in paths) for paths in self.keeps)
+        return self._replace(ways=(*self.ways, *ways), keeps=keeps)
 
 
 NOTHING = Reach()
 
 
 class Walk:
-    """A walk through one body, in which ``changes`` are noted."""
+    """A walk through one body: ``found`` are the paths that reach a value, ``*`` for what no list of a rule keeps.
 
-    def __init__(self, start: Reach) -> None:
-        self.start, self.changes = start, FieldChanges()
+    ``misplaced`` are those that reach another value than they name.
+    """
+
+    def __init__(self, start: Reach, hasher: Hasher) -> None:
+        self.start, self.hasher = start, hasher
+        self.found: dict[str, RedactionAction] = {}
+        self.misplaced: set[str] = set()
+
+    def note(self, path: str, action: RedactionAction) -> None:
+        self.found[path] = stricter(self.found.get(path, action), action)
 
     def value(self, reach: Reach, kind: Kind) -> Reach:
         """Return what concerns a value, also if it stands where paths still have steps to go."""
@@ -104,55 +96,64 @@ class Walk:
             last = (way.rest[0].name or "") if len(way.rest) == 1 else ""
             if not last.startswith("@"):
                 action = stricter(action, way.action)
-                self.changes.add(way.path, way.action)
+                self.note(way.path, way.action)
                 if last != TEXT:
-                    self.changes.misplaced.add(way.path)
-        return reach if action is reach.action else reach._replace(action=action)
+                    self.misplaced.add(way.path)
+        return reach._replace(action=action)
 
     def below(self, reach: Reach, name: str | None, child: Any, kind: Kind) -> Reach:
-        """Return what concerns a member of an object; an item of a list, which is no step, has no name."""
-        action, of_members, is_items = reach.below, None, name == VALUES and kind == "list"
-        ways = list(reach.ways) if name is None or is_items else []
-        if name is not None:
-            key, is_text = column_key(name), name == TEXT and isinstance(child, Element)
-            for way in reach.ways:
-                if way.is_in_list and name[0] not in "@#":
-                    ways.append(way._replace(is_in_list=False))
-                step, rest = way.rest[0], way.rest[1:]
-                matches = step.matches(key)
-                if is_text and (rest or not matches):
-                    ways.append(way)
-                elif matches:
-                    is_list = has_elements(child) and (step.each or _is_list_like(child))
-                    if rest:
-                        ways.append(way._replace(rest=rest, is_in_list=is_list))
-                        continue
-                    self.changes.add(way.path, way.action)
-                    if is_list and step.each:
-                        of_members = stricter(of_members, way.action)
-                    else:
-                        action = stricter(action, way.action)
-        keeps, dropped = self._kept(reach, name, child, kind) if reach.keeps else ((), False)
-        if not (ways or keeps or dropped or action or of_members):
+        """Return what concerns a member of an object; an item of a list has no name."""
+        if reach == NOTHING:
             return NOTHING
-        more = _once(ways) if len(ways) > len(reach.ways) else tuple(ways)
-        return self.value(Reach(action, stricter(action, of_members), more, keeps, dropped), kind)
-
-    def _kept(
-        self, reach: Reach, name: str | None, child: Any, kind: Kind
-    ) -> tuple[tuple[tuple[Steps, ...], ...], bool]:
-        keeps, dropped = [], False
+        action, dropped = reach.action, False
+        ways: list[Way] = []
+        keeps: list[tuple[Steps, ...]] = []
+        for way in reach.ways:
+            for rest in _rests(way.rest, name, child, in_doubt=True):
+                if rest:
+                    ways.append(way._replace(rest=rest))
+                else:
+                    self.note(way.path, way.action)
+                    action = stricter(action, way.action)
         for paths in reach.keeps:
-            if name is not None and not (name == VALUES and kind == "list"):
-                paths = _once(rest for path in paths for rest in _after(path, name, child))
-            if () in paths:
+            left = _once(rest for path in paths for rest in _rests(path, name, child))
+            if () in left:
                 continue
-            if paths and kind in ("object", "list", "null"):
-                keeps.append(paths)
+            if left and kind in ("object", "list", "null"):
+                keeps.append(left)
             else:
                 dropped = True
-                self.changes.add("*", ACTIONS["drop"])
-        return tuple(keeps), dropped
+                self.note("*", ACTIONS["drop"])
+        return self.value(Reach(action, _once(ways), tuple(keeps), dropped), kind)
+
+
+def _rests(steps: Steps, name: str | None, child: Any, *, in_doubt: bool = False) -> Iterator[Steps]:
+    """Yield what is left of a path below a member, nothing if it does not lead there.
+
+    In doubt, for actions, ``Email`` leads to an attribute ``@Email`` as well, a path to the text beside elements, and
+    through what looks like a list.
+    """
+    if name is None or name in _WRAPPED:
+        yield steps
+    if name is None:
+        return
+    (step, *_), rest, key = steps, steps[1:], column_key(name)
+    leads = step.name in (None, key) or (step is _ITEM and name[:1] not in ("@", "#"))
+    if in_doubt:
+        leads = leads or key == f"@{step.name}"
+        if name == TEXT and (rest or not leads):
+            yield steps
+            return
+    if not leads:
+        return
+    lists = step.lists if has_elements(child) else 0
+    if not rest:
+        yield (_ANY,) if lists and in_doubt else ()
+        return
+    if in_doubt and not lists and step is not _ITEM and _is_list_like(child):
+        lists = 1
+    for number in range(lists + 1):
+        yield (*[_ITEM] * number, *rest)
 
 
 def has_elements(value: Any) -> bool:
@@ -160,19 +161,11 @@ def has_elements(value: Any) -> bool:
     return isinstance(value, Element) and any(name[0] not in "@#" for name, _ in value.children)
 
 
-def _is_list_like(element: Element) -> bool:
-    """Whether its elements look like the items of a list."""
-    elements = [(name, child) for name, child in element.children if name[0] not in "@#"]
-    return len({name for name, _ in elements}) == 1 and all(child and child.children for _, child in elements)
+def _is_list_like(value: Any) -> bool:
+    """Whether the elements of an element look like the items of a list; some may be empty."""
+    elements = [(name, child) for name, child in value.children if name[0] not in "@#"] if has_elements(value) else []
+    return len({name for name, _ in elements}) == 1 and any(child and child.children for _, child in elements)
 
 
-def _after(path: Steps, name: str, child: Any) -> Iterator[Steps]:
-    """Yield the paths that go on below a member; an item of a list of elements may have any name."""
-    if path[0].name in (None, column_key(name)) or (path[0] is ANY_ELEMENT and name[0] not in "@#"):
-        yield path[1:]
-        if path[0].each and len(path) > 1 and has_elements(child):
-            yield (PathStep(None), *path[1:])
-
-
-def _once(*given: Iterable[Any]) -> tuple[Any, ...]:
-    return tuple(dict.fromkeys(each for values in given for each in values))
+def _once(given: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple(dict.fromkeys(given))

@@ -11,7 +11,7 @@ import json
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from airflow_sqlqueue.bodies.patterns import matches_name as matches
@@ -20,20 +20,25 @@ from airflow_sqlqueue.errors import BodyError, ConfigurationError
 from airflow_sqlqueue.message import DecodedHeaders, HeaderNames, ReceivedMessage, decode_headers, full_name
 from airflow_sqlqueue.redaction.actions import ACTIONS, Hasher, RedactionAction, stricter
 from airflow_sqlqueue.redaction.bodies import redact_body
-from airflow_sqlqueue.redaction.fields import NOTHING, FieldChanges, Reach
+from airflow_sqlqueue.redaction.fields import NOTHING, Reach
 from airflow_sqlqueue.redaction.rules import RedactionRule, RedactionRules
 from airflow_sqlqueue.row import COLUMN_HEADERS, NAMES, Row
 
 MIN_KEY_BYTES = 16
 """The fewest bytes of a key: values such as e-mail addresses could be guessed under a shorter one."""
 
-_CACHED = 1_000
-"""The most texts of types, and names of headers, whose rules are remembered; senders choose them."""
-
-_CACHED_CHARACTERS = 4_096
+_CACHED, _CACHED_CHARACTERS = 1_000, 4_096
+"""The most texts of types, and names of headers, whose rules are remembered, and the longest; senders choose them."""
 
 _ID, _HEADERS, _BODY = map(NAMES.index, ("Id", "Headers", "Body"))
-_COLUMNS = tuple((NAMES.index(name), header) for name, header in COLUMN_HEADERS.items())
+
+_Of = TypeVar("_Of")
+_Found = TypeVar("_Found")
+
+
+def _remembered(find: Callable[[_Of, str], _Found]) -> Callable[[_Of, str], _Found]:
+    known = lru_cache(_CACHED)(find)
+    return lambda of, text: (known if len(text) <= _CACHED_CHARACTERS else find)(of, text)
 
 
 @dataclass(frozen=True)
@@ -56,24 +61,31 @@ class Redaction:
 
 
 class _Plan:
-    """Rules that concern a message, put together. ``header_action`` gives the action on a header, None if it stays."""
+    """Rules that concern a message, put together."""
 
     def __init__(self, rules: Sequence[RedactionRule]) -> None:
-        self._rules = [rule for rule in rules if rule.headers or rule.keep_headers]
-        self.changes_headers, self.header_action = bool(self._rules), _remembered(self._header_action)
+        self.header_rules = [rule for rule in rules if rule.headers or rule.keep_headers]
         self.drops_body = any(rule.drops_body for rule in rules)
         self.fields = Reach.of(rules)
-        self.changes_fields = self.fields != NOTHING
 
-    def _header_action(self, name: str) -> RedactionAction | None:
+    @_remembered
+    def header_action(self, name: str) -> RedactionAction | None:
+        """Return the action on a header, None if it stays."""
         strictest: RedactionAction | None = None
-        for rule in self._rules:
+        for rule in self.header_rules:
             named, kept = [action for pattern, action in rule.headers if matches(pattern, name)], rule.keep_headers
             if not named and kept is not None and not any(matches(pattern, name) for pattern in kept):
                 named = [ACTIONS["drop"]]
             for action in named:
                 strictest = stricter(strictest, action)
         return strictest
+
+
+@_remembered
+def _plan(rules: RedactionRules, types: str) -> _Plan | None:
+    names = list(filter(None, map(full_name, types.split(";"))))
+    chosen = [each for each in rules.rules if not names or any(matches(each.message_type, name) for name in names)]
+    return _Plan(chosen) if chosen else None
 
 
 @dataclass(frozen=True)
@@ -88,23 +100,18 @@ class Redactor:
     key: bytes | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        if not self.rules.hashes:
-            return
-        if not self.key:
+        if self.rules.hashes and not self.key:
             raise ConfigurationError(
                 "The rules hash, which needs a key: name an Airflow connection with it as the password "
                 "(redaction_conn_id), or set SQLQUEUE_REDACTION_KEY for the command line."
             )
-        if len(self.key) < MIN_KEY_BYTES:
+        if self.rules.hashes and len(self.key or b"") < MIN_KEY_BYTES:
             raise ConfigurationError(f"The key of the redaction has less than {MIN_KEY_BYTES} bytes: make it longer.")
 
     @classmethod
     def of(cls, rules: object, key: str | bytes | None = None) -> Redactor:
         """Make a redactor of the forms that :meth:`.RedactionRules.of` takes; a text as the key is UTF-8."""
         return cls(RedactionRules.of(rules), key.encode() if isinstance(key, str) else key)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Redactor, (self.rules, self.key)
 
     @property
     def fingerprint(self) -> str:
@@ -117,19 +124,19 @@ class Redactor:
 
     def concerns(self, headers: str | None) -> bool:
         """Whether a rule concerns a message with these headers."""
-        return self._plan(_types(decode_headers(headers))) is not None
+        return self.concerns_types(_types(decode_headers(headers)))
 
     def concerns_types(self, types: str) -> bool:
         """Whether a rule concerns a message with these enclosed types, or with unknown types, an empty text."""
-        return self._plan(types) is not None
+        return _plan(self.rules, types) is not None
 
     def keeps_large_body(self, headers: str | None, size: int) -> bool | None:
         """Whether a body of ``size`` bytes stays as it is, with True, or is left out, with False.
 
         None: the body must be read whole, at most 8 MiB, and redacted.
         """
-        plan = self._plan(_types(decode_headers(headers)))
-        if plan is None or not (plan.drops_body or plan.changes_fields):
+        plan = _plan(self.rules, _types(decode_headers(headers)))
+        if plan is None or not (plan.drops_body or plan.fields != NOTHING):
             return True
         return False if plan.drops_body or size > MAX_BYTES else None
 
@@ -140,71 +147,59 @@ class Redactor:
     def examine(self, row: Sequence[Any]) -> Redaction:
         """Return a row as the rules leave it, and what they changed."""
         decoded = decode_headers(row[_HEADERS])
-        plan = self._plan(_types(decoded))
+        plan = _plan(self.rules, _types(decoded))
         if plan is None:
             return Redaction(row)
-        malformed = decoded.problem_code is not None or row[_HEADERS] is None
-        values, body, headers = list(row), row[_BODY], {}
-        changes, reason = FieldChanges(), None
-        if plan.changes_headers:
-            headers = self._headers(values, decoded.values, plan, malformed=malformed)
+        is_malformed = decoded.problem_code is not None or row[_HEADERS] is None
+        headers = {} if is_malformed else decoded.values
+        values, body = dict(zip(NAMES, row, strict=True)), row[_BODY]
+        changed, fields, reason, misplaced = {}, {}, None, frozenset[str]()
+        if plan.header_rules:
+            changed = self._redact_headers(values, decoded.values, plan, is_malformed=is_malformed)
         if body and plan.drops_body:
-            values[_BODY], reason = None, "rule"
-        elif body and plan.changes_fields:
-            content_type = None if malformed else decoded.values.get(HeaderNames.CONTENT_TYPE)
+            values["Body"], reason = None, "rule"
+        elif body and plan.fields != NOTHING:
             try:
-                values[_BODY], changes = redact_body(bytes(body), content_type, plan.fields, self.hashed)
+                content_type = headers.get(HeaderNames.CONTENT_TYPE)
+                values["Body"], walk = redact_body(bytes(body), content_type, plan.fields, self.hashed)
+                fields = {path: action.name for path, action in walk.found.items()}
+                misplaced = frozenset(walk.misplaced)
             except BodyError as error:
-                values[_BODY], reason = None, error.reason
-        fields = {path: action.name for path, action in changes.found.items()}
-        return Redaction(Row._make(values), headers, fields, reason, frozenset(changes.misplaced))
+                values["Body"], reason = None, error.reason
+        return Redaction(Row._make(values.values()), changed, fields, reason, misplaced)
 
     def preview(self, message: ReceivedMessage) -> Redaction:
         """Return what the rules would change in a message of a queue, which stays as it is."""
         values = {name: value for name, value in vars(message).items() if name in Row._fields}
         return self.examine(Row(**{**values, "id": str(message.id), "body": message.body or None}))
 
-    @cached_property
-    def _plan(self) -> Callable[[str], _Plan | None]:
-        return _remembered(self._plan_of)
-
-    def _plan_of(self, types: str) -> _Plan | None:
-        names, given = list(filter(None, map(full_name, types.split(";")))), self.rules.rules
-        rules = [rule for rule in given if not names or any(matches(rule.message_type, name) for name in names)]
-        return _Plan(rules) if rules else None
-
-    def _headers(
-        self, values: list[Any], headers: dict[str, str | None], plan: _Plan, *, malformed: bool
+    def _redact_headers(
+        self, values: dict[str, Any], headers: dict[str, str | None], plan: _Plan, *, is_malformed: bool
     ) -> dict[str, str]:
         """Redact the headers and the columns that hold the same values; return the actions on headers."""
-        own_id, changed, kept = headers.get(HeaderNames.MESSAGE_ID), {}, headers.copy()
-        for name, value in () if malformed else headers.items():
-            if (action := plan.header_action(name)) is not None:
-                changed[name] = action.name
-                kept[name] = None if value is None else action.header(value, self.hashed)
-                if action.removes:
-                    del kept[name]
-        if malformed:
-            values[_HEADERS], changed = "{}", {"*": "drop"}
-        elif changed:
-            values[_HEADERS] = json.dumps(kept, separators=(",", ":"))
-        for place, header in _COLUMNS:
-            if values[place] is not None and (action := plan.header_action(header)) is not None:
-                values[place] = action.header(values[place], self.hashed)
+        changed: dict[str, str] = {}
+        if is_malformed:
+            values["Headers"], changed = "{}", {"*": "drop"}
+        else:
+            kept = {}
+            for name, value in headers.items():
+                if (action := plan.header_action(name)) is not None:
+                    changed[name] = action.name
+                    value = None if value is None else action.change("header", value, self.hashed)
+                if action is None or not action.removes:
+                    kept[name] = value
+            if changed:
+                values["Headers"] = json.dumps(kept, separators=(",", ":"))
+        for column, header in COLUMN_HEADERS.items():
+            if values[column] is not None and (action := plan.header_action(header)) is not None:
+                values[column] = action.change("header", values[column], self.hashed)
                 changed.setdefault(header, action.name)
-        action = plan.header_action(HeaderNames.MESSAGE_ID)
-        if action is not None and values[_ID] is not None and (not own_id or _same_id(own_id, values[_ID])):
-            values[_ID] = action.new_id(own_id or str(values[_ID]).lower(), self.hashed)
+        own_id, action = headers.get(HeaderNames.MESSAGE_ID), plan.header_action(HeaderNames.MESSAGE_ID)
+        if action is not None and values["Id"] is not None and (not own_id or _same_id(own_id, values["Id"])):
+            new_id = action.change("row_id", own_id or str(values["Id"]).lower(), self.hashed)
+            values["Id"] = new_id or str(uuid.uuid4())
             changed.setdefault(HeaderNames.MESSAGE_ID, action.name)
         return changed
-
-
-_Found = TypeVar("_Found")
-
-
-def _remembered(find: Callable[[str], _Found]) -> Callable[[str], _Found]:
-    known = lru_cache(_CACHED)(find)
-    return lambda text: (known if len(text) <= _CACHED_CHARACTERS else find)(text)
 
 
 def hasher_of(key: str | bytes | None) -> Hasher:

@@ -8,20 +8,56 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+from airflow_sqlqueue.bodies.names import column_key
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import full_name
 from airflow_sqlqueue.redaction.actions import Place, RedactionAction, find_action
-from airflow_sqlqueue.redaction.paths import FieldPath
 from airflow_sqlqueue.untrusted import quoted
 
 _NAMES = {"message_type", "body", "headers", "keep_headers", "fields", "keep_fields"}
 
+_STEP = re.compile(r'(?:"([^"]+)"|([^."\[\]]+))((?:\[\])*)(\.|\Z)')
+
 _Name = TypeVar("_Name")
+
+
+class PathStep(NamedTuple):
+    """A step of a path: the :func:`.column_key` of a field, None for any field, and how many levels of lists it has."""
+
+    name: str | None
+    lists: int = 0
+
+
+class FieldPath(NamedTuple):
+    """Path of a field from the root of a body; ``text`` is the path as it was written."""
+
+    text: str
+    steps: tuple[PathStep, ...]
+
+    @classmethod
+    def of(cls, text: object) -> FieldPath:
+        """Parse a path as the guide describes it. Raises :class:`ConfigurationError`."""
+        if not isinstance(text, str) or not text:
+            raise ConfigurationError("The path of a field is a text such as Customer.Email or Lines[].Card.")
+        if text.startswith("$"):
+            raise ConfigurationError(f"The path {quoted(text)} begins with $: begin with the name of a field.")
+        steps, position = [], 0
+        while found := _STEP.match(text, position):
+            name = found[1] or found[2]
+            steps.append(PathStep(None if found[2] == "*" else column_key(name), len(found[3]) // 2))
+            position = found.end()
+            if not found[4]:
+                return cls(text, tuple(steps))
+        raise ConfigurationError(
+            f"The path {quoted(text)} cannot be read: write names with dots between them, as Customer.Email or "
+            'Lines[].Card, and a name with a dot as "a.b".'
+        )
 
 
 @dataclass(frozen=True)
@@ -65,7 +101,7 @@ class RedactionRule:
         return cls(kind, bool(body), headers, keep_headers, fields, keep_fields)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RedactionRules:
     """Rules of a redaction; all rules whose type matches concern a message, and the strictest action counts.
 

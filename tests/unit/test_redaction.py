@@ -243,8 +243,9 @@ def test_only_listed_fields_of_json_are_kept() -> None:
     }
     found = redacted(json.dumps(body).encode(), {"keep_fields": ["Id", "Lines[].Sku"], "fields": {"Who.Email": "hash"}})
     assert json.loads(found or b"") == {"Id": 1, "Lines": [{"Sku": 1}], "Who": {"Email": hashed("e")}}
-    wrapped = b'{"Lines": {"$type": "T", "$values": [{"Sku": 1, "Card": 2}]}}'
-    assert redacted(wrapped, {"keep_fields": ["Lines.Sku"]}) == b'{"Lines":{"$values":[{"Sku":1}]}}'
+    wrapped = b'{"Lines": {"$type": "T", "$values": [{"Sku": 1, "Card": 2}]}, "Id": {"$value": 3}}'
+    for kept in ("Lines.Sku", "Lines.$values.Sku"):
+        assert redacted(wrapped, {"keep_fields": [kept, "Id.No"]}) == b'{"Lines":{"$values":[{"Sku":1}]},"Id":{}}'
 
 
 def test_the_strictest_action_of_several_rules_counts() -> None:
@@ -458,7 +459,7 @@ def in_items(element: Any, path: list[str]) -> Any:
     if not path or element is None:
         return element
     elements = [(name, child) for name, child in element.children if name != TEXT]
-    if len({name for name, _ in elements}) != 1 or not all(child and child.children for _, child in elements):
+    if len({name for name, _ in elements}) != 1 or not any(child and child.children for _, child in elements):
         return element
     return replace(
         element,
@@ -508,6 +509,11 @@ def plain(element: Any) -> Any:
         ("A.B.C.D", {"A": {"B": CANARY}}),
         ("A.*", {"A": CANARY}),
         ("A.#text", {"A": CANARY}),
+        ("A.Email", {"A": {"$type": "System.String", "$value": CANARY}}),
+        ("A.Email", {"A": {"$value": {"Email": CANARY}}}),
+        ("A.Email", {"A": {"Email": {"$type": "System.Byte[], mscorlib", "$value": CANARY}}}),
+        ("A.Email", {"A": {"#text": CANARY, "@Id": 1}}),
+        ("A.$values.Email", {"A": {"$id": "1", "$values": [{"Email": CANARY}]}}),
     ],
 )
 def test_no_value_stays_where_json_has_another_shape(path: str, body: Any, action: str) -> None:
@@ -541,11 +547,18 @@ def test_a_list_of_fields_concerns_an_object_at_all_of_its_places() -> None:
         ("Customer.Email", f"<Customer p:Email='{CANARY}' xmlns:p='urn:p'><Name>n</Name></Customer>"),
         ("Customer.Email", f"<Customer><Item><Email>{CANARY}</Email></Item></Customer>"),
         ("Customer.Email", f"<Customer>{'<Item><Email>canary-4711</Email><X/></Item>' * 2}</Customer>"),
+        ("Lines.Card", f"<Lines><Line i:nil='true'/><Line><Card>{CANARY}</Card></Line></Lines>"),
+        ("Lines.Card", f"<Lines><Line/><Line>\n</Line><Line Card='{CANARY}'/></Lines>"),
         ("Lines[].Card", f"<Lines><Card>{CANARY}</Card></Lines>"),
+        ("Lines[][].Card", f"<Lines><Page><Line><Card>{CANARY}</Card></Line></Page><Page/></Lines>"),
+        ("Lines[][].Card", f"<Lines><Line><Card>{CANARY}</Card></Line><Line/></Lines>"),
+        ("Lines[][]", f"<Lines Kind='{CANARY}'><Page><string>{CANARY}</string></Page></Lines>"),
         ("Lines[].Card", f"<Lines>{CANARY}</Lines>"),
         ("Lines[].Card", f"<Lines><Line>{CANARY}</Line></Lines>"),
         ("Email", f"<Email i:nil='true'>{CANARY}</Email>"),
         ("Email", f"<Email i:nil='true' Kind='{CANARY}'/>"),
+        ("Email", f"<Email i:nil='true' Kind='x'><!-- {CANARY} --></Email>"),
+        ("Email", f"<Email Kind='x'><?mail {CANARY}?>\n</Email>"),
         ("Email", f"<Email Kind='{CANARY}'>x</Email>"),
         ("Email", f"<Email i:type='{CANARY}'><v>{CANARY}</v></Email>"),
         ("Email", f"<Email>{CANARY}<b>{CANARY}</b>{CANARY}</Email>"),
@@ -585,6 +598,7 @@ def test_listed_attributes_and_texts_are_kept() -> None:
         ("A", b'<M><A b="2" c="3">4<d>5</d></A></M>'),
         ("@a", b'<M a="1"></M>'),
         ("E.f", b"<M><E></E></M>"),
+        ("A[][].d", b"<M><A><d>5</d></A></M>"),
     ):
         assert redacted(body, {"keep_fields": [kept]}) == expected
 
@@ -645,19 +659,28 @@ def test_a_rule_names_a_type_as_a_header_does() -> None:
         ("Note.Email", '{"Note":{"Text":"{\\"Email\\":\\"canary-4711\\"}"}}'),
         ("Email", '{"Data":"Y2FuYXJ5LTQ3MTE=","Note":"mail to canary-4711"}'),
         ("Customers.*.Email", '{"Customers":{"canary-4711":{"Id":1}}}'),
+        ("Customer.Email", '{"Customer":[{"Key":"Email","Value":"canary-4711"}]}'),
         ("*.Email", '{"A":{"B":{"Email":"canary-4711"}}}'),
         ("A", "<M><!-- canary-4711 --><?canary 4711?><A/></M>"),
         ("A", "<M><canary-4711>x</canary-4711><B canary-4711=''/></M>"),
         ("A", "<M xmlns='urn:canary-4711'><A xmlns:p='urn:canary-4711'/></M>"),
     ],
-    ids=["json in a text", "part of a text", "keys", "depth", "comments", "names", "namespaces"],
+    ids=["json in a text", "part of a text", "keys", "pairs", "depth", "comments", "names", "namespaces"],
 )
 def test_no_rule_reaches_these_places(path: str, body: str) -> None:
     assert redacted(body.encode(), {"fields": {path: "mask"}}) == body.encode()
 
 
+def test_a_pair_is_reached_as_its_members() -> None:
+    body = b'{"Customer":[{"Key":"Email","Value":"canary-4711"}]}'
+    assert redacted(body, {"fields": {"Customer.Value": "mask"}}) == body.replace(b"canary-4711", b"***")
+    xml = b"<M><Customer><Pair><Key>Email</Key><Value>canary-4711</Value></Pair></Customer></M>"
+    assert redacted(xml, {"fields": {"Customer[].Value": "mask"}}) == xml.replace(b"canary-4711", b"***")
+
+
 def test_the_guide_says_what_no_rule_reaches() -> None:
     text = (Path(__file__).parents[2] / "docs" / "guides" / "redaction.md").read_text("utf-8")
     section = text.partition("**What no rule reaches.**")[2].partition("## ")[0]
-    for word in ("JSON", "Base64", "dictionary", "depth", "comments", "instructions", "namespaces", "data bus"):
+    words = "JSON, Base64, dictionary, pairs, depth, comments, instructions, namespaces, data bus"
+    for word in words.split(", "):
         assert word in section

@@ -34,12 +34,14 @@ BLUR = RedactionAction(
     strictness=15,
     places=frozenset({"fields", "headers", "body"}),
     needs_key=True,
-    text=lambda text, hasher: f"<\"{len(text)}'&>",
-    number=lambda text, hasher: "a number",
-    boolean=lambda text, hasher: "a bool",
-    object=lambda text, hasher: "an object",
-    header=lambda text, hasher: f"h{len(text)}",
-    row_id=lambda text, hasher: BLURRED_ID,
+    changes={
+        "text": lambda text, hasher: f"<\"{len(text)}'&>",
+        "number": lambda text, hasher: "a number",
+        "boolean": lambda text, hasher: "a bool",
+        "object": lambda text, hasher: "an object",
+        "header": lambda text, hasher: f"h{len(text)}",
+        "row_id": lambda text, hasher: BLURRED_ID,
+    },
 )
 
 

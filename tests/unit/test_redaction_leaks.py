@@ -20,9 +20,8 @@ from airflow_sqlqueue.errors import BodyError
 from airflow_sqlqueue.message import HeaderNames
 from airflow_sqlqueue.redaction.bodies import field_values, redact_body
 from airflow_sqlqueue.redaction.fields import Reach
-from airflow_sqlqueue.redaction.paths import FieldPath
 from airflow_sqlqueue.redaction.redactor import Redactor, hasher_of
-from airflow_sqlqueue.redaction.rules import RedactionRules
+from airflow_sqlqueue.redaction.rules import FieldPath, RedactionRules
 from airflow_sqlqueue.row import COLUMN_HEADERS, Row
 
 SECRET = "zzSECRETzz"
