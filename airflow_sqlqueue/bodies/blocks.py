@@ -13,7 +13,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import json
 
 from airflow_sqlqueue.bodies import misfits
 from airflow_sqlqueue.bodies.decoding import parse
@@ -22,9 +26,6 @@ from airflow_sqlqueue.bodies.schemas import Struct, Type, all_fields, fields_of
 from airflow_sqlqueue.bodies.text import MAX_BYTES, kind_of
 from airflow_sqlqueue.bodies.types import arrow_leaf, converted_leaf, reader_leaf
 from airflow_sqlqueue.errors import BodyError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 BLOCK_BYTES = 16 * 1024 * 1024
 """Bytes of bodies that are parsed at once."""
@@ -46,7 +47,6 @@ class Refused(Exception):
 
 def arrow_type(kind: Type, of_leaf: Callable[[str], pa.DataType] = arrow_leaf) -> pa.DataType:
     """The Arrow type of a column of a schema, or with ``reader_leaf`` the one by which Arrow's reader reads it."""
-    import pyarrow as pa
 
     if isinstance(kind, str):
         return of_leaf(kind)
@@ -54,19 +54,16 @@ def arrow_type(kind: Type, of_leaf: Callable[[str], pa.DataType] = arrow_leaf) -
         return pa.list_(arrow_type(kind["elementType"], of_leaf))
     if kind["type"] == "map":
         # Arrow's reader has no maps: a body that has one is read by itself.
-        return pa.null() if of_leaf is reader_leaf else pa.map_(pa.string(), arrow_type(kind["valueType"]))
+        return pa.null() if of_leaf is reader_leaf else pa.map_(pa.string(), arrow_type(kind["valueType"], of_leaf))
     return pa.struct([(name, arrow_type(each, of_leaf)) for name, each in fields_of(kind).items()])
 
 
 class BodyParser:
-    """Parser of the bodies of one schema; ``others`` is the treatment of fields that it has not."""
+    """Parser of the bodies of one schema; unless it ``rescues`` fields that the schema has not, it skips them."""
 
-    def __init__(
-        self, schema: Struct, *, others: Literal["rescue", "skip"] = "rescue", max_bytes: int = MAX_BYTES
-    ) -> None:
-        import pyarrow as pa
+    def __init__(self, schema: Struct, *, rescues: bool = True, max_bytes: int = MAX_BYTES) -> None:
 
-        self._schema, self._others, self._max_bytes = schema, others, max_bytes
+        self._schema, self._rescues, self._max_bytes = schema, rescues, max_bytes
         self._columns: dict[int, Columns] = {}
         self._fields, self._names = fields_of(schema), sorted(set(all_fields(schema)))
         self._known, self._unlike = misfits.known_names(schema), misfits.unlike(schema)
@@ -77,17 +74,16 @@ class BodyParser:
         self._metadata: tuple[str, ...] = ()
         self._explicit = arrow_type(schema, reader_leaf)
         # Arrow's reader refuses unknown fields; once seen, they are skipped and found by counts.
-        self._skips = others == "skip"
+        self._skips = not rescues
         self._wrong: str | None = None
         self._probe = _PROBE
-        self._marks = ['"$values"', '"$ref"'] if others == "skip" else []
+        self._marks = ['"$values"', '"$ref"'] if self._skips else []
         if "$id" in self._names or "$type" in self._fields:
             # Whether it is a field or metadata, the rule of one body says.
             self._marks = ['"$', r"\u0024"]
 
     def parse(self, bodies: pa.Array, content_types: pa.Array) -> pa.StructArray:
         """Return the fields of each body, what did not fit as JSON by path, and the reason if it is not parsed."""
-        import pyarrow as pa
 
         pieces: list[pa.StructArray] = []
         # The first bodies of all show at little cost what does not fit.
@@ -113,8 +109,6 @@ class BodyParser:
 
     def _learns(self, refused: Refused, bodies: pa.Array) -> bool:
         """Return whether bodies are read in another way from now on, after some were refused."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
 
         is_settled = self._metadata or self._marks
         if refused.is_unknown and not is_settled and pc.any(pc.match_substring(bodies, '"$')).as_py():
@@ -130,8 +124,6 @@ class BodyParser:
 
     def _part(self, bodies: pa.Array, content_types: pa.Array) -> pa.StructArray:
         """Parse the plain bodies by Arrow, the others one by one. Raises :class:`Refused`."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
 
         is_plain = self._plain(bodies, content_types)
         plain, others = pc.indices_nonzero(is_plain), pc.indices_nonzero(pc.invert(is_plain))
@@ -148,8 +140,6 @@ class BodyParser:
 
     def _plain(self, bodies: pa.Array, content_types: pa.Array) -> pa.Array:
         """Return true for each body that looks like JSON in UTF-8, to be read as it is."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
 
         found = pc.starts_with(bodies, "{")
         found = pc.and_(found, pc.less_equal(pc.binary_length(bodies), self._max_bytes))
@@ -168,8 +158,6 @@ class BodyParser:
 
     def _read(self, bodies: pa.Array) -> tuple[pa.StructArray, pa.Array]:
         """Parse bodies by Arrow's reader; those that are true in the second array have to be parsed by themselves."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
 
         # Each body is the value of a line's only field, so that no body can end or begin another one's line.
         prefix, suffix = (pa.scalar(each, bodies.type) for each in (b'{"b":', b"}\n"))
@@ -192,7 +180,7 @@ class BodyParser:
         rescued = nothing = pa.nulls(len(bodies), pa.string())
         if self._skips:
             has_unknown = misfits.has_more(bodies, _content(lines), read)
-            if self._others == "skip":
+            if not self._rescues:
                 is_alone = pc.and_(has_unknown, misfits.may_have_other_case(bodies, self._names))
             else:
                 texts = misfits.unknown_fields(bodies.filter(has_unknown).to_pylist(), self._known)
@@ -204,7 +192,6 @@ class BodyParser:
 
     def _lines_read(self, lines: pa.Array) -> tuple[pa.Array | None, pa.Array]:
         """Return what Arrow's reader reads of lines, None if it refuses some; and which these are."""
-        import pyarrow as pa
 
         offsets, text, start, few = memoryview(lines.buffers()[1]).cast("i"), _content(lines), 0, 1
         read, is_refused = None, [False] * len(lines)
@@ -223,8 +210,6 @@ class BodyParser:
         return read if start == 0 else None, pa.array(is_refused)
 
     def _column(self, text: pa.Buffer, count: int) -> pa.StructArray:
-        import pyarrow as pa
-        from pyarrow import json
 
         try:
             table = json.read_json(
@@ -244,7 +229,6 @@ class BodyParser:
         return read
 
     def _one_by_one(self, bodies: pa.Array, content_types: pa.Array) -> pa.StructArray:
-        import pyarrow as pa
 
         pairs = zip(bodies.to_pylist(), content_types.to_pylist(), strict=True)
         return pa.array([self._one(body or b"", content_type) for body, content_type in pairs], self.result_type)
@@ -254,7 +238,7 @@ class BodyParser:
             tree = parse(body, content_type, max_bytes=self._max_bytes, fields=self._fields)
             fitting = Fitting(self._columns)
             fields = fitting.struct(tree, self._schema)
-            rescued = fitting.rescued_text() if self._others == "rescue" else None
+            rescued = fitting.rescued_text() if self._rescues else None
             return {"fields": fields, "rescued": rescued, "unparsed": None}
         except BodyError as error:
             return {"fields": None, "rescued": None, "unparsed": error.reason}
@@ -276,8 +260,6 @@ def _is_utf8_json(content_type: str) -> bool:
 
 def _converted(read: pa.Array, kind: Type) -> tuple[pa.Array, pa.Array]:
     """The column of a type from what Arrow's reader read, and where it has values that do not fit."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
 
     is_null = pc.is_null(read) if read.null_count else None
     is_wrong = pa.repeat(False, len(read))

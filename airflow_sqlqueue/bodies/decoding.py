@@ -6,7 +6,7 @@ from collections.abc import Container
 from typing import Any
 
 from airflow_sqlqueue.bodies.json_reader import read_json
-from airflow_sqlqueue.bodies.references import is_number, resolved
+from airflow_sqlqueue.bodies.references import References, is_number
 from airflow_sqlqueue.bodies.text import MAX_BYTES, kind_of, named_kind, read_text
 from airflow_sqlqueue.bodies.tree import Element, Repeated
 from airflow_sqlqueue.bodies.xml_reader import read_xml
@@ -31,7 +31,7 @@ def parse_json(text: str, fields: Container[str] = ()) -> dict[str, Any]:
     value = read_json(text)
     has_metadata = '"$' in text
     if has_metadata:
-        value = resolved(value)
+        value = References(value).plain(value)
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     if not isinstance(value, dict):
@@ -51,5 +51,5 @@ def parse_xml(text: str) -> Element:
         if sum(name[0] not in "@#" for name, _ in root.children) > 1:
             raise BodyError("messages")
         if len(root.children) == 1 and not root.children[0][0].startswith("@"):
-            return root.children[0][1] or Element(is_nil=True)
+            return root.children[0][1]
     return root

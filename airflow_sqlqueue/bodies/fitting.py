@@ -7,15 +7,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import KeysView
-from dataclasses import dataclass
 from itertools import chain
 from json.encoder import encode_basestring_ascii as _quoted
 from typing import Any
 
 from airflow_sqlqueue.bodies.names import Path, column_key, path_text
-from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of
-from airflow_sqlqueue.bodies.tree import BLANKS, TEXT, Element, Number, Repeated, is_blank, is_empty
-from airflow_sqlqueue.bodies.types import read_leaf
+from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of, item_of
+from airflow_sqlqueue.bodies.tree import (
+    BLANKS,
+    TEXT,
+    Element,
+    Number,
+    Repeated,
+    Untyped,
+    is_blank,
+    is_empty,
+    members_of,
+)
+from airflow_sqlqueue.bodies.types import Given, read_leaf
 from airflow_sqlqueue.bodies.values import Misfit
 from airflow_sqlqueue.untrusted import is_text
 
@@ -23,34 +32,24 @@ _LONGEST_KEY = 1_024
 """The most characters of a key of a map. A path has each key, and there may be many paths."""
 
 
-@dataclass(frozen=True)
 class Columns:
-    """The fields of a struct: their types, and their names by what engines compare."""
+    """The fields of a struct with their types, by their names and by what engines compare."""
 
-    kinds: dict[str, Type]
-    own: dict[str, str]
-    by_key: dict[str, str]
+    def __init__(self, schema: Struct) -> None:
+        self.own = {name: (name, kind) for name, kind in fields_of(schema).items()}
+        self.by_key = {column_key(name): each for name, each in self.own.items()}
 
-    @classmethod
-    def of(cls, schema: Struct) -> Columns:
-        kinds = fields_of(schema)
-        return cls(kinds, {name: name for name in kinds}, {column_key(name): name for name in kinds})
-
-    def of_names(self, names: KeysView[str]) -> dict[str, str]:
+    def of_names(self, names: KeysView[str]) -> dict[str, tuple[str, Type]]:
         """Return the columns of those names that have one: the same one, or the only one that differs in case alone."""
         if names <= self.own.keys():
             return self.own
-        others = {name: column_key(name) for name in names if name not in self.own}
-        counts = Counter(others.values())
-        found = {name: name for name in names if name in self.own}
-        for name, key in others.items():
-            column = self.by_key.get(key)
-            if column is not None and column not in names and counts[key] == 1:
-                found[name] = column
-        return found
+        keys = {name: column_key(name) for name in names}
+        counts = Counter(keys.values())
+        alike = {name: self.by_key[key] for name, key in keys.items() if counts[key] == 1 and key in self.by_key}
+        return alike | {name: self.own[name] for name in names & self.own.keys()}
 
 
-class _Occurrences(list[Any]):
+class Occurrences(list[Any]):
     """The values of a name that occurs more than once in an element."""
 
 
@@ -66,23 +65,20 @@ class Fitting:
     def __init__(self, columns: dict[int, Columns] | None = None) -> None:
         self.rescued: dict[Path, Any] = {}
         self._columns = {} if columns is None else columns
-        self._again: dict[Path, int] = {}
+        self._times: dict[Path, int] = {}
 
     def struct(self, value: Any, schema: Struct, path: Path = ()) -> dict[str, Any]:
         """Return a value for each field that has one: dicts, lists, and what Arrow takes for the leaf types."""
-        columns = self._columns_of(schema)
-        members = value if isinstance(value, dict) else _members(value)
-        names = columns.of_names(members.keys())
-        found: dict[str, Any] = {}
-        for name, each in members.items():
-            column = names.get(name)
-            if column is not None:
-                found[column] = self._fitted(each, columns.kinds[column], (*path, name))
-            elif not is_empty(each):
-                self._rescue((*path, name), each)
-        if isinstance(value, Repeated):
-            self._rescue_earlier(value, path)
-        return found
+        members = _members(value)
+        return self._object(members, self._columns_of(schema).of_names(members.keys()), path)
+
+    def rescue(self, path: Path, value: Any) -> None:
+        """Keep a value that is in no column."""
+        self._times[path] = times = self._times.get(path, 0) + 1
+        if times > 1:
+            self.rescue((*path, -times), value)
+        else:
+            self.rescued[path] = value
 
     def rescued_text(self) -> str | None:
         """JSON of the values that did not fit by their paths, with numbers as they were; None without any."""
@@ -93,157 +89,139 @@ class Fitting:
     def _columns_of(self, schema: Struct) -> Columns:
         found = self._columns.get(id(schema))
         if found is None:
-            found = self._columns[id(schema)] = Columns.of(schema)
+            found = self._columns[id(schema)] = Columns(schema)
         return found
 
-    def _rescue(self, path: Path, value: Any) -> None:
-        where = path
-        while where in self.rescued:
-            self._again[path] = self._again.get(path, 1) + 1
-            where = (*path, -self._again[path])
-        self.rescued[where] = value
+    def _object(self, members: dict[str, Any], columns: dict[str, tuple[str, Type]], path: Path) -> dict[str, Any]:
+        found = {}
+        for name, each in members.items():
+            if name in columns:
+                column, kind = columns[name]
+                found[column] = self.fitted(each, kind, (*path, name))
+            elif not is_empty(each):
+                self.rescue((*path, name), each)
+        if isinstance(members, Repeated):
+            times = Counter[str]()
+            for name, each in reversed(members.pairs):
+                times[name] += 1
+                if times[name] > 1 and not is_empty(each):
+                    self.rescue((*path, name, -times[name]), each)
+        return found
 
-    def _rescue_earlier(self, value: Repeated, path: Path) -> None:
-        counts: dict[str, int] = {}
-        for name, each in reversed(value.pairs):
-            counts[name] = counts.get(name, 0) + 1
-            if counts[name] > 1 and not is_empty(each):
-                self._rescue((*path, name, -counts[name]), each)
-
-    def _fitted(self, value: Any, kind: Type, path: Path) -> Any:
+    def fitted(self, value: Any, kind: Type, path: Path) -> Any:
         """Return the value of a column, None for one that does not fit, which is rescued."""
-        if type(value) is _Occurrences and not (isinstance(kind, dict) and kind["type"] == "array"):
+        if type(value) is Occurrences and (isinstance(kind, str) or kind["type"] != "array"):
             for number, each in enumerate(value):
                 if number and not is_empty(each):
-                    self._rescue((*path, number), each)
+                    self.rescue((*path, number), each)
             value = value[0]
         if value is None:
             return None
         try:
             if isinstance(kind, dict):
                 return self._nested(value, kind, path)
-            return self._simple(value, kind, path) if isinstance(value, Element) else leaf(value, kind)
+            return self._simple(value, kind, path) if isinstance(value, Element) else _leaf(value, kind)
         except Misfit:
-            self._rescue(path, value)
+            self.rescue(path, value)
             return None
 
     def _nested(self, value: Any, kind: dict[str, Any], path: Path) -> Any:
-        if isinstance(value, Element) and not value.children and self._is_nothing(value, kind):
-            return None if value.is_nil or not is_empty(value) else [] if kind["type"] != "struct" else {}
+        is_struct = kind["type"] == "struct"
+        if isinstance(value, Element) and not value.children:
+            takes_text = TEXT in self._columns_of(kind).own if is_struct else kind.get("elementType") == "string"
+            text = value.text.strip(BLANKS)
+            if not text or (text == "null" and not takes_text):
+                return None if text or value.is_nil else {} if is_struct else []
+            if is_struct and not takes_text:
+                raise Misfit
         if kind["type"] == "array":
             items = self._items(value, kind["elementType"], path)
-            return [self._fitted(each, kind["elementType"], (*path, number)) for number, each in enumerate(items)]
+            return [self.fitted(each, kind["elementType"], (*path, number)) for number, each in enumerate(items)]
         if not isinstance(value, (dict, Element)):
             raise Misfit
-        if kind["type"] == "map":
-            return self._map(value, kind["valueType"], path)
-        if isinstance(value, Element) and not value.children and TEXT not in self._columns_of(kind).kinds:
-            raise Misfit
-        return self.struct(value, kind, path) or (None if isinstance(value, Element) and value.is_nil else {})
-
-    def _is_nothing(self, value: Element, kind: dict[str, Any]) -> bool:
-        """Whether an element without children is no object or list, or the ``null`` of NServiceBus up to 5."""
-        if is_blank(value.text):
-            return True
-        is_text = kind["type"] == "struct" and TEXT in self._columns_of(kind).kinds
-        is_text |= kind["type"] == "array" and kind["elementType"] == "string"
-        return not is_text and value.text.strip(BLANKS) == "null"
+        if is_struct:
+            return self.struct(value, kind, path) or (None if isinstance(value, Element) and value.is_nil else {})
+        members = _members(value)
+        keys = [name for name in members if is_text(name) and len(name) <= _LONGEST_KEY]
+        return list(self._object(members, {name: (name, kind["valueType"]) for name in keys}, path).items())
 
     def _simple(self, value: Element, kind: str, path: Path) -> Any:
         """Return the text of an element by a simple type; attributes are rescued."""
-        text = value.text
-        if value.children:
-            if any(_is_element(name) for name, _ in value.children):
-                return leaf(value, kind)
-            text = next((each.text for name, each in value.children if each and name == TEXT), "")
-        if kind == "string":
-            found = None if value.is_nil and is_blank(text) else read_leaf(kind, text, None)
-        else:
-            found = None if text.strip(BLANKS) in ("", "null") else read_leaf(kind, text, None)
+        if any(_is_element(name) for name, _ in value.children):
+            return _leaf(value, kind)
+        text = dict(value.children).get(TEXT, value).text
+        is_null = value.is_nil and is_blank(text) if kind == "string" else text.strip(BLANKS) in ("", "null")
+        found = None if is_null else read_leaf(kind, text, None)
         for name, each in value.children:
             if name != TEXT:
-                self._rescue((*path, name), each)
-        return found
-
-    def _map(self, value: Any, kind: Type, path: Path) -> list[tuple[str, Any]]:
-        found = []
-        for name, each in (value if isinstance(value, dict) else _members(value)).items():
-            if is_text(name) and len(name) <= _LONGEST_KEY:
-                found.append((name, self._fitted(each, kind, (*path, name))))
-            elif not is_empty(each):
-                self._rescue((*path, name), each)
-        if isinstance(value, Repeated):
-            self._rescue_earlier(value, path)
+                self.rescue((*path, name), each)
         return found
 
     def _items(self, value: Any, kind: Type, path: Path) -> list[Any]:
         """Return the items of a list: of XML the occurrences themselves, or their children."""
         if isinstance(value, Element):
-            value = _Occurrences((value,))
+            value = Occurrences((value,))
         if not isinstance(value, list):
             raise Misfit
-        if not isinstance(value, _Occurrences) or any(each and self._is_item(each, kind) for each in value):
+        if type(value) is not Occurrences or any(self._is_item(each, kind) for each in value):
             return value
         if len(value) > 1 and all(map(is_empty, value)):
             return value
-        if any(each and not each.children and not is_blank(each.text) for each in value):
+        if any(map(_is_plain_text, value)):
             raise Misfit
         items = []
-        for name, child in chain.from_iterable(each.children for each in value if each):
+        for name, child in chain.from_iterable(each.children for each in value):
             if _is_element(name):
                 items.append(child)
             else:
-                self._rescue((*path, name), child)
+                self.rescue((*path, name), child)
         return items
 
     def _is_item(self, value: Element, kind: Type) -> bool:
         """Whether an element looks like an item of a list rather than like the list with its items as children."""
-        elements = [(name, each) for name, each in value.children if _is_element(name)]
-        if not isinstance(kind, dict):
+        elements = {name: each for name, each in value.children if _is_element(name)}
+        if isinstance(kind, str):
             return not elements and not is_empty(value)
-        if kind["type"] != "struct":
-            inner = kind["valueType" if kind["type"] == "map" else "elementType"]
-            return any(each and self._is_item(each, inner) for _, each in elements)
-        by_key = self._columns_of(kind).by_key
-        if not elements:
-            return any(column_key(name) in by_key for name in _members(value))
+        if (inner := item_of(kind)) is not None:
+            return any(self._is_item(each, inner) for name, each in value.children if _is_element(name))
         # A list of objects has no texts as its items.
-        return any(column_key(name) in by_key or _is_plain_text(each) for name, each in elements)
+        by_key = self._columns_of(kind).by_key
+        return any(column_key(name) in by_key for name in elements or _members(value)) or any(
+            _is_element(name) and _is_plain_text(each) for name, each in value.children
+        )
 
 
 def _is_element(name: str) -> bool:
     return name[0] not in "@#"
 
 
-def _is_plain_text(value: Element | None) -> bool:
-    return value is not None and not value.children and not is_blank(value.text)
+def _is_plain_text(value: Element) -> bool:
+    return not value.children and not is_blank(value.text)
 
 
-def _members(value: Element) -> dict[str, Any]:
+def _members(value: Any) -> dict[str, Any]:
+    """The members of an object; of an element its children by their names."""
+    if isinstance(value, dict):
+        return value
     if not value.children:
         return {} if is_blank(value.text) else {TEXT: value}
     found: dict[str, Any] = {}
     for name, each in value.children:
         if name not in found:
             found[name] = each
-        elif isinstance(found[name], _Occurrences):
+        elif type(found[name]) is Occurrences:
             found[name].append(each)
         else:
-            found[name] = _Occurrences((found[name], each))
+            found[name] = Occurrences((found[name], each))
     return found
 
 
-def leaf(value: Any, kind: str) -> Any:
+def _leaf(value: Any, kind: str) -> Any:
     """The value of a leaf type; see :func:`~airflow_sqlqueue.bodies.types.read_leaf`. Raises :class:`Misfit`."""
-    if isinstance(value, (dict, list)) or (isinstance(value, Element) and value.children):
-        return read_leaf(kind, to_json(value), "nested")
-    if isinstance(value, Element):
-        return read_leaf(kind, value.text, None)
-    if isinstance(value, bool):
-        return read_leaf(kind, "true" if value else "false", "boolean")
-    if isinstance(value, Number):
-        return read_leaf(kind, value.text, "number")
-    return read_leaf(kind, value, "text")
+    if isinstance(value, str):
+        return read_leaf(kind, value, None if isinstance(value, Untyped) else "text")
+    given: Given = "boolean" if isinstance(value, bool) else "number" if isinstance(value, Number) else "nested"
+    return read_leaf(kind, to_json(value), given)
 
 
 def to_json(value: Any) -> str:
@@ -253,10 +231,21 @@ def to_json(value: Any) -> str:
     if isinstance(value, Number):
         return value.text
     if isinstance(value, dict):
-        members = value.pairs if isinstance(value, Repeated) else value.items()
-        return f"{{{','.join([f'{_quoted(name)}:{to_json(each)}' for name, each in members])}}}"
+        return f"{{{','.join([f'{_quoted(name)}:{to_json(each)}' for name, each in members_of(value)])}}}"
     if isinstance(value, list):
         return f"[{','.join(map(to_json, value))}]"
-    if isinstance(value, Element):
+    if isinstance(value, Element) and not (value.is_nil and is_empty(value)):
         return to_json(_members(value) if value.children else value.text)
-    return "null" if value is None else "true" if value else "false"
+    return "true" if value is True else "false" if value is False else "null"
+
+
+def to_element(value: Any) -> Element:
+    """The element whose :func:`to_json` a value is; the items of a list in a list are called ``Item``."""
+    if value is None or isinstance(value, Element):
+        return value or Element(is_nil=True)
+    if isinstance(value, list):
+        return Element([("Item", to_element(each)) for each in value])
+    if isinstance(value, dict):
+        members = [(name, each if isinstance(each, list) else [each]) for name, each in value.items()]
+        return Element([(name, to_element(each)) for name, all_ in members for each in all_])
+    return Element((), str(value) if isinstance(value, str) else to_json(value))

@@ -11,7 +11,10 @@ from collections.abc import Collection
 from functools import lru_cache
 from itertools import islice
 from json.encoder import encode_basestring_ascii as _quoted
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_sqlqueue.bodies.fitting import to_json
 from airflow_sqlqueue.bodies.json_reader import DECODER
@@ -20,9 +23,6 @@ from airflow_sqlqueue.bodies.references import is_number
 from airflow_sqlqueue.bodies.schemas import Struct, Type, all_leaves, item_of
 from airflow_sqlqueue.bodies.tree import MAX_DEPTH, Repeated, is_empty
 from airflow_sqlqueue.bodies.types import LEAVES, read_or_none
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 METADATA = ("$type", "$id")
 """Names of metadata that the root of a body may have."""
@@ -46,7 +46,6 @@ def has_more(bodies: pa.Array, text: bytes, read: pa.Array) -> pa.Array:
     Then it has fields that were skipped, or a name that comes twice. A quote with a colon behind it ends a name, or is
     within a text. That makes a body suspect for nothing, but hides no field: before a null it counts on both sides.
     """
-    import pyarrow.compute as pc
 
     if _BLANK_BEFORE_COLON.search(text):
         names = pc.count_substring_regex(bodies, rf'"{_BLANKS}:')
@@ -58,8 +57,6 @@ def has_more(bodies: pa.Array, text: bytes, read: pa.Array) -> pa.Array:
 
 def may_have_other_case(bodies: pa.Array, names: Collection[str]) -> pa.Array:
     """Return true for each body with a name that differs from one of these in case alone, and for those in doubt."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
 
     if not all(map(str.isascii, names)):
         return pa.repeat(True, len(bodies))
@@ -72,8 +69,6 @@ def may_have_other_case(bodies: pa.Array, names: Collection[str]) -> pa.Array:
 
 def _members(read: pa.Array) -> Any:
     """The number of members of each value's objects that are not null."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
 
     if pa.types.is_list(read.type):
         inner = _members(read.values)
@@ -170,8 +165,6 @@ def unlike(schema: Struct) -> list[tuple[str, str | None]]:
 
 def matches(bodies: pa.Array, pattern: str, kind: str | None = None) -> pa.Array:
     """Return whether a regular expression matches each body, by a number that a leaf type refuses if one is named."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
 
     found = pc.match_substring_regex(bodies, pattern)
     if kind is None or not pc.any(found).as_py():
@@ -191,7 +184,6 @@ def wrong_kinds(read_as: pa.DataType) -> str:
 
     It is a guess, which saves time: names are looked for wherever they are in a body.
     """
-    import pyarrow as pa
 
     refused: dict[str, set[str]] = {}
     waiting = [read_as]
@@ -211,7 +203,6 @@ def wrong_kinds(read_as: pa.DataType) -> str:
 
 def _refused(kind: pa.DataType) -> str:
     """A regular expression of how values begin that Arrow's reader does not take for a type."""
-    import pyarrow as pa
 
     if pa.types.is_struct(kind):
         return r"[^{n \t\r\n]"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import string
 import unicodedata
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -34,9 +35,7 @@ BODY_COLUMNS = {"text": "body_text", "variant": "body_variant"}
 _OWN = (*ENVELOPE, "enclosed_types", "batch_id", "parse_attempt", *BODY_COLUMNS.values())
 """Columns of tables of message types, which no field's column is called as."""
 
-_ASCII = re.compile(r"[A-Za-z0-9_@#$%&!?'+/:<>|~^-]+")
-_CATEGORIES = frozenset("LMNPS")
-"""Letters, marks, numbers, punctuation and symbols: no blanks, controls, invisible or unassigned characters."""
+_ASCII = frozenset(string.ascii_letters + string.digits + "_@#$%&!?'+/:<>|~^-")
 
 _PLAIN = re.compile(r"[^.\[\]\"\x00-\x1f]+")
 _STEP = re.compile(r'(\[\])|\[(0|-?[1-9]\d*)\]|\[("(?:[^"\\]|\\.)*")\]|(\.?)([^.\[\]"\x00-\x1f]+)', re.DOTALL)
@@ -45,13 +44,12 @@ _STEP = re.compile(r'(\[\])|\[(0|-?[1-9]\d*)\]|\[("(?:[^"\\]|\\.)*")\]|(\.?)([^.
 @lru_cache(maxsize=16_384)
 def is_column_name(name: str) -> bool:
     """Whether a field can be a column: Parquet, Delta Lake, Iceberg and Spark take its name, nested as well."""
-    if not 0 < len(name) <= MAX_CHARACTERS:
-        return False
-    others = [each for each in name if not each.isascii()]
-    if any(unicodedata.category(each)[0] not in _CATEGORIES for each in others):
-        return False
-    ascii_part = name if not others else "".join(each for each in name if each.isascii())
-    return (not ascii_part or _ASCII.fullmatch(ascii_part) is not None) and len(name.encode()) <= MAX_BYTES
+    return 0 < len(name) <= MAX_CHARACTERS and all(map(_is_allowed, name)) and len(name.encode()) <= MAX_BYTES
+
+
+def _is_allowed(character: str) -> bool:
+    # Letters, marks, numbers, punctuation and symbols: no blanks, controls, invisible or unassigned characters.
+    return character in _ASCII if character.isascii() else unicodedata.category(character)[0] in "LMNPS"
 
 
 @lru_cache(maxsize=16_384)

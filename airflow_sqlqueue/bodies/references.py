@@ -13,14 +13,6 @@ from airflow_sqlqueue.errors import BodyError
 _WRAPPER = {"$id", "$type", "$values"}
 
 
-def resolved(root: Any) -> Any:
-    """Return a tree without the metadata that a serializer would not give to its reader.
-
-    ``$id`` disappears where a ``$ref`` names it, and where the one of the root, which stays, is a number.
-    """
-    return References(root).plain(root)
-
-
 def is_number(identity: Any) -> bool:
     """Whether an ``$id`` is the number of an object, as the serializers count them."""
     return isinstance(identity, str) and identity.isascii() and identity.isdigit()
@@ -62,7 +54,10 @@ class References:
         return identity in self.referred or (self._is_numbered and is_number(identity))
 
     def plain(self, value: Any, depth: int = 1) -> Any:
-        """Return a value with what it refers to, and without metadata."""
+        """Return a value with what it refers to, and without the metadata that a serializer would not give its reader.
+
+        ``$id`` disappears where a ``$ref`` names it, and where the one of the root, which stays, is a number.
+        """
         self._nodes += 1
         if self._nodes > MAX_NODES:
             raise BodyError("size")

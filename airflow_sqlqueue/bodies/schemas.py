@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 from airflow_sqlqueue.bodies.names import Path, column_key, is_column_name, path_text
-from airflow_sqlqueue.bodies.types import LEAVES, canonical, leaf_of_json_schema, spark_leaf
+from airflow_sqlqueue.bodies.types import LEAVES, leaf_of, leaf_of_json_schema, spark_leaf
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.untrusted import is_text, quoted
 
@@ -115,10 +115,10 @@ def _checked(kind: object, path: Path, depth: int) -> Type:
     if depth > MAX_NESTING:
         raise ConfigurationError(f"A schema has at most {MAX_NESTING} levels: make {where} a string.")
     if isinstance(kind, str):
-        if (leaf := canonical(kind)) is None:
+        if leaf_of(kind) is None:
             names = ", ".join(sorted(LEAVES.keys() - {"decimal"}))
             raise ConfigurationError(f"The type {quoted(kind)} of {where} is not one of {names}, decimal(p,s).")
-        return leaf
+        return kind.replace(" ", "")
     if not isinstance(kind, dict):
         raise ConfigurationError(f"The type of {where} is a name, a struct, an array or a map.")
     if kind.get("type") == "array":

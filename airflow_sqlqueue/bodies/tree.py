@@ -26,6 +26,12 @@ class Number:
     text: str
 
 
+class Untyped(str):
+    """A text of a column of texts, which may stand for a value of any type."""
+
+    __slots__ = ()
+
+
 class Repeated(dict[str, Any]):
     """An object of JSON in which a name comes twice: the last value of each, and in ``pairs`` all in their order."""
 
@@ -56,13 +62,13 @@ class Place:
 
 @dataclass(slots=True)
 class Element:
-    """An element of XML: the names and values of its children, or its text. A child that is nil is None.
+    """An element of XML: the names and values of its children, or its text; one that is nil may have them all the same.
 
     An attribute is a child called ``@Name``, and text beside attributes and children is a child called ``#text``; both
-    have a text only. ``is_nil`` is True for an element that is nil and has attributes or content all the same.
+    have a text only.
     """
 
-    children: Sequence[tuple[str, Element | None]] = ()
+    children: Sequence[tuple[str, Element]] = ()
     text: str = ""
     is_nil: bool = False
     place: Place | None = None

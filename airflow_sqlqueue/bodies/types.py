@@ -14,6 +14,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from airflow_sqlqueue.bodies import values
+from airflow_sqlqueue.bodies.tree import BLANKS
 from airflow_sqlqueue.bodies.values import BITS, DATE_FORM, LOCAL_FORM, ZONE_FORM, Misfit
 
 if TYPE_CHECKING:
@@ -30,8 +31,7 @@ MOST_DIGITS = 38
 ROOM = 9
 """Digits after the point that a decimal has at least, if no person chose them: 29 are left before it, as in .NET."""
 
-_KIND = re.compile(r"([a-z_]+)(?:\((\d{1,2}(?:, ?\d{1,2})*)\))?", re.ASCII)
-_BLANKS = " \t\r\n"
+_KIND = re.compile(r"([a-z_]+)(?:\((\d|[1-9]\d), ?(\d|[1-9]\d)\))?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,6 @@ class Leaf:
     :param json: the kinds of JSON values that it takes. A text of XML says no kind, and is tried always.
     :param read: the value for Arrow of a value's text and the type's parameters; ValueError for one that does not fit.
     :param write: the text of such a value, which ``read`` takes.
-    :param arrow: the Arrow type.
     :param read_as: the type by which Arrow's reader of JSON reads it, if it is neither this nor a string.
     :param convert: the column of what Arrow's reader read, with null for each value that is left to ``read``.
     :param unlike: regular expressions of bodies that Arrow's reader would read in another way than ``read``.
@@ -50,7 +49,6 @@ class Leaf:
     :param json_schema: the types and formats of JSON Schema that mean it.
     :param form: the form of its texts, for inference.
     :param takes: whether it takes values of another type, by its own parameters and the other's name and parameters.
-    :param allows: whether it can have these parameters.
     :param delta_feature: the table feature that Delta Lake needs for it.
     """
 
@@ -80,7 +78,7 @@ def leaf_of(kind: str) -> tuple[Leaf, Parameters] | None:
 @lru_cache(maxsize=1_024)
 def _split(kind: str) -> tuple[str, Parameters]:
     found = _KIND.fullmatch(kind)
-    return (found[1], tuple(map(int, found[2].split(","))) if found[2] else ()) if found else ("", ())
+    return (found[1], tuple(int(each) for each in found.groups()[1:] if each)) if found else ("", ())
 
 
 def _known(kind: str) -> tuple[Leaf, Parameters]:
@@ -88,17 +86,11 @@ def _known(kind: str) -> tuple[Leaf, Parameters]:
     return LEAVES[name], parameters
 
 
-def canonical(kind: str) -> str | None:
-    """The one spelling of a type; None for a text that is no type."""
-    name, parameters = _split(kind)
-    return None if leaf_of(kind) is None else f"{name}({','.join(map(str, parameters))})" if parameters else name
-
-
 def read_leaf(kind: str, text: str, given: Given | None) -> Any:
     """The value of a text, or :class:`Misfit`; ``given`` is its kind in JSON, None for XML or a stored column."""
     leaf, parameters = _known(kind)
     if given is None and kind != "string":
-        text = text.strip(_BLANKS)
+        text = text.strip(BLANKS)
     elif given is not None and given not in leaf.json:
         raise Misfit
     try:
@@ -111,8 +103,8 @@ def takes_leaf(known: str, found: str) -> bool:
     """Whether a column of the type ``known`` takes values of the type ``found``."""
     if known in (found, "string"):
         return True
-    (leaf, own), name = _known(known), found.partition("(")[0]
-    return leaf.takes(own, name, _known(found)[1])
+    leaf, own = _known(known)
+    return leaf.takes(own, *_split(found))
 
 
 def leaf_of_json_schema(kind: str, form: str | None) -> str:

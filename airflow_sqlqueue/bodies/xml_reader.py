@@ -6,7 +6,6 @@ Namespaces are left out, comments, processing instructions, and where the texts 
 from __future__ import annotations
 
 import re
-from typing import cast
 from xml.parsers import expat
 
 from airflow_sqlqueue.bodies.tree import BLANKS, MAX_DEPTH, MAX_NODES, TEXT, Element, Place
@@ -22,10 +21,7 @@ _ATTRIBUTE = re.compile(rb"\s+([^\s=]+)\s*=\s*([\"'])(.*?)\2", re.DOTALL)
 
 
 def read_xml(text: str, *, places: bool = False) -> tuple[str, Element]:
-    """Return the name of the root and the root; each element has its place in ``text.encode()`` if ``places`` is True.
-
-    With places an element that is nil is an :class:`.Element` in any case, because it has a place as well.
-    """
+    """Return the name of the root and the root; ``places`` gives each element its place in ``text.encode()``."""
     if text.count("<") - text.count("</") + text.count('="') + text.count("='") > MAX_NODES:
         raise BodyError("size")
     try:
@@ -47,7 +43,7 @@ class _Reader:
         self._data, self._locals = data, _Locals()
         # The texts of all open elements; of each of these the number of its first text, its children, and if it is nil.
         self._texts: list[str] = []
-        self._open: list[tuple[int, list[tuple[str, Element | None]], bool]] = [(0, [], False)]
+        self._open: list[tuple[int, list[tuple[str, Element]], bool]] = [(0, [], False)]
 
     def root(self) -> tuple[str, Element]:
         # An encoding that the declaration names no longer holds: the text is decoded.
@@ -61,13 +57,12 @@ class _Reader:
         finally:
             # Without this cycle the tree ends with its last user.
             del self._parser
-        ((name, root),) = self._open[0][1]
-        return name, root or Element(is_nil=True)
+        return self._open[0][1][0]
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         if len(self._open) > MAX_DEPTH:
             raise BodyError("depth")
-        children: list[tuple[str, Element | None]] = []
+        children: list[tuple[str, Element]] = []
         is_nil = False
         if attributes:
             given = [each for each in attributes.items() if not _is_directive(*each)]
@@ -80,19 +75,9 @@ class _Reader:
         texts = self._texts[first:]
         del self._texts[first:]
         text = texts[0] if len(texts) == 1 else "".join(texts)
-        element: Element | None
-        if children:
-            if text.strip(BLANKS):
-                children.append((TEXT, Element((), text)))
-            element = Element(children, "", is_nil)
-        elif is_nil and not text.strip(BLANKS):
-            element = self._nil()
-        else:
-            element = Element((), text, is_nil)
-        self._open[-1][1].append((self._locals[name], element))
-
-    def _nil(self) -> Element | None:
-        return None
+        if children and text.strip(BLANKS):
+            children.append((TEXT, Element((), text)))
+        self._open[-1][1].append((self._locals[name], Element(children, "" if children else text, is_nil)))
 
     def _refuse(self, *_: object) -> None:
         raise BodyError("xml")
@@ -114,17 +99,14 @@ class _PlaceReader(_Reader):
         own = [each for each in _ATTRIBUTE.finditer(self._data, start, tag.end()) if not _is_namespace(each[1])]
         data = (each for each, given in zip(own, attributes.items(), strict=True) if not _is_directive(*given))
         for each, (_, attribute) in zip(data, self._open[-1][1], strict=True):
-            cast("Element", attribute).place = Place(each.start(), *each.span(3), each.end())
+            attribute.place = Place(each.start(), *each.span(3), each.end())
 
     def _end(self, name: str) -> None:
         index, place = self._parser.CurrentByteIndex, self._places.pop()
         if self._data[index : index + 2] == b"</" and not self._data.endswith(b"/>", place.start, place.inner):
             place.inner_end, place.end = index, self._data.index(b">", index) + 1
         super()._end(name)
-        cast("Element", self._open[-1][1][-1][1]).place = place
-
-    def _nil(self) -> Element | None:
-        return Element(is_nil=True)
+        self._open[-1][1][-1][1].place = place
 
 
 def _is_directive(name: str, value: str) -> bool:

@@ -10,11 +10,11 @@ import codecs
 import json
 from collections.abc import Callable, Iterable, Iterator
 from json.encoder import encode_basestring, encode_basestring_ascii
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 from xml.sax.saxutils import escape
 
 from airflow_sqlqueue.bodies.json_reader import read_json
-from airflow_sqlqueue.bodies.references import References, is_wrapper, resolved
+from airflow_sqlqueue.bodies.references import References, is_wrapper
 from airflow_sqlqueue.bodies.text import kind_of, read_text
 from airflow_sqlqueue.bodies.tree import BLANKS, TEXT, Element, Number, Place, Repeated, members_of
 from airflow_sqlqueue.bodies.xml_reader import read_xml
@@ -81,7 +81,7 @@ def _redact_json(text: str, walk: Walk) -> str:
     writer = _JsonWriter(references, walk, encode_basestring_ascii if text.isascii() else encode_basestring)
     if references.referred:
         # Refuses what parsing refuses: references to a tree that is too large, or without an end.
-        resolved(tree)
+        references.plain(tree)
         # What concerns an object is known when all of its places were seen.
         writer.value(tree, walk.start)
     return writer.value(tree, walk.start)
@@ -162,7 +162,7 @@ class _XmlEditor:
             of_text = NOTHING
             yield place.inner, place.inner_end, self._changed(reach.action, "object", "")
         starts, ends = [place.inner], []
-        for name, child in cast("list[tuple[str, Element]]", element.children):
+        for name, child in element.children:
             below = self._walk.below(reach, name, child, self._kind(child))
             if name == TEXT:
                 text, of_text = child.text, below

@@ -6,7 +6,7 @@ Source: docs/guides/bodies.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from airflow_sqlqueue.bodies.names import ENVELOPE, RESCUED, UNPARSED, column_names
 from airflow_sqlqueue.bodies.schemas import Struct, fields_of, read_schema, spark_schema, struct
@@ -118,8 +118,7 @@ class _Parsing:
 
         from airflow_sqlqueue.bodies.blocks import BodyParser
 
-        others: Literal["rescue", "skip"] = "rescue" if self._rescued else "skip"
-        parser = BodyParser(self._schema, others=others, max_bytes=self._max_bytes)
+        parser = BodyParser(self._schema, rescues=self._rescued, max_bytes=self._max_bytes)
         for batch in batches:
             given = batch.columns
             kept, (bodies, content_types, in_file) = given[: self._kept], given[self._kept :]

@@ -19,9 +19,10 @@ from airflow_sqlqueue.errors import BodyError
 
 
 def plain(value: Any) -> Any:
-    """An element as lists and texts."""
+    """An element as lists and texts; None for one that is nil and empty."""
     if isinstance(value, Element):
-        return [(name, plain(each)) for name, each in value.children] or value.text
+        is_nothing = value.is_nil and not value.text.strip()
+        return [(name, plain(each)) for name, each in value.children] or (None if is_nothing else value.text)
     return value
 
 

@@ -156,6 +156,20 @@ def test_mistakes_are_mended(old: Any, new: Any, bodies: tuple[str, ...], rows: 
             id="a repeated element that is no list",
         ),
         pytest.param(
+            {"A": "long"},
+            {"A": array("boolean")},
+            "<A><A>5</A><A>6</A></A><A>7</A>",
+            ({"A": [None, None]}, {"A[0]": {"A": ["5", "6"]}, "A[1]": "7"}),
+            id="elements that do not fit, before and after",
+        ),
+        pytest.param(
+            {"A": struct({"B": "long"})},
+            {"A": array(struct({"B": struct({"@x": "long", "#text": "long"})}))},
+            '<A><B x="1">2</B></A><A><B>3</B></A>',
+            ({"A": [{"B": {"@x": 1, "#text": 2}}, {"B": {"@x": None, "#text": 3}}]}, None),
+            id="a repeated element, the first one with attributes",
+        ),
+        pytest.param(
             {"Amount": "decimal(38,2)"},
             {"Amount": struct({"@Ccy": "string", "#text": "decimal(38,2)"})},
             '<Amount Ccy="EUR">100.00</Amount>',
@@ -194,7 +208,10 @@ def test_a_member_that_comes_twice_and_a_path_that_leads_nowhere_stay_rescued() 
     assert (fields["A"], rescued) == ("2", {"A[-2]": 1})
     assert fields["B"] == '{"x":1,"x":2}'
     rows = Refitting(new, struct({})).rows({}, pa.array(['{"no path]":1,"A[4]":2,"A":3}']), [True])
-    assert rows_of(rows) == [({"A": "3", "B": None}, {"no path]": 1, "A[4]": 2})]
+    assert rows_of(rows) == [({"A": "3", "B": None}, {'["no path]"]': 1, "A[4]": 2})]
+    assert refitted(struct({"A": array("long")}), struct({"A": array("long")}), '{"A":[9],"A":[null,null,1]}') == [
+        ({"A": [None, None, 1]}, {"A[-2]": [9]})
+    ]
 
 
 NAMES = st.sampled_from(["A", "a", "Bb", "c.d", "Items", "12", "_x", "É"])

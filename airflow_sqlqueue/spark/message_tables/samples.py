@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_sqlqueue.bodies.decoding import parse
 from airflow_sqlqueue.bodies.extension import would_extend
+from airflow_sqlqueue.bodies.fitting import to_element
 from airflow_sqlqueue.bodies.json_reader import read_json
 from airflow_sqlqueue.bodies.names import Path, read_path
 from airflow_sqlqueue.bodies.schemas import Struct
 from airflow_sqlqueue.bodies.statistics import Statistics
 from airflow_sqlqueue.bodies.text import MAX_BYTES
-from airflow_sqlqueue.bodies.tree import Element
 from airflow_sqlqueue.errors import BodyError
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def with_new_fields(
         if found:
             numbers.add(number)
             is_xml = bodies[number].as_py()[:_START].lstrip(_BEFORE_XML).startswith(b"<")
-            seen.add(_element(found) if is_xml else found, senders[number])
+            seen.add(to_element(found) if is_xml else found, senders[number])
     return numbers, seen
 
 
@@ -123,13 +123,3 @@ def _shows_a_type(value: Any) -> bool:
     if isinstance(value, (dict, list)):
         return any(map(_shows_a_type, value.values() if isinstance(value, dict) else value))
     return value is not None
-
-
-def _element(value: Any) -> Element | None:
-    """The element whose JSON a rescued value is, so that the forms of its texts tell their types."""
-    if not isinstance(value, dict):
-        return None if value is None else Element(text=str(value))
-    children: list[tuple[str, Element | None]] = []
-    for name, each in value.items():
-        children += [(name, _element(one)) for one in (each if isinstance(each, list) else [each])]
-    return Element(children)
