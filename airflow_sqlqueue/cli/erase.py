@@ -15,8 +15,6 @@ from airflow_sqlqueue.cli.options import Common
 from airflow_sqlqueue.cli.redaction import KEY_VARIABLE
 from airflow_sqlqueue.errors import ConfigurationError
 
-_STANDARD_INPUT = "-"
-
 
 def erase(
     common: Common,
@@ -41,29 +39,19 @@ def erase(
     from airflow_sqlqueue.drain.erase import EraseRequest
 
     headers, fields = header_values(header), named_values(field, "--field takes PATH=VALUE")
-    given = [values for values in (headers, fields) for value in values.values() if value == _STANDARD_INPUT]
-    if len(given) > 1:
+    waiting = [(values, name) for values in (headers, fields) for name, value in values.items() if value == "-"]
+    if len(waiting) > 1:
         raise ConfigurationError("Standard input has one value: write - for one header or one field.")
-    for values in given:
-        name = next(name for name, value in values.items() if value == _STANDARD_INPUT)
+    for values, name in waiting:
         values[name] = sys.stdin.read().removesuffix("\n")
+    key = os.environ.get(KEY_VARIABLE)
     request = EraseRequest(
-        message_ids=message_id or (),
-        headers=headers,
-        fields=fields,
-        key=os.environ.get(KEY_VARIABLE),
-        batch_ids=batch,
-        dry_run=dry_run,
+        message_ids=message_id or (), headers=headers, fields=fields, key=key, batch_ids=batch, dry_run=dry_run
     )
     done = common.connect().batches.erase(request, queue, staging=staging)
+    skipped = {str(batch_id): reason for batch_id, reason in done.skipped.items()}
     common.show(
-        {
-            "messages": done.messages,
-            "batches": [str(batch_id) for batch_id in done.batches],
-            "unread": done.unread,
-            "skipped": {str(batch_id): reason for batch_id, reason in done.skipped.items()},
-            "files": done.files,
-        },
+        {**vars(done), "batches": list(map(str, done.batches)), "skipped": skipped},
         title="Would be erased; nothing was yet" if dry_run else "Erased",
     )
 

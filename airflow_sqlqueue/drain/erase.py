@@ -1,9 +1,5 @@
 """Erase: remove single messages, such as those of one person, from batches that are sealed, consumed or put back.
 
-Parts with such messages are written again under new names. One transaction enters the new parts and the counts in the
-ledger; after it the old files are removed. A kill at any step leaves the batch as it was, or without the messages, and
-the next call removes the files that were left. In the table of staged messages one transaction deletes the rows.
-
 Source: docs/guides/redaction.md, "Erase one person's messages".
 """
 
@@ -11,17 +7,15 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_sqlqueue.drain.batches import batches
-from airflow_sqlqueue.drain.erased_parts import FileEraser, remove_unlisted
-from airflow_sqlqueue.drain.ledger import ErasedPart, Ledger
+from airflow_sqlqueue.drain.erased_parts import FileEraser
+from airflow_sqlqueue.drain.ledger import ErasedPart, Ledger, Part
 from airflow_sqlqueue.drain.locks import BatchLocks
-from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.stages.message_table import MessageTable
-from airflow_sqlqueue.drain.storage.batch_files import write_manifest
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import (
     BatchError,
@@ -40,6 +34,7 @@ from airflow_sqlqueue.row import COLUMN_HEADERS, NAMES
 
 log = logging.getLogger(__name__)
 
+_MESSAGE_ID = HeaderNames.MESSAGE_ID
 _PAYLOADS = "it has payloads of the data bus: remove its files payloads*, erase, and fetch them again"
 
 
@@ -100,34 +95,33 @@ class Conditions:
     def __init__(self, request: EraseRequest) -> None:
         hasher = hasher_of(request.key) if request.key else None
 
-        def forms(value: str) -> set[str]:
-            return {value, *(keyed_forms(value, hasher) if hasher else ())}
+        def forms(value: str, kinds: Iterable[str] = ("text", "number", "boolean", "header")) -> set[str | None]:
+            return {value, *(keyed_forms(value, hasher, kinds) if hasher else ())}
 
-        self._headers = {name.lower(): forms(value) for name, value in request.headers.items()}
-        self._ids = {form for value in request.message_ids for form in forms(value)}
+        self._headers: dict[str, set[str | None]] = {}
+        self._row_ids: set[str | None] = set()
+        for name, value in (*((_MESSAGE_ID, each) for each in request.message_ids), *request.headers.items()):
+            self._headers.setdefault(name.lower(), set()).update(forms(value))
+            if name.lower() == _MESSAGE_ID.lower():
+                self._row_ids |= forms(value.lower(), ["row_id"])
         self._fields = [(FieldPath.of(path), forms(value)) for path, value in request.fields.items()]
-        of_header = (value for name, value in request.headers.items() if name.lower() == HeaderNames.MESSAGE_ID.lower())
-        ids = [value.lower() for value in (*request.message_ids, *of_header)]
-        self._row_ids = {*ids, *(form for each in ids if hasher for form in keyed_forms(each, hasher, ["row_id"]))}
 
-    def match(self, row: Mapping[str, Any], body: bytes | None) -> bool | None:
+    def match(self, row: Mapping[str, Any]) -> bool | None:
         """Whether a message meets a condition, by the columns of its row, whose names are those of the table.
 
         The result is None if no condition is met, and one could not be checked: the headers or the body cannot be
         parsed, a header comes twice, or a value stands where a path names an object.
         """
-        decoded = decode_headers(row["Headers"])
-        if str(row["Id"]).lower() in self._row_ids or decoded.values.get(HeaderNames.MESSAGE_ID) in self._ids:
+        decoded, body = decode_headers(row["Headers"]), row.get("Body") or b""
+        headers = (*decoded.values.items(), *((header, row.get(name)) for name, header in COLUMN_HEADERS.items()))
+        if str(row["Id"]).lower() in self._row_ids or any(
+            value is not None and value in self._headers.get(name.lower(), ()) for name, value in headers
+        ):
             return True
-        columns = [(header, row[name]) for name, header in COLUMN_HEADERS.items() if row.get(name) is not None]
-        for name, value in (*decoded.values.items(), *columns):
-            if value in self._headers.get(name.lower(), ()):
-                return True
         unread = decoded.problem_code is not None or decoded.has_repeats
         try:
             for path, forms in self._fields if body else ():
-                content_type = decoded.values.get(HeaderNames.CONTENT_TYPE)
-                values, misplaced = field_values(body or b"", content_type, path)
+                values, misplaced = field_values(body, decoded.values.get(HeaderNames.CONTENT_TYPE), path)
                 if not forms.isdisjoint(values):
                     return True
                 unread |= misplaced
@@ -147,14 +141,13 @@ def erase(
     """
     if ledger.session.in_transaction:
         raise TransactionError("Files are removed, which no rollback brings back: erase outside the transaction.")
-    erasure = _Erasure(ledger, request, staging)
-    result = erasure.result
+    erasure, result = _Erasure(ledger, request, staging), EraseResult()
     for batch_id in _chosen(ledger, request, result):
         if not request.dry_run and not locks.take(batch_id):
             result.skipped[batch_id] = "a task works on it"
             continue
         try:
-            erasure.run(batch_id)
+            erasure.run(batch_id, result)
         except (BatchMismatchError, StagingError) as error:
             if request.batch_ids is not None:
                 raise
@@ -191,67 +184,47 @@ class _Erasure:
 
     def __init__(self, ledger: Ledger, request: EraseRequest, staging: StagingFolder | None) -> None:
         self._ledger, self._request, self._staging = ledger, request, staging
-        self._conditions, self.result = Conditions(request), EraseResult()
+        self._conditions = Conditions(request)
+        self._table = MessageTable(ledger.session, ledger.catalog, ledger.schema)
 
-    def run(self, batch_id: uuid.UUID) -> None:
-        batch = self._ledger.manifest(batch_id)
-        if batch.stage == "table":
-            self._count(batch_id, self._erase_rows(batch))
-        elif batch.paths or not self._request.dry_run:
-            self._erase_files(batch_id, batch)
-
-    def _erase_rows(self, batch: Batch) -> int:
-        table = MessageTable(self._ledger.session, self._ledger.catalog, self._ledger.schema)
-        batch_id, found = uuid.UUID(batch.batch_id), {}
-        for part in self._ledger.parts(batch_id):
-            pages = table.part(batch_id, part.id, part.messages, bodies=bool(self._request.fields))
-            rows = [
-                row for page in pages for row in page if self._matches(dict(zip(NAMES, row, strict=True)), row.body)
-            ]
-            if rows:
-                found[part] = [(row.row_version, str(row.id)) for row in rows]
-        if self._request.dry_run or not found:
-            return sum(map(len, found.values()))
-        with self._ledger.session.transaction():
-            erased = []
-            for part, keys in found.items():
-                messages, size = table.erase(batch_id, part.id, keys)
-                rest = replace(part, messages=part.messages - messages, bytes=part.bytes - size)
-                erased.append(ErasedPart(part, rest))
-            self._ledger.replace_parts(batch, erased)
-        return sum(each.messages for each in erased)
-
-    def _erase_files(self, batch_id: uuid.UUID, batch: Batch) -> None:
+    def run(self, batch_id: uuid.UUID, result: EraseResult) -> None:
+        batch, dry_run = self._ledger.manifest(batch_id), self._request.dry_run
         batch.check_files()
-        eraser = FileEraser(batch, self._staging, reads_bodies=bool(self._request.fields))
-        parts = [part for part in self._ledger.parts(batch_id) if part.path is not None]
-        found = {part: rows for part in parts if (rows := eraser.find(part, self._matches))}
-        if found and eraser.has_payloads():
-            self.result.skipped[batch_id] = _PAYLOADS
+        files = None if batch.stage == "table" else FileEraser(batch, self._staging)
+        found: dict[Part, set[tuple[int, str]]] = {}
+        for part in self._ledger.parts(batch_id):
+            bodies = bool(self._request.fields)
+            for row in files.rows(part, bodies=bodies) if files else self._rows(batch_id, part, bodies=bodies):
+                met = self._conditions.match(row)
+                result.unread += met is None
+                if met:
+                    found.setdefault(part, set()).add((row["RowVersion"], str(row["Id"])))
+        if found and files and files.has_payloads():
+            result.skipped[batch_id] = _PAYLOADS
             return
-        if self._request.dry_run:
-            self._count(batch_id, sum(map(len, found.values())))
-            return
-        if found:
-            erased = eraser.rewrite(found)
+        messages = sum(map(len, found.values()))
+        if found and not dry_run:
             with self._ledger.session.transaction():
+                # It begins on the server with the first statement, after the files were written.
+                erased = files.rewrite(found) if files else self._erase_rows(batch_id, found)
                 self._ledger.replace_parts(batch, erased)
-                # A reader of the ledger's new list finds its manifest file.
-                self._publish(self._ledger.manifest(batch_id), eraser)
-            self._count(batch_id, sum(each.messages for each in erased))
-        batch = self._ledger.manifest(batch_id)
-        self.result.files += remove_unlisted(batch, self._ledger.parts(batch_id), eraser.folders)
-
-    def _publish(self, batch: Batch, eraser: FileEraser) -> None:
-        if batch.paths:
-            write_manifest(eraser.folder, replace(batch, state="sealed"), eraser.mode)
-
-    def _matches(self, row: Mapping[str, Any], body: bytes | None) -> bool:
-        found = self._conditions.match(row, body)
-        self.result.unread += found is None
-        return bool(found)
-
-    def _count(self, batch_id: uuid.UUID, messages: int) -> None:
-        self.result.messages += messages
+                if files:
+                    # A reader of the ledger's new list finds its manifest file.
+                    files.publish(self._ledger.manifest(batch_id))
+            messages = sum(each.messages for each in erased)
         if messages:
-            self.result.batches.append(batch_id)
+            result.messages += messages
+            result.batches.append(batch_id)
+        if files and not dry_run:
+            result.files += files.remove_unlisted(self._ledger.manifest(batch_id), self._ledger.parts(batch_id))
+
+    def _rows(self, batch_id: uuid.UUID, part: Part, *, bodies: bool) -> Iterator[dict[str, Any]]:
+        for page in self._table.part(batch_id, part.id, part.messages, bodies=bodies):
+            yield from (dict(zip(NAMES, row, strict=True)) for row in page)
+
+    def _erase_rows(self, batch_id: uuid.UUID, found: Mapping[Part, Collection[tuple[int, str]]]) -> list[ErasedPart]:
+        erased = []
+        for part, rows in found.items():
+            messages, size = self._table.erase(batch_id, part.id, list(rows))
+            erased.append(ErasedPart(part, replace(part, messages=part.messages - messages, bytes=part.bytes - size)))
+        return erased

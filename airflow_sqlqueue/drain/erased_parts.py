@@ -1,14 +1,14 @@
-"""Parts of a batch that are written again without erased messages, and the removal of files that no part lists."""
+"""Parts of a batch in files, which are written again without erased messages, and the removal of unlisted files."""
 
 from __future__ import annotations
 
 import stat
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 
@@ -17,15 +17,13 @@ from airflow_sqlqueue.drain.batch_reader import part_batches
 from airflow_sqlqueue.drain.ledger import ErasedPart, Part
 from airflow_sqlqueue.drain.manifest import Batch, is_manifest
 from airflow_sqlqueue.drain.stages.part_file import PartFile
-from airflow_sqlqueue.drain.storage.batch_files import files_of, remove
+from airflow_sqlqueue.drain.storage.batch_files import files_of, remove, write_manifest
 from airflow_sqlqueue.drain.storage.folder import PRIVATE, StagingFolder, locate
 from airflow_sqlqueue.drain.storage.object_stores import raise_staging_error
 from airflow_sqlqueue.row import BODY_FILE, COLUMN_HEADERS, drained_row_schema
 
-ErasedRows: TypeAlias = "frozenset[int]"
-"""Positions of erased rows in a part's file."""
-
-_PIECE = 4 * 1024 * 1024
+_PIECE = MAX_BYTES + 1
+"""Bytes of a piece of a body. The first one is too large to be parsed if the body is, and then no reader takes it."""
 
 
 class FileEraser:
@@ -34,43 +32,42 @@ class FileEraser:
     :param staging: the folder that the batch was drained to; None: by its paths, with the environment's credentials.
     """
 
-    def __init__(self, batch: Batch, staging: StagingFolder | None, *, reads_bodies: bool) -> None:
-        self.folders = [] if staging is None else [staging]
-        if staging is not None and batch.paths and not batch.paths[0].startswith(f"{staging.uri}/"):
-            # A batch may have been drained to another folder.
-            staging = None
-        self._batch, self._staging, self._reads_bodies = batch, staging, reads_bodies
+    def __init__(self, batch: Batch, staging: StagingFolder | None) -> None:
+        self._batch, self._batch_id = batch, uuid.UUID(batch.batch_id)
         for path in batch.paths[:1]:
-            locate(path, staging)
-            above = path.rpartition("/")[0].rpartition("/")[0].removeprefix("file://")
-            self.folder = StagingFolder.of(above) if staging is None else staging
-            self.mode = _mode_of(self.folder, path)
-            self.folders = [self.folder]
+            # A batch may have been drained to another folder.
+            if staging is None or not path.startswith(f"{staging.uri}/"):
+                locate(path, None)
+                staging = StagingFolder.of(path.rsplit("/", 2)[0].removeprefix("file://"))
+        self._folder = staging
+
+    @property
+    def _staging(self) -> StagingFolder:
+        assert self._folder is not None
+        return self._folder
 
     def has_payloads(self) -> bool:
         """Whether payloads of the data bus were fetched for the batch, which :meth:`rewrite` does not change."""
-        files = files_of(self.folder, uuid.UUID(self._batch.batch_id))
+        files = files_of(self._staging, self._batch_id)
         return any(file.part_id is None and not is_manifest(file.path.rpartition("/")[2]) for file in files)
 
-    def find(self, part: Part, matches: Callable[[Mapping[str, Any], bytes | None], bool]) -> ErasedRows:
-        """Return the positions of the rows that match, by their ids, headers and, if conditions read them, bodies."""
-        columns = ["Id", *COLUMN_HEADERS, "Headers", *(("Body", BODY_FILE) if self._reads_bodies else ())]
-        rows = chain.from_iterable(each.to_pylist() for each in part_batches(part, columns, self._staging))
-        return frozenset(position for position, row in enumerate(rows) if matches(row, self._body(row)))
+    def rows(self, part: Part, *, bodies: bool) -> Iterator[dict[str, Any]]:
+        """Yield the ids and headers of a part's rows and, if asked for, bodies, of large ones only the beginning."""
+        columns = ["Id", *COLUMN_HEADERS, "RowVersion", "Headers", *(("Body", BODY_FILE) if bodies else ())]
+        batches = part_batches(part, columns, self._staging) if part.path is not None else ()
+        for row in chain.from_iterable(batch.to_pylist() for batch in batches):
+            if row.get(BODY_FILE):
+                row["Body"] = next(self._pieces(row[BODY_FILE]), b"")
+            yield row
 
-    def _body(self, row: Mapping[str, Any]) -> bytes | None:
-        """Return a body, only the beginning of one that is too large to be parsed, which no reader takes."""
-        body_file = row.get(BODY_FILE)
-        return b"".join(self._pieces(body_file, MAX_BYTES + 1)) if body_file else row.get("Body")
-
-    def rewrite(self, found: Mapping[Part, ErasedRows]) -> list[ErasedPart]:
-        """Write new files for these parts, durable, and return the parts; no file is left after an error."""
+    def rewrite(self, found: Mapping[Part, Collection[tuple[int, str]]]) -> list[ErasedPart]:
+        """Write durable files for parts without the rows of these RowVersions and Ids; an error leaves none."""
         written: list[PartFile] = []
         erased = []
         try:
             for part, rows in found.items():
                 new_id = uuid.uuid4()
-                file = PartFile(self.folder, uuid.UUID(self._batch.batch_id), new_id, self.mode)
+                file = PartFile(self._staging, self._batch_id, new_id, self._mode())
                 written.append(file)
                 size = self._copy(part, rows, file)
                 file.close()
@@ -82,62 +79,57 @@ class FileEraser:
             raise
         return erased
 
-    def _copy(self, part: Part, erased: ErasedRows, file: PartFile) -> int:
-        schema, position, size = drained_row_schema(), 0, 0
-        for rows in part_batches(part, schema.names, self._staging):
-            kept = pa.array(index not in erased for index in range(position, position + rows.num_rows))
-            position += rows.num_rows
-            rest = rows.filter(kept)
-            if not rest.num_rows:
-                continue
-            uris = rest.column(BODY_FILE).to_pylist()
-            for place, uri in enumerate(uris):
-                if uri:
-                    uris[place], copied = file.write_body(self._pieces(uri))
+    def _copy(self, part: Part, erased: Collection[tuple[int, str]], file: PartFile) -> int:
+        schema, size = drained_row_schema(), 0
+        for batch in part_batches(part, schema.names, self._staging):
+            kept = [row for row in batch.to_pylist() if (row["RowVersion"], row["Id"]) not in erased]
+            for row in kept:
+                if row[BODY_FILE]:
+                    row[BODY_FILE], copied = file.write_body(self._pieces(row[BODY_FILE]))
                     size += copied
-            columns = [*rest.columns[:-1], pa.array(uris, pa.string())]
-            columns = [column.cast(kind) for column, kind in zip(columns, schema.types, strict=True)]
-            size += file.write_batch(pa.record_batch(columns, schema))
+            if kept:
+                size += file.write_batch(pa.RecordBatch.from_pylist(kept, schema))
         return size
 
-    def _pieces(self, uri: str, most: int | None = None) -> Iterator[bytes]:
-        """Read a body's file in pieces, at most about ``most`` bytes."""
+    def _pieces(self, uri: str) -> Iterator[bytes]:
+        """Read a body's file in pieces."""
         self._batch.check_files([uri])
         filesystem, path = locate(uri, self._staging)
         try:
             filesystem.invalidate_cache()
             with filesystem.open(path, "rb") as stream:
-                read = 0
-                while (most is None or read < most) and (piece := stream.read(_PIECE)):
-                    read += len(piece)
+                while piece := stream.read(_PIECE):
                     yield piece
         except Exception as error:
             raise_staging_error(f"The file of a body {path} cannot be read", error)
 
+    def _mode(self) -> int:
+        """Return the permissions of the batch's files on a local disk."""
+        if not self._staging.is_local:
+            return PRIVATE
+        path = Path(self._staging.root + self._batch.paths[0].removeprefix(self._staging.uri))
+        try:
+            return stat.S_IMODE(path.stat().st_mode)
+        except OSError as error:
+            raise_staging_error(f"The part file {path} cannot be read", error)
 
-def remove_unlisted(batch: Batch, parts: Iterable[Part], folders: Iterable[StagingFolder]) -> int:
-    """Remove the files in a batch's folder that belong to none of its parts, and manifest files of earlier lists.
+    def publish(self, batch: Batch) -> None:
+        """Write the manifest file of a batch with new parts, if it has one."""
+        if batch.paths:
+            write_manifest(self._staging, replace(batch, state="sealed"), self._mode())
 
-    The batch is not open, so that no part can be added to it. Returns the number of removed files.
-    """
-    listed = {part.id for part in parts}
-    manifest = batch.manifest_path.rpartition("/")[2] if batch.paths else None
-    removed = 0
-    for folder in folders:
-        for file in files_of(folder, uuid.UUID(batch.batch_id)):
+    def remove_unlisted(self, batch: Batch, parts: Iterable[Part]) -> int:
+        """Remove files that belong to none of the batch's parts, and manifest files of earlier lists; return how many.
+
+        The batch is not open, so that no part can be added to it.
+        """
+        listed = {part.id for part in parts}
+        manifest = batch.manifest_path.rpartition("/")[2] if batch.paths else None
+        removed = 0
+        for file in files_of(self._staging, self._batch_id) if self._folder else ():
             name = file.path.rpartition("/")[2]
             is_old = is_manifest(name) and name != manifest
             if is_old if file.part_id is None else file.part_id not in listed:
-                remove(folder, file)
+                remove(self._staging, file)
                 removed += 1
-    return removed
-
-
-def _mode_of(folder: StagingFolder, path: str) -> int:
-    """Return the permissions of a part's file on a local disk."""
-    if not folder.is_local:
-        return PRIVATE
-    try:
-        return stat.S_IMODE(Path(folder.root + path.removeprefix(folder.uri)).stat().st_mode)
-    except OSError as error:
-        raise_staging_error(f"The part file {path} cannot be read", error)
+        return removed

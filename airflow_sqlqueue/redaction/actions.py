@@ -118,8 +118,6 @@ def stricter(one: _Some, other: _Some) -> _Some:
     return one if one.strictness >= other.strictness else other
 
 
-def keyed_forms(
-    text: str, hasher: Hasher, kinds: Iterable[str] = ("text", "number", "boolean", "header")
-) -> set[str | None]:
+def keyed_forms(text: str, hasher: Hasher, kinds: Iterable[str]) -> set[str | None]:
     """Return what actions with a key make of a text as a value of these kinds."""
     return {each.change(kind, text, hasher) for each in ACTIONS.values() if each.needs_key for kind in kinds} - {None}

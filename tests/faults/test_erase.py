@@ -39,15 +39,15 @@ STEPS = {
     "after a body is copied": (f"{DRAIN}.stages.part_file", "PartFile.write_body", "after", 1),
     "after the files are written": (f"{DRAIN}.erased_parts", "FileEraser.rewrite", "after", 1),
     "in the transaction": (f"{DRAIN}.ledger", "Ledger.replace_parts", "after", 1),
-    "at the end of the transaction": (f"{DRAIN}.erase", "_Erasure._publish", "after", 1),
-    "after the transaction": (f"{DRAIN}.erase", "remove_unlisted", "before", 1),
+    "at the end of the transaction": (f"{DRAIN}.erased_parts", "FileEraser.publish", "after", 1),
+    "after the transaction": (f"{DRAIN}.erased_parts", "FileEraser.remove_unlisted", "before", 1),
     "before an old file is removed": (f"{DRAIN}.erased_parts", "remove", "before", 2),
-    "after all files are removed": (f"{DRAIN}.erase", "remove_unlisted", "after", 1),
+    "after all files are removed": (f"{DRAIN}.erased_parts", "FileEraser.remove_unlisted", "after", 1),
 }
 TABLE_STEPS = {
     "after rows are deleted": (f"{DRAIN}.stages.message_table", "MessageTable.erase", "after", 1),
     "in the transaction": STEPS["in the transaction"],
-    "after the transaction": (f"{DRAIN}.erase", "_Erasure._count", "before", 1),
+    "after the transaction": (f"{DRAIN}.locks", "BatchLocks.release", "before", 1),
 }
 OPTIONS = DrainOptions(rows_per_statement=5, rows_per_part=10, inline_body_bytes=300, settle_seconds=0, workers=1)
 ALL, REST = list(range(30)), [n for n in range(30) if n % 3 != 1]

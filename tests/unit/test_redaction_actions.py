@@ -120,7 +120,7 @@ def test_a_made_up_action_with_a_key_needs_one_and_its_forms_are_erased() -> Non
 
 
 def meets(request: EraseRequest, given: Row) -> bool | None:
-    return Conditions(request).match(dict(zip(NAMES, given, strict=True)), given.body)
+    return Conditions(request).match(dict(zip(NAMES, given, strict=True)))
 
 
 def listed_in_the_guide() -> list[str]:

@@ -320,8 +320,8 @@ def test_an_erasure_reads_what_a_rule_changes_in_xml(data: Any, path: str, actio
 
 
 def meets(request: EraseRequest, body: bytes = b"", headers: str = "{}", **columns: Any) -> bool | None:
-    row = {"Id": str(uuid.UUID(int=7)), "CorrelationId": None, "ReplyToAddress": None, "Headers": headers, **columns}
-    return Conditions(request).match(row, body)
+    row = {"Id": str(uuid.UUID(int=7)), "CorrelationId": None, "ReplyToAddress": None, "Headers": headers, "Body": body}
+    return Conditions(request).match(row | columns)
 
 
 @pytest.mark.parametrize(
