@@ -17,6 +17,7 @@ from airflow_sqlqueue.bodies.schemas import (
     Struct,
     Type,
     all_fields,
+    field_of,
     fields_of,
     item_of,
     map_of,
@@ -55,9 +56,9 @@ def differences(known: Type | None, found: Type, path: Path = ()) -> Iterator[Ch
 
 def takes(known: Type, found: Type) -> bool:
     """Whether a column of the type ``known`` holds every value of the type ``found``."""
-    if known == "string" or known == found:
-        return True
-    return isinstance(known, str) and isinstance(found, str) and takes_leaf(known, found)
+    return known in ("string", found) or (
+        isinstance(known, str) and isinstance(found, str) and takes_leaf(known, found)
+    )
 
 
 def extended(schema: Struct, found: Struct) -> Struct:
@@ -111,10 +112,8 @@ def _extended(known: Type | None, found: Type, path: Path, taken: set[Path]) -> 
                 fields[key] = {**fields.get(key, each), "type": kind}
     if known is None and not fields:
         return None
-    entries = fields.values()
-    return struct(
-        {each["name"]: each["type"] for each in entries}, {each["name"]: each["metadata"] for each in entries}
-    )
+    found_fields = [field_of(each["name"], each["type"], each["metadata"]) for each in fields.values()]
+    return {"type": "struct", "fields": found_fields}
 
 
 def _is_alike(known: Type | None, found: Type) -> bool:

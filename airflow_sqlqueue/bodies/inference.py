@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from functools import partial
 from typing import Any
 
 from airflow_sqlqueue.bodies.extension import EMPTY, extended_by
-from airflow_sqlqueue.bodies.hints import NO_HINTS, Hints
 from airflow_sqlqueue.bodies.names import Path, column_key, is_column_name
-from airflow_sqlqueue.bodies.schemas import MAX_FIELDS, Struct, Type, all_fields, array, map_of
+from airflow_sqlqueue.bodies.patterns import NO_HINTS, Hints
+from airflow_sqlqueue.bodies.schemas import MAX_FIELDS, Struct, Type, all_fields, array, field_of, map_of
 from airflow_sqlqueue.bodies.statistics import KIND, MAX_NODES, SIZE, FieldVotes, Statistics, merged
 from airflow_sqlqueue.bodies.types import LEAVES, number_type
 from airflow_sqlqueue.untrusted import quoted
@@ -38,7 +39,7 @@ def infer(
     Its own fields keep their types. Of new fields as many are taken as a schema may have, those first that more
     messages have.
     """
-    found = _Types(hints.of(message_type)).struct(statistics.votes(), ()) or EMPTY
+    found = _Types(message_type, hints).struct(statistics.votes(), ()) or EMPTY
     schema, new, left_out = extended_by(known, found)
     name, count = quoted(message_type), sum(1 for _ in all_fields(schema))
     says = []
@@ -72,8 +73,8 @@ def struct_of(statistics: Statistics, message_type: str = "", hints: Hints = NO_
 class _Types:
     """The types of the nodes of a sample, by hints for its type."""
 
-    def __init__(self, hints: Hints) -> None:
-        self._hints = hints
+    def __init__(self, message_type: str, hints: Hints) -> None:
+        self._hint_at = partial(hints.type_at, message_type)
 
     def struct(self, node: FieldVotes, where: Path) -> Struct | None:
         """The struct with all fields, None without any; names of one column are called as most messages call it."""
@@ -94,7 +95,7 @@ class _Types:
 
     def type(self, node: FieldVotes, where: Path, *, is_item: bool = False) -> Type | None:
         """The type of a field or of the items of one; None if no value shows it."""
-        hint = self._hints.type_at(where)
+        hint = self._hint_at(where)
         if hint is not None and hint not in ("map", "struct"):
             return hint
         votes, kinds = node.votes, _starting(node, KIND)
@@ -114,7 +115,7 @@ class _Types:
         leaf = _leaf(kind, node) if kinds else None
         found = self.struct(node, where) if 2 * votes["attributes"] >= votes["messages"] > 0 else None
         if found is not None and leaf is not None:
-            found["fields"].append(_field("#text", self._hints.type_at((*where, "#text")) or leaf, node))
+            found["fields"].append(_field("#text", self._hint_at((*where, "#text")) or leaf, node))
         return found or leaf
 
     def _array(self, items: list[FieldVotes], where: Path) -> Type | None:
@@ -124,8 +125,7 @@ class _Types:
 
 def _field(name: str, kind: Type, node: FieldVotes) -> dict[str, Any]:
     is_uuid = kind == "string" and _majority(_starting(node, KIND)) == "uuid"
-    metadata = {"format": "uuid"} if is_uuid else {}
-    return {"name": name, "type": kind, "metadata": metadata, "messages": node.votes["messages"]}
+    return {**field_of(name, kind, {"format": "uuid"} if is_uuid else {}), "messages": node.votes["messages"]}
 
 
 def _fields(node: FieldVotes) -> dict[str, FieldVotes]:

@@ -23,20 +23,16 @@ MAX_FIELDS = 2_000
 MAX_NESTING = 16
 """The most levels of structs, arrays and maps in a schema."""
 
-ITEMS = {"array": "elementType", "map": "valueType"}
-"""The members that have the type of an array's items and of a map's values."""
-
 
 def struct(fields: Mapping[str, Type], metadata: Mapping[str, dict[str, Any]] | None = None) -> Struct:
     """Return a struct with fields of these names and types."""
     more = metadata or {}
-    return {
-        "type": "struct",
-        "fields": [
-            {"name": name, "type": kind, "nullable": True, "metadata": more.get(name, {})}
-            for name, kind in fields.items()
-        ],
-    }
+    return {"type": "struct", "fields": [field_of(name, kind, more.get(name)) for name, kind in fields.items()]}
+
+
+def field_of(name: str, kind: Type, metadata: object = None) -> dict[str, Any]:
+    """A field of a struct."""
+    return {"name": name, "type": kind, "nullable": True, "metadata": metadata if isinstance(metadata, dict) else {}}
 
 
 def fields_of(schema: Struct) -> dict[str, Type]:
@@ -56,8 +52,7 @@ def map_of(value: Type) -> Type:
 
 def item_of(kind: Type) -> Type | None:
     """The type of an array's items or of a map's values; None for another type."""
-    member = ITEMS.get(kind["type"]) if isinstance(kind, dict) else None
-    return None if member is None or not isinstance(kind, dict) else kind[member]
+    return kind.get("elementType") or kind.get("valueType") if isinstance(kind, dict) else None
 
 
 def with_item(kind: Type, item: Type) -> Type:
@@ -73,7 +68,7 @@ def read_schema(values: object) -> Struct:
         values = _from_json_schema(values, values, 0)
     if not isinstance(values, dict) or values.get("type") != "struct":
         raise ConfigurationError("The root of a schema is a struct (Spark) or has properties (JSON Schema).")
-    found: Struct = _checked(values, (), 0)  # type: ignore[assignment]
+    found: Struct = _checked(values, ())  # type: ignore[assignment]
     if sum(1 for _ in all_fields(found)) > MAX_FIELDS:
         raise ConfigurationError(f"A schema has at most {MAX_FIELDS} fields: leave out some.")
     return found
@@ -109,46 +104,40 @@ def spark_schema(kind: Type) -> Any:
     return {**kind, "fields": [{**each, "type": spark_schema(each["type"])} for each in kind["fields"]]}
 
 
-def _checked(kind: object, path: Path, depth: int) -> Type:
+def _checked(kind: object, path: Path) -> Type:
     """The type in its canonical form."""
     where = f"the field {path_text(path)}" if path else "the root"
-    if depth > MAX_NESTING:
+    if len(path) > MAX_NESTING:
         raise ConfigurationError(f"A schema has at most {MAX_NESTING} levels: make {where} a string.")
     if isinstance(kind, str):
         if leaf_of(kind) is None:
             names = ", ".join(sorted(LEAVES.keys() - {"decimal"}))
             raise ConfigurationError(f"The type {quoted(kind)} of {where} is not one of {names}, decimal(p,s).")
         return kind.replace(" ", "")
-    if not isinstance(kind, dict):
-        raise ConfigurationError(f"The type of {where} is a name, a struct, an array or a map.")
-    if kind.get("type") == "array":
-        return array(_checked(kind.get("elementType"), (*path, None), depth + 1))
-    if kind.get("type") == "map":
-        if kind.get("keyType") != "string":
-            raise ConfigurationError(f"The keys of the map {where} are texts: its keyType is string.")
-        return map_of(_checked(kind.get("valueType"), (*path, None), depth + 1))
-    if kind.get("type") != "struct" or not isinstance(kind.get("fields"), list):
-        raise ConfigurationError(f"The type of {where} is a name, a struct, an array or a map.")
-    return _checked_struct(kind, path, where, depth)
+    if isinstance(kind, dict):
+        if kind.get("type") == "array":
+            return array(_checked(kind.get("elementType"), (*path, None)))
+        if kind.get("type") == "map" and kind.get("keyType") == "string":
+            return map_of(_checked(kind.get("valueType"), (*path, None)))
+        if kind.get("type") == "struct" and isinstance(kind.get("fields"), list):
+            return _checked_struct(kind["fields"], path, where)
+    raise ConfigurationError(
+        f"The type of {where} is a name, a struct with fields, an array or a map, whose keyType is string."
+    )
 
 
-def _checked_struct(kind: Struct, path: Path, where: str, depth: int) -> Struct:
-    fields: dict[str, Type] = {}
-    metadata = {}
-    seen: set[str] = set()
-    for each in kind["fields"]:
+def _checked_struct(given: list[Any], path: Path, where: str) -> Struct:
+    fields: dict[str, dict[str, Any]] = {}
+    for each in given:
         name = each.get("name") if isinstance(each, dict) else None
         if not isinstance(name, str) or not is_column_name(name):
             raise ConfigurationError(
                 f"A field of {where} has a name that no column can have: {quoted(str(name))}; leave it out."
             )
-        if column_key(name) in seen:
+        if column_key(name) in fields:
             raise ConfigurationError(f"Two fields of {where} are called {quoted(name)}, if case is ignored: keep one.")
-        seen.add(column_key(name))
-        fields[name] = _checked(each.get("type"), (*path, name), depth + 1)
-        given = each.get("metadata")
-        metadata[name] = given if isinstance(given, dict) else {}
-    return struct(fields, metadata)
+        fields[column_key(name)] = field_of(name, _checked(each.get("type"), (*path, name)), each.get("metadata"))
+    return {"type": "struct", "fields": list(fields.values())}
 
 
 def _from_json_schema(document: Mapping[str, Any], node: object, depth: int) -> Type:
@@ -162,8 +151,9 @@ def _from_json_schema(document: Mapping[str, Any], node: object, depth: int) -> 
     if len(named) != 1:
         return "string"
     if named[0] == "object" and isinstance(node.get("properties"), dict):
-        fields = {str(name): _from_json_schema(document, each, depth + 1) for name, each in node["properties"].items()}
-        return struct(fields, {str(name): _metadata(each) for name, each in node["properties"].items()})
+        found = ((str(name), each) for name, each in node["properties"].items())
+        fields = [field_of(name, _from_json_schema(document, each, depth + 1), _metadata(each)) for name, each in found]
+        return {"type": "struct", "fields": fields}
     if named[0] == "object" and isinstance(values := node.get("additionalProperties"), dict):
         return map_of(_from_json_schema(document, values, depth + 1))
     if named[0] == "array":

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from airflow_sqlqueue.bodies.extension import EMPTY, extended
-from airflow_sqlqueue.bodies.hints import NO_HINTS, Hints
+from airflow_sqlqueue.bodies.patterns import NO_HINTS, Hints
 from airflow_sqlqueue.bodies.schemas import Struct, read_schema, write_schema
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.storage.object_stores import raise_staging_error
@@ -110,7 +110,7 @@ class SchemaFolder:
     def hints(self) -> Hints:
         """Return the hints of the file ``_hints.json``, none without it. Raises :class:`ConfigurationError`."""
         values = self._json(f"{self._folder.root.rstrip('/')}/{_HINTS}{_SUFFIX}", "The file")
-        return NO_HINTS if values is None else Hints.read(values)
+        return NO_HINTS if values is None else Hints(values)
 
     def put(self, message_type: str, schema: Struct, *, expected: Struct | None = _ANY) -> bool:
         """Write the schema of a type; readers see the old file or the new one. Return whether it was written.

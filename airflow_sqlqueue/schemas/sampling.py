@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 
 from airflow_sqlqueue.bodies.decoding import parse
 from airflow_sqlqueue.bodies.extension import EMPTY, Change, differences
-from airflow_sqlqueue.bodies.hints import NO_HINTS, Hints
 from airflow_sqlqueue.bodies.inference import struct_of
-from airflow_sqlqueue.bodies.patterns import ALL_TYPES, TypePatterns
+from airflow_sqlqueue.bodies.patterns import ALL_TYPES, NO_HINTS, Hints, TypePatterns
 from airflow_sqlqueue.bodies.schemas import Struct
 from airflow_sqlqueue.bodies.statistics import MAX_NODES as PATHS_PER_TYPE
 from airflow_sqlqueue.bodies.statistics import Statistics, sender_number

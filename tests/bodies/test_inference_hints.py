@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from airflow_sqlqueue.bodies.decoding import parse
-from airflow_sqlqueue.bodies.hints import Hints
 from airflow_sqlqueue.bodies.inference import infer, struct_of
+from airflow_sqlqueue.bodies.patterns import Hints
 from airflow_sqlqueue.bodies.schemas import array, fields_of, map_of, struct
 from airflow_sqlqueue.bodies.statistics import Statistics
 from airflow_sqlqueue.errors import ConfigurationError
@@ -29,7 +29,7 @@ BODY = {
 def inferred(hints: dict[str, Any], name: str = "Shop.Order", body: Any = BODY) -> dict[str, Any]:
     found = Statistics()
     found.add(parse(json.dumps(body).encode()))
-    return fields_of(struct_of(found, name, Hints.read(hints)))
+    return fields_of(struct_of(found, name, Hints(hints)))
 
 
 def at(fields: dict[str, Any], path: str) -> Any:
@@ -102,7 +102,7 @@ def test_the_first_hint_counts_and_others_are_for_other_types() -> None:
 def test_hints_leave_known_columns_as_they_are() -> None:
     found = Statistics()
     found.add(parse(b'{"Zip":1,"Other":{"Zip":1}}'))
-    hints = Hints.read({"*": {"**.Zip": "string"}})
+    hints = Hints({"*": {"**.Zip": "string"}})
     assert fields_of(infer(found, "A", struct({"Zip": "long"}), hints)[0]) == {
         "Zip": "long",
         "Other": struct({"Zip": "string"}),
@@ -110,7 +110,7 @@ def test_hints_leave_known_columns_as_they_are() -> None:
 
 
 def test_hints_without_a_field_are_named() -> None:
-    hints = Hints.read({"Shop.*": {"**.Zip": "string", "**.Zap": "string"}, "Billing.*": {"**.Zip": "string"}})
+    hints = Hints({"Shop.*": {"**.Zip": "string", "**.Zap": "string"}, "Billing.*": {"**.Zip": "string"}})
     found = Statistics()
     found.add(parse(b'{"a":[{"Zip":1}]}'))
     assert fields_of(struct_of(found, "Shop.Order", hints)) == {"a": array(struct({"Zip": "string"}))}
@@ -126,7 +126,7 @@ def test_the_values_of_a_dictionary_have_hints() -> None:
     [
         ([], "Hints are a JSON object"),
         ({"Shop.*": "string"}, r"'Shop\.\*' are a JSON object"),
-        ({"": {"a": "string"}}, "pattern of message types"),
+        ({"": {"a": "string"}}, "Patterns of message types"),
         ({"*": {"a": "text"}}, "The hint for 'a' .*'text'"),
         ({"*": {"a": "decimal(40,2)"}}, "The hint for 'a'"),
         ({"*": {"a": "map<long,string>"}}, "The hint for 'a'"),
@@ -139,7 +139,7 @@ def test_the_values_of_a_dictionary_have_hints() -> None:
 )
 def test_hints_that_cannot_be_used_are_refused(hints: Any, says: str) -> None:
     with pytest.raises(ConfigurationError, match=says):
-        Hints.read(hints)
+        Hints(hints)
 
 
 def test_a_file_of_hints_is_no_schema(tmp_path: Any) -> None:

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from airflow_sqlqueue.bodies.extension import EMPTY
 from airflow_sqlqueue.bodies.extension import differences as changes
-from airflow_sqlqueue.bodies.hints import Hints
 from airflow_sqlqueue.bodies.inference import infer
 from airflow_sqlqueue.bodies.names import BODY_COLUMNS, ENVELOPE, UNPARSED, column_key, column_names
-from airflow_sqlqueue.bodies.patterns import TypePatterns
+from airflow_sqlqueue.bodies.patterns import Hints, TypePatterns
 from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of
 from airflow_sqlqueue.bodies.text import MAX_BYTES
 from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError, SqlQueueError
@@ -222,7 +221,7 @@ class TableWriter:
         self._files = schema_folder(schemas, location, format, work_folder)
         self._decoders, self._max_bytes, self._body = decoders or {}, max_bytes, body
         self._types = TypePatterns.of(types)
-        self._hints = self._files.hints() if hints is None else Hints.read(hints)
+        self._hints = self._files.hints() if hints is None else Hints(hints)
         self._unusable: dict[str, str] = {}
         self._warnings: list[str] = []
 
