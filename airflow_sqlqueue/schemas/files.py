@@ -11,7 +11,7 @@ import os
 import random
 import re
 import time
-from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -119,73 +119,72 @@ class SchemaFolder:
             A local folder is locked for that, on S3 and Azure the write has a condition. On other stores only a new
             file is safe: an existing one is read again after the write.
         """
-        import fcntl
-
         path, text = self._path(message_type), write_schema({_TYPE: message_type, **read_schema(schema)}).encode()
-        filesystem = self._folder.filesystem
+        put = self._put_on_disk if self._folder.is_local else self._put_in_store
         try:
-            filesystem.makedirs(self._folder.root, exist_ok=True)
-            if not self._folder.is_local:
-                return self._put_in_store(path, text, expected)
-            # The lock ends with its process; its file stays.
-            with open(f"{self._folder.root}/.lock", "a") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                if expected is not _ANY and not self._has(path, expected):
-                    return False
-                # A rename is at once; stores write an object at once.
-                filesystem.pipe_file(f"{path}.new", text)
-                os.replace(f"{path}.new", path)
-                return True
+            self._folder.filesystem.makedirs(self._folder.root, exist_ok=True)
+            return put(path, text, expected)
         except SqlQueueError:
             raise
         except Exception as error:
             raise_staging_error(f"The schema of {message_type} cannot be written", error)
 
-    def update(self, message_type: str, change: Callable[[Struct | None], Struct]) -> Struct:
-        """Write what ``change`` makes of the schema of a type, and return it; nothing if that is the same.
+    def extend(self, message_type: str, schema: Struct) -> Struct:
+        """Add the fields that the schema of a type has not, and return it; its own keep their types.
 
-        If others write the file meanwhile, ``change`` gets what they wrote, up to 20 times. Raises
+        If others write the file meanwhile, what they wrote gets the fields, up to 20 times. Raises
         :class:`StagingError`.
         """
         for attempt in range(_WRITES):
             before = self.get(message_type)
-            after = read_schema(change(before))
+            after = read_schema(extended(before or EMPTY, schema))
             if after == before or self.put(message_type, after, expected=before):
                 return after
             time.sleep(random.uniform(0, 0.05 * (attempt + 1)))  # noqa: S311 - no secret
         raise StagingError(f"The schema of {message_type} was written by others at each attempt: run this again.")
 
-    def extend(self, message_type: str, schema: Struct) -> Struct:
-        """Add the fields that the schema of a type has not, as :meth:`update` does; its own keep their types."""
-        return self.update(message_type, lambda known: extended(known or EMPTY, schema))
+    def _put_on_disk(self, path: str, text: bytes, expected: Struct | None) -> bool:
+        import fcntl
+
+        # The lock ends with its process; its file stays.
+        with open(f"{self._folder.root}/.lock", "a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not self._has(path, expected):
+                return False
+            # A rename is at once; stores write an object at once.
+            Path(f"{path}.new").write_bytes(text)
+            os.replace(f"{path}.new", path)
+            return True
 
     def _put_in_store(self, path: str, text: bytes, expected: Struct | None) -> bool:
         filesystem, store = self._folder.filesystem, store_at(self._folder.uri)
+        filesystem.invalidate_cache()
+        # Before the content: whatever is written after it is refused.
+        info = filesystem.info(path) if filesystem.exists(path) else None
+        if not self._has(path, expected):
+            return False
         condition: dict[str, Any] = {}
-        if expected is not _ANY:
-            filesystem.invalidate_cache()
-            # Before the content: whatever is written after it is refused.
-            info = filesystem.info(path) if filesystem.exists(path) else None
-            if not self._has(path, expected):
-                return False
-            if info is None:
-                condition = {"mode": "create"}
-            elif store is not None and store.unchanged is not None:
-                condition = store.unchanged(info)
+        if info is None:
+            condition = {"mode": "create"}
+        elif store is not None and store.unchanged is not None:
+            condition = store.unchanged(info)
         try:
-            filesystem.pipe_file(path, text, **condition)
+            filesystem.pipe_file(path, text, **({} if expected is _ANY else condition))
         except Exception as error:
-            if isinstance(error, FileExistsError) or _CHANGED.search(f"{error} {error.__cause__}"):
+            said = f"{error} {error.__cause__}"
+            if isinstance(error, FileExistsError) or _CHANGED.search(said):
                 return False
-            if not condition or "NotImplemented" not in f"{error} {error.__cause__}":
+            if "NotImplemented" not in said:
                 raise
             condition = {}
             filesystem.pipe_file(path, text)
         return bool(condition) or expected is _ANY or bool(filesystem.cat_file(path) == text)
 
     def _has(self, path: str, expected: Struct | None) -> bool:
+        if expected is _ANY:
+            return True
         found = self._read(path)
-        return (None if found is None else found[1]) == (None if expected is None else read_schema(expected))
+        return (found and found[1]) == (expected and read_schema(expected))
 
     def _read(self, path: str) -> tuple[str, Struct] | None:
         name = path.rpartition("/")[2]
@@ -201,11 +200,9 @@ class SchemaFolder:
 
     def _json(self, path: str, what: str) -> Any:
         """The values of a file, None if it is missing."""
-        filesystem = self._folder.filesystem
-        filesystem.invalidate_cache()
         name = path.rpartition("/")[2]
         try:
-            content = filesystem.cat_file(path)
+            content = self._folder.filesystem.cat_file(path)
         except FileNotFoundError:
             return None
         except Exception as error:

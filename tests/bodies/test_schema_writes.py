@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import fsspec
 import pytest
 
-from airflow_sqlqueue.bodies.extension import extended
 from airflow_sqlqueue.bodies.schemas import fields_of, struct
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import ConfigurationError, StagingError
@@ -31,8 +29,20 @@ for number in range(20):
 """
 
 
-def adding(**fields: Any) -> Callable[[Any], Any]:
-    return lambda known: struct(fields) if known is None else extended(known, struct(fields))
+class Overtaken(SchemaFolder):
+    """A folder into which others write as soon as a schema was read."""
+
+    def __init__(self, location: Any, *theirs: Any) -> None:
+        super().__init__(location)
+        self.theirs, self.seen = iter(theirs), list[Any]()
+
+    def get(self, message_type: str) -> Any:
+        found = super().get(message_type)
+        self.seen.append(found)
+        for schema in self.theirs:
+            self.put(message_type, schema)
+            break
+        return found
 
 
 def test_processes_at_once_lose_no_field(tmp_path: Path) -> None:
@@ -61,46 +71,34 @@ def test_a_file_is_put_only_if_it_is_as_expected(location: str, tmp_path: Path) 
 
 
 def test_a_field_that_was_put_meanwhile_is_kept(tmp_path: Path) -> None:
-    folder, calls = SchemaFolder(tmp_path), []
-
-    def change(known: Any) -> Any:
-        calls.append(known)
-        if len(calls) == 1:
-            SchemaFolder(tmp_path).put(TYPE, struct({"theirs": "date"}))
-        return adding(ours="long")(known)
-
-    assert folder.update(TYPE, change) == struct({"theirs": "date", "ours": "long"})
-    assert calls == [None, struct({"theirs": "date"})]
-    assert folder.get(TYPE) == struct({"theirs": "date", "ours": "long"})
+    folder = Overtaken(tmp_path, struct({"theirs": "date"}))
+    assert folder.extend(TYPE, struct({"ours": "long"})) == struct({"theirs": "date", "ours": "long"})
+    assert folder.seen == [None, struct({"theirs": "date"})]
+    assert SchemaFolder(tmp_path).get(TYPE) == struct({"theirs": "date", "ours": "long"})
 
 
-def test_an_update_that_changes_nothing_writes_nothing(tmp_path: Path) -> None:
+def test_an_extension_that_changes_nothing_writes_nothing(tmp_path: Path) -> None:
     folder = SchemaFolder(tmp_path)
     folder.put(TYPE, struct({"a": "long"}))
     path = tmp_path / f"{TYPE}.json"
     os.utime(path, (1, 1))
-    assert folder.update(TYPE, adding(a="string")) == struct({"a": "long"})
+    assert folder.extend(TYPE, struct({"A": "string"})) == struct({"a": "long"})
     assert path.stat().st_mtime == 1
 
 
-def test_others_that_write_each_time_end_an_update(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_others_that_write_each_time_end_an_extension(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("airflow_sqlqueue.schemas.files.time.sleep", lambda seconds: None)
-    numbers = iter(range(1_000))
-
-    def change(known: Any) -> Any:
-        SchemaFolder(tmp_path).put(TYPE, struct({f"n{next(numbers)}": "long"}))
-        return adding(ours="long")(known)
-
+    folder = Overtaken(tmp_path, *(struct({f"n{number}": "long"}) for number in range(1_000)))
     with pytest.raises(StagingError, match="was written by others at each attempt"):
-        SchemaFolder(tmp_path).update(TYPE, change)
-    assert next(numbers) == 20
+        folder.extend(TYPE, struct({"ours": "long"}))
+    assert len(folder.seen) == 20
 
 
 def test_a_file_that_a_person_broke_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / f"{TYPE}.json").write_text("{")
     for call in (
         lambda folder: folder.put(TYPE, struct({}), expected=None),
-        lambda folder: folder.update(TYPE, adding),
+        lambda folder: folder.extend(TYPE, struct({"ours": "long"})),
     ):
         with pytest.raises(ConfigurationError, match="is not JSON"):
             call(SchemaFolder(tmp_path))
@@ -131,4 +129,4 @@ def test_a_store_without_conditions_is_read_again(tmp_path: Path) -> None:
     folder = SchemaFolder(StagingFolder(store, f"{tmp_path}", f"memory://{tmp_path}"))
     folder.put(TYPE, struct({"a": "long"}))
     store.overtaken = 1
-    assert folder.update(TYPE, adding(ours="long")) == struct({"a": "long", "theirs": "long", "ours": "long"})
+    assert folder.extend(TYPE, struct({"ours": "long"})) == struct({"a": "long", "theirs": "long", "ours": "long"})
