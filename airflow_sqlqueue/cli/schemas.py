@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
@@ -13,7 +13,6 @@ from airflow_sqlqueue.cli.output import note
 from airflow_sqlqueue.untrusted import quoted
 
 if TYPE_CHECKING:
-    from airflow_sqlqueue.bodies.extension import Change
     from airflow_sqlqueue.bodies.schemas import Type
     from airflow_sqlqueue.schemas.sampling import Sample
 
@@ -70,29 +69,37 @@ def _compare(target: SampleOptions, title: str = "", *, write: bool = False) -> 
 
     A schema that cannot be used leaves the other types as they are, and the exit code is 2.
     """
-    from airflow_sqlqueue.bodies.extension import EMPTY
-    from airflow_sqlqueue.bodies.inference import infer
+    from airflow_sqlqueue.bodies.extension import EMPTY, differences
+    from airflow_sqlqueue.bodies.inference import infer, struct_of
     from airflow_sqlqueue.bodies.patterns import TypePatterns
     from airflow_sqlqueue.errors import SqlQueueError
     from airflow_sqlqueue.schemas.files import SchemaFolder, file_stem
-    from airflow_sqlqueue.schemas.sampling import Sample, changes
+    from airflow_sqlqueue.schemas.sampling import Sample
 
     unusable: dict[str, str] = {}
     folder, types = SchemaFolder(target.folder), TypePatterns.of(target.types)
     known, hints, batches = folder.all(unusable), folder.hints(), target.connect().batches
     messages = batches.messages(batches.get(target.batch, target.queue), staging=target.staging)
     sample = Sample.of(messages, per_type=target.per_type, types=types)
-    sample.types = {name: each for name, each in sample.types.items() if file_stem(name) not in unusable}
-    found = changes(sample, known, hints)
-    for name in found if write else ():
-        schema, warnings = infer(sample.types[name].statistics, name, known.get(name, EMPTY), hints)
-        for warning in warnings:
-            note(warning)
-        try:
-            folder.extend(name, schema)
-        except SqlQueueError as error:
-            unusable[name] = str(error)
-    target.show([record for name, each in found.items() for record in _records(name, each)], title=title)
+    records = []
+    for name, each in sample.types.items():
+        if file_stem(name) in unusable:
+            continue
+        old = known.get(name, EMPTY)
+        changes = list(differences(old, struct_of(each.statistics, name, hints)))
+        records += [
+            {"message_type": name, "field": change.path, "old": _short(change.schema), "found": _short(change.batch)}
+            for change in changes
+        ]
+        if changes and write:
+            schema, warnings = infer(each.statistics, name, old, hints)
+            for warning in warnings:
+                note(warning)
+            try:
+                folder.extend(name, schema)
+            except SqlQueueError as error:
+                unusable[file_stem(name)] = str(error)
+    target.show(records, title=title)
     if not target.as_json:
         _name_sample(sample)
         for text in hints.unmatched():
@@ -101,7 +108,7 @@ def _compare(target: SampleOptions, title: str = "", *, write: bool = False) -> 
         note(reason)
     if unusable:
         raise typer.Exit(2)
-    return bool(found)
+    return bool(records)
 
 
 def _name_sample(sample: Sample) -> None:
@@ -110,13 +117,6 @@ def _name_sample(sample: Sample) -> None:
         note(f"{name}: {each.messages:,} messages, RowVersions {each.first} to {each.last}{unparsed}.")
     if sample.others:
         note(f"{sample.others:,} messages have no type, or one of too many types.")
-
-
-def _records(name: str, changes: list[Change]) -> list[dict[str, Any]]:
-    return [
-        {"message_type": name, "field": each.path, "old": _short(each.schema), "found": _short(each.batch)}
-        for each in changes
-    ]
 
 
 def _short(kind: Type | None) -> str | None:

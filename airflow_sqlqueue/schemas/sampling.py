@@ -1,4 +1,4 @@
-"""Schemas from a sample of messages: proposals, and differences from the schemas of a folder.
+"""Samples of messages by type, for commands on schemas.
 
 Source: docs/guides/bodies.md, "Inferred types".
 """
@@ -9,10 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from airflow_sqlqueue.bodies.decoding import parse
-from airflow_sqlqueue.bodies.extension import EMPTY, Change, differences
-from airflow_sqlqueue.bodies.inference import struct_of
-from airflow_sqlqueue.bodies.patterns import ALL_TYPES, NO_HINTS, Hints, TypePatterns
-from airflow_sqlqueue.bodies.schemas import Struct
+from airflow_sqlqueue.bodies.patterns import ALL_TYPES, TypePatterns
 from airflow_sqlqueue.bodies.statistics import MAX_NODES as PATHS_PER_TYPE
 from airflow_sqlqueue.bodies.statistics import Statistics, sender_number
 from airflow_sqlqueue.errors import BodyError
@@ -95,15 +92,3 @@ class Sample:
             statistics.add(parse(body, headers.get(HeaderNames.CONTENT_TYPE)), sender)
         except BodyError:
             found.unparsed += 1
-
-
-def changes(sample: Sample, schemas: dict[str, Struct], hints: Hints = NO_HINTS) -> dict[str, list[Change]]:
-    """Return what the messages of a sample have that the schemas have not, by message type.
-
-    Types without a change are left out. A type without a schema has a change for each of its fields.
-    """
-    found = {
-        name: list(differences(schemas.get(name, EMPTY), struct_of(each.statistics, name, hints)))
-        for name, each in sample.types.items()
-    }
-    return {name: each for name, each in found.items() if each}

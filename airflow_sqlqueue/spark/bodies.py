@@ -6,10 +6,11 @@ Source: docs/guides/bodies.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_sqlqueue.bodies.names import ENVELOPE, RESCUED, UNPARSED, column_names
-from airflow_sqlqueue.bodies.schemas import Struct, fields_of, read_schema, spark_schema, struct
+from airflow_sqlqueue.bodies.schemas import Struct, read_schema, spark_schema
 from airflow_sqlqueue.bodies.text import MAX_BYTES
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.extras import from_extra
@@ -45,13 +46,8 @@ def parse_bodies(
       ``file`` for a body in a file of its own, which :func:`~airflow_sqlqueue.spark.read_bodies` fetches. Null for a
       parsed body.
 
-    JSON and XML are known by the content type, or by the first character without one. Text is UTF-8 or UTF-16. A column
-    of texts takes any value, as its JSON; other columns take no text in place of a number. Instants are cut to
-    microseconds.
-
-    A field is called as in the body; ``body_<name>`` if it begins with ``_``, or a column of the envelope has its name,
-    whatever the case is.
-    Spark's Python workers parse the bodies, and need this package and pyarrow.
+    Spark's Python workers parse the bodies, and need this package and pyarrow. Source: docs/guides/bodies.md, "How
+    bodies are parsed".
 
     :param df: rows of ``read_batch``, or others with ``Body``; ``content_type``, ``BodyFile`` and, for
         ``message_type``, ``message_type`` are used if they exist.
@@ -78,7 +74,7 @@ def parse_bodies(
     in_file = sf.col("BodyFile").isNotNull() if "BodyFile" in rows.columns else sf.lit(False)
     own = [each.alias(f"_{number}") for number, each in enumerate((*decoded(rows, decoders or {}), in_file))]
     result = result_schema(rows.select(*kept).schema, known, rescued=fields is None)
-    return rows.select(*kept, *own).mapInArrow(_Parsing(known, len(kept), fields is None, max_bytes), result)
+    return rows.select(*kept, *own).mapInArrow(partial(_parsed, known, len(kept), fields is None, max_bytes), result)
 
 
 def decoded(rows: DataFrame, decoders: Mapping[str, Callable[[Column], Column]]) -> tuple[Column, Column]:
@@ -106,32 +102,26 @@ def result_schema(envelope: StructType, schema: Struct, *, rescued: bool = True,
     return StructType([*envelope.fields, *columns, *(StructField(name, StringType()) for name in own)])
 
 
-class _Parsing:
-    """Function for ``mapInArrow``; it goes to the workers, so it refers to plain values."""
+def _parsed(
+    schema: Struct, kept: int, rescued: bool, max_bytes: int, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
-    def __init__(self, schema: Struct, kept: int, rescued: bool, max_bytes: int) -> None:
-        self._schema, self._kept, self._rescued, self._max_bytes = schema, kept, rescued, max_bytes
+    from airflow_sqlqueue.bodies.blocks import BodyParser
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        from airflow_sqlqueue.bodies.blocks import BodyParser
-
-        parser = BodyParser(self._schema, rescues=self._rescued, max_bytes=self._max_bytes)
-        for batch in batches:
-            given = batch.columns
-            kept, (bodies, content_types, in_file) = given[: self._kept], given[self._kept :]
-            parsed = parser.parse(bodies.cast(pa.binary()), content_types.cast(pa.string()))
-            reasons = pc.if_else(in_file, "file", parsed.field("unparsed"))
-            own = [parsed.field("rescued"), reasons] if self._rescued else [reasons]
-            columns = [*kept, *pc.struct_field(parsed, "fields").flatten(), *own]
-            yield pa.RecordBatch.from_arrays(columns, [str(number) for number in range(len(columns))])
+    parser = BodyParser(schema, rescues=rescued, max_bytes=max_bytes)
+    for batch in batches:
+        bodies, content_types, in_file = batch.columns[kept:]
+        parsed = parser.parse(bodies.cast(pa.binary()), content_types.cast(pa.string()))
+        reasons = pc.if_else(in_file, "file", parsed.field("unparsed"))
+        own = [parsed.field("rescued"), reasons] if rescued else [reasons]
+        columns = [*batch.columns[:kept], *pc.struct_field(parsed, "fields").flatten(), *own]
+        yield pa.RecordBatch.from_arrays(columns, [str(number) for number in range(len(columns))])
 
 
 def _selected(schema: Struct, names: Sequence[str]) -> Struct:
-    types = fields_of(schema)
-    if missing := [name for name in names if name not in types]:
-        raise ConfigurationError(f"The schema has no field {quoted(missing[0])}: it has {', '.join(types)}.")
-    metadata = {each["name"]: each["metadata"] for each in schema["fields"]}
-    return struct({name: types[name] for name in names}, metadata)
+    fields = {each["name"]: each for each in schema["fields"]}
+    if missing := [name for name in names if name not in fields]:
+        raise ConfigurationError(f"The schema has no field {quoted(missing[0])}: it has {', '.join(fields)}.")
+    return {"type": "struct", "fields": [fields[name] for name in dict.fromkeys(names)]}

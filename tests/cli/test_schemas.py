@@ -85,13 +85,14 @@ def test_a_folder_with_a_broken_schema_is_named(url: str, name: str, batch: str,
 
 def test_an_unusable_schema_leaves_the_others(url: str, name: str, tmp_path: Path) -> None:
     queue = QueueClient.from_url(url).queue(name)
-    for kind in ("Shop.Bad", "Shop.Good", "Audit.Seen"):
+    for kind in ("Shop.Bad", "Shop.Odd", "Shop.Good", "Audit.Seen"):
         headers = {"NServiceBus.EnclosedMessageTypes": f"{kind}, Shop", "NServiceBus.ContentType": "application/json"}
-        queue.send([Message(headers, b'{"Id":1,"Address":{"Zip":1234}}')])
+        queue.send([Message(headers, b'{"Id":1,"Address":{"Zip":1234},"Odd":1e9999999999999999999}')])
     batch = answer("drain", name, "--staging", str(tmp_path / "staging"), url=url)["batch_id"]
     folder = tmp_path / "schemas"
     folder.mkdir()
     (folder / "Shop.Bad.json").write_text("{")
+    (folder / "Shop.Odd.json.new").mkdir()
     (folder / "_hints.json").write_text('{"Shop.*": {"**.Zip": "string", "**.Zap": "string"}}')
     arguments = (str(folder), "--batch", batch, "--queue", name, "--types", "!Audit.*")
     for command, code in (("diff", 2), ("check", 2), ("infer", 2)):
@@ -99,6 +100,7 @@ def test_an_unusable_schema_leaves_the_others(url: str, name: str, tmp_path: Pat
         assert shown.returncode == code
         assert "Shop.Bad.json is not JSON" in shown.stderr
         assert "The hint for '**.Zap' matches no field" in shown.stderr
+    assert "The schema of Shop.Odd cannot be written" in shown.stderr
     assert (folder / "Shop.Bad.json").read_text() == "{"
     assert {each.name for each in folder.glob("*.json")} == {"Shop.Bad.json", "Shop.Good.json", "_hints.json"}
     fields = json.loads((folder / "Shop.Good.json").read_text())["fields"]

@@ -65,15 +65,14 @@ def _spread(rows: pa.RecordBatch, senders: list[str | None]) -> list[int]:
 
     So a sample depends on the messages alone, not on their order.
     """
-    ids = list(map(repr, rows["message_id" if "message_id" in rows.schema.names else "RowVersion"].to_pylist()))
+    ids = map(repr, rows["message_id" if "message_id" in rows.schema.names else "RowVersion"].to_pylist())
+    by_hash = sorted((zlib.crc32(each.encode()), each, number) for number, each in enumerate(ids))
     turns: Counter[str | None] = Counter()
-
-    def turn(number: int) -> int:
+    in_turn = []
+    for *place, number in by_hash:
         turns[senders[number]] += 1
-        return turns[senders[number]]
-
-    by_hash = sorted(range(len(ids)), key=lambda number: (zlib.crc32(ids[number].encode()), ids[number]))
-    return sorted(by_hash, key=turn)[:MESSAGES]
+        in_turn.append((turns[senders[number]], place, number))
+    return [number for *_, number in sorted(in_turn)[:MESSAGES]]
 
 
 def with_new_fields(
