@@ -1,11 +1,7 @@
 """Many bodies at once as Arrow columns: Arrow's own reader of JSON, and the rule of each body where that fails.
 
-Arrow's reader, with the schema given, takes a block of bodies only if every value fits. Once it has refused one, others
-with such a fault are sorted out before they are read, or begun again behind. Fields that the schema has not are
-skipped, and the bodies that have such are found by counts of their names. So a body that does not fit costs its own
-parse.
-
-Source: docs/guides/bodies.md, "How bodies are parsed".
+Arrow's reader takes a block only if every value fits. Once it has refused one, others with such a fault are sorted out
+before they are read, or it begins again behind them; bodies with unknown fields are found by counts of their names.
 """
 
 from __future__ import annotations
@@ -20,10 +16,9 @@ import pyarrow.compute as pc
 from pyarrow import json
 
 from airflow_sqlqueue.bodies import misfits
-from airflow_sqlqueue.bodies.decoding import parse
+from airflow_sqlqueue.bodies.decoding import MAX_BYTES, kind_of, parse
 from airflow_sqlqueue.bodies.fitting import Columns, Fitting
 from airflow_sqlqueue.bodies.schemas import Struct, Type, all_fields, fields_of
-from airflow_sqlqueue.bodies.text import MAX_BYTES, kind_of
 from airflow_sqlqueue.bodies.types import arrow_leaf, converted_leaf, reader_leaf
 from airflow_sqlqueue.errors import BodyError
 
@@ -47,7 +42,6 @@ class Refused(Exception):
 
 def arrow_type(kind: Type, of_leaf: Callable[[str], pa.DataType] = arrow_leaf) -> pa.DataType:
     """The Arrow type of a column of a schema, or with ``reader_leaf`` the one by which Arrow's reader reads it."""
-
     if isinstance(kind, str):
         return of_leaf(kind)
     if kind["type"] == "array":
@@ -62,7 +56,6 @@ class BodyParser:
     """Parser of the bodies of one schema; unless it ``rescues`` fields that the schema has not, it skips them."""
 
     def __init__(self, schema: Struct, *, rescues: bool = True, max_bytes: int = MAX_BYTES) -> None:
-
         self._schema, self._rescues, self._max_bytes = schema, rescues, max_bytes
         self._columns: dict[int, Columns] = {}
         self._fields, self._names = fields_of(schema), sorted(set(all_fields(schema)))
@@ -70,10 +63,9 @@ class BodyParser:
         self.result_type = pa.struct(
             [("fields", arrow_type(schema)), ("rescued", pa.string()), ("unparsed", pa.string())]
         )
-        # Each field costs time in each object, even if no body has it: these are read once a body has one.
+        # Each field costs time in each object: the metadata are read once a body has some.
         self._metadata: tuple[str, ...] = ()
         self._explicit = arrow_type(schema, reader_leaf)
-        # Arrow's reader refuses unknown fields; once seen, they are skipped and found by counts.
         self._skips = not rescues
         self._wrong: str | None = None
         self._probe = _PROBE
@@ -84,7 +76,6 @@ class BodyParser:
 
     def parse(self, bodies: pa.Array, content_types: pa.Array) -> pa.StructArray:
         """Return the fields of each body, what did not fit as JSON by path, and the reason if it is not parsed."""
-
         pieces: list[pa.StructArray] = []
         # The first bodies of all show at little cost what does not fit.
         probe, self._probe = min(self._probe, len(bodies)), 0
@@ -109,7 +100,6 @@ class BodyParser:
 
     def _learns(self, refused: Refused, bodies: pa.Array) -> bool:
         """Return whether bodies are read in another way from now on, after some were refused."""
-
         is_settled = self._metadata or self._marks
         if refused.is_unknown and not is_settled and pc.any(pc.match_substring(bodies, '"$')).as_py():
             self._metadata = misfits.METADATA
@@ -124,7 +114,6 @@ class BodyParser:
 
     def _part(self, bodies: pa.Array, content_types: pa.Array) -> pa.StructArray:
         """Parse the plain bodies by Arrow, the others one by one. Raises :class:`Refused`."""
-
         is_plain = self._plain(bodies, content_types)
         plain, others = pc.indices_nonzero(is_plain), pc.indices_nonzero(pc.invert(is_plain))
         if len(plain) == 0:
@@ -140,7 +129,6 @@ class BodyParser:
 
     def _plain(self, bodies: pa.Array, content_types: pa.Array) -> pa.Array:
         """Return true for each body that looks like JSON in UTF-8, to be read as it is."""
-
         found = pc.starts_with(bodies, "{")
         found = pc.and_(found, pc.less_equal(pc.binary_length(bodies), self._max_bytes))
         for mark in self._marks:
@@ -157,8 +145,7 @@ class BodyParser:
         return pc.fill_null(found, False)
 
     def _read(self, bodies: pa.Array) -> tuple[pa.StructArray, pa.Array]:
-        """Parse bodies by Arrow's reader; those that are true in the second array have to be parsed by themselves."""
-
+        """Parse bodies by Arrow's reader, but for those that are true in the second array."""
         # Each body is the value of a line's only field, so that no body can end or begin another one's line.
         prefix, suffix = (pa.scalar(each, bodies.type) for each in (b'{"b":', b"}\n"))
         try:
@@ -192,7 +179,6 @@ class BodyParser:
 
     def _lines_read(self, lines: pa.Array) -> tuple[pa.Array | None, pa.Array]:
         """Return what Arrow's reader reads of lines, None if it refuses some; and which these are."""
-
         offsets, text, start, few = memoryview(lines.buffers()[1]).cast("i"), _content(lines), 0, 1
         read, is_refused = None, [False] * len(lines)
         while start < len(lines):
@@ -260,7 +246,6 @@ def _is_utf8_json(content_type: str) -> bool:
 
 def _converted(read: pa.Array, kind: Type) -> tuple[pa.Array, pa.Array]:
     """The column of a type from what Arrow's reader read, and where it has values that do not fit."""
-
     is_null = pc.is_null(read) if read.null_count else None
     is_wrong = pa.repeat(False, len(read))
     if isinstance(kind, dict) and kind["type"] == "struct":

@@ -1,7 +1,4 @@
-"""Values of one body by a schema, and what does not fit it; :mod:`.blocks` follows the same rule for many bodies.
-
-Source: docs/guides/bodies.md, "Values that do not fit".
-"""
+"""Values of one body by a schema, and what does not fit it; :mod:`.blocks` follows the same rule for many bodies."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Bodies of a block that do not fit as they are: those with unknown fields, and those that Arrow's reader would refuse
-or read in another way than the rule of one body.
-
-Source: docs/guides/bodies.md, "How bodies are parsed".
-"""
+"""Bodies of a block with unknown fields, and those that Arrow's reader refuses or reads unlike the rule of one body."""
 
 from __future__ import annotations
 
@@ -17,9 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_sqlqueue.bodies.fitting import to_json
-from airflow_sqlqueue.bodies.json_reader import DECODER
+from airflow_sqlqueue.bodies.json_reader import DECODER, is_number
 from airflow_sqlqueue.bodies.names import Path, column_key, path_text
-from airflow_sqlqueue.bodies.references import is_number
 from airflow_sqlqueue.bodies.schemas import Struct, Type, all_leaves, item_of
 from airflow_sqlqueue.bodies.tree import MAX_DEPTH, Repeated, is_empty
 from airflow_sqlqueue.bodies.types import LEAVES, read_or_none
@@ -41,11 +36,9 @@ _COLON = rf'"{_BLANKS}:{_BLANKS}'
 
 
 def has_more(bodies: pa.Array, text: bytes, read: pa.Array) -> pa.Array:
-    """Return whether each body has more names than the members that were read of it; ``text`` holds all bodies.
-
-    Then it has fields that were skipped, or a name that comes twice. A quote with a colon behind it ends a name, or is
-    within a text. That makes a body suspect for nothing, but hides no field: before a null it counts on both sides.
-    """
+    """Return whether each body has more names than the members that were read of it; ``text`` holds all bodies."""
+    # A quote with a colon behind it ends a name, or is within a text. That makes a body suspect for nothing, but hides
+    # no field: before a null it counts on both sides.
 
     if _BLANK_BEFORE_COLON.search(text):
         names = pc.count_substring_regex(bodies, rf'"{_BLANKS}:')
@@ -57,7 +50,6 @@ def has_more(bodies: pa.Array, text: bytes, read: pa.Array) -> pa.Array:
 
 def may_have_other_case(bodies: pa.Array, names: Collection[str]) -> pa.Array:
     """Return true for each body with a name that differs from one of these in case alone, and for those in doubt."""
-
     if not all(map(str.isascii, names)):
         return pa.repeat(True, len(bodies))
     pattern = rf'"(?:{"|".join(map(re.escape, names))})"{_BLANKS}:'
@@ -69,7 +61,6 @@ def may_have_other_case(bodies: pa.Array, names: Collection[str]) -> pa.Array:
 
 def _members(read: pa.Array) -> Any:
     """The number of members of each value's objects that are not null."""
-
     if pa.types.is_list(read.type):
         inner = _members(read.values)
         if isinstance(inner, pa.Scalar):
@@ -146,7 +137,7 @@ def known_names(kind: Type) -> Any:
 def unlike(schema: Struct) -> list[tuple[str, str | None]]:
     """Regular expressions of bodies that Arrow's reader reads in another way than the rule of one body.
 
-    One with a leaf type is of numbers that this type may not hold; see :func:`matches`.
+    One with a leaf type is of numbers that this type may not hold.
     """
     found: dict[tuple[str, str | None], None] = {}
     names: dict[str, set[str | None]] = {}
@@ -165,7 +156,6 @@ def unlike(schema: Struct) -> list[tuple[str, str | None]]:
 
 def matches(bodies: pa.Array, pattern: str, kind: str | None = None) -> pa.Array:
     """Return whether a regular expression matches each body, by a number that a leaf type refuses if one is named."""
-
     found = pc.match_substring_regex(bodies, pattern)
     if kind is None or not pc.any(found).as_py():
         return found
@@ -180,11 +170,7 @@ def matches(bodies: pa.Array, pattern: str, kind: str | None = None) -> pa.Array
 
 
 def wrong_kinds(read_as: pa.DataType) -> str:
-    """A regular expression of bodies with a value that Arrow's reader refuses.
-
-    It is a guess, which saves time: names are looked for wherever they are in a body.
-    """
-
+    """A regular expression of bodies with a value that Arrow's reader refuses: a guess, which saves time."""
     refused: dict[str, set[str]] = {}
     waiting = [read_as]
     while waiting:
@@ -203,7 +189,6 @@ def wrong_kinds(read_as: pa.DataType) -> str:
 
 def _refused(kind: pa.DataType) -> str:
     """A regular expression of how values begin that Arrow's reader does not take for a type."""
-
     if pa.types.is_struct(kind):
         return r"[^{n \t\r\n]"
     if pa.types.is_list(kind):

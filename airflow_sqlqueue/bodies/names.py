@@ -1,7 +1,4 @@
-"""Names of fields and columns: the names that columns can have, the comparison of names, and paths as texts.
-
-Source: docs/guides/bodies.md, "Names of columns".
-"""
+"""Names of fields and columns: the names that columns can have, the comparison of names, and paths as texts."""
 
 from __future__ import annotations
 
@@ -54,11 +51,9 @@ def _is_allowed(character: str) -> bool:
 
 @lru_cache(maxsize=16_384)
 def column_key(name: str) -> str:
-    """A text that is the same for two names exactly if an engine may take them for one column.
-
-    Delta Lake, Iceberg, and the Parquet reader of Spark compare names by Java's ``toLowerCase(Locale.ROOT)``, Spark's
-    analyzer by ``equalsIgnoreCase``; here two names are the same if either says so.
-    """
+    """A text that is the same for two names exactly if an engine may take them for one column."""
+    # Delta Lake, Iceberg, and the Parquet reader of Spark compare names by Java's ``toLowerCase(Locale.ROOT)``, Spark's
+    # analyzer by ``equalsIgnoreCase``; here two names are the same if either says so.
     if name.isascii():
         return name.lower()
     # The lower case of İ has two characters, and equalsIgnoreCase takes it for i.
@@ -73,10 +68,7 @@ def _folded(character: str) -> str:
 
 
 def column_names(schema: Mapping[str, Any], envelope: Sequence[str]) -> dict[str, str]:
-    """The column of each field of a struct, in its order: the field's own name or, in front of it, ``body_``.
-
-    The prefix is for names that begin with ``_``, as metadata columns do, and for those that an earlier column has.
-    """
+    """The column of each field of a struct: its name, behind ``body_`` if it begins with ``_`` or a column has it."""
     taken = {column_key(name) for name in (*_OWN, *envelope)}
     names = {}
     for name in (each["name"] for each in schema["fields"]):
@@ -94,10 +86,7 @@ def is_own_column(column: str) -> bool:
 
 
 def path_text(path: Path) -> str:
-    """Return a path as text: ``Lines[0].Quantity``, ``Lines[].Quantity`` for each item, ``["a.b"]`` for odd names.
-
-    No two paths have the same text; :func:`read_path` is the reverse.
-    """
+    """Return the text of a path, which no other has: ``Lines[0].Quantity``, ``Lines[].Quantity``, ``["a.b"].c``."""
     return "".join(map(_step_text, path)).removeprefix(".")
 
 

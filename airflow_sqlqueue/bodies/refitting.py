@@ -1,7 +1,4 @@
-"""Rows of a table by another schema: the values of its columns and what was rescued become trees, which are fitted.
-
-Source: docs/guides/bodies.md, "Mend a table".
-"""
+"""Rows of a table by another schema: the values of its columns and what was rescued become trees, which are fitted."""
 
 from __future__ import annotations
 
@@ -22,24 +19,14 @@ from airflow_sqlqueue.errors import BodyError
 
 
 class Refitting:
-    """Values of rows of a table by another schema.
-
-    Columns and ``_rescued`` have all values of the body, so both together are fitted as a body is.
-
-    :param fields: the fields of the table, with its types.
-    """
+    """Values of rows of a table, whose columns have the types of ``fields``, by another schema."""
 
     def __init__(self, schema: Struct, fields: Struct) -> None:
         self._schema, self._fields = schema, fields_of(fields)
         self._shared: dict[int, Columns] = {}
 
     def rows(self, columns: Mapping[str, pa.Array], rescued: pa.Array, is_json: Sequence[bool]) -> pa.StructArray:
-        """Return the fields of each row and what is rescued of it.
-
-        :param columns: the columns of the table by their fields.
-        :param rescued: the column ``_rescued``.
-        :param is_json: whether the body of the row was JSON; a text of XML may be a number.
-        """
+        """Return the fields of each row and what is rescued of it; texts of a body that was no JSON may be numbers."""
         kinds = [self._fields[name] for name in columns]
         given = [values.cast(arrow_type(kind, _stored)) for kind, values in zip(kinds, columns.values(), strict=True)]
         found = []

@@ -1,8 +1,4 @@
-"""Leaf types of bodies, each once: in JSON and XML, in schemas, in Arrow, in Spark and in inference.
-
-A type of :data:`LEAVES` works everywhere: reading, inference, conversion and comparison use this table. Structs, arrays
-and maps are in :mod:`airflow_sqlqueue.bodies.schemas`. Source: docs/guides/bodies.md, "Values that do not fit".
-"""
+"""Leaf types of bodies, each once: a row of :data:`LEAVES` works in JSON, XML, schemas, Arrow, Spark and inference."""
 
 from __future__ import annotations
 
@@ -152,8 +148,6 @@ def converted_leaf(read: pa.Array, kind: str) -> pa.Array:
     leaf, parameters = _known(kind)
     if leaf.convert is not None:
         return leaf.convert(read, *parameters)
-    if "text" not in leaf.json:
-        return _pa().nulls(len(read), leaf.arrow(*parameters))
     found = read.dictionary_encode()
     different = [read_or_none(kind, text, "text") for text in found.dictionary.to_pylist()]
     return _pa().array(different, leaf.arrow(*parameters)).take(found.indices)

@@ -1,7 +1,6 @@
 """Texts of leaf values, and the values that Arrow takes: dates are days and times microseconds since 1970.
 
-A reader raises ValueError or ArithmeticError for a text that does not fit. Source: docs/guides/bodies.md, "Values that
-do not fit".
+A reader raises ValueError or ArithmeticError for a text that does not fit.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_sqlqueue.bodies.text import MAX_BYTES
+from airflow_sqlqueue.bodies.decoding import MAX_BYTES
 from airflow_sqlqueue.drain.batch_reader import part_batches
 from airflow_sqlqueue.drain.ledger import ErasedPart, Part
 from airflow_sqlqueue.drain.manifest import Batch, is_manifest

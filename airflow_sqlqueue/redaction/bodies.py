@@ -13,9 +13,8 @@ from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import Any, TypeAlias
 from xml.sax.saxutils import escape
 
-from airflow_sqlqueue.bodies.json_reader import read_json
-from airflow_sqlqueue.bodies.references import References, is_wrapper
-from airflow_sqlqueue.bodies.text import kind_of, read_text
+from airflow_sqlqueue.bodies.decoding import kind_of, read_text
+from airflow_sqlqueue.bodies.json_reader import References, is_wrapper, read_json
 from airflow_sqlqueue.bodies.tree import BLANKS, TEXT, Element, Number, Place, Repeated, members_of
 from airflow_sqlqueue.bodies.xml_reader import read_xml
 from airflow_sqlqueue.errors import BodyError

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, TypeVar
 
+from airflow_sqlqueue.bodies.decoding import MAX_BYTES
 from airflow_sqlqueue.bodies.patterns import matches_name as matches
-from airflow_sqlqueue.bodies.text import MAX_BYTES
 from airflow_sqlqueue.errors import BodyError, ConfigurationError
 from airflow_sqlqueue.message import DecodedHeaders, HeaderNames, ReceivedMessage, decode_headers, full_name
 from airflow_sqlqueue.redaction.actions import ACTIONS, Hasher, RedactionAction, stricter

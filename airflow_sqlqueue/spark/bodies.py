@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from airflow_sqlqueue.bodies.decoding import MAX_BYTES
 from airflow_sqlqueue.bodies.names import ENVELOPE, RESCUED, UNPARSED, column_names
 from airflow_sqlqueue.bodies.schemas import Struct, read_schema, spark_schema
-from airflow_sqlqueue.bodies.text import MAX_BYTES
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.extras import from_extra
 from airflow_sqlqueue.untrusted import quoted

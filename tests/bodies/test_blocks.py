@@ -16,12 +16,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from airflow_sqlqueue.bodies.blocks import BodyParser
-from airflow_sqlqueue.bodies.decoding import parse
+from airflow_sqlqueue.bodies.decoding import MAX_BYTES, parse
 from airflow_sqlqueue.bodies.inference import struct_of
 from airflow_sqlqueue.bodies.names import column_key, path_text
 from airflow_sqlqueue.bodies.schemas import read_schema, struct
 from airflow_sqlqueue.bodies.statistics import Statistics
-from airflow_sqlqueue.bodies.text import MAX_BYTES
 from airflow_sqlqueue.bodies.tree import MAX_DEPTH
 
 SHOP = read_schema(

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_sqlqueue.bodies.decoding import parse, parse_json, parse_xml
+from airflow_sqlqueue.bodies.decoding import parse, parse_json, parse_xml, read_text
 from airflow_sqlqueue.bodies.json_reader import read_json
-from airflow_sqlqueue.bodies.text import read_text
 from airflow_sqlqueue.bodies.tree import MAX_DEPTH, Element, Number, Repeated
 from airflow_sqlqueue.bodies.xml_reader import read_xml
 from airflow_sqlqueue.errors import BodyError

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_sqlqueue.bodies.text import MAX_BYTES
+from airflow_sqlqueue.bodies.decoding import MAX_BYTES
 from airflow_sqlqueue.drain.batch_reader import batch_rows
 from airflow_sqlqueue.drain.batches import batches
 from airflow_sqlqueue.drain.ledger import Ledger

@@ -16,8 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_sqlqueue.bodies.decoding import parse
-from airflow_sqlqueue.bodies.text import MAX_BYTES
+from airflow_sqlqueue.bodies.decoding import MAX_BYTES, parse
 from airflow_sqlqueue.bodies.tree import BLANKS, TEXT
 from airflow_sqlqueue.drain.stages.enclosed_types import enclosed_types
 from airflow_sqlqueue.errors import ConfigurationError

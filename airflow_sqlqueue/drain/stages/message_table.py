@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from airflow_sqlqueue.bodies.text import MAX_BYTES
+from airflow_sqlqueue.bodies.decoding import MAX_BYTES
 from airflow_sqlqueue.budget import MIB
 from airflow_sqlqueue.drain.counts import PartCounts
 from airflow_sqlqueue.errors import BatchMismatchError, StagingError

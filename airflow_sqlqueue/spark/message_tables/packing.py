@@ -13,20 +13,20 @@ import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from airflow_sqlqueue.bodies.blocks import BodyParser, arrow_type
-from airflow_sqlqueue.bodies.decoding import parse_xml
+from airflow_sqlqueue.bodies.decoding import kind_of, parse_xml, read_text
 from airflow_sqlqueue.bodies.fitting import to_json
 from airflow_sqlqueue.bodies.names import BODY_COLUMNS, RESCUED, UNPARSED, column_names
 from airflow_sqlqueue.bodies.patterns import ALL_TYPES, TypePatterns
 from airflow_sqlqueue.bodies.schemas import Struct, Type
 from airflow_sqlqueue.bodies.statistics import Statistics
-from airflow_sqlqueue.bodies.text import kind_of, read_text
 from airflow_sqlqueue.schemas.files import file_stem
 from airflow_sqlqueue.spark.message_tables.reports import Report
 from airflow_sqlqueue.spark.message_tables.samples import senders_of, statistics_of, with_new_fields
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from airflow_sqlqueue.bodies.blocks import BodyParser
 
 CHUNKS = "part string, kind string, message_type string, messages long, rescued long, content binary"
 """Columns of chunks. ``part`` is the folder of their files: a share of the types, or the kind."""
@@ -86,7 +86,7 @@ class Packing:
         self._schemas, self._columns, self._if_unparsed = dict(schemas), list(columns), list(if_unparsed)
         self._max_bytes, self._new_types, self._new_fields = max_bytes, new_types, new_fields
         self._types, self._unusable = types, frozenset(unusable)
-        self._body, self._parsers = body, dict[str, BodyParser]()
+        self._body, self._parsers = body, dict[str, "BodyParser"]()
         self._waiting: list[pa.RecordBatch] = []
         self._reports: dict[str | None, Report] = {}
 
@@ -122,6 +122,8 @@ class Packing:
     def _parsed(self, name: str, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
         import pyarrow.compute as pc
+
+        from airflow_sqlqueue.bodies.blocks import BodyParser
 
         schema = self._schemas[name]
         if name not in self._parsers:
@@ -192,6 +194,8 @@ class Unpacking:
 
     def _column(self, rows: pa.RecordBatch, name: str) -> pa.Array:
         import pyarrow as pa
+
+        from airflow_sqlqueue.bodies.blocks import arrow_type
 
         kind = self._fields.get(name)
         if kind is None:
@@ -278,6 +282,8 @@ def _widened(values: pa.Array, kind: Type) -> pa.Array:
     """A column of structs with the fields that its type has since; new ones are null."""
     import pyarrow as pa
     import pyarrow.compute as pc
+
+    from airflow_sqlqueue.bodies.blocks import arrow_type
 
     if not isinstance(kind, dict) or kind["type"] != "struct" or values.type == arrow_type(kind):
         return values

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from airflow_sqlqueue.bodies.text import MAX_BYTES
+from airflow_sqlqueue.bodies.decoding import MAX_BYTES
 from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError
 from airflow_sqlqueue.schemas.files import SchemaFolder
 from airflow_sqlqueue.spark.batch import raw_schema, typed_columns

@@ -13,13 +13,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
+from airflow_sqlqueue.bodies.decoding import MAX_BYTES
 from airflow_sqlqueue.bodies.extension import EMPTY
 from airflow_sqlqueue.bodies.extension import differences as changes
 from airflow_sqlqueue.bodies.inference import infer
 from airflow_sqlqueue.bodies.names import BODY_COLUMNS, ENVELOPE, UNPARSED, column_key, column_names
 from airflow_sqlqueue.bodies.patterns import Hints, TypePatterns
 from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of
-from airflow_sqlqueue.bodies.text import MAX_BYTES
 from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError, SqlQueueError
 from airflow_sqlqueue.schemas.files import SchemaFolder, type_of
 from airflow_sqlqueue.spark.batch import read_batch, typed_columns
