@@ -72,44 +72,37 @@ def extended_by(schema: Struct, found: Struct) -> tuple[Struct, list[str], list[
     Its own fields keep their types. Of new fields as many are taken as a schema may have, of those that are not too
     deep: those first that more messages have (``messages`` of a field in a sample), then those of outer structs.
     """
-    new = [path for *_, path in sorted(_new_fields(schema, found, (), math.inf))]
+    ranks: dict[Path, tuple[Any, ...]] = {}
+    result = _extended(schema, found, (), math.inf, ranks, set())
+    new = sorted(ranks, key=ranks.__getitem__)
     room = max(0, MAX_FIELDS - sum(1 for _ in all_fields(schema)))
+    if len(new) > room:
+        result = _extended(schema, found, (), math.inf, ranks, set(new[room:]))
     texts = list(map(path_text, new))
-    return _struct(_extended(schema, found, (), set(new[:room]))), texts[:room], texts[room:]
+    return _struct(result), texts[:room], texts[room:]
 
 
-def _new_fields(known: Type | None, found: Type, path: Path, most: float) -> Iterator[tuple[Any, ...]]:
-    """The paths of the fields that are new, behind their ranks."""
-    if not isinstance(found, dict) or not _is_alike(known, found):
-        return
-    if (item := item_of(found)) is not None:
-        yield from _new_fields(known and item_of(known), item, (*path, None), most)
-        return
-    types = _by_key(known)
-    for place, each in enumerate(found["fields"]):
-        where, old = (*path, each["name"]), types.get(column_key(each["name"]))
-        if len(where) + _levels(each["type"]) <= MAX_NESTING:
-            # No field is before the one that it is in, though that is in one value of a dictionary alone.
-            messages = min(each.get("messages", 0), most)
-            if old is None:
-                yield -messages, len(where), place, path_text(where), where
-            yield from _new_fields(old, each["type"], where, messages)
-
-
-def _extended(known: Type | None, found: Type, path: Path, taken: set[Path]) -> Type | None:
-    """The type with the fields that are taken; None for a new one without fields."""
+def _extended(
+    known: Type | None, found: Type, path: Path, most: float, ranks: dict[Path, tuple[Any, ...]], left_out: set[Path]
+) -> Type | None:
+    """The type with new fields, which get ranks, but those that are left out; None for a new one without fields."""
     if not isinstance(found, dict) or not _is_alike(known, found):
         return found if known is None else known
     if (item := item_of(found)) is not None:
-        inner = _extended(known and item_of(known), item, (*path, None), taken)
+        inner = _extended(known and item_of(known), item, (*path, None), most, ranks, left_out)
         return None if inner is None else with_item(found, inner)
     fields = {column_key(each["name"]): each for each in _struct(known)["fields"]}
-    for each in found["fields"]:
+    for place, each in enumerate(found["fields"]):
         key, where = column_key(each["name"]), (*path, each["name"])
-        if key in fields or where in taken:
-            kind = _extended(fields[key]["type"] if key in fields else None, each["type"], where, taken)
-            if kind is not None:
-                fields[key] = {**fields.get(key, each), "type": kind}
+        if where in left_out or len(where) + _levels(each["type"]) > MAX_NESTING:
+            continue
+        # No field is before the one that it is in, though that is in one value of a dictionary alone.
+        old, messages = fields.get(key), min(each.get("messages", 0), most)
+        if old is None:
+            ranks[where] = (-messages, len(where), place, path_text(where))
+        kind = _extended(old and old["type"], each["type"], where, messages, ranks, left_out)
+        if kind is not None:
+            fields[key] = {**(old or each), "type": kind}
     if known is None and not fields:
         return None
     found_fields = [field_of(each["name"], each["type"], each["metadata"]) for each in fields.values()]

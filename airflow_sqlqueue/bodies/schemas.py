@@ -76,23 +76,21 @@ def read_schema(values: object) -> Struct:
 
 def all_fields(kind: Type) -> Iterator[str]:
     """The names of all fields of a type, those of nested structs included."""
+    return (name for _, name in _all_types(kind) if name is not None)
+
+
+def all_leaves(kind: Type) -> Iterator[tuple[str, str | None]]:
+    """The leaf types in a type with the names of their fields, None for items and values."""
+    return ((each, name) for each, name in _all_types(kind) if isinstance(each, str))
+
+
+def _all_types(kind: Type, name: str | None = None) -> Iterator[tuple[Type, str | None]]:
+    yield kind, name
     if (item := item_of(kind)) is not None:
-        yield from all_fields(item)
+        yield from _all_types(item)
     elif isinstance(kind, dict):
         for each in kind["fields"]:
-            yield each["name"]
-            yield from all_fields(each["type"])
-
-
-def all_leaves(kind: Type, name: str | None = None) -> Iterator[tuple[str, str | None]]:
-    """The leaf types in a type with the names of their fields, None for items and values."""
-    if isinstance(kind, str):
-        yield kind, name
-    elif (item := item_of(kind)) is not None:
-        yield from all_leaves(item)
-    else:
-        for each in kind["fields"]:
-            yield from all_leaves(each["type"], each["name"])
+            yield from _all_types(each["type"], each["name"])
 
 
 def spark_schema(kind: Type) -> Any:

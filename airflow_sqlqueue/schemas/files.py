@@ -72,13 +72,13 @@ class SchemaFolder:
     def __init__(self, location: str | os.PathLike[str] | StagingFolder) -> None:
         self._folder = StagingFolder.of(location)
 
-    def _path(self, message_type: str) -> str:
-        return f"{self._folder.root.rstrip('/')}/{file_stem(message_type)}{_SUFFIX}"
+    def _path(self, stem: str) -> str:
+        return f"{self._folder.root.rstrip('/')}/{stem}{_SUFFIX}"
 
     def get(self, message_type: str) -> Struct | None:
         """Return the schema of a type, None without a file. Raises :class:`ConfigurationError` for an unusable file."""
-        found = self._read(self._path(message_type))
-        return None if found is None else found[1]
+        found = self._read(file_stem(message_type))
+        return found and found[1]
 
     def all(self, unusable: dict[str, str] | None = None) -> dict[str, Struct]:
         """Return all schemas by message type, in the order of their names.
@@ -100,7 +100,7 @@ class SchemaFolder:
             if not path.endswith(_SUFFIX) or stem == _HINTS:
                 continue
             try:
-                found.update([each] if (each := self._read(path)) else [])
+                found.update([each] if (each := self._read(stem)) else [])
             except ConfigurationError as error:
                 if unusable is None:
                     raise
@@ -109,7 +109,7 @@ class SchemaFolder:
 
     def hints(self) -> Hints:
         """Return the hints of the file ``_hints.json``, none without it. Raises :class:`ConfigurationError`."""
-        values = self._json(f"{self._folder.root.rstrip('/')}/{_HINTS}{_SUFFIX}", "The file")
+        values = self._json(_HINTS, "file")
         return NO_HINTS if values is None else Hints(values)
 
     def put(self, message_type: str, schema: Struct, *, expected: Struct | None = _ANY) -> bool:
@@ -119,11 +119,11 @@ class SchemaFolder:
             A local folder is locked for that, on S3 and Azure the write has a condition. On other stores only a new
             file is safe: an existing one is read again after the write.
         """
-        path, text = self._path(message_type), write_schema({_TYPE: message_type, **read_schema(schema)}).encode()
+        stem, text = file_stem(message_type), write_schema({_TYPE: message_type, **read_schema(schema)}).encode()
         put = self._put_on_disk if self._folder.is_local else self._put_in_store
         try:
             self._folder.filesystem.makedirs(self._folder.root, exist_ok=True)
-            return put(path, text, expected)
+            return put(stem, text, expected)
         except SqlQueueError:
             raise
         except Exception as error:
@@ -143,25 +143,26 @@ class SchemaFolder:
             time.sleep(random.uniform(0, 0.05 * (attempt + 1)))  # noqa: S311 - no secret
         raise StagingError(f"The schema of {message_type} was written by others at each attempt: run this again.")
 
-    def _put_on_disk(self, path: str, text: bytes, expected: Struct | None) -> bool:
+    def _put_on_disk(self, stem: str, text: bytes, expected: Struct | None) -> bool:
         import fcntl
 
         # The lock ends with its process; its file stays.
         with open(f"{self._folder.root}/.lock", "a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if not self._has(path, expected):
+            if not self._has(stem, expected):
                 return False
             # A rename is at once; stores write an object at once.
+            path = self._path(stem)
             Path(f"{path}.new").write_bytes(text)
             os.replace(f"{path}.new", path)
             return True
 
-    def _put_in_store(self, path: str, text: bytes, expected: Struct | None) -> bool:
-        filesystem, store = self._folder.filesystem, store_at(self._folder.uri)
+    def _put_in_store(self, stem: str, text: bytes, expected: Struct | None) -> bool:
+        filesystem, store, path = self._folder.filesystem, store_at(self._folder.uri), self._path(stem)
         filesystem.invalidate_cache()
         # Before the content: whatever is written after it is refused.
         info = filesystem.info(path) if filesystem.exists(path) else None
-        if not self._has(path, expected):
+        if not self._has(stem, expected):
             return False
         condition: dict[str, Any] = {}
         if info is None:
@@ -180,34 +181,32 @@ class SchemaFolder:
             filesystem.pipe_file(path, text)
         return bool(condition) or expected is _ANY or bool(filesystem.cat_file(path) == text)
 
-    def _has(self, path: str, expected: Struct | None) -> bool:
+    def _has(self, stem: str, expected: Struct | None) -> bool:
         if expected is _ANY:
             return True
-        found = self._read(path)
+        found = self._read(stem)
         return (found and found[1]) == (expected and read_schema(expected))
 
-    def _read(self, path: str) -> tuple[str, Struct] | None:
-        name = path.rpartition("/")[2]
-        values = self._json(path, "The schema")
+    def _read(self, stem: str) -> tuple[str, Struct] | None:
+        values = self._json(stem, "schema")
         if values is None:
             return None
         try:
             schema = read_schema(values)
         except SqlQueueError as error:
-            raise ConfigurationError(f"The schema {name} cannot be used: {error}") from error
-        named = values.get(_TYPE) if isinstance(values, dict) else None
-        return (named if isinstance(named, str) else type_of(name.removesuffix(_SUFFIX))), schema
+            raise ConfigurationError(f"The schema {stem}{_SUFFIX} cannot be used: {error}") from error
+        named = values.get(_TYPE)
+        return (named if isinstance(named, str) else type_of(stem)), schema
 
-    def _json(self, path: str, what: str) -> Any:
+    def _json(self, stem: str, what: str) -> Any:
         """The values of a file, None if it is missing."""
-        name = path.rpartition("/")[2]
         try:
-            content = self._folder.filesystem.cat_file(path)
+            content = self._folder.filesystem.cat_file(self._path(stem))
         except FileNotFoundError:
             return None
         except Exception as error:
-            raise_staging_error(f"{what} {name} cannot be read", error)
+            raise_staging_error(f"The {what} {stem}{_SUFFIX} cannot be read", error)
         try:
             return json.loads(content)
         except (ValueError, RecursionError) as error:
-            raise ConfigurationError(f"{what} {name} is not JSON: mend or remove the file.") from error
+            raise ConfigurationError(f"The {what} {stem}{_SUFFIX} is not JSON: mend or remove the file.") from error
