@@ -124,8 +124,7 @@ class _Types:
 
 
 def _field(name: str, kind: Type, node: FieldVotes) -> dict[str, Any]:
-    is_uuid = kind == "string" and _majority(_starting(node, KIND)) == "uuid"
-    return {**field_of(name, kind, {"format": "uuid"} if is_uuid else {}), "messages": node.votes["messages"]}
+    return {**field_of(name, kind), "messages": node.votes["messages"]}
 
 
 def _fields(node: FieldVotes) -> dict[str, FieldVotes]:

@@ -160,12 +160,9 @@ def _from_json_schema(document: Mapping[str, Any], node: object, depth: int) -> 
 
 
 def _metadata(node: object) -> dict[str, str]:
-    """The metadata of a field: the form of its texts, and its description, which Spark takes for a column's comment."""
-    given = node if isinstance(node, dict) else {}
-    found = {"format": "uuid"} if given.get("format") == "uuid" else {}
-    if isinstance(described := given.get("description"), str) and is_text(described):
-        found["comment"] = described
-    return found
+    """The metadata of a field: its description, which Spark takes for a column's comment."""
+    described = node.get("description") if isinstance(node, dict) else None
+    return {"comment": described} if isinstance(described, str) and is_text(described) else {}
 
 
 def _referred(document: Mapping[str, Any], reference: str) -> object:

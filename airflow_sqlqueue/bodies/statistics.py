@@ -28,8 +28,8 @@ VOTES = 10
 """The votes of a sender: each message is one, or a part of one if there are more messages."""
 
 KIND = "kind "
-"""In front of the kinds of values: ``number``, ``boolean``, ``struct``, ``array``, ``text``, ``uuid``, and the types
-that texts have by their form. A message with several at one path has ``mixed``, or ``text`` if all are texts."""
+"""In front of the kinds of values: ``number``, ``boolean``, ``struct``, ``array``, ``text``, and the types that texts
+have by their form. A message with several at one path has ``mixed``, or ``text`` if all are texts."""
 
 SIZE = "size "
 """In front of the digits of numbers, before and after the point."""
@@ -40,7 +40,6 @@ _WHOLE, _SCALE = "whole", "scale"
 _BEYOND_LONG = 20
 _PLAIN = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?", re.ASCII)
 _LEADING_ZERO = re.compile(r"-?0\d+(?:\.\d+)?", re.ASCII)
-_UUID = re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _KEY = re.compile(
     r"[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}|\d{4}-\d\d(-\d\d([T ].*)?)?|[+-]?\d+([.,]\d+)?", re.ASCII
 )
@@ -163,14 +162,15 @@ def sender_number(sender: str | None) -> str:
 
 
 def _votes(facts: dict[str, int]) -> dict[str, int]:
-    """The votes of a message at a path: its facts, but one kind and one size."""
-    votes = {name: count for name, count in facts.items() if name not in (_WHOLE, _SCALE) and name[:5] != KIND}
-    if kinds := [name for name in facts if name[:5] == KIND]:
-        several = "text" if _NOT_TEXTS.isdisjoint(kinds) else "mixed"
-        votes[kinds[0] if len(kinds) == 1 else KIND + several] = 1
+    """The votes of a message at a path: its facts, with one kind and one size."""
+    kinds = [name for name in facts if name.startswith(KIND)]
+    if len(kinds) > 1:
+        for name in kinds:
+            del facts[name]
+        facts[KIND + ("text" if _NOT_TEXTS.isdisjoint(kinds) else "mixed")] = 1
     if _WHOLE in facts:
-        votes[f"{SIZE}{facts[_WHOLE]} {facts[_SCALE]}"] = 1
-    return votes
+        facts[f"{SIZE}{facts.pop(_WHOLE)} {facts.pop(_SCALE)}"] = 1
+    return facts
 
 
 class _Message:
@@ -178,14 +178,16 @@ class _Message:
 
     def __init__(self, limit: int) -> None:
         self.nodes: _Nodes[dict[str, int]] = _Nodes(limit, lambda: {"messages": 1, "place": 0})
-        self._forms = {**forms(), "uuid": _UUID}
+        self._forms = forms()
 
     def add(self, path: Path, value: Any, place: int = 0, *facts: str) -> None:
         """Add a value at a path: nothing for null, for what is empty, and for what lies too deep."""
         if len(path) > MAX_NESTING or is_empty(value):
             return
         node = self.nodes[path]
-        node.update(dict.fromkeys(facts, 1), place=max(place, node["place"]))
+        node["place"] = max(place, node["place"])
+        for fact in facts:
+            node[fact] = 1
         if isinstance(value, bool):
             node[f"{KIND}boolean"] = 1
         elif isinstance(value, Number):

@@ -69,12 +69,6 @@ def test_inferred_types(values: list[str], kind: Any) -> None:
         assert inferred(*(f'{{"v":{value}}}' for value in reversed(values))).get("v") == kind
 
 
-def test_a_uuid_is_a_text_that_says_so() -> None:
-    seen = Statistics()
-    seen.add(parse(b'{"Id":"0f8fad5b-d9cb-469f-a165-70867728950e"}'))
-    assert struct_of(seen)["fields"][0]["metadata"] == {"format": "uuid"}
-
-
 def test_names_that_no_column_can_have_get_none() -> None:
     names = ("", "a b", "a,b", "a;b", "a{b", "a(b", "a\nb", "a\tb", "a=b", "a.b", "a`b", "x" * 129)
     assert inferred(json.dumps(dict.fromkeys(names, 1))) == {}
@@ -188,7 +182,7 @@ def test_the_description_of_a_field_is_the_comment_of_its_column() -> None:
     schema = read_schema({"properties": properties})
     metadata = {each["name"]: each["metadata"] for each in schema["fields"]}
     assert metadata == {
-        "Id": {"format": "uuid", "comment": "Id of the “order”."}, "Lines": {}, "Odd": {}, "Half": {},
+        "Id": {"comment": "Id of the “order”."}, "Lines": {}, "Odd": {}, "Half": {},
     }  # fmt: skip
     (sku,) = fields_of(schema)["Lines"]["elementType"]["fields"]  # type: ignore[index]
     assert sku["metadata"] == {"comment": "Number of the article."}
