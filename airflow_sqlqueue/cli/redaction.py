@@ -12,9 +12,11 @@ from airflow_sqlqueue.cli.options import QueueOptions
 from airflow_sqlqueue.cli.output import note
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.redaction.actions import PLACES, names
+from airflow_sqlqueue.row import Row
 from airflow_sqlqueue.untrusted import label
 
 if TYPE_CHECKING:
+    from airflow_sqlqueue.message import ReceivedMessage
     from airflow_sqlqueue.redaction.redactor import Redaction, Redactor
 
 KEY_VARIABLE = "SQLQUEUE_REDACTION_KEY"
@@ -61,13 +63,18 @@ def redact(
         with queue.open() as table:
             numbers = [head.row_version for head in queue.find(where, count)]
             found = [message for number in numbers for message in table.peek(1, after=number - 1)]
-    examined = [(message.row_version, redactor.preview(message)) for message in found]
+    examined = [(message.row_version, redactor.examine(_row(message))) for message in found]
     target.show([_record(number, redaction) for number, redaction in examined], title=queue.address.canonical)
     if not target.as_json:
         paths = {path.text for rule in redactor.rules.rules for path, _ in rule.fields}
         missing = sorted(paths - {path for _, redaction in examined for path in redaction.fields})
         if missing and examined:
             note(f"No message has a field at {', '.join(missing[:_LISTED])}: check the path, or look at more messages.")
+
+
+def _row(message: ReceivedMessage) -> Row:
+    values = {name: value for name, value in vars(message).items() if name in Row._fields}
+    return Row(**{**values, "id": str(message.id), "body": message.body or None})
 
 
 def _record(number: int, redaction: Redaction) -> dict[str, Any]:

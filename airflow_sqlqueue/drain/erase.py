@@ -107,11 +107,7 @@ class Conditions:
         self._fields = [(FieldPath.of(path), forms(value)) for path, value in request.fields.items()]
 
     def match(self, row: Mapping[str, Any]) -> bool | None:
-        """Whether a message meets a condition, by the columns of its row, whose names are those of the table.
-
-        The result is None if no condition is met, and one could not be checked: the headers or the body cannot be
-        parsed, a header comes twice, or a value stands where a path names an object.
-        """
+        """Whether a message meets a condition, by its columns; None if it meets none, and one could not be checked."""
         decoded, body = decode_headers(row["Headers"]), row.get("Body") or b""
         headers = (*decoded.values.items(), *((header, row.get(name)) for name, header in COLUMN_HEADERS.items()))
         if str(row["Id"]).lower() in self._row_ids or any(
@@ -190,9 +186,10 @@ class _Erasure:
     def run(self, batch_id: uuid.UUID, result: EraseResult) -> None:
         batch, dry_run = self._ledger.manifest(batch_id), self._request.dry_run
         batch.check_files()
-        files = None if batch.stage == "table" else FileEraser(batch, self._staging)
+        has_folder = batch.stage != "table" and (batch.paths or self._staging is not None)
+        files = FileEraser(batch, self._staging) if has_folder else None
         found: dict[Part, set[tuple[int, str]]] = {}
-        for part in self._ledger.parts(batch_id):
+        for part in (each for each in self._ledger.parts(batch_id) if each.messages):
             bodies = bool(self._request.fields)
             for row in files.rows(part, bodies=bodies) if files else self._rows(batch_id, part, bodies=bodies):
                 met = self._conditions.match(row)

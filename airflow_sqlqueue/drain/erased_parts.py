@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -27,24 +27,16 @@ _PIECE = MAX_BYTES + 1
 
 
 class FileEraser:
-    """Eraser of messages in the files of one batch, whose names were checked.
-
-    :param staging: the folder that the batch was drained to; None: by its paths, with the environment's credentials.
-    """
+    """Eraser of messages in the files of one batch, whose names were checked; without parts it needs the folder."""
 
     def __init__(self, batch: Batch, staging: StagingFolder | None) -> None:
         self._batch, self._batch_id = batch, uuid.UUID(batch.batch_id)
-        for path in batch.paths[:1]:
-            # A batch may have been drained to another folder.
-            if staging is None or not path.startswith(f"{staging.uri}/"):
-                locate(path, None)
-                staging = StagingFolder.of(path.rsplit("/", 2)[0].removeprefix("file://"))
-        self._folder = staging
-
-    @property
-    def _staging(self) -> StagingFolder:
-        assert self._folder is not None
-        return self._folder
+        path = batch.paths[0] if batch.paths else ""
+        # A batch may have been drained to another folder.
+        if staging is None or (path and not path.startswith(f"{staging.uri}/")):
+            locate(path, None)
+            staging = StagingFolder.of(path.rsplit("/", 2)[0].removeprefix("file://"))
+        self._staging = staging
 
     def has_payloads(self) -> bool:
         """Whether payloads of the data bus were fetched for the batch, which :meth:`rewrite` does not change."""
@@ -54,8 +46,7 @@ class FileEraser:
     def rows(self, part: Part, *, bodies: bool) -> Iterator[dict[str, Any]]:
         """Yield the ids and headers of a part's rows and, if asked for, bodies, of large ones only the beginning."""
         columns = ["Id", *COLUMN_HEADERS, "RowVersion", "Headers", *(("Body", BODY_FILE) if bodies else ())]
-        batches = part_batches(part, columns, self._staging) if part.path is not None else ()
-        for row in chain.from_iterable(batch.to_pylist() for batch in batches):
+        for row in chain.from_iterable(each.to_pylist() for each in part_batches(part, columns, self._staging)):
             if row.get(BODY_FILE):
                 row["Body"] = next(self._pieces(row[BODY_FILE]), b"")
             yield row
@@ -105,13 +96,8 @@ class FileEraser:
 
     def _mode(self) -> int:
         """Return the permissions of the batch's files on a local disk."""
-        if not self._staging.is_local:
-            return PRIVATE
-        path = Path(self._staging.root + self._batch.paths[0].removeprefix(self._staging.uri))
-        try:
-            return stat.S_IMODE(path.stat().st_mode)
-        except OSError as error:
-            raise_staging_error(f"The part file {path} cannot be read", error)
+        path = self._batch.paths[0].removeprefix(self._staging.uri)
+        return stat.S_IMODE(os.stat(self._staging.root + path).st_mode) if self._staging.is_local else PRIVATE
 
     def publish(self, batch: Batch) -> None:
         """Write the manifest file of a batch with new parts, if it has one."""
@@ -126,7 +112,7 @@ class FileEraser:
         listed = {part.id for part in parts}
         manifest = batch.manifest_path.rpartition("/")[2] if batch.paths else None
         removed = 0
-        for file in files_of(self._staging, self._batch_id) if self._folder else ():
+        for file in files_of(self._staging, self._batch_id):
             name = file.path.rpartition("/")[2]
             is_old = is_manifest(name) and name != manifest
             if is_old if file.part_id is None else file.part_id not in listed:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, TypeVar, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.untrusted import quoted
@@ -108,14 +108,9 @@ def names(place: Place) -> list[str]:
     return [action.name for action in strictest_first if place in action.places]
 
 
-_Some = TypeVar("_Some", RedactionAction, "RedactionAction | None")
-
-
-def stricter(one: _Some, other: _Some) -> _Some:
-    """Return the stricter of two actions, None without one."""
-    if one is None or other is None:
-        return one or other
-    return one if one.strictness >= other.strictness else other
+def stricter(one: RedactionAction, other: RedactionAction | None) -> RedactionAction:
+    """Return the stricter of two actions."""
+    return one if other is None or one.strictness >= other.strictness else other
 
 
 def keyed_forms(text: str, hasher: Hasher, kinds: Iterable[str]) -> set[str | None]:

@@ -1,7 +1,6 @@
 """Fields that the paths of rules reach in a body of any format: one walk decides for the redaction and the erasure.
 
-A path goes through every list on its way. It also reaches a value that stands where it names an object, such as an
-object that is written as JSON in a text: that value may hold the field. Source: docs/guides/redaction.md, "The rules".
+Source: docs/guides/redaction.md, "The rules".
 """
 
 from __future__ import annotations
@@ -34,16 +33,15 @@ class Way(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """Effect of rules on one place of a body: ``action`` on the value, and on all that is below it.
-
-    ``ways`` are the paths that go on, ``keeps`` for each list of a rule those that members stay by. ``dropped``: a list
-    of a rule does not lead here.
-    """
+    """Effect of rules on one place of a body."""
 
     action: RedactionAction | None = None
+    """The action on the value, and on all that is below it."""
     ways: tuple[Way, ...] = ()
     keeps: tuple[tuple[Steps, ...], ...] = ()
+    """For each list of a rule the paths that members stay by."""
     dropped: bool = False
+    """Whether a list of a rule does not lead here."""
 
     @classmethod
     def of(cls, rules: Sequence[RedactionRule]) -> Reach:
@@ -62,8 +60,8 @@ class Reach(NamedTuple):
 
     def merged(self, other: Reach) -> Reach:
         """Return what concerns a value that two places have, here the first one."""
-        ways, keeps = _once((*self.ways, *other.ways)), _once((*self.keeps, *other.keeps))
-        return Reach(stricter(self.action, other.action), ways, keeps, self.dropped)
+        action = stricter(self.action, other.action) if self.action else other.action
+        return Reach(action, _once((*self.ways, *other.ways)), _once((*self.keeps, *other.keeps)), self.dropped)
 
     def of_messages(self) -> Reach:
         """Return what concerns a body of several messages: paths lead from each, those of actions from it as well."""
@@ -87,7 +85,7 @@ class Walk:
         self.misplaced: set[str] = set()
 
     def note(self, path: str, action: RedactionAction) -> None:
-        self.found[path] = stricter(self.found.get(path, action), action)
+        self.found[path] = stricter(action, self.found.get(path))
 
     def value(self, reach: Reach, kind: Kind) -> Reach:
         """Return what concerns a value, also if it stands where paths still have steps to go."""
@@ -95,7 +93,7 @@ class Walk:
         for way in reach.ways if kind not in ("object", "list", "null") else ():
             last = (way.rest[0].name or "") if len(way.rest) == 1 else ""
             if not last.startswith("@"):
-                action = stricter(action, way.action)
+                action = stricter(way.action, action)
                 self.note(way.path, way.action)
                 if last != TEXT:
                     self.misplaced.add(way.path)
@@ -114,7 +112,7 @@ class Walk:
                     ways.append(way._replace(rest=rest))
                 else:
                     self.note(way.path, way.action)
-                    action = stricter(action, way.action)
+                    action = stricter(way.action, action)
         for paths in reach.keeps:
             left = _once(rest for path in paths for rest in _rests(path, name, child))
             if () in left:

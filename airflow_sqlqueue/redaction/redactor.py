@@ -17,20 +17,20 @@ from typing import Any, TypeVar
 from airflow_sqlqueue.bodies.decoding import MAX_BYTES
 from airflow_sqlqueue.bodies.patterns import matches_name as matches
 from airflow_sqlqueue.errors import BodyError, ConfigurationError
-from airflow_sqlqueue.message import DecodedHeaders, HeaderNames, ReceivedMessage, decode_headers, full_name
-from airflow_sqlqueue.redaction.actions import ACTIONS, Hasher, RedactionAction, stricter
+from airflow_sqlqueue.message import DecodedHeaders, HeaderNames, decode_headers, full_name
+from airflow_sqlqueue.redaction.actions import ACTIONS, Hasher, RedactionAction
 from airflow_sqlqueue.redaction.bodies import redact_body
 from airflow_sqlqueue.redaction.fields import NOTHING, Reach
 from airflow_sqlqueue.redaction.rules import RedactionRule, RedactionRules
 from airflow_sqlqueue.row import COLUMN_HEADERS, NAMES, Row
 
-MIN_KEY_BYTES = 16
+_KEY_BYTES = 16
 """The fewest bytes of a key: values such as e-mail addresses could be guessed under a shorter one."""
 
 _CACHED, _CACHED_CHARACTERS = 1_000, 4_096
 """The most texts of types, and names of headers, whose rules are remembered, and the longest; senders choose them."""
 
-_ID, _HEADERS, _BODY = map(NAMES.index, ("Id", "Headers", "Body"))
+_HEADERS = NAMES.index("Headers")
 
 _Of = TypeVar("_Of")
 _Found = TypeVar("_Found")
@@ -41,7 +41,7 @@ def _remembered(find: Callable[[_Of, str], _Found]) -> Callable[[_Of, str], _Fou
     return lambda of, text: (known if len(text) <= _CACHED_CHARACTERS else find)(of, text)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Redaction:
     """Redaction of one row: the values that replace it, and what was changed, without values.
 
@@ -57,7 +57,7 @@ class Redaction:
     headers: dict[str, str] = field(default_factory=dict)
     fields: dict[str, str] = field(default_factory=dict)
     body: str | None = None
-    misplaced: frozenset[str] = frozenset()
+    misplaced: set[str] = field(default_factory=set)
 
 
 class _Plan:
@@ -71,14 +71,13 @@ class _Plan:
     @_remembered
     def header_action(self, name: str) -> RedactionAction | None:
         """Return the action on a header, None if it stays."""
-        strictest: RedactionAction | None = None
+        found: list[RedactionAction] = []
         for rule in self.header_rules:
             named, kept = [action for pattern, action in rule.headers if matches(pattern, name)], rule.keep_headers
             if not named and kept is not None and not any(matches(pattern, name) for pattern in kept):
                 named = [ACTIONS["drop"]]
-            for action in named:
-                strictest = stricter(strictest, action)
-        return strictest
+            found += named
+        return max(found, key=lambda action: action.strictness, default=None)
 
 
 @_remembered
@@ -105,8 +104,8 @@ class Redactor:
                 "The rules hash, which needs a key: name an Airflow connection with it as the password "
                 "(redaction_conn_id), or set SQLQUEUE_REDACTION_KEY for the command line."
             )
-        if self.rules.hashes and len(self.key or b"") < MIN_KEY_BYTES:
-            raise ConfigurationError(f"The key of the redaction has less than {MIN_KEY_BYTES} bytes: make it longer.")
+        if self.rules.hashes and len(self.key or b"") < _KEY_BYTES:
+            raise ConfigurationError(f"The key of the redaction has less than {_KEY_BYTES} bytes: make it longer.")
 
     @classmethod
     def of(cls, rules: object, key: str | bytes | None = None) -> Redactor:
@@ -140,38 +139,29 @@ class Redactor:
             return True
         return False if plan.drops_body or size > MAX_BYTES else None
 
-    def apply(self, row: Sequence[Any]) -> Sequence[Any]:
-        """Return a row as the rules leave it: the same object if none concerns it."""
-        return self.examine(row).row
-
     def examine(self, row: Sequence[Any]) -> Redaction:
-        """Return a row as the rules leave it, and what they changed."""
+        """Return a row as the rules leave it, the same object if none concerns it, and what they changed."""
         decoded = decode_headers(row[_HEADERS])
-        plan = _plan(self.rules, _types(decoded))
+        plan, result = _plan(self.rules, _types(decoded)), Redaction(row)
         if plan is None:
-            return Redaction(row)
+            return result
         is_malformed = decoded.problem_code is not None or row[_HEADERS] is None
-        headers = {} if is_malformed else decoded.values
-        values, body = dict(zip(NAMES, row, strict=True)), row[_BODY]
-        changed, fields, reason, misplaced = {}, {}, None, frozenset[str]()
+        values = dict(zip(NAMES, row, strict=True))
+        body = values["Body"]
         if plan.header_rules:
-            changed = self._redact_headers(values, decoded.values, plan, is_malformed=is_malformed)
+            result.headers = self._redact_headers(values, decoded.values, plan, is_malformed=is_malformed)
         if body and plan.drops_body:
-            values["Body"], reason = None, "rule"
+            values["Body"], result.body = None, "rule"
         elif body and plan.fields != NOTHING:
+            content_type = None if is_malformed else decoded.values.get(HeaderNames.CONTENT_TYPE)
             try:
-                content_type = headers.get(HeaderNames.CONTENT_TYPE)
                 values["Body"], walk = redact_body(bytes(body), content_type, plan.fields, self.hashed)
-                fields = {path: action.name for path, action in walk.found.items()}
-                misplaced = frozenset(walk.misplaced)
+                result.fields = {path: action.name for path, action in walk.found.items()}
+                result.misplaced = walk.misplaced
             except BodyError as error:
-                values["Body"], reason = None, error.reason
-        return Redaction(Row._make(values.values()), changed, fields, reason, misplaced)
-
-    def preview(self, message: ReceivedMessage) -> Redaction:
-        """Return what the rules would change in a message of a queue, which stays as it is."""
-        values = {name: value for name, value in vars(message).items() if name in Row._fields}
-        return self.examine(Row(**{**values, "id": str(message.id), "body": message.body or None}))
+                values["Body"], result.body = None, error.reason
+        result.row = Row._make(values.values())
+        return result
 
     def _redact_headers(
         self, values: dict[str, Any], headers: dict[str, str | None], plan: _Plan, *, is_malformed: bool

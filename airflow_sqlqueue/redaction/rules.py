@@ -84,7 +84,7 @@ class RedactionRule:
             raise ConfigurationError(f"A rule does not know {quoted(str(unknown[0]))}: choose among {names}.")
         if "message_type" not in values:
             raise ConfigurationError('A rule has no message_type: name a type, "Shop.*" for several, or "*" for all.')
-        kind, body = full_name(_pattern(values["message_type"])), values.get("body")
+        kind, body = _pattern(full_name(_pattern(values["message_type"]))), values.get("body")
         if body is not None:
             find_action(body, "body", quoted(kind))
         headers, keep_headers = _named(values, "headers", _pattern)
@@ -134,10 +134,7 @@ class RedactionRules:
         if not values:
             raise ConfigurationError("The list of rules is empty: leave out the redaction, or name a rule.")
         rules = tuple(map(RedactionRule.of, values))
-        plain = [
-            {name: value for name, value in {**each, "message_type": rule.message_type}.items() if value is not None}
-            for each, rule in zip(values, rules, strict=True)
-        ]
+        plain = [{**each, "message_type": rule.message_type} for each, rule in zip(values, rules, strict=True)]
         canonical = json.dumps(plain, sort_keys=True, separators=(",", ":"), default=dict)
         return cls(rules, hashlib.sha256(canonical.encode()).hexdigest())
 

@@ -177,7 +177,7 @@ def test_a_process_that_lacks_an_action_redacts_nothing(monkeypatch: pytest.Monk
         driver.setitem(ACTIONS, "blur", BLUR)
         sent = pickle.dumps(Redactor.of({"message_type": PLACE, **rule}, KEY))
     with pytest.raises(ConfigurationError, match="unknown action"):
-        pickle.loads(sent).apply(row(b'{"A":"secret"}', A="secret"))
+        pickle.loads(sent).examine(row(b'{"A":"secret"}', A="secret"))
 
 
 def test_the_command_line_refuses_it(tmp_path: Path) -> None:

@@ -371,7 +371,7 @@ def test_an_erasure_counts_headers_that_come_twice() -> None:
 def test_an_erasure_finds_the_hashed_id_of_a_row() -> None:
     own, key = str(uuid.UUID(int=7)), "a key of 16 bytes or more"
     redactor = Redactor.of({"message_type": "*", "headers": {HeaderNames.MESSAGE_ID: "hash"}}, key)
-    hashed = redactor.apply(Row(own, None, None, True, None, "{}", None, 1, False))[0]
+    hashed = redactor.examine(Row(own, None, None, True, None, "{}", None, 1, False)).row[0]
     assert hashed != own
     assert meets(EraseRequest(message_ids=[own], key=key), Id=hashed) is True
     assert meets(EraseRequest(message_ids=[own]), Id=hashed) is False

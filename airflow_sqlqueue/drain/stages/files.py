@@ -72,10 +72,10 @@ class _FileWriter:
             return rows
         redactor, types = self._redactor, enclosed_types([row[_HEADERS] for row in rows])
         if types is None:
-            redacted = list(map(redactor.apply, rows))
+            redacted = [redactor.examine(row).row for row in rows]
         else:
             redacted = [
-                redactor.apply(row) if redactor.concerns_types(names) else row
+                redactor.examine(row).row if redactor.concerns_types(names) else row
                 for row, names in zip(rows, types, strict=True)
             ]
         self._redacted = [RedactedRow(old, new) for old, new in zip(rows, redacted, strict=True) if new is not old]
@@ -91,7 +91,7 @@ class _FileWriter:
         """Return a row as the rules leave it, without its body, and the redacted body if it was read."""
         if self._redactor is None:
             return row, None
-        new = Row._make(self._redactor.apply((*row[:_BODY], body, *row[_BODY + 1 :])))
+        new = Row._make(self._redactor.examine((*row[:_BODY], body, *row[_BODY + 1 :])).row)
         self._redacted = [RedactedRow(row, new, keeps_body)]
         return new._replace(body=None), new.body
 

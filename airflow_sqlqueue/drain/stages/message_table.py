@@ -153,7 +153,7 @@ class MessageTable(OwnTable):
             redacted = []
             for chunk in padded_chunks(concerned):
                 for old, size in self._redactable(batch_id, part_id, chunk):
-                    new = redactor.apply(old)
+                    new = redactor.examine(old).row
                     keeps_body = size > MAX_BYTES and redactor.keeps_large_body(old.headers, size) is True
                     redacted.append(RedactedRow(old, new, keeps_body))
                     longer += _bytes(new) - _bytes(old) - (0 if keeps_body or size <= MAX_BYTES else size)
