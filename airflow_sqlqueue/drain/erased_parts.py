@@ -105,17 +105,12 @@ class FileEraser:
             write_manifest(self._staging, replace(batch, state="sealed"), self._mode())
 
     def remove_unlisted(self, batch: Batch, parts: Iterable[Part]) -> int:
-        """Remove files that belong to none of the batch's parts, and manifest files of earlier lists; return how many.
-
-        The batch is not open, so that no part can be added to it.
-        """
+        """Remove files of other parts, which no drain can add any more, and old manifests; return how many."""
         listed = {part.id for part in parts}
         manifest = batch.manifest_path.rpartition("/")[2] if batch.paths else None
-        removed = 0
-        for file in files_of(self._staging, self._batch_id):
-            name = file.path.rpartition("/")[2]
-            is_old = is_manifest(name) and name != manifest
-            if is_old if file.part_id is None else file.part_id not in listed:
-                remove(self._staging, file)
-                removed += 1
-        return removed
+        files = [(file, file.path.rpartition("/")[2]) for file in files_of(self._staging, self._batch_id)]
+        old = [file for file, name in files if file.part_id is None and is_manifest(name) and name != manifest]
+        unlisted = [*old, *(file for file, _ in files if file.part_id is not None and file.part_id not in listed)]
+        for file in unlisted:
+            remove(self._staging, file)
+        return len(unlisted)

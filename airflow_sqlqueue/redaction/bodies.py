@@ -6,7 +6,6 @@ all of its places. XML is edited at the places of its elements and attributes.
 
 from __future__ import annotations
 
-import codecs
 import json
 from collections.abc import Callable, Iterable, Iterator
 from json.encoder import encode_basestring, encode_basestring_ascii
@@ -18,10 +17,10 @@ from airflow_sqlqueue.bodies.json_reader import References, is_wrapper, read_jso
 from airflow_sqlqueue.bodies.tree import BLANKS, TEXT, Element, Number, Place, Repeated, members_of
 from airflow_sqlqueue.bodies.xml_reader import read_xml
 from airflow_sqlqueue.errors import BodyError
-from airflow_sqlqueue.message import escape_non_ascii
 from airflow_sqlqueue.redaction.actions import ACTIONS, Hasher, RedactionAction
 from airflow_sqlqueue.redaction.fields import NOTHING, VALUES, Kind, Reach, Walk, Way, has_elements
 from airflow_sqlqueue.redaction.rules import FieldPath
+from airflow_sqlqueue.untrusted import is_text
 
 _KINDS: dict[type, Kind] = {dict: "object", Repeated: "object", list: "list", str: "text", bool: "boolean"}
 _KINDS |= {Number: "number", type(None): "null"}
@@ -31,17 +30,6 @@ _Edit: TypeAlias = "tuple[int, int, str]"
 
 _QUOTES = {'"': "&quot;", "'": "&apos;"}
 
-_JSON_ESCAPES = "airflow_sqlqueue.json_escapes"
-"""The way to encode characters of JSON that an encoding lacks, and halves of surrogate pairs."""
-
-
-def _escapes(error: UnicodeError) -> tuple[str, int]:
-    assert isinstance(error, UnicodeEncodeError)
-    return escape_non_ascii(error.object[error.start : error.end]), error.end
-
-
-codecs.register_error(_JSON_ESCAPES, _escapes)
-
 
 def redact_body(body: bytes, content_type: str | None, start: Reach, hasher: Hasher) -> tuple[bytes, Walk]:
     """Return the redacted body, and the walk with the paths that were found in it. ``start`` is what rules say.
@@ -50,17 +38,16 @@ def redact_body(body: bytes, content_type: str | None, start: Reach, hasher: Has
     """
     (text, mark, encoding), walk = read_text(body, content_type), Walk(start, hasher)
     if kind_of(content_type, text) == "json":
-        redacted = _redact_json(text, walk).encode(encoding, _JSON_ESCAPES)
+        redacted = _redact_json(text, walk, in_ascii=text.isascii() or "utf" not in encoding).encode(encoding)
     else:
         redacted = _redact_xml(text, walk).encode(encoding, "xmlcharrefreplace")
     return (mark + redacted if walk.found else body), walk
 
 
 def field_values(body: bytes, content_type: str | None, path: FieldPath) -> tuple[list[str], bool]:
-    """Return the texts of the values that an action on a path would change, as they are hashed.
+    """Return the texts of the values that an action on a path would change, and whether one is in place of an object.
 
-    With them comes whether one stands where the path names an object, and may hold the field. Raises
-    :class:`BodyError` where :func:`redact_body` does.
+    Raises :class:`BodyError` where :func:`redact_body` does.
     """
     texts: list[str] = []
 
@@ -72,18 +59,22 @@ def field_values(body: bytes, content_type: str | None, path: FieldPath) -> tupl
     return texts, bool(redact_body(body, content_type, start, noted)[1].misplaced)
 
 
-def _redact_json(text: str, walk: Walk) -> str:
+def _redact_json(text: str, walk: Walk, *, in_ascii: bool) -> str:
     tree = read_json(text)
     references = References(tree)
     if not isinstance(references.message, dict):
         raise BodyError("object")
-    writer = _JsonWriter(references, walk, encode_basestring_ascii if text.isascii() else encode_basestring)
+    writer = _JsonWriter(references, walk, encode_basestring_ascii if in_ascii else _quoted)
     if references.referred:
         # Refuses what parsing refuses: references to a tree that is too large, or without an end.
         references.plain(tree)
         # What concerns an object is known when all of its places were seen.
         writer.value(tree, walk.start)
     return writer.value(tree, walk.start)
+
+
+def _quoted(text: str) -> str:
+    return encode_basestring(text) if is_text(text) else encode_basestring_ascii(text)
 
 
 class _JsonWriter:
@@ -193,8 +184,8 @@ class _XmlEditor:
         if element.children:
             return "object"
         place = element.place
-        is_filled = element.text.strip(BLANKS) or (place and self.data[place.inner : place.inner_end].strip())
-        return "text" if is_filled else "null"
+        has_comment = place is not None and self.data[place.inner : place.inner_end].strip()
+        return "text" if has_comment or element.text.strip(BLANKS) else "null"
 
 
 def _place(element: Element) -> Place:

@@ -47,12 +47,8 @@ class Reach(NamedTuple):
     def of(cls, rules: Sequence[RedactionRule]) -> Reach:
         """Return what the rules of one message say about its body as a whole."""
         ways = tuple(Way(path.text, action, path.steps) for rule in rules for path, action in rule.fields)
-        keeps = []
-        for rule in rules:
-            if rule.keep_fields is not None:
-                paths = (*rule.keep_fields, *(path for path, action in rule.fields if not action.removes))
-                keeps.append(tuple(path.steps for path in paths))
-        return cls(ways=ways, keeps=tuple(keeps))
+        keeps = tuple(tuple(path.steps for path in rule.keep_fields) for rule in rules if rule.keep_fields)
+        return cls(ways=ways, keeps=keeps)
 
     @property
     def removed(self) -> bool:

@@ -73,10 +73,9 @@ class _Plan:
         """Return the action on a header, None if it stays."""
         found: list[RedactionAction] = []
         for rule in self.header_rules:
-            named, kept = [action for pattern, action in rule.headers if matches(pattern, name)], rule.keep_headers
-            if not named and kept is not None and not any(matches(pattern, name) for pattern in kept):
-                named = [ACTIONS["drop"]]
-            found += named
+            found += (action for pattern, action in rule.headers if matches(pattern, name))
+            if rule.keep_headers and not any(matches(pattern, name) for pattern in rule.keep_headers):
+                found.append(ACTIONS["drop"])
         return max(found, key=lambda action: action.strictness, default=None)
 
 
@@ -99,13 +98,11 @@ class Redactor:
     key: bytes | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        if self.rules.hashes and not self.key:
-            raise ConfigurationError(
-                "The rules hash, which needs a key: name an Airflow connection with it as the password "
-                "(redaction_conn_id), or set SQLQUEUE_REDACTION_KEY for the command line."
-            )
         if self.rules.hashes and len(self.key or b"") < _KEY_BYTES:
-            raise ConfigurationError(f"The key of the redaction has less than {_KEY_BYTES} bytes: make it longer.")
+            raise ConfigurationError(
+                f"The rules hash, which needs a key of at least {_KEY_BYTES} bytes: name an Airflow connection with it "
+                "as the password (redaction_conn_id), or set SQLQUEUE_REDACTION_KEY for the command line."
+            )
 
     @classmethod
     def of(cls, rules: object, key: str | bytes | None = None) -> Redactor:

@@ -64,7 +64,7 @@ class FieldPath(NamedTuple):
 class RedactionRule:
     """A rule for the messages of a type; in names of types and headers ``*`` is any text.
 
-    ``keep_headers`` and ``keep_fields`` are the only ones that stay, besides those with an action that does not remove.
+    ``keep_headers`` and ``keep_fields`` are the only ones that stay, also those whose action does not remove them.
     """
 
     message_type: str
@@ -186,4 +186,5 @@ def _named(
     if twice := [name for name in kept or () if isinstance(name, str) and name in (actions or {})]:
         raise ConfigurationError(f"A rule has {quoted(twice[0])} in keep_{place} and with an action: write it once.")
     named = [(make(name), find_action(action, place, quoted(str(name)))) for name, action in (actions or {}).items()]
-    return tuple(named), None if kept is None else tuple(map(make, kept))
+    stays = (name for name, action in named if not action.removes)
+    return tuple(named), None if kept is None else (*map(make, kept), *stays)
