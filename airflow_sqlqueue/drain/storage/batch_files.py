@@ -21,7 +21,7 @@ from airflow_sqlqueue.errors import StagingError
 
 _FOLDER = re.compile(GUID)
 _FILE = re.compile(
-    rf"part-({GUID})\.parquet|body-({GUID})-\d+\.bin|new-({GUID})\.json|manifest-[0-9a-f]{{64}}\.json"
+    rf"part-({GUID})\.parquet|body-({GUID})-\d+\.bin|_new-({GUID})|manifest-[0-9a-f]{{64}}\.json"
     rf"|payloads-{GUID}\.parquet|payloads\.json"
 )
 

@@ -12,7 +12,7 @@ import os
 import re
 import uuid
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 from urllib.parse import unquote
 
@@ -29,6 +29,7 @@ from airflow_sqlqueue.spark.message_tables.replacement import (
     replace_delta,
     replace_iceberg,
 )
+from airflow_sqlqueue.spark.message_tables.small import write_file
 from airflow_sqlqueue.spark.message_tables.work import remove_folder
 from airflow_sqlqueue.spark.sinks import write_delta, write_iceberg
 from airflow_sqlqueue.spark.sinks.checks import TIMES, is_table_name, quoted, quoted_table, session_settings
@@ -37,6 +38,7 @@ from airflow_sqlqueue.spark.sinks.keys import AnyKey, partition_of
 from airflow_sqlqueue.spark.sinks.partitions import COLUMN, footers
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -97,6 +99,12 @@ class ParquetLake(Folders):
         batch_id = partition_of(key)
         remove_folder(f"{table}/{COLUMN}={batch_id}")
         self.replace(rows, table, batch_id, 0)
+
+    def append_small(self, rows: Iterator[pa.RecordBatch], schema: StructType, table: str, key: AnyKey) -> None:
+        """Write the rows of a small table as :meth:`append` does, in this process."""
+        batch_id = partition_of(key)
+        remove_folder(f"{table}/{COLUMN}={batch_id}")
+        write_file(self._partition(table, batch_id, 0), schema, rows, self._spark.version)
 
     def columns(self, message_type: str) -> Struct | None:
         """The columns of a type's table, those of our own too; None without a table."""

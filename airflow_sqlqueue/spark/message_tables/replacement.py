@@ -19,6 +19,7 @@ from airflow_sqlqueue.drain.storage.batch_files import modified
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.storage.object_stores import raise_staging_error
 from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError, TransientError
+from airflow_sqlqueue.spark.message_tables.small import COLUMNS_NOTE
 from airflow_sqlqueue.spark.message_tables.work import remove_folder
 from airflow_sqlqueue.spark.sinks.checks import TIMES, quoted_table, session_settings
 from airflow_sqlqueue.spark.sinks.delta import delta_name, save_delta
@@ -32,7 +33,6 @@ ATTEMPT = "parse_attempt"
 """The column with the attempt that parsed a row: 0, or the run of ``reparse``."""
 
 STATIC = {"partitionOverwriteMode": "static", "compression": "zstd"}
-_NOTED = b"org.apache.spark.sql.parquet.row.metadata"
 _OLD = datetime.min.replace(tzinfo=timezone.utc)
 
 Make: TypeAlias = "Callable[[DataFrame], DataFrame]"
@@ -124,7 +124,7 @@ class ParquetReplacement:
                 return None
             newest = max(entries, key=lambda each: modified(StagingFolder.of(self.table), each) or _OLD)
             with files.open(newest["name"]) as file:
-                noted = (pq.read_metadata(file).metadata or {}).get(_NOTED)
+                noted = (pq.read_metadata(file).metadata or {}).get(COLUMNS_NOTE.encode())
             return None if noted is None else json.loads(noted)
 
         columns: Struct | None = self._call(found, self.table)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -26,14 +26,23 @@ from airflow_sqlqueue.spark.batch import read_batch, typed_columns
 from airflow_sqlqueue.spark.bodies import IF_UNPARSED, decoded, result_schema
 from airflow_sqlqueue.spark.manifests import AnyBatch, load_batch
 from airflow_sqlqueue.spark.message_tables.columns import adopted, as_fields, differences, refusal
-from airflow_sqlqueue.spark.message_tables.lakes import Format, Lake, absolute, is_folder, lake_of, without_repeats
+from airflow_sqlqueue.spark.message_tables.lakes import (
+    Format,
+    Lake,
+    ParquetLake,
+    absolute,
+    is_folder,
+    lake_of,
+    without_repeats,
+)
 from airflow_sqlqueue.spark.message_tables.packing import BODY, CONTENT_TYPE, PARSED, UNPARSED_KIND, Packing, Unpacking
 from airflow_sqlqueue.spark.message_tables.reports import MessageTypeTable, Report, ShareLimit, ShareLimits
-from airflow_sqlqueue.spark.message_tables.work import Share, WorkFolder
+from airflow_sqlqueue.spark.message_tables.work import Key, Share, WorkFolder
 from airflow_sqlqueue.spark.sinks.keys import AnyKey, partition_of
 from airflow_sqlqueue.untrusted import quoted
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -243,15 +252,22 @@ class TableWriter:
             packed = self._pack(work, rows, key, new_fields, messages)
             refused = self.refused(packed)
             existing = set(map(column_key, self.lake.tables())) if merge_on else set()
+            is_plain = not merge_on and not cluster_by and self._body != "variant"
+            parquet = self.lake if is_plain and isinstance(self.lake, ParquetLake) else None
+            small = work.small(packed.shares) if parquet else {}
 
-            def write(each: tuple[str | None, str]) -> MessageTypeTable:
-                table, own = packed.table(self.lake, *each), packed.rows(*each)
-                if merge_on:
-                    exists = column_key(table.table) in existing
-                    own = without_repeats(own, self.lake, table.table, exists, key, merge_on)
-                    table = replace(table, repeated=table.messages - own.count())
-                own = own.sortWithinPartitions(*cluster_by) if cluster_by else own
-                self.lake.append(own, table.table, key)
+            def write(each: Key) -> MessageTypeTable:
+                table = packed.table(self.lake, *each)
+                if parquet and each in small:
+                    parquet.append_small(*packed.unpacked(*each, small[each]), table.table, key)
+                else:
+                    own = packed.rows(*each)
+                    if merge_on:
+                        exists = column_key(table.table) in existing
+                        own = without_repeats(own, self.lake, table.table, exists, key, merge_on)
+                        table = replace(table, repeated=table.messages - own.count())
+                    own = own.sortWithinPartitions(*cluster_by) if cluster_by else own
+                    self.lake.append(own, table.table, key)
                 if not table.is_unparsed:
                     self._keep(str(table.message_type), packed)
                 return table
@@ -327,7 +343,7 @@ class TableWriter:
         with ThreadPoolExecutor(_THREADS, "message-tables") as pool:
             return list(pool.map(call, each))
 
-    def refused(self, packed: Packed) -> dict[tuple[str | None, str], SqlQueueError]:
+    def refused(self, packed: Packed) -> dict[Key, SqlQueueError]:
         """Compare each schema with its table before any is written; return an error for each type that differs."""
         parsed = [each for each in packed.ordered() if each[1] == PARSED]
         errors = self._at_once(lambda each: refusal(self.lake, str(each[0]), packed.schemas[str(each[0])]), parsed)
@@ -383,7 +399,7 @@ class Packed:
     """Messages in a work folder, ready for their tables."""
 
     work: WorkFolder
-    shares: dict[tuple[str | None, str], Share]
+    shares: dict[Key, Share]
     reports: dict[str | None, Report]
     given: StructType
     schemas: dict[str, Struct]
@@ -396,7 +412,7 @@ class Packed:
     def messages(self) -> int:
         return sum(share.messages for share in self.shares.values())
 
-    def ordered(self) -> list[tuple[str | None, str]]:
+    def ordered(self) -> list[Key]:
         """The types and kinds in the order of their names."""
         return sorted(self.shares, key=lambda key: (key[0] is None, key[0] or "", key[1]))
 
@@ -412,6 +428,18 @@ class Packed:
 
     def rows(self, name: str | None, kind: str) -> DataFrame:
         """The rows of a table."""
+        unpacking, schema = self._layout(name, kind)
+        rows = self.work.rows(name, kind, self.shares[name, kind], unpacking, schema)
+        return with_variant(rows) if BODY_COLUMNS["variant"] in schema.names else rows
+
+    def unpacked(self, name: str | None, kind: str, chunks: list[bytes]) -> tuple[Iterator[pa.RecordBatch], StructType]:
+        """The rows of a table from its chunks, in this process."""
+        import pyarrow as pa
+
+        unpacking, schema = self._layout(name, kind)
+        return unpacking(iter([pa.RecordBatch.from_arrays([pa.array(chunks, pa.binary())], ["content"])])), schema
+
+    def _layout(self, name: str | None, kind: str) -> tuple[Unpacking, StructType]:
         fields: dict[str, Type] = {}
         if kind == UNPARSED_KIND:
             schema = unparsed_schema(self.given)
@@ -422,8 +450,7 @@ class Packed:
             schema = result_schema(_selected(self.given, COLUMNS), own, unparsed=False)
             if self.body is not None:
                 schema = schema.add(BODY_COLUMNS[self.body], "string")
-        rows = self.work.rows(name, kind, self.shares[name, kind], Unpacking(schema.names, fields), schema)
-        return with_variant(rows) if BODY_COLUMNS["variant"] in schema.names else rows
+        return Unpacking(schema.names, fields), schema
 
 
 def with_variant(rows: DataFrame) -> DataFrame:

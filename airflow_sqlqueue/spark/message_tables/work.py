@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import groupby
-from typing import TYPE_CHECKING
+from operator import or_
+from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_sqlqueue.bodies.statistics import Statistics
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
@@ -37,12 +39,19 @@ _FILE_BYTES = 128 * 1024 * 1024
 _TASK_BYTES = 64 * 1024 * 1024
 """Bytes of chunks that a task may get at once: Spark gives up to 10,000 rows to Python in one piece."""
 
+_SMALL_BYTES = 32 * 1024 * 1024
+"""Bytes of chunks of all tables together that the driver writes by itself."""
+
 _ROW_GROUP = {
     "parquet.block.size": str(16 * 1024 * 1024),
     # A row is a chunk of megabytes, so that sizes are checked at each row.
     "parquet.block.size.row.check.min": "1",
     "parquet.page.size.row.check.min": "1",
 }
+
+
+Key: TypeAlias = "tuple[str | None, str]"
+"""A type and a kind of its messages: those of one table."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +89,7 @@ class WorkFolder:
         chunks.write.mode("overwrite").options(**options).partitionBy("part").parquet(self._round(number))
         return int(seen.get["messages"]), int(seen.get["waiting"])
 
-    def read(self) -> dict[tuple[str | None, str], Share]:
+    def read(self) -> dict[Key, Share]:
         """Look at the chunks of all rounds, for :meth:`rows`; return the sums of messages by type and kind."""
         from pyspark.sql import functions as sf
 
@@ -142,6 +151,29 @@ class WorkFolder:
         # A small table is one task; the chunks of a large one are spread, so that no task gets too many at once.
         chunks = chunks.coalesce(1) if tasks <= 1 else chunks.repartition(tasks)
         return chunks.mapInArrow(unpacking, schema).coalesce(max(1, share.bytes // _FILE_BYTES))
+
+    def small(self, shares: Mapping[Key, Share]) -> dict[Key, list[bytes]]:
+        """The chunks of the smallest tables, as many as this process holds at once."""
+        from pyspark.sql import functions as sf
+
+        found: dict[Key, list[bytes]] = {}
+        most = _SMALL_BYTES
+        for key, share in sorted(shares.items(), key=lambda item: item[1].bytes):
+            most -= share.bytes
+            if most >= 0:
+                found[key] = []
+        if found:
+            of_kinds = [
+                (sf.col("kind") == kind) & sf.coalesce("message_type", sf.lit("")).isin(sorted(names))
+                for kind in (PARSED, UNPARSED_KIND)
+                if (names := {name or "" for name, each in found if each == kind})
+            ]
+            rows = self._all.where(
+                reduce(or_, of_kinds) & sf.col("part").isin(sorted({part_of(name) for name, _ in found}))
+            )
+            for name, kind, content in rows.select("message_type", "kind", "content").coalesce(1).toLocalIterator():
+                found[name, kind].append(bytes(content))
+        return found
 
     def remove(self) -> None:
         """Remove the folder."""

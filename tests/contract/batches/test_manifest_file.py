@@ -87,7 +87,7 @@ def test_a_sweep_removes_a_half_manifest_of_a_process_that_died(
     ledger: Ledger, drain: DrainIt, staging: StagingFolder
 ) -> None:
     batch = drain(300)
-    staging.filesystem.pipe_file(f"{staging.root}/{batch.batch_id}/new-{uuid.uuid4()}.json", b"{")
+    staging.filesystem.pipe_file(f"{staging.root}/{batch.batch_id}/_new-{uuid.uuid4()}", b"{")
     assert len(names(staging, batch)) == 17
     assert sweep(ledger, staging, YOUNG).orphans == 1
     assert len(names(staging, batch)) == 16

@@ -1,0 +1,37 @@
+"""Small Parquet tables, written by the driver: a job of Spark for each would take most of the time of a batch.
+
+Source: docs/design.md, "Tables of message types".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from airflow_sqlqueue.drain.storage.durable_file import replace_file
+from airflow_sqlqueue.drain.storage.folder import StagingFolder
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+COLUMNS_NOTE = "org.apache.spark.sql.parquet.row.metadata"
+"""Where Spark notes the columns of a file, with their comments."""
+
+_VERSION_NOTE = "org.apache.spark.version"
+"""Where Spark notes its version, by which it reads days before 1582."""
+
+_MODE = 0o644
+
+
+def write_file(folder: str, schema: StructType, rows: Iterator[pa.RecordBatch], version: str) -> None:
+    """Write a file as Spark of this version writes it; readers find it once it is complete."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.Table.from_batches(rows)
+    table = table.replace_schema_metadata({COLUMNS_NOTE: schema.json(), _VERSION_NOTE: version})
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd", store_schema=False, store_decimal_as_integer=True)
+    target = StagingFolder.of(folder, "location of the tables")
+    replace_file(target, "part-00000.zstd.parquet", sink.getvalue().to_pybytes(), _MODE)
