@@ -77,6 +77,7 @@ class Place:
 
     :param location: the location of the tables.
     :param folder: the folder that has their files.
+    :param is_large: whether Spark writes all tables of Parquet, as it does those that are not small.
     """
 
     spark: SparkSession
@@ -85,6 +86,7 @@ class Place:
     location: str
     folder: Path
     tmp_path: Path
+    is_large: bool = False
 
     @property
     def options(self) -> dict[str, Any]:
@@ -104,6 +106,10 @@ class Place:
             said = "cast(Body AS string)" if path.name.endswith("unparsed") else "cast(N AS string)"
             found.update((row[0], row[1]) for row in rows.selectExpr("batch_id", said).collect())
         return found
+
+    def _method(self, method: str) -> str:
+        is_small = self.format == "parquet" and not self.is_large and method == "lake.append"
+        return "parquet.append_small" if is_small else method.replace("lake", self.format)
 
     def rows(self, table: str) -> DataFrame:
         return self.spark.table(table) if self.format == "iceberg" else self.spark.read.format(self.format).load(table)
@@ -128,7 +134,8 @@ class Place:
             "location": self.location,
             "watched": str(self.tmp_path),
             "options": {**self.options, **more},
-            "method": method.replace("lake", self.format),
+            "method": self._method(method),
+            "is_large": self.is_large,
             "number": number,
             "when": when,
         }

@@ -19,6 +19,7 @@ from airflow_sqlqueue.spark.message_tables import (
     lakes,
     reparse,
     rewrite_message_table,
+    work,
     write_message_tables,
 )
 from airflow_sqlqueue.spark.message_tables.replacement import ParquetReplacement
@@ -71,6 +72,8 @@ KINDS = {
 def main() -> None:
     plan = json.loads(Path(sys.argv[1]).read_text())
     kind, name = plan["method"].split(".")
+    if plan["is_large"]:
+        work._SMALL_BYTES = 0
     dying(KINDS[kind], name, plan["number"], plan["when"], Path(plan["watched"]))
     with local_session("killed", "local[2]", plan["config"]) as spark:
         if plan["rewrite"]:

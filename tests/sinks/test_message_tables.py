@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 
 
 FORMATS = ("parquet", "delta")
-RUNS = [(name, *point) for name in FORMATS for point in chosen(POINTS, 5)]
+RUNS = [(name, *point) for name in (*FORMATS, "large parquet") for point in chosen(POINTS, 5)]
 REWRITES = [("parquet", *point) for point in chosen(PARQUET_POINTS, 0)]
 REWRITES += [("delta", *point) for point in chosen(REWRITE_POINTS, 0)]
 REPARSES = [(name, *point) for name in FORMATS for point in chosen(REPARSE_POINTS, 2)]
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("name", "method", "number", "when"), drawn(RUNS) if AT_LENGTH else RUNS[:1])
+@pytest.mark.parametrize(("name", "method", "number", "when"), drawn(RUNS) if AT_LENGTH else RUNS[::2])
 def test_a_killed_run_is_repeated(
     name: str, method: str, number: int, when: str, spark: SparkSession, config: dict[str, str], tmp_path: Path
 ) -> None:
@@ -159,7 +159,7 @@ def test_tables_have_names_in_a_catalog(spark: SparkSession, config: dict[str, s
 def place(name: str, spark: SparkSession, config: dict[str, str], tmp_path: Path) -> Place:
     """An empty lake on a disk."""
     lake = tmp_path / "lake"
-    return Place(spark, config, name, str(lake), lake, tmp_path)
+    return Place(spark, config, name.removeprefix("large "), str(lake), lake, tmp_path, name.startswith("large"))
 
 
 @pytest.mark.timeout(600)

@@ -29,9 +29,10 @@ def write_file(folder: str, schema: StructType, rows: Iterator[pa.RecordBatch], 
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pa.Table.from_batches(rows)
-    table = table.replace_schema_metadata({COLUMNS_NOTE: schema.json(), _VERSION_NOTE: version})
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd", store_schema=False, store_decimal_as_integer=True)
+    table, sink = pa.Table.from_batches(rows), pa.BufferOutputStream()
+    options = {"compression": "zstd", "store_schema": False, "store_decimal_as_integer": True}
+    with pq.ParquetWriter(sink, table.schema, **options) as file:
+        file.write_table(table)
+        file.add_key_value_metadata({COLUMNS_NOTE: schema.json(), _VERSION_NOTE: version})
     target = StagingFolder.of(folder, "location of the tables")
     replace_file(target, "part-00000.zstd.parquet", sink.getvalue().to_pybytes(), _MODE)
