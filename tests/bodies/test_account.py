@@ -255,7 +255,11 @@ class Json:
 
 
 def check_json(bodies: list[Json], schema: Any) -> None:
-    rows = rows_of([each.text.encode() for each in bodies], schema)
+    account_json(bodies, rows_of([each.text.encode() for each in bodies], schema), schema)
+
+
+def account_json(bodies: list[Json], rows: list[Any], schema: Any) -> None:
+    """Account for every value of bodies in their rows."""
     for body, row in zip(bodies, rows, strict=True):
         if row["unparsed"] is not None:
             assert (row["fields"], row["rescued"]) == (None, None)
@@ -407,7 +411,11 @@ def is_within(path: tuple[Any, ...], written: tuple[Any, ...]) -> bool:
 
 
 def check_xml(bodies: list[Xml], schema: Any) -> None:
-    rows = rows_of([each.text.encode() for each in bodies], schema, "text/xml")
+    account_xml(bodies, rows_of([each.text.encode() for each in bodies], schema, "text/xml"), schema)
+
+
+def account_xml(bodies: list[Xml], rows: list[Any], schema: Any) -> None:
+    """Account for every value of bodies in their rows."""
     for body, row in zip(bodies, rows, strict=True):
         if row["unparsed"] is not None:
             assert (row["fields"], row["rescued"]) == (None, None)

@@ -112,7 +112,9 @@ class Place:
         return "parquet.append_small" if is_small else method.replace("lake", self.format)
 
     def rows(self, table: str) -> DataFrame:
-        return self.spark.table(table) if self.format == "iceberg" else self.spark.read.format(self.format).load(table)
+        if self.format == "iceberg":
+            return self.spark.table(table)
+        return self.spark.read.format(self.format).option("mergeSchema", "true").load(table)
 
     def killed(
         self,

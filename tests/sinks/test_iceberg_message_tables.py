@@ -16,6 +16,7 @@ from pyiceberg.table import StaticTable
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.spark import local_session
 from airflow_sqlqueue.spark.message_tables import compact_message_tables, lakes, write_message_tables
+from tests.sinks.accounts import check_account
 from tests.sinks.conftest import ICEBERG_JARS
 from tests.sinks.message_tables import (
     COMPACT_POINTS,
@@ -147,3 +148,8 @@ def test_a_zoo_of_names(place: Place) -> None:
     latest = max(metadata, key=lambda path: int(path.name.split(".")[0][1:]))
     found = StaticTable.from_metadata(str(latest)).scan().to_arrow()
     check_rows(found.to_pylist(), schemas, [0, 1, 3, 4])
+
+
+@pytest.mark.timeout(600)
+def test_every_value_is_accounted_for(place: Place) -> None:
+    check_account(place)

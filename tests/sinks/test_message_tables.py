@@ -12,6 +12,7 @@ import pytest
 from airflow_sqlqueue.errors import ConfigurationError, SparkJobError
 from airflow_sqlqueue.spark.message_tables import compact_message_tables, reparse, write_message_tables
 from airflow_sqlqueue.spark.sinks.checks import session_settings
+from tests.sinks.accounts import check_account
 from tests.sinks.message_tables import (
     AT_LENGTH,
     COMPACT_POINTS,
@@ -173,3 +174,9 @@ def test_a_zoo_of_names(name: str, spark: SparkSession, config: dict[str, str], 
     for reader, found in read_by_all(Path(table), is_delta=name == "delta").items():
         assert len(set(found.schema.names)) == len(found.schema.names), reader
         check_rows(found.to_pylist(), schemas, numbers)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_value_is_accounted_for(name: str, spark: SparkSession, config: dict[str, str], tmp_path: Path) -> None:
+    check_account(place(name, spark, config, tmp_path))
