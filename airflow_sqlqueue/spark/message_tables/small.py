@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 COLUMNS_NOTE = "org.apache.spark.sql.parquet.row.metadata"
-"""Where Spark notes the columns of a file, with their comments."""
+"""The key of the columns of a file, with their comments, in its metadata."""
 
 _VERSION_NOTE = "org.apache.spark.version"
-"""Where Spark notes its version, by which it reads days before 1582."""
+"""The key of Spark's version, by which it reads days before 1582."""
 
 _MODE = 0o644
 
