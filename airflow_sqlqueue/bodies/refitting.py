@@ -44,7 +44,7 @@ class Refitting:
         # An element comes before its attributes and before the next ones of its name.
         for path, value in sorted(paths, key=lambda each: len(each[0])):
             try:
-                tree = _placed(tree, path, value)
+                tree = placed(tree, path, value)
             except LookupError:
                 left.append((path, value))
         fitting = _Fitting(self._shared, is_json)
@@ -80,7 +80,7 @@ def _path(text: str) -> Path:
         return (text,)
 
 
-def _placed(node: Any, path: Path, value: Any) -> Any:
+def placed(node: Any, path: Path, value: Any) -> Any:
     """Return a tree with a value where it was in the body. Raises LookupError if something else is there."""
     if not path:
         if node is not None:
@@ -89,21 +89,21 @@ def _placed(node: Any, path: Path, value: Any) -> Any:
     step, rest = path[0], path[1:]
     if isinstance(step, str):
         if type(node) is Occurrences:
-            node[0] = _placed(node[0], path, value)
+            node[0] = placed(node[0], path, value)
             return node
         if node is None or (step[:1] in ("@", "#") and not isinstance(node, (dict, list))):
             # A column has the text of an element, and its attributes are rescued.
             node = {} if node is None else {TEXT: node}
         if type(node) is not dict:
             raise LookupError
-        node[step] = _placed(node.get(step), rest, value)
+        node[step] = placed(node.get(step), rest, value)
         return node
     if node is not None and not isinstance(node, list):
         # A column has the first one of several elements.
         node = Occurrences([node])
     if step is None or not isinstance(node, list) or not 0 <= step <= len(node):
         raise LookupError
-    node[step : step + 1] = [_placed(node[step] if step < len(node) else None, rest, value)]
+    node[step : step + 1] = [placed(node[step] if step < len(node) else None, rest, value)]
     return node
 
 

@@ -26,7 +26,8 @@ from airflow_sqlqueue.spark.message_tables.packing import (
     Unpacking,
 )
 
-COLUMNS, IF_UNPARSED = ("message_type", "content_type", "RowVersion"), ("Body", "BodyFile")
+COLUMNS = ("message_type", "message_id", "originating_endpoint", "content_type", "RowVersion")
+IF_UNPARSED = ("Body", "BodyFile")
 LIMIT = 100_000
 
 json_values = st.recursive(
@@ -47,6 +48,8 @@ messages = st.tuples(st.sampled_from(["Shop.A", "Shop.B", None]), st.sampled_fro
 def rows_of(given: list[tuple[str | None, str | None, bytes | None]]) -> pa.RecordBatch:
     columns: dict[str, Any] = {
         "message_type": pa.array([each[0] for each in given], pa.string()),
+        "message_id": pa.array([f"id {number}" for number in range(len(given))], pa.string()),
+        "originating_endpoint": pa.nulls(len(given), pa.string()),
         "content_type": pa.array([each[1] for each in given], pa.string()),
         "RowVersion": pa.array(range(len(given)), pa.int64()),
         "Body": pa.array([each[2] for each in given], pa.binary()),

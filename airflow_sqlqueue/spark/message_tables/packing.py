@@ -21,7 +21,7 @@ from airflow_sqlqueue.bodies.schemas import Struct, Type
 from airflow_sqlqueue.bodies.statistics import Statistics
 from airflow_sqlqueue.schemas.files import file_stem
 from airflow_sqlqueue.spark.message_tables.reports import Report
-from airflow_sqlqueue.spark.message_tables.samples import senders_of, statistics_of, with_new_fields
+from airflow_sqlqueue.spark.message_tables.samples import statistics_of, with_new_fields
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -132,7 +132,7 @@ class Packing:
         rescued = parsed.field("rescued")
         reasons = pc.if_else(pc.is_valid(rows["BodyFile"]), "file", parsed.field("unparsed"))
         if self._new_fields and rescued.null_count < len(rescued):
-            waits, seen = with_new_fields(rescued, schema, bodies_of(rows)[0], senders_of(rows))
+            waits, seen = with_new_fields(rows, rescued, schema, bodies_of(rows)[0])
             if waits:
                 mask = pa.array([number in waits for number in range(len(rescued))])
                 yield _chunk(SEEN, name, len(waits), _json(seen))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from airflow_sqlqueue.bodies.extension import would_extend
 from airflow_sqlqueue.bodies.fitting import to_element
 from airflow_sqlqueue.bodies.json_reader import read_json
 from airflow_sqlqueue.bodies.names import Path, read_path
+from airflow_sqlqueue.bodies.refitting import placed
 from airflow_sqlqueue.bodies.schemas import Struct
 from airflow_sqlqueue.bodies.statistics import Statistics
 from airflow_sqlqueue.errors import BodyError
@@ -40,32 +41,23 @@ def statistics_of(
     :param bodies: their bodies, decoded, and ``content_types`` the types of these.
     """
     found, size = Statistics(), 0
-    senders = senders_of(rows)
-    for number in _spread(rows, senders):
+    senders = rows["originating_endpoint"].to_pylist()
+    for number in _spread(rows["message_id"].to_pylist(), senders):
         body = bodies[number].as_py() or b""
         if found.messages and size + len(body) > BYTES:
             continue
         size += len(body)
-        try:
+        with suppress(BodyError):
             found.add(parse(body, content_types[number].as_py(), max_bytes=max_bytes), senders[number])
-        except BodyError:
-            continue
     return found
 
 
-def senders_of(rows: pa.RecordBatch) -> list[str | None]:
-    """The endpoints that sent the messages."""
-    has_senders = "originating_endpoint" in rows.schema.names
-    return rows["originating_endpoint"].to_pylist() if has_senders else [None] * rows.num_rows
-
-
-def _spread(rows: pa.RecordBatch, senders: list[str | None]) -> list[int]:
+def _spread(ids: list[Any], senders: list[str | None]) -> list[int]:
     """The numbers of the rows in the sample, the senders in turn, by a hash of the messages' ids.
 
     So a sample depends on the messages alone, not on their order.
     """
-    ids = map(repr, rows["message_id" if "message_id" in rows.schema.names else "RowVersion"].to_pylist())
-    by_hash = sorted((zlib.crc32(each.encode()), each, number) for number, each in enumerate(ids))
+    by_hash = sorted((zlib.crc32(repr(each).encode()), repr(each), number) for number, each in enumerate(ids))
     turns: Counter[str | None] = Counter()
     in_turn = []
     for *place, number in by_hash:
@@ -75,7 +67,7 @@ def _spread(rows: pa.RecordBatch, senders: list[str | None]) -> list[int]:
 
 
 def with_new_fields(
-    rescued: pa.Array, schema: Struct, bodies: pa.Array, senders: Sequence[str | None]
+    rows: pa.RecordBatch, rescued: pa.Array, schema: Struct, bodies: pa.Array
 ) -> tuple[set[int], Statistics]:
     """Return the numbers of the rows with values of fields that a schema could get, and the statistics of these fields.
 
@@ -84,7 +76,7 @@ def with_new_fields(
     import pyarrow.compute as pc
 
     numbers: set[int] = set()
-    seen = Statistics()
+    seen, senders = Statistics(), rows["originating_endpoint"].to_pylist()
 
     @cache
     def new_path(text: str) -> Path:
@@ -92,28 +84,16 @@ def with_new_fields(
         return path if would_extend(schema, path) else ()
 
     for number in pc.indices_nonzero(pc.is_valid(rescued)).to_pylist():
-        try:
-            values = read_json(rescued[number].as_py())
-        except BodyError:
-            continue
-        found = _nested({path: value for text, value in values.items() if (path := new_path(text))})
+        found: dict[str, Any] = {}
+        with suppress(BodyError):
+            for text, value in read_json(rescued[number].as_py()).items():
+                if (path := new_path(text)) and _shows_a_type(value):
+                    found = placed(found, path, value)
         if found:
             numbers.add(number)
             is_xml = bodies[number].as_py()[:_START].lstrip(_BEFORE_XML).startswith(b"<")
             seen.add(to_element(found) if is_xml else found, senders[number])
     return numbers, seen
-
-
-def _nested(values: Mapping[Path, Any]) -> dict[str, Any]:
-    """The values that show a type, nested as they are in their body."""
-    found: dict[str, Any] = {}
-    for path, value in values.items():
-        if _shows_a_type(value):
-            place = found
-            for each in path[:-1]:
-                place = place.setdefault(str(each), {})
-            place[str(path[-1])] = value
-    return found
 
 
 def _shows_a_type(value: Any) -> bool:
