@@ -12,14 +12,12 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from airflow_sqlqueue.bodies.names import MAX_CHARACTERS, Path
 from airflow_sqlqueue.bodies.schemas import MAX_NESTING
 from airflow_sqlqueue.bodies.tree import BLANKS, TEXT, Element, Number, is_empty
 from airflow_sqlqueue.bodies.types import MOST_DIGITS, forms, read_or_none
-
-N = TypeVar("N")
 
 MAX_NODES = 4_000
 """The most paths of a type that are counted: outer ones first, those of one depth by a hash of their names."""
@@ -65,17 +63,17 @@ def merged(nodes: Iterable[FieldVotes]) -> FieldVotes:
     return found
 
 
-class _Nodes(dict[Path, N]):
+class _Nodes(dict[Path, Any]):
     """Nodes by path, which are made when they are asked for.
 
     Beyond twice the limit the first ones stay: outer paths, those of one depth by a hash. So whatever is left out is
     beyond the limit for good, and the first nodes are the same in any order of the values.
     """
 
-    def __init__(self, limit: int, new: Callable[[], N]) -> None:
+    def __init__(self, limit: int, new: Callable[[], Any]) -> None:
         self.limit, self.is_cut, self._new, self._depth = limit, False, new, MAX_NESTING
 
-    def __missing__(self, path: Path) -> N:
+    def __missing__(self, path: Path) -> Any:
         node = self._new()
         if len(path) <= self._depth:
             if len(self) >= 2 * self.limit:
@@ -107,7 +105,7 @@ class Statistics:
     def __init__(self, limit: int = MAX_NODES) -> None:
         self.messages: Counter[str] = Counter()
         """The messages of each sender; the senders are numbered by a hash of their names."""
-        self._nodes: _Nodes[dict[str, Counter[str]]] = _Nodes(limit, lambda: defaultdict(Counter))
+        self._nodes = _Nodes(limit, lambda: defaultdict(Counter))
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -177,7 +175,7 @@ class _Message:
     """Facts that the values of one message say at each path, with 1 or the most of their numbers."""
 
     def __init__(self, limit: int) -> None:
-        self.nodes: _Nodes[dict[str, int]] = _Nodes(limit, lambda: {"messages": 1, "place": 0})
+        self.nodes = _Nodes(limit, lambda: {"messages": 1, "place": 0})
         self._forms = forms()
 
     def add(self, path: Path, value: Any, place: int = 0, *facts: str) -> None:
