@@ -10,17 +10,7 @@ from typing import Any
 
 from airflow_sqlqueue.bodies.names import Path, column_key, path_text
 from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of, item_of
-from airflow_sqlqueue.bodies.tree import (
-    BLANKS,
-    TEXT,
-    Element,
-    Number,
-    Repeated,
-    Untyped,
-    is_blank,
-    is_empty,
-    members_of,
-)
+from airflow_sqlqueue.bodies.tree import BLANKS, TEXT, Element, Number, Repeated, Untyped, is_empty, members_of
 from airflow_sqlqueue.bodies.types import Given, read_leaf
 from airflow_sqlqueue.bodies.values import Misfit
 from airflow_sqlqueue.untrusted import is_text
@@ -147,7 +137,8 @@ class Fitting:
         if any(_is_element(name) for name, _ in value.children):
             return _leaf(value, kind)
         text = dict(value.children).get(TEXT, value).text
-        is_null = value.is_nil and is_blank(text) if kind == "string" else text.strip(BLANKS) in ("", "null")
+        plain = text.strip(BLANKS)
+        is_null = value.is_nil and not plain if kind == "string" else plain in ("", "null")
         found = None if is_null else read_leaf(kind, text, None)
         for name, each in value.children:
             if name != TEXT:
@@ -193,7 +184,7 @@ def _is_element(name: str) -> bool:
 
 
 def _is_plain_text(value: Element) -> bool:
-    return not value.children and not is_blank(value.text)
+    return not value.children and not is_empty(value)
 
 
 def _members(value: Any) -> dict[str, Any]:
@@ -201,7 +192,7 @@ def _members(value: Any) -> dict[str, Any]:
     if isinstance(value, dict):
         return value
     if not value.children:
-        return {} if is_blank(value.text) else {TEXT: value}
+        return {} if is_empty(value) else {TEXT: value}
     found: dict[str, Any] = {}
     for name, each in value.children:
         if name not in found:

@@ -74,15 +74,10 @@ class Element:
     place: Place | None = None
 
 
-def is_blank(text: str) -> bool:
-    """Whether a text of XML is nothing, as between two elements."""
-    return not text.strip(BLANKS)
-
-
 def is_empty(value: Any) -> bool:
     """Whether a value is nothing: null, an empty object, a blank element, a list of nothing."""
     if isinstance(value, Element):
-        return not value.children and is_blank(value.text)
+        return not value.children and not value.text.strip(BLANKS)
     if isinstance(value, list):
         # Arrow's reader does not tell nulls and empty objects from no items.
         return all(each is None or each == {} for each in value)

@@ -25,7 +25,7 @@ def read_xml(text: str, *, places: bool = False) -> tuple[str, Element]:
     if text.count("<") - text.count("</") + text.count('="') + text.count("='") > MAX_NODES:
         raise BodyError("size")
     try:
-        return (_PlaceReader if places else _Reader)(text.encode()).root()
+        return _Reader(text.encode(), places).root()
     except (expat.ExpatError, UnicodeEncodeError) as error:
         raise BodyError("xml") from error
 
@@ -39,11 +39,11 @@ class _Locals(dict[str, str]):
 
 
 class _Reader:
-    def __init__(self, data: bytes) -> None:
-        self._data, self._locals = data, _Locals()
-        # The texts of all open elements; of each of these the number of its first text, its children, and if it is nil.
+    def __init__(self, data: bytes, places: bool) -> None:
+        self._data, self._has_places, self._locals = data, places, _Locals()
+        # The texts of all open elements; of each of these the number of its first text, its children, and itself.
         self._texts: list[str] = []
-        self._open: list[tuple[int, list[tuple[str, Element]], bool]] = [(0, [], False)]
+        self._open: list[tuple[int, list[tuple[str, Element]], Element]] = [(0, [], Element())]
 
     def root(self) -> tuple[str, Element]:
         # An encoding that the declaration names no longer holds: the text is decoded.
@@ -62,56 +62,41 @@ class _Reader:
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         if len(self._open) > MAX_DEPTH:
             raise BodyError("depth")
-        children: list[tuple[str, Element]] = []
-        is_nil = False
-        if attributes:
-            given = [each for each in attributes.items() if not _is_directive(*each)]
-            children += [(f"@{self._locals[each]}", Element((), value)) for each, value in given]
-            is_nil = attributes.get(_NIL) in ("true", "1")
-        self._open.append((len(self._texts), children, is_nil))
+        given = [each for each in attributes.items() if not _is_directive(*each)]
+        children = [(f"@{self._locals[each]}", Element((), value)) for each, value in given]
+        element = Element(children, "", attributes.get(_NIL) in ("true", "1"))
+        self._open[-1][1].append((self._locals[name], element))
+        self._open.append((len(self._texts), children, element))
+        if self._has_places:
+            self._place(element, attributes)
 
     def _end(self, name: str) -> None:
-        first, children, is_nil = self._open.pop()
-        texts = self._texts[first:]
+        first, children, element = self._open.pop()
+        text = "".join(self._texts[first:])
         del self._texts[first:]
-        text = texts[0] if len(texts) == 1 else "".join(texts)
-        if children and text.strip(BLANKS):
+        if not children:
+            element.text = text
+        elif text.strip(BLANKS):
             children.append((TEXT, Element((), text)))
-        self._open[-1][1].append((self._locals[name], Element(children, "" if children else text, is_nil)))
+        if place := element.place:
+            index = self._parser.CurrentByteIndex
+            if self._data[index : index + 2] == b"</" and not self._data.endswith(b"/>", place.start, place.inner):
+                place.inner_end, place.end = index, self._data.index(b">", index) + 1
+
+    def _place(self, element: Element, attributes: dict[str, str]) -> None:
+        start = self._parser.CurrentByteIndex
+        tag = _TAG.match(self._data, start)
+        assert tag is not None
+        element.place = Place(start, tag.end(), tag.end(), tag.end())
+        found = _ATTRIBUTE.finditer(self._data, start, tag.end()) if attributes else ()
+        own = (each for each in found if each[1].partition(b":")[0] != b"xmlns")
+        data = (each for each, given in zip(own, attributes.items(), strict=True) if not _is_directive(*given))
+        for each, (_, attribute) in zip(data, element.children, strict=True):
+            attribute.place = Place(each.start(), *each.span(3), each.end())
 
     def _refuse(self, *_: object) -> None:
         raise BodyError("xml")
 
 
-class _PlaceReader(_Reader):
-    def __init__(self, data: bytes) -> None:
-        super().__init__(data)
-        self._places: list[Place] = []
-
-    def _start(self, name: str, attributes: dict[str, str]) -> None:
-        super()._start(name, attributes)
-        start = self._parser.CurrentByteIndex
-        tag = _TAG.match(self._data, start)
-        assert tag is not None
-        self._places.append(Place(start, tag.end(), tag.end(), tag.end()))
-        if not attributes:
-            return
-        own = [each for each in _ATTRIBUTE.finditer(self._data, start, tag.end()) if not _is_namespace(each[1])]
-        data = (each for each, given in zip(own, attributes.items(), strict=True) if not _is_directive(*given))
-        for each, (_, attribute) in zip(data, self._open[-1][1], strict=True):
-            attribute.place = Place(each.start(), *each.span(3), each.end())
-
-    def _end(self, name: str) -> None:
-        index, place = self._parser.CurrentByteIndex, self._places.pop()
-        if self._data[index : index + 2] == b"</" and not self._data.endswith(b"/>", place.start, place.inner):
-            place.inner_end, place.end = index, self._data.index(b">", index) + 1
-        super()._end(name)
-        self._open[-1][1][-1][1].place = place
-
-
 def _is_directive(name: str, value: str) -> bool:
     return value in _DIRECTIVES.get(name, ())
-
-
-def _is_namespace(name: bytes) -> bool:
-    return name == b"xmlns" or name.startswith(b"xmlns:")
