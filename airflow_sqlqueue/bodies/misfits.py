@@ -59,19 +59,16 @@ def may_have_other_case(bodies: pa.Array, names: Collection[str]) -> pa.Array:
     return pc.or_(other_case, pc.invert(is_plain))
 
 
-def _members(read: pa.Array) -> Any:
+def _members(read: pa.Array) -> pa.Array:
     """The number of members of each value's objects that are not null."""
     if pa.types.is_list(read.type):
-        inner = _members(read.values)
-        if isinstance(inner, pa.Scalar):
-            return inner
-        sums = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(inner)])
+        sums = pa.concat_arrays([pa.array([0]), pc.cumulative_sum(_members(read.values))])
         return pc.subtract(sums.take(read.offsets[1:]), sums.take(read.offsets[:-1]))
-    found: Any = pa.scalar(0, pa.int64())
-    if pa.types.is_struct(read.type):
-        found = pa.array([0] * len(read), pa.int64())
-        for child in map(read.field, range(read.type.num_fields)):
-            found = pc.add(pc.add(found, child.is_valid().cast(pa.int64())), _members(child))
+    found = pa.repeat(0, len(read))
+    for child in read.flatten() if pa.types.is_struct(read.type) else ():
+        found = pc.add(found, child.is_valid().cast(pa.int64()))
+        if pa.types.is_nested(child.type):
+            found = pc.add(found, _members(child))
     return found
 
 
@@ -157,16 +154,12 @@ def unlike(schema: Struct) -> list[tuple[str, str | None]]:
 def matches(bodies: pa.Array, pattern: str, kind: str | None = None) -> pa.Array:
     """Return whether a regular expression matches each body, by a number that a leaf type refuses if one is named."""
     found = pc.match_substring_regex(bodies, pattern)
-    if kind is None or not pc.any(found).as_py():
+    if kind is None:
         return found
-    rows = pc.indices_nonzero(found).to_pylist()
     numbers = re.compile(pattern.encode())
-    wrong = [
-        row
-        for row in rows
-        if any(read_or_none(kind, each.decode(), "number") is None for each in numbers.findall(bodies[row].as_py()))
-    ]
-    return pc.is_in(pa.array(range(len(bodies))), pa.array(wrong, pa.int64()))
+    texts = (numbers.findall(body) for body in bodies.filter(found).to_pylist())
+    wrong = [any(read_or_none(kind, text.decode(), "number") is None for text in each) for each in texts]
+    return pc.replace_with_mask(found, found, pa.array(wrong, pa.bool_()))
 
 
 def wrong_kinds(read_as: pa.DataType) -> str:

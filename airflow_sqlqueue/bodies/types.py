@@ -36,16 +36,12 @@ class Leaf:
 
     :param json: the kinds of JSON values that it takes. A text of XML says no kind, and is tried always.
     :param read: the value for Arrow of a value's text and the type's parameters; ValueError for one that does not fit.
-    :param write: the text of such a value, which ``read`` takes.
     :param read_as: the type by which Arrow's reader of JSON reads it, if it is neither this nor a string.
     :param convert: the column of what Arrow's reader read, with null for each value that is left to ``read``.
     :param unlike: regular expressions of bodies that Arrow's reader would read in another way than ``read``.
     :param doubtful: a regular expression of numbers that Arrow's reader takes even where ``read`` refuses them.
-    :param spark: the name of the Spark type, if it is another one.
-    :param json_schema: the types and formats of JSON Schema that mean it.
     :param form: the form of its texts, for inference.
     :param takes: whether it takes values of another type, by its own parameters and the other's name and parameters.
-    :param delta_feature: the table feature that Delta Lake needs for it.
     """
 
     json: tuple[Given, ...]
