@@ -237,3 +237,30 @@ def to_element(value: Any) -> Element:
         members = [(name, each if isinstance(each, list) else [each]) for name, each in value.items()]
         return Element([(name, to_element(each)) for name, all_ in members for each in all_])
     return Element((), str(value) if isinstance(value, str) else to_json(value))
+
+
+def placed(node: Any, path: Path, value: Any) -> Any:
+    """Return a tree with a value where it was in the body. Raises LookupError if something else is there."""
+    if not path:
+        if node is not None:
+            raise LookupError
+        return value
+    step, rest = path[0], path[1:]
+    if isinstance(step, str):
+        if type(node) is Occurrences:
+            node[0] = placed(node[0], path, value)
+            return node
+        if node is None or (step[:1] in ("@", "#") and not isinstance(node, (dict, list))):
+            # A column has the text of an element, and its attributes are rescued.
+            node = {} if node is None else {TEXT: node}
+        if type(node) is not dict:
+            raise LookupError
+        node[step] = placed(node.get(step), rest, value)
+        return node
+    if node is not None and not isinstance(node, list):
+        # A column has the first one of several elements.
+        node = Occurrences([node])
+    if step is None or not isinstance(node, list) or not 0 <= step <= len(node):
+        raise LookupError
+    node[step : step + 1] = [placed(node[step] if step < len(node) else None, rest, value)]
+    return node

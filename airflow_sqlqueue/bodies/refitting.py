@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_sqlqueue.bodies.blocks import arrow_type
-from airflow_sqlqueue.bodies.fitting import Columns, Fitting, Occurrences, to_element
+from airflow_sqlqueue.bodies.fitting import Columns, Fitting, Occurrences, placed, to_element
 from airflow_sqlqueue.bodies.json_reader import read_json
 from airflow_sqlqueue.bodies.names import Path, read_path
 from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of
-from airflow_sqlqueue.bodies.tree import TEXT, Number, Untyped
+from airflow_sqlqueue.bodies.tree import Number, Untyped
 from airflow_sqlqueue.bodies.types import leaf_of
 from airflow_sqlqueue.errors import BodyError
 
@@ -78,33 +78,6 @@ def _path(text: str) -> Path:
         return read_path(text)
     except ValueError:
         return (text,)
-
-
-def placed(node: Any, path: Path, value: Any) -> Any:
-    """Return a tree with a value where it was in the body. Raises LookupError if something else is there."""
-    if not path:
-        if node is not None:
-            raise LookupError
-        return value
-    step, rest = path[0], path[1:]
-    if isinstance(step, str):
-        if type(node) is Occurrences:
-            node[0] = placed(node[0], path, value)
-            return node
-        if node is None or (step[:1] in ("@", "#") and not isinstance(node, (dict, list))):
-            # A column has the text of an element, and its attributes are rescued.
-            node = {} if node is None else {TEXT: node}
-        if type(node) is not dict:
-            raise LookupError
-        node[step] = placed(node.get(step), rest, value)
-        return node
-    if node is not None and not isinstance(node, list):
-        # A column has the first one of several elements.
-        node = Occurrences([node])
-    if step is None or not isinstance(node, list) or not 0 <= step <= len(node):
-        raise LookupError
-    node[step : step + 1] = [placed(node[step] if step < len(node) else None, rest, value)]
-    return node
 
 
 def _stored(kind: str) -> pa.DataType:

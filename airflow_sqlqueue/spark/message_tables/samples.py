@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_sqlqueue.bodies.decoding import MAX_BYTES, parse
 from airflow_sqlqueue.bodies.extension import would_extend
-from airflow_sqlqueue.bodies.fitting import to_element
+from airflow_sqlqueue.bodies.fitting import placed, to_element
 from airflow_sqlqueue.bodies.json_reader import read_json
 from airflow_sqlqueue.bodies.names import Path, read_path
-from airflow_sqlqueue.bodies.refitting import placed
 from airflow_sqlqueue.bodies.schemas import Struct
 from airflow_sqlqueue.bodies.statistics import Statistics
 from airflow_sqlqueue.errors import BodyError
