@@ -47,7 +47,7 @@ def differences(known: Type | None, found: Type, path: Path = ()) -> Iterator[Ch
         for kind in fields_of(_struct(found)).values():
             yield from differences(item, kind, (*path, None))
     elif known and _is_alike(known, found):
-        types = _by_key(known)
+        types = {column_key(name): kind for name, kind in fields_of(_struct(known)).items()}
         for name, kind in fields_of(_struct(found)).items():
             yield from differences(types.get(column_key(name)), kind, (*path, name))
     elif known is None or not takes(known, found):
@@ -67,10 +67,9 @@ def extended(schema: Struct, found: Struct) -> Struct:
 
 
 def extended_by(schema: Struct, found: Struct) -> tuple[Struct, list[str], list[str]]:
-    """The schema with the fields of ``found`` that it has not, the paths of these, and of those that are left out.
+    """The schema with the fields of ``found`` that it has not, the paths of these, and of those without room.
 
-    Its own fields keep their types. Of new fields as many are taken as a schema may have, of those that are not too
-    deep: those first that more messages have (``messages`` of a field in a sample), then those of outer structs.
+    Those come first that more messages have (``messages`` of a field in a sample), then those of outer structs.
     """
     ranks: dict[Path, tuple[Any, ...]] = {}
     result = _extended(schema, found, (), math.inf, ranks, set())
@@ -85,7 +84,9 @@ def extended_by(schema: Struct, found: Struct) -> tuple[Struct, list[str], list[
 def _extended(
     known: Type | None, found: Type, path: Path, most: float, ranks: dict[Path, tuple[Any, ...]], left_out: set[Path]
 ) -> Type | None:
-    """The type with new fields, which get ranks, but those that are left out; None for a new one without fields."""
+    """The type with new fields, which get ranks, but those that are left out; None for a new one that is nothing."""
+    if len(path) > MAX_NESTING:
+        return known
     if not isinstance(found, dict) or not _is_alike(known, found):
         return found if known is None else known
     if (item := item_of(found)) is not None:
@@ -94,15 +95,14 @@ def _extended(
     fields = {column_key(each["name"]): each for each in _struct(known)["fields"]}
     for place, each in enumerate(found["fields"]):
         key, where = column_key(each["name"]), (*path, each["name"])
-        if where in left_out or len(where) + _levels(each["type"]) > MAX_NESTING:
-            continue
         # No field is before the one that it is in, though that is in one value of a dictionary alone.
         old, messages = fields.get(key), min(each.get("messages", 0), most)
+        kind = _extended(old and old["type"], each["type"], where, messages, ranks, left_out)
+        if kind is None or where in left_out:
+            continue
         if old is None:
             ranks[where] = (-messages, len(where), place, path_text(where))
-        kind = _extended(old and old["type"], each["type"], where, messages, ranks, left_out)
-        if kind is not None:
-            fields[key] = {**(old or each), "type": kind}
+        fields[key] = {**(old or each), "type": kind}
     if known is None and not fields:
         return None
     found_fields = [field_of(each["name"], each["type"], each["metadata"]) for each in fields.values()]
@@ -116,15 +116,6 @@ def _is_alike(known: Type | None, found: Type) -> bool:
 
 def _struct(kind: Type | None) -> Struct:
     return kind if isinstance(kind, dict) else EMPTY
-
-
-def _by_key(kind: Type | None) -> dict[str, Type]:
-    return {column_key(name): each for name, each in fields_of(_struct(kind)).items()}
-
-
-def _levels(kind: Type) -> int:
-    item = item_of(kind)
-    return 0 if item is None else 1 + _levels(item)
 
 
 def would_extend(schema: Struct, path: Path) -> bool:

@@ -34,11 +34,7 @@ _ITEM_TYPES = re.compile(
 def infer(
     statistics: Statistics, message_type: str, known: Struct = EMPTY, hints: Hints = NO_HINTS
 ) -> tuple[Struct, list[str]]:
-    """Return a schema with the fields of a sample that it has not, and a sentence for each limit that it reaches.
-
-    Its own fields keep their types. Of new fields as many are taken as a schema may have, those first that more
-    messages have.
-    """
+    """Return a schema with the fields of a sample that it has not, and a sentence for each limit that it reaches."""
     found = _Types(message_type, hints).struct(statistics.votes(), ()) or EMPTY
     schema, new, left_out = extended_by(known, found)
     name, count = quoted(message_type), sum(1 for _ in all_fields(schema))
@@ -150,10 +146,7 @@ def _is_dictionary(node: FieldVotes) -> bool:
 
 
 def _items_of_element(node: FieldVotes, own: str | int | None) -> FieldVotes | None:
-    """The items, if elements are lists: they have children of one name, mostly several, and few attributes.
-
-    One child is enough where its name is that of an item: ``Lines`` with ``Line``, or ``string``.
-    """
+    """The items, if elements are lists: children of one name, several or called as items, and few attributes."""
     structs, items = node.votes[f"{KIND}struct"], None
     for name, inner in _fields(node).items():
         votes = inner.votes

@@ -16,11 +16,7 @@ from airflow_sqlqueue.untrusted import quoted
 
 @dataclass(frozen=True)
 class TypePatterns:
-    """Patterns of names of message types: ``*`` is any text, ``!`` before a pattern excludes, case is ignored.
-
-    A type matches if a pattern without ``!`` matches it, or all patterns have one, and if no pattern with ``!`` matches
-    it.
-    """
+    """Patterns of names of message types: ``*`` is any text, ``!`` before a pattern excludes, case is ignored."""
 
     patterns: tuple[str, ...] = ()
 
@@ -78,12 +74,7 @@ class Hint:
 
 
 class Hints:
-    """Hints for all types. Of several that match a field the first one counts.
-
-    The form is ``{"Shop.*": {"**.Zip": "string", "Lines[].Price": "decimal(28,6)", "Stock": "map"}}``. In a path ``*``
-    is any step or a part of a name, ``**`` any number of steps, and ``[]`` the items of a list or the values of a
-    dictionary, which may be left out before a name. Raises :class:`ConfigurationError` for the first mistake.
-    """
+    """Hints for all types, as the file has them. Raises :class:`ConfigurationError` for the first mistake."""
 
     def __init__(self, values: object) -> None:
         if not isinstance(values, Mapping):
@@ -96,7 +87,7 @@ class Hints:
             self.hints += [Hint(types, _path(str(path)), str(path), _type(kind, path)) for path, kind in paths.items()]
 
     def type_at(self, message_type: str, path: Path) -> Type | None:
-        """Return the type for a field; None without a hint."""
+        """Return the type for a field, by the first hint that matches; None without one."""
         for each in self.hints:
             if each.types.matches(message_type) and _matches(each.path, path):
                 each.is_matched = True

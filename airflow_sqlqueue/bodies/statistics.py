@@ -64,12 +64,9 @@ def merged(nodes: Iterable[FieldVotes]) -> FieldVotes:
 
 
 class _Nodes(dict[Path, Any]):
-    """Nodes by path, which are made when they are asked for.
+    """Nodes by path, made when they are asked for; the first ones stay: outer paths, those of one depth by a hash."""
 
-    Beyond twice the limit the first ones stay: outer paths, those of one depth by a hash. So whatever is left out is
-    beyond the limit for good, and the first nodes are the same in any order of the values.
-    """
-
+    # At twice the limit nodes are cut: what is left out then is beyond the limit for good, in any order of the values.
     def __init__(self, limit: int, new: Callable[[], Any]) -> None:
         self.limit, self.is_cut, self._new, self._depth = limit, False, new, MAX_NESTING
 
@@ -97,10 +94,7 @@ def _order(path: Path) -> tuple[int, int, str]:
 
 
 class Statistics:
-    """Counts of a type's messages by path and sender.
-
-    :param limit: the most paths.
-    """
+    """Counts of a type's messages by path and sender; ``limit`` is the most paths."""
 
     def __init__(self, limit: int = MAX_NODES) -> None:
         self.messages: Counter[str] = Counter()

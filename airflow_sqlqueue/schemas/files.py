@@ -38,11 +38,9 @@ _DEVICES = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$)", re.IGNORECASE)
 
 
 def file_stem(message_type: str) -> str:
-    """Return the name of a type for files and folders: its own, with ``!60`` and the like for other characters.
+    """Return the name of a type for files and folders, which stores, file systems and readers of URIs take as it is.
 
-    It consists of letters and digits of ASCII, dots, underscores and hyphens, so that stores, file systems and readers
-    of URIs take it as it is. It begins with a letter, a digit or ``!``, does not end with a dot, and is no device of
-    Windows. No two types have the same. A long name is cut and gets a hash.
+    No two types have the same: other characters are ``!60`` and the like, and a long name is cut and gets a hash.
     """
     if not message_type or not is_text(message_type):
         raise ConfigurationError(f"{quoted(message_type)} is no name of a message type.")

@@ -60,11 +60,7 @@ class Sample:
         per_type: int = MESSAGES_PER_TYPE,
         types: TypePatterns = ALL_TYPES,
     ) -> Sample:
-        """Take the first messages of each type and sender, so that the same messages give the same schemas.
-
-        :param per_type: the most messages of a type from one sender, which is the originating endpoint.
-        :param types: the types that are taken; messages of others are left out.
-        """
+        """Take the first messages of each type and originating endpoint, ``per_type`` at most."""
         sample = cls()
         for message in messages:
             sample._add(message, per_type, types)

@@ -34,11 +34,7 @@ _START, _BEFORE_XML = 64, b"\xef\xbb\xbf\xff\xfe\0 \t\r\n"
 def statistics_of(
     rows: pa.RecordBatch, bodies: pa.Array, content_types: pa.Array, *, max_bytes: int = MAX_BYTES
 ) -> Statistics:
-    """Return the statistics of a sample that is spread over the rows and over the endpoints that sent them.
-
-    :param rows: messages of one type.
-    :param bodies: their bodies, decoded, and ``content_types`` the types of these.
-    """
+    """Return the statistics of a sample of one type that is spread over the rows and the endpoints that sent them."""
     found, size = Statistics(), 0
     senders = rows["originating_endpoint"].to_pylist()
     for number in _spread(rows["message_id"].to_pylist(), senders):
@@ -52,10 +48,7 @@ def statistics_of(
 
 
 def _spread(ids: list[Any], senders: list[str | None]) -> list[int]:
-    """The numbers of the rows in the sample, the senders in turn, by a hash of the messages' ids.
-
-    So a sample depends on the messages alone, not on their order.
-    """
+    """The numbers of the rows in the sample, in any order of these: the senders in turn, by a hash of the ids."""
     by_hash = sorted((zlib.crc32(repr(each).encode()), repr(each), number) for number, each in enumerate(ids))
     turns: Counter[str | None] = Counter()
     in_turn = []
@@ -68,10 +61,7 @@ def _spread(ids: list[Any], senders: list[str | None]) -> list[int]:
 def with_new_fields(
     rows: pa.RecordBatch, rescued: pa.Array, schema: Struct, bodies: pa.Array
 ) -> tuple[set[int], Statistics]:
-    """Return the numbers of the rows with values of fields that a schema could get, and the statistics of these fields.
-
-    Rows whose new fields are all empty are left out: a second parse would find nothing more.
-    """
+    """Return the numbers of the rows with values of fields that a schema could get, and the statistics of these."""
     import pyarrow.compute as pc
 
     numbers: set[int] = set()
