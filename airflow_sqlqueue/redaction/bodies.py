@@ -18,7 +18,7 @@ from airflow_sqlqueue.bodies.tree import BLANKS, TEXT, Element, Number, Place, R
 from airflow_sqlqueue.bodies.xml_reader import read_xml
 from airflow_sqlqueue.errors import BodyError
 from airflow_sqlqueue.redaction.actions import ACTIONS, Hasher, RedactionAction
-from airflow_sqlqueue.redaction.fields import NOTHING, VALUES, Kind, Reach, Walk, Way, has_elements
+from airflow_sqlqueue.redaction.fields import NOTHING, VALUES, Kind, Reach, Walk, Way, elements_of
 from airflow_sqlqueue.redaction.rules import FieldPath
 from airflow_sqlqueue.untrusted import is_text
 
@@ -141,14 +141,14 @@ class _XmlEditor:
         if start.keeps:
             declaration = self.data.find(b"?>") + 2 if self.data.startswith(b"<?xml") else 0
             yield from self._filled([(declaration, place.start), (place.end, len(self.data))], start, "")
-        if name == "Messages" and has_elements(root):
+        if name == "Messages" and elements_of(root):
             start = start.of_messages()
         yield from self._element(root, self._walk.value(start, self._kind(root)))
 
     def _element(self, element: Element, reach: Reach) -> Iterator[_Edit]:
         """Yield the edits of an element or an attribute."""
         place, text, of_text = _place(element), element.text, reach
-        if reach.action is not None and has_elements(element):
+        if reach.action is not None and elements_of(element):
             of_text = NOTHING
             yield place.inner, place.inner_end, self._changed(reach.action, "object", "")
         starts, ends = [place.inner], []

@@ -140,25 +140,21 @@ def _rests(steps: Steps, name: str | None, child: Any, *, in_doubt: bool = False
             return
     if not leads:
         return
-    lists = step.lists if has_elements(child) else 0
+    elements = elements_of(child)
+    lists = step.lists if elements else 0
     if not rest:
         yield (_ANY,) if lists and in_doubt else ()
         return
-    if in_doubt and not lists and step is not _ITEM and _is_list_like(child):
-        lists = 1
+    if in_doubt and not lists and step is not _ITEM and len({each for each, _ in elements}) == 1:
+        # They look like the items of a list, and some may be empty.
+        lists = int(any(each and each.children for _, each in elements))
     for number in range(lists + 1):
         yield (*[_ITEM] * number, *rest)
 
 
-def has_elements(value: Any) -> bool:
-    """Whether a value is an element of XML with elements."""
-    return isinstance(value, Element) and any(name[0] not in "@#" for name, _ in value.children)
-
-
-def _is_list_like(value: Any) -> bool:
-    """Whether the elements of an element look like the items of a list; some may be empty."""
-    elements = [(name, child) for name, child in value.children if name[0] not in "@#"] if has_elements(value) else []
-    return len({name for name, _ in elements}) == 1 and any(child and child.children for _, child in elements)
+def elements_of(value: Any) -> list[tuple[str, Any]]:
+    """Return the elements in an element of XML, nothing for another value."""
+    return [each for each in value.children if each[0][0] not in "@#"] if isinstance(value, Element) else []
 
 
 def _once(given: Iterable[Any]) -> tuple[Any, ...]:
