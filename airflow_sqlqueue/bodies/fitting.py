@@ -44,9 +44,8 @@ class Fitting:
     """The values of one body, and in ``rescued`` what did not fit, by path.
 
     No two values have one path. Of an element that repeats and is no list the first one counts, and the position of
-    another one is its number. Of members of JSON with one name the last one counts, and -2 is the one before.
-
-    :param columns: a dict for what is known of structs, to be shared by the bodies of one schema.
+    another one is its number. Of members of JSON with one name the last one counts, and -2 is the one before. The
+    bodies of one schema share ``columns``, a dict for what is known of its structs.
     """
 
     def __init__(self, columns: dict[int, Columns] | None = None) -> None:

@@ -102,15 +102,13 @@ def _collected(value: Any, known: Any, path: Path, texts: list[str]) -> bool:
         elif name[:1] == "$" or column_key(name) in keys:
             if path or name not in METADATA or not (is_number(each) if name == "$id" else isinstance(each, str)):
                 return False
-        elif isinstance(each, (dict, list)):
+        elif not is_empty(each):
             text = to_json(each)
-            if '"$' in text or text.count("{") + text.count("[") > MAX_DEPTH // 2:
+            is_nested = isinstance(each, (dict, list))
+            if is_nested and ('"$' in text or text.count("{") + text.count("[") > MAX_DEPTH // 2):
                 return False
-            if not is_empty(each):
-                texts.append(f"{_key((*path, name))}:{text}")
-        elif each is not None:
             key = _key if len(name) > _MOST_CACHED else _cached_key
-            texts.append(f"{key((*path, name))}:{to_json(each)}")
+            texts.append(f"{key((*path, name))}:{text}")
     return True
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date, timedelta
 from decimal import Decimal
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -324,7 +326,7 @@ LEAVES: dict[str, Leaf] = {
     "date": Leaf(
         json=("text",),
         read=values.days,
-        write=values.day_text,
+        write=lambda days: str(date(1970, 1, 1) + timedelta(days)),
         arrow=lambda: _pa().date32(),
         convert=partial(_times, kind="date"),
         json_schema=(("string", "date"),),
@@ -335,7 +337,7 @@ LEAVES: dict[str, Leaf] = {
     "binary": Leaf(
         json=("text",),
         read=values.binary,
-        write=values.binary_text,
+        write=lambda value: b64encode(value).decode(),
         arrow=lambda: _pa().binary(),
         json_schema=(("string", "byte"),),
     ),

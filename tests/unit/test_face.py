@@ -72,3 +72,10 @@ def test_importing_the_package_is_quick_and_loads_nothing_else() -> None:
     _, heavy, own = answers[0].splitlines()
     assert (heavy, own) == ("[]", "['airflow_sqlqueue', 'airflow_sqlqueue.exports']")
     assert min(float(answer.splitlines()[0]) for answer in answers) < SECONDS
+
+
+def test_a_dag_that_names_a_job_loads_neither_spark_nor_arrow() -> None:
+    loads = "import sys; from airflow_sqlqueue.spark import message_tables_job; "
+    says = loads + "print(message_tables_job.__name__, {'pyarrow', 'pyspark'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", says], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == "message_tables_job set()"
