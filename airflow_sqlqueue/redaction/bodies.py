@@ -61,9 +61,11 @@ def field_values(body: bytes, content_type: str | None, path: FieldPath) -> tupl
 
 def _redact_json(text: str, walk: Walk, *, in_ascii: bool) -> str:
     tree = read_json(text)
-    references = References(tree)
-    if not isinstance(references.message, dict):
+    message = tree[0] if isinstance(tree, list) and len(tree) == 1 else tree
+    if not isinstance(message, dict):
         raise BodyError("object")
+    # A name may be written with escapes.
+    references = References(tree if "$" in text or "u0024" in text else None)
     writer = _JsonWriter(references, walk, encode_basestring_ascii if in_ascii else _quoted)
     if references.referred:
         # Refuses what parsing refuses: references to a tree that is too large, or without an end.
@@ -87,7 +89,9 @@ class _JsonWriter:
     def value(self, value: Any, reach: Reach) -> str:
         if isinstance(value, list):
             return f"[{','.join(text for _, text in self._members(value, reach))}]"
-        action, text = reach.action if value is not None and not reach.removed else None, ""
+        action, text = reach.action, ""
+        if action is not None and (value is None or reach.removed):
+            action = None
         if isinstance(value, dict):
             # What is below is written in any case: other places may refer to it, and an erasure reads it.
             members = self._members(value, reach)
@@ -104,7 +108,10 @@ class _JsonWriter:
     def _members(self, value: Any, reach: Reach) -> list[tuple[str, str]]:
         """Return the names and texts of the members or items that stay."""
         found = []
-        for name, child in [(None, each) for each in value] if isinstance(value, list) else members_of(value):
+        members = [(None, each) for each in value] if isinstance(value, list) else members_of(value)
+        if reach is NOTHING and not self._shared:
+            return [(name or "", self.value(child, NOTHING)) for name, child in members]
+        for name, child in members:
             child = self._references.target(child)
             below = self._walk.below(reach, name, child, _KINDS[type(child)])
             if id(child) in self._shared:
@@ -159,7 +166,7 @@ class _XmlEditor:
                 continue
             if below.removed:
                 yield _place(child).start, _place(child).end, ""
-            if below != NOTHING:
+            if below is not NOTHING:
                 yield from self._element(child, below)
             if not name.startswith("@"):
                 starts.append(_place(child).end)

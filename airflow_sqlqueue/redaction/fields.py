@@ -5,7 +5,7 @@ Source: docs/guides/redaction.md, "The rules".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from airflow_sqlqueue.bodies.names import column_key
@@ -86,7 +86,9 @@ class Walk:
     def value(self, reach: Reach, kind: Kind) -> Reach:
         """Return what concerns a value, also if it stands where paths still have steps to go."""
         action = reach.action
-        for way in reach.ways if kind not in ("object", "list", "null") else ():
+        if not reach.ways or kind in ("object", "list", "null"):
+            return reach
+        for way in reach.ways:
             last = (way.rest[0].name or "") if len(way.rest) == 1 else ""
             if not last.startswith("@"):
                 action = stricter(way.action, action)
@@ -97,7 +99,7 @@ class Walk:
 
     def below(self, reach: Reach, name: str | None, child: Any, kind: Kind) -> Reach:
         """Return what concerns a member of an object; an item of a list has no name."""
-        if reach == NOTHING:
+        if reach is NOTHING:
             return NOTHING
         action, dropped = reach.action, False
         ways: list[Way] = []
@@ -118,38 +120,34 @@ class Walk:
             else:
                 dropped = True
                 self.note("*", ACTIONS["drop"])
+        if not (action or ways or keeps or dropped):
+            return NOTHING
         return self.value(Reach(action, _once(ways), tuple(keeps), dropped), kind)
 
 
-def _rests(steps: Steps, name: str | None, child: Any, *, in_doubt: bool = False) -> Iterator[Steps]:
-    """Yield what is left of a path below a member, nothing if it does not lead there.
+def _rests(steps: Steps, name: str | None, child: Any, *, in_doubt: bool = False) -> list[Steps]:
+    """Return what is left of a path below a member, nothing if it does not lead there.
 
     In doubt, for actions, ``Email`` leads to an attribute ``@Email`` as well, a path to the text beside elements, and
     through what looks like a list.
     """
-    if name is None or name in _WRAPPED:
-        yield steps
     if name is None:
-        return
-    (step, *_), rest, key = steps, steps[1:], column_key(name)
-    leads = step.name in (None, key) or (step is _ITEM and name[:1] not in ("@", "#"))
-    if in_doubt:
-        leads = leads or key == f"@{step.name}"
-        if name == TEXT and (rest or not leads):
-            yield steps
-            return
-    if not leads:
-        return
+        return [steps]
+    step, rest, key = steps[0], steps[1:], column_key(name)
+    found = [steps] if name in _WRAPPED else []
+    leads = step.name is None or step.name == key or (step is _ITEM and name[:1] not in ("@", "#"))
+    if in_doubt and name == TEXT and (rest or not leads):
+        return [steps]
+    if not (leads or (in_doubt and key[:1] == "@" and key[1:] == step.name)):
+        return found
     elements = elements_of(child)
     lists = step.lists if elements else 0
     if not rest:
-        yield (_ANY,) if lists and in_doubt else ()
-        return
+        return [*found, (_ANY,) if lists and in_doubt else ()]
     if in_doubt and not lists and step is not _ITEM and len({each for each, _ in elements}) == 1:
         # They look like the items of a list, and some may be empty.
         lists = int(any(each and each.children for _, each in elements))
-    for number in range(lists + 1):
-        yield (*[_ITEM] * number, *rest)
+    return [*found, *((*[_ITEM] * number, *rest) for number in range(lists + 1))]
 
 
 def elements_of(value: Any) -> list[tuple[str, Any]]:
