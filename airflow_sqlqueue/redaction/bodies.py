@@ -175,14 +175,14 @@ class _XmlEditor:
 
     def _filled(self, ranges: Iterable[tuple[int, int]], reach: Reach, text: str) -> Iterator[_Edit]:
         """Yield the edits of a text and of comments in it: the first range that is not blank gets the new text."""
+        if not (reach.action or reach.dropped or reach.keeps):
+            return
         filled = [(start, end) for start, end in ranges if self.data[start:end].strip()]
-        new = "" if reach.dropped or reach.keeps else None
         if filled and reach.keeps:
             self._walk.note("*", ACTIONS["drop"])
-        elif filled and reach.action and new is None:
-            new = self._changed(reach.action, "text", text)
-        if new is not None:
-            yield from ((start, end, "" if number else new) for number, (start, end) in enumerate(filled))
+        action = None if reach.dropped or reach.keeps else reach.action
+        for number, (start, end) in enumerate(filled):
+            yield start, end, self._changed(action, "text", text) if action and not number else ""
 
     def _changed(self, action: RedactionAction, kind: Kind, text: str) -> str:
         return escape(action.change(kind, text.strip(BLANKS), self._walk.hasher) or "", _QUOTES)
