@@ -53,8 +53,8 @@ COMPACT_POINTS = [("lake.compact", 1, "in"), ("lake.compact", 1, "after"), ("lak
 COMPACT_POINTS += [("lake.compact", 3, "before")]
 
 REWRITE_POINTS = [("lake.rewrite", 1, "in"), ("lake.rewrite", 1, "after")]
-PARQUET_POINTS = [("replacement.move", 2, "before"), ("replacement.write", 1, "in"), ("replacement.write", 1, "after")]
-PARQUET_POINTS += [("replacement.move", 1, "after"), ("replacement.move", 3, "after"), ("replacement.write", 3, "in")]
+PARQUET_POINTS = [("lake.move", 2, "before"), ("lake.make", 1, "in"), ("lake.make", 1, "after")]
+PARQUET_POINTS += [("lake.move", 1, "after"), ("lake.move", 3, "after"), ("lake.make", 3, "in")]
 
 
 def chosen(points: list[tuple[str, int, str]], *short: int) -> list[tuple[str, int, str]]:

@@ -22,7 +22,6 @@ from airflow_sqlqueue.spark.message_tables import (
     work,
     write_message_tables,
 )
-from airflow_sqlqueue.spark.message_tables.replacement import ParquetReplacement
 from airflow_sqlqueue.spark.message_tables.work import WorkFolder
 
 
@@ -65,7 +64,6 @@ KINDS = {
     "parquet": lakes.ParquetLake,
     "delta": lakes.DeltaLake,
     "iceberg": lakes.IcebergLake,
-    "replacement": ParquetReplacement,
 }
 
 

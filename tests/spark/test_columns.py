@@ -73,5 +73,3 @@ def test_new_fields_take_the_types_of_the_table() -> None:
     assert adopted(schema, known, table) == struct(
         {"a": "long", "s": struct({"x": "long", "y": "double"}), "n": "long", "o": struct({"p": "date"})}
     )
-    # A type that no schema can have is left to the comparison.
-    assert adopted(struct({"n": "long"}), struct({}), struct({"n": "interval day"})) == struct({"n": "long"})

@@ -15,8 +15,10 @@ from airflow_sqlqueue.bodies.inference import struct_of
 from airflow_sqlqueue.bodies.patterns import TypePatterns
 from airflow_sqlqueue.bodies.schemas import Struct, array, fields_of, read_schema, struct
 from airflow_sqlqueue.bodies.statistics import Statistics
+from airflow_sqlqueue.spark.bodies import IF_UNPARSED
 from airflow_sqlqueue.spark.message_tables import packing, samples
 from airflow_sqlqueue.spark.message_tables.packing import (
+    COLUMNS,
     PARSED,
     REPORT,
     SEEN,
@@ -26,8 +28,6 @@ from airflow_sqlqueue.spark.message_tables.packing import (
     Unpacking,
 )
 
-COLUMNS = ("message_type", "message_id", "originating_endpoint", "content_type", "RowVersion")
-IF_UNPARSED = ("Body", "BodyFile")
 LIMIT = 100_000
 
 json_values = st.recursive(
@@ -46,26 +46,24 @@ messages = st.tuples(st.sampled_from(["Shop.A", "Shop.B", None]), st.sampled_fro
 
 
 def rows_of(given: list[tuple[str | None, str | None, bytes | None]]) -> pa.RecordBatch:
-    columns: dict[str, Any] = {
+    columns: dict[str, Any] = dict.fromkeys((*COLUMNS, *IF_UNPARSED), pa.nulls(len(given), pa.string()))
+    columns |= {
         "message_type": pa.array([each[0] for each in given], pa.string()),
-        "message_id": pa.array([f"id {number}" for number in range(len(given))], pa.string()),
-        "originating_endpoint": pa.nulls(len(given), pa.string()),
         "content_type": pa.array([each[1] for each in given], pa.string()),
         "RowVersion": pa.array(range(len(given)), pa.int64()),
         "Body": pa.array([each[2] for each in given], pa.binary()),
-        "BodyFile": pa.nulls(len(given), pa.string()),
     }
     return pa.RecordBatch.from_pydict(columns)
 
 
 def packed(schemas: dict[str, Struct], rows: list[pa.RecordBatch], *, new: bool) -> list[dict[str, Any]]:
-    pack = Packing(schemas, COLUMNS, IF_UNPARSED, max_bytes=LIMIT, new_types=new, new_fields=new)
+    pack = Packing(schemas, max_bytes=LIMIT, new_types=new, new_fields=new)
     return [row for batch in pack(iter(rows)) for row in batch.to_pylist()]
 
 
 def unpacked(chunks: list[dict[str, Any]], columns: list[str], fields: dict[str, Any] | None = None) -> pa.Table:
     content = pa.RecordBatch.from_pydict({"content": pa.array([each["content"] for each in chunks], pa.binary())})
-    return pa.Table.from_batches(list(Unpacking(columns, fields)(iter([content]))))
+    return pa.Table.from_batches(list(Unpacking(columns, fields or {})(iter([content]))))
 
 
 def in_two_rounds(given: list[tuple[str | None, str | None, bytes | None]]) -> tuple[list[dict[str, Any]], Any]:
@@ -155,7 +153,7 @@ def test_types_without_a_table_or_a_usable_schema_do_not_stop_others() -> None:
     given: list[Any] = [(name, None, b'{"a":1}') for name in ("Shop.A", "Shop.Bad", "Billing.A", None, "Shop.New")]
     types, unusable = TypePatterns.of(["Shop.*", "!Shop.Audit"]), ["Shop.Bad"]
     options: Any = {"new_types": True, "new_fields": True, "types": types, "unusable": unusable}
-    pack = Packing({"Shop.A": struct({"a": "long"})}, COLUMNS, IF_UNPARSED, max_bytes=LIMIT, **options)
+    pack = Packing({"Shop.A": struct({"a": "long"})}, max_bytes=LIMIT, **options)
     chunks = [row for batch in pack(iter([rows_of(given)])) for row in batch.to_pylist()]
     found = {
         (chunk["kind"], chunk["message_type"]): unpacked([chunk], ["RowVersion", "_unparsed"]).to_pylist()

@@ -14,7 +14,6 @@ from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.schemas.files import SchemaFolder
 from airflow_sqlqueue.spark.message_tables import lakes, reparse, rewrite_message_table, write_message_tables
-from airflow_sqlqueue.spark.message_tables.replacement import ParquetReplacement
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -211,16 +210,16 @@ def test_no_batch_is_written_until_a_killed_rewrite_has_ended(
     for batch in batches[:2]:
         write_message_tables(spark, batch, lake)
     retype(schemas, ORDER, Id="string")
-    move = ParquetReplacement.move
+    move = lakes.ParquetLake.move
 
-    def once(self: Any, partition: str) -> None:
-        monkeypatch.setattr(ParquetReplacement, "move", lambda self, partition: 1 / 0)
-        move(self, partition)
+    def once(self: Any, table: str, partition: str) -> None:
+        monkeypatch.setattr(lakes.ParquetLake, "move", lambda self, table, partition: 1 / 0)
+        move(self, table, partition)
 
-    monkeypatch.setattr(ParquetReplacement, "move", once)
+    monkeypatch.setattr(lakes.ParquetLake, "move", once)
     with pytest.raises(ZeroDivisionError):
         rewrite_message_table(spark, lake, ORDER)
-    monkeypatch.setattr(ParquetReplacement, "move", move)
+    monkeypatch.setattr(lakes.ParquetLake, "move", move)
     with pytest.raises(ConfigurationError, match="was killed, or runs: wait for it"):
         write_message_tables(spark, batches[2], lake)
     rewrite_message_table(spark, lake, ORDER)
@@ -237,4 +236,4 @@ def test_a_table_or_a_schema_that_is_missing_is_said(
     with pytest.raises(ConfigurationError, match=r"There is no table .*Shop.PlaceOrder of this format"):
         rewrite_message_table(spark, lake, ORDER)
     assert not list(Path(lake).glob("_rewrite*"))
-    assert lakes.lake_of(spark, "parquet", lake).columns(ORDER) is None
+    assert lakes.lake_of(spark, "parquet", lake).columns(f"{lake}/{ORDER}") is None

@@ -16,8 +16,8 @@ from airflow_sqlqueue.schemas.files import SchemaFolder
 from airflow_sqlqueue.spark import message_tables_job
 from airflow_sqlqueue.spark.message_tables import MessageTypeTable, RescuedField, write_message_tables
 from airflow_sqlqueue.spark.message_tables.packing import REPORT, Packing
-from airflow_sqlqueue.spark.message_tables.reports import MOST_FIELDS, Report, ShareLimits
-from tests.spark.test_packing import COLUMNS, IF_UNPARSED, LIMIT, rows_of
+from airflow_sqlqueue.spark.message_tables.reports import MOST_FIELDS, Report, check_shares
+from tests.spark.test_packing import LIMIT, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,9 +31,7 @@ def report_of(bodies: list[bytes], **schema: Any) -> Report:
     """The reports of all tasks, here one for each half of the bodies."""
     merged = Report()
     for half in (bodies[::2], bodies[1::2]):
-        pack = Packing(
-            {ORDER: struct(schema)}, COLUMNS, IF_UNPARSED, max_bytes=LIMIT, new_types=False, new_fields=False
-        )
+        pack = Packing({ORDER: struct(schema)}, max_bytes=LIMIT)
         for batch in pack(iter([rows_of([(ORDER, None, body) for body in half])])):
             for chunk in batch.to_pylist():
                 if chunk["kind"] == REPORT:
@@ -122,19 +120,19 @@ TABLES = [
     ],
 )
 def test_shares_are_those_of_each_type(limits: dict[str, Any], said: str | None) -> None:
-    check = ShareLimits(**limits)
-    check.check([])
+    shares = (limits.get("max_rescued"), limits.get("max_unparsed"))
+    check_shares([], *shares)
     if said is None:
-        check.check(TABLES)
+        check_shares(TABLES, *shares)
     else:
         with pytest.raises(TooManyRescuedError, match=said):
-            check.check(TABLES)
+            check_shares(TABLES, *shares)
 
 
 @pytest.mark.parametrize("limit", [-0.1, 1.1, "many", "nan", {"Shop.*": 2}, {1: 0.5}, {"Shop.*": None}, "", [0.5]])
 def test_other_values_are_refused(limit: Any) -> None:
     with pytest.raises(ConfigurationError, match="max_unparsed is a share from 0 to 1"):
-        ShareLimits(max_unparsed=limit)
+        check_shares([], None, limit)
 
 
 def test_a_line_of_the_log_quotes_what_senders_name() -> None:

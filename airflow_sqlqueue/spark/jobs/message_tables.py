@@ -50,8 +50,7 @@ def message_tables_job(spark: SparkSession, batch: AnyBatch, location: str, **op
 
 def result_of(tables: Sequence[MessageTypeTable]) -> dict[str, Any]:
     """The result of the job, bounded for XCom."""
-    misfits = {number: each.messages if each.is_unparsed else each.rescued for number, each in enumerate(tables)}
-    worst = [tables[number] for number in sorted(misfits, key=lambda number: -misfits[number]) if misfits[number]]
+    worst = [each for each in tables if each.rescued or each.is_unparsed]
     return {
         "messages": sum(each.messages for each in tables),
         "unparsed": sum(each.messages for each in tables if each.is_unparsed),
@@ -65,7 +64,7 @@ def result_of(tables: Sequence[MessageTypeTable]) -> dict[str, Any]:
                 "reasons": each.reasons,
                 "rescued_fields": [_safe(vars(field)) for field in each.rescued_fields[:_MOST_FIELDS]],
             }
-            for each in worst[:_MOST_WORST]
+            for each in sorted(worst, key=lambda each: -(each.rescued or each.messages))[:_MOST_WORST]
         ],
     }
 

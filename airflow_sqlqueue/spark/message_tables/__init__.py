@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from airflow_sqlqueue.spark.message_tables.compaction import CompactedTable, compact_message_tables
-from airflow_sqlqueue.spark.message_tables.reparse import reparse
+from airflow_sqlqueue.spark.message_tables.maintenance import (
+    CompactedTable,
+    ExpiredTable,
+    compact_message_tables,
+    expire_message_tables,
+)
 from airflow_sqlqueue.spark.message_tables.reports import MessageTypeTable, RescuedField
-from airflow_sqlqueue.spark.message_tables.retention import ExpiredTable, expire_message_tables
-from airflow_sqlqueue.spark.message_tables.rewriting import rewrite_message_table
+from airflow_sqlqueue.spark.message_tables.rewriting import reparse, rewrite_message_table
 from airflow_sqlqueue.spark.message_tables.tables import write_message_rows, write_message_tables
 
 __all__ = [

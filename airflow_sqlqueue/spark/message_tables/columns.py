@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.bodies.extension import EMPTY
 from airflow_sqlqueue.bodies.names import PREFIX, Path, column_key, column_names, is_own_column, path_text
-from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of, item_of, read_schema, struct
+from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of, item_of, struct
 from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError
 from airflow_sqlqueue.untrusted import quoted
 
@@ -40,17 +40,13 @@ def field_names(columns: list[str], schema: Struct) -> dict[str, str]:
 def differences(
     has: Type, wanted: Type, same: Collection[tuple[str, str]] = (), path: Path = ()
 ) -> Iterator[tuple[str, str, str]]:
-    """The fields whose type in a table is not that of the schema, with both types.
-
-    :param same: types of columns, each with one of a schema that the format writes as that.
-    """
-    if isinstance(has, str) and isinstance(wanted, str):
-        if has != wanted and (has, wanted) not in same:
-            yield path_text(path), has, wanted
-    elif isinstance(has, str) or isinstance(wanted, str) or has["type"] != wanted["type"]:
-        words = [kind if isinstance(kind, str) else str(kind["type"]) for kind in (has, wanted)]
-        yield path_text(path), words[0], words[1]
-    elif has["type"] == "struct":
+    """The fields whose type in a table is not that of the schema, with both types; ``same`` ones count as equal."""
+    one, other = (kind if isinstance(kind, str) else str(kind["type"]) for kind in (has, wanted))
+    if one != other and (one, other) not in same:
+        yield path_text(path), one, other
+    elif isinstance(has, str) or isinstance(wanted, str):
+        return
+    elif one == "struct":
         known = {column_key(name): kind for name, kind in fields_of(has).items()}
         for name, kind in fields_of(wanted).items():
             if column_key(name) in known:
@@ -62,7 +58,7 @@ def differences(
 def refusal(lake: Lake, message_type: str, schema: Struct) -> SqlQueueError | None:
     """Why the table of a type does not take rows of its schema; None if it does."""
     try:
-        columns = lake.columns(message_type)
+        columns = lake.columns(lake.table(message_type))
     except SqlQueueError as error:
         return error
     except Exception:
@@ -90,16 +86,7 @@ def adopted(schema: Struct, known: Struct, table: Struct) -> Struct:
         own, inner = before.get(name), has.get(column_key(name), kind)
         if all(isinstance(each, dict) and each["type"] == "struct" for each in (kind, inner, own or EMPTY)):
             kind = adopted(kind, own or EMPTY, inner)  # type: ignore[arg-type]
-        elif own is None and _is_type(inner):
+        elif own is None:
             kind = inner
         types[name] = kind
     return struct(types, {each["name"]: each["metadata"] for each in schema["fields"]})
-
-
-def _is_type(kind: Type) -> bool:
-    """Whether a schema can have the type: a table may have columns that others added."""
-    try:
-        read_schema(struct({"field": kind}))
-    except ConfigurationError:
-        return False
-    return True

@@ -1,32 +1,35 @@
 """Packing of messages: one pass over a batch parses the messages of all types, and packs each type's by itself.
 
 A row of Spark holds a chunk: messages of one type as an Arrow stream. So tables with different columns come from one
-job, and the rows of one table are found without a look at the others.
-
-Runs in Spark's Python workers. Source: docs/design.md, "Tables of message types".
+job. Runs in Spark's Python workers. Source: docs/design.md, "Tables of message types".
 """
 
 from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from airflow_sqlqueue.bodies.decoding import kind_of, parse_xml, read_text
+from airflow_sqlqueue.bodies.decoding import MAX_BYTES, kind_of, parse_xml, read_text
 from airflow_sqlqueue.bodies.fitting import to_json
-from airflow_sqlqueue.bodies.names import BODY_COLUMNS, RESCUED, UNPARSED, column_names
+from airflow_sqlqueue.bodies.names import BODY_COLUMNS, ENVELOPE, RESCUED, UNPARSED, column_names
 from airflow_sqlqueue.bodies.patterns import ALL_TYPES, TypePatterns
-from airflow_sqlqueue.bodies.schemas import Struct, Type
-from airflow_sqlqueue.bodies.statistics import Statistics
+from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of
 from airflow_sqlqueue.schemas.files import file_stem
+from airflow_sqlqueue.spark.bodies import IF_UNPARSED, decoded
 from airflow_sqlqueue.spark.message_tables.reports import Report
 from airflow_sqlqueue.spark.message_tables.samples import statistics_of, with_new_fields
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import Column, DataFrame
 
     from airflow_sqlqueue.bodies.blocks import BodyParser
+
+COLUMNS = (*ENVELOPE, "enclosed_types")
+"""Columns of every table, beside the fields, ``_rescued``, ``batch_id`` and ``parse_attempt``."""
 
 CHUNKS = "part string, kind string, message_type string, messages long, rescued long, content binary"
 """Columns of chunks. ``part`` is the folder of their files: a share of the types, or the kind."""
@@ -37,12 +40,6 @@ statistics of these messages, and a task's counts of what was rescued or is not 
 
 BODY, CONTENT_TYPE = "_body", "_content_type"
 """Columns of the decoded body and its content type, where decoders are given."""
-
-NO_TYPE = "type"
-"""Reason of a message whose type gets no table."""
-
-BAD_SCHEMA = "schema"
-"""Reason of a message whose type has a schema that cannot be used."""
 
 _PARTS = 24
 """Folders of chunks; Spark lists up to 32 without a job."""
@@ -59,36 +56,30 @@ def part_of(message_type: str | None) -> str:
     return "none" if message_type is None else str(zlib.crc32(message_type.encode()) % _PARTS)
 
 
+def to_pack(rows: DataFrame, decoders: Mapping[str, Callable[[Column], Column]]) -> DataFrame:
+    """The columns of messages that are packed."""
+    body, content_type = decoded(rows, decoders)
+    own = (body.alias(BODY), content_type.alias(CONTENT_TYPE)) if decoders else ()
+    return rows.select(*COLUMNS, *IF_UNPARSED, *own)
+
+
+@dataclass
 class Packing:
-    """Function for ``mapInArrow`` that makes chunks of messages.
+    """Function for ``mapInArrow`` that makes chunks of messages."""
 
-    :param columns: the columns of a message that every table has.
-    :param if_unparsed: the columns from which a message can be parsed later.
-    :param new_types: whether messages of types without a schema wait for one; else they are unparsed.
-    :param new_fields: whether messages with fields that their schema has not wait for a wider one; else they are
-        rescued.
-    :param unusable: the file names of schemas that cannot be used; the messages of their types are not parsed.
-    """
-
-    def __init__(
-        self,
-        schemas: Mapping[str, Struct],
-        columns: Sequence[str],
-        if_unparsed: Sequence[str],
-        *,
-        max_bytes: int,
-        new_types: bool,
-        new_fields: bool,
-        types: TypePatterns = ALL_TYPES,
-        unusable: Collection[str] = (),
-        body: str | None = None,
-    ) -> None:
-        self._schemas, self._columns, self._if_unparsed = dict(schemas), list(columns), list(if_unparsed)
-        self._max_bytes, self._new_types, self._new_fields = max_bytes, new_types, new_fields
-        self._types, self._unusable = types, frozenset(unusable)
-        self._body, self._parsers = body, dict[str, "BodyParser"]()
-        self._waiting: list[pa.RecordBatch] = []
-        self._reports: dict[str | None, Report] = {}
+    schemas: Mapping[str, Struct]
+    # Messages of types without a schema, or with fields that theirs has not, wait for one; else they are not parsed,
+    # or the fields are rescued.
+    new_types: bool = False
+    new_fields: bool = False
+    max_bytes: int = MAX_BYTES
+    types: TypePatterns = ALL_TYPES
+    # The names of the files of schemas that cannot be used.
+    unusable: Collection[str] = ()
+    body: str | None = None
+    _parsers: dict[str, BodyParser] = field(init=False, default_factory=dict)
+    _waiting: list[pa.RecordBatch] = field(init=False, default_factory=list)
+    _reports: dict[str | None, Report] = field(init=False, default_factory=dict)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -96,22 +87,22 @@ class Packing:
         for rows in blocks(batches):
             without_table = []
             for name, group in by_type(rows):
-                if name is None or not self._types.matches(name):
+                if name is None or not self.types.matches(name):
                     without_table.append(group)
-                elif name in self._schemas:
+                elif name in self.schemas:
                     yield from self._parsed(name, group)
-                elif self._unusable and file_stem(name) in self._unusable:
-                    yield from self._unparsed(name, group, pa.repeat(BAD_SCHEMA, group.num_rows))
-                elif self._new_types:
-                    found = statistics_of(group, *bodies_of(group), max_bytes=self._max_bytes)
-                    yield _chunk(SEEN, name, group.num_rows, _json(found))
+                elif self.unusable and file_stem(name) in self.unusable:
+                    yield from self._unparsed(name, group, pa.repeat("schema", group.num_rows))
+                elif self.new_types:
+                    found = statistics_of(group, *bodies_of(group), max_bytes=self.max_bytes)
+                    yield _chunk(SEEN, name, group.num_rows, json.dumps(found.to_values()).encode())
                     self._waiting.append(group)
                 else:
                     without_table.append(group)
             # Together, because there may be as many types as messages.
             if without_table:
                 others = pa.concat_batches(without_table)
-                yield from self._unparsed(None, others, pa.repeat(NO_TYPE, others.num_rows))
+                yield from self._unparsed(None, others, pa.repeat("type", others.num_rows))
             if self._waiting:
                 yield from _chunks(WAITING, None, pa.concat_batches(self._waiting))
                 self._waiting = []
@@ -125,17 +116,17 @@ class Packing:
 
         from airflow_sqlqueue.bodies.blocks import BodyParser
 
-        schema = self._schemas[name]
+        schema = self.schemas[name]
         if name not in self._parsers:
-            self._parsers[name] = BodyParser(schema, max_bytes=self._max_bytes)
+            self._parsers[name] = BodyParser(schema, max_bytes=self.max_bytes)
         parsed = self._parsers[name].parse(*bodies_of(rows))
         rescued = parsed.field("rescued")
         reasons = pc.if_else(pc.is_valid(rows["BodyFile"]), "file", parsed.field("unparsed"))
-        if self._new_fields and rescued.null_count < len(rescued):
+        if self.new_fields and rescued.null_count < len(rescued):
             waits, seen = with_new_fields(rows, rescued, schema, bodies_of(rows)[0])
             if waits:
                 mask = pa.array([number in waits for number in range(len(rescued))])
-                yield _chunk(SEEN, name, len(waits), _json(seen))
+                yield _chunk(SEEN, name, len(waits), json.dumps(seen.to_values()).encode())
                 self._waiting.append(rows.filter(mask))
                 rest = pc.invert(mask)
                 rows, parsed, rescued, reasons = (each.filter(rest) for each in (rows, parsed, rescued, reasons))
@@ -146,12 +137,12 @@ class Packing:
             yield from self._unparsed(name, rows.filter(is_unparsed), reasons.filter(is_unparsed))
             fits = pc.invert(is_unparsed)
             rows, parsed, rescued = (each.filter(fits) for each in (rows, parsed, rescued))
-        columns = {each: rows[each] for each in self._columns}
+        columns = {each: rows[each] for each in COLUMNS}
         fields = pc.struct_field(parsed, "fields").flatten()
-        columns |= dict(zip(column_names(schema, self._columns).values(), fields, strict=True))
+        columns |= dict(zip(column_names(schema, ()).values(), fields, strict=True))
         columns[RESCUED] = rescued
-        if self._body:
-            columns[BODY_COLUMNS[self._body]] = self._whole(rows)
+        if self.body:
+            columns[BODY_COLUMNS[self.body]] = self._whole(rows)
         yield from _chunks(PARSED, name, pa.RecordBatch.from_pydict(columns))
 
     def _whole(self, rows: pa.RecordBatch) -> pa.Array:
@@ -161,8 +152,8 @@ class Packing:
         texts = []
         bodies, content_types = bodies_of(rows)
         for body, content_type in zip(bodies, content_types.to_pylist(), strict=True):
-            text = read_text(body.as_py(), content_type, max_bytes=self._max_bytes).text
-            is_json = self._body == "text" or kind_of(content_type, text) == "json"
+            text = read_text(body.as_py(), content_type, max_bytes=self.max_bytes).text
+            is_json = self.body == "text" or kind_of(content_type, text) == "json"
             texts.append(text if is_json else to_json(parse_xml(text)))
         return pa.array(texts, pa.string())
 
@@ -170,18 +161,16 @@ class Packing:
         import pyarrow as pa
 
         self._reports.setdefault(name, Report()).reasons.update(reasons.to_pylist())
-        columns = {each: rows[each] for each in (*self._columns, *self._if_unparsed)}
+        columns = {each: rows[each] for each in (*COLUMNS, *IF_UNPARSED)}
         yield from _chunks(UNPARSED_KIND, name, pa.RecordBatch.from_pydict({**columns, UNPARSED: reasons}))
 
 
+@dataclass(frozen=True)
 class Unpacking:
-    """Function for ``mapInArrow`` that gives the rows of chunks, with the columns of a table.
+    """Function for ``mapInArrow`` that gives the rows of chunks with these columns; later ``fields`` are null."""
 
-    :param fields: the types of columns of fields: chunks that were made before a field became a column get nulls.
-    """
-
-    def __init__(self, columns: Sequence[str], fields: Mapping[str, Type] | None = None) -> None:
-        self._columns, self._fields = list(columns), dict(fields or {})
+    columns: Sequence[str]
+    fields: Mapping[str, Type] = field(default_factory=dict)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -189,20 +178,12 @@ class Unpacking:
         for chunks in batches:
             for content in chunks.column(0):
                 for rows in pa.ipc.open_stream(content.as_buffer()):
-                    columns = [self._column(rows, name) for name in self._columns]
-                    yield pa.RecordBatch.from_arrays(columns, self._columns)
-
-    def _column(self, rows: pa.RecordBatch, name: str) -> pa.Array:
-        import pyarrow as pa
-
-        from airflow_sqlqueue.bodies.blocks import arrow_type
-
-        kind = self._fields.get(name)
-        if kind is None:
-            return rows[name]
-        if name not in rows.schema.names:
-            return pa.nulls(rows.num_rows, arrow_type(kind))
-        return _widened(rows[name], kind)
+                    known = dict(zip(rows.schema.names, rows.columns, strict=True))
+                    columns = [
+                        _widened(known.get(name), self.fields[name], len(rows)) if name in self.fields else rows[name]
+                        for name in self.columns
+                    ]
+                    yield pa.RecordBatch.from_arrays(columns, self.columns)
 
 
 def blocks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -274,25 +255,16 @@ def _chunk(kind: str, name: str | None, messages: int, content: bytes, rescued: 
     return pa.RecordBatch.from_arrays(columns, ["part", "kind", "message_type", "messages", "rescued", "content"])
 
 
-def _json(seen: Statistics) -> bytes:
-    return json.dumps(seen.to_values()).encode()
-
-
-def _widened(values: pa.Array, kind: Type) -> pa.Array:
-    """A column of structs with the fields that its type has since; new ones are null."""
+def _widened(values: pa.Array | None, kind: Type, count: int) -> pa.Array:
+    """A column with the fields that its type has since; new ones are null."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     from airflow_sqlqueue.bodies.blocks import arrow_type
 
+    if values is None:
+        return pa.nulls(count, arrow_type(kind))
     if not isinstance(kind, dict) or kind["type"] != "struct" or values.type == arrow_type(kind):
         return values
-    known = {values.type.field(number).name: number for number in range(values.type.num_fields)}
-    parts = values.flatten()
-    children = [
-        _widened(parts[known[each["name"]]], each["type"])
-        if each["name"] in known
-        else pa.nulls(len(values), arrow_type(each["type"]))
-        for each in kind["fields"]
-    ]
-    return pa.StructArray.from_arrays(children, fields=list(arrow_type(kind)), mask=pc.is_null(values))
+    known = dict(zip([each.name for each in values.type], values.flatten(), strict=True))
+    children = [_widened(known.get(name), each, count) for name, each in fields_of(kind).items()]
+    return pa.StructArray.from_arrays(children, fields=list(arrow_type(kind)), mask=values.is_null())

@@ -6,9 +6,10 @@ Source: docs/guides/bodies.md, "One table for each message type".
 from __future__ import annotations
 
 import hashlib
+import os
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
@@ -23,76 +24,85 @@ if TYPE_CHECKING:
 _LONGEST = 80
 
 
-class Location(ABC):
-    """Tables in one location.
+def is_folder(location: str) -> bool:
+    """Whether a location is a folder: it has a slash or a word without dots; others are meant as ``catalog.schema``."""
+    return "/" in location or "." not in location or not location.strip(".")
 
-    ``_suffix`` is the end of the name of a table of messages that are not parsed; no name of a type has it.
-    """
 
-    _separator: str
-    _suffix: str
-    _name_of: Callable[[str], str]
+def absolute(location: str) -> str:
+    """A folder without a slash at its end; a relative path begins in this process's folder, whatever Spark's is."""
+    if not location.strip("/"):
+        raise ConfigurationError("The location of the tables is empty: name a folder, or the URI of one.")
+    if not is_folder(location):
+        raise ConfigurationError(
+            f"{location!r} is neither a folder nor a schema that this session knows: write ./{location} for a folder; "
+            "tables in a catalog are of the formats delta and iceberg, in a schema that exists."
+        )
+    is_uri = re.match("[A-Za-z][A-Za-z0-9+.-]*:/", location)
+    return (location if is_uri else os.path.abspath(location)).rstrip("/")
+
+
+class Location:
+    """Tables in one location: folders in a folder, or names in a schema of a catalog, which has no slash."""
+
+    same_types: Collection[tuple[str, str]] = ()
+    """Types of columns, each with one of a schema that the format writes as that."""
 
     def __init__(self, spark: SparkSession, location: str) -> None:
         self._spark, self._location = spark, location
+        self._in_catalog = "/" not in location
+        # No name of a type ends as that of a table of messages that are not parsed.
+        self._suffix = "__unparsed" if self._in_catalog else "~unparsed"
 
     def table(self, message_type: str | None, *, is_unparsed: bool = False) -> str:
         """The path or the name of the table of a type."""
-        name = "" if message_type is None else self._name_of(message_type)
-        return f"{self._location}{self._separator}{name}{self._suffix if is_unparsed else ''}"
+        name_of = _word if self._in_catalog else file_stem
+        return self._named(("" if message_type is None else name_of(message_type)) + self._suffix * is_unparsed)
 
-    @abstractmethod
-    def tables(self) -> Iterator[str]:
+    def tables(self) -> list[str]:
         """All tables of the location."""
+        if self._in_catalog:
+            rows = self._spark.sql(f"SHOW TABLES IN {quoted_table(self._location)}").collect()
+            # A temporary one is a view of the session.
+            tables = [self._named(row["tableName"]) for row in rows if not row["isTemporary"]]
+            return [table for table in tables if is_table_name(table)]
+        paths: list[str] = []
+        with store_of(self._location, "The tables cannot be listed") as folder:
+            paths = sorted(folder.filesystem.ls(folder.root, detail=False))
+        names = [path.rstrip("/").rpartition("/")[2] for path in paths]
+        return [self._named(name) for name in names if not name.startswith("_")]
 
-    def unparsed_tables(self) -> Iterator[str]:
+    def unparsed_tables(self) -> list[str]:
         """The tables of unparsed messages."""
-        return (table for table in self.tables() if table.endswith(self._suffix))
+        return [table for table in self.tables() if table.endswith(self._suffix)]
+
+    def _named(self, name: str) -> str:
+        return f"{self._location}{'.' if self._in_catalog else '/'}{name}"
 
 
-class Folders(Location):
-    """Tables that are folders."""
-
-    _separator, _suffix, _name_of = "/", "~unparsed", staticmethod(file_stem)
-
-    def tables(self) -> Iterator[str]:
-        """All tables of the location."""
-        folder = StagingFolder.of(self._location, "location of the tables")
-        folder.filesystem.invalidate_cache()
-        try:
-            names = sorted(folder.filesystem.ls(folder.root, detail=False))
-        except FileNotFoundError:
-            return
-        except Exception as error:
-            raise_staging_error(f"The tables in {folder.uri} cannot be listed", error)
-        for path in names:
-            name = str(path).rstrip("/").rpartition("/")[2]
-            if not name.startswith("_"):
-                yield f"{self._location}/{name}"
+def _word(message_type: str) -> str:
+    """The name of a type as one word: dots as underscores; others get a hash, so that no two are the same."""
+    hashed = hashlib.sha256(message_type.encode()).hexdigest()[:16]
+    plain = re.fullmatch(r"[A-Za-z0-9]+(\.[A-Za-z0-9]+)*", message_type)
+    if plain and len(message_type) <= _LONGEST and not re.search(r"[0-9a-f]{16}\Z", message_type):
+        return message_type.replace(".", "_")
+    return f"{re.sub('[^A-Za-z0-9]+', '_', message_type)[:_LONGEST]}_{hashed}"
 
 
-class Names(Location):
-    """Tables that are names in a schema of a catalog."""
+@contextmanager
+def store_of(path: str, failure: str) -> Iterator[StagingFolder]:
+    """A folder of tables for the block, which ends quietly where a file is missing; other errors say ``failure``."""
+    folder = StagingFolder.of(path, "location of the tables")
+    folder.filesystem.invalidate_cache()
+    try:
+        yield folder
+    except FileNotFoundError:
+        return
+    except Exception as error:
+        raise_staging_error(f"{failure} in {folder.uri}", error)
 
-    _separator, _suffix = ".", "__unparsed"
 
-    def __init__(self, spark: SparkSession, location: str) -> None:
-        if not is_table_name(f"{location}.x"):
-            raise ConfigurationError("Iceberg tables are in a namespace: give the location as catalog.namespace.")
-        super().__init__(spark, location)
-
-    @staticmethod
-    def _name_of(message_type: str) -> str:
-        """The name of a type as one word: dots as underscores; others get a hash, so that no two are the same."""
-        hashed = hashlib.sha256(message_type.encode()).hexdigest()[:16]
-        plain = re.fullmatch(r"[A-Za-z0-9]+(\.[A-Za-z0-9]+)*", message_type)
-        if plain and len(message_type) <= _LONGEST and not re.search(r"[0-9a-f]{16}\Z", message_type):
-            return message_type.replace(".", "_")
-        return f"{re.sub('[^A-Za-z0-9]+', '_', message_type)[:_LONGEST]}_{hashed}"
-
-    def tables(self) -> Iterator[str]:
-        """All tables of the location."""
-        for row in self._spark.sql(f"SHOW TABLES IN {quoted_table(self._location)}").collect():
-            is_view = row["isTemporary"]
-            if not is_view and is_table_name(table := f"{self._location}.{row['tableName']}"):
-                yield table
+def remove_folder(path: str) -> None:
+    """Remove a folder with its files; a missing one is no error."""
+    with store_of(path, "The files cannot be removed") as folder:
+        folder.filesystem.rm(folder.root, recursive=True)

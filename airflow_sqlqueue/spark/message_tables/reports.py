@@ -132,43 +132,37 @@ class Report:
         return sorted(self._fields.items(), key=lambda each: (-each[1][0], each[0]))[:most]
 
 
-class ShareLimits:
-    """Shares of a type's messages above which a task fails; for messages without a type or table it is of the batch.
+def check_shares(tables: Sequence[MessageTypeTable], max_rescued: ShareLimit, max_unparsed: ShareLimit) -> None:
+    """Raise :class:`TooManyRescuedError` if a share of a type's messages is too high, ConfigurationError for no share.
 
-    Raises :class:`ConfigurationError` for what is no share.
+    It is a share of the batch for messages without a type or table.
     """
-
-    def __init__(self, max_rescued: ShareLimit = None, max_unparsed: ShareLimit = None) -> None:
-        self._limits = {"max_rescued": _shares("max_rescued", max_rescued)}
-        self._limits["max_unparsed"] = _shares("max_unparsed", max_unparsed)
-
-    def check(self, tables: Sequence[MessageTypeTable]) -> None:
-        """Raise :class:`TooManyRescuedError`, which names the worst type, where a share is too high."""
-        totals: Counter[str | None] = Counter()
-        for each in tables:
-            totals[each.message_type] += each.messages
-        totals[None] = sum(totals.values())
-        found = []
-        for each in tables:
-            name, count = ("max_unparsed", each.messages) if each.is_unparsed else ("max_rescued", each.rescued)
-            total, limit = totals[each.message_type], first_fitting(self._limits[name], each.message_type)
-            if limit is not None and count / total > limit:
-                found.append((count / total - limit, f"{name}={limit:g}", count, total, each))
-        if not found:
-            return
-        _, limit_text, count, total, worst = max(found, key=lambda each: each[0])
-        whose = "without a type or table" if worst.message_type is None else f"of the type {quoted(worst.message_type)}"
-        if worst.is_unparsed:
-            what = f"are not parsed ({', '.join(worst.reasons)})"
-        else:
-            paths = [f", most at {quoted(each.path)}" for each in worst.rescued_fields[:1]]
-            what = "have rescued values" + "".join(paths)
-        more = f", and {len(found) - 1} more shares are too high" if len(found) > 1 else ""
-        raise TooManyRescuedError(
-            f"{count:,} of {total:,} messages {whose} {what}, which is {count / total:.2%} and above "
-            f"{limit_text}{more}: all rows are in the tables, {quoted(worst.table)} for these, and the batch is not "
-            "consumed; mend the schema or allow more, and run it again."
-        )
+    limits = {"max_rescued": _shares("max_rescued", max_rescued), "max_unparsed": _shares("max_unparsed", max_unparsed)}
+    totals: Counter[str | None] = Counter()
+    for each in tables:
+        totals[each.message_type] += each.messages
+    totals[None] = sum(totals.values())
+    found = []
+    for each in tables:
+        name, count = ("max_unparsed", each.messages) if each.is_unparsed else ("max_rescued", each.rescued)
+        total, limit = totals[each.message_type], first_fitting(limits[name], each.message_type)
+        if limit is not None and count / total > limit:
+            found.append((count / total - limit, f"{name}={limit:g}", count, total, each))
+    if not found:
+        return
+    _, limit_text, count, total, worst = max(found, key=lambda each: each[0])
+    whose = "without a type or table" if worst.message_type is None else f"of the type {quoted(worst.message_type)}"
+    if worst.is_unparsed:
+        what = f"are not parsed ({', '.join(worst.reasons)})"
+    else:
+        paths = [f", most at {quoted(each.path)}" for each in worst.rescued_fields[:1]]
+        what = "have rescued values" + "".join(paths)
+    more = f", and {len(found) - 1} more shares are too high" if len(found) > 1 else ""
+    raise TooManyRescuedError(
+        f"{count:,} of {total:,} messages {whose} {what}, which is {count / total:.2%} and above "
+        f"{limit_text}{more}: all rows are in the tables, {quoted(worst.table)} for these, and the batch is not "
+        "consumed; mend the schema or allow more, and run it again."
+    )
 
 
 def _shares(name: str, given: ShareLimit) -> dict[str, float]:

@@ -1,6 +1,6 @@
-"""Tables made anew by today's schemas of their types: mistakes of an older schema are mended without the batches.
+"""Unparsed messages parsed again, and tables made anew by today's schemas, without the batches.
 
-Source: docs/guides/bodies.md, "Mend a table".
+Source: docs/guides/bodies.md, "Parse again" and "Mend a table".
 """
 
 from __future__ import annotations
@@ -8,18 +8,26 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any
 
 from airflow_sqlqueue.bodies.names import BODY_COLUMNS, RESCUED, is_own_column
 from airflow_sqlqueue.bodies.schemas import Struct, struct
-from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError
 from airflow_sqlqueue.schemas.files import SchemaFolder
+from airflow_sqlqueue.spark.batch import raw_schema, typed_columns
 from airflow_sqlqueue.spark.bodies import result_schema
 from airflow_sqlqueue.spark.message_tables.columns import as_fields, field_names
-from airflow_sqlqueue.spark.message_tables.lakes import Format, lake_of
-from airflow_sqlqueue.spark.message_tables.packing import blocks
+from airflow_sqlqueue.spark.message_tables.lakes import Format
+from airflow_sqlqueue.spark.message_tables.packing import COLUMNS, PARSED, blocks, to_pack
+from airflow_sqlqueue.spark.message_tables.parquet import ATTEMPT
 from airflow_sqlqueue.spark.message_tables.reports import MessageTypeTable
-from airflow_sqlqueue.spark.message_tables.tables import COLUMNS, schema_folder, with_variant
+from airflow_sqlqueue.spark.message_tables.tables import TableWriter, unparsed_schema, with_variant
+from airflow_sqlqueue.spark.message_tables.work import WorkFolder
+from airflow_sqlqueue.spark.sinks import checks
+from airflow_sqlqueue.spark.sinks.keys import partition_of
+from airflow_sqlqueue.spark.sinks.partitions import COLUMN
 from airflow_sqlqueue.untrusted import quoted
 
 if TYPE_CHECKING:
@@ -28,6 +36,67 @@ if TYPE_CHECKING:
 
 _JSON = re.compile(r"(application|text)/([\w.+-]+\+)?json", re.IGNORECASE)
 _TEXT, _VARIANT = BODY_COLUMNS["text"], BODY_COLUMNS["variant"]
+
+
+def reparse(spark: SparkSession, location: str, **options: Any) -> list[MessageTypeTable]:
+    """Parse the messages of all ``~unparsed`` tables again, and move those that are parsed now to their tables.
+
+    Use it once their type has a schema, with decoders for another format, or with a larger ``max_bytes``; for rows with
+    values in ``_rescued`` there is :func:`rewrite_message_table`. The schemas are used as they are. Rows that were
+    moved have the number of the run in ``parse_attempt``. A run may be killed at any point and run again: a message is
+    then in one table, or still in both until the next run. Run it alone.
+
+    :param options: ``format``, ``schemas``, ``decoders``, ``max_bytes``, ``work_folder`` and ``body`` of
+        :func:`write_message_tables`.
+
+    Returns what each table got; a message that stays where it is does not count. A body in a file of its own (reason
+    ``file``) stays. Raises :class:`ConfigurationError` at the end for a type whose table has other types than its
+    schema: its messages stay until the table is rewritten.
+    """
+    from pyspark.sql import functions as sf
+
+    writer = TableWriter(spark, location, **options)
+    given = to_pack(typed_columns(spark.createDataFrame([], raw_schema())), {}).schema
+    columns = unparsed_schema(given).add(COLUMN, "string").add(ATTEMPT, "integer")
+    found: list[MessageTypeTable] = []
+    refused: list[SqlQueueError] = []
+    for table in writer.lake.unparsed_tables():
+        rows = writer.lake.read(table, columns)
+        attempts = rows.select(COLUMN, ATTEMPT).distinct().orderBy(COLUMN, ATTEMPT)
+        # Of a run that was killed two attempts may be there: the older one first, it has all of its messages.
+        for batch_id, attempt in attempts.collect():
+            key = partition_of(batch_id)
+            own = writer.lake.read(table, rows.schema).where((sf.col(COLUMN) == key) & (sf.col(ATTEMPT) == attempt))
+            try:
+                found += _moved(writer, table, own, key, attempt)
+            except ConfigurationError as error:
+                refused.append(error)
+    if refused:
+        raise refused[0]
+    return found
+
+
+def _moved(writer: TableWriter, table: str, rows: DataFrame, batch_id: str, attempt: int) -> list[MessageTypeTable]:
+    lake, work = writer.lake, WorkFolder(rows.sparkSession, f"{writer.folder}/_work-{batch_id}-{attempt}")
+    try:
+        packed = writer.pack(work, rows, batch_id, is_again=True)
+        parsed = [key for key in packed.ordered() if key[1] == PARSED]
+        if not parsed:
+            return []
+        for error in writer.refused(packed).values():
+            raise error
+        for name, kind in parsed:
+            lake.replace(packed.rows(name, kind), lake.table(name), batch_id, attempt + 1)
+        rest = [packed.rows(*key) for key in packed.ordered() if key[1] != PARSED]
+        if rest:
+            lake.replace(reduce(lambda one, other: one.union(other), rest), table, batch_id, attempt + 1)
+        else:
+            # Of a run that was killed there may be some.
+            lake.remove(table, batch_id, attempt + 1)
+        lake.remove(table, batch_id, attempt)
+        return [packed.table(lake, name, kind) for name, kind in parsed]
+    finally:
+        work.remove()
 
 
 def rewrite_message_table(
@@ -41,27 +110,20 @@ def rewrite_message_table(
 ) -> MessageTypeTable:
     """Make the table of a type anew by today's schema of the type, from its columns and ``_rescued``.
 
-    Use it after you changed a type in the schema's file, and for values that were rescued under an older schema. Values
-    move to the columns that they fit, and values without a column are rescued. Where the table has whole bodies
-    (``body="text"`` or ``"variant"``), these are parsed again. No value is lost; rows keep ``batch_id`` and
-    ``parse_attempt``, so that a batch that is repeated still finds its rows. The batches are not needed.
-
-    Delta Lake and Iceberg take the new table in one commit; readers see the old one until then, and their history has
-    it afterwards. Of a table of Parquet the batches are replaced one after the other, each once its rows are complete,
-    and meanwhile its columns have old and new types. A run may be killed at any point and run again: it begins
-    anew, or ends the replacement. Until then no batch is written to the table. Run it alone: beside a writer of the
-    same table one of the two fails, or has to be repeated.
+    Values move to the columns that they fit, and values without a column are rescued; whole bodies (``body="text"`` or
+    ``"variant"``) are parsed again. No value is lost, the batches are not needed, and one that is repeated still finds
+    its rows. Delta Lake and Iceberg take the new table in one commit. Of a table of Parquet the batches are replaced
+    one after the other, and until the end it takes no batch. A run may be killed at any point and run again. Run it
+    alone: beside a writer of the same table one of the two fails, or has to be repeated.
 
     The parameters are those of :func:`write_message_tables`. Returns the table with its messages, those of them that
-    have rescued values, and the fields that it has since.
-
-    Raises :class:`ConfigurationError` for a type without a table or a schema, :class:`TransientError` if another job
-    wrote to the table meanwhile.
+    have rescued values, and the fields that it has since. Raises :class:`ConfigurationError` for a type without a table
+    or a schema, :class:`TransientError` if another job wrote to the table meanwhile.
     """
     from pyspark.sql.types import StructType
 
-    lake = lake_of(spark, format, location)
-    schema = schema_folder(schemas, location, format, work_folder).get(message_type)
+    tables = TableWriter(spark, location, format, schemas, work_folder=work_folder)
+    lake, schema = tables.lake, tables.files.get(message_type)
     if schema is None:
         raise ConfigurationError(f"There is no schema of {quoted(message_type)}: write one, or name another folder.")
     table, old = lake.table(message_type), set[str]()
@@ -70,7 +132,7 @@ def rewrite_message_table(
         old.update(field_names(rows.columns, schema).values())
         return _rewritten(rows, schema)
 
-    lake.rewrite(message_type, rewritten)
+    lake.rewrite(table, rewritten)
     new = tuple(each["name"] for each in schema["fields"] if each["name"] not in old)
     rows = lake.read(table, StructType().add(RESCUED, "string"))
     ((messages, rescued),) = rows.selectExpr("count(*)", f"count({RESCUED})").collect()
@@ -85,28 +147,23 @@ def _rewritten(rows: DataFrame, schema: Struct) -> DataFrame:
     has_variant = _VARIANT in rows.columns
     if has_variant:
         rows = rows.withColumn(_VARIANT, sf.to_json(_VARIANT))
-    own = [each for each in rows.columns if is_own_column(each) and each != RESCUED]
-    first = [each for each in own if each in COLUMNS]
-    last = [each for each in own if each not in COLUMNS]
-    envelope = StructType([rows.schema[each] for each in first])
-    result = result_schema(envelope, schema, unparsed=False)
-    for each in last:
-        result = result.add(rows.schema[each])
+    kept = [each for each in rows.columns if is_own_column(each) and each != RESCUED]
+    result = result_schema(StructType([rows.schema[each] for each in kept]), schema, unparsed=False)
     columns = struct({each.name: each.dataType.jsonValue() for each in rows.schema if not is_own_column(each.name)})
-    found = rows.mapInArrow(Rewriting(schema, columns, first, last), result)
+    found = rows.mapInArrow(Rewriting(schema, columns, kept), result)
+    # The envelope stands before the fields, what the table has beside it after them.
+    names = sorted(found.columns, key=lambda each: each in kept and each not in COLUMNS)
+    found = found.select(*map(checks.quoted, names))
     return with_variant(found) if has_variant else found
 
 
+@dataclass(frozen=True)
 class Rewriting:
-    """Function for ``mapInArrow`` that gives rows of a table by a schema.
+    """Function for ``mapInArrow`` that gives rows of a table with these columns of fields by a schema."""
 
-    :param columns: the columns of fields in the table, with their types.
-    :param first: the columns that are kept in front of the fields, ``last`` those behind ``_rescued``.
-    """
-
-    def __init__(self, schema: Struct, columns: Struct, first: Sequence[str], last: Sequence[str]) -> None:
-        self._schema, self._columns = schema, columns
-        self._first, self._last = list(first), list(last)
+    schema: Struct
+    columns: Struct
+    kept: Sequence[str]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -114,18 +171,16 @@ class Rewriting:
         from airflow_sqlqueue.bodies.blocks import BodyParser
         from airflow_sqlqueue.bodies.refitting import Refitting
 
-        names = field_names([each["name"] for each in self._columns["fields"]], self._schema)
-        refitting, parser = Refitting(self._schema, as_fields(self._columns, self._schema)), BodyParser(self._schema)
+        names = field_names([each["name"] for each in self.columns["fields"]], self.schema)
+        refitting, parser = Refitting(self.schema, as_fields(self.columns, self.schema)), BodyParser(self.schema)
         for rows in blocks(batches):
             types = rows["content_type"].to_pylist()
             is_json = [_JSON.fullmatch((each or "").partition(";")[0].strip()) is not None for each in types]
             found = refitting.rows({name: rows[column] for column, name in names.items()}, rows[RESCUED], is_json)
-            for column in (_TEXT, _VARIANT):
-                if column in self._last:
-                    found = _parsed(parser, rows[column], found)
+            for column in {_TEXT, _VARIANT}.intersection(self.kept):
+                found = _parsed(parser, rows[column], found)
             fields, rescued = found.flatten()
-            columns = [*(rows[each] for each in self._first), *fields.flatten(), rescued]
-            columns += [rows[each] for each in self._last]
+            columns = [*(rows[each] for each in self.kept), *fields.flatten(), rescued]
             yield pa.RecordBatch.from_arrays(columns, [str(number) for number in range(len(columns))])
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from airflow_sqlqueue.bodies.decoding import MAX_BYTES
@@ -19,31 +20,26 @@ from airflow_sqlqueue.bodies.extension import differences as changes
 from airflow_sqlqueue.bodies.inference import infer
 from airflow_sqlqueue.bodies.names import BODY_COLUMNS, ENVELOPE, UNPARSED, column_key, column_names
 from airflow_sqlqueue.bodies.patterns import Hints, TypePatterns
-from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of
+from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of, read_schema
 from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError, SqlQueueError
 from airflow_sqlqueue.schemas.files import SchemaFolder, type_of
 from airflow_sqlqueue.spark.batch import read_batch, typed_columns
-from airflow_sqlqueue.spark.bodies import IF_UNPARSED, decoded, result_schema
+from airflow_sqlqueue.spark.bodies import IF_UNPARSED, result_schema
 from airflow_sqlqueue.spark.manifests import AnyBatch, load_batch
 from airflow_sqlqueue.spark.message_tables.columns import adopted, as_fields, differences, refusal
-from airflow_sqlqueue.spark.message_tables.lakes import (
-    Format,
-    Lake,
-    ParquetLake,
-    absolute,
-    is_folder,
-    lake_of,
-    without_repeats,
-)
-from airflow_sqlqueue.spark.message_tables.packing import BODY, CONTENT_TYPE, PARSED, UNPARSED_KIND, Packing, Unpacking
-from airflow_sqlqueue.spark.message_tables.reports import MessageTypeTable, Report, ShareLimit, ShareLimits
-from airflow_sqlqueue.spark.message_tables.work import Key, Share, WorkFolder
+from airflow_sqlqueue.spark.message_tables.lakes import Format, Lake, lake_of, without_repeats
+from airflow_sqlqueue.spark.message_tables.packing import COLUMNS, PARSED, UNPARSED_KIND, Packing, Unpacking, to_pack
+from airflow_sqlqueue.spark.message_tables.parquet import ParquetLake
+from airflow_sqlqueue.spark.message_tables.places import absolute, is_folder
+from airflow_sqlqueue.spark.message_tables.reports import MessageTypeTable, Report, ShareLimit, check_shares
+from airflow_sqlqueue.spark.message_tables.work import Key, WorkFolder
+from airflow_sqlqueue.spark.sinks.checks import key_columns
 from airflow_sqlqueue.spark.sinks.keys import AnyKey, partition_of
 from airflow_sqlqueue.untrusted import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, Row, SparkSession
     from pyspark.sql.types import StructType
 
     from airflow_sqlqueue.server.settings import ConnectionSettings
@@ -55,9 +51,6 @@ BodyForm: TypeAlias = Literal["text", "variant"]
 
 MAX_TYPES = 1_000
 """The most types that get a schema without a person, over all batches."""
-
-COLUMNS = (*ENVELOPE, "enclosed_types")
-"""Columns of every table, beside the fields, ``_rescued``, ``batch_id`` and ``parse_attempt``."""
 
 _THREADS = 4
 """Tables that are written at once: a small one keeps the driver busy longer than the executors."""
@@ -89,35 +82,28 @@ def write_message_tables(
     Each message of the batch is a row of one table. The table of its type, the first of the enclosed ones, has the
     columns of :func:`parse_bodies`, ``enclosed_types``, ``batch_id`` and ``parse_attempt``. A message that is not
     parsed is in a table beside that, whose name ends with ``~unparsed``, with the reason, its body and its headers;
-    :func:`reparse` moves it when the schema is better. The table ``~unparsed`` has the messages without a type.
+    the table ``~unparsed`` has the messages without a type. See docs/guides/bodies.md.
 
     A repeated call for the same batch replaces its rows (Parquet) or writes nothing (Delta Lake, Iceberg), so a run may
     be killed at any point and run again, with the same arguments. Run one attempt of a batch at a time. Spark's workers
     need this package.
 
-    :param location: the folder of the tables, a path or a URI: a table is a folder there, called as its type. A
-        relative path begins in the working directory of this process, and has a slash if it has a dot. Or, for Iceberg
-        and Delta Lake, a schema of a catalog, ``catalog.schema``: a table is called as its type, with underscores for
-        dots, and its suffix is ``__unparsed``.
-    :param format: ``parquet``, with a partition ``batch_id=...`` for each batch, ``delta`` or ``iceberg``; see
-        :func:`write_partitions`, :func:`write_delta` and :func:`write_iceberg`.
+    :param location: the folder of the tables, a path or a URI; a relative path has a slash if it has a dot. Or, for
+        Iceberg and Delta Lake, a schema of a catalog, ``catalog.schema``.
+    :param format: ``parquet``, with a partition ``batch_id=...`` for each batch, ``delta`` or ``iceberg``.
     :param schemas: the folder of the schemas; ``_schemas`` in ``work_folder`` unless given. A type without a schema
-        gets one from a sample of the batch, up to 1,000 types; messages of further types are with those without a type,
-        and those of a schema that cannot be used have the reason ``schema``.
+        gets one from a sample of the batch, up to 1,000 types.
     :param types: the types that get tables: a pattern or several, ``["Shop.*", "!Shop.Internal.*"]``; all unless given.
-        The messages of others are with those without a type.
     :param hints: types for fields without a column, by patterns of message types and paths; those of the file
-        ``_hints.json`` in the folder of the schemas unless given. See docs/guides/bodies.md, "Hints".
+        ``_hints.json`` in the folder of the schemas unless given.
     :param new_fields: whether fields that a schema has not become columns, in the schema's file as well. Values of
         another type than their column never change it: they are in ``_rescued``.
     :param decoders: as for ``parse_bodies``.
     :param max_bytes: the size above which a body is not parsed.
     :param work_folder: the folder of intermediate files; ``location`` unless given, which tables in a catalog need.
-    :param cluster_by: columns that every table has, as ``time_sent``, by which the rows of a batch are sorted, so that
-        readers leave out parts of files.
-    :param merge_on: columns that every table has, as ``message_id``: a message is left out if a row of another batch
-        has the same values, or an earlier one of its own. Messages without a value are all there. The tables' columns
-        are read for it. Two batches at once do not see each other.
+    :param cluster_by: columns of the envelope, as ``time_sent``, by which the rows of a batch are sorted.
+    :param merge_on: columns of the envelope, as ``message_id``: a message is left out if a row of another batch, which
+        is not written at the same time, or an earlier one of its own has the same values. Nulls are never the same.
     :param body: keep the whole body of each parsed message beside its columns: ``text`` in a column ``body_text``, as
         it was sent, or ``variant`` in a column ``body_variant``, XML as JSON; null for what no variant can be, such as
         an object with a name that comes twice. Iceberg takes ``text`` only.
@@ -129,130 +115,95 @@ def write_message_tables(
     :param ledger_schema: the schema of its ledger.
 
     Raises :class:`BatchError` for a batch that is open or requeued, :class:`BatchMismatchError` if Spark reads, or a
-    table gets, another number of messages than the ledger has, and :class:`ConfigurationError` for a format that cannot
-    be used. It raises the latter, too, for a schema with another type than its table: before anything is written the
-    rows of that type are left out, and the error comes when those of other types are written; then use
-    :func:`rewrite_message_table`. More rescued or unparsed messages than allowed are a :class:`TooManyRescuedError`
-    once all tables are written, so that the batch is not marked consumed.
+    table gets, another number of messages than the ledger has, and :class:`ConfigurationError` for what cannot be used.
+    It raises the latter, too, for a schema with another type than its table, once those of other types are written:
+    then use :func:`rewrite_message_table`. More rescued or unparsed messages than allowed are a
+    :class:`TooManyRescuedError` once all tables are written.
     """
-    limits = ShareLimits(max_rescued, max_unparsed)
-    columns = {"cluster_by": _own(cluster_by), "merge_on": _own(merge_on)}
-    writer = TableWriter(spark, location, format, work_folder, schemas, decoders, max_bytes, body, types, hints)
+    # What is no share is refused before anything is read.
+    check_shares([], max_rescued, max_unparsed)
+    options = (schemas, types, hints, new_fields, decoders, max_bytes, work_folder, body, cluster_by, merge_on)
+    writer = TableWriter(spark, location, format, *options)
     source = load_batch(spark, batch, connection, ledger_schema=ledger_schema)
     rows = read_batch(spark, source, connection, ledger_schema=ledger_schema)
-    tables = writer.write(rows, source, new_fields=new_fields, messages=source.messages, **columns)
-    limits.check(tables)
+    tables = writer.write(rows, source, source.messages)
+    check_shares(tables, max_rescued, max_unparsed)
     return tables
 
 
-def write_message_rows(
-    rows: DataFrame,
-    location: str,
-    batch: AnyKey,
-    *,
-    format: Format = "parquet",  # noqa: A002
-    schemas: SchemaFolder | str | os.PathLike[str] | None = None,
-    types: TypePatterns | str | Sequence[str] | None = None,
-    hints: Mapping[str, Mapping[str, Any]] | None = None,
-    new_fields: bool = True,
-    decoders: Mapping[str, Callable[[Column], Column]] | None = None,
-    max_bytes: int = MAX_BYTES,
-    work_folder: str | None = None,
-    body: BodyForm | None = None,
-) -> list[MessageTypeTable]:
+def write_message_rows(rows: DataFrame, location: str, batch: AnyKey, **options: Any) -> list[MessageTypeTable]:
     """Write rows to one table for each message type: :func:`write_message_tables` for a stream.
 
     ``foreach_batch(write_message_rows, "lake", format="delta")`` writes each micro-batch once.
 
     :param rows: rows of the format ``sqlqueue``, or of :func:`read_batch`.
     :param batch: the key of the rows: a :class:`MicroBatch`, a batch, or its id.
-
-    The other parameters, the tables and the errors are those of :func:`write_message_tables`.
+    :param options: those of ``write_message_tables`` from ``format`` to ``body``; tables and errors are the same.
     """
-    spark = rows.sparkSession
-    writer = TableWriter(spark, location, format, work_folder, schemas, decoders, max_bytes, body, types, hints)
     typed = rows if "headers_raw" in rows.columns else typed_columns(rows)
-    return writer.write(typed, batch, new_fields=new_fields)
+    return TableWriter(rows.sparkSession, location, **options).write(typed, batch)
 
 
-def _own(columns: str | Sequence[str]) -> list[str]:
-    """The columns of cluster_by or merge_on, which every table has."""
-    names = [columns] if isinstance(columns, str) else list(columns)
-    if others := [name for name in names if name not in COLUMNS or name == "enclosed_types"]:
-        raise ConfigurationError(f"Not every table has a column {others[0]!r}: cluster_by and merge_on name others.")
-    return names
-
-
-def work_folder_of(format: Format, location: str, work_folder: str | None) -> str:  # noqa: A002
-    """The folder of intermediate files and of schemas, without a slash at its end."""
-    if work_folder is None and (format == "iceberg" or not is_folder(location)):
-        raise ConfigurationError(
-            "The tables are in a catalog: name a work_folder, for intermediate files and for schemas."
-        )
-    return absolute(work_folder or location)
-
-
-def schema_folder(
-    schemas: SchemaFolder | str | os.PathLike[str] | None,
-    location: str,
-    format: Format,  # noqa: A002
-    work_folder: str | None,
-) -> SchemaFolder:
-    """The folder of the schemas."""
-    if isinstance(schemas, SchemaFolder):
-        return schemas
-    return SchemaFolder(schemas or f"{work_folder_of(format, location, work_folder)}/_schemas")
-
-
+@dataclass
 class TableWriter:
-    """Writer of messages to the tables of their types."""
+    """Writer of messages to the tables of their types; its parameters are those of :func:`write_message_tables`."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        location: str,
-        format: Format,  # noqa: A002
-        work_folder: str | None,
-        schemas: SchemaFolder | str | os.PathLike[str] | None,
-        decoders: Mapping[str, Callable[[Column], Column]] | None,
-        max_bytes: int,
-        body: BodyForm | None,
-        types: TypePatterns | str | Sequence[str] | None = None,
-        hints: Mapping[str, Mapping[str, Any]] | None = None,
-    ) -> None:
-        if body not in (None, *BODY_COLUMNS):
+    spark: SparkSession
+    location: str
+    format: Format = "parquet"
+    schemas: SchemaFolder | str | os.PathLike[str] | None = None
+    types: TypePatterns | str | Sequence[str] | None = None
+    hints: Mapping[str, Mapping[str, Any]] | None = None
+    new_fields: bool = True
+    decoders: Mapping[str, Callable[[Column], Column]] | None = None
+    max_bytes: int = MAX_BYTES
+    work_folder: str | None = None
+    body: BodyForm | None = None
+    cluster_by: str | Sequence[str] = ()
+    merge_on: str | Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        self._cluster_by, self._merge_on = key_columns(self.cluster_by), key_columns(self.merge_on)
+        others = {*self._cluster_by, *self._merge_on}.difference(ENVELOPE)
+        if others:
+            raise ConfigurationError(
+                f"Not every table has a column {min(others)!r}: cluster_by and merge_on name others."
+            )
+        if self.body not in (None, *BODY_COLUMNS):
             names = " or ".join(map(repr, BODY_COLUMNS))
             raise ConfigurationError(f"Whole bodies are kept as {names}: name one as body.")
-        if body == "variant" and format == "iceberg":
+        if self.body == "variant" and self.format == "iceberg":
             raise ConfigurationError("Tables of Iceberg have no variant here: keep whole bodies as body='text'.")
-        self.lake = lake_of(spark, format, location)
-        self._folder = work_folder_of(format, location, work_folder)
-        self._files = schema_folder(schemas, location, format, work_folder)
-        self._decoders, self._max_bytes, self._body = decoders or {}, max_bytes, body
-        self._types = TypePatterns.of(types)
-        self._hints = self._files.hints() if hints is None else Hints(hints)
-        self._unusable: dict[str, str] = {}
+        self.lake = lake_of(self.spark, self.format, self.location)
+        self._packing = Packing({}, max_bytes=self.max_bytes, types=TypePatterns.of(self.types), body=self.body)
         self._warnings: list[str] = []
 
-    def write(
-        self,
-        rows: DataFrame,
-        key: AnyKey,
-        *,
-        new_fields: bool,
-        messages: int | None = None,
-        cluster_by: Sequence[str] = (),
-        merge_on: Sequence[str] = (),
-    ) -> list[MessageTypeTable]:
+    @cached_property
+    def folder(self) -> str:
+        """The folder of intermediate files and of schemas, without a slash at its end."""
+        if self.work_folder is None and (self.format == "iceberg" or not is_folder(self.location)):
+            raise ConfigurationError(
+                "The tables are in a catalog: name a work_folder, for intermediate files and for schemas."
+            )
+        return absolute(self.work_folder or self.location)
+
+    @cached_property
+    def files(self) -> SchemaFolder:
+        """The folder of the schemas."""
+        if isinstance(self.schemas, SchemaFolder):
+            return self.schemas
+        return SchemaFolder(self.schemas or f"{self.folder}/_schemas")
+
+    def write(self, rows: DataFrame, key: AnyKey, messages: int | None = None) -> list[MessageTypeTable]:
         """Parse the messages once, widen the schemas, and write each table."""
-        work = WorkFolder(rows.sparkSession, f"{self._folder}/_work-{partition_of(key)}")
+        work = WorkFolder(rows.sparkSession, f"{self.folder}/_work-{partition_of(key)}")
         # A run that was killed may have left chunks of a second round.
         work.remove()
         try:
-            packed = self._pack(work, rows, key, new_fields, messages)
+            packed = self.pack(work, rows, key, messages)
             refused = self.refused(packed)
-            existing = set(map(column_key, self.lake.tables())) if merge_on else set()
-            is_plain = not merge_on and not cluster_by and self._body != "variant"
+            existing = set(map(column_key, self.lake.tables())) if self._merge_on else set()
+            is_plain = not self._merge_on and not self._cluster_by and self.body != "variant"
             parquet = self.lake if is_plain and isinstance(self.lake, ParquetLake) else None
             small = work.small(packed.shares) if parquet else {}
 
@@ -262,11 +213,11 @@ class TableWriter:
                     parquet.append_small(*packed.unpacked(*each, small[each]), table.table, key)
                 else:
                     own = packed.rows(*each)
-                    if merge_on:
+                    if self._merge_on:
                         exists = column_key(table.table) in existing
-                        own = without_repeats(own, self.lake, table.table, exists, key, merge_on)
+                        own = without_repeats(own, self.lake, table.table, exists, key, self._merge_on)
                         table = replace(table, repeated=table.messages - own.count())
-                    own = own.sortWithinPartitions(*cluster_by) if cluster_by else own
+                    own = own.sortWithinPartitions(*self._cluster_by) if self._cluster_by else own
                     self.lake.append(own, table.table, key)
                 if not table.is_unparsed:
                     self._keep(str(table.message_type), packed)
@@ -288,50 +239,39 @@ class TableWriter:
         finally:
             work.remove()
 
-    def reparse(self, rows: DataFrame, work_name: str) -> Packed:
-        """Parse rows of a table of unparsed messages by the schemas as they are; the caller removes the folder."""
-        work = WorkFolder(rows.sparkSession, f"{self._folder}/_work-{work_name}")
-        given, schemas = self.given(rows), self.schemas()
-        work.pack(given, self._packing(schemas, new_types=False, new_fields=False))
-        return Packed(work, work.read(), work.reports(), given.schema, schemas, schemas, self._body)
-
-    def schemas(self) -> dict[str, Struct]:
-        """The schemas of the types that have a table."""
-        self._unusable.clear()
-        found = _distinct(self._files.all(self._unusable))
+    def _first(self) -> Packing:
+        """The packing by the schemas of the types that have a table."""
+        unusable: dict[str, str] = {}
+        found = _distinct(self.files.all(unusable))
         self._warnings = [
             f"the schema of {quoted(type_of(stem))} cannot be used, and its messages are not parsed: {why}"
-            for stem, why in self._unusable.items()
+            for stem, why in unusable.items()
         ]
         if 5 * len(found) >= 4 * MAX_TYPES:
             self._warnings.append(
                 f"{len(found):,} message types have a schema, and {MAX_TYPES} at most get one without a person. Choose "
                 "types by patterns."
             )
-        return found
+        return replace(self._packing, schemas=found, unusable=frozenset(unusable))
 
-    def given(self, rows: DataFrame) -> DataFrame:
-        """The columns that are packed."""
-        if not self._decoders:
-            return rows.select(*COLUMNS, *IF_UNPARSED)
-        body, content_type = decoded(rows, self._decoders)
-        return rows.select(*COLUMNS, *IF_UNPARSED, body.alias(BODY), content_type.alias(CONTENT_TYPE))
-
-    def _pack(self, work: WorkFolder, rows: DataFrame, key: AnyKey, new_fields: bool, messages: int | None) -> Packed:
-        given, known = self.given(rows), self.schemas()
-        schemas = known
-        packing = self._packing(known, new_types=len(known) < MAX_TYPES, new_fields=new_fields)
-        count, waiting = work.pack(given, packing)
+    def pack(
+        self, work: WorkFolder, rows: DataFrame, key: AnyKey, messages: int | None = None, *, is_again: bool = False
+    ) -> Packed:
+        """Parse messages into the folder; a second time by the schemas as they are."""
+        given, first = to_pack(rows, self.decoders or {}), self._first()
+        hints = self.files.hints() if self.hints is None else Hints(self.hints)
+        new_types, new_fields = len(first.schemas) < MAX_TYPES and not is_again, self.new_fields and not is_again
+        count, waiting = work.pack(given, replace(first, new_types=new_types, new_fields=new_fields))
         if messages is not None and count != messages:
             raise BatchMismatchError(
                 f"Spark reads {count} messages of batch {partition_of(key)}, the ledger has {messages}: find the "
                 "missing files first."
             )
+        last = first
         if waiting:
-            schemas = self._wider(work, known)
-            packing = self._packing(schemas, new_types=False, new_fields=False)
-            work.pack(work.waiting(given.columns, given.schema), packing, 2)
-        packed = Packed(work, work.read(), work.reports(), given.schema, schemas, known, self._body)
+            last = replace(first, schemas=self._wider(work, first.schemas, hints))
+            work.pack(work.waiting(given.columns, given.schema), last, 2)
+        packed = Packed(work, *work.read(), given.schema, last.schemas, first.schemas, self.body)
         if packed.messages != count:
             raise BatchMismatchError(
                 f"{packed.messages} of the {count} messages of batch {partition_of(key)} were parsed: run it again, "
@@ -354,26 +294,13 @@ class TableWriter:
         schema = packed.schemas[name]
         if schema == packed.known.get(name):
             return
-        for path, has, wanted in differences(self._files.extend(name, schema), schema):
+        for path, has, wanted in differences(self.files.extend(name, schema), schema):
             raise ConfigurationError(
                 f"Another job gave the field {quoted(path)} of {quoted(name)} the type {has} meanwhile, and this one "
                 f"wrote {wanted}: run `sqlqueue tables rewrite` for the type, and then this again."
             )
 
-    def _packing(self, schemas: dict[str, Struct], *, new_types: bool, new_fields: bool) -> Packing:
-        return Packing(
-            schemas,
-            COLUMNS,
-            IF_UNPARSED,
-            max_bytes=self._max_bytes,
-            new_types=new_types,
-            new_fields=new_fields,
-            types=self._types,
-            unusable=self._unusable.keys(),
-            body=self._body,
-        )
-
-    def _wider(self, work: WorkFolder, known: dict[str, Struct]) -> dict[str, Struct]:
+    def _wider(self, work: WorkFolder, known: Mapping[str, Struct], hints: Hints) -> dict[str, Struct]:
         """The schemas with those of new types and with new fields."""
         new, left_out, more = work.new_types(known, max(0, MAX_TYPES - len(known)))
         if more:
@@ -384,12 +311,12 @@ class TableWriter:
         found = {}
         for name, statistics in work.seen([*known, *new]):
             old = known.get(name, EMPTY)
-            found[name], warnings = infer(statistics, name, old, self._hints)
+            found[name], warnings = infer(statistics, name, old, hints)
             self._warnings += warnings
-            # A table that cannot be read is found once more, before it is written.
+            # A table that cannot be read, or has a type that no schema has, is found once more, before it is written.
             with suppress(Exception):
-                columns = self.lake.columns(name) or EMPTY
-                found[name] = adopted(found[name], old, as_fields(columns, found[name]))
+                columns = self.lake.columns(self.lake.table(name)) or EMPTY
+                found[name] = read_schema(adopted(found[name], old, as_fields(columns, found[name])))
         # Of two new types that share a table the frequent one has it.
         return _distinct({**known, **{name: found[name] for name in (*known, *new) if name in found}})
 
@@ -399,11 +326,11 @@ class Packed:
     """Messages in a work folder, ready for their tables."""
 
     work: WorkFolder
-    shares: dict[Key, Share]
+    shares: dict[Key, Row]
     reports: dict[str | None, Report]
     given: StructType
-    schemas: dict[str, Struct]
-    known: dict[str, Struct]
+    schemas: Mapping[str, Struct]
+    known: Mapping[str, Struct]
     """The schemas as they were before."""
 
     body: BodyForm | None = None

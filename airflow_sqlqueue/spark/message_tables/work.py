@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from itertools import groupby
 from operator import or_
 from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_sqlqueue.bodies.statistics import Statistics
-from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.drain.storage.object_stores import raise_staging_error
 from airflow_sqlqueue.spark.message_tables.packing import (
     CHUNKS,
     PARSED,
@@ -24,10 +21,11 @@ from airflow_sqlqueue.spark.message_tables.packing import (
     Unpacking,
     part_of,
 )
+from airflow_sqlqueue.spark.message_tables.places import remove_folder
 from airflow_sqlqueue.spark.message_tables.reports import Report
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
     from pyspark.sql.types import StructType
 
 _FIELDS = CHUNKS.partition(", ")[2]
@@ -49,18 +47,8 @@ _ROW_GROUP = {
     "parquet.page.size.row.check.min": "1",
 }
 
-
 Key: TypeAlias = "tuple[str | None, str]"
 """A type and a kind of its messages: those of one table."""
-
-
-@dataclass(frozen=True)
-class Share:
-    """Sums of the chunks of one type and kind."""
-
-    messages: int
-    rescued: int
-    bytes: int
 
 
 class WorkFolder:
@@ -69,7 +57,6 @@ class WorkFolder:
     def __init__(self, spark: SparkSession, folder: str) -> None:
         self._spark, self._folder = spark, folder
         self._all = spark.range(0).toDF("content")
-        self._has_reports = False
 
     def pack(self, rows: DataFrame, packing: Packing, number: int = 1) -> tuple[int, int]:
         """Write the chunks of a round; return the number of their messages, and of those that wait for a schema."""
@@ -77,45 +64,37 @@ class WorkFolder:
         from pyspark.sql import functions as sf
 
         seen = Observation()
-
-        def total(where: Column, name: str) -> Column:
-            return sf.coalesce(sf.sum(sf.when(where, sf.col("messages"))), sf.lit(0)).alias(name)
-
-        kind = sf.col("kind")
-        sums = (total(kind != SEEN, "messages"), total(kind == WAITING, "waiting"))
+        sums = [
+            sf.expr(f"coalesce(sum(if({where}, messages, 0)), 0) AS {name}")
+            for name, where in (("messages", f"kind != '{SEEN}'"), ("waiting", f"kind = '{WAITING}'"))
+        ]
         chunks = rows.mapInArrow(packing, CHUNKS).observe(seen, *sums)
         # A static overwrite: nothing of an earlier run may stay.
         options = {**_ROW_GROUP, "partitionOverwriteMode": "static"}
-        chunks.write.mode("overwrite").options(**options).partitionBy("part").parquet(self._round(number))
+        chunks.write.mode("overwrite").options(**options).partitionBy("part").parquet(f"{self._folder}/round={number}")
         return int(seen.get["messages"]), int(seen.get["waiting"])
 
-    def read(self) -> dict[Key, Share]:
-        """Look at the chunks of all rounds, for :meth:`rows`; return the sums of messages by type and kind."""
+    def read(self) -> tuple[dict[Key, Row], dict[str | None, Report]]:
+        """Look at the chunks of all rounds, for :meth:`rows`.
+
+        Return the sums of ``messages``, ``rescued`` and ``bytes`` by type and kind, and the reports by type.
+        """
         from pyspark.sql import functions as sf
 
         # One look for all tables: each read of its own would list the files again.
         self._all = self._spark.read.schema(f"{_FIELDS}, round int, part string").parquet(self._folder)
-        rows = self._all.where(sf.col("kind").isin(PARSED, UNPARSED_KIND, REPORT))
-        sums = (sf.sum("messages"), sf.sum("rescued"), sf.sum(sf.octet_length("content")))
-        found = rows.groupBy("message_type", "kind").agg(*sums).collect()
-        self._has_reports = any(kind == REPORT for _, kind, *_ in found)
-        return {(name, kind): Share(*values) for name, kind, *values in found if kind != REPORT}
-
-    def reports(self) -> dict[str | None, Report]:
-        """The reports on the messages that :meth:`read` has seen, by type."""
-        from pyspark.sql import functions as sf
-
-        found: dict[str | None, Report] = {}
-        if self._has_reports:
-            chunks = self._all.where(sf.col("part") == REPORT).select("message_type", "content")
-            for name, content in chunks.toLocalIterator():
-                found.setdefault(name, Report()).merge(json.loads(content))
-        return found
+        sums = ("sum(messages) AS messages", "sum(rescued) AS rescued", "sum(octet_length(content)) AS bytes")
+        rows = self._all.where(sf.col("kind").isin(PARSED, UNPARSED_KIND, REPORT)).groupBy("message_type", "kind")
+        found = {(each.message_type, each.kind): each for each in rows.agg(*map(sf.expr, sums)).collect()}
+        reports: dict[str | None, Report] = {}
+        if any(kind == REPORT for _, kind in found):
+            for each in self._all.where(sf.col("part") == REPORT).toLocalIterator():
+                reports.setdefault(each.message_type, Report()).merge(json.loads(each.content))
+        return {key: each for key, each in found.items() if key[1] != REPORT}, reports
 
     def waiting(self, columns: Sequence[str], schema: StructType) -> DataFrame:
         """The messages of the first round that wait for a schema."""
-        chunks = self._first(WAITING).select("content")
-        return chunks.mapInArrow(Unpacking(columns), schema)
+        return self._first(WAITING).select("content").mapInArrow(Unpacking(columns), schema)
 
     def new_types(self, known: Iterable[str], most: int) -> tuple[list[str], list[str], int]:
         """The types that wait without a schema, frequent ones first, up to a number; the first that is left out; and
@@ -141,7 +120,7 @@ class WorkFolder:
                 found.merge(json.loads(chunk.content))
             yield name, found
 
-    def rows(self, name: str | None, kind: str, share: Share, unpacking: Unpacking, schema: StructType) -> DataFrame:
+    def rows(self, name: str | None, kind: str, share: Row, unpacking: Unpacking, schema: StructType) -> DataFrame:
         """The rows of a table, in as many tasks as its size needs."""
         from pyspark.sql import functions as sf
 
@@ -152,7 +131,7 @@ class WorkFolder:
         chunks = chunks.coalesce(1) if tasks <= 1 else chunks.repartition(tasks)
         return chunks.mapInArrow(unpacking, schema).coalesce(max(1, share.bytes // _FILE_BYTES))
 
-    def small(self, shares: Mapping[Key, Share]) -> dict[Key, list[bytes]]:
+    def small(self, shares: Mapping[Key, Row]) -> dict[Key, list[bytes]]:
         """The chunks of the smallest tables, as many as this process holds at once."""
         from pyspark.sql import functions as sf
 
@@ -179,19 +158,5 @@ class WorkFolder:
         """Remove the folder."""
         remove_folder(self._folder)
 
-    def _round(self, number: int) -> str:
-        return f"{self._folder}/round={number}"
-
     def _first(self, part: str) -> DataFrame:
-        return self._spark.read.schema(_FIELDS).parquet(f"{self._round(1)}/part={part}")
-
-
-def remove_folder(path: str) -> None:
-    """Remove a folder with its files; a missing one is no error."""
-    folder = StagingFolder.of(path, "location of the tables")
-    try:
-        folder.filesystem.rm(folder.root, recursive=True)
-    except FileNotFoundError:
-        return
-    except Exception as error:
-        raise_staging_error(f"The files in {folder.uri} cannot be removed", error)
+        return self._spark.read.schema(_FIELDS).parquet(f"{self._folder}/round=1/part={part}")

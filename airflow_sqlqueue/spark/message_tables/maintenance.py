@@ -1,6 +1,6 @@
-"""Retention of message tables: rows are deleted once they are older than their type allows.
+"""Maintenance of message tables: small files become large ones, and rows older than their type allows are deleted.
 
-Source: docs/guides/bodies.md, "Delete old rows".
+Source: docs/guides/bodies.md, "Merge small files" and "Delete old rows".
 """
 
 from __future__ import annotations
@@ -13,18 +13,33 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.bodies.names import column_key
-from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.drain.storage.object_stores import error_text
+from airflow_sqlqueue.errors import ConfigurationError, SparkJobError
 from airflow_sqlqueue.schemas.files import SchemaFolder
 from airflow_sqlqueue.spark.message_tables.lakes import Format, lake_of
+from airflow_sqlqueue.spark.message_tables.parquet import ParquetLake
 from airflow_sqlqueue.spark.message_tables.reports import first_fitting
-from airflow_sqlqueue.spark.message_tables.tables import schema_folder
+from airflow_sqlqueue.spark.message_tables.tables import TableWriter
 from airflow_sqlqueue.spark.sinks.keys import partition_of
 from airflow_sqlqueue.spark.sinks.partitions import COLUMN
+from airflow_sqlqueue.untrusted import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_UNITS = {"d": "days", "h": "hours"}
+
+@dataclass(frozen=True)
+class CompactedTable:
+    """Result of a compaction for one table.
+
+    :param table: the folder of the table, or its name in the catalog.
+    :param merged_files: the files whose rows were put together.
+    :param new_files: the files that took their place.
+    """
+
+    table: str
+    merged_files: int
+    new_files: int
 
 
 @dataclass(frozen=True)
@@ -43,6 +58,51 @@ class ExpiredTable:
     before: datetime
 
 
+def compact_message_tables(
+    spark: SparkSession,
+    location: str,
+    *,
+    format: Format = "delta",  # noqa: A002 - Spark's own word
+    target_bytes: int = 128 * 1024 * 1024,
+) -> list[CompactedTable]:
+    """Merge the small files of all tables that :func:`write_message_tables` wrote; return what was done to each.
+
+    It runs ``OPTIMIZE`` of Delta Lake and ``rewrite_data_files`` of Iceberg, with one commit or none for each table,
+    which still knows its batches. ``VACUUM`` and ``expire_snapshots`` delete the files that were replaced. Beside a
+    writer that only appends it does no harm; beside :func:`reparse` one of the two may fail, and is run again.
+
+    :param location: the location of the tables.
+    :param format: ``delta`` or ``iceberg``.
+    :param target_bytes: the size of the new files, at least 1 MiB. Files of about that size stay as they are.
+
+    Raises :class:`ConfigurationError` for Parquet, for an unknown format and for a smaller ``target_bytes``, and
+    :class:`SparkJobError` at the end if Spark cannot compact a table, which others may have put there.
+    """
+    if not isinstance(target_bytes, int) or target_bytes < 1024 * 1024:
+        raise ConfigurationError("target_bytes is a whole number of bytes, at least 1048576.")
+    lake = lake_of(spark, format, location)
+    if isinstance(lake, ParquetLake):
+        raise ConfigurationError(
+            "Tables of Parquet cannot be compacted: a reader would see messages twice or not at all while files "
+            "change, and a repeated batch could not find its rows. Write the tables as delta or iceberg."
+        )
+    done: list[CompactedTable] = []
+    failed: list[tuple[str, Exception]] = []
+    for table in lake.tables():
+        try:
+            done.append(CompactedTable(table, *lake.compact(table, target_bytes)))
+        except Exception as error:
+            failed.append((table, error))
+    if failed:
+        table, cause = failed[0]
+        more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
+        raise SparkJobError(
+            f"Spark could not compact the table {quoted(table)}{more}; the other {len(done)} tables are compacted. "
+            f"Its error for this table: {error_text(cause)}."
+        ) from cause
+    return done
+
+
 def expire_message_tables(
     spark: SparkSession,
     location: str,
@@ -55,10 +115,9 @@ def expire_message_tables(
 ) -> list[ExpiredTable]:
     """Delete the rows of message tables that are older than their type allows; return the tables that have such rows.
 
-    The age is that of ``time_sent``, which the sender's clock gives. Delta Lake and Iceberg delete rows, in one commit
-    for each table; a row without a time goes with the last one of its batch that has one. Parquet deletes whole batches
-    of a table, once their latest row is old enough. Batches without any time stay. The tables of messages of the type
-    that are not parsed are treated alike.
+    The age is that of ``time_sent``, which the sender's clock gives, in tables of unparsed messages as well. Delta Lake
+    and Iceberg delete rows, in one commit for each table; a row without a time goes with the last one of its batch that
+    has one. Parquet deletes whole batches of a table, once their latest row is old enough.
 
     :param retention: the longest age by patterns of types, ``{"Shop.Clicks": "30d", "*": "365d"}``, in days or hours,
         or as timedelta; the first that fits decides, and types that no pattern fits are kept. Only ``*`` names the
@@ -71,18 +130,18 @@ def expire_message_tables(
     from pyspark.sql.types import StructType
 
     ages = {pattern: _age(value) for pattern, value in retention.items()}
-    lake, now = lake_of(spark, format, location), datetime.now(timezone.utc)
-    files = schema_folder(schemas, location, format, work_folder)
+    tables = TableWriter(spark, location, format, schemas, work_folder=work_folder)
+    lake, now = tables.lake, datetime.now(timezone.utc)
     existing = {column_key(table): table for table in lake.tables()}
     found: list[ExpiredTable] = []
-    for name in (*files.all(), None):
+    for name in (*tables.files.all(), None):
         age = first_fitting(ages, name)
-        for is_unparsed in (False, True):
+        for is_unparsed in (True,) if name is None else (False, True):
             table = existing.get(column_key(lake.table(name, is_unparsed=is_unparsed)))
-            if age is None or table is None or (name is None and not is_unparsed):
+            if age is None or table is None:
                 continue
             rows = lake.read(table, StructType().add("time_sent", "timestamp").add(COLUMN, "string"))
-            count, where, batches = _old(rows, now - age, whole_batches=format == "parquet")
+            count, where, batches = _old(rows, now - age, whole_batches=isinstance(lake, ParquetLake))
             if count:
                 found.append(ExpiredTable(name, table, count, now - age))
                 if not dry_run:
@@ -108,7 +167,7 @@ def _old(rows: DataFrame, before: datetime, *, whole_batches: bool) -> tuple[int
 
 def _age(value: timedelta | str) -> timedelta:
     found = re.fullmatch(r"(\d{1,6}) ?([dh])", value) if isinstance(value, str) else None
-    age = timedelta(**{_UNITS[found[2]]: int(found[1])}) if found else value
+    age = timedelta(hours=int(found[1]) * (24 if found[2] == "d" else 1)) if found else value
     if not isinstance(age, timedelta) or age <= timedelta(0):
         raise ConfigurationError(
             'The retention is an age in days or hours by patterns of types: {"Shop.Clicks": "30d"}.'
