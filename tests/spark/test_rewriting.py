@@ -125,6 +125,9 @@ def test_a_field_that_a_killed_run_made_keeps_its_type(
     """The table has the column, and the schema's file has it not."""
     write_message_tables(spark, make_batch(sent(ORDER, {"Id": "a", "New": 1})), lake)
     schemas.put(ORDER, struct({"Id": "string"}))
+    begun = Path(lake, ORDER, "batch_id=batch-3", "parse_attempt=0", "_temporary", "part-0.zstd.parquet")
+    begun.parent.mkdir(parents=True)
+    begun.touch()
     write_message_tables(spark, make_batch(sent(ORDER, {"Id": "b", "New": "text"}), batch_id="batch-2"), lake)
     assert fields_of(schemas.get(ORDER) or struct({}))["New"] == "long"
     assert rows_of(spark, f"{lake}/{ORDER}", "Id", "New", "_rescued") == [

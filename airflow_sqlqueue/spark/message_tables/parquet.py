@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
 from airflow_sqlqueue.bodies.schemas import Struct
@@ -91,9 +91,8 @@ class ParquetLake(Location):
                 f"A rewrite of the table {table} was killed, or runs: wait for it, or run `sqlqueue tables rewrite` "
                 "for the type again."
             )
+        files = _files(table, ".parquet").values()
         with store_of(table, _UNREACHED) as folder:
-            entries = folder.filesystem.find(folder.root, detail=True).items()
-            files = [each for path, each in entries if path.endswith(".parquet")]
             if files:
                 newest = max(files, key=lambda each: modified(folder, each) or _OLD)
                 with folder.filesystem.open(newest["name"]) as file:
@@ -165,13 +164,20 @@ def _write(rows: DataFrame, folder: str) -> None:
         rows.write.mode("overwrite").options(**options).parquet(folder)
 
 
-def _partitions(table: str, suffix: str) -> list[str]:
-    """The partitions with a file whose name ends so."""
-    paths: list[str] = []
+def _files(table: str, suffix: str) -> dict[str, dict[str, Any]]:
+    """The files with this end of their name in partitions, by their paths; not those of runs that were killed."""
+    files: dict[str, dict[str, Any]] = {}
     with store_of(table, _UNREACHED) as folder:
-        paths = [str(path)[len(folder.root) + 1 :] for path in folder.filesystem.find(folder.root)]
-    folders = {path.rpartition("/")[0] for path in paths if path.endswith(suffix)}
-    return sorted(each for each in folders if each.startswith(f"{COLUMN}=") and "/_" not in each)
+        found = folder.filesystem.find(folder.root, detail=True)
+        files = {str(path)[len(folder.root) + 1 :]: each for path, each in found.items() if path.endswith(suffix)}
+    # What is not complete is below _temporary.
+    own = [path for path in files if path.startswith(f"{COLUMN}=") and "/_" not in path.rpartition("/")[0]]
+    return {path: files[path] for path in own}
+
+
+def _partitions(table: str, suffix: str) -> list[str]:
+    """The partitions with such a file."""
+    return sorted({path.rpartition("/")[0] for path in _files(table, suffix)})
 
 
 def _counted(spark: SparkSession, folders: Sequence[str]) -> dict[str, int]:
