@@ -49,6 +49,7 @@ def rows_of(given: list[tuple[str | None, str | None, bytes | None]]) -> pa.Reco
     columns: dict[str, Any] = dict.fromkeys((*COLUMNS, *IF_UNPARSED), pa.nulls(len(given), pa.string()))
     columns |= {
         "message_type": pa.array([each[0] for each in given], pa.string()),
+        "message_id": pa.array([f"id {number}" for number in range(len(given))], pa.string()),
         "content_type": pa.array([each[1] for each in given], pa.string()),
         "RowVersion": pa.array(range(len(given)), pa.int64()),
         "Body": pa.array([each[2] for each in given], pa.binary()),

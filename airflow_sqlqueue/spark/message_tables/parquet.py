@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
@@ -17,18 +17,19 @@ from airflow_sqlqueue.drain.storage.batch_files import modified
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError
 from airflow_sqlqueue.spark.message_tables.places import Location, remove_folder, store_of
+from airflow_sqlqueue.spark.message_tables.small import COLUMNS_NOTE, write_file
 from airflow_sqlqueue.spark.sinks.checks import TIMES, session_settings
 from airflow_sqlqueue.spark.sinks.keys import AnyKey, partition_of
 from airflow_sqlqueue.spark.sinks.partitions import COLUMN, footers
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 ATTEMPT = "parse_attempt"
 """The column with the attempt that parsed a row: 0, or the run of ``reparse``."""
 
-_NOTED = b"org.apache.spark.sql.parquet.row.metadata"
 _OLD = datetime.min.replace(tzinfo=timezone.utc)
 _UNREACHED = "The files of a table cannot be reached"
 
@@ -44,6 +45,12 @@ class ParquetLake(Location):
         batch_id = partition_of(key)
         remove_folder(f"{table}/{COLUMN}={batch_id}")
         self.replace(rows, table, batch_id, 0)
+
+    def append_small(self, rows: Iterator[pa.RecordBatch], schema: StructType, table: str, key: AnyKey) -> None:
+        """Write the rows of a small table as :meth:`append` does, in this process."""
+        batch_id = partition_of(key)
+        remove_folder(f"{table}/{COLUMN}={batch_id}")
+        write_file(f"{table}/{COLUMN}={batch_id}/{ATTEMPT}=0", schema, rows, self._spark.version)
 
     def check(self, key: AnyKey, messages: Mapping[str, int], untouched: Collection[str]) -> None:
         """Raise :class:`BatchMismatchError` if a table has another number of the batch's rows than it was given.
@@ -96,7 +103,7 @@ class ParquetLake(Location):
             if files:
                 newest = max(files, key=lambda each: modified(folder, each) or _OLD)
                 with folder.filesystem.open(newest["name"]) as file:
-                    noted = (pq.read_metadata(file).metadata or {}).get(_NOTED)
+                    noted = (pq.read_metadata(file).metadata or {}).get(COLUMNS_NOTE.encode())
         columns: Struct | None = noted and json.loads(noted)
         return columns
 
