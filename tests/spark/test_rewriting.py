@@ -139,16 +139,16 @@ def test_a_field_that_a_killed_run_made_keeps_its_type(
 def test_a_type_that_another_job_gave_a_new_field_meanwhile_is_said(
     spark: SparkSession, make_batch: MakeBatch, lake: str, schemas: SchemaFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    batch, append = make_batch(sent(ORDER, {"Id": "a", "New": 1})), lakes.ParquetLake.append
+    batch, append = make_batch(sent(ORDER, {"Id": "a", "New": 1})), lakes.ParquetLake.append_small
 
-    def overtaken(self: Any, rows: Any, table: str, key: Any) -> None:
-        append(self, rows, table, key)
+    def overtaken(*given: Any) -> None:
+        append(*given)
         schemas.put(ORDER, struct({"Id": "string", "New": "string"}))
 
-    monkeypatch.setattr(lakes.ParquetLake, "append", overtaken)
+    monkeypatch.setattr(lakes.ParquetLake, "append_small", overtaken)
     with pytest.raises(ConfigurationError, match=r"'New' of 'Shop.PlaceOrder' the type string meanwhile"):
         write_message_tables(spark, batch, lake)
-    monkeypatch.setattr(lakes.ParquetLake, "append", append)
+    monkeypatch.setattr(lakes.ParquetLake, "append_small", append)
     rewrite_message_table(spark, lake, ORDER)
     write_message_tables(spark, batch, lake)
     assert rows_of(spark, f"{lake}/{ORDER}", "Id", "New") == [("a", "1")]
