@@ -150,9 +150,9 @@ class BodyParser:
         prefix, suffix = (pa.scalar(each, bodies.type) for each in (b'{"b":', b"}\n"))
         try:
             lines = pc.binary_join_element_wise(prefix, bodies, suffix, b"").cast(pa.string())
-        except pa.ArrowInvalid as error:
-            raise Refused from error
-        read, refused = self._lines_read(lines)
+            read, refused = self._lines_read(lines)
+        except pa.ArrowInvalid:
+            read, refused = None, pa.array([not _is_utf8(each) for each in bodies.to_pylist()])
         if read is None:
             right = pc.invert(refused)
             if not pc.any(right).as_py():
@@ -234,6 +234,14 @@ def _content(lines: pa.Array) -> pa.Buffer:
     """The texts of an array without offset, one behind the other."""
     _, offsets, content = lines.buffers()
     return content.slice(0, memoryview(offsets).cast("i")[len(lines)])
+
+
+def _is_utf8(body: bytes) -> bool:
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _is_utf8_json(content_type: str) -> bool:

@@ -192,7 +192,9 @@ def _refused(kind: pa.DataType) -> str:
         return rf"[^\-0-9n \t\r\n]|-?(?:[0-9]{{{len(str(1 << (kind.bit_width - 1)))}}}|[0-9]+[.eE])"
     if pa.types.is_decimal(kind):
         whole, scale = kind.precision - kind.scale + 1, kind.scale + 1
-        return rf'[^\-0-9n" \t\r\n]|"?-?(?:[0-9]{{{whole},}}|[0-9]*\.[0-9]{{{scale}}}|[0-9.]+[eE])|"[^\-0-9]'
+        # Texts are taken if they are plain numbers.
+        text = r'"(?:[^\-0-9]|-[^0-9]|-?[0-9]+(?:[^0-9."]|\.(?:[^0-9]|[0-9]+[^0-9"])))'
+        return rf'[^\-0-9n" \t\r\n]|"?-?(?:[0-9]{{{whole},}}|[0-9]*\.[0-9]{{{scale}}}|[0-9.]+[eE])|{text}'
     if pa.types.is_null(kind):
         return r"[^n \t\r\n]"
     taken = r"\-0-9" if pa.types.is_floating(kind) else "tf" if pa.types.is_boolean(kind) else '"'
