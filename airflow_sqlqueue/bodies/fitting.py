@@ -133,9 +133,11 @@ class Fitting:
 
     def _simple(self, value: Element, kind: str, path: Path) -> Any:
         """Return the text of an element by a simple type; attributes are rescued."""
-        if any(_is_element(name) for name, _ in value.children):
-            return _leaf(value, kind)
-        text = dict(value.children).get(TEXT, value).text
+        text = value.text
+        if value.children:
+            if any(_is_element(name) for name, _ in value.children):
+                return _leaf(value, kind)
+            text = dict(value.children).get(TEXT, value).text
         plain = text.strip(BLANKS)
         is_null = value.is_nil and not plain if kind == "string" else plain in ("", "null")
         found = None if is_null else read_leaf(kind, text, None)

@@ -14,6 +14,9 @@ from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 
 _INTEGER = re.compile(r"-?(0|[1-9]\d*)", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_EXACT = Context(prec=1 << 24, Emin=MIN_EMIN, Emax=MAX_EMAX)
+"""Arithmetic on numbers of as many digits as a body can have."""
+
 BITS = {"byte": 7, "short": 15, "integer": 31, "long": 63}
 """Bits of the integer types beside the sign."""
 
@@ -75,12 +78,11 @@ def decimal(text: str, precision: int, scale: int) -> Decimal:
     """The number that is written, if the type has its digits."""
     if not _NUMBER.fullmatch(text):
         raise Misfit
-    exact = Context(prec=max(len(text), precision), Emin=MIN_EMIN, Emax=MAX_EMAX)
-    found = exact.create_decimal(text).normalize(exact)
+    found = Decimal(text).normalize(_EXACT)
     exponent = found.as_tuple().exponent
     if found and (found.adjusted() >= precision - scale or not isinstance(exponent, int) or exponent < -scale):
         raise Misfit
-    return found.quantize(Decimal(1).scaleb(-scale), context=exact) if found else Decimal(0)
+    return found.quantize(Decimal(1).scaleb(-scale), context=_EXACT) if found else Decimal(0)
 
 
 def decimal_text(value: Decimal) -> str:

@@ -6,7 +6,6 @@ Namespaces are left out, comments, processing instructions, and where the texts 
 from __future__ import annotations
 
 import re
-import sys
 from xml.parsers import expat
 
 from airflow_sqlqueue.bodies.tree import BLANKS, MAX_DEPTH, MAX_NODES, TEXT, Element, Place
@@ -31,13 +30,17 @@ def read_xml(text: str, *, places: bool = False) -> tuple[str, Element]:
         raise BodyError("xml") from error
 
 
-def _local(name: str) -> str:
-    return sys.intern(name.rpartition(" ")[2])
+class _Locals(dict[str, str]):
+    """The local names of names with namespaces, each cut once."""
+
+    def __missing__(self, name: str) -> str:
+        local = self[name] = name.rpartition(" ")[2]
+        return local
 
 
 class _Reader:
     def __init__(self, data: bytes, places: bool) -> None:
-        self._data, self._has_places = data, places
+        self._data, self._has_places, self._locals = data, places, _Locals()
         # The texts of all open elements; of each of these the number of its first text, its children, and itself.
         self._texts: list[str] = []
         self._open: list[tuple[int, list[tuple[str, Element]], Element]] = [(0, [], Element())]
@@ -59,10 +62,13 @@ class _Reader:
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         if len(self._open) > MAX_DEPTH:
             raise BodyError("depth")
-        given = [each for each in attributes.items() if not _is_directive(*each)]
-        children = [(f"@{_local(each)}", Element((), value)) for each, value in given]
-        element = Element(children, "", attributes.get(_NIL) in ("true", "1"))
-        self._open[-1][1].append((_local(name), element))
+        children: list[tuple[str, Element]] = []
+        element = Element(children)
+        if attributes:
+            given = [each for each in attributes.items() if not _is_directive(*each)]
+            children += [(f"@{self._locals[each]}", Element((), value)) for each, value in given]
+            element.is_nil = attributes.get(_NIL) in ("true", "1")
+        self._open[-1][1].append((self._locals[name], element))
         self._open.append((len(self._texts), children, element))
         if self._has_places:
             self._place(element, attributes)
