@@ -18,6 +18,7 @@ from pathlib import Path
 from bench_report import Comparison, report
 from bench_setting import TURNS, fill, messages
 from bench_spark import least_seconds, run
+from jars import jars_for, stop_java
 
 from airflow_sqlqueue import Batch, HeaderNames, Message
 from airflow_sqlqueue.bodies.blocks import BodyParser
@@ -27,13 +28,17 @@ from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.schemas.files import SchemaFolder
 from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.spark import local_session, parse_bodies, read_batch
-from airflow_sqlqueue.spark.message_tables import write_message_tables
+from airflow_sqlqueue.spark import MicroBatch, local_session, parse_bodies, read_batch
+from airflow_sqlqueue.spark.message_tables import write_message_rows, write_message_tables
 
 FIELDS, BARE, WITH_TYPE = "fields by a schema", "bare from_json", "from_json beside the content type"
 ALONE = "fields by a schema, no headers"
 MANY, ONE = "tables of 50 types", "the table of one type"
 TYPES = 50
+FEW_OF_MANY, FEW_OF_ONE = "10,000 messages to tables of 40 types", "the same to the table of one type"
+OWN, DEFAULT = "5 tables of Delta Lake in our session", "the same with 50 tasks, Delta's default"
+DELTA_JARS = jars_for("delta") or []
+"""The jars of Delta Lake; without them (``make jars``) the comparison with its default is left out."""
 FITS, UNKNOWN, EACH_UNKNOWN = "bodies that fit", "an unknown field in a hundredth", "an unknown field in each"
 TEXT, FRACTION = "a text for a number in a hundredth", "a fraction for a whole number in a hundredth"
 
@@ -51,7 +56,7 @@ def compare_bodies(queue: QueueTable, *, count: int = 500_000, turns: int = TURN
             def write(batch: Batch) -> None:
                 lake = f"{folder}/lake{next(numbers)}"
                 tables = write_message_tables(spark, batch, lake, schemas=f"{folder}/schemas")
-                if sum(table.messages for table in tables) != count:
+                if sum(table.messages for table in tables) != batch.messages:
                     raise RuntimeError("Messages are missing in the tables.")
 
             # The first run makes the schemas, and warms the session up.
@@ -67,17 +72,49 @@ def compare_bodies(queue: QueueTable, *, count: int = 500_000, turns: int = TURN
                 **{name: partial(write, batch) for name, batch in batches.items()},
             }
             best = least_seconds(sides, turns)
+            few = {
+                name: partial(write, _drained(queue, min(count, 10_000), kinds, Path(folder)))
+                for name, kinds in ((FEW_OF_MANY, 40), (FEW_OF_ONE, 1))
+            }
+            best |= least_seconds(few, turns)
+        if DELTA_JARS:
+            best |= _delta_seconds(_drained(queue, min(count, 10_000), 5, Path(folder)), f"{folder}/delta", turns)
     # The bare reader never looks at the headers, which say what a body is: both sides of a bound read the same columns.
     bounds: tuple[tuple[str, str, float | None], ...] = (
         (FIELDS, BARE, None),
         (ALONE, BARE, 1.5),
         (FIELDS, WITH_TYPE, 1.5),
         (MANY, ONE, 1.5),
+        (FEW_OF_MANY, FEW_OF_ONE, 2.5),
+        *([(OWN, DEFAULT, 1.0)] if DELTA_JARS else []),
     )
     compared = [
         Comparison(name, best[name], base, best[base], bound, limit=True, unit="s") for name, base, bound in bounds
     ]
     return [*compared, *compare_misfits(min(count, 20_000))]
+
+
+def _delta_seconds(batch: Batch, lake: str, turns: int) -> dict[str, float]:
+    """The seconds of writes to tables that exist, by the number of tasks that read a table's log."""
+    numbers = iter(range(1_000))
+    settings = {
+        "spark.jars": ",".join(DELTA_JARS),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    }
+    stop_java()
+    with local_session("bench", config=settings) as spark:
+        tasks = "spark.databricks.delta.snapshotPartitions"
+        own = spark.conf.get(tasks)
+
+        def write(number: str | None) -> None:
+            spark.conf.set(tasks, str(number))
+            write_message_rows(read_batch(spark, batch), lake, MicroBatch("bench", next(numbers)), format="delta")
+
+        write(own)
+        found = least_seconds({OWN: partial(write, own), DEFAULT: partial(write, "50")}, turns)
+    stop_java()
+    return found
 
 
 def compare_misfits(count: int) -> list[Comparison]:

@@ -16,6 +16,8 @@ def test_all_sides_are_measured(queue: QueueTable) -> None:
         (bench_bodies.ALONE, bench_bodies.BARE),
         (bench_bodies.FIELDS, bench_bodies.WITH_TYPE),
         (bench_bodies.MANY, bench_bodies.ONE),
+        (bench_bodies.FEW_OF_MANY, bench_bodies.FEW_OF_ONE),
+        *([(bench_bodies.OWN, bench_bodies.DEFAULT)] if bench_bodies.DELTA_JARS else []),
         (bench_bodies.UNKNOWN, bench_bodies.FITS),
         (bench_bodies.EACH_UNKNOWN, bench_bodies.FITS),
         (bench_bodies.TEXT, bench_bodies.FITS),

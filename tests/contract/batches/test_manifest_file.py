@@ -65,7 +65,7 @@ def test_a_retry_writes_the_rest_of_an_earlier_try(
     batch_id, close = uuid.uuid4(), durable_file.DurableFile.close
 
     def fail(file: durable_file.DurableFile) -> None:
-        if file._name.endswith(".json"):
+        if not file._name.endswith(".parquet"):
             raise StagingError("The disk is full.")
         close(file)
 
