@@ -8,7 +8,7 @@ from itertools import chain
 from json.encoder import encode_basestring_ascii as _quoted
 from typing import Any
 
-from airflow_sqlqueue.bodies.names import Path, column_key, path_text
+from airflow_sqlqueue.bodies.names import Path, name_key, path_text
 from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of, item_of
 from airflow_sqlqueue.bodies.tree import BLANKS, TEXT, Element, Number, Repeated, Untyped, is_empty, members_of
 from airflow_sqlqueue.bodies.types import Given, read_leaf
@@ -24,13 +24,13 @@ class Columns:
 
     def __init__(self, schema: Struct) -> None:
         self.own = {name: (name, kind) for name, kind in fields_of(schema).items()}
-        self.by_key = {column_key(name): each for name, each in self.own.items()}
+        self.by_key = {name_key(name): each for name, each in self.own.items()}
 
     def of_names(self, names: KeysView[str]) -> dict[str, tuple[str, Type]]:
         """Return the columns of those names that have one: the same one, or the only one that differs in case alone."""
         if names <= self.own.keys():
             return self.own
-        keys = {name: column_key(name) for name in names}
+        keys = {name: name_key(name) for name in names}
         counts = Counter(keys.values())
         alike = {name: self.by_key[key] for name, key in keys.items() if counts[key] == 1 and key in self.by_key}
         return alike | {name: self.own[name] for name in names & self.own.keys()}
@@ -175,7 +175,7 @@ class Fitting:
             return any(self._is_item(each, inner) for name, each in value.children if _is_element(name))
         # A list of objects has no texts as its items.
         by_key = self._columns_of(kind).by_key
-        return any(column_key(name) in by_key for name in elements or _members(value)) or any(
+        return any(name_key(name) in by_key for name in elements or _members(value)) or any(
             _is_element(name) and _is_plain_text(each) for name, each in value.children
         )
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from airflow_sqlqueue.bodies.fitting import to_json
 from airflow_sqlqueue.bodies.json_reader import DECODER, is_number
-from airflow_sqlqueue.bodies.names import Path, column_key, path_text
+from airflow_sqlqueue.bodies.names import Path, name_key, path_text
 from airflow_sqlqueue.bodies.schemas import Struct, Type, all_leaves, item_of
 from airflow_sqlqueue.bodies.tree import MAX_DEPTH, Repeated, is_empty
 from airflow_sqlqueue.bodies.types import LEAVES, read_or_none
@@ -99,7 +99,7 @@ def _collected(value: Any, known: Any, path: Path, texts: list[str]) -> bool:
         if name in fields:
             if (inner := fields[name]) and each and not _collected(each, inner, (*path, name), texts):
                 return False
-        elif name[:1] == "$" or column_key(name) in keys:
+        elif name[:1] == "$" or name_key(name) in keys:
             if path or name not in METADATA or not (is_number(each) if name == "$id" else isinstance(each, str)):
                 return False
         elif not is_empty(each):
@@ -126,7 +126,7 @@ def known_names(kind: Type) -> Any:
     if (item := item_of(kind)) is not None:
         return known_names(item)
     fields = {each["name"]: known_names(each["type"]) for each in kind["fields"]}
-    return fields, {column_key(name) for name in fields}
+    return fields, {name_key(name) for name in fields}
 
 
 def unlike(schema: Struct) -> list[tuple[str, str | None]]:

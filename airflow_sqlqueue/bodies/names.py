@@ -50,14 +50,34 @@ def _is_allowed(character: str) -> bool:
 
 
 @lru_cache(maxsize=16_384)
-def column_key(name: str) -> str:
-    """A text that is the same for two names exactly if an engine may take them for one column."""
+def name_key(name: str) -> str:
+    """A text that is the same for two names exactly if they differ in case alone, to an engine or to Java."""
     # Delta Lake, Iceberg, and the Parquet reader of Spark compare names by Java's ``toLowerCase(Locale.ROOT)``, Spark's
     # analyzer by ``equalsIgnoreCase``; here two names are the same if either says so.
     if name.isascii():
         return name.lower()
     # The lower case of İ has two characters, and equalsIgnoreCase takes it for i.
     return "".join(map(_folded, name.lower())).replace("i\u0307", "i")
+
+
+@lru_cache(maxsize=16_384)
+def column_key(name: str) -> str:
+    """A text that is the same for two names if one struct cannot have both: Iceberg writes them alike in Parquet."""
+    # As in AvroSchemaUtil.makeCompatibleName: ``a-b`` becomes ``a_x2Db``, and ``1`` becomes ``_1``.
+    key = name_key(name)
+    if key.isascii() and key.isidentifier():
+        return key
+    escaped = "".join(each if each == "_" or _is_plain(each) else _escaped(each) for each in key)
+    return f"_{escaped}" if key[:1].isdecimal() else escaped
+
+
+def _is_plain(character: str) -> bool:
+    return (character.isalpha() or character.isdecimal()) and character < "\U00010000"
+
+
+def _escaped(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"_x{int.from_bytes(units[place : place + 2], 'big'):x}" for place in range(0, len(units), 2))
 
 
 def _folded(character: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from airflow_sqlqueue.bodies.names import Path, column_key, read_path
+from airflow_sqlqueue.bodies.names import Path, name_key, read_path
 from airflow_sqlqueue.bodies.schemas import Type, fields_of, read_schema
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.untrusted import quoted
@@ -47,7 +47,7 @@ def _is_pattern(text: object) -> bool:
 
 def matches_name(pattern: str, name: str) -> bool:
     """Whether the parts between the stars of a pattern are in a name, in their order; in linear time."""
-    name, (first, *others) = column_key(name), column_key(pattern).split("*")
+    name, (first, *others) = name_key(name), name_key(pattern).split("*")
     if not others:
         return name == first
     if not name.startswith(first):

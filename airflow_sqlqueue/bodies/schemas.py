@@ -133,7 +133,9 @@ def _checked_struct(given: list[Any], path: Path, where: str) -> Struct:
                 f"A field of {where} has a name that no column can have: {quoted(str(name))}; leave it out."
             )
         if column_key(name) in fields:
-            raise ConfigurationError(f"Two fields of {where} are called {quoted(name)}, if case is ignored: keep one.")
+            raise ConfigurationError(
+                f"Two fields of {where} are called {quoted(name)}, as engines compare names: keep one."
+            )
         fields[column_key(name)] = field_of(name, _checked(each.get("type"), (*path, name)), each.get("metadata"))
     return {"type": "struct", "fields": list(fields.values())}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from airflow_sqlqueue.bodies.names import column_key
+from airflow_sqlqueue.bodies.names import name_key
 from airflow_sqlqueue.bodies.tree import TEXT, Element
 from airflow_sqlqueue.redaction.actions import ACTIONS, Hasher, RedactionAction, stricter
 from airflow_sqlqueue.redaction.rules import PathStep, RedactionRule
@@ -133,7 +133,7 @@ def _rests(steps: Steps, name: str | None, child: Any, *, in_doubt: bool = False
     """
     if name is None:
         return [steps]
-    step, rest, key = steps[0], steps[1:], column_key(name)
+    step, rest, key = steps[0], steps[1:], name_key(name)
     found = [steps] if name in _WRAPPED else []
     leads = step.name is None or step.name == key or (step is _ITEM and name[:1] not in ("@", "#"))
     if in_doubt and name == TEXT and (rest or not leads):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from airflow_sqlqueue.bodies.names import column_key
+from airflow_sqlqueue.bodies.names import name_key
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import full_name
 from airflow_sqlqueue.redaction.actions import Place, RedactionAction, find_action
@@ -28,7 +28,7 @@ _Name = TypeVar("_Name")
 
 
 class PathStep(NamedTuple):
-    """A step of a path: the :func:`.column_key` of a field, None for any field, and how many levels of lists it has."""
+    """A step of a path: the :func:`.name_key` of a field, None for any field, and how many levels of lists it has."""
 
     name: str | None
     lists: int = 0
@@ -50,7 +50,7 @@ class FieldPath(NamedTuple):
         steps, position = [], 0
         while found := _STEP.match(text, position):
             name = found[1] or found[2]
-            steps.append(PathStep(None if found[2] == "*" else column_key(name), len(found[3]) // 2))
+            steps.append(PathStep(None if found[2] == "*" else name_key(name), len(found[3]) // 2))
             position = found.end()
             if not found[4]:
                 return cls(text, tuple(steps))

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from airflow_sqlqueue.bodies.blocks import BodyParser
 from airflow_sqlqueue.bodies.decoding import MAX_BYTES, parse
 from airflow_sqlqueue.bodies.inference import struct_of
-from airflow_sqlqueue.bodies.names import column_key, path_text
+from airflow_sqlqueue.bodies.names import name_key, path_text
 from airflow_sqlqueue.bodies.schemas import read_schema, struct
 from airflow_sqlqueue.bodies.statistics import Statistics
 from airflow_sqlqueue.bodies.tree import MAX_DEPTH
@@ -400,21 +400,21 @@ def test_an_inferred_schema_takes_its_whole_sample(sample: list[dict[str, Any]])
     """What has no column, by its name, is rescued; nothing else is, but values of another kind than most have."""
     types: dict[str, set[type]] = {}
     for name, value in (member for each in sample for member in each.items() if member[1] is not None):
-        types.setdefault(column_key(name), set()).add(type(value))
-    mixed = {path_text((name,)) for each in sample for name in each if len(types.get(column_key(name), ())) > 1}
+        types.setdefault(name_key(name), set()).add(type(value))
+    mixed = {path_text((name,)) for each in sample for name in each if len(types.get(name_key(name), ())) > 1}
     seen = Statistics()
     bodies = [json.dumps(each).encode() for each in sample]
     for body in bodies:
         seen.add(parse(body))
     schema = read_schema(struct_of(seen))
     columns = {each["name"] for each in schema["fields"]}
-    keys = set(map(column_key, columns))
+    keys = set(map(name_key, columns))
     for each, row in zip(sample, parsed(list(bodies), schema), strict=True):
         unnamed = {name for name, value in each.items() if name not in columns and value not in (None, [])}
         rescued = set(json.loads(row["rescued"] or "{}"))
         assert rescued - mixed <= {path_text((name,)) for name in unnamed}
         # A name in other case may be in the column.
-        assert rescued >= {path_text((name,)) for name in unnamed if column_key(name) not in keys}
+        assert rescued >= {path_text((name,)) for name in unnamed if name_key(name) not in keys}
 
 
 REASONS = {

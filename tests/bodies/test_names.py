@@ -10,6 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from airflow_sqlqueue.bodies.extension import would_extend
+from airflow_sqlqueue.bodies.fitting import Fitting
+from airflow_sqlqueue.bodies.inference import struct_of
 from airflow_sqlqueue.bodies.names import (
     ENVELOPE,
     MAX_BYTES,
@@ -19,10 +22,13 @@ from airflow_sqlqueue.bodies.names import (
     column_key,
     column_names,
     is_column_name,
+    name_key,
     path_text,
     read_path,
 )
-from airflow_sqlqueue.bodies.schemas import read_schema, struct
+from airflow_sqlqueue.bodies.schemas import fields_of, read_schema, struct
+from airflow_sqlqueue.bodies.statistics import Statistics
+from airflow_sqlqueue.bodies.tree import Number
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.schemas.files import file_stem
 
@@ -83,8 +89,44 @@ def test_a_column_is_called_by_visible_characters(name: str) -> None:
     ],
 )
 def test_names_that_differ_in_case_alone(one: str, other: str, is_same: bool) -> None:
-    assert (column_key(one) == column_key(other)) is is_same
-    assert (column_key(one + "x") == column_key(other + "x")) is is_same
+    assert (name_key(one) == name_key(other)) is is_same
+    assert (name_key(one + "x") == name_key(other + "x")) is is_same
+    assert not is_same or column_key(one) == column_key(other)
+
+
+ICEBERG = {
+    "a-b": "a_x2Db",
+    "@Ccy": "_x40Ccy",
+    "$type": "_x24TYPE",
+    "1": "_1",
+    "\u0661": "_\u0661",
+    "\u20ac": "_x20AC",
+    "e\u0301": "e_x301",
+    "\U0001f600": "_xD83D_xDE00",
+}
+"""Names, and those under which Iceberg writes them in Parquet: ``AvroSchemaUtil.makeCompatibleName``."""
+
+
+@pytest.mark.parametrize(("name", "written"), ICEBERG.items(), ids=ascii)
+def test_names_that_iceberg_writes_alike_are_no_two_columns(name: str, written: str) -> None:
+    assert column_key(name) == column_key(written)
+    assert name_key(name) != name_key(written)
+    with pytest.raises(ConfigurationError, match="as engines compare names"):
+        read_schema(struct({"o": struct({name: "long", written: "long"})}))
+    found = Statistics()
+    found.add({"o": {name: Number("1"), written: Number("2"), "x": Number("3")}})
+    (inner,) = fields_of(struct_of(found)).values()
+    assert len({name, written} & fields_of(inner).keys()) == 1
+    schema = struct({"o": struct({name: "long"})})
+    assert not would_extend(schema, ("o", written))
+    fitting = Fitting()
+    assert fitting.struct({"o": {written: Number("2")}}, schema) == {"o": {}}, "it is another field"
+    assert fitting.rescued == {("o", written): Number("2")}
+
+
+@pytest.mark.parametrize(("one", "other"), [("a1", "a_1"), ("a_b", "a-b"), ("Größe", "Gr_xf6ße"), ("1", "2")])
+def test_names_that_iceberg_writes_apart_are_two_columns(one: str, other: str) -> None:
+    assert column_key(one) != column_key(other)
 
 
 def columns(*names: str) -> list[str]:

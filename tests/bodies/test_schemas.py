@@ -212,7 +212,7 @@ def test_a_file_has_a_line_for_each_field() -> None:
         (struct({"a": "text"}), "'text' of the field a"),
         (struct({"a": "decimal(39,2)"}), "decimal"),
         (struct({"a b": "long"}), "'a b'"),
-        (struct({"Id": "long", "ID": "long"}), "case is ignored"),
+        (struct({"Id": "long", "ID": "long"}), "as engines compare names"),
         (struct({"a": {"type": "map", "keyType": "long"}}), "keyType is string"),
         (struct({"a": {"type": "set"}}), "an array or a map"),
         (struct({f"f{number}": "long" for number in range(MAX_FIELDS + 1)}), "at most 2000 fields"),

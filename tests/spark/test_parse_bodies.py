@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_sqlqueue.bodies.names import ENVELOPE, column_key, column_names, is_column_name
+from airflow_sqlqueue.bodies.names import ENVELOPE, column_names, is_column_name, name_key
 from airflow_sqlqueue.bodies.schemas import struct
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.spark import parse_bodies, typed_columns
@@ -146,10 +146,10 @@ def test_names_are_the_same_where_java_says_so(spark: SparkSession) -> None:
     rows = spark.createDataFrame([(ord(each),) for each in cased], "point int").selectExpr("point", folded).collect()
     assert len(rows) > 2_000
     by_java = {chr(point): chr(int(other)) for point, other in rows}
-    assert [name for name, other in by_java.items() if column_key(name) != column_key(other)] == []
+    assert [name for name, other in by_java.items() if name_key(name) != name_key(other)] == []
     # Python may know characters that an older Java does not know yet; to that they are different.
     old = {name: other for name, other in by_java.items() if unicodedata.ucd_3_2_0.category(name) != "Cn"}
     groups: dict[str, set[str]] = {}
     for name, other in old.items():
-        groups.setdefault(column_key(name), set()).add(other)
+        groups.setdefault(name_key(name), set()).add(other)
     assert {key: found for key, found in groups.items() if len(found) > 1} == {}

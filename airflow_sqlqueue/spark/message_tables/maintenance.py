@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
-from airflow_sqlqueue.bodies.names import column_key
+from airflow_sqlqueue.bodies.names import name_key
 from airflow_sqlqueue.drain.storage.object_stores import error_text
 from airflow_sqlqueue.errors import ConfigurationError, SparkJobError
 from airflow_sqlqueue.schemas.files import SchemaFolder
@@ -132,12 +132,12 @@ def expire_message_tables(
     ages = {pattern: _age(value) for pattern, value in retention.items()}
     tables = TableWriter(spark, location, format, schemas, work_folder=work_folder)
     lake, now = tables.lake, datetime.now(timezone.utc)
-    existing = {column_key(table): table for table in lake.tables()}
+    existing = {name_key(table): table for table in lake.tables()}
     found: list[ExpiredTable] = []
     for name in (*tables.files.all(), None):
         age = first_fitting(ages, name)
         for is_unparsed in (True,) if name is None else (False, True):
-            table = existing.get(column_key(lake.table(name, is_unparsed=is_unparsed)))
+            table = existing.get(name_key(lake.table(name, is_unparsed=is_unparsed)))
             if age is None or table is None:
                 continue
             rows = lake.read(table, StructType().add("time_sent", "timestamp").add(COLUMN, "string"))

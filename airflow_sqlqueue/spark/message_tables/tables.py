@@ -18,7 +18,7 @@ from airflow_sqlqueue.bodies.decoding import MAX_BYTES
 from airflow_sqlqueue.bodies.extension import EMPTY
 from airflow_sqlqueue.bodies.extension import differences as changes
 from airflow_sqlqueue.bodies.inference import infer
-from airflow_sqlqueue.bodies.names import BODY_COLUMNS, ENVELOPE, UNPARSED, column_key, column_names
+from airflow_sqlqueue.bodies.names import BODY_COLUMNS, ENVELOPE, UNPARSED, column_names, name_key
 from airflow_sqlqueue.bodies.patterns import Hints, TypePatterns
 from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of, read_schema
 from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError, SqlQueueError
@@ -202,7 +202,7 @@ class TableWriter:
         try:
             packed = self.pack(work, rows, key, messages)
             refused = self.refused(packed)
-            existing = set(map(column_key, self.lake.tables())) if self._merge_on else set()
+            existing = set(map(name_key, self.lake.tables())) if self._merge_on else set()
             is_plain = not self._merge_on and not self._cluster_by and self.body != "variant"
             parquet = self.lake if is_plain and isinstance(self.lake, ParquetLake) else None
             small = work.small(packed.shares) if parquet else {}
@@ -214,7 +214,7 @@ class TableWriter:
                 else:
                     own = packed.rows(*each)
                     if self._merge_on:
-                        exists = column_key(table.table) in existing
+                        exists = name_key(table.table) in existing
                         own = without_repeats(own, self.lake, table.table, exists, key, self._merge_on)
                         table = replace(table, repeated=table.messages - own.count())
                     own = own.sortWithinPartitions(*self._cluster_by) if self._cluster_by else own
@@ -402,5 +402,5 @@ def _distinct(schemas: Mapping[str, Struct]) -> dict[str, Struct]:
     """The schemas without those of types whose tables some file systems and catalogs would take for an earlier one."""
     found: dict[str, tuple[str, Struct]] = {}
     for name, schema in schemas.items():
-        found.setdefault(column_key(name), (name, schema))
+        found.setdefault(name_key(name), (name, schema))
     return dict(found.values())
