@@ -14,7 +14,7 @@ from airflow_sqlqueue.bodies.extension import EMPTY, extended_by
 from airflow_sqlqueue.bodies.names import Path, column_key, is_column_name
 from airflow_sqlqueue.bodies.patterns import NO_HINTS, Hints
 from airflow_sqlqueue.bodies.schemas import MAX_FIELDS, Struct, Type, all_fields, array, field_of, map_of
-from airflow_sqlqueue.bodies.statistics import KIND, MAX_NODES, SIZE, FieldVotes, Statistics, merged
+from airflow_sqlqueue.bodies.statistics import KIND, MAX_NODES, SIZE, FieldVotes, Statistics, merged, merged_values
 from airflow_sqlqueue.bodies.types import LEAVES, number_type
 from airflow_sqlqueue.untrusted import quoted
 
@@ -102,7 +102,7 @@ class _Types:
             kinds["array"] = kinds.get("array", 0) + kinds.pop("struct")
         kind = _majority(kinds)
         if hint == "map" or (hint is None and kind == "struct" and _is_dictionary(node)):
-            value = self.type(merged(_fields(node).values()), (*where, None))
+            value = self.type(merged_values(node), (*where, None))
             return None if value is None else map_of(value)
         if kind == "struct" or hint is not None:
             return self.struct(node, where)

@@ -20,7 +20,8 @@ from airflow_sqlqueue.bodies.tree import BLANKS, TEXT, Element, Number, is_empty
 from airflow_sqlqueue.bodies.types import MOST_DIGITS, forms, read_or_none
 
 MAX_NODES = 4_000
-"""The most paths of a type that are counted: outer ones first, those of one depth by a hash of their names."""
+"""The most paths of a type that are counted: those of messages with few paths first, then outer ones, those of one
+depth by a hash of their names."""
 
 VOTES = 10
 """The votes of a sender: each message is one, or a part of one if there are more messages."""
@@ -33,6 +34,11 @@ SIZE = "size "
 """In front of the digits of numbers, before and after the point."""
 
 _SENDERS = 16
+_FEW = 4
+"""A message with few paths has at most one in four of the most."""
+
+_SHARE, _SHARES = "share", math.lcm(*range(1, 21))
+"""The vote of a message on one of the names of an object, and the parts of a vote: up to 20 names have equal ones."""
 _NOT_TEXTS = {f"{KIND}{each}" for each in ("number", "boolean", "struct", "array")}
 _WHOLE, _SCALE = "whole", "scale"
 _BEYOND_LONG = 20
@@ -61,6 +67,20 @@ def merged(nodes: Iterable[FieldVotes]) -> FieldVotes:
             below[step].append(inner)
     found.below = {step: merged(inner) if len(inner) > 1 else inner[0] for step, inner in below.items()}
     return found
+
+
+def merged_values(node: FieldVotes) -> FieldVotes:
+    """Return a node with the votes on the values of all names; the names of one message share its vote."""
+    return merged(
+        _scaled(inner, inner.votes[_SHARE], _SHARES * inner.votes["messages"])
+        for name, inner in node.below.items()
+        if isinstance(name, str)
+    )
+
+
+def _scaled(node: FieldVotes, part: int, whole: int) -> FieldVotes:
+    votes = Counter({name: count * part // whole for name, count in node.votes.items()})
+    return FieldVotes(votes, {step: _scaled(inner, part, whole) for step, inner in node.below.items()})
 
 
 class _Nodes(dict[Path, Any]):
@@ -99,52 +119,63 @@ class Statistics:
     def __init__(self, limit: int = MAX_NODES) -> None:
         self.messages: Counter[str] = Counter()
         """The messages of each sender; the senders are numbered by a hash of their names."""
-        self._nodes = _Nodes(limit, lambda: defaultdict(Counter))
+        # One message with many names takes no place from others: those of such messages have nodes of their own.
+        self._limit, self._is_cut = limit, False
+        self._few, self._many = (_Nodes(limit, lambda: defaultdict(Counter)) for _ in range(2))
 
     def __len__(self) -> int:
-        return len(self._nodes)
+        return len(self._few) + len(self._many)
 
     @property
     def is_cut(self) -> bool:
         """Whether there are more paths than are counted."""
-        return self._nodes.is_cut
+        return self._is_cut or self._few.is_cut or self._many.is_cut
 
     def add(self, tree: Any, sender: str | None = None) -> None:
         """Add the body of a message."""
-        number, message = sender_number(sender), _Message(self._nodes.limit)
+        number, message = sender_number(sender), _Message(self._limit)
         message.add((), tree)
+        message.nodes.cut()
+        names = Counter(path[:-1] for path in message.nodes if path)
+        nodes = self._many if _FEW * len(message.nodes) > self._limit else self._few
         self.messages[number] += 1
         for path, facts in message.nodes.items():
-            self._nodes[path][number].update(_votes(facts))
-        self._nodes.is_cut |= message.nodes.is_cut
+            nodes[path][number].update({**_votes(facts), _SHARE: _SHARES // max(1, names[path[:-1]])})
+        self._is_cut |= message.nodes.is_cut
 
     def to_values(self) -> list[Any]:
         """Return the statistics as values for JSON, for :meth:`merge`."""
-        self._nodes.cut()
-        return [self._nodes.limit, self.is_cut, self.messages, list(self._nodes.items())]
+        self._few.cut()
+        self._many.cut()
+        return [self._limit, self.is_cut, self.messages, list(self._few.items()), list(self._many.items())]
 
     def merge(self, values: list[Any]) -> None:
         """Add the statistics of other messages of the type, which :meth:`to_values` gave."""
-        limit, is_cut, messages, nodes = values
-        self._nodes.limit = min(self._nodes.limit, limit)
-        self._nodes.is_cut |= is_cut
+        limit, is_cut, messages, *both = values
+        self._limit = self._few.limit = self._many.limit = min(self._limit, limit)
+        self._is_cut |= is_cut
         self.messages.update(messages)
-        for path, senders in nodes:
-            for number, counts in senders.items():
-                self._nodes[tuple(path)][number].update(counts)
+        for nodes, found in zip((self._few, self._many), both, strict=True):
+            for path, senders in found:
+                for number, counts in senders.items():
+                    nodes[tuple(path)][number].update(counts)
 
     def votes(self) -> FieldVotes:
         """Return the root of the votes of all senders, in whole numbers: the parts of a vote have one denominator."""
-        self._nodes.cut()
-        root, whole = FieldVotes(), math.lcm(*(count for count in self.messages.values() if count > VOTES))
+        self._few.cut()
+        self._many.cut()
+        paths = list(dict.fromkeys([*self._few, *sorted(self._many, key=_order)]))
+        self._is_cut |= len(paths) > self._limit
+        root, whole = FieldVotes(), _SHARES * math.lcm(*(count for count in self.messages.values() if count > VOTES))
         weights = {number: min(whole, VOTES * whole // count) for number, count in self.messages.items()}
-        for path, senders in self._nodes.items():
+        for path in paths[: self._limit]:
             node = root
             for step in path:
                 node = node.below.setdefault(step, FieldVotes())
-            for number, counts in senders.items():
-                for name, count in counts.items():
-                    node.votes[name] += count * weights[number]
+            for nodes in (self._few, self._many):
+                for number, counts in nodes.get(path, {}).items():
+                    for name, count in counts.items():
+                        node.votes[name] += count * weights[number]
         return root
 
 

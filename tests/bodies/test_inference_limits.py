@@ -154,6 +154,18 @@ def test_fields_that_more_messages_have_come_first() -> None:
     assert all(each.endswith(".") for each in warnings)
 
 
+@pytest.mark.parametrize("junk", [3_995, 20_000])
+def test_a_message_with_many_fields_takes_no_place_from_others(junk: int) -> None:
+    usual = {"Id": 1, "Customer": {"Name": "x", "Address": {"Zip": 1}}, "Lines": [{"Sku": {"Code": {"Of": "a"}}}]}
+    parts = [statistics_of(*[usual] * 5) for _ in range(20)]
+    parts.insert(7, statistics_of({f"junk{number}": number for number in range(junk)}))
+    found = Statistics()
+    for part in parts:
+        found.merge(json.loads(json.dumps(part.to_values())))
+    schema, _ = infer(found, "A")
+    assert set(all_fields(schema)) >= {"Id", "Customer", "Name", "Address", "Zip", "Lines", "Sku", "Code", "Of"}
+
+
 @pytest.mark.parametrize(
     ("fields", "limits"), [(200, set()), (201, {"new fields"}), (1_600, {"new fields", "many fields"})]
 )
