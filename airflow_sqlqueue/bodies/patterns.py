@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from airflow_sqlqueue.bodies.names import Path, name_key, read_path
 from airflow_sqlqueue.bodies.schemas import Type, fields_of, read_schema
@@ -81,7 +82,7 @@ class Hints:
             raise ConfigurationError('Hints are a JSON object: {"Shop.*": {"**.Zip": "string"}}.')
         self.hints: list[Hint] = []
         for name, paths in values.items():
-            types = TypePatterns.of(name)
+            types = TypePatterns.of(name or "")
             if not isinstance(paths, Mapping):
                 raise ConfigurationError(f"The hints for {quoted(str(name))} are a JSON object of paths and types.")
             self.hints += [Hint(types, _path(str(path)), str(path), _type(kind, path)) for path, kind in paths.items()]
@@ -102,6 +103,7 @@ class Hints:
 NO_HINTS = Hints({})
 
 
+@lru_cache(maxsize=16_384)
 def _matches(pattern: Path, path: Path) -> bool:
     if not pattern or not path:
         return path == () and all(step == "**" for step in pattern)

@@ -24,6 +24,9 @@ MAX_NESTING = 16
 """The most levels of structs, arrays and maps in a schema."""
 
 
+_TOO_MANY = f"A schema has at most {MAX_FIELDS} fields: leave out some."
+
+
 def struct(fields: Mapping[str, Type], metadata: Mapping[str, dict[str, Any]] | None = None) -> Struct:
     """Return a struct with fields of these names and types."""
     more = metadata or {}
@@ -64,13 +67,13 @@ def read_schema(values: object) -> Struct:
     """Return the schema of a parsed file: a StructType, or a JSON Schema of an object. Raises ConfigurationError."""
     if not isinstance(values, dict):
         raise ConfigurationError("A schema is a JSON object: a StructType of Spark, or a JSON Schema.")
-    if "properties" in values or "$schema" in values:
-        values = _from_json_schema(values, values, 0)
+    if not values.keys().isdisjoint(("properties", "$schema", "$ref")):
+        values = _JsonSchema(values).type(values)
     if not isinstance(values, dict) or values.get("type") != "struct":
         raise ConfigurationError("The root of a schema is a struct (Spark) or has properties (JSON Schema).")
     found: Struct = _checked(values, ())  # type: ignore[assignment]
     if sum(1 for _ in all_fields(found)) > MAX_FIELDS:
-        raise ConfigurationError(f"A schema has at most {MAX_FIELDS} fields: leave out some.")
+        raise ConfigurationError(_TOO_MANY)
     return found
 
 
@@ -99,7 +102,12 @@ def spark_schema(kind: Type) -> Any:
         return spark_leaf(kind)
     if (item := item_of(kind)) is not None:
         return with_item(kind, spark_schema(item))
-    return {**kind, "fields": [{**each, "type": spark_schema(each["type"])} for each in kind["fields"]]}
+    # Other metadata than the comment could have a meaning to Spark, such as the longest text of a column.
+    fields = [
+        field_of(each["name"], spark_schema(each["type"]), _comment(each["metadata"].get("comment")))
+        for each in kind["fields"]
+    ]
+    return {"type": "struct", "fields": fields}
 
 
 def _checked(kind: object, path: Path) -> Type:
@@ -140,42 +148,64 @@ def _checked_struct(given: list[Any], path: Path, where: str) -> Struct:
     return {"type": "struct", "fields": list(fields.values())}
 
 
-def _from_json_schema(document: Mapping[str, Any], node: object, depth: int) -> Type:
-    """Return the type of a node of a JSON Schema; a node of several types is a string, but for ``null``."""
-    if not isinstance(node, dict) or depth > 2 * MAX_NESTING:
-        return "string"
-    if isinstance(reference := node.get("$ref"), str):
-        return _from_json_schema(document, _referred(document, reference), depth + 1)
-    kinds = node.get("type", "object" if "properties" in node else "string")
-    named = [each for each in (kinds if isinstance(kinds, list) else [kinds]) if each != "null"]
-    if len(named) != 1:
-        return "string"
-    if named[0] == "object" and isinstance(node.get("properties"), dict):
-        found = ((str(name), each) for name, each in node["properties"].items())
-        fields = [field_of(name, _from_json_schema(document, each, depth + 1), _metadata(each)) for name, each in found]
-        return {"type": "struct", "fields": fields}
-    if named[0] == "object" and isinstance(values := node.get("additionalProperties"), dict):
-        return map_of(_from_json_schema(document, values, depth + 1))
-    if named[0] == "array":
-        return array(_from_json_schema(document, node.get("items"), depth + 1))
-    return leaf_of_json_schema(str(named[0]), node.get("format"))
+class _JsonSchema:
+    """The types of a JSON Schema; references may lead to many fields, so they are counted."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self._document = document
+        self._fields = 0
+
+    def type(self, node: object, depth: int = 0, inside: frozenset[str] = frozenset()) -> Type:
+        """Return the type of a node; one of several types, but for ``null``, or that refers to itself is a string."""
+        if not isinstance(node, dict) or depth > 2 * MAX_NESTING:
+            return "string"
+        if isinstance(reference := node.get("$ref"), str):
+            referred = self._referred(reference)
+            return "string" if reference in inside else self.type(referred, depth + 1, inside | {reference})
+        kinds = node.get("type", "object" if "properties" in node else None)
+        named = [each for each in (kinds if isinstance(kinds, list) else [kinds]) if each != "null"]
+        if named == [None]:
+            choices = [each for name in ("anyOf", "oneOf", "allOf") for each in _list(node.get(name))]
+            named = [each for each in choices if each != {"type": "null"}]
+            return self.type(named[0], depth + 1, inside) if len(named) == 1 else "string"
+        if len(named) != 1:
+            return "string"
+        if named[0] == "object" and isinstance(node.get("properties"), dict):
+            found = node["properties"].items()
+            return {"type": "struct", "fields": [self._field(str(name), each, depth, inside) for name, each in found]}
+        if named[0] == "object" and isinstance(values := node.get("additionalProperties"), dict):
+            return map_of(self.type(values, depth + 1, inside))
+        if named[0] == "array":
+            return array(self.type(node.get("items"), depth + 1, inside))
+        return leaf_of_json_schema(str(named[0]), node.get("format"))
+
+    def _field(self, name: str, node: object, depth: int, inside: frozenset[str]) -> dict[str, Any]:
+        self._fields += 1
+        if self._fields > MAX_FIELDS:
+            raise ConfigurationError(_TOO_MANY)
+        described = node.get("description") if isinstance(node, dict) else None
+        return field_of(name, self.type(node, depth + 1, inside), _comment(described))
+
+    def _referred(self, reference: str) -> object:
+        node: object = self._document
+        if not reference.startswith("#"):
+            raise ConfigurationError(
+                f"The schema refers to {quoted(reference)}: only references within it are followed."
+            )
+        for part in reference.removeprefix("#").split("/")[1:]:
+            node = node.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(node, dict) else None
+        if node is None:
+            raise ConfigurationError(f"The schema refers to {quoted(reference)}, which it does not have.")
+        return node
 
 
-def _metadata(node: object) -> dict[str, str]:
-    """The metadata of a field: its description, which Spark takes for a column's comment."""
-    described = node.get("description") if isinstance(node, dict) else None
-    return {"comment": described} if isinstance(described, str) and is_text(described) else {}
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
-def _referred(document: Mapping[str, Any], reference: str) -> object:
-    node: object = document
-    if not reference.startswith("#"):
-        raise ConfigurationError(f"The schema refers to {quoted(reference)}: only references within it are followed.")
-    for part in reference.removeprefix("#").strip("/").split("/"):
-        node = node.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(node, dict) else None
-    if node is None:
-        raise ConfigurationError(f"The schema refers to {quoted(reference)}, which it does not have.")
-    return node
+def _comment(text: object) -> dict[str, str]:
+    """The metadata of a field for Spark, which takes it for a column's comment."""
+    return {"comment": text} if isinstance(text, str) and is_text(text) else {}
 
 
 def write_schema(schema: Struct) -> str:
@@ -186,9 +216,10 @@ def write_schema(schema: Struct) -> str:
 def _text(value: object, indent: str) -> str:
     """JSON with a line for each object of a list."""
     if isinstance(value, dict):
-        members = (f"{json.dumps(name, ensure_ascii=False)}: {_text(each, indent)}" for name, each in value.items())
+        members = (f"{_text(name, indent)}: {_text(each, indent)}" for name, each in value.items())
         return "{" + ", ".join(members) + "}"
     if isinstance(value, list) and any(isinstance(each, dict) for each in value):
         lines = ",\n".join(f"{indent}  {_text(each, indent + '  ')}" for each in value)
         return f"[\n{lines}\n{indent}]"
-    return json.dumps(value, ensure_ascii=False)
+    text = json.dumps(value, ensure_ascii=False)
+    return text if is_text(text) else json.dumps(value)

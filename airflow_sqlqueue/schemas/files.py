@@ -191,10 +191,12 @@ class SchemaFolder:
             return None
         try:
             schema = read_schema(values)
+            named = values.get(_TYPE, type_of(stem))
+            if not isinstance(named, str) or file_stem(named) != stem:
+                raise ConfigurationError(f"its type is {quoted(str(named))}, whose file has another name: rename one.")
         except SqlQueueError as error:
             raise ConfigurationError(f"The schema {stem}{_SUFFIX} cannot be used: {error}") from error
-        named = values.get(_TYPE)
-        return (named if isinstance(named, str) else type_of(stem)), schema
+        return named, schema
 
     def _json(self, stem: str, what: str) -> Any:
         """The values of a file, None if it is missing."""

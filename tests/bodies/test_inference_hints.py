@@ -125,6 +125,7 @@ def test_the_values_of_a_dictionary_have_hints() -> None:
     ("hints", "says"),
     [
         ([], "Hints are a JSON object"),
+        ({None: {"a": "string"}}, "Patterns of message types"),
         ({"Shop.*": "string"}, r"'Shop\.\*' are a JSON object"),
         ({"": {"a": "string"}}, "Patterns of message types"),
         ({"*": {"a": "text"}}, "The hint for 'a' .*'text'"),
@@ -140,6 +141,12 @@ def test_the_values_of_a_dictionary_have_hints() -> None:
 def test_hints_that_cannot_be_used_are_refused(hints: Any, says: str) -> None:
     with pytest.raises(ConfigurationError, match=says):
         Hints(hints)
+
+
+def test_many_stars_take_no_time() -> None:
+    hints = Hints({"*": {f"{'**.a.' * 40}b": "string"}})
+    assert hints.type_at("A", ("a",) * 60) is None
+    assert hints.type_at("A", (*("a", None) * 50, "b")) == "string"
 
 
 def test_a_file_of_hints_is_no_schema(tmp_path: Any) -> None:

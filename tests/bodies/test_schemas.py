@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from airflow_sqlqueue.bodies.decoding import parse
 from airflow_sqlqueue.bodies.extension import differences, extended, takes
 from airflow_sqlqueue.bodies.inference import struct_of
-from airflow_sqlqueue.bodies.schemas import MAX_FIELDS, fields_of, read_schema, struct, write_schema
+from airflow_sqlqueue.bodies.schemas import MAX_FIELDS, fields_of, read_schema, spark_schema, struct, write_schema
 from airflow_sqlqueue.bodies.statistics import Statistics
 from airflow_sqlqueue.errors import ConfigurationError, StagingError
 from airflow_sqlqueue.message import ReceivedMessage, encode_headers
@@ -171,6 +171,56 @@ def test_a_json_schema_is_accepted() -> None:
     }
 
 
+ADDRESS = {"type": "object", "properties": {"Zip": {"type": "string"}}}
+JSON_SCHEMAS: dict[str, tuple[dict[str, Any], Any]] = {
+    "or null": ({"oneOf": [{"type": "null"}, {"$ref": "#/definitions/Address"}]}, struct({"Zip": "string"})),
+    "any or null": ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "long"),
+    "all of one": ({"allOf": [{"$ref": "#/definitions/Address"}], "description": "x"}, struct({"Zip": "string"})),
+    "one of two": ({"oneOf": [{"type": "integer"}, {"type": "boolean"}]}, "string"),
+    "all of two": ({"allOf": [ADDRESS, ADDRESS]}, "string"),
+    "odd choices": ({"oneOf": 7, "anyOf": [7]}, "string"),
+    "constant": ({"const": 5}, "string"),
+    "values": ({"enum": ["a", 1, None]}, "string"),
+    "no types": ({"type": []}, "string"),
+    "null": ({"type": "null"}, "string"),
+    "odd type": ({"type": {"a": 1}, "format": ["x"]}, "string"),
+    "true": (True, "string"),  # type: ignore[dict-item]
+    "items of several": ({"type": "array", "items": [{"type": "integer"}]}, array("string")),
+    "its parent": ({"$ref": "#"}, struct({"a": "string"})),
+}
+
+
+@pytest.mark.parametrize(("node", "kind"), JSON_SCHEMAS.values(), ids=JSON_SCHEMAS)
+def test_nodes_of_json_schemas(node: Any, kind: Any) -> None:
+    assert fields_of(read_schema({"properties": {"a": node}, "definitions": {"Address": ADDRESS}})) == {"a": kind}
+
+
+def test_a_json_schema_whose_root_is_a_reference() -> None:
+    schema = {"$ref": "#/definitions/Address", "definitions": {"Address": ADDRESS}}
+    assert read_schema(schema) == struct({"Zip": "string"})
+    with pytest.raises(ConfigurationError, match="The root of a schema"):
+        read_schema({"$ref": "#"})
+
+
+def test_references_that_lead_to_many_fields_are_refused_at_once() -> None:
+    levels = {f"L{n}": {"properties": {f"p{i}": {"$ref": f"#/$defs/L{n + 1}"} for i in range(9)}} for n in range(14)}
+    levels["L14"] = {"type": "string"}
+    with pytest.raises(ConfigurationError, match="at most 2000 fields"):
+        read_schema({"$ref": "#/$defs/L0", "$defs": levels})
+
+
+def test_metadata_of_a_person_are_kept_and_spark_gets_the_comment() -> None:
+    mine = {"comment": "Id", "__CHAR_VARCHAR_TYPE_STRING": "varchar(3)", "half": "\ud800", "owner": ["me", None]}
+    inner = {"type": "struct", "fields": [{"name": "b", "type": "long", "metadata": {"comment": 7}}]}
+    given = {"type": "struct", "fields": [{"name": "a", "type": inner, "metadata": mine}]}
+    schema = read_schema(given)
+    assert read_schema(json.loads(write_schema(schema).encode())) == schema
+    assert schema["fields"][0]["metadata"] == mine
+    (field,) = spark_schema(schema)["fields"]
+    assert field["metadata"] == {"comment": "Id"}
+    assert field["type"]["fields"][0]["metadata"] == {}
+
+
 def test_the_description_of_a_field_is_the_comment_of_its_column() -> None:
     described = {"type": "object", "properties": {"Sku": {"type": "string", "description": "Number of the article."}}}
     properties = {
@@ -226,7 +276,13 @@ def test_unusable_schemas_are_refused(schema: Any, says: str) -> None:
 
 
 def test_a_schema_that_refers_to_itself_ends() -> None:
-    read_schema({"properties": {"a": {"$ref": "#/properties/a"}}})
+    assert fields_of(read_schema({"properties": {"a": {"$ref": "#/properties/a"}}})) == {"a": "string"}
+    node = {
+        "type": "object",
+        "properties": {name: {"$ref": "#/$defs/n"} for name in "abc"} | {"x": {"type": "integer"}},
+    }
+    found = fields_of(read_schema({"properties": {"tree": {"$ref": "#/$defs/n"}}, "$defs": {"n": node}}))
+    assert found == {"tree": struct({"a": "string", "b": "string", "c": "string", "x": "long"})}
 
 
 names = st.text(min_size=1, max_size=300).filter(lambda name: name.isprintable())
@@ -253,6 +309,24 @@ def test_a_folder_of_schemas(tmp_path: Path) -> None:
     by_hand.write_text("{")
     with pytest.raises(ConfigurationError, match=r"Shop\.CancelOrder\.json is not JSON"):
         folder.get("Shop.CancelOrder")
+
+
+@pytest.mark.parametrize("named", ["Shop.Cancel", "shop.order", "", "\ud800", 7, None])
+def test_a_schema_that_names_the_type_of_another_file_is_refused(named: Any, tmp_path: Path) -> None:
+    folder = SchemaFolder(tmp_path)
+    folder.put("Shop.Cancel", struct({"a": "long"}))
+    (tmp_path / "Shop.Order.json").write_text(json.dumps({"message_type": named, **struct({"b": "string"})}))
+    with pytest.raises(ConfigurationError, match=r"Shop\.Order\.json cannot be used: .*\."):
+        folder.get("Shop.Order")
+    unusable: dict[str, str] = {}
+    assert folder.all(unusable) == {"Shop.Cancel": struct({"a": "long"})}
+    assert unusable.keys() == {"Shop.Order"}
+
+
+def test_a_file_whose_name_is_not_that_of_its_type_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "Shop.Wrapped`1.json").write_text(json.dumps(struct({"b": "string"})))
+    with pytest.raises(ConfigurationError, match=r"its type is 'Shop\.Wrapped`1', whose file has another name"):
+        SchemaFolder(tmp_path).all()
 
 
 def message(number: int, name: str | None, body: bytes) -> ReceivedMessage:

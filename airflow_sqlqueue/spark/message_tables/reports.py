@@ -170,7 +170,7 @@ def _shares(name: str, given: ShareLimit) -> dict[str, float]:
     limits = given if isinstance(given, Mapping) else {} if given is None else {"*": given}
     try:
         shares = {pattern: float(value) for pattern, value in limits.items() if TypePatterns.of(pattern)}
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         shares = {"": math.nan}
     if not all(0 <= share <= 1 for share in shares.values()):
         raise ConfigurationError(
