@@ -19,6 +19,7 @@ from airflow_sqlqueue.bodies import misfits
 from airflow_sqlqueue.bodies.decoding import MAX_BYTES, kind_of, parse
 from airflow_sqlqueue.bodies.fitting import Columns, Fitting
 from airflow_sqlqueue.bodies.schemas import Struct, Type, all_fields, fields_of
+from airflow_sqlqueue.bodies.tree import MAX_NODES
 from airflow_sqlqueue.bodies.types import arrow_leaf, converted_leaf, reader_leaf
 from airflow_sqlqueue.errors import BodyError
 
@@ -130,7 +131,10 @@ class BodyParser:
     def _plain(self, bodies: pa.Array, content_types: pa.Array) -> pa.Array:
         """Return true for each body that looks like JSON in UTF-8, to be read as it is."""
         found = pc.starts_with(bodies, "{")
-        found = pc.and_(found, pc.less_equal(pc.binary_length(bodies), self._max_bytes))
+        sizes = pc.binary_length(bodies)
+        found = pc.and_(found, pc.less_equal(sizes, self._max_bytes))
+        if (pc.max(sizes).as_py() or 0) > MAX_NODES:
+            found = pc.and_(found, pc.less(pc.count_substring_regex(bodies, r"[,\[{]"), MAX_NODES))
         for mark in self._marks:
             found = pc.and_(found, pc.invert(pc.match_substring(bodies, mark)))
         for pattern, number in self._unlike:
@@ -224,7 +228,7 @@ class BodyParser:
             tree = parse(body, content_type, max_bytes=self._max_bytes, fields=self._fields)
             fitting = Fitting(self._columns)
             fields = fitting.struct(tree, self._schema)
-            rescued = fitting.rescued_text() if self._rescues else None
+            rescued = fitting.rescued_text(len(body)) if self._rescues else None
             return {"fields": fields, "rescued": rescued, "unparsed": None}
         except BodyError as error:
             return {"fields": None, "rescued": None, "unparsed": error.reason}
@@ -259,7 +263,7 @@ def _converted(read: pa.Array, kind: Type) -> tuple[pa.Array, pa.Array]:
     if isinstance(kind, dict) and kind["type"] == "struct":
         columns = [_converted(read.field(each["name"]), each["type"]) for each in kind["fields"]]
         if not columns:
-            return pa.array([{}] * len(read), pa.struct([])), is_wrong
+            return pa.array([{} if each else None for each in read.is_valid().to_pylist()], pa.struct([])), is_wrong
         children = [column for column, _ in columns]
         column = pa.StructArray.from_arrays(children, fields=list(arrow_type(kind)), mask=is_null)
         return column, reduce(pc.or_, (each for _, each in columns))

@@ -52,7 +52,7 @@ def parse_json(text: str, fields: Container[str] = ()) -> dict[str, Any]:
     value = read_json(text)
     has_metadata = '"$' in text
     if has_metadata:
-        value = References(value).plain(value)
+        value = References(value, len(text)).plain(value)
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     if not isinstance(value, dict):

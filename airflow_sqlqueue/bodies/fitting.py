@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import KeysView
 from itertools import chain
@@ -10,9 +11,20 @@ from typing import Any
 
 from airflow_sqlqueue.bodies.names import Path, name_key, path_text
 from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of, item_of
-from airflow_sqlqueue.bodies.tree import BLANKS, TEXT, Element, Number, Repeated, Untyped, is_empty, members_of
+from airflow_sqlqueue.bodies.tree import (
+    BLANKS,
+    TEXT,
+    Element,
+    Number,
+    Repeated,
+    Untyped,
+    is_empty,
+    members_of,
+    most_characters,
+)
 from airflow_sqlqueue.bodies.types import Given, read_leaf
 from airflow_sqlqueue.bodies.values import Misfit
+from airflow_sqlqueue.errors import BodyError
 from airflow_sqlqueue.untrusted import is_text
 
 _LONGEST_KEY = 1_024
@@ -66,11 +78,18 @@ class Fitting:
         else:
             self.rescued[path] = value
 
-    def rescued_text(self) -> str | None:
-        """JSON of the values that did not fit by their paths, with numbers as they were; None without any."""
-        if not self.rescued:
-            return None
-        return to_json({path_text(path): value for path, value in self.rescued.items()})
+    def rescued_text(self, size: int | None = None) -> str | None:
+        """JSON of the values that did not fit by their paths, with numbers as they were; None without any.
+
+        Raises :class:`BodyError` if it is too long for a body of a ``size``.
+        """
+        room, members = math.inf if size is None else most_characters(size), []
+        for path, value in self.rescued.items():
+            members.append(f"{_quoted(path_text(path))}:{to_json(value)}")
+            room -= len(members[-1])
+            if room < 0:
+                raise BodyError("size")
+        return f"{{{','.join(members)}}}" if members else None
 
     def _columns_of(self, schema: Struct) -> Columns:
         found = self._columns.get(id(schema))

@@ -9,7 +9,7 @@ import re
 from itertools import accumulate
 from typing import Any
 
-from airflow_sqlqueue.bodies.tree import MAX_DEPTH, MAX_NODES, Number, Repeated, members_of
+from airflow_sqlqueue.bodies.tree import MAX_DEPTH, MAX_NODES, Number, Repeated, members_of, most_characters
 from airflow_sqlqueue.errors import BodyError
 
 _BRACKETS = re.compile(r"[][{}]")
@@ -56,11 +56,11 @@ def is_number(identity: Any) -> bool:
 
 
 class References:
-    """The references of a tree, by the objects that each ``$id`` names."""
+    """The references of the tree of a text of ``size``, by the objects that each ``$id`` names."""
 
-    def __init__(self, root: Any) -> None:
+    def __init__(self, root: Any, size: int) -> None:
         self._known: dict[str, Any] = {}
-        self._nodes = 0
+        self._nodes, self._characters, self._most = 0, 0, most_characters(size)
         referred, twice, waiting = set(), set(), [root]
         while waiting:
             value = waiting.pop()
@@ -93,7 +93,8 @@ class References:
     def plain(self, value: Any, depth: int = 1) -> Any:
         """Return a value with what it refers to, and without the metadata that a serializer gives no reader."""
         self._nodes += 1
-        if self._nodes > MAX_NODES:
+        self._characters += _length(value)
+        if self._nodes > MAX_NODES or self._characters > self._most:
             raise BodyError("size")
         if not isinstance(value, (dict, list)):
             return value
@@ -109,6 +110,12 @@ class References:
             return Repeated([(name, self.plain(each, depth + 1)) for name, each in value.pairs])
         leaves_id = value is not self.message and self.is_metadata(value.get("$id"))
         return {name: self.plain(each, depth + 1) for name, each in value.items() if not (leaves_id and name == "$id")}
+
+
+def _length(value: Any) -> int:
+    """The characters of a value itself: a text, a number, or the names of an object."""
+    text = value.text if isinstance(value, Number) else value
+    return len(text) if isinstance(text, str) else 1 + sum(map(len, text)) if isinstance(text, dict) else 1
 
 
 def is_wrapper(value: Any) -> bool:

@@ -16,7 +16,7 @@ from airflow_sqlqueue.bodies.fitting import to_json
 from airflow_sqlqueue.bodies.json_reader import DECODER, is_number
 from airflow_sqlqueue.bodies.names import Path, name_key, path_text
 from airflow_sqlqueue.bodies.schemas import Struct, Type, all_leaves, item_of
-from airflow_sqlqueue.bodies.tree import MAX_DEPTH, Repeated, is_empty
+from airflow_sqlqueue.bodies.tree import MAX_DEPTH, Repeated, is_empty, most_characters
 from airflow_sqlqueue.bodies.types import LEAVES, read_or_none
 
 METADATA = ("$type", "$id")
@@ -28,6 +28,7 @@ ALONE = ""
 _AT_ONCE = 64
 """Bodies that Python's reader parses at once."""
 
+_LONGEST_KEY = 256
 _MOST_CACHED = 128
 _MOST_NAMES = 200
 _BLANKS = r"[ \t\r\n]*"
@@ -78,9 +79,9 @@ def unknown_fields(bodies: list[bytes], known: Any) -> list[str | None]:
     for start in range(0, len(bodies), _AT_ONCE):
         part = bodies[start : start + _AT_ONCE]
         try:
-            for tree in DECODER.decode(f"[{b','.join(part).decode()}]"):
+            for body, tree in zip(part, DECODER.decode(f"[{b','.join(part).decode()}]"), strict=True):
                 texts: list[str] = []
-                is_plain = _collected(tree, known, (), texts)
+                is_plain = _collected(tree, known, (), texts) and sum(map(len, texts)) <= most_characters(len(body))
                 found.append((f"{{{','.join(texts)}}}" if texts else None) if is_plain else ALONE)
         except (ValueError, RecursionError):
             found += [ALONE] * (start + len(part) - len(found))
@@ -107,8 +108,10 @@ def _collected(value: Any, known: Any, path: Path, texts: list[str]) -> bool:
             is_nested = isinstance(each, (dict, list))
             if is_nested and ('"$' in text or text.count("{") + text.count("[") > MAX_DEPTH // 2):
                 return False
-            key = _key if len(name) > _MOST_CACHED else _cached_key
-            texts.append(f"{key((*path, name))}:{text}")
+            key = (_key if len(name) > _MOST_CACHED else _cached_key)((*path, name))
+            if len(key) > _LONGEST_KEY:
+                return False
+            texts.append(f"{key}:{text}")
     return True
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from airflow_sqlqueue.bodies.blocks import arrow_type
 from airflow_sqlqueue.bodies.fitting import Columns, Fitting, Occurrences, placed, to_element
-from airflow_sqlqueue.bodies.json_reader import read_json
+from airflow_sqlqueue.bodies.json_reader import DECODER, read_json
 from airflow_sqlqueue.bodies.names import Path, read_path
 from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of
 from airflow_sqlqueue.bodies.tree import Number, Untyped
@@ -35,7 +35,8 @@ class Refitting:
         ):
             row = zip(columns, kinds, values, strict=True)
             tree = {name: _tree(value, kind) for name, kind, value in row if value is not None}
-            found.append(self._row(tree, read_json(text) if text else {}, is_one))
+            # Of XML, what is rescued may have more levels than a body.
+            found.append(self._row(tree, DECODER.decode(text or "{}"), is_one))
         return pa.array(found, pa.struct([("fields", arrow_type(self._schema)), ("rescued", pa.string())]))
 
     def _row(self, tree: dict[str, Any], rescued: dict[str, Any], is_json: bool) -> dict[str, Any]:

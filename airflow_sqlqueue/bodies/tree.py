@@ -12,6 +12,8 @@ MAX_DEPTH = 64
 MAX_NODES = 1_000_000
 """The most values of a body, counted before and after its references are replaced by what they refer to."""
 
+_GROWTH, _ALWAYS = 32, 1 << 16
+
 TEXT = "#text"
 """The name of the text of an element that has attributes or children as well."""
 
@@ -72,6 +74,11 @@ class Element:
     text: str = ""
     is_nil: bool = False
     place: Place | None = None
+
+
+def most_characters(size: int) -> int:
+    """The most characters of the values of a body of this size, with what references repeat, or with their paths."""
+    return max(_GROWTH * size, _ALWAYS)
 
 
 def is_empty(value: Any) -> bool:

@@ -65,7 +65,7 @@ def _redact_json(text: str, walk: Walk, *, in_ascii: bool) -> str:
     if not isinstance(message, dict):
         raise BodyError("object")
     # A name may be written with escapes.
-    references = References(tree if "$" in text or "u0024" in text else None)
+    references = References(tree if "$" in text or "u0024" in text else None, len(text))
     writer = _JsonWriter(references, walk, encode_basestring_ascii if in_ascii else _quoted)
     if references.referred:
         # Refuses what parsing refuses: references to a tree that is too large, or without an end.

@@ -453,6 +453,79 @@ def test_references_that_would_grow_without_end_are_refused() -> None:
     assert one(b'{"l":{"$id":"0","x":[1,2]},' + b",".join(levels) + b"}")["unparsed"] == "size"
 
 
+def listed(kind: Any) -> Any:
+    return {"type": "array", "elementType": kind, "containsNull": True}
+
+
+def nested(kind: Any, levels: int) -> Any:
+    """A type within structs whose field has the longest name that a column can have."""
+    return struct({"n" * 128: nested(kind, levels - 1)}) if levels else kind
+
+
+def within(text: bytes, levels: int) -> bytes:
+    return b'{"%s":' % (b"n" * 128) * levels + text + b"}" * levels
+
+
+REFERENCES = b",".join([b'{"$ref":"1"}'] * 1_000)
+GROWING = {
+    "a text": (struct({"L": listed(struct({"t": "string"}))}), b'"t":"%s"' % (b"x" * 9_000)),
+    "a text without a column": (struct({"A": struct({})}), b'"t":"%s"' % (b"x" * 9_000)),
+    "a name": (struct({}), b'"%s":1' % (b"x" * 9_000)),
+    "a number": (struct({}), b'"t":%s' % (b"9" * 9_000)),
+    "many values": (struct({}), b'"t":[%s]' % b",".join([b"1"] * 4_000)),
+}
+
+
+@pytest.mark.parametrize(("schema", "member"), GROWING.values(), ids=GROWING)
+@pytest.mark.parametrize("times", [1, 8])
+def test_references_do_not_make_much_of_little(schema: Any, member: bytes, times: int) -> None:
+    """A body of 20 KB, whose values would take 9 MB."""
+    body = b'{"A":{"$id":"1",%s},"L":[%s]}' % (member, REFERENCES)
+    assert {row["unparsed"] for row in parsed([body] * times, schema)} == {"size"}
+    few = b'{"A":{"$id":"1",%s},"L":[{"$ref":"1"},{"$ref":"1"}]}' % member
+    assert one(few, schema)["unparsed"] is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "item"),
+    [
+        (listed("long"), b'"x"'),
+        (listed(struct({"a": "long"})), b'{"u":5}'),
+        (listed(struct({"a": "long"})), b'{"A":""}'),
+    ],
+    ids=["misfits", "unknown fields", "another case"],
+)
+@pytest.mark.parametrize("times", [1, 40])
+def test_paths_do_not_make_much_of_little(kind: Any, item: bytes, times: int) -> None:
+    """A body of 10 KB, whose values would have 2 MB of paths."""
+    schema, good = read_schema(nested(kind, 10)), within(b"[]", 10)
+    body, few = (within(b"[%s]" % b",".join([item] * count), 10) for count in (1_500, 10))
+    found = parsed([good, *[body] * times, few, *[good] * 20], schema)
+    assert {row["unparsed"] for row in found[1 : times + 1]} == {"size"}
+    assert len(json.loads(found[times + 1]["rescued"])) == 10
+    assert {row["rescued"] for row in found[times + 2 :]} == {None}
+
+
+@pytest.mark.parametrize("name", ["a", "unknown"])
+@pytest.mark.parametrize(("kind", "value"), [("long", "1"), (struct({}), "{}")], ids=["numbers", "objects"])
+def test_a_body_of_too_many_values_is_refused_among_others_too(name: str, kind: Any, value: str) -> None:
+    values = f"{value}," * (1_000_000 // len(value)) + value
+    body = f'{{"{name}":[{values}]}}'.encode()
+    found = parsed([b'{"a":[]}', body, b'{"a":[]}'], struct({"a": listed(kind)}))
+    assert [row["unparsed"] for row in found] == [None, "size", None]
+
+
+def test_a_long_body_of_few_values_is_read() -> None:
+    body = b'{"a":["%s"]}' % (b",[{" * 400_000)
+    (found,) = parsed([body], struct({"a": listed("string")}))
+    assert found["fields"] == {"a": [",[{" * 400_000]}
+
+
+def test_a_struct_without_fields_is_null_where_a_body_has_none() -> None:
+    found = parsed([b'{"a":{}}', b"{}", b'{"a":null}'] * 20, struct({"a": struct({})}))
+    assert [row["fields"]["a"] for row in found] == [{}, None, None] * 20
+
+
 def test_values_that_do_not_fit_are_rescued_by_their_paths() -> None:
     found = one(
         b'{"OrderId":5,"Number":"7","Total":1.23456,"Extra":{"a":1.10},"Nothing":null,"PlacedAt":"2024-01-01T00:00:00",'

@@ -196,6 +196,14 @@ def test_mistakes_with_xml_are_mended(old: Any, new: Any, body: str, row: Any) -
     assert refitted(struct(old), struct(new), f"<M>{body}</M>", content_type=XML) == [row]
 
 
+def test_rescued_xml_may_have_more_levels_than_a_body_of_json() -> None:
+    """Each level of repeated elements is two levels of JSON."""
+    deep = f"<M>{'<A>x' * 60}<B/><B/>{'</A><A/>' * 60}</M>"
+    for old, new in (({}, {}), ({}, {"A": "string"}), ({"A": "string"}, {"A": "long"}), ({}, {"A": map_of("string")})):
+        before = parsed(struct(old), deep, content_type=XML)
+        assert values(refitted(struct(old), struct(new), deep, content_type=XML)) == values(rows_of(before))
+
+
 def test_rows_of_each_kind_keep_their_order() -> None:
     bodies = [f'{{"A":{n}}}' if n % 3 else f'{{"A":"x{n}"}}' for n in range(20)]
     schema = struct({"A": "long"})

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_sqlqueue.bodies.decoding import MAX_BYTES, parse
 from airflow_sqlqueue.bodies.extension import would_extend
 from airflow_sqlqueue.bodies.fitting import placed, to_element
-from airflow_sqlqueue.bodies.json_reader import read_json
+from airflow_sqlqueue.bodies.json_reader import DECODER
 from airflow_sqlqueue.bodies.names import Path, read_path
 from airflow_sqlqueue.bodies.schemas import Struct
 from airflow_sqlqueue.bodies.statistics import Statistics
@@ -74,10 +74,9 @@ def with_new_fields(
 
     for number in pc.indices_nonzero(pc.is_valid(rescued)).to_pylist():
         found: dict[str, Any] = {}
-        with suppress(BodyError):
-            for text, value in read_json(rescued[number].as_py()).items():
-                if (path := new_path(text)) and _shows_a_type(value):
-                    found = placed(found, path, value)
+        for text, value in DECODER.decode(rescued[number].as_py()).items():
+            if (path := new_path(text)) and _shows_a_type(value):
+                found = placed(found, path, value)
         if found:
             numbers.add(number)
             is_xml = bodies[number].as_py()[:_START].lstrip(_BEFORE_XML).startswith(b"<")
