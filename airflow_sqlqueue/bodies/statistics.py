@@ -232,14 +232,16 @@ class _Message:
         """Add an element: a leaf, a leaf with attributes, or a struct, which can be a list of its children."""
         names = Counter(name for name, _ in value.children)
         inner = [name for name in names if name[:1] not in "@#"]
-        if inner:
-            _add_names(node, inner)
+        # A text by itself is beside children that have columns already.
+        is_struct = bool(inner) or names.keys() == {TEXT}
+        if is_struct:
+            _add_names(node, inner or names)
         elif names:
             node["attributes"] = 1
         else:
             self._add_leaf(node, value.text)
         for place, (name, child) in enumerate(value.children):
-            if name == TEXT and not inner:
+            if name == TEXT and not is_struct:
                 self._add_leaf(node, child.text if child else "")
                 continue
             is_alone = len(names) == 1 or inner == [name]
@@ -253,13 +255,18 @@ class _Message:
             node[f"{KIND}boolean"] = 1
         elif _PLAIN.fullmatch(text):
             _add_number(node, text)
-        elif text not in ("", "null"):
+        elif not is_nothing(text):
             node[KIND + self._form(text)] = 1
             if _LEADING_ZERO.fullmatch(text):
                 node["leading zero"] = 1
 
     def _form(self, text: str) -> str:
         return next((form for form, pattern in self._forms.items() if pattern.fullmatch(text)), "text")
+
+
+def is_nothing(text: str) -> bool:
+    """Whether the text of an element shows no type: it is blank, or null as old versions of NServiceBus write it."""
+    return text.strip(BLANKS) in ("", "null")
 
 
 def _bounded(name: str) -> str:

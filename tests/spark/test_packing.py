@@ -217,3 +217,28 @@ def test_fields_that_can_never_be_columns_do_not_wait() -> None:
     waited, *_ = sorted((unpacked([each], ["RowVersion"]) for each in chunks if each["kind"] == PARSED), key=len)
     assert waited["RowVersion"].to_pylist() == [4]
     assert fields_of(schemas["Shop.A"]).keys() == {"a", "new"}
+
+
+XML_WITHOUT_COLUMNS = [b"<M><New>null</New></M>", b"<M><New> null\n</New><a>1</a></M>", b"<M><b><c>null</c>x</b></M>"]
+
+
+def test_the_text_null_of_xml_does_not_wait() -> None:
+    schema = struct({"a": "long", "b": struct({"#text": "string"})})
+    chunks = packed({"Shop.A": schema}, [rows_of([("Shop.A", None, body) for body in XML_WITHOUT_COLUMNS])], new=True)
+    assert {chunk["kind"] for chunk in chunks} <= {PARSED, REPORT}
+    chunks = packed({"Shop.A": schema}, [rows_of([("Shop.A", None, b'{"New":"null"}')])], new=True)
+    assert WAITING in {chunk["kind"] for chunk in chunks}, "of JSON it is a text"
+
+
+def test_text_beside_children_that_have_columns_becomes_a_column() -> None:
+    rows = rows_of([("Shop.A", None, b"<M><o><a>1</a>more</o>and more</M>"), ("Shop.A", None, b"<M><o>5</o></M>")])
+    schema = struct({"o": struct({"a": "long"})})
+    chunks = packed({"Shop.A": schema}, [rows], new=True)
+    found = Statistics()
+    for chunk in chunks:
+        if chunk["kind"] == SEEN:
+            found.merge(json.loads(chunk["content"]))
+    schema = extended(schema, struct_of(found))
+    assert fields_of(schema) == {"#text": "string", "o": struct({"a": "long", "#text": "string"})}
+    chunks = packed({"Shop.A": read_schema(schema)}, [rows], new=True)
+    assert {chunk["kind"] for chunk in chunks} == {PARSED}

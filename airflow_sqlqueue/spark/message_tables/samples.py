@@ -17,7 +17,7 @@ from airflow_sqlqueue.bodies.fitting import placed, to_element
 from airflow_sqlqueue.bodies.json_reader import DECODER
 from airflow_sqlqueue.bodies.names import Path, read_path
 from airflow_sqlqueue.bodies.schemas import Struct
-from airflow_sqlqueue.bodies.statistics import Statistics
+from airflow_sqlqueue.bodies.statistics import Statistics, is_nothing
 from airflow_sqlqueue.errors import BodyError
 
 if TYPE_CHECKING:
@@ -74,18 +74,18 @@ def with_new_fields(
 
     for number in pc.indices_nonzero(pc.is_valid(rescued)).to_pylist():
         found: dict[str, Any] = {}
+        is_xml = bodies[number].as_py()[:_START].lstrip(_BEFORE_XML).startswith(b"<")
         for text, value in DECODER.decode(rescued[number].as_py()).items():
-            if (path := new_path(text)) and _shows_a_type(value):
+            if (path := new_path(text)) and _shows_a_type(value, is_xml):
                 found = placed(found, path, value)
         if found:
             numbers.add(number)
-            is_xml = bodies[number].as_py()[:_START].lstrip(_BEFORE_XML).startswith(b"<")
             seen.add(to_element(found) if is_xml else found, senders[number])
     return numbers, seen
 
 
-def _shows_a_type(value: Any) -> bool:
-    """Whether a value is more than null, and than lists and objects of nothing else."""
+def _shows_a_type(value: Any, is_xml: bool) -> bool:
+    """Whether a value is more than nothing, and than lists and objects of nothing else."""
     if isinstance(value, (dict, list)):
-        return any(map(_shows_a_type, value.values() if isinstance(value, dict) else value))
-    return value is not None
+        return any(_shows_a_type(each, is_xml) for each in (value.values() if isinstance(value, dict) else value))
+    return value is not None and not (is_xml and is_nothing(value))
