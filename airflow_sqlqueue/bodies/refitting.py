@@ -11,8 +11,8 @@ import pyarrow as pa
 from airflow_sqlqueue.bodies.blocks import arrow_type
 from airflow_sqlqueue.bodies.fitting import Columns, Fitting, Occurrences, placed, to_element
 from airflow_sqlqueue.bodies.json_reader import DECODER, read_json
-from airflow_sqlqueue.bodies.names import Path, read_path
-from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of
+from airflow_sqlqueue.bodies.names import Path, column_key, read_path
+from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of, item_of
 from airflow_sqlqueue.bodies.tree import Number, Untyped
 from airflow_sqlqueue.bodies.types import leaf_of
 from airflow_sqlqueue.errors import BodyError
@@ -22,7 +22,7 @@ class Refitting:
     """Values of rows of a table, whose columns have the types of ``fields``, by another schema."""
 
     def __init__(self, schema: Struct, fields: Struct) -> None:
-        self._schema, self._fields = schema, fields_of(fields)
+        self._schema, self._columns, self._fields = schema, fields, fields_of(fields)
         self._shared: dict[int, Columns] = {}
 
     def rows(self, columns: Mapping[str, pa.Array], rescued: pa.Array, is_json: Sequence[bool]) -> pa.StructArray:
@@ -40,15 +40,14 @@ class Refitting:
         return pa.array(found, pa.struct([("fields", arrow_type(self._schema)), ("rescued", pa.string())]))
 
     def _row(self, tree: dict[str, Any], rescued: dict[str, Any], is_json: bool) -> dict[str, Any]:
-        left = []
+        left, fitting = [], _Fitting(self._shared, is_json)
         paths = [(_path(text), value) for text, value in rescued.items()]
         # An element comes before its attributes and before the next ones of its name.
         for path, value in sorted(paths, key=lambda each: len(each[0])):
             try:
-                tree = placed(tree, path, value)
+                tree = placed(tree, fitting.within_columns(path, self._columns), value)
             except LookupError:
                 left.append((path, value))
-        fitting = _Fitting(self._shared, is_json)
         fields = fitting.struct(tree, self._schema)
         for path, value in left:
             fitting.rescue(path, value)
@@ -61,6 +60,16 @@ class _Fitting(Fitting):
     def __init__(self, columns: dict[int, Columns], is_json: bool) -> None:
         super().__init__(columns)
         self._is_json = is_json
+
+    def within_columns(self, path: Path, kind: Type | None) -> Path:
+        """Return a path through the columns of a type, which may have the names of the body in another case."""
+        steps = list(path)
+        for number, step in enumerate(path[:-1]):
+            if isinstance(step, str) and isinstance(kind, dict) and kind["type"] == "struct":
+                steps[number], kind = self._columns_of(kind).by_key.get(column_key(step), (step, None))
+            else:
+                kind = item_of(kind)
+        return tuple(steps)
 
     def fitted(self, value: Any, kind: Type, path: Path) -> Any:
         if isinstance(value, Untyped) and isinstance(kind, dict) and value[:1] in ("{", "["):

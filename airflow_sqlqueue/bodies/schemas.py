@@ -53,7 +53,7 @@ def map_of(value: Type) -> Type:
     return {"type": "map", "keyType": "string", "valueType": value, "valueContainsNull": True}
 
 
-def item_of(kind: Type) -> Type | None:
+def item_of(kind: Type | None) -> Type | None:
     """The type of an array's items or of a map's values; None for another type."""
     return kind.get("elementType") or kind.get("valueType") if isinstance(kind, dict) else None
 

@@ -90,6 +90,44 @@ def rows_of(found: pa.StructArray) -> list[tuple[dict[str, Any], dict[str, Any] 
             id="another case",
         ),
         pytest.param(
+            {
+                "Address": struct({"Street": "string"}),
+                "Lines": array(struct({"Sku": "string"})),
+                "Codes": array("long"),
+            },
+            {
+                "Address": struct({"Street": "string", "City": "string"}),
+                "Lines": array(struct({"Sku": "string", "Qty": "long"})),
+                "Codes": array("string"),
+            },
+            (
+                '{"address":{"street":"s","city":"c"},"lines":[{"sku":"a"},{"sku":"b","qty":2,"Sku":3}],"codes":[1,"x"]}',
+            ),
+            [
+                (
+                    {
+                        "Address": {"Street": "s", "City": "c"},
+                        "Lines": [{"Sku": "a", "Qty": None}, {"Sku": "3", "Qty": 2}],
+                        "Codes": ["1", "x"],
+                    },
+                    {"Lines[1].sku": "b"},
+                )
+            ],
+            id="another case, at depth",
+        ),
+        pytest.param(
+            {"Total": "long", "Stock": map_of(struct({"Free": "long"}))},
+            {"Total": "long", "Stock": map_of(struct({"Free": "long", "Held": "long"}))},
+            ('{"total":1,"total":2,"stock":{"PEN":{"free":1,"held":2},"pen":{"Free":3,"Held":4}}}',),
+            [
+                (
+                    {"Total": 2, "Stock": [("PEN", {"Free": 1, "Held": 2}), ("pen", {"Free": 3, "Held": 4})]},
+                    {"total[-2]": 1},
+                )
+            ],
+            id="another case, beside members that come twice and keys",
+        ),
+        pytest.param(
             {"Stock": struct({"k1": "long"})},
             {"Stock": map_of("long")},
             ('{"Stock":{"k1":1,"k2":2,"a.b":3}}', '{"Stock":{"k9":"x"}}'),
@@ -182,6 +220,13 @@ def test_mistakes_are_mended(old: Any, new: Any, bodies: tuple[str, ...], rows: 
             '<Amount Ccy="EUR">7</Amount>',
             ({"Amount": Decimal("7.00")}, {"Amount.@Ccy": "EUR"}),
             id="an attribute without a column",
+        ),
+        pytest.param(
+            {"Amount": "long", "Note": "string"},
+            {"Amount": struct({"@ccy": "string", "#text": "long"}), "Note": array("string")},
+            '<amount ccy="EUR">5</amount><note>a</note><note>b</note>',
+            ({"Amount": {"@ccy": "EUR", "#text": 5}, "Note": ["a", "b"]}, None),
+            id="another case",
         ),
         pytest.param(
             {"Qty": "date", "Tags": "string"},
