@@ -101,6 +101,8 @@ class _Types:
         if items is not None:
             kinds["array"] = kinds.get("array", 0) + kinds.pop("struct")
         kind = _majority(kinds)
+        # Of a list neither says anything, but of its items.
+        hint = None if kind == "array" else hint
         if hint == "map" or (hint is None and kind == "struct" and _is_dictionary(node)):
             value = self.type(merged_values(node), (*where, None))
             return None if value is None else map_of(value)

@@ -261,7 +261,8 @@ class _Message:
                 node["leading zero"] = 1
 
     def _form(self, text: str) -> str:
-        return next((form for form, pattern in self._forms.items() if pattern.fullmatch(text)), "text")
+        form = next((form for form, pattern in self._forms.items() if pattern.fullmatch(text)), None)
+        return form if form and read_or_none(form, text, "text") is not None else "text"
 
 
 def is_nothing(text: str) -> bool:

@@ -132,6 +132,16 @@ def test_an_odd_number_leaves_room_to_others(odd: str) -> None:
     assert type_of(*["10.25"] * 40, odd) == "decimal(38,9)"
 
 
+NO_DAYS = ["2026-02-30", "0000-00-00", "2026-31-01", "0000-00-00T00:00:00", "2026-01-31T24:00:00Z", "9999-99-99"]
+
+
+@pytest.mark.parametrize("text", NO_DAYS)
+def test_a_text_of_a_day_that_is_none_is_a_text(text: str) -> None:
+    assert type_of(f'"{text}"') == xml_type_of(f"<v>{text}</v>") == "string"
+    usual = ['"2026-01-31"'] * 2
+    assert type_of(f'"{text}"', *usual) == "date", "and takes no column away"
+
+
 def test_a_leading_zero_in_xml_makes_a_text() -> None:
     zips = [f"<v>{number}</v>" for number in range(10_000, 10_040)]
     assert xml_type_of(*zips) == "long"

@@ -143,6 +143,17 @@ def test_hints_that_cannot_be_used_are_refused(hints: Any, says: str) -> None:
         Hints(hints)
 
 
+@pytest.mark.parametrize("hint", ["map", "struct"])
+def test_a_list_is_neither_a_dictionary_nor_a_struct(hint: str) -> None:
+    found = Statistics()
+    found.add(parse(b'{"L": [{"a": 1}], "o": {"a": 1}}'))
+    fields = fields_of(struct_of(found, "A", Hints({"*": {"L": hint, "o": hint}})))
+    assert fields == {
+        "L": array(struct({"a": "long"})),
+        "o": map_of("long") if hint == "map" else struct({"a": "long"}),
+    }
+
+
 def test_many_stars_take_no_time() -> None:
     hints = Hints({"*": {f"{'**.a.' * 40}b": "string"}})
     assert hints.type_at("A", ("a",) * 60) is None
