@@ -23,7 +23,7 @@ BITS = {"byte": 7, "short": 15, "integer": 31, "long": 63}
 DATE_FORM = r"\d{4}-\d\d-\d\d"
 LOCAL_FORM = DATE_FORM + r"T\d\d:\d\d:\d\d(\.\d{1,9})?"
 ZONE_FORM = r"(Z|[+-]\d\d:[0-5]\d)"
-# The hour 24 is none, whatever a version of Python makes of it.
+# The hour 24 is refused, whatever a version of Python makes of it.
 _TIME = re.compile(rf"({DATE_FORM}T(?!24)\d\d:\d\d:\d\d)(?:\.(\d{{1,9}}))?{ZONE_FORM}?", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROSECOND = timedelta(microseconds=1)

@@ -136,7 +136,7 @@ NO_DAYS = ["2026-02-30", "0000-00-00", "2026-31-01", "0000-00-00T00:00:00", "202
 
 
 @pytest.mark.parametrize("text", NO_DAYS)
-def test_a_text_of_a_day_that_is_none_is_a_text(text: str) -> None:
+def test_a_day_that_does_not_exist_is_a_text(text: str) -> None:
     assert type_of(f'"{text}"') == xml_type_of(f"<v>{text}</v>") == "string"
     usual = ['"2026-01-31"'] * 2
     assert type_of(f'"{text}"', *usual) == "date", "and takes no column away"
