@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark.sql.types import StructType
 
 from airflow_sqlqueue.bodies import blocks
 from airflow_sqlqueue.bodies.blocks import BodyParser
@@ -95,6 +94,12 @@ GOOD = {
 BAD = ['"1:2:3"', '"soon"', "true", '{"a":1}', "[1]", "1e-9", '"5"', "123456789012345678901.5", '""', '"\\ud800"']
 
 
+@pytest.fixture
+def nothing() -> Any:
+    """A schema of Spark without columns."""
+    return pytest.importorskip("pyspark.sql.types", reason="pyspark is not installed").StructType([])
+
+
 @pytest.fixture(params=MADE_UP)
 def made_up(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The name of a leaf type that stands in the table for a test."""
@@ -168,10 +173,10 @@ def test_a_type_of_the_table_is_compared_and_written(made_up: str) -> None:
         read_leaf(made_up, "soon", None)
 
 
-def test_a_type_of_the_table_is_a_column_of_spark(made_up: str) -> None:
+def test_a_type_of_the_table_is_a_column_of_spark(made_up: str, nothing: Any) -> None:
     kind = MADE_UP[made_up].spark
     schema = read_schema(struct({"v": made_up, "l": array(struct({"w": made_up})), "m": map_of(made_up)}))
-    found = result_schema(StructType([]), schema)
+    found = result_schema(nothing, schema)
     assert found.names == ["v", "l", "m", RESCUED, UNPARSED]
     assert [found["v"].dataType.typeName(), found["l"].dataType.elementType["w"].dataType.typeName()] == [kind] * 2
     assert found["m"].dataType.valueType.typeName() == kind
@@ -408,5 +413,8 @@ def test_maps_in_schemas(tmp_path: Path) -> None:
     assert fields_of(extended(MAP, wider)) == {"m": map_of("long"), "s": map_of(struct({"a": "string", "b": "long"}))}
     assert not takes(map_of("long"), struct({"a": "long"}))
     assert takes("string", map_of("long"))
-    spark = result_schema(StructType([]), MAP)["m"].dataType
+
+
+def test_maps_are_columns_of_spark(nothing: Any) -> None:
+    spark = result_schema(nothing, MAP)["m"].dataType
     assert (spark.typeName(), spark.keyType.typeName(), spark.valueType.typeName()) == ("map", "string", "long")

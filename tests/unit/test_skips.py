@@ -61,7 +61,7 @@ ELSEWHERE = {
     "other systems have one loopback address alone": (3, "Linux"),
     "pyiceberg is not installed": (1, "the extra dev"),
     "pyodbc's fast_executemany is made for Microsoft's driver": (1, "the same test with Microsoft's driver"),
-    "pyspark is not installed": (2, "the extra dev"),
+    "pyspark is not installed": (3, "the extra dev"),
     "reason": (3, "the rows of make versions whose packages have the feature, and make jars"),
     "str(error)": (1, "make compat"),
     "the extra docs is for Python 3.11 and later": (1, "Python 3.11"),
