@@ -11,7 +11,7 @@ import pyarrow as pa
 from airflow_sqlqueue.bodies.blocks import arrow_type
 from airflow_sqlqueue.bodies.fitting import Columns, Fitting, Occurrences, placed, to_element
 from airflow_sqlqueue.bodies.json_reader import DECODER, read_json
-from airflow_sqlqueue.bodies.names import Path, column_key, read_path
+from airflow_sqlqueue.bodies.names import Path, name_key, read_path
 from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of, item_of
 from airflow_sqlqueue.bodies.tree import Number, Untyped
 from airflow_sqlqueue.bodies.types import leaf_of
@@ -66,7 +66,7 @@ class _Fitting(Fitting):
         steps = list(path)
         for number, step in enumerate(path[:-1]):
             if isinstance(step, str) and isinstance(kind, dict) and kind["type"] == "struct":
-                steps[number], kind = self._columns_of(kind).by_key.get(column_key(step), (step, None))
+                steps[number], kind = self._columns_of(kind).by_key.get(name_key(step), (step, None))
             else:
                 kind = item_of(kind)
         return tuple(steps)

@@ -90,6 +90,13 @@ def rows_of(found: pa.StructArray) -> list[tuple[dict[str, Any], dict[str, Any] 
             id="another case",
         ),
         pytest.param(
+            {"Ship-To": struct({"Street": "string"}), "1st": struct({"A": "long"})},
+            {"Ship-To": struct({"Street": "string", "City": "string"}), "1st": struct({"A": "long", "B": "long"})},
+            ('{"ship-to":{"street":"s","city":"c"},"1ST":{"a":1,"b":2}}',),
+            [({"Ship-To": {"Street": "s", "City": "c"}, "1st": {"A": 1, "B": 2}}, None)],
+            id="another case, of names that Iceberg writes in another way",
+        ),
+        pytest.param(
             {
                 "Address": struct({"Street": "string"}),
                 "Lines": array(struct({"Sku": "string"})),
