@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql.types import StructType
 
 from airflow_sqlqueue.bodies.schemas import array, map_of, struct
 from airflow_sqlqueue.bodies.types import LEAVES
@@ -15,6 +18,7 @@ from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.schemas.files import SchemaFolder
 from airflow_sqlqueue.spark.message_tables import work as module
 from airflow_sqlqueue.spark.message_tables import write_message_tables
+from airflow_sqlqueue.spark.message_tables.parquet_file import write_file
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,3 +74,18 @@ def test_a_small_table_is_as_spark_writes_it(
             found.append((schema, noted, columns, rows.schema, sorted(rows.collect())))
     assert found[:2] == found[2:]
     assert found[0][-1][0]["of_date"][0]["Each"] == found[0][-1][0]["date"]
+
+
+def test_rows_that_compress_well_are_not_held_at_once(tmp_path: Path) -> None:
+    size, count, held = 4 * 1024 * 1024, 32, []
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        for _ in range(count):
+            held.append(pa.total_allocated_bytes())
+            yield pa.RecordBatch.from_pydict({"Body": pa.array([bytes(size)], pa.binary())})
+
+    write_file(str(tmp_path), StructType().add("Body", "binary"), rows(), "4.2.0")
+    assert max(held) - held[0] < count // 2 * size
+    (path,) = tmp_path.iterdir()
+    assert pq.read_metadata(path).num_rows == count
+    assert path.stat().st_size < size

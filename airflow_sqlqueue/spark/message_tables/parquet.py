@@ -16,8 +16,8 @@ from airflow_sqlqueue.bodies.schemas import Struct
 from airflow_sqlqueue.drain.storage.batch_files import modified
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError
+from airflow_sqlqueue.spark.message_tables.parquet_file import COLUMNS_NOTE, write_file
 from airflow_sqlqueue.spark.message_tables.places import Location, remove_folder, store_of
-from airflow_sqlqueue.spark.message_tables.small import COLUMNS_NOTE, write_file
 from airflow_sqlqueue.spark.sinks.checks import TIMES, session_settings
 from airflow_sqlqueue.spark.sinks.keys import AnyKey, partition_of
 from airflow_sqlqueue.spark.sinks.partitions import COLUMN, footers
@@ -57,7 +57,7 @@ class ParquetLake(Location):
 
         ``messages`` has the number of each table that was written; those of ``untouched`` keep what they have.
         """
-        # With other schemas or decoders an earlier run may have put messages of the batch into other tables.
+        # An earlier run with other schemas or decoders may have put messages of the batch into other tables.
         for table in self.tables():
             if table not in messages and table not in untouched:
                 remove_folder(f"{table}/{COLUMN}={partition_of(key)}")
@@ -142,7 +142,7 @@ class ParquetLake(Location):
         source, target = (StagingFolder.of(f"{each}/{partition}") for each in (_new(table), table))
         remove_folder(f"{table}/{partition}")
         if target.is_local:
-            # At once, so that a reader finds no file that is not complete.
+            # A rename is one step, so that a reader finds no file that is not complete.
             os.makedirs(os.path.dirname(target.root), exist_ok=True)
             os.rename(source.root, target.root)
             return
@@ -177,7 +177,7 @@ def _files(table: str, suffix: str) -> dict[str, dict[str, Any]]:
     with store_of(table, _UNREACHED) as folder:
         found = folder.filesystem.find(folder.root, detail=True)
         files = {str(path)[len(folder.root) + 1 :]: each for path, each in found.items() if path.endswith(suffix)}
-    # What is not complete is below _temporary.
+    # Files that are not complete are below _temporary.
     own = [path for path in files if path.startswith(f"{COLUMN}=") and "/_" not in path.rpartition("/")[0]]
     return {path: files[path] for path in own}
 
