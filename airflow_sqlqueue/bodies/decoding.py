@@ -7,7 +7,7 @@ from collections.abc import Container
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from airflow_sqlqueue.bodies.json_reader import References, is_number, read_json
-from airflow_sqlqueue.bodies.tree import Element, Repeated
+from airflow_sqlqueue.bodies.tree import Element, Repeated, is_element
 from airflow_sqlqueue.bodies.xml_reader import read_xml
 from airflow_sqlqueue.errors import BodyError
 
@@ -69,7 +69,7 @@ def parse_xml(text: str) -> Element:
     """Return the element of the message: the only child of a root ``Messages``, as older versions write it."""
     name, root = read_xml(text)
     if name == "Messages":
-        if sum(name[0] not in "@#" for name, _ in root.children) > 1:
+        if sum(is_element(name) for name, _ in root.children) > 1:
             raise BodyError("messages")
         if len(root.children) == 1 and not root.children[0][0].startswith("@"):
             return root.children[0][1]

@@ -18,7 +18,9 @@ from airflow_sqlqueue.bodies.tree import (
     Number,
     Repeated,
     Untyped,
+    is_element,
     is_empty,
+    is_nothing,
     members_of,
     most_characters,
 )
@@ -83,7 +85,8 @@ class Fitting:
 
         Raises :class:`BodyError` if it is too long for a body of a ``size``.
         """
-        room, members = math.inf if size is None else most_characters(size), []
+        room = math.inf if size is None else most_characters(size)
+        members = []
         for path, value in self.rescued.items():
             members.append(f"{_quoted(path_text(path))}:{to_json(value)}")
             room -= len(members[-1])
@@ -154,11 +157,10 @@ class Fitting:
         """Return the text of an element by a simple type; attributes are rescued."""
         text = value.text
         if value.children:
-            if any(_is_element(name) for name, _ in value.children):
+            if any(is_element(name) for name, _ in value.children):
                 return _leaf(value, kind)
             text = dict(value.children).get(TEXT, value).text
-        plain = text.strip(BLANKS)
-        is_null = value.is_nil and not plain if kind == "string" else plain in ("", "null")
+        is_null = value.is_nil and not text.strip(BLANKS) if kind == "string" else is_nothing(text)
         found = None if is_null else read_leaf(kind, text, None)
         for name, each in value.children:
             if name != TEXT:
@@ -179,7 +181,7 @@ class Fitting:
             raise Misfit
         items = []
         for name, child in chain.from_iterable(each.children for each in value):
-            if _is_element(name):
+            if is_element(name):
                 items.append(child)
             else:
                 self.rescue((*path, name), child)
@@ -187,20 +189,16 @@ class Fitting:
 
     def _is_item(self, value: Element, kind: Type) -> bool:
         """Whether an element looks like an item of a list rather than like the list with its items as children."""
-        elements = {name: each for name, each in value.children if _is_element(name)}
+        elements = {name: each for name, each in value.children if is_element(name)}
         if isinstance(kind, str):
             return not elements and not is_empty(value)
         if (inner := item_of(kind)) is not None:
-            return any(self._is_item(each, inner) for name, each in value.children if _is_element(name))
+            return any(self._is_item(each, inner) for name, each in value.children if is_element(name))
         # A list of objects has no texts as its items.
         by_key = self._columns_of(kind).by_key
         return any(name_key(name) in by_key for name in elements or _members(value)) or any(
-            _is_element(name) and _is_plain_text(each) for name, each in value.children
+            is_element(name) and _is_plain_text(each) for name, each in value.children
         )
-
-
-def _is_element(name: str) -> bool:
-    return name[0] not in "@#"
 
 
 def _is_plain_text(value: Element) -> bool:
@@ -249,8 +247,10 @@ def to_json(value: Any) -> str:
 
 def to_element(value: Any) -> Element:
     """The element whose :func:`to_json` a value is; the items of a list in a list are called ``Item``."""
-    if value is None or isinstance(value, Element):
-        return value or Element(is_nil=True)
+    if value is None:
+        return Element(is_nil=True)
+    if isinstance(value, Element):
+        return value
     if isinstance(value, list):
         return Element([("Item", to_element(each)) for each in value])
     if isinstance(value, dict):
@@ -270,17 +270,21 @@ def placed(node: Any, path: Path, value: Any) -> Any:
         if type(node) is Occurrences:
             node[0] = placed(node[0], path, value)
             return node
-        if node is None or (step[:1] in ("@", "#") and not isinstance(node, (dict, list))):
+        if node is None:
+            node = {}
+        elif step[:1] in ("@", "#") and not isinstance(node, (dict, list)):
             # A column has the text of an element, and its attributes are rescued.
-            node = {} if node is None else {TEXT: node}
+            node = {TEXT: node}
         if type(node) is not dict:
             raise LookupError
         node[step] = placed(node.get(step), rest, value)
         return node
-    if node is not None and not isinstance(node, list):
+    if node is None or step is None:
+        raise LookupError
+    if not isinstance(node, list):
         # A column has the first one of several elements.
         node = Occurrences([node])
-    if step is None or not isinstance(node, list) or not 0 <= step <= len(node):
+    if not 0 <= step <= len(node):
         raise LookupError
     node[step : step + 1] = [placed(node[step] if step < len(node) else None, rest, value)]
     return node

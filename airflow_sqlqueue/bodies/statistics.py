@@ -16,7 +16,7 @@ from typing import Any
 
 from airflow_sqlqueue.bodies.names import MAX_CHARACTERS, Path
 from airflow_sqlqueue.bodies.schemas import MAX_NESTING
-from airflow_sqlqueue.bodies.tree import BLANKS, TEXT, Element, Number, is_empty
+from airflow_sqlqueue.bodies.tree import BLANKS, TEXT, Element, Number, is_element, is_empty, is_nothing
 from airflow_sqlqueue.bodies.types import MOST_DIGITS, forms, read_or_none
 
 MAX_NODES = 4_000
@@ -27,11 +27,11 @@ VOTES = 10
 """The votes of a sender: each message is one, or a part of one if there are more messages."""
 
 KIND = "kind "
-"""In front of the kinds of values: ``number``, ``boolean``, ``struct``, ``array``, ``text``, and the types that texts
+"""The prefix of the kinds of values: ``number``, ``boolean``, ``struct``, ``array``, ``text``, and the types that texts
 have by their form. A message with several at one path has ``mixed``, or ``text`` if all are texts."""
 
 SIZE = "size "
-"""In front of the digits of numbers, before and after the point."""
+"""The prefix of the digits of numbers, before and after the point."""
 
 _SENDERS = 16
 _FEW = 4
@@ -86,7 +86,7 @@ def _scaled(node: FieldVotes, part: int, whole: int) -> FieldVotes:
 class _Nodes(dict[Path, Any]):
     """Nodes by path, made when they are asked for; the first ones stay: outer paths, those of one depth by a hash."""
 
-    # At twice the limit nodes are cut: what is left out then is beyond the limit for good, in any order of the values.
+    # Nodes are cut at twice the limit: those that are left out then are beyond it for good, in any order of the values.
     def __init__(self, limit: int, new: Callable[[], Any]) -> None:
         self.limit, self.is_cut, self._new, self._depth = limit, False, new, MAX_NESTING
 
@@ -231,7 +231,7 @@ class _Message:
     def _add_element(self, path: Path, node: dict[str, int], value: Element) -> None:
         """Add an element: a leaf, a leaf with attributes, or a struct, which can be a list of its children."""
         names = Counter(name for name, _ in value.children)
-        inner = [name for name in names if name[:1] not in "@#"]
+        inner = list(filter(is_element, names))
         # A text by itself is beside children that have columns already.
         is_struct = bool(inner) or names.keys() == {TEXT}
         if is_struct:
@@ -263,11 +263,6 @@ class _Message:
     def _form(self, text: str) -> str:
         form = next((form for form, pattern in self._forms.items() if pattern.fullmatch(text)), None)
         return form if form and read_or_none(form, text, "text") is not None else "text"
-
-
-def is_nothing(text: str) -> bool:
-    """Whether the text of an element shows no type: it is blank, or null as old versions of NServiceBus write it."""
-    return text.strip(BLANKS) in ("", "null")
 
 
 def _bounded(name: str) -> str:

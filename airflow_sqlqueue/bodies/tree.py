@@ -81,6 +81,16 @@ def most_characters(size: int) -> int:
     return max(_GROWTH * size, _ALWAYS)
 
 
+def is_element(name: str) -> bool:
+    """Whether the name of a child of an element is that of an element, not of an attribute or of text."""
+    return name[:1] not in ("@", "#")
+
+
+def is_nothing(text: str) -> bool:
+    """Whether a text of XML is no value: it is blank, or null as old versions of NServiceBus write it."""
+    return text.strip(BLANKS) in ("", "null")
+
+
 def is_empty(value: Any) -> bool:
     """Whether a value is nothing: null, an empty object, a blank element, a list of nothing."""
     if isinstance(value, Element):

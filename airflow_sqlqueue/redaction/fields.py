@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from airflow_sqlqueue.bodies.names import name_key
-from airflow_sqlqueue.bodies.tree import TEXT, Element
+from airflow_sqlqueue.bodies.tree import TEXT, Element, is_element
 from airflow_sqlqueue.redaction.actions import ACTIONS, Hasher, RedactionAction, stricter
 from airflow_sqlqueue.redaction.rules import PathStep, RedactionRule
 
@@ -135,7 +135,7 @@ def _rests(steps: Steps, name: str | None, child: Any, *, in_doubt: bool = False
         return [steps]
     step, rest, key = steps[0], steps[1:], name_key(name)
     found = [steps] if name in _WRAPPED else []
-    leads = step.name is None or step.name == key or (step is _ITEM and name[:1] not in ("@", "#"))
+    leads = step.name is None or step.name == key or (step is _ITEM and is_element(name))
     if in_doubt and name == TEXT and (rest or not leads):
         return [steps]
     if not (leads or (in_doubt and key[:1] == "@" and key[1:] == step.name)):
@@ -152,7 +152,7 @@ def _rests(steps: Steps, name: str | None, child: Any, *, in_doubt: bool = False
 
 def elements_of(value: Any) -> list[tuple[str, Any]]:
     """Return the elements in an element of XML, nothing for another value."""
-    return [each for each in value.children if each[0][0] not in "@#"] if isinstance(value, Element) else []
+    return [each for each in value.children if is_element(each[0])] if isinstance(value, Element) else []
 
 
 def _once(given: Iterable[Any]) -> tuple[Any, ...]:

@@ -256,6 +256,14 @@ def test_rescued_xml_may_have_more_levels_than_a_body_of_json() -> None:
         assert values(refitted(struct(old), struct(new), deep, content_type=XML)) == values(rows_of(before))
 
 
+def test_an_empty_name_in_a_body_that_was_decoded_stops_no_rewrite() -> None:
+    rows = parsed(struct({"N": "long"}), '{"N":1,"a":{"":5}}')
+    found = Refitting(read_schema(struct({"N": "long", "a": array("string")})), struct({"N": "long"})).rows(
+        {"N": rows.field("fields").field("N")}, rows.field("rescued"), [False]
+    )
+    assert rows_of(found) == [({"N": 1, "a": ["5"]}, None)]
+
+
 def test_rows_of_each_kind_keep_their_order() -> None:
     bodies = [f'{{"A":{n}}}' if n % 3 else f'{{"A":"x{n}"}}' for n in range(20)]
     schema = struct({"A": "long"})

@@ -17,7 +17,8 @@ from airflow_sqlqueue.bodies.fitting import placed, to_element
 from airflow_sqlqueue.bodies.json_reader import DECODER
 from airflow_sqlqueue.bodies.names import Path, read_path
 from airflow_sqlqueue.bodies.schemas import Struct
-from airflow_sqlqueue.bodies.statistics import Statistics, is_nothing
+from airflow_sqlqueue.bodies.statistics import Statistics
+from airflow_sqlqueue.bodies.tree import is_nothing
 from airflow_sqlqueue.errors import BodyError
 
 if TYPE_CHECKING:
