@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from airflow_sqlqueue.bodies.decoding import MAX_BYTES
 from airflow_sqlqueue.bodies.names import BODY_COLUMNS, RESCUED, is_own_column
 from airflow_sqlqueue.bodies.schemas import Struct, struct
 from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError
@@ -23,7 +24,7 @@ from airflow_sqlqueue.spark.message_tables.lakes import Format
 from airflow_sqlqueue.spark.message_tables.packing import COLUMNS, PARSED, blocks, to_pack
 from airflow_sqlqueue.spark.message_tables.parquet import ATTEMPT
 from airflow_sqlqueue.spark.message_tables.reports import MessageTypeTable
-from airflow_sqlqueue.spark.message_tables.tables import TableWriter, unparsed_schema, with_variant
+from airflow_sqlqueue.spark.message_tables.tables import BodyForm, TableWriter, unparsed_schema, with_variant
 from airflow_sqlqueue.spark.message_tables.work import WorkFolder
 from airflow_sqlqueue.spark.sinks import checks
 from airflow_sqlqueue.spark.sinks.keys import partition_of
@@ -32,13 +33,23 @@ from airflow_sqlqueue.untrusted import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 _JSON = re.compile(r"(application|text)/([\w.+-]+\+)?json", re.IGNORECASE)
 _TEXT, _VARIANT = BODY_COLUMNS["text"], BODY_COLUMNS["variant"]
 
 
-def reparse(spark: SparkSession, location: str, **options: Any) -> list[MessageTypeTable]:
+def reparse(
+    spark: SparkSession,
+    location: str,
+    *,
+    format: Format = "parquet",  # noqa: A002 - Spark's own word
+    schemas: SchemaFolder | str | os.PathLike[str] | None = None,
+    decoders: Mapping[str, Callable[[Column], Column]] | None = None,
+    max_bytes: int = MAX_BYTES,
+    work_folder: str | None = None,
+    body: BodyForm | None = None,
+) -> list[MessageTypeTable]:
     """Parse the messages of all ``~unparsed`` tables again, and move those that are parsed now to their tables.
 
     Use it once their type has a schema, with decoders for another format, or with a larger ``max_bytes``; for rows with
@@ -46,16 +57,16 @@ def reparse(spark: SparkSession, location: str, **options: Any) -> list[MessageT
     moved have the number of the run in ``parse_attempt``. A run may be killed at any point and run again: a message is
     then in one table, or still in both until the next run. Run it alone.
 
-    :param options: ``format``, ``schemas``, ``decoders``, ``max_bytes``, ``work_folder`` and ``body`` of
-        :func:`write_message_tables`.
-
-    Returns what each table got; a message that stays where it is does not count. A body in a file of its own (reason
+    The parameters are those of :func:`write_message_tables`. Returns what each table got; a message that stays where it
+    is does not count. A body in a file of its own (reason
     ``file``) stays. Raises :class:`ConfigurationError` at the end for a type whose table has other types than its
     schema: its messages stay until the table is rewritten.
     """
     from pyspark.sql import functions as sf
 
-    writer = TableWriter(spark, location, **options)
+    writer = TableWriter(
+        spark, location, format, schemas, decoders=decoders, max_bytes=max_bytes, work_folder=work_folder, body=body
+    )
     given = to_pack(typed_columns(spark.createDataFrame([], raw_schema())), {}).schema
     columns = unparsed_schema(given).add(COLUMN, "string").add(ATTEMPT, "integer")
     found: list[MessageTypeTable] = []
@@ -63,7 +74,7 @@ def reparse(spark: SparkSession, location: str, **options: Any) -> list[MessageT
     for table in writer.lake.unparsed_tables():
         rows = writer.lake.read(table, columns)
         attempts = rows.select(COLUMN, ATTEMPT).distinct().orderBy(COLUMN, ATTEMPT)
-        # Of a run that was killed two attempts may be there: the older one first, it has all of its messages.
+        # A run that was killed may have left two attempts: the older one comes first, as it has all of its messages.
         for batch_id, attempt in attempts.collect():
             key = partition_of(batch_id)
             own = writer.lake.read(table, rows.schema).where((sf.col(COLUMN) == key) & (sf.col(ATTEMPT) == attempt))
@@ -91,7 +102,7 @@ def _moved(writer: TableWriter, table: str, rows: DataFrame, batch_id: str, atte
         if rest:
             lake.replace(reduce(lambda one, other: one.union(other), rest), table, batch_id, attempt + 1)
         else:
-            # Of a run that was killed there may be some.
+            # A run that was killed may have left some rows.
             lake.remove(table, batch_id, attempt + 1)
         lake.remove(table, batch_id, attempt)
         return [packed.table(lake, name, kind) for name, kind in parsed]
