@@ -154,9 +154,10 @@ class BodyParser:
         prefix, suffix = (pa.scalar(each, bodies.type) for each in (b'{"b":', b"}\n"))
         try:
             lines = pc.binary_join_element_wise(prefix, bodies, suffix, b"").cast(pa.string())
-            read, refused = self._lines_read(lines)
         except pa.ArrowInvalid:
             read, refused = None, pa.array([not _is_utf8(each) for each in bodies.to_pylist()])
+        else:
+            read, refused = self._lines_read(lines)
         if read is None:
             right = pc.invert(refused)
             if not pc.any(right).as_py():
@@ -200,7 +201,6 @@ class BodyParser:
         return read if start == 0 else None, pa.array(is_refused)
 
     def _column(self, text: pa.Buffer, count: int) -> pa.StructArray:
-
         try:
             table = json.read_json(
                 pa.BufferReader(text),
@@ -219,7 +219,6 @@ class BodyParser:
         return read
 
     def _one_by_one(self, bodies: pa.Array, content_types: pa.Array) -> pa.StructArray:
-
         pairs = zip(bodies.to_pylist(), content_types.to_pylist(), strict=True)
         return pa.array([self._one(body or b"", content_type) for body, content_type in pairs], self.result_type)
 

@@ -101,7 +101,7 @@ class _Types:
         if items is not None:
             kinds["array"] = kinds.get("array", 0) + kinds.pop("struct")
         kind = _majority(kinds)
-        # Of a list neither says anything, but of its items.
+        # A hint for a dictionary or a struct says nothing of a list.
         hint = None if kind == "array" else hint
         if hint == "map" or (hint is None and kind == "struct" and _is_dictionary(node)):
             value = self.type(merged_values(node), (*where, None))

@@ -35,7 +35,7 @@ class Refitting:
         ):
             row = zip(columns, kinds, values, strict=True)
             tree = {name: _tree(value, kind) for name, kind, value in row if value is not None}
-            # Of XML, what is rescued may have more levels than a body.
+            # Rescued values of XML may have more levels than a body.
             found.append(self._row(tree, DECODER.decode(text or "{}"), is_one))
         return pa.array(found, pa.struct([("fields", arrow_type(self._schema)), ("rescued", pa.string())]))
 

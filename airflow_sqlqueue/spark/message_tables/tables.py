@@ -120,10 +120,23 @@ def write_message_tables(
     then use :func:`rewrite_message_table`. More rescued or unparsed messages than allowed are a
     :class:`TooManyRescuedError` once all tables are written.
     """
-    # What is no share is refused before anything is read.
+    # A wrong share is an error before anything is read.
     check_shares([], max_rescued, max_unparsed)
-    options = (schemas, types, hints, new_fields, decoders, max_bytes, work_folder, body, cluster_by, merge_on)
-    writer = TableWriter(spark, location, format, *options)
+    writer = TableWriter(
+        spark,
+        location,
+        format,
+        schemas=schemas,
+        types=types,
+        hints=hints,
+        new_fields=new_fields,
+        decoders=decoders,
+        max_bytes=max_bytes,
+        work_folder=work_folder,
+        body=body,
+        cluster_by=cluster_by,
+        merge_on=merge_on,
+    )
     source = load_batch(spark, batch, connection, ledger_schema=ledger_schema)
     rows = read_batch(spark, source, connection, ledger_schema=ledger_schema)
     tables = writer.write(rows, source, source.messages)
@@ -317,7 +330,7 @@ class TableWriter:
             with suppress(Exception):
                 columns = self.lake.columns(self.lake.table(name)) or EMPTY
                 found[name] = read_schema(adopted(found[name], old, as_fields(columns, found[name])))
-        # Of two new types that share a table the frequent one has it.
+        # The more frequent one of two new types that share a table gets it.
         return _distinct({**known, **{name: found[name] for name in (*known, *new) if name in found}})
 
 
