@@ -7,6 +7,7 @@ from typing import Annotated, Optional
 import typer
 
 from airflow_sqlqueue.cli.options import Common
+from airflow_sqlqueue.cli.output import note
 from airflow_sqlqueue.errors import ConfigurationError
 
 
@@ -32,15 +33,19 @@ def rewrite(
     from airflow_sqlqueue.spark.message_tables import rewrite_message_table
     from airflow_sqlqueue.spark.session import local_session
 
-    with local_session("rewrite", "local[*]", settings) as spark:
-        found = rewrite_message_table(
-            spark,
-            location,
-            message_type,
-            format=format,  # type: ignore[arg-type]
-            schemas=schemas,
-            work_folder=work_folder,
-        )
+    try:
+        with local_session("rewrite", "local[*]", settings) as spark:
+            found = rewrite_message_table(
+                spark,
+                location,
+                message_type,
+                format=format,  # type: ignore[arg-type]
+                schemas=schemas,
+                work_folder=work_folder,
+            )
+    except KeyboardInterrupt:
+        note("Interrupted. No row is lost: run the same command again. A table of Parquet takes no batch until then.")
+        raise typer.Exit(130) from None
     common.show({"table": found.table, "messages": found.messages, "rescued": found.rescued}, title="Rewritten")
 
 

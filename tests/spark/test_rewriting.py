@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -228,6 +232,28 @@ def test_no_batch_is_written_until_a_killed_rewrite_has_ended(
     rewrite_message_table(spark, lake, ORDER)
     write_message_tables(spark, batches[2], lake)
     assert rows_of(spark, f"{lake}/{ORDER}", "Id") == [("0",), ("1",), ("2",)]
+
+
+@pytest.mark.timeout(300)
+def test_an_interrupted_command_says_what_to_do(
+    spark: SparkSession, make_batch: MakeBatch, lake: str, schemas: SchemaFolder
+) -> None:
+    for number in range(3):
+        write_message_tables(spark, make_batch(sent(ORDER, {"Id": number}), batch_id=f"batch-{number}"), lake)
+    retype(schemas, ORDER, Id="string")
+    command = [sys.executable, "-m", "airflow_sqlqueue", "tables", "rewrite", ORDER, "--location", lake]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    begun = Path(lake, f"_rewrite-{ORDER}", "_running")
+    while not begun.exists() and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=120)
+    assert (process.returncode, stdout) == (130, "")
+    assert stderr.splitlines()[-1] == (
+        "Interrupted. No row is lost: run the same command again. A table of Parquet takes no batch until then."
+    )
+    assert subprocess.run(command, capture_output=True, timeout=120, check=True)
+    assert sorted(rows_of(spark, f"{lake}/{ORDER}", "Id")) == [("0",), ("1",), ("2",)]
 
 
 def test_a_table_or_a_schema_that_is_missing_is_said(
