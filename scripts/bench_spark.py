@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -107,7 +107,7 @@ def run(frame: DataFrame) -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
-def least_seconds(kinds: dict[str, Callable[[], object]], turns: int) -> dict[str, float]:
+def least_seconds(kinds: Mapping[str, Callable[[], object]], turns: int) -> dict[str, float]:
     """Seconds of the fastest turn of each kind of work."""
     best: dict[str, float] = {}
     for name, seconds, *_ in timed_turns(kinds, turns):
