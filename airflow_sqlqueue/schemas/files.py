@@ -87,17 +87,20 @@ class SchemaFolder:
         filesystem = self._folder.filesystem
         filesystem.invalidate_cache()
         try:
-            names = sorted(filesystem.ls(self._folder.root, detail=False))
+            # An object store may have a folder and a file of one name: the file counts.
+            entries = sorted(filesystem.ls(self._folder.root, detail=True), key=lambda each: str(each["type"]))
         except FileNotFoundError:
             return {}
         except Exception as error:
             raise_staging_error(f"The schemas in {self._folder.uri} cannot be listed", error)
         found: dict[str, Struct] = {}
-        for path in map(str, names):
+        for path, kind in sorted({str(each["name"]): each["type"] for each in entries}.items()):
             stem = path.rpartition("/")[2].removesuffix(_SUFFIX)
             if not path.endswith(_SUFFIX) or stem == _HINTS:
                 continue
             try:
+                if kind == "directory":
+                    raise _folder_error(stem, "schema")
                 found.update([each] if (each := self._read(stem)) else [])
             except ConfigurationError as error:
                 if unusable is None:
@@ -204,9 +207,15 @@ class SchemaFolder:
             content = self._folder.filesystem.cat_file(self._path(stem))
         except FileNotFoundError:
             return None
+        except IsADirectoryError as error:
+            raise _folder_error(stem, what) from error
         except Exception as error:
             raise_staging_error(f"The {what} {stem}{_SUFFIX} cannot be read", error)
         try:
             return json.loads(content)
         except (ValueError, RecursionError) as error:
             raise ConfigurationError(f"The {what} {stem}{_SUFFIX} is not JSON: mend or remove the file.") from error
+
+
+def _folder_error(stem: str, what: str) -> ConfigurationError:
+    return ConfigurationError(f"The {what} {stem}{_SUFFIX} is a folder: rename or remove it.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -354,12 +355,32 @@ def test_a_folder_of_schemas_that_cannot_be_used_is_one_sentence(tmp_path: Path)
     with pytest.raises(StagingError, match=r"The schema of Shop\.PlaceOrder cannot be written"):
         SchemaFolder(tmp_path / "a file").put("Shop.PlaceOrder", struct({"a": "long"}))
     folder = SchemaFolder(tmp_path)
-    (tmp_path / "Shop.PlaceOrder.json").mkdir()
+    (tmp_path / "Shop.PlaceOrder.json").symlink_to("Shop.PlaceOrder.json")
     with pytest.raises(StagingError, match=r"The schema Shop\.PlaceOrder\.json cannot be read"):
         folder.get("Shop.PlaceOrder")
     (tmp_path / "Shop.CancelOrder.json").write_text('{"type": "struct", "fields": 7}')
     with pytest.raises(ConfigurationError, match=r"The schema Shop\.CancelOrder\.json cannot be used"):
         folder.get("Shop.CancelOrder")
+
+
+def test_a_folder_that_is_called_as_a_file_costs_its_own_type(tmp_path: Path) -> None:
+    folder, kept = SchemaFolder(tmp_path), struct({"a": "long"})
+    folder.put("Shop.PlaceOrder", kept)
+    (tmp_path / "Shop.Folder.json" / "more").mkdir(parents=True)
+    (tmp_path / "Shop.Link.json").symlink_to(tmp_path / "Shop.Folder.json")
+    (tmp_path / "Shop.LinkedFile.json").symlink_to(tmp_path / "Shop.Real.json")
+    (tmp_path / "Shop.Real.json").write_text(json.dumps(kept))
+    unusable: dict[str, str] = {}
+    assert folder.all(unusable) == dict.fromkeys(("Shop.LinkedFile", "Shop.PlaceOrder", "Shop.Real"), kept)
+    assert unusable == {
+        stem: f"The schema {stem}.json is a folder: rename or remove it." for stem in ("Shop.Folder", "Shop.Link")
+    }
+    for call in (folder.all, partial(folder.get, "Shop.Folder"), partial(folder.extend, "Shop.Link", kept)):
+        with pytest.raises(ConfigurationError, match="is a folder: rename or remove it"):
+            call()
+    (tmp_path / "_hints.json").mkdir()
+    with pytest.raises(ConfigurationError, match=r"The file _hints\.json is a folder"):
+        folder.hints()
 
 
 @pytest.mark.parametrize("name", ["", "half \ud800"])

@@ -86,3 +86,14 @@ def test_a_server_without_conditions_is_written_and_read_again(s3: S3Server, buc
         pytest.raises(StagingError, match="cannot be written"),
     ):
         folder.put(TYPE, struct({"b": "long"}), expected=struct({"a": "long"}))
+
+
+def test_a_folder_that_is_called_as_a_file_leaves_the_file_and_others(s3: S3Server, bucket: Bucket) -> None:
+    folder, kept = folder_of(s3, bucket), struct({"a": "long"})
+    for name in (TYPE, "Shop.CancelOrder"):
+        folder.put(name, kept)
+    for name in (TYPE, "Shop.Folder"):
+        s3.filesystem().pipe_file(f"{bucket.name}/schemas/{name}.json/part", b"{")
+    unusable: dict[str, str] = {}
+    assert folder.all(unusable) == {TYPE: kept, "Shop.CancelOrder": kept}
+    assert unusable.keys() == {"Shop.Folder"}
