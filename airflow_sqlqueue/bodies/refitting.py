@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -11,9 +11,9 @@ import pyarrow as pa
 from airflow_sqlqueue.bodies.blocks import arrow_type
 from airflow_sqlqueue.bodies.fitting import Columns, Fitting, Occurrences, placed, to_element
 from airflow_sqlqueue.bodies.json_reader import DECODER, read_json
-from airflow_sqlqueue.bodies.names import Path, name_key, read_path
+from airflow_sqlqueue.bodies.names import RESCUED, Path, name_key, read_path
 from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of, item_of
-from airflow_sqlqueue.bodies.tree import Number, Untyped
+from airflow_sqlqueue.bodies.tree import Number, Untyped, members_of
 from airflow_sqlqueue.bodies.types import leaf_of
 from airflow_sqlqueue.errors import BodyError
 
@@ -26,22 +26,35 @@ class Refitting:
         self._shared: dict[int, Columns] = {}
 
     def rows(self, columns: Mapping[str, pa.Array], rescued: pa.Array, is_json: Sequence[bool]) -> pa.StructArray:
-        """Return the fields of each row and what is rescued of it; texts of a body that was no JSON may be numbers."""
+        """Return the fields of each row and what is rescued of it; texts of a body that was no JSON may be numbers.
+
+        A text of ``rescued`` that :func:`read_rescued` refuses stays as it is, or is beside what else is rescued, with
+        the path ``_rescued``.
+        """
         kinds = [self._fields[name] for name in columns]
         given = [values.cast(arrow_type(kind, _stored)) for kind, values in zip(kinds, columns.values(), strict=True)]
         found = []
         for text, is_one, *values in zip(
             rescued.to_pylist(), is_json, *(each.to_pylist() for each in given), strict=True
         ):
-            row = zip(columns, kinds, values, strict=True)
-            tree = {name: _tree(value, kind) for name, kind, value in row if value is not None}
-            # Rescued values of XML may have more levels than a body.
-            found.append(self._row(tree, DECODER.decode(text or "{}"), is_one))
+            members, row = read_rescued(text), None
+            fields = [each for each in zip(columns, kinds, values, strict=True) if each[2] is not None]
+            # A person may have written a text with any number of levels.
+            with suppress(RecursionError):
+                row = None if members is None else self._row(fields, members, is_one)
+            found.append(row or self._row(fields, [], is_one, text))
         return pa.array(found, pa.struct([("fields", arrow_type(self._schema)), ("rescued", pa.string())]))
 
-    def _row(self, tree: dict[str, Any], rescued: dict[str, Any], is_json: bool) -> dict[str, Any]:
+    def _row(
+        self,
+        columns: Iterable[tuple[str, Type, Any]],
+        rescued: Iterable[tuple[str, Any]],
+        is_json: bool,
+        kept: str | None = None,
+    ) -> dict[str, Any]:
         left, fitting = [], _Fitting(self._shared, is_json)
-        paths = [(_path(text), value) for text, value in rescued.items()]
+        tree: Any = {name: _tree(value, kind) for name, kind, value in columns}
+        paths = [(_path(text), value) for text, value in rescued]
         # An element comes before its attributes and before the next ones of its name.
         for path, value in sorted(paths, key=lambda each: len(each[0])):
             try:
@@ -51,7 +64,9 @@ class Refitting:
         fields = fitting.struct(tree, self._schema)
         for path, value in left:
             fitting.rescue(path, value)
-        return {"fields": fields, "rescued": fitting.rescued_text()}
+        if kept is not None and fitting.rescued:
+            fitting.rescue((RESCUED,), kept)
+        return {"fields": fields, "rescued": fitting.rescued_text() or kept}
 
 
 class _Fitting(Fitting):
@@ -81,6 +96,16 @@ class _Fitting(Fitting):
         elif not (self._is_json or is_object or isinstance(value, list)):
             value = to_element(value)
         return super().fitted(value, kind, path)
+
+
+def read_rescued(text: str | None) -> Iterable[tuple[str, Any]] | None:
+    """Return the values of a text of the column ``_rescued`` by their paths, None for one that is no JSON object."""
+    try:
+        # Values of XML may have more levels than a body.
+        found = DECODER.decode(text or "{}")
+    except (ValueError, RecursionError):
+        return None
+    return members_of(found) if isinstance(found, dict) else None
 
 
 def _path(text: str) -> Path:

@@ -46,6 +46,8 @@ def rewrite(
     except KeyboardInterrupt:
         note("Interrupted. No row is lost: run the same command again. A table of Parquet takes no batch until then.")
         raise typer.Exit(130) from None
+    for warning in found.warnings:
+        note(warning)
     common.show({"table": found.table, "messages": found.messages, "rescued": found.rescued}, title="Rewritten")
 
 

@@ -282,6 +282,45 @@ def test_a_member_that_comes_twice_and_a_path_that_leads_nowhere_stay_rescued() 
     ]
 
 
+DEEP = "[" * 200_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("nonsense", " ", '{"B":5', "[1]", "5", '"x"', "null", '{"B":NaN}', '{"B":5} {}'),
+        pytest.param(DEEP, id="brackets"),
+        pytest.param(f'{{"B":{DEEP}', id="brackets in a member"),
+        pytest.param(f'{{"{"[0]" * 5_000}":1}}', id="a path of many steps"),
+        pytest.param(f'{{"B":{"[" * 600}5{"]" * 600}}}', id="many levels"),
+    ],
+)
+def test_a_broken_text_in_rescued_costs_itself(text: str) -> None:
+    """Its row keeps its columns, and what these have no more place for is rescued beside the text."""
+    columns = {"A": pa.array([1, 2, 3, 4]), "C": pa.array(["c", "5", None, "d"])}
+    rescued = pa.array(['{"B":7}', text, text, None])
+    found = Refitting(struct({"A": "string", "B": "long", "C": "long"}), struct({"A": "long", "C": "string"})).rows(
+        columns, rescued, [True] * 4
+    )
+    assert found.field("fields").to_pylist() == [
+        {"A": "1", "B": 7, "C": None},
+        {"A": "2", "B": None, "C": 5},
+        {"A": "3", "B": None, "C": None},
+        {"A": "4", "B": None, "C": None},
+    ]
+    assert found.field("rescued").to_pylist() == ['{"C":"c"}', text, text, '{"C":"d"}']
+    narrow = Refitting(struct({"A": "string"}), struct({"A": "long", "C": "string"})).rows(columns, rescued, [True] * 4)
+    both = json.loads(narrow.field("rescued")[1].as_py())
+    assert both == {"C": "5", "_rescued": text}
+    again = Refitting(struct({"C": "string"}), struct({})).rows({}, narrow.field("rescued")[1:2], [True])
+    assert rows_of(again) == [({"C": "5"}, {"_rescued": text})]
+
+
+def test_a_member_that_a_person_wrote_twice_is_kept_twice() -> None:
+    found = Refitting(struct({"B": "long"}), struct({})).rows({}, pa.array(['{"B":5,"B":6}']), [True])
+    assert rows_of(found) == [({"B": 5}, {"B": 6})]
+
+
 NAMES = st.sampled_from(["A", "a", "Bb", "c.d", "Items", "12", "_x", "É"])
 NUMBERS = st.one_of(
     st.integers(-(2**70), 2**70).map(str),

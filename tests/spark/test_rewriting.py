@@ -11,6 +11,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from airflow_sqlqueue.bodies.schemas import array, fields_of, map_of, struct
@@ -121,6 +123,32 @@ def test_mistakes_of_several_kinds_are_mended_at_once(
         ("b", None, {"k3": 3}, None, '{"Extra":{"x":1}}'),
         ("c", None, None, [7, 8], None),
     ]
+
+
+def test_a_broken_text_in_rescued_stops_no_rewrite(
+    spark: SparkSession, make_batch: MakeBatch, lake: str, schemas: SchemaFolder
+) -> None:
+    schemas.put(ORDER, struct({"Id": "string"}))
+    bodies = [{"Id": each, "Late": number} for number, each in enumerate("abcd")]
+    write_message_tables(spark, make_batch(sent(ORDER, *bodies)), lake, new_fields=False)
+    (path,) = Path(lake, ORDER).rglob("*.parquet")
+    rows = pq.read_table(path)
+    by_hand = {"a": '{"Late":', "b": '["Late"]', "c": '{"Late": 2}', "d": '{"Late": 3}'}
+    at = rows.schema.get_field_index("_rescued")
+    texts = pa.array([by_hand[each] for each in rows["Id"].to_pylist()])
+    pq.write_table(rows.set_column(at, rows.schema.field(at), texts), path)
+    schemas.put(ORDER, struct({"Id": "string", "Late": "long"}))
+    for _ in range(2):
+        found = rewrite_message_table(spark, lake, ORDER)
+        assert (found.messages, found.rescued) == (4, 2)
+        (warning,) = found.warnings
+        assert warning.startswith("In 2 of 4 rows _rescued is no JSON object")
+        assert rows_of(spark, f"{lake}/{ORDER}", "Id", "Late", "_rescued") == [
+            ("a", None, '{"Late":'),
+            ("b", None, '["Late"]'),
+            ("c", 2, None),
+            ("d", 3, None),
+        ]
 
 
 def test_a_field_that_a_killed_run_made_keeps_its_type(

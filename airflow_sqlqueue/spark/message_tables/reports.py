@@ -58,7 +58,7 @@ class MessageTypeTable:
     :param new_fields: the paths of the fields that are columns of the table since this batch.
     :param repeated: those that are left out, because ``merge_on`` found them in another row.
     :param warnings: of the first table, limits of schemas that the batch reaches, and schemas that cannot be used, as
-        sentences.
+        sentences; of a rewrite, texts in ``_rescued`` that it left as they are.
     :param rescued_fields: the fields of these values, up to 20, those of most messages first.
     :param reasons: of a table of messages that are not parsed, their number by reason.
     """

@@ -128,7 +128,8 @@ def rewrite_message_table(
     alone: beside a writer of the same table one of the two fails, or has to be repeated.
 
     The parameters are those of :func:`write_message_tables`. Returns the table with its messages, those of them that
-    have rescued values, and the fields that it has since. Raises :class:`ConfigurationError` for a type without a table
+    have rescued values, and the fields that it has since. A text in ``_rescued`` that is no JSON object stays as it is:
+    ``warnings`` has the number of such rows. Raises :class:`ConfigurationError` for a type without a table
     or a schema, :class:`TransientError` if another job wrote to the table meanwhile.
     """
     from pyspark.sql.types import StructType
@@ -147,7 +148,23 @@ def rewrite_message_table(
     new = tuple(each["name"] for each in schema["fields"] if each["name"] not in old)
     rows = lake.read(table, StructType().add(RESCUED, "string"))
     ((messages, rescued),) = rows.selectExpr("count(*)", f"count({RESCUED})").collect()
-    return MessageTypeTable(message_type, table, False, messages, rescued, new)
+    texts = rows.where(f"{RESCUED} IS NOT NULL").mapInArrow(_broken, "number long")
+    number = rescued and texts.agg({"number": "sum"}).collect()[0][0]
+    warning = (
+        f"In {number} of {messages} rows {RESCUED} is no JSON object, and stays as it is: mend it or set it to null."
+    )
+    return MessageTypeTable(message_type, table, False, messages, rescued, new, warnings=(warning,) * bool(number))
+
+
+def _broken(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The number of texts of ``_rescued`` that are no JSON objects."""
+    import pyarrow as pa
+
+    from airflow_sqlqueue.bodies.refitting import read_rescued
+
+    for texts in batches:
+        number = sum(read_rescued(each) is None for each in texts.column(0).to_pylist())
+        yield pa.RecordBatch.from_pydict({"number": [number]})
 
 
 def _rewritten(rows: DataFrame, schema: Struct) -> DataFrame:
