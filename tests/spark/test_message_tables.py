@@ -14,7 +14,7 @@ from airflow_sqlqueue.bodies.schemas import fields_of, struct
 from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError, SparkJobError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.schemas.files import SchemaFolder
-from airflow_sqlqueue.spark import foreach_batch, read_batch
+from airflow_sqlqueue.spark import MicroBatch, foreach_batch, raw_schema, read_batch
 from airflow_sqlqueue.spark.message_tables import (
     compact_message_tables,
     reparse,
@@ -260,6 +260,13 @@ def test_micro_batches_are_written_once(spark: SparkSession, make_batch: MakeBat
         (f"o{order}", f"orders-{number:09d}") for order in (1, 2) for number in (0, 1)
     ]
     assert not list(Path(lake).glob("_work*"))
+
+
+@pytest.mark.parametrize("name", ["formt", "spark", "max_rescued", "self"])
+def test_an_option_that_a_stream_does_not_have_is_named(spark: SparkSession, name: str) -> None:
+    rows = spark.createDataFrame([], raw_schema())
+    with pytest.raises(TypeError, match=rf"^write_message_rows\(\) has no option '{name}'\. It has format, schemas, "):
+        write_message_rows(rows, "lake", MicroBatch("orders", 0), **{name: "delta"})
 
 
 def test_a_relative_location_is_one_of_this_process(

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
@@ -153,6 +153,9 @@ def write_message_rows(rows: DataFrame, location: str, batch: AnyKey, **options:
     :param batch: the key of the rows: a :class:`MicroBatch`, a batch, or its id.
     :param options: those of ``write_message_tables`` from ``format`` to ``body``; tables and errors are the same.
     """
+    known = [each.name for each in fields(TableWriter)][2:]
+    for name in sorted(options.keys() - known):
+        raise TypeError(f"write_message_rows() has no option {name!r}. It has {', '.join(known)}.")
     typed = rows if "headers_raw" in rows.columns else typed_columns(rows)
     return TableWriter(rows.sparkSession, location, **options).write(typed, batch)
 
