@@ -1,10 +1,10 @@
 from airflow_sqlqueue.address import QueueAddress as QueueAddress
 from airflow_sqlqueue.assets import create_asset as create_asset
 from airflow_sqlqueue.client import QueueClient as QueueClient
-from airflow_sqlqueue.client.archive import ArchiveManager as ArchiveManager
 from airflow_sqlqueue.client.batches import BatchManager as BatchManager
 from airflow_sqlqueue.client.copies import CopyManager as CopyManager
 from airflow_sqlqueue.client.delayed import DelayedQueue as DelayedQueue
+from airflow_sqlqueue.client.errors import ArchiveManager as ArchiveManager
 from airflow_sqlqueue.client.errors import ErrorManager as ErrorManager
 from airflow_sqlqueue.client.quarantine import QuarantineManager as QuarantineManager
 from airflow_sqlqueue.client.queues import Queue as Queue
@@ -36,12 +36,10 @@ from airflow_sqlqueue.envelope import Envelope as Envelope
 from airflow_sqlqueue.envelope import Payload as Payload
 from airflow_sqlqueue.envelope import Sender as Sender
 from airflow_sqlqueue.envelope import reply as reply
-from airflow_sqlqueue.errorqueue.chunked_work import ErrorQueueOptions as ErrorQueueOptions
-from airflow_sqlqueue.errorqueue.chunked_work import ErrorQueueResult as ErrorQueueResult
+from airflow_sqlqueue.errorqueue.bulk_action import ErrorQueueOptions as ErrorQueueOptions
+from airflow_sqlqueue.errorqueue.bulk_action import ErrorQueueResult as ErrorQueueResult
 from airflow_sqlqueue.errorqueue.editing import EditResult as EditResult
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter as ErrorFilter
-from airflow_sqlqueue.errorqueue.return_to_source import ReturnOptions as ReturnOptions
-from airflow_sqlqueue.errorqueue.return_to_source import ReturnResult as ReturnResult
 from airflow_sqlqueue.errorqueue.triage import ErrorGroup as ErrorGroup
 from airflow_sqlqueue.errorqueue.triage import Triage as Triage
 from airflow_sqlqueue.errors import AddressError as AddressError

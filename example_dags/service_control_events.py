@@ -25,8 +25,8 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import DAG, Asset, AssetWatcher, Param, task
 
 from airflow_sqlqueue.operators import (
-    SqlQueueArchiveErrorsOperator,
     SqlQueueCreateOperator,
+    SqlQueueFailedMessagesOperator,
     SqlQueueReturnToSourceOperator,
     SqlQueueSubscribeOperator,
 )
@@ -110,7 +110,8 @@ with DAG(
         rate=20,
         max_seconds=1800,
     )
-    archive = SqlQueueArchiveErrorsOperator(
+    archive = SqlQueueFailedMessagesOperator(
+        action="archive",
         task_id="archive",
         queue_name="{{ params.copies }}",
         filters={"message_ids": decided["hopeless"]},

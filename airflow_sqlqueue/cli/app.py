@@ -17,7 +17,6 @@ from airflow_sqlqueue.cli import (
     erase,
     errors,
     events,
-    failures,
     message_tables,
     queues,
     redaction,
@@ -39,12 +38,10 @@ from airflow_sqlqueue.untrusted import printable
 COMMANDS: Mapping[str, tuple[Callable[..., Any], ...]] = {
     "Queues": (*queues.COMMANDS, *consume.COMMANDS, *tables.COMMANDS),
     "Batches": (*batches.COMMANDS, *copies.COMMANDS, *erase.COMMANDS, *redaction.COMMANDS, *conversation.COMMANDS),
-    "Error queues": (*errors.COMMANDS, *failures.COMMANDS),
+    "Error queues": errors.COMMANDS,
     "Delayed messages and events": (*delayed.COMMANDS, *events.COMMANDS),
 }
 """Commands by their heading in the help."""
-
-_NAMES = {"return_to_source": "return"}
 
 app = typer.Typer(
     cls=Group,
@@ -59,8 +56,9 @@ app = typer.Typer(
 )
 for heading, commands in COMMANDS.items():
     for command in commands:
-        name = _NAMES.get(command.__name__, command.__name__.replace("_", "-"))
-        app.command(name, cls=Command, rich_help_panel=heading)(with_option_groups(command))
+        app.command(command.__name__.replace("_", "-"), cls=Command, rich_help_panel=heading)(
+            with_option_groups(command)
+        )
 for name, about, commands in (
     ("schemas", "Propose, compare and check schemas of message types.", schemas.COMMANDS),
     ("tables", "Mend tables of message types.", message_tables.COMMANDS),

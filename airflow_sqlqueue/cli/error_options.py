@@ -8,13 +8,27 @@ from typing import Annotated, Optional
 import typer
 
 from airflow_sqlqueue.cli.options import DryRun, MaxMessages, MaxSeconds
-from airflow_sqlqueue.errorqueue.chunked_work import ErrorQueueOptions, ErrorQueueResult
+from airflow_sqlqueue.errorqueue.bulk_action import ErrorQueueOptions
 from airflow_sqlqueue.errorqueue.failed_message import KINDS
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.errors import ConfigurationError
 
-AllMessages = Annotated[bool, typer.Option("--all", help="Every message; not with a filter.")]
-Rate = Annotated[Optional[float], typer.Option(help="Messages per second.")]
+
+@dataclass(frozen=True)
+class WorkOptions:
+    """Options of work on failed messages: all of them, limits, a rate, a dry run."""
+
+    all_messages: Annotated[bool, typer.Option("--all", help="Every message; not with a filter.")] = False
+    rate: Annotated[Optional[float], typer.Option(help="Messages per second.")] = None
+    max_messages: MaxMessages = None
+    max_seconds: MaxSeconds = None
+    dry_run: DryRun = False
+
+    def options(self) -> ErrorQueueOptions:
+        """The options of the core. Raises ConfigurationError."""
+        return ErrorQueueOptions(
+            rate=self.rate, max_messages=self.max_messages, max_seconds=self.max_seconds, dry_run=self.dry_run
+        )
 
 
 @dataclass(frozen=True)
@@ -49,47 +63,12 @@ class ErrorFilterOptions:
             {name: value if isinstance(value, str) else value or None for name, value in vars(self).items()}
         )
 
+    def chosen(self, work: WorkOptions, *, by_age: bool = False) -> ErrorFilter:
+        """The filter of a command that moves messages. Raises ConfigurationError for neither it nor all, and for both.
 
-@dataclass(frozen=True)
-class WorkOptions:
-    """Options of work on failed messages: all of them, limits, a rate, a dry run."""
-
-    all_messages: AllMessages = False
-    rate: Rate = None
-    max_messages: MaxMessages = None
-    max_seconds: MaxSeconds = None
-    dry_run: DryRun = False
-
-    def options(self) -> ErrorQueueOptions:
-        """The options of the core. Raises ConfigurationError."""
-        return ErrorQueueOptions(
-            rate=self.rate, max_messages=self.max_messages, max_seconds=self.max_seconds, dry_run=self.dry_run
-        )
-
-
-def exit_if_missing(where: ErrorFilter, done: ErrorQueueResult) -> None:
-    """Exit with the code 1 if a message that a RowVersion or a message id names was not handled."""
-    named = len(where.row_versions or ()) + len(where.message_ids or ())
-    if named and done.complete and (done.left or done.messages < named):
-        raise typer.Exit(1)
-
-
-def check_chosen(where: ErrorFilter, *, all_messages: bool) -> None:
-    """Raise ConfigurationError for neither a filter nor all messages, and for both."""
-    if where.is_empty != all_messages:
-        raise ConfigurationError("Select the messages by a filter, as --kind, or by --all: one of the two.")
-
-
-def chosen(selected: ErrorFilterOptions, work: WorkOptions) -> ErrorFilter:
-    """The filter of a command that moves messages. Raises as :func:`check_chosen`."""
-    where = selected.filter()
-    check_chosen(where, all_messages=work.all_messages)
-    return where
-
-
-def groups_or_one(selected: ErrorFilterOptions, *, one: object, body: bool, by: list[str] | None) -> ErrorFilter:
-    """The filter of a command that prints groups, or one message. Raises ConfigurationError for a mixture."""
-    where = selected.filter()
-    if (body and one is None) or (one is not None and (by or not where.is_empty)):
-        raise ConfigurationError("--show names one message, with or without --body; filters and --by are for groups.")
-    return where
+        ``by_age``: messages of an age may have a filter too.
+        """
+        where = self.filter()
+        if where.is_empty != (work.all_messages or (by_age and where.is_empty)):
+            raise ConfigurationError("Select the messages by a filter, as --kind, or by --all: one of the two.")
+        return where

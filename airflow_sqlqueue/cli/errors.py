@@ -1,31 +1,27 @@
-"""Commands on error queues: errors, return; see failures.py for the others."""
+"""Commands on failed messages: their groups, an edit, and one command for each action of the table."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import sys
+from collections.abc import Callable
+from dataclasses import MISSING, asdict, field, fields, make_dataclass
 from shlex import join
 from typing import Annotated, Any, Optional
 
 import typer
 
-from airflow_sqlqueue.cli.error_options import (
-    AllMessages,
-    ErrorFilterOptions,
-    Rate,
-    check_chosen,
-    exit_if_missing,
-    groups_or_one,
-)
+from airflow_sqlqueue.cli.error_options import ErrorFilterOptions, WorkOptions
 from airflow_sqlqueue.cli.message_options import read_body
-from airflow_sqlqueue.cli.options import Common, DryRun, MaxMessages, MaxSeconds, QueueArgument
+from airflow_sqlqueue.cli.options import Common, QueueArgument, age
 from airflow_sqlqueue.cli.output import progress_bar, stdout
-from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.errorqueue.editing import EditResult
+from airflow_sqlqueue.errorqueue.actions import ACTIONS, Action
+from airflow_sqlqueue.errorqueue.bulk_action import ErrorQueueResult
+from airflow_sqlqueue.errorqueue.effects import ActionInputs
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.reasons import NO_DESTINATION, Reason
-from airflow_sqlqueue.errorqueue.return_to_source import ReturnOptions, ReturnResult
+from airflow_sqlqueue.errorqueue.groupings import GROUPINGS
+from airflow_sqlqueue.errorqueue.reasons import NO_DESTINATION, StayReason
 from airflow_sqlqueue.errorqueue.scan import ShownError
-from airflow_sqlqueue.errorqueue.triage import DEFAULT_KEYS, KEYS, MAX_SCANNED, Triage
+from airflow_sqlqueue.errorqueue.triage import DEFAULT_KEYS, MAX_SCANNED, Triage
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import HeaderNames
 
@@ -40,7 +36,9 @@ def errors(
     common: Common,
     selected: ErrorFilterOptions,
     queue: QueueArgument = "error",
-    by: Annotated[Optional[list[str]], typer.Option(help=f"Group by one or several of: {', '.join(KEYS)}.")] = None,
+    by: Annotated[
+        Optional[list[str]], typer.Option(help=f"Group by one or several of: {', '.join(GROUPINGS)}.")
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Largest number of messages to read.")] = MAX_SCANNED,
     one: Annotated[Optional[str], typer.Option("--show", help="Show one message, by RowVersion or message id.")] = None,
     body: Annotated[bool, typer.Option("--body", help="With --show: print its body too, as text.")] = False,
@@ -52,7 +50,9 @@ def errors(
 
     Nothing is removed.
     """
-    where = groups_or_one(selected, one=one, body=body, by=by)
+    where = selected.filter()
+    if (body and one is None) or (one is not None and (by or not where.is_empty)):
+        raise ConfigurationError("--show names one message, with or without --body; filters and --by are for groups.")
     number = int(one) if one is not None and one.isdecimal() else None
     if of_archive and one is not None and number is None:
         raise ConfigurationError("With --archived, --show takes the number that a message has in the archive.")
@@ -99,110 +99,119 @@ def print_message(shown: ShownError, common: Common) -> None:
     common.show(record)
 
 
-def return_to_source(
+def edit(
     common: Common,
-    selected: ErrorFilterOptions,
-    queue: QueueArgument = "error",
-    all_messages: AllMessages = False,
-    redirect_to: Annotated[Optional[str], typer.Option(help="Send them to this queue instead.")] = None,
-    malformed: Annotated[
-        bool, typer.Option("--malformed", help="Redirect messages with malformed headers too, their text unchanged.")
-    ] = False,
-    rate: Rate = None,
-    max_messages: MaxMessages = None,
-    max_seconds: MaxSeconds = None,
-    dry_run: DryRun = False,
-    edit_body: Annotated[
-        Optional[str], typer.Option(help="Send one message with this body instead: text, @FILE or -.")
+    queue: QueueArgument,
+    row_version: Annotated[int, typer.Option(help="The row of the message.")],
+    body: Annotated[Optional[str], typer.Option(help="The new body: text, @FILE or -.")] = None,
+    header: Annotated[
+        Optional[list[str]], typer.Option(help="A header to replace or add, NAME=VALUE, any number of times.")
     ] = None,
-    edit_header: Annotated[
-        Optional[list[str]], typer.Option(help="Send one message with NAME=VALUE, any number of times.")
+    to_queue: Annotated[
+        Optional[str], typer.Option(help="Send it to this queue instead of the one where it failed.")
     ] = None,
     keep_original: Annotated[
-        bool, typer.Option("--keep-original", help="Keep the edited message in the error queue.")
+        bool, typer.Option("--keep-original", help="Keep the message in the error queue.")
     ] = False,
 ) -> None:
-    """Return failed messages to the queues where they failed. Without a filter or --all nothing is returned.
+    """Replace a failed message by an edited copy.
 
-    The exit code is 1 if a message that --row-version or --message-id names was not returned.
+    The copy goes to the queue where the message failed. Both happen in one transaction.
     """
-    where = selected.filter()
-    check_chosen(where, all_messages=all_messages)
-    options = ReturnOptions(
-        redirect_to=redirect_to,
-        malformed=malformed,
-        rate=rate,
-        dry_run=dry_run,
-        max_messages=max_messages,
-        max_seconds=max_seconds,
+    pairs = [pair.partition("=") for pair in header or ()]
+    if wrong := next((name for name, equals, _ in pairs if not (name and equals)), None):
+        raise ConfigurationError(f"--header takes NAME=VALUE, not {wrong!r}.")
+    edited = common.connect().errors.edit(
+        queue,
+        row_version=row_version,
+        body=None if body is None else read_body(body),
+        headers={name: value for name, _, value in pairs},
+        to_queue=to_queue,
+        keep_original=keep_original,
     )
+    common.show(asdict(edited))
+
+
+_INPUTS: dict[str, Any] = {
+    "to_queue": Annotated[str, typer.Argument(help="The address of the queue that receives them.")],
+    "malformed": Annotated[
+        bool, typer.Option("--malformed", help="Also messages with malformed headers, their text unchanged.")
+    ],
+    "reason": Annotated[str, typer.Option(help="The reason, at most 500 characters; the archive keeps it.")],
+    "older_than": Annotated[Optional[str], typer.Option(help="Archived longer ago than this: 90s, 30m, 12h, 7d.")],
+    "confirm": Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before messages are lost.")],
+}
+"""Inputs of actions as options; the archive keeps the account of this process for ``by``."""
+
+
+_HELP = """Without a filter or --all nothing is done. The exit code is 1 if a message that --row-version or --message-id
+names stays."""
+
+
+def command_of(action: Action) -> Callable[..., None]:
+    """Make the command of an action, with an option for each of its inputs."""
+    kinds = {"queue": QueueArgument} | {name: kind for name, kind in _INPUTS.items() if name in action.input_names}
+    defaults = {"queue": "error"} | {each.name: each.default for each in fields(ActionInputs)}
+    if "to_queue" in kinds:
+        defaults |= dict.fromkeys(("queue", "to_queue"), MISSING)
+    inputs = [(name, kind, field(default=defaults[name])) for name, kind in kinds.items()]
+
+    def command(common: Common, selected: ErrorFilterOptions, work: WorkOptions, given: Any) -> None:
+        by_age = getattr(given, "older_than", None) is not None
+        _act(common, action, selected.chosen(work, by_age=by_age), work, dict(vars(given)))
+
+    command.__annotations__["given"] = make_dataclass("Inputs", inputs, kw_only=True)
+    command.__name__, command.__doc__ = action.name, f"{action.about}\n\n{_HELP}"
+    return command
+
+
+def _act(common: Common, action: Action, where: ErrorFilter, work: WorkOptions, given: dict[str, Any]) -> None:
+    """Ask where messages would be lost, do the action, and print the result."""
+    queue, dry_run = given.pop("queue"), work.dry_run
+    if given.get("older_than") is not None:
+        given["older_than"] = age("--older-than", given["older_than"])
+    if action.loses_messages and not (given["confirm"] or dry_run):
+        if common.as_json or not sys.stdin.isatty():
+            raise ConfigurationError(
+                "This deletes messages for good: give --yes to confirm it, or --dry-run to count them."
+            )
+        given["confirm"] = typer.confirm(f"{action.about[:-1]}, in {queue}?", err=True, abort=True)
     client = common.connect()
-    if edit_body is not None or edit_header:
-        edited = _edit(client, queue, where, options, edit_body, edit_header or [], keep_original)
-        common.show(asdict(edited))
-        return
-    if keep_original:
-        raise ConfigurationError("--keep-original goes with --edit-body or --edit-header.")
-    with progress_bar("Returning", None) as update:
-        done = client.errors.return_to_source(
+    with progress_bar(action.doing, None) as update:
+        done = client.errors.act(
+            action.name,
             queue,
             filters=where,
-            all_messages=all_messages,
-            options=options,
+            all_messages=work.all_messages,
+            options=work.options(),
             on_progress=lambda done: update(done.messages),
+            **given,
         )
-    address = client.find(queue).canonical
+    _print(common, client.find(queue).canonical, action, done)
+    named = len(where.row_versions or ()) + len(where.message_ids or ())
+    if named and done.complete and (done.left or done.messages < named):
+        raise typer.Exit(1)
+
+
+def _print(common: Common, address: str, action: Action, done: ErrorQueueResult) -> None:
+    """Print the counts, those of messages that stay with the reasons, and the command that moves these."""
     if common.as_json:
         common.show({"queue": address, **done.to_dict()})
-    else:
-        _print_return(address, done, common, redirected=redirect_to is not None)
-    exit_if_missing(where, done)
-
-
-def _print_return(address: str, done: ReturnResult, common: Common, *, redirected: bool) -> None:
-    """Print the returned messages, those that stay and the reasons, with the option that helps."""
-    went, stays = ("would_return", "would_stay") if done.dry_run else ("returned", "left")
+        return
+    went, stays = (f"would be {action.done}", "would stay") if done.dry_run else (action.done, "left")
     values: dict[str, Any] = {
-        went: [f"{messages:,} to {name}" for name, messages in done.returned.items()] or "nothing",
+        went: [f"{messages:,} to {name}" for name, messages in done.destinations.items()] or done.messages,
         stays: [f"{messages:,}: {reason}" for reason, messages in done.left.items()],
     }
     if done.unseen:
         values["locked_by_others"] = done.unseen
     common.show({**values, "seconds": round(done.seconds, 3)}, title=address)
     if not done.complete:
-        stdout.print("A limit ended the return: there may be more.", highlight=False)
-    if Reason.MALFORMED in done.left:
-        stdout.print("Malformed messages name no queue: add --redirect-to QUEUE --malformed.", highlight=False)
-    if NO_DESTINATION & done.left.keys() and not redirected:
-        stdout.print("To send messages without a destination elsewhere, add --redirect-to QUEUE.", highlight=False)
+        stdout.print("A limit ended the work: there may be more.", highlight=False)
+    if "to_queue" not in action.input_names and NO_DESTINATION & done.left.keys():
+        stdout.print("The command redirect sends these to a queue that you name.", highlight=False)
+    if "malformed" not in action.input_names and StayReason.MALFORMED in done.left:
+        stdout.print("Malformed messages name no queue: use redirect --malformed.", highlight=False)
 
 
-def _edit(
-    client: QueueClient,
-    queue_name: str,
-    where: ErrorFilter,
-    options: ReturnOptions,
-    body: str | None,
-    headers: list[str],
-    keep_original: bool,
-) -> EditResult:
-    if where != ErrorFilter(row_versions=where.row_versions) or options != ReturnOptions(
-        redirect_to=options.redirect_to
-    ):
-        raise ConfigurationError("An edit takes --row-version, --redirect-to and --keep-original, nothing else.")
-    if len(where.row_versions or ()) != 1:
-        raise ConfigurationError("One message is edited at a time: name it by --row-version.")
-    pairs = [pair.partition("=") for pair in headers]
-    if wrong := next((name for name, equals, _ in pairs if not (name and equals)), None):
-        raise ConfigurationError(f"--edit-header takes NAME=VALUE, not {wrong!r}.")
-    return client.errors.edit(
-        queue_name,
-        row_version=min(where.row_versions or ()),
-        body=None if body is None else read_body(body),
-        headers={name: value for name, _, value in pairs},
-        redirect_to=options.redirect_to,
-        keep_original=keep_original,
-    )
-
-
-COMMANDS = (errors, return_to_source)
+COMMANDS: tuple[Callable[..., None], ...] = (errors, edit, *map(command_of, ACTIONS.values()))

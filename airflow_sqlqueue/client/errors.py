@@ -2,36 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypedDict
 
-from airflow_sqlqueue.client.archive import ArchiveManager
 from airflow_sqlqueue.client.connector import Connector
 from airflow_sqlqueue.consuming.attempt import current_messages
 from airflow_sqlqueue.envelope import Envelope
-from airflow_sqlqueue.errorqueue.actions import ArchiveMessages, DeleteMessages, ParkMessages, check_confirmed
-from airflow_sqlqueue.errorqueue.archive import Archive, check_reason, current_user
-from airflow_sqlqueue.errorqueue.chunked_work import Action, ChunkedWork, ErrorQueueOptions, ErrorQueueResult
+from airflow_sqlqueue.errorqueue.actions import OnProgress, action_named
+from airflow_sqlqueue.errorqueue.archive import Archive
+from airflow_sqlqueue.errorqueue.bulk_action import ErrorQueueOptions, ErrorQueueResult
 from airflow_sqlqueue.errorqueue.editing import EditResult, edit
+from airflow_sqlqueue.errorqueue.effects import ErrorStore
 from airflow_sqlqueue.errorqueue.failure_headers import Failure, failed_message
-from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.return_to_source import ReturnOptions, ReturnResult, ReturnToSource
-from airflow_sqlqueue.errorqueue.scan import ErrorQueue, ShownError, show_error
+from airflow_sqlqueue.errorqueue.filters import ErrorFilter, Filters
+from airflow_sqlqueue.errorqueue.scan import ShownError, show_error
 from airflow_sqlqueue.errorqueue.triage import DEFAULT_KEYS, MAX_SCANNED, Triage, triage
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import Message, ReceivedMessage
 from airflow_sqlqueue.queue import QueueTable
 
-Filters = ErrorFilter | Mapping[str, Any]
-"""Filter of failed messages, or the mapping that :meth:`~airflow_sqlqueue.errorqueue.filters.ErrorFilter.of` reads."""
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 ERROR_QUEUE = "error"
 """Error queue of endpoints by default."""
 
 
-OnProgress = Callable[[ErrorQueueResult], None]
-"""Function that gets the result so far after each transaction."""
+class Selection(TypedDict, total=False):
+    """Messages of an action, and how it works on them: see :meth:`ErrorManager.act`."""
+
+    filters: Filters | None
+    all_messages: bool
+    options: ErrorQueueOptions | None
+    on_progress: OnProgress | None
 
 
 class ErrorManager:
@@ -43,7 +48,7 @@ class ErrorManager:
     @property
     def archived(self) -> ArchiveManager:
         """Archived messages: group, show, restore, delete."""
-        return ArchiveManager(self._connector)
+        return ArchiveManager(self)
 
     def triage(
         self,
@@ -54,9 +59,8 @@ class ErrorManager:
         limit: int = MAX_SCANNED,
     ) -> Triage:
         """Count failed messages in groups. See :func:`airflow_sqlqueue.errorqueue.triage.triage`."""
-        where = filters if isinstance(filters, ErrorFilter) else ErrorFilter.of(filters or {})
-        with self._connector.queue(queue_name) as queue:
-            return triage(ErrorQueue(queue), by, where, limit)
+        with self.store(queue_name) as store:
+            return triage(store.failed(), by, ErrorFilter.of(filters), limit)
 
     def show(
         self,
@@ -70,107 +74,99 @@ class ErrorManager:
         with self._connector.queue(queue_name) as queue:
             return show_error(queue, row_version=row_version, message_id=message_id, with_body=with_body)
 
-    def return_to_source(
+    def act(
         self,
+        action: str,
         queue_name: str = ERROR_QUEUE,
         *,
         filters: Filters | None = None,
         all_messages: bool = False,
-        options: ReturnOptions | None = None,
-        on_progress: Callable[[ReturnResult], None] | None = None,
-    ) -> ReturnResult:
-        """Return failed messages to the queues where they failed: those that match, or all with ``all_messages``.
-
-        No message is lost or doubled, whichever process or connection dies: see
-        :class:`airflow_sqlqueue.errorqueue.return_to_source.ReturnToSource`.
-        """
-        where = ErrorFilter.chosen(filters, all_messages=all_messages)
-        with self._connector.queue(queue_name, what=f"Returning messages of the queue {queue_name}") as queue:
-            return ReturnToSource(queue, self._connector.resolver, where, options, on_progress=on_progress).run()
-
-    def archive(
-        self,
-        queue_name: str = ERROR_QUEUE,
-        *,
-        filters: Filters | None = None,
-        all_messages: bool = False,
-        reason: str = "",
-        by: str | None = None,
         options: ErrorQueueOptions | None = None,
         on_progress: OnProgress | None = None,
+        **inputs: Any,
     ) -> ErrorQueueResult:
-        """Move failed messages into the archive, a table beside the queue: those that match, or all.
+        """Do an action of :data:`~airflow_sqlqueue.errorqueue.actions.ACTIONS` on failed messages, or archived ones.
 
-        Rows stay as they are, with all columns. The archive keeps the queue, the time by the server's clock, ``reason``
-        (at most 500 characters) and ``by``, by default the account of this process and its host. It is created where
-        it is missing, in the ledger's schema. No message is lost or doubled, whichever process or connection dies: see
-        :class:`airflow_sqlqueue.errorqueue.chunked_work.ChunkedWork`. :attr:`archived` restores them.
+        Delivery: exactly once, whichever process or connection dies: see
+        :class:`airflow_sqlqueue.errorqueue.bulk_action.BulkAction`.
+
+        :param filters: conditions on the messages; for archived ones a number of the archive takes the place of the
+            RowVersion.
+        :param all_messages: every message; only without filters.
+        :param inputs: those of the action, see :class:`~airflow_sqlqueue.errorqueue.effects.ActionInputs`.
+
+        Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` for an input that the action does not have or that
+        is missing, and the errors of a queue.
         """
-        check_reason(reason)
-        with self._work(queue_name, "Archiving", filters, all_messages, options, on_progress) as (queue, run):
-            archive = Archive(queue.session, queue.address.catalog, self._connector.ledger_schema)
-            queue.require()
-            if not (options and options.dry_run) and not queue.session.in_transaction:
-                archive.create()
-            return run(ArchiveMessages(queue, archive, current_user() if by is None else by, reason))
+        chosen = action_named(action)
+        given = chosen.inputs(dry_run=options is not None and options.dry_run, **inputs)
+        if given.older_than is not None and all_messages:
+            raise ConfigurationError("A deletion takes an age or all messages: choose one.")
+        where = ErrorFilter.of(filters)
+        by_age = given.older_than is not None and where.is_empty
+        where = ErrorFilter.chosen(where, all_messages=all_messages or by_age)
+        with self.store(queue_name, what=f"{chosen.doing} messages of the queue {queue_name}") as store:
+            return chosen.run(store, given, where, options, on_progress=on_progress)
 
-    def park(
+    @contextmanager
+    def store(self, queue_name: str, *, what: str | None = None) -> Iterator[ErrorStore]:
+        """Open an error queue with its archive, by :meth:`.Connector.queue`."""
+        connector = self._connector
+        with connector.queue(queue_name, what=what) as queue:
+            yield ErrorStore(
+                queue, Archive(queue.session, queue.address.catalog, connector.ledger_schema), connector.resolver
+            )
+
+    def return_to_source(self, queue_name: str = ERROR_QUEUE, **selection: Unpack[Selection]) -> ErrorQueueResult:
+        """Return failed messages to the queues where they failed. ``selection`` and delivery are those of :meth:`act`.
+
+        See :class:`airflow_sqlqueue.errorqueue.effects.ReturnToSource` for what is kept.
+        """
+        return self.act("return", queue_name, **selection)
+
+    def redirect(
         self,
         to_queue: str,
         queue_name: str = ERROR_QUEUE,
         *,
-        filters: Filters | None = None,
-        all_messages: bool = False,
-        options: ErrorQueueOptions | None = None,
-        on_progress: OnProgress | None = None,
+        malformed: bool = False,
+        **selection: Unpack[Selection],
     ) -> ErrorQueueResult:
+        """Return failed messages to ``to_queue`` instead of the queues where they failed.
+
+        With ``malformed`` also those with malformed headers, their text unchanged.
+        ``selection`` and delivery are those of :meth:`act`.
+        """
+        return self.act("redirect", queue_name, to_queue=to_queue, malformed=malformed, **selection)
+
+    def archive(
+        self, queue_name: str = ERROR_QUEUE, *, reason: str = "", by: str = "", **selection: Unpack[Selection]
+    ) -> ErrorQueueResult:
+        """Move failed messages into the archive, a table beside the queue.
+
+        Rows stay as they are, with all columns. The archive keeps the queue, the time by the server's clock, ``reason``
+        (at most 500 characters) and ``by``, by default the account of this process and its host. It is created where
+        it is missing, in the ledger's schema. :attr:`archived` restores them. ``selection`` and delivery are those of
+        :meth:`act`.
+        """
+        return self.act("archive", queue_name, reason=reason, by=by, **selection)
+
+    def park(self, to_queue: str, queue_name: str = ERROR_QUEUE, **selection: Unpack[Selection]) -> ErrorQueueResult:
         """Move failed messages to another queue of the server, with the headers of the failure.
 
-        Those that match ``filters`` are moved, or all. Ids, headers, bodies and legacy columns stay the same, and no
-        body leaves the server; the messages do not expire. They can be returned from that queue later.
-        Delivery as for :meth:`archive`.
+        Ids, headers, bodies and legacy columns stay the same, and no body leaves the server; the messages do not
+        expire. They can be returned from that queue later. ``selection`` and delivery are those of :meth:`act`.
         """
-        with self._work(queue_name, "Parking", filters, all_messages, options, on_progress) as (queue, run):
-            target = QueueTable(queue.session, self._connector.find_in(queue.session, to_queue))
-            return run(ParkMessages(queue, target))
+        return self.act("park", queue_name, to_queue=to_queue, **selection)
 
     def delete(
-        self,
-        queue_name: str = ERROR_QUEUE,
-        *,
-        filters: Filters | None = None,
-        all_messages: bool = False,
-        confirm: bool = False,
-        options: ErrorQueueOptions | None = None,
-        on_progress: OnProgress | None = None,
+        self, queue_name: str = ERROR_QUEUE, *, confirm: bool = False, **selection: Unpack[Selection]
     ) -> ErrorQueueResult:
-        """Delete failed messages for good: those that match, or all. ``confirm`` says that they may be lost.
+        """Delete failed messages for good. ``confirm`` says that they may be lost; ``selection`` as for :meth:`act`.
 
         Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` without ``confirm``, except for a dry run.
         """
-        check_confirmed(confirm, options)
-        with self._work(queue_name, "Deleting", filters, all_messages, options, on_progress) as (queue, run):
-            return run(DeleteMessages(queue))
-
-    @contextmanager
-    def _work(
-        self,
-        queue_name: str,
-        doing: str,
-        filters: Filters | None,
-        all_messages: bool,
-        options: ErrorQueueOptions | None,
-        on_progress: OnProgress | None,
-    ) -> Iterator[tuple[QueueTable, Callable[[Action[Any]], ErrorQueueResult]]]:
-        """Open an error queue; yield it and a function that runs an action on its messages."""
-        where = ErrorFilter.chosen(filters, all_messages=all_messages)
-        with self._connector.queue(queue_name, what=f"{doing} messages of the queue {queue_name}") as queue:
-
-            def run(action: Action[Any]) -> ErrorQueueResult:
-                given, done = options or ErrorQueueOptions(), ErrorQueueResult()
-                return ChunkedWork(ErrorQueue(queue), action, where, given, done, on_progress=on_progress).run()
-
-            yield queue, run
+        return self.act("delete", queue_name, confirm=confirm, **selection)
 
     def edit(
         self,
@@ -179,7 +175,7 @@ class ErrorManager:
         row_version: int,
         body: bytes | None = None,
         headers: Mapping[str, str | None] | None = None,
-        redirect_to: str | None = None,
+        to_queue: str | None = None,
         keep_original: bool = False,
     ) -> EditResult:
         """Replace a failed message by an edited copy. See :func:`airflow_sqlqueue.errorqueue.editing.edit`."""
@@ -190,7 +186,7 @@ class ErrorManager:
                 row_version,
                 body=body,
                 headers=headers,
-                redirect_to=redirect_to,
+                to_queue=to_queue,
                 keep_original=keep_original,
             )
 
@@ -236,3 +232,62 @@ class ErrorManager:
         message_id = envelope.identity.message_id
         if handling is not None and message_id in handling.message_ids:
             handling.given_up.add(message_id)
+
+
+class ArchiveManager:
+    """Archived messages of a server: each call names the queue that they came from, by default ``error``.
+
+    A message has a number in the archive, which takes the place of the RowVersion in filters
+    (``row_versions``, ``up_to``).
+    """
+
+    def __init__(self, errors: ErrorManager) -> None:
+        self._errors = errors
+
+    def triage(
+        self,
+        queue_name: str = ERROR_QUEUE,
+        *,
+        by: Sequence[str] = DEFAULT_KEYS,
+        filters: Filters | None = None,
+        limit: int = MAX_SCANNED,
+    ) -> Triage:
+        """Count archived messages in groups, also by ``archived_by`` and ``reason``; ``example`` is a number.
+
+        See :func:`airflow_sqlqueue.errorqueue.triage.triage`.
+        """
+        with self._errors.store(queue_name) as store:
+            return triage(store.archived(), by, ErrorFilter.of(filters), limit)
+
+    def show(self, queue_name: str = ERROR_QUEUE, *, number: int, with_body: bool = False) -> ShownError:
+        """Return an archived message with its headers.
+
+        Raises :class:`~airflow_sqlqueue.errors.MessageNotFoundError`.
+        """
+        with self._errors.store(queue_name) as store:
+            return store.archived().show(number, with_body=with_body)
+
+    def restore(self, queue_name: str = ERROR_QUEUE, **selection: Unpack[Selection]) -> ErrorQueueResult:
+        """Move archived messages back into their error queue, the first archived first.
+
+        They are as they were, except for a new RowVersion, and do not expire. ``selection`` and delivery are those of
+        :meth:`.ErrorManager.act`.
+        """
+        return self._errors.act("restore", queue_name, **selection)
+
+    def delete(
+        self,
+        queue_name: str = ERROR_QUEUE,
+        *,
+        older_than: timedelta | None = None,
+        confirm: bool = False,
+        **selection: Unpack[Selection],
+    ) -> ErrorQueueResult:
+        """Delete archived messages for good: those archived longer ago than ``older_than``, those that match, or all.
+
+        An age and a filter must both hold. ``confirm`` says that the messages may be lost.
+        The queue itself may be gone. ``selection`` is that of :meth:`.ErrorManager.act`.
+
+        Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` without ``confirm``, except for a dry run.
+        """
+        return self._errors.act("purge_archive", queue_name, older_than=older_than, confirm=confirm, **selection)

@@ -1,104 +1,172 @@
-"""Actions on failed messages besides the return: archive, delete, park, and on archived ones: restore, delete.
-
-Each is an :class:`~airflow_sqlqueue.errorqueue.chunked_work.Action` of the same work as the return.
-"""
+"""Actions on failed messages: the one table from which client, operators, commands and the page take them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
 
-from airflow_sqlqueue.errorqueue.archive import Archive, ArchivedMessages
-from airflow_sqlqueue.errorqueue.chunked_work import ROW_REFUSALS, ErrorQueueOptions, refusals
-from airflow_sqlqueue.errorqueue.failed_message import FailedMessage
-from airflow_sqlqueue.errorqueue.reasons import Reason
+from airflow_sqlqueue.errorqueue import effects
+from airflow_sqlqueue.errorqueue.bulk_action import BulkAction, Clock, Effect, ErrorQueueOptions, ErrorQueueResult
+from airflow_sqlqueue.errorqueue.effects import ActionInputs, ErrorStore
+from airflow_sqlqueue.errorqueue.filters import ErrorFilter
+from airflow_sqlqueue.errorqueue.scan import FailedMessages
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.queue.browsing import delete
-from airflow_sqlqueue.queue.forwarding import transfer
+
+OnProgress = Callable[[ErrorQueueResult], None]
+"""Function that gets the result so far after each transaction."""
 
 
-class _OneTarget:
-    """Base class of actions whose messages all have one target, which the result does not name."""
+@dataclass(frozen=True)
+class Action:
+    """Action on failed messages, or on ``archived`` ones, with its words.
 
-    def target(self, message: FailedMessage) -> str | Reason:
-        return ""
-
-    def name(self, target: str) -> str:
-        return target
-
-
-class ArchiveMessages(_OneTarget):
-    """Archive of messages of an error queue, all columns unchanged. ``by`` and ``reason`` are stored with them."""
-
-    doing = "Archiving"
-
-    def __init__(self, queue: QueueTable, archive: Archive, by: str, reason: str) -> None:
-        self._queue, self._archive, self._by, self._reason = queue, archive, by, reason
-
-    def handle(self, target: str, chunk: Sequence[FailedMessage]) -> int:
-        return self._archive.put(self._queue, _numbers(chunk), self._by, self._reason)
-
-
-class RestoreMessages(_OneTarget):
-    """Restore of archived messages into the queue that they came from. A message that the queue refuses stays."""
-
-    doing = "Restoring"
-
-    def __init__(self, queue: QueueTable, archive: Archive) -> None:
-        self._queue, self._archive = queue, archive
-
-    def handle(self, target: str, chunk: Sequence[FailedMessage]) -> int:
-        with refusals(ROW_REFUSALS):
-            return self._archive.restore(self._queue, _numbers(chunk))
-
-
-class ParkMessages(_OneTarget):
-    """Move of failed messages to another queue of the server, with the headers of the failure; they do not expire.
-
-    Raises :class:`ConfigurationError` where both queues are one table. A message that the queue refuses stays.
+    :param name: the name in commands, operators and requests of the page.
+    :param label: the text of a button, as ``Archive``.
+    :param doing: the beginning of a sentence, as ``Archiving``.
+    :param done: the participle for what it did and would do, as ``archived``.
+    :param about: a sentence on it for people, with which the command's help begins.
+    :param effect: the effect on a chunk of messages.
+    :param needs: names of the :class:`.ActionInputs` without which it does not begin.
+    :param takes: names of further ones.
+    :param paced: the page offers it for the oldest messages alone too, at a rate.
     """
 
-    doing = "Parking"
+    name: str
+    label: str
+    doing: str
+    done: str
+    about: str
+    effect: Callable[[ErrorStore, ActionInputs], Effect]
+    needs: tuple[str, ...] = ()
+    takes: tuple[str, ...] = ()
+    archived: bool = False
+    paced: bool = False
 
-    def __init__(self, queue: QueueTable, target: QueueTable) -> None:
-        if queue.layout.table == target.layout.table:
-            raise ConfigurationError(f"The messages are in {queue.address.canonical} already: name another queue.")
-        self._queue, self._target = queue, target
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """Names of all its inputs."""
+        return (*self.needs, *self.takes)
 
-    def handle(self, target: str, chunk: Sequence[FailedMessage]) -> int:
-        with refusals(ROW_REFUSALS):
-            return transfer(self._queue, self._target, _numbers(chunk))
+    @property
+    def loses_messages(self) -> bool:
+        """Whether the messages are gone for good, so that somebody has to confirm it."""
+        return "confirm" in self.needs
+
+    def check(self, given: Collection[str], *, dry_run: bool = False) -> None:
+        """Raise :class:`ConfigurationError` for the name of an input that it does not have, and for a missing one."""
+        if unknown := sorted({*given} - {*self.input_names}):
+            raise ConfigurationError(f"The action {self.name!r} takes no {unknown[0]}: leave it out.")
+        missing = [name for name in self.needs if name not in given and not (dry_run and name == "confirm")]
+        if "confirm" in missing:
+            raise ConfigurationError(
+                "This deletes messages for good: confirm that they may be lost, or make a dry run."
+            )
+        if missing:
+            raise ConfigurationError(f"The action {self.name!r} needs {missing[0]}: give it.")
+
+    def inputs(self, *, dry_run: bool = False, **given: Any) -> ActionInputs:
+        """Return the inputs, without empty ones. Raises :class:`ConfigurationError`, also as :meth:`check`."""
+        given = {name: value for name, value in given.items() if value not in (None, "", False)}
+        self.check(given, dry_run=dry_run)
+        return ActionInputs(**given)
+
+    def run(
+        self,
+        store: ErrorStore,
+        given: ActionInputs,
+        where: ErrorFilter,
+        options: ErrorQueueOptions | None = None,
+        *,
+        on_progress: OnProgress | None = None,
+        clock: Clock | None = None,
+    ) -> ErrorQueueResult:
+        """Do it to the messages that match. Raises as :meth:`.BulkAction.run`."""
+        source, effect = self.source(store, given), self.effect(store, given)
+        options = options or ErrorQueueOptions()
+        return BulkAction(self.doing, source, effect, where, options, on_progress=on_progress, clock=clock).run()
+
+    def source(self, store: ErrorStore, given: ActionInputs) -> FailedMessages:
+        """Return the messages that it may be done to: those of the error queue, or archived ones."""
+        return store.archived(given.older_than) if self.archived else store.failed()
 
 
-class DeleteMessages(_OneTarget):
-    """Deletion of messages of an error queue for good."""
+ACTIONS: dict[str, Action] = {
+    action.name: action
+    for action in (
+        Action(
+            "return",
+            "Return",
+            "Returning",
+            "returned",
+            "Return failed messages to the queues where they failed.",
+            effects.ReturnToSource,
+            paced=True,
+        ),
+        Action(
+            "redirect",
+            "Redirect",
+            "Redirecting",
+            "redirected",
+            "Return failed messages to a queue that you name.",
+            effects.Redirect,
+            needs=("to_queue",),
+            takes=("malformed",),
+        ),
+        Action(
+            "park",
+            "Park",
+            "Parking",
+            "parked with the headers of their failure",
+            "Move failed messages as they are to another queue.",
+            effects.Park,
+            needs=("to_queue",),
+        ),
+        Action(
+            "archive",
+            "Archive",
+            "Archiving",
+            "archived",
+            "Move failed messages into the archive, with a reason.",
+            effects.PutIntoArchive,
+            takes=("reason", "by"),
+        ),
+        Action(
+            "delete",
+            "Delete",
+            "Deleting",
+            "deleted for good",
+            "Delete failed messages for good.",
+            effects.Delete,
+            needs=("confirm",),
+        ),
+        Action(
+            "restore",
+            "Restore",
+            "Restoring",
+            "restored",
+            "Put archived messages back into their error queue.",
+            effects.Restore,
+            archived=True,
+        ),
+        Action(
+            "purge_archive",
+            "Delete",
+            "Deleting archived",
+            "deleted from the archive for good",
+            "Delete archived messages for good.",
+            effects.DeleteArchived,
+            needs=("confirm",),
+            takes=("older_than",),
+            archived=True,
+        ),
+    )
+}
+"""Actions by name. A further one is one more entry, with its effect."""
 
-    doing = "Deleting"
 
-    def __init__(self, queue: QueueTable) -> None:
-        self._queue = queue
-
-    def handle(self, target: str, chunk: Sequence[FailedMessage]) -> int:
-        return delete(self._queue, _numbers(chunk))
-
-
-class DeleteArchived(_OneTarget):
-    """Deletion of archived messages for good."""
-
-    doing = "Deleting archived"
-
-    def __init__(self, archived: ArchivedMessages) -> None:
-        self._archived = archived
-
-    def handle(self, target: str, chunk: Sequence[FailedMessage]) -> int:
-        return self._archived.delete(_numbers(chunk))
-
-
-def check_confirmed(confirm: bool, options: ErrorQueueOptions | None) -> None:
-    """Raise :class:`ConfigurationError` for a deletion that is neither confirmed nor a dry run."""
-    if not (confirm or (options is not None and options.dry_run)):
-        raise ConfigurationError("This deletes messages for good: confirm that they may be lost, or make a dry run.")
-
-
-def _numbers(chunk: Sequence[FailedMessage]) -> list[int]:
-    return [message.row_version for message in chunk]
+def action_named(name: str) -> Action:
+    """Return an action of :data:`ACTIONS`. Raises :class:`ConfigurationError` for an unknown name."""
+    if name not in ACTIONS:
+        raise ConfigurationError(f"There is no action {name!r} on failed messages: choose from {', '.join(ACTIONS)}.")
+    return ACTIONS[name]

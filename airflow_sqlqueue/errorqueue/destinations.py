@@ -5,7 +5,7 @@ from __future__ import annotations
 from airflow_sqlqueue import errors
 from airflow_sqlqueue.address import MAX_ADDRESS_LENGTH
 from airflow_sqlqueue.errorqueue.failed_message import MALFORMED, FailedMessage, table_of
-from airflow_sqlqueue.errorqueue.reasons import Reason
+from airflow_sqlqueue.errorqueue.reasons import StayReason
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.tables.discovery import find_queue
@@ -15,43 +15,39 @@ _MOST_KNOWN = 1_000
 """Maximum number of addresses in memory; the senders of messages choose the addresses."""
 
 
+def other_queue(queue: QueueTable, resolver: AddressResolver, address: str) -> QueueTable:
+    """Open the queue that a caller names for messages of an error queue, through its session.
+
+    Raises :class:`ConfigurationError` where both are one table, and the errors of the queue.
+    """
+    found = QueueTable(queue.session, find_queue(queue.session, resolver, address))
+    if found.layout.table == queue.layout.table:
+        raise errors.ConfigurationError(f"The messages are in {queue.address.canonical} already: name another queue.")
+    return found
+
+
 class Destinations:
     """Queues that messages of an error queue go back to; each address is looked up once.
 
-    With ``redirect_to`` all messages go to that queue, with ``malformed`` also malformed ones. An error of that queue
-    is raised, an error of a failed queue is a reason. ``resolver`` limits the databases and schemas of failed queues.
+    ``resolver`` limits their databases and schemas.
     """
 
-    def __init__(
-        self,
-        queue: QueueTable,
-        resolver: AddressResolver,
-        redirect_to: str | None = None,
-        malformed: bool = False,
-    ) -> None:
+    def __init__(self, queue: QueueTable, resolver: AddressResolver) -> None:
         self._queue = queue
         self._resolver = resolver
-        self._malformed = malformed
-        self._known: dict[tuple[str, bool], QueueTable | Reason] = {}
+        self._known: dict[tuple[str, bool], QueueTable | StayReason] = {}
         self._tables: dict[ResolvedAddress, QueueTable] = {}
-        self._redirect = None if redirect_to is None else self._open(redirect_to, frozenset())
-        if isinstance(self._redirect, Reason):
-            raise errors.ConfigurationError(f"Errors cannot be redirected to {redirect_to!r}, the queue they are in.")
 
-    def of(self, message: FailedMessage) -> QueueTable | Reason:
+    def of(self, message: FailedMessage) -> QueueTable | StayReason:
         """Return the queue that a message goes to, or the reason why it stays."""
-        if message.kind == MALFORMED and not self._malformed:
-            return Reason.MALFORMED
-        if self._redirect is not None:
-            return self._redirect
         if message.kind == MALFORMED:
-            return Reason.MALFORMED
+            return StayReason.MALFORMED
         if message.failed_queue is None:
-            return Reason.NO_FAILED_QUEUE
+            return StayReason.NO_FAILED_QUEUE
         if _is_satellite(message):
-            return Reason.SATELLITE
+            return StayReason.SATELLITE
         if len(message.failed_queue) > MAX_ADDRESS_LENGTH:
-            return Reason.NOT_AN_ADDRESS
+            return StayReason.NOT_AN_ADDRESS
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
         key = (message.failed_queue, message.failed_queue.partition("@")[2] in message.machines)
@@ -59,27 +55,27 @@ class Destinations:
             self._known[key] = self._look_up(message.failed_queue, message.machines)
         return self._known[key]
 
-    def _look_up(self, address_text: str, machines: frozenset[str]) -> QueueTable | Reason:
+    def _look_up(self, address_text: str, machines: frozenset[str]) -> QueueTable | StayReason:
         try:
-            return self._open(address_text, machines, from_header=True)
+            return self._open(address_text, machines)
         except errors.AddressError:
-            return Reason.NOT_AN_ADDRESS
+            return StayReason.NOT_AN_ADDRESS
         except errors.QueueNotFoundError:
-            return Reason.NOT_FOUND
+            return StayReason.NOT_FOUND
         except errors.NotAQueueError:
-            return Reason.NOT_A_QUEUE
+            return StayReason.NOT_A_QUEUE
         except errors.PermissionDeniedError:
-            return Reason.DENIED
+            return StayReason.DENIED
         except errors.StatementError:
-            return Reason.REFUSED
+            return StayReason.REFUSED
 
-    def _open(self, address_text: str, machines: frozenset[str], *, from_header: bool = False) -> QueueTable | Reason:
+    def _open(self, address_text: str, machines: frozenset[str]) -> QueueTable | StayReason:
         session = self._queue.session
         address = find_queue(session, self._resolver, address_text, machines)
-        if from_header and not is_allowed(session, self._resolver, address):
-            return Reason.OUTSIDE
+        if not is_allowed(session, self._resolver, address):
+            return StayReason.OUTSIDE
         table = self._tables.setdefault(address, QueueTable(session, address))
-        return Reason.ERROR_QUEUE if table.layout.table == self._queue.layout.table else table
+        return StayReason.ERROR_QUEUE if table.layout.table == self._queue.layout.table else table
 
 
 def _is_satellite(message: FailedMessage) -> bool:

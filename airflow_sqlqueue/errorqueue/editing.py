@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 
-from airflow_sqlqueue.errorqueue.destinations import Destinations
+from airflow_sqlqueue.errorqueue.destinations import Destinations, other_queue
 from airflow_sqlqueue.errorqueue.failed_message import FailedMessage, classify
 from airflow_sqlqueue.errorqueue.failure_headers import EDIT_OF, headers_without_failure
-from airflow_sqlqueue.errorqueue.reasons import Reason
+from airflow_sqlqueue.errorqueue.reasons import StayReason
 from airflow_sqlqueue.errorqueue.scan import not_found, show_error
 from airflow_sqlqueue.errors import ConfigurationError, MessageError
 from airflow_sqlqueue.message import HeaderNames, Headers, Message, ReceivedMessage, decode_headers, encode_headers
@@ -51,8 +51,9 @@ def edit(
     *,
     body: bytes | None = None,
     headers: Mapping[str, str | None] | None = None,
-    redirect_to: str | None = None,
+    to_queue: str | None = None,
     keep_original: bool = False,
+    dry_run: bool = False,
 ) -> EditResult:
     """Send an edited copy of an error queue's message to the queue where it failed, and remove the message.
 
@@ -61,7 +62,8 @@ def edit(
     failure are removed. Send and removal are one transaction: nothing is lost or doubled, whichever process dies. With
     ``keep_original`` the message stays where it is, and a repeated call sends another copy.
 
-    A message with malformed headers can be edited with ``redirect_to``; it keeps the headers that can be read.
+    ``dry_run`` only finds the destination. A message with malformed headers can be edited with ``to_queue``; it keeps
+    the headers that can be read.
 
     Raises :class:`MessageNotFoundError`, :class:`MessageError` if the copy has no destination or cannot be sent, and
     :class:`ConfigurationError` if the call edits nothing.
@@ -69,11 +71,20 @@ def edit(
     if body is None and not headers:
         raise ConfigurationError("Nothing is edited: give a new body or headers, or return the message as it is.")
     check_headers(headers or {})
-    destinations = Destinations(queue, resolver, redirect_to, malformed=redirect_to is not None)
+    destinations = Destinations(queue, resolver)
+    named = None if to_queue is None else other_queue(queue, resolver, to_queue)
+
+    def destination_of(message: FailedMessage) -> QueueTable:
+        found = named or destinations.of(message)
+        if isinstance(found, StayReason):
+            raise MessageError(
+                f"The edited message has no destination ({found.value}): name a queue to redirect it to."
+            )
+        return found
 
     def edited_from(original: ReceivedMessage) -> tuple[QueueTable, Message]:
         message = classify(original.row_version, original.id, decode_headers(original.headers), len(original.body))
-        destination = _destination(destinations, message)
+        destination = destination_of(message)
         values = {**headers_without_failure(original), **(headers or {})}
         old_id = values.get(HeaderNames.MESSAGE_ID) or str(original.id)
         values |= {HeaderNames.MESSAGE_ID: str(uuid.uuid4()), EDIT_OF: old_id}
@@ -88,9 +99,12 @@ def edit(
             destination.send([message])
         return destination, message
 
-    if redirect_to is None and not queue.session.in_transaction:
+    if dry_run or (to_queue is None and not queue.session.in_transaction):
         # The search for a database that does not exist dooms its transaction, so the destination is found before.
-        _destination(destinations, show_error(queue, row_version=row_version).message)
+        found = show_error(queue, row_version=row_version).message
+        destination = destination_of(found)
+        if dry_run:
+            return EditResult("", found.message_id, destination.address.canonical)
     # In a transaction of the caller's a repetition is not possible: the server has rolled back its earlier statements.
     destination, message = send() if queue.session.in_transaction else retrying(send)
     new_id, old_id = (message.header(name) or "" for name in _OURS)
@@ -110,12 +124,3 @@ def _read(queue: QueueTable, row_version: int) -> ReceivedMessage:
         return _take(queue, row_version)
     finally:
         queue.session.roll_back()
-
-
-def _destination(destinations: Destinations, message: FailedMessage) -> QueueTable:
-    destination = destinations.of(message)
-    if isinstance(destination, Reason):
-        raise MessageError(
-            f"The edited message has no destination ({destination.value}): name a queue to redirect it to."
-        )
-    return destination

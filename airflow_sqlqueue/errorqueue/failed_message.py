@@ -1,20 +1,16 @@
-"""Failed message: a row of an error queue, with the failure that its headers describe, and its group by a key.
+"""Failed message: a row of an error queue, with the failure that its headers describe.
 
 Sources: docs/transport/messages.md, "Header names" and "Poison messages".
 """
 
 from __future__ import annotations
 
-import hashlib
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from operator import attrgetter
 from typing import Any
 
 from airflow_sqlqueue.envelope import Envelope
-from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import DecodedHeaders
 
 FAILED = "failed"
@@ -99,37 +95,3 @@ def classify(
 def table_of(address_text: str | None) -> str | None:
     """Return the table of an address, the text before the first ``@``; the text need not be a valid address."""
     return (address_text or "").partition("@")[0] or None
-
-
-def _in_utc(form: str) -> Callable[[FailedMessage], str | None]:
-    return lambda message: message.time_of_failure.strftime(form) if message.time_of_failure else None
-
-
-_KEYS: dict[str, Callable[[FailedMessage], str | None]] = {
-    **{name: attrgetter(name) for name in ("kind", "exception_type", "message_type", "endpoint", "failed_queue")},
-    "day": _in_utc("%Y-%m-%d"),
-    "hour": _in_utc("%Y-%m-%dT%H:00Z"),
-    "archived_by": lambda message: message.archived.by if message.archived else None,
-    "reason": lambda message: message.archived.reason if message.archived else None,
-}
-KEYS = tuple(_KEYS)
-"""Keys that messages can be grouped by. Days and hours are those of the failure, in UTC. The last two have values
-in the archive only."""
-
-
-def value_of(key: str, message: FailedMessage) -> str | None:
-    """Return a message's value for one of :data:`KEYS`."""
-    return _KEYS[key](message)
-
-
-def check_keys(keys: tuple[str, ...]) -> None:
-    """Raise :class:`ConfigurationError` for an unknown key."""
-    if unknown := [key for key in keys if key not in _KEYS]:
-        known = ", ".join(map(repr, KEYS))
-        raise ConfigurationError(f"Errors cannot be grouped by {unknown[0]!r}: choose from {known}.")
-
-
-def group_name(key: str, value: str | None) -> str:
-    """Name of a group by one key, ``exception_type:<hex>``: a hash, so that URLs and logs do not quote messages."""
-    text = f"{key}\0" if value is None else f"{key}\0={value}"
-    return f"{key}:{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"

@@ -6,14 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_sqlqueue.errorqueue.failed_message import (
-    KINDS,
-    FailedMessage,
-    check_keys,
-    group_name,
-    table_of,
-    value_of,
-)
+from airflow_sqlqueue.errorqueue.failed_message import KINDS, FailedMessage, table_of
+from airflow_sqlqueue.errorqueue.groupings import check_keys, group_name, value_of
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue.filters import TimeFilter
 
@@ -33,7 +27,7 @@ class ErrorFilter(TimeFilter):
     :param message_ids: has one of these message ids; several rows may have the same.
     :param row_versions: has one of these RowVersions; a RowVersion belongs to one row only.
     :param up_to: has this RowVersion or a lower one, so that later failures do not match.
-    :param group: belongs to this group, named by :func:`~airflow_sqlqueue.errorqueue.failed_message.group_name`.
+    :param group: belongs to this group, named by :func:`~airflow_sqlqueue.errorqueue.groupings.group_name`.
 
     Raises :class:`ConfigurationError` for an unknown kind, a time without a zone, a RowVersion that no row has.
     """
@@ -60,13 +54,16 @@ class ErrorFilter(TimeFilter):
             raise ConfigurationError("A RowVersion of the filter is larger than any table's can be: check it.")
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> ErrorFilter:
-        """Make a filter from plain values: times may be texts (UTC where they name no zone), ids and RowVersions one or
-        a list.
+    def of(cls, values: Filters | None) -> ErrorFilter:
+        """Make a filter from plain values, unless it is one.
+
+        Times may be texts (UTC where they name no zone), ids and RowVersions one or a list.
 
         Raises :class:`ConfigurationError` for values that cannot be read.
         """
-        given = cls.conditions_in(values)
+        if isinstance(values, cls):
+            return values
+        given = cls.conditions_in(values or {})  # type: ignore[arg-type]
         if "message_ids" in given:
             given["message_ids"] = frozenset(map(str, _several(given["message_ids"])))
         if "row_versions" in given:
@@ -76,12 +73,12 @@ class ErrorFilter(TimeFilter):
         return cls(**given)
 
     @classmethod
-    def chosen(cls, filters: ErrorFilter | Mapping[str, Any] | None, *, all_messages: bool) -> ErrorFilter:
+    def chosen(cls, filters: Filters | None, *, all_messages: bool) -> ErrorFilter:
         """Return the filter of a call that moves messages: either conditions or, explicitly, all messages.
 
         Raises :class:`ConfigurationError` for neither and for both.
         """
-        where = filters if isinstance(filters, cls) else cls.of(filters or {})  # type: ignore[arg-type]
+        where = cls.of(filters)
         if where.is_empty != all_messages:
             raise ConfigurationError("Say which messages are meant, by a filter or by asking for all: one of the two.")
         return where
@@ -106,6 +103,10 @@ class ErrorFilter(TimeFilter):
             and (self.up_to is None or message.row_version <= self.up_to)
             and (self.group is None or self.group == group_name(key, value_of(key, message)))
         )
+
+
+Filters = ErrorFilter | Mapping[str, Any]
+"""Filter of failed messages, or the mapping that :meth:`ErrorFilter.of` reads."""
 
 
 def _same(wanted: str | None, found: str | None) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 
-class Reason(str, Enum):
+class StayReason(str, Enum):
     """Reason why a message stays in the error queue."""
 
     MALFORMED = "malformed headers"
@@ -22,5 +22,10 @@ class Reason(str, Enum):
     NOT_AVAILABLE = "not there, or locked by others"
 
 
-NO_DESTINATION = frozenset(Reason) - {Reason.MALFORMED, Reason.LOCKED, Reason.REFUSED, Reason.NOT_AVAILABLE}
+NO_DESTINATION = frozenset(StayReason) - {
+    StayReason.MALFORMED,
+    StayReason.LOCKED,
+    StayReason.REFUSED,
+    StayReason.NOT_AVAILABLE,
+}
 """Reasons for which a message stays until it is redirected to another queue."""

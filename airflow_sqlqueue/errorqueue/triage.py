@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from airflow_sqlqueue.errorqueue.failed_message import KEYS, FailedMessage, check_keys, value_of
+from airflow_sqlqueue.errorqueue.failed_message import FailedMessage
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
+from airflow_sqlqueue.errorqueue.groupings import check_keys, value_of
 from airflow_sqlqueue.errorqueue.scan import FailedMessages, scan
 from airflow_sqlqueue.errors import ConfigurationError
 
 MAX_SCANNED = 100_000
 """Maximum number of messages that a triage reads by default."""
-
-__all__ = ["DEFAULT_KEYS", "KEYS", "MAX_SCANNED", "ErrorGroup", "Triage", "triage"]
 
 DEFAULT_KEYS = ("kind", "exception_type", "message_type", "endpoint")
 
@@ -73,7 +72,8 @@ def triage(
     where: ErrorFilter | None = None,
     limit: int = MAX_SCANNED,
 ) -> Triage:
-    """Count the messages of an error queue, or of the archive, by the keys ``by`` (see :data:`KEYS`).
+    """Count the messages of an error queue, or of the archive, by the keys ``by`` of
+    :data:`~airflow_sqlqueue.errorqueue.groupings.GROUPINGS`.
 
     It reads at most ``limit`` messages, the oldest first. Nothing is removed, and no body is read. Messages that
     others have locked are skipped.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import conf
 
 from airflow_sqlqueue.budget import count_of
+from airflow_sqlqueue.errorqueue.actions import ACTIONS
 from airflow_sqlqueue.errors import SqlQueueError
 from airflow_sqlqueue.versions.airflow import TaskStats
 
@@ -33,9 +34,9 @@ COUNTERS = {
     *("drain.messages", "drain.expired", "drain.quarantined", "drain.bytes"),
     *("consume.handled", "consume.failed", "consume.delayed", "consume.forwarded", "consume.duplicates"),
     *("consume.discarded", "consume.rolled_back"),
-    *("return.messages", "forward.messages", "move_delayed.messages"),
+    *("forward.messages", "move_delayed.messages"),
     *("tables.messages", "tables.rescued", "tables.unparsed"),
-    *("archive.messages", "restore.messages", "park.messages", "delete.messages"),
+    *(f"{name}.messages" for name in ACTIONS),
 }
 GAUGES = {"backlog.messages", "backlog.oldest_seconds", "drain.locked", "batches.stranded"}
 TIMERS = {"drain.seconds", "consume.seconds"}

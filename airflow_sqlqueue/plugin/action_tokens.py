@@ -15,11 +15,7 @@ from itsdangerous import BadSignature, SignatureExpired, URLSafeTimedSerializer
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.plugin.addresses import Address
 
-ON_ARCHIVED = ("restore", "delete_archived")
-ON_FAILED = ("return", "redirect", "archive", "park", "delete")
-ACTIONS = (*ON_FAILED, *ON_ARCHIVED, "requeue", "sweep", "mark_consumed")
-TO_A_QUEUE = ("redirect", "park")
-"""Actions that name a queue to which the messages go."""
+ON_BATCHES = ("requeue", "sweep", "mark_consumed")
 
 MAX_SECONDS = {"preview": 600, "order": 86_400}
 """Age up to which a user may confirm a preview, and up to which a run may begin, or begin again, with an order."""
@@ -29,7 +25,7 @@ MAX_SECONDS = {"preview": 600, "order": 86_400}
 class Order:
     """Action of the page on messages or on a batch.
 
-    ``group`` is a name of :func:`~airflow_sqlqueue.errorqueue.failed_message.group_name`. ``limit`` is the number of
+    ``group`` is a name of :func:`~airflow_sqlqueue.errorqueue.groupings.group_name`. ``limit`` is the number of
     messages to count, ``rate`` the number of them a second. ``reason`` is the text of the user who archives, and ``by``
     that user's name. The user confirmed
     ``messages``, so the action takes at most that number, and only up to the RowVersion ``up_to``, the last one

@@ -26,10 +26,10 @@ from airflow_sqlqueue.drain.batches import batches
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import FINISHED
 from airflow_sqlqueue.drain.sweep import SweepOptions
-from airflow_sqlqueue.errorqueue.archive import check_reason
+from airflow_sqlqueue.errorqueue.actions import ACTIONS
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.plugin import action_tokens, audit, failures, servers
-from airflow_sqlqueue.plugin.action_tokens import ON_ARCHIVED, ON_FAILED, TO_A_QUEUE, Order
+from airflow_sqlqueue.plugin.action_tokens import ON_BATCHES, Order
 from airflow_sqlqueue.plugin.actions_dag import PROGRESS, TASK
 from airflow_sqlqueue.plugin.addresses import Address, address_of, shown_queue
 from airflow_sqlqueue.plugin.batches import actions_for, find_batch
@@ -41,9 +41,6 @@ from airflow_sqlqueue.plugin.settings import ACTIONS_DAG
 router = APIRouter(prefix="/actions")
 
 MAX_SELECTED = 1_000
-
-ON_MESSAGES = (*ON_FAILED, *ON_ARCHIVED)
-"""Actions on messages of an error queue, or on archived ones of it."""
 
 _ACTING = [Depends(may_act), Depends(may_start_actions)]
 
@@ -68,10 +65,10 @@ class Wanted(RequestBody):
         """The order of the request, before anything is counted. 400 for an impossible request."""
         if self.action == "edit_and_return" or self.body is not None or self.headers is not None:
             raise HTTPException(400, "A run may hold no content of messages: edit a message by its own request.")
-        if self.action not in action_tokens.ACTIONS:
-            raise HTTPException(400, f"Unknown action: choose one of {', '.join(action_tokens.ACTIONS)}.")
+        if self.action not in (*ACTIONS, *ON_BATCHES):
+            raise HTTPException(400, f"Unknown action: choose one of {', '.join((*ACTIONS, *ON_BATCHES))}.")
         order = Order(self.action, conn_id, 0, self.queue)
-        if self.action in ON_MESSAGES:
+        if self.action in ACTIONS:
             return self._on_messages(order)
         if (self.action == "sweep") != (self.batch_id is None):
             raise HTTPException(400, "Name the batch; only a sweep names none, but a queue beside the ledger.")
@@ -81,12 +78,11 @@ class Wanted(RequestBody):
         by_group = self.group is not None and self.group_by is not None
         if not order.queue or by_group == bool(self.row_versions):
             raise HTTPException(400, "Name the error queue, and a group or messages of it: one of the two.")
-        if (self.action in TO_A_QUEUE) != bool(self.destination):
-            raise HTTPException(400, "To redirect or park names the queue that receives the messages; others do not.")
-        if self.action != "archive" and self.reason:
-            raise HTTPException(400, "Only an archive keeps a reason.")
+        action = ACTIONS[self.action]
+        given: dict[str, Any] = {"to_queue": self.destination, "reason": self.reason, "confirm": action.loses_messages}
+        action.inputs(**given)
         order = replace(order, destination=self.destination, limit=self.max_messages, rate=self.rate)
-        order = replace(order, reason=check_reason(self.reason or "") or None)
+        order = replace(order, reason=self.reason or None)
         if by_group:
             assert self.group is not None
             assert self.group_by is not None
@@ -183,7 +179,7 @@ def progress(conn_id: str, run_id: str) -> dict[str, Any]:
 
 def _is_possible(order: Order) -> bool:
     """Whether the order has an effect: an empty batch can be ended, and a sweep removes more than it counts."""
-    return order.messages > 0 or order.action not in ON_MESSAGES
+    return order.messages > 0 or order.action not in ACTIONS
 
 
 def unavailable() -> str | None:
@@ -197,7 +193,7 @@ def unavailable() -> str | None:
 
 def _count(order: Order) -> tuple[Order, str]:
     """The order with its count, and a sentence for the user."""
-    if order.action in ON_MESSAGES:
+    if order.action in ACTIONS:
         return count_failed(order)
     if order.action == "sweep":
         return _count_finished(order)

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, BaseOperator
 
+from airflow_sqlqueue.errorqueue.actions import ACTIONS
 from airflow_sqlqueue.errors import SqlQueueError
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.plugin import action_tokens
-from airflow_sqlqueue.plugin.action_tokens import ON_ARCHIVED, ON_FAILED, Order
+from airflow_sqlqueue.plugin.action_tokens import Order
 from airflow_sqlqueue.plugin.failure_work import act_on_failures
 from airflow_sqlqueue.plugin.settings import ACTIONS_DAG
 
@@ -90,7 +91,7 @@ class PageAction(BaseOperator):
         from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 
         client = SqlQueueHook(order.connection).client
-        if order.action in (*ON_FAILED, *ON_ARCHIVED):
+        if order.action in ACTIONS:
             report.done, sentence = act_on_failures(client, order, report.so_far)
             return sentence
         if order.action == "sweep":

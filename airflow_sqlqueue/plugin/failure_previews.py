@@ -6,33 +6,28 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
-from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.errorqueue.destinations import Destinations
+from airflow_sqlqueue.errorqueue.actions import ACTIONS
+from airflow_sqlqueue.errorqueue.archive import Archive
+from airflow_sqlqueue.errorqueue.effects import ErrorStore
 from airflow_sqlqueue.errorqueue.failed_message import FailedMessage
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.reasons import Reason
-from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.errorqueue.reasons import StayReason
 from airflow_sqlqueue.plugin import failures, servers
-from airflow_sqlqueue.plugin.action_tokens import ON_ARCHIVED, Order
+from airflow_sqlqueue.plugin.action_tokens import Order
 from airflow_sqlqueue.plugin.addresses import shown_queue
 from airflow_sqlqueue.queue import QueueTable
-
-_WOULD = {
-    "return": "would go back",
-    "redirect": "would go back",
-    "archive": "would be archived",
-    "park": "would be parked with the headers of their failure",
-    "delete": "would be deleted for good",
-    "restore": "would be restored",
-    "delete_archived": "would be deleted from the archive for good",
-}
 
 
 def count_failed(order: Order) -> tuple[Order, str]:
     """Count the messages of an order on failed or archived messages, within its limit."""
     with servers.queue_of(order.connection, order.queue or "") as (client, queue):
-        source = failures.source_of(client, queue, archived=order.action in ON_ARCHIVED)
-        count = _Count(order, _targets(order, client, queue))
+        if order.destination is not None:
+            shown_queue(client, queue.session, order.destination)
+        action = ACTIONS[order.action]
+        store = ErrorStore(queue, Archive(queue.session, queue.address.catalog, client.ledger_schema), client.resolver)
+        given = action.inputs(to_queue=order.destination, reason=order.reason, confirm=action.loses_messages)
+        source = action.source(store, given)
+        count = _Count(order, action.effect(store, given).target)
         # Twice the time of the preview is enough to find the counted messages again.
         seconds = 2 * failures.SECONDS if order.messages else failures.SECONDS
         for message in failures.scanned(source, ErrorFilter.of(order.filters), seconds):
@@ -45,25 +40,10 @@ def count_failed(order: Order) -> tuple[Order, str]:
     return (counted if order.up_to is not None else replace(counted, up_to=count.last)), sentence
 
 
-Target = Callable[[FailedMessage], QueueTable | Reason | None]
-"""The queue that a message would go to, the reason why it would stay, or None for a place without a name."""
-
-
-def _targets(order: Order, client: QueueClient, queue: QueueTable) -> Target:
-    target = None if order.destination is None else shown_queue(client, queue.session, order.destination)
-    if order.action in ("return", "redirect"):
-        return Destinations(queue, client.resolver, None if target is None else target.address.canonical).of
-    if target is None:
-        return lambda message: None
-    if target.layout.table == queue.layout.table:
-        raise ConfigurationError(f"The messages are in {queue.address.canonical} already: name another queue.")
-    return lambda message: target
-
-
 class _Count:
-    """Count of an order's messages, oldest first, by the place that they would go to."""
+    """Count of an order's messages, oldest first, by the store that they would go to."""
 
-    def __init__(self, order: Order, target: Target) -> None:
+    def __init__(self, order: Order, target: Callable[[FailedMessage], QueueTable | StayReason | None]) -> None:
         self._order, self._target, self._where = order, target, ErrorFilter.of(order.filters)
         # An order that was counted before has its own limit; a smaller one cannot have come since.
         self._limit = order.messages or order.limit
@@ -81,7 +61,7 @@ class _Count:
                 return False
             self.last = message.row_version
             found = self._target(message)
-            if isinstance(found, Reason):
+            if isinstance(found, StayReason):
                 self._stays[found.value] += 1
             else:
                 self.to["" if found is None else found.address.canonical] += 1
@@ -94,7 +74,7 @@ class _Count:
         if len(named) > len(parts):
             rest = sum(named.values()) - sum(count for _, count in Counter(named).most_common(3))
             parts.append(f"{rest} to {len(named) - 3} others")
-        text = f"{self.to.total()} messages of {address} {_WOULD[self._order.action]}"
+        text = f"{self.to.total()} messages of {address} would be {ACTIONS[self._order.action].done}"
         text += f", at most {self._order.rate:g} a second" if self._order.rate else ""
         text += f": {', '.join(parts)}" if parts else ""
         text += "".join(f"; {count} stay, {reason}" for reason, count in self._stays.items())

@@ -13,8 +13,9 @@ from pydantic import Field
 
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.errorqueue.archive import Archive, ArchivedMessages
-from airflow_sqlqueue.errorqueue.failed_message import KEYS, Archived, FailedMessage, group_name, value_of
+from airflow_sqlqueue.errorqueue.failed_message import Archived, FailedMessage
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
+from airflow_sqlqueue.errorqueue.groupings import GROUPINGS, group_name, value_of
 from airflow_sqlqueue.errorqueue.scan import ErrorQueue, FailedMessages, scan
 from airflow_sqlqueue.errorqueue.triage import ErrorGroup
 from airflow_sqlqueue.errors import SqlQueueError
@@ -33,7 +34,7 @@ SECONDS = 5.0
 BARS = 48
 """Hours of a histogram: the last ones with a failure."""
 
-Grouping = Annotated[str, Field(pattern=f"^({'|'.join(KEYS)})$")]
+Grouping = Annotated[str, Field(pattern=f"^({'|'.join(GROUPINGS)})$")]
 Group = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 
 

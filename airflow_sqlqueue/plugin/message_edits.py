@@ -7,11 +7,7 @@ from typing import Annotated, Any
 from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, Depends
 
-from airflow_sqlqueue.errorqueue.destinations import Destinations
-from airflow_sqlqueue.errorqueue.editing import check_headers, edit
-from airflow_sqlqueue.errorqueue.reasons import Reason
-from airflow_sqlqueue.errorqueue.scan import show_error
-from airflow_sqlqueue.errors import ConfigurationError, MessageError
+from airflow_sqlqueue.errorqueue.editing import edit
 from airflow_sqlqueue.plugin import audit
 from airflow_sqlqueue.plugin.addresses import Address, PathAddress, shown_queue
 from airflow_sqlqueue.plugin.responses import RequestBody, read_as
@@ -45,20 +41,17 @@ def edit_and_return(
     Delivery: exactly once, see :func:`airflow_sqlqueue.errorqueue.editing.edit`.
     """
     headers = wanted.headers or {}
-    if wanted.body is None and not headers:
-        raise ConfigurationError("Nothing is edited: give a new body or headers, or return the message as it is.")
     changes = [f"{len(headers)} headers changed"] if headers else []
     changes += ["a new body"] if wanted.body is not None else []
-    check_headers(headers)
     with queue_of(conn_id, address) as (client, queue):
-        message = show_error(queue, row_version=row_version).message
-        redirect = None
-        if wanted.destination is not None:
-            redirect = shown_queue(client, queue.session, wanted.destination).address.canonical
-        target = Destinations(queue, client.resolver, redirect, malformed=redirect is not None).of(message)
-        if isinstance(target, Reason):
-            raise MessageError(f"The edited message has nowhere to go ({target.value}): name a queue for it.")
-        to = target.address.canonical
+        to_queue = (
+            None
+            if wanted.destination is None
+            else shown_queue(client, queue.session, wanted.destination).address.canonical
+        )
+        body = None if wanted.body is None else wanted.body.encode()
+        arguments: Any = {"body": body, "headers": headers, "to_queue": to_queue}
+        to = edit(queue, client.resolver, row_version, dry_run=True, **arguments).queue
         if not wanted.dry_run:
             audit.note(
                 user,
@@ -71,7 +64,6 @@ def edit_and_return(
                 headers=[name[:_LONGEST_NAME] for name in headers][:_LONGEST_NAME],
                 body=wanted.body is not None,
             )
-            body = None if wanted.body is None else wanted.body.encode()
-            to = edit(queue, client.resolver, row_version, body=body, headers=headers, redirect_to=redirect).queue
+            to = edit(queue, client.resolver, row_version, **arguments).queue
     would = "would go" if wanted.dry_run else "went"
     return {"messages": 1, "sentence": f"The message {would} to {to}, with {' and '.join(changes)}."}

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from airflow_sqlqueue.errorqueue.return_to_source import ReturnOptions
+from airflow_sqlqueue.errorqueue.bulk_action import ErrorQueueOptions
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
-from airflow_sqlqueue.operators import SqlQueueReturnToSourceOperator
+from airflow_sqlqueue.operators import SqlQueueFailedMessagesOperator, SqlQueueReturnToSourceOperator
 
 SECRET = "s3cret-c0ntent"
 
@@ -50,7 +50,7 @@ def test_the_operator_returns_matching_messages_and_counts_them(
     operator = give_back(error, filters={"endpoint": "{{ endpoint }}", "exception_type": "System.TimeoutException"})
     operator.render_template_fields({"endpoint": "Sales"})
     done = operator.execute(context())
-    assert (done["messages"], done["returned"], done["left"]) == (2, {f"{queue_name}@[dbo]@[sqlqueue]": 2}, {})
+    assert (done["messages"], done["destinations"], done["left"]) == (2, {f"{queue_name}@[dbo]@[sqlqueue]": 2}, {})
     rest = give_back(error, all_messages=True).execute(context())
     assert (rest["messages"], rest["left"], rest["complete"]) == (1, {"malformed headers": 1}, True)
     assert hook.depth(queue_name).messages == 3
@@ -76,7 +76,10 @@ def test_the_operator_can_count_redirect_and_stop(
     assert (counted["messages"], counted["dry_run"]) == (3, True)
     some = give_back(error, all_messages=True, max_messages=1, max_seconds=60).execute(context())
     assert (some["messages"], some["complete"]) == (1, False)
-    rest = give_back(error, all_messages=True, redirect_to=queue_name, malformed=True).execute(context())
+    redirect: Any = SqlQueueFailedMessagesOperator(
+        task_id="redirect", action="redirect", queue_name=error, to_queue=queue_name, malformed=True, all_messages=True
+    )
+    rest = redirect.execute(context())
     assert (rest["messages"], rest["left"]) == (3, {})
     assert hook.depth(queue_name).messages == 4
 
@@ -89,7 +92,6 @@ def test_the_operator_can_count_redirect_and_stop(
         ({"filters": {"endpoint": "Sales"}, "all_messages": True}, "one of the two"),
         ({"filters": {"colour": "red"}}, "no filter 'colour'"),
         ({"filters": {"since": ""}}, "since is not a time"),
-        ({"all_messages": True, "malformed": True}, "redirect_to"),
         ({"all_messages": True, "rate": 0}, "rate must be"),
     ],
 )
@@ -114,7 +116,7 @@ def test_the_hook_triages_shows_and_edits(hook: SqlQueueHook, queue_name: str, e
         hook.client.errors.return_to_source(error)
     assert (
         hook.client.errors.return_to_source(
-            error, filters={"message_ids": "m-Sales"}, options=ReturnOptions(rate=500)
+            error, filters={"message_ids": "m-Sales"}, options=ErrorQueueOptions(rate=500)
         ).messages
         == 2
     )

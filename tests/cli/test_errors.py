@@ -95,7 +95,7 @@ def test_show_prints_an_error_in_full(url: str, error: str) -> None:
 def test_return_some_then_all(url: str, source: QueueTable, error: str) -> None:
     address = source.address.canonical
     tried = answer("return", error, "--all", "--dry-run", url=url)
-    assert (tried["returned"], tried["left"], tried["dry_run"]) == ({address: 3}, {"malformed headers": 1}, True)
+    assert (tried["destinations"], tried["left"], tried["dry_run"]) == ({address: 3}, {"malformed headers": 1}, True)
     some = answer("return", error, "--exception-type", "System.Timeout", "--until", "2026-03-05T14:02:00Z", url=url)
     assert (some["messages"], some["complete"]) == (1, True)
     one = answer("return", error, "--message-id", "m-Argument-3", "--rate", "50", url=url)
@@ -105,7 +105,7 @@ def test_return_some_then_all(url: str, source: QueueTable, error: str) -> None:
     assert f"1 to {address}" in shown.stdout
     assert "1: malformed headers" in shown.stdout
     assert depth(source).messages == 3
-    moved = answer("return", error, "--kind", "malformed headers", "--redirect-to", address, "--malformed", url=url)
+    moved = answer("redirect", error, address, "--kind", "malformed headers", "--malformed", url=url)
     assert moved["messages"] == 1
 
 
@@ -119,21 +119,20 @@ def test_a_return_lists_messages_that_stay_with_their_remedy(url: str, source: Q
         QueueTable(session, AddressResolver(None, "sqlqueue").resolve(error)).send([failed("no.such.queue", "Lost")])
     done = sqlqueue("return", error, "--exception-type", "System.Lost", url=url)
     _, *lines = done.stdout.splitlines()
-    assert (done.returncode, lines[0].split(maxsplit=1)) == (0, ["returned", "nothing"])
+    assert (done.returncode, lines[0].split(maxsplit=1)) == (0, ["returned", "0"])
     assert lines[1].split(maxsplit=1) == ["left", "1: the failed queue does not exist"]
-    assert lines[-1] == "To send messages without a destination elsewhere, add --redirect-to QUEUE."
+    assert lines[-1] == "The command redirect sends these to a queue that you name."
     assert "complete" not in done.stdout
     some = sqlqueue("return", error, "--exception-type", "System.Timeout", "--max-messages", "1", url=url)
-    assert "A limit ended the return" in some.stdout
-    elsewhere = ("--exception-type", "System.Lost", "--redirect-to", source.address.canonical)
-    done = sqlqueue("return", error, *elsewhere, url=url)
+    assert "A limit ended the work" in some.stdout
+    done = sqlqueue("redirect", error, source.address.canonical, "--exception-type", "System.Lost", url=url)
     assert f"1 to {source.address.canonical}" in done.stdout
-    assert "add --" not in done.stdout
+    assert "The command redirect" not in done.stdout
 
 
 def test_a_dry_run_of_a_return_reports_the_counts(url: str, source: QueueTable, error: str) -> None:
     shown = sqlqueue("return", error, "--all", "--dry-run", url=url).stdout
-    assert [line.partition("  ")[0] for line in shown.splitlines()[1:3]] == ["would return", "would stay"]
+    assert [line.partition("  ")[0] for line in shown.splitlines()[1:3]] == ["would be returned", "would stay"]
     assert not any(line.startswith("returned") for line in shown.splitlines())
     assert depth(source).messages == 0
 
@@ -147,7 +146,7 @@ def test_a_named_message_that_does_not_go_back_is_exit_code_1(url: str, error: s
     if "--json" in arguments:
         assert json.loads(done.stdout)["left"] == {"malformed headers": 1}
     else:
-        assert "add --redirect-to QUEUE --malformed" in done.stdout
+        assert "use redirect --malformed" in done.stdout
     for missing in (("--message-id", "m-0"), ("--row-version", "999999")):
         assert sqlqueue("return", error, *missing, *arguments, url=url).returncode == 1
     there = row_of(url, error, "--exception-type", "System.Argument")
@@ -167,16 +166,16 @@ def test_return_one_edited(url: str, source: QueueTable, error: str, tmp_path: P
     row_version = answer("errors", error, "--message-id", "m-Argument-3", url=url)["groups"][0]["example"]
     body = tmp_path / "body.json"
     body.write_text('{"card": 1}')
-    arguments = ("--row-version", str(row_version), "--edit-body", f"@{body}", "--edit-header", "Shop.Fixed=a=b")
-    kept = answer("return", error, *arguments, "--keep-original", url=url)
-    edited = answer("return", error, *arguments, url=url)
+    arguments = ("--row-version", str(row_version), "--body", f"@{body}", "--header", "Shop.Fixed=a=b")
+    kept = answer("edit", error, *arguments, "--keep-original", url=url)
+    edited = answer("edit", error, *arguments, url=url)
     assert kept["edit_of"] == edited["edit_of"] == "m-Argument-3"
     first, second = source.receive(5)
     assert first.body == second.body == b'{"card": 1}'
     headers = json.loads(second.headers)
     assert (headers[HeaderNames.MESSAGE_ID], headers["ServiceControl.EditOf"]) == (edited["message_id"], "m-Argument-3")
     assert (headers["Shop.Fixed"], HeaderNames.FAILED_Q in headers) == ("a=b", False)
-    gone = one_sentence(sqlqueue("return", error, *arguments, url=url), 1)
+    gone = one_sentence(sqlqueue("edit", error, *arguments, url=url), 1)
     assert f"RowVersion {row_version}" in gone
 
 
@@ -185,14 +184,10 @@ def test_return_one_edited(url: str, source: QueueTable, error: str, tmp_path: P
     [
         (["return"], "Select the messages by a filter"),
         (["return", "--all", "--endpoint", "Sales"], "one of the two"),
-        (["return", "--all", "--malformed"], "--redirect-to"),
         (["return", "--all", "--rate", "0"], "rate must be"),
-        (["return", "--all", "--edit-body", "x"], "name it by --row-version"),
-        (["return", "--row-version", "1", "--row-version", "2", "--edit-body", "x"], "One message is edited"),
-        (["return", "--row-version", "1", "--edit-header", "x"], "--edit-header takes NAME=VALUE"),
-        (["return", "--row-version", "1", "--edit-body", "x", "--rate", "1"], "nothing else"),
-        (["return", "--row-version", "1", "--edit-body", "@/no/such"], "cannot be read"),
-        (["return", "--row-version", "1", "--keep-original"], "--keep-original goes with"),
+        (["edit", "--row-version", "1", "--header", "x"], "--header takes NAME=VALUE"),
+        (["edit", "--row-version", "1", "--body", "@/no/such"], "cannot be read"),
+        (["edit", "--row-version", "1", "--keep-original"], "Nothing is edited"),
         (["errors", "--body"], "--show names one message"),
         (["errors", "--show", "1", "--endpoint", "Sales"], "--show names one message"),
         (["errors", "--by", "colour"], "choose from 'kind', 'exception_type',"),

@@ -85,16 +85,18 @@ def test_delete_wants_a_yes(url: str, error: str) -> None:
     assert "give --yes" in one_sentence(sqlqueue("delete", error, "--all", url=url), 2)
     done = sqlqueue("delete", error, "--kind", "malformed headers", "--yes", url=url)
     assert (done.returncode, depth(url, error)) == (0, 3)
-    assert "deleted  1" in " ".join(done.stdout.split("\n"))
+    assert "deleted for good  1" in " ".join(done.stdout.split("\n"))
 
 
 def test_delete_of_the_archive_by_age(url: str, error: str) -> None:
     answer("archive", error, "--all", url=url)
-    assert "--archived" in one_sentence(sqlqueue("delete", error, "--older-than", "1d", "--yes", url=url), 2)
-    assert answer("delete", error, "--archived", "--older-than", "1d", "--yes", url=url)["messages"] == 0
-    some = answer("delete", error, "--archived", "--older-than", "0s", "--kind", "malformed headers", "--yes", url=url)
-    assert some["messages"] == 1
-    assert answer("delete", error, "--archived", "--all", "--yes", url=url)["messages"] == 3
+    assert answer("purge-archive", error, "--older-than", "1d", "--yes", url=url)["messages"] == 0
+    both = ("--older-than", "0s", "--kind", "malformed headers")
+    assert answer("purge-archive", error, *both, "--yes", url=url)["messages"] == 1
+    assert "an age or all" in one_sentence(
+        sqlqueue("purge-archive", error, "--older-than", "0s", "--all", "--yes", url=url), 2
+    )
+    assert answer("purge-archive", error, "--all", "--yes", url=url)["messages"] == 3
 
 
 @pytest.mark.parametrize("command", [["archive"], ["restore"], ["park", "error", "x"], ["delete", "--yes"]])

@@ -15,7 +15,6 @@ from airflow_sqlqueue.consuming.options import ConsumeOptions
 from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.streams import StreamTable
-from airflow_sqlqueue.errorqueue.return_to_source import ReturnOptions
 from airflow_sqlqueue.errors import AddressError, ConfigurationError, NotAQueueError, WrongBatchError
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.publishing.private_queue import private_queue, sweep_private_queues
@@ -189,8 +188,8 @@ def itself(zoo: Zoo, tmp_path: Path) -> None:
             zoo.client.queue(zoo.name).forward(text)
         with pytest.raises(ConfigurationError, match="already: name another queue"):
             zoo.client.errors.park(text, zoo.name, all_messages=True)
-        with pytest.raises(ConfigurationError, match="the queue they are in"):
-            zoo.client.errors.return_to_source(zoo.name, all_messages=True, options=ReturnOptions(redirect_to=text))
+        with pytest.raises(ConfigurationError, match="already: name another queue"):
+            zoo.client.errors.redirect(text, zoo.name, all_messages=True)
         options = ConsumeOptions(audit_queue=text, recoverability=RecoverabilityOptions(error_queue=text))
         with pytest.raises(ConfigurationError, match="is its own error queue"):
             zoo.client.queue(zoo.name).consume(lambda message: None, options)

@@ -25,7 +25,6 @@ from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.return_to_source import ReturnOptions
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import MessageFilter, QueueCondition
 from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
@@ -188,8 +187,11 @@ def test_a_return_moves_messages_behind_any_rows(estate: MakeEstate, rows: list[
 def give_back(estate: Estate, rows: Sequence[str], redirected: bool) -> None:
     sent = estate.put("error", rows)
     estate.queue("error").send(estate.good(**{HeaderNames.FAILED_Q: estate.table("orders").table}))
-    options = ReturnOptions(redirect_to=estate.table("orders").table, malformed=True) if redirected else None
-    done = estate.client.errors.return_to_source(estate.error_name, all_messages=True, options=options)
+    errors, name = estate.client.errors, estate.error_name
+    if redirected:
+        done = errors.redirect(estate.table("orders").table, name, malformed=True, all_messages=True)
+    else:
+        done = errors.return_to_source(name, all_messages=True)
     assert done.complete
     with estate.session() as session:
         assert zoo.other_bodies(session, estate.table("orders")) == GOOD

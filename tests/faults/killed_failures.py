@@ -7,16 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.errorqueue.chunked_work import ErrorQueueOptions, ErrorQueueResult
-from airflow_sqlqueue.errorqueue.return_to_source import ReturnOptions
+from airflow_sqlqueue.errorqueue.bulk_action import ErrorQueueOptions, ErrorQueueResult
 
 _ALL: Any = {"all_messages": True}
 _CHUNK = 4
 _OPTIONS: Any = {"options": ErrorQueueOptions(rows_per_transaction=_CHUNK)}
-_RETURNED: Any = {"options": ReturnOptions(rows_per_transaction=_CHUNK)}
 
 ACTIONS: dict[str, Callable[[QueueClient], ErrorQueueResult]] = {
-    "return": lambda client: client.errors.return_to_source(**_ALL, **_RETURNED),
+    "return": lambda client: client.errors.return_to_source(**_ALL, **_OPTIONS),
     "archive": lambda client: client.errors.archive(**_ALL, **_OPTIONS),
     "park": lambda client: client.errors.park("parked", **_ALL, **_OPTIONS),
     "delete": lambda client: client.errors.delete(**_ALL, **_OPTIONS, confirm=True),

@@ -27,7 +27,7 @@ from airflow_sqlqueue.drain.stages.base import Stage
 from airflow_sqlqueue.drain.stages.files import FileStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.envelope import Envelope
-from airflow_sqlqueue.errorqueue.chunked_work import ErrorQueueOptions
+from airflow_sqlqueue.errorqueue.bulk_action import ErrorQueueOptions
 from airflow_sqlqueue.errors import ConnectionLostError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import PurgeOptions, QueueTable

@@ -12,7 +12,6 @@ from playwright.sync_api import Browser, FrameLocator, expect
 
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.drain.request import DrainRequest
-from airflow_sqlqueue.errorqueue.return_to_source import ReturnOptions
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import MessageFilter
 from tests.ui.chromium import Screen, row_of, signed_in
@@ -256,9 +255,7 @@ def test_a_dry_run_without_messages_says_so_and_is_closed(ada: Screen, client: Q
     expect(dialog).to_contain_text("There is nothing to do.")
     dialog.get_by_role("button", name="Close").click()
     expect(dialog).to_have_count(0)
-    client.errors.return_to_source(
-        filters={"row_versions": [last.row_version]}, options=ReturnOptions(redirect_to="orders")
-    )
+    client.errors.redirect("orders", filters={"row_versions": [last.row_version]})
 
 
 def test_viewer_sees_no_button(browser: Browser, airflow: GuardedAirflow, client: QueueClient) -> None:

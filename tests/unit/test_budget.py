@@ -11,7 +11,7 @@ import pytest
 from airflow_sqlqueue.budget import Budget
 from airflow_sqlqueue.consuming.options import ConsumeOptions
 from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.errorqueue.return_to_source import ReturnOptions
+from airflow_sqlqueue.errorqueue.bulk_action import ErrorQueueOptions
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue.purge import PurgeOptions
 
@@ -96,7 +96,7 @@ def test_bytes_are_spent_afterwards() -> None:
 
 
 @pytest.mark.parametrize("limits", [{"max_messages": 0}, {"max_messages": -1}, {"max_seconds": 0}])
-@pytest.mark.parametrize("options", [ConsumeOptions, DrainOptions, PurgeOptions, ReturnOptions])
+@pytest.mark.parametrize("options", [ConsumeOptions, DrainOptions, PurgeOptions, ErrorQueueOptions])
 def test_limits_of_every_call_are_more_than_zero(options: Callable[..., Any], limits: dict[str, float]) -> None:
     with pytest.raises(ConfigurationError, match=f"{next(iter(limits))} must be more than 0: leave it out"):
         options(**limits)

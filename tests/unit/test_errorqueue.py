@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.errorqueue.chunked_work import Clock, RateLimiter
+from airflow_sqlqueue.errorqueue.bulk_action import Clock, ErrorQueueOptions, RateLimiter
 from airflow_sqlqueue.errorqueue.failed_message import FAILED, MALFORMED, NO_FAILED_QUEUE, FailedMessage, classify
 from airflow_sqlqueue.errorqueue.failure_headers import unchanged, without_failure
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.return_to_source import ReturnOptions
 from airflow_sqlqueue.errors import ConfigurationError, MessageError
 from airflow_sqlqueue.message import HeaderNames, ReceivedMessage, decode_headers
 from airflow_sqlqueue.traffic import generate
@@ -197,7 +196,6 @@ def test_malformed_headers_are_not_healed_but_kept() -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"malformed": True}, "redirect_to"),
         ({"rate": 0}, "rate must be"),
         ({"max_messages": -1}, "max_messages must be"),
         ({"max_seconds": 0.0}, "max_seconds must be"),
@@ -207,7 +205,7 @@ def test_malformed_headers_are_not_healed_but_kept() -> None:
 )
 def test_options_that_cannot_work(options: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigurationError, match=says):
-        ReturnOptions(**options)
+        ErrorQueueOptions(**options)
 
 
 class FakeClock:

@@ -15,7 +15,7 @@ from airflow_sqlqueue.consuming.options import SLOW_DOWN, ConsumeOptions
 from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.databus.batch_payloads import PayloadOptions
 from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.errorqueue.chunked_work import ErrorQueueOptions
+from airflow_sqlqueue.errorqueue.bulk_action import ErrorQueueOptions
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue.purge import PurgeOptions
 from airflow_sqlqueue.server.settings import ConnectionSettings

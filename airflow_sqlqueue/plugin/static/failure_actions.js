@@ -86,7 +86,7 @@ const forGood = (action) => (page, conn, what, label = "Delete") =>
   });
 
 export const deleteMessages = forGood("delete");
-export const deleteArchived = forGood("delete_archived");
+export const deleteArchived = forGood("purge_archive");
 
 export function restore(page, conn, what, label = "Restore") {
   return actionButton(page, conn, {

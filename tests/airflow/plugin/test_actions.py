@@ -196,7 +196,7 @@ def test_a_token_confirms_only_the_action_that_was_previewed(
         {"action": "archive", "queue": "error", "row_versions": [1], "destination": "elsewhere"},
         {"action": "park", "queue": "error", "row_versions": [1]},
         {"action": "restore", "row_versions": [1]},
-        {"action": "delete_archived", "queue": "error"},
+        {"action": "purge_archive", "queue": "error"},
         {"action": "edit_and_return", "queue": "error", "row_versions": [1]},
         {"action": "requeue"},
         {"action": "requeue", "batch_id": "1"},

@@ -14,6 +14,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from pydantic import BaseModel
 
 from airflow_sqlqueue import plugin
+from airflow_sqlqueue.errorqueue.actions import ACTIONS
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.plugin import action_tokens
@@ -125,6 +126,8 @@ def failed(hook: SqlQueueHook, queue_name: str) -> int:
         return int(table.peek(1)[0].row_version)
 
 
+TO_A_QUEUE = [action.name for action in ACTIONS.values() if "to_queue" in action.needs]
+
 Asked = tuple[str, dict[str, Any]]
 """Path and body of a request."""
 
@@ -160,8 +163,8 @@ def sweep(queue: str, row: int, address: str) -> Asked:
 
 REQUESTS: dict[str, list[Callable[[str, int, str], Asked]]] = {
     "Edit.destination": [edit(True), edit(False)],
-    "Wanted.destination": [to_a_queue(action) for action in action_tokens.TO_A_QUEUE],
-    "Wanted.queue": [on_a_queue(action) for action in ("return", "archive", "delete", "restore", "delete_archived")],
+    "Wanted.destination": [to_a_queue(action) for action in TO_A_QUEUE],
+    "Wanted.queue": [on_a_queue(action) for action in ACTIONS if action not in TO_A_QUEUE],
     "FailuresQuery.queue": [failures(False), failures(True)],
 }
 """Requests with an address in each field that has one."""
@@ -228,7 +231,7 @@ def test_a_database_that_the_connection_names_is_open_to_all_of_them(
     settings = ConnectionSettings.from_url(server.url("sqlqueue"))
     extra = {"encrypt": "yes", "trust_server_certificate": True, "allowed_catalogs": ["test_elsewhere"]}
     connection(**connection_fields(settings), extra=extra)
-    for action in action_tokens.TO_A_QUEUE:
+    for action in TO_A_QUEUE:
         path, body = to_a_queue(action)(queue_name, failed, "innocent")
         assert post(path, body)["messages"] == 1
     path, body = edit(True)(queue_name, failed, "payments@[dbo]@[test_elsewhere]")

@@ -68,7 +68,7 @@ def test_archive_and_restore(
     assert hook.depth(failures).messages == 6
     # Cleared, the run does not restore the third.
     assert run(dag, run_id)[-1]["done"] == 0
-    run_id, sentence = confirm(post, {"action": "delete_archived", **by_reason}, 1)
+    run_id, sentence = confirm(post, {"action": "purge_archive", **by_reason}, 1)
     assert "from the archive for good" in sentence
     assert "1 messages were deleted from the archive" in run(dag, run_id)[-1]["sentence"]
     assert post(f"{CONNECTION}/failures", {"queue": failures, "archived": True})["groups"] == []
@@ -104,7 +104,7 @@ def test_an_archive_that_does_not_exist_yet_is_empty(post: Any, hook: SqlQueueHo
 def test_previews_and_runs_hold_no_text_of_a_message(post: Any, failures: str, hook: SqlQueueHook, dag: Any) -> None:
     hook.send(failures, [Message("{" + SECRET)])
     runs = 0
-    for action in ("archive", "restore", "archive", "delete_archived"):
+    for action in ("archive", "restore", "archive", "purge_archive"):
         archived = action != "archive"
         answer = post(f"{CONNECTION}/failures", {"queue": failures, "archived": archived, "group_by": "kind"})
         for group in answer["groups"]:

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.errorqueue.archive import MAX_REASON
-from airflow_sqlqueue.errorqueue.chunked_work import ErrorQueueOptions, ErrorQueueResult
+from airflow_sqlqueue.errorqueue.bulk_action import ErrorQueueOptions, ErrorQueueResult
 from airflow_sqlqueue.errors import (
     ConfigurationError,
     DataMovedError,

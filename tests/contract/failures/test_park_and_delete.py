@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.errorqueue.chunked_work import ErrorQueueOptions
+from airflow_sqlqueue.errorqueue.bulk_action import ErrorQueueOptions
 from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError
 from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
 from airflow_sqlqueue.server.settings import ConnectionSettings

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.errorqueue.chunked_work import Clock
+from airflow_sqlqueue.errorqueue.actions import ACTIONS
+from airflow_sqlqueue.errorqueue.archive import Archive
+from airflow_sqlqueue.errorqueue.bulk_action import Clock, ErrorQueueOptions, ErrorQueueResult
+from airflow_sqlqueue.errorqueue.effects import ErrorStore
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.return_to_source import ReturnOptions, ReturnResult, ReturnToSource
 from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage, decode_headers
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
@@ -74,18 +76,29 @@ def sales(make: Make) -> QueueTable:
     return make("Sales")
 
 
+def returned(
+    queue: QueueTable,
+    resolver: AddressResolver,
+    where: ErrorFilter | None = None,
+    *,
+    on_progress: Callable[[ErrorQueueResult], None] | None = None,
+    clock: Clock | None = None,
+    to_queue: str | None = None,
+    malformed: bool = False,
+    **options: Any,
+) -> ErrorQueueResult:
+    """Return messages, or redirect them: all of them unless a filter is given."""
+    action = ACTIONS["return" if to_queue is None else "redirect"]
+    store = ErrorStore(queue, Archive(queue.session, queue.address.catalog), resolver)
+    given = action.inputs(to_queue=to_queue, malformed=malformed)
+    chosen = ErrorQueueOptions(**options)
+    return action.run(store, given, where or ErrorFilter(), chosen, on_progress=on_progress, clock=clock)
+
+
 @pytest.fixture
-def give_back(resolver: AddressResolver) -> Callable[..., ReturnResult]:
+def give_back(resolver: AddressResolver) -> Callable[..., ErrorQueueResult]:
     """Returns messages: all of them unless a filter is given."""
-
-    def run(
-        queue: QueueTable, where: ErrorFilter | None = None, clock: Clock | None = None, **options: Any
-    ) -> ReturnResult:
-        wanted, progress = where or ErrorFilter(), options.pop("on_progress", None)
-        given = ReturnOptions(**options)
-        return ReturnToSource(queue, resolver, wanted, given, on_progress=progress, clock=clock).run()
-
-    return run
+    return lambda queue, where=None, clock=None, **given: returned(queue, resolver, where, clock=clock, **given)
 
 
 def headers_of(message: ReceivedMessage) -> dict[str, str | None]:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.return_to_source import ReturnToSource
 from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import QueueTable
@@ -18,7 +17,7 @@ from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import create_queue
 from tests.contract.conftest import run_sql
-from tests.contract.return_to_source.conftest import HOUR, KEPT, Make, failed, headers_of
+from tests.contract.return_to_source.conftest import HOUR, KEPT, Make, failed, headers_of, returned
 from tests.drains import bodies
 
 
@@ -33,7 +32,7 @@ def test_failed_messages_arrive_as_they_were_sent(make: Make, give_back: Any, of
     done = give_back(error)
     assert done.to_dict() | {"seconds": 0} == {
         "messages": 150,
-        "returned": {source.address.canonical: 150},
+        "destinations": {source.address.canonical: 150},
         "left": {},
         "unseen": 0,
         "complete": True,
@@ -90,7 +89,7 @@ def test_every_form_of_the_failed_queues_address_is_understood(
         "Sales@GONE-07",
     ]
     error.send(failed(form, form.encode()) for form in forms)
-    assert give_back(error).returned == {sales.address.canonical: len(forms)}
+    assert give_back(error).destinations == {sales.address.canonical: len(forms)}
     assert bodies(sales) == [form.encode() for form in forms]
 
 
@@ -101,7 +100,7 @@ def test_a_failed_queue_in_another_database_is_reached(
     create_queue(session, there, layout="v4")
     error.send([failed(f"Sales@[dbo]@[{other_catalog}]")])
     allowed = replace(resolver, allowed_catalogs=[other_catalog])
-    assert ReturnToSource(error, allowed, ErrorFilter()).run().returned == {there.canonical: 1}
+    assert returned(error, allowed).destinations == {there.canonical: 1}
     (message,) = QueueTable(session, there).receive()
     assert headers_of(message) == KEPT
 
@@ -135,11 +134,11 @@ def test_a_redirect_takes_them_all(make: Make, error: QueueTable, sales: QueueTa
     parked = make("parked", "v1")
     poison = Message('{"größe": ', b"poison", HOUR, uuid.uuid4())
     error.send([failed("Sales"), failed("Gone"), failed(None), poison])
-    done = give_back(error, redirect_to="parked")
-    assert (done.returned, done.left) == ({parked.address.canonical: 3}, {"malformed headers": 1})
+    done = give_back(error, to_queue="parked")
+    assert (done.destinations, done.left) == ({parked.address.canonical: 3}, {"malformed headers": 1})
     assert [headers_of(message) for message in parked.receive(5)] == [KEPT] * 3
     raw = make("raw")
-    assert give_back(error, redirect_to="raw", malformed=True).returned == {raw.address.canonical: 1}
+    assert give_back(error, to_queue="raw", malformed=True).destinations == {raw.address.canonical: 1}
     (message,) = raw.receive()
     assert (message.headers, message.body, message.id, message.expires) == (poison.headers, b"poison", poison.id, None)
     assert (depth(error).messages, depth(sales).messages) == (0, 0)
@@ -148,7 +147,7 @@ def test_a_redirect_takes_them_all(make: Make, error: QueueTable, sales: QueueTa
 def test_a_redirect_to_a_missing_queue_or_to_itself_is_refused(error: QueueTable, give_back: Any, schema: str) -> None:
     error.send([failed("Sales")])
     with pytest.raises(QueueNotFoundError, match="Gone"):
-        give_back(error, redirect_to="Gone")
-    with pytest.raises(ConfigurationError, match="the queue they are in"):
-        give_back(error, redirect_to=f"error@[{schema}]")
+        give_back(error, to_queue="Gone")
+    with pytest.raises(ConfigurationError, match="already: name another queue"):
+        give_back(error, to_queue=f"error@[{schema}]")
     assert depth(error).messages == 1

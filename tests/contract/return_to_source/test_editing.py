@@ -51,7 +51,7 @@ def test_poison_can_be_mended_by_an_edit(make: Make, error: QueueTable, resolver
     (poison,) = error.peek()
     with pytest.raises(MessageError, match=r"no destination \(malformed headers\)"):
         edit(error, resolver, poison.row_version, headers={"tags": "none"})
-    edit(error, resolver, poison.row_version, headers={"tags": "none"}, redirect_to="mended")
+    edit(error, resolver, poison.row_version, headers={"tags": "none"}, to_queue="mended")
     (message,) = mended.receive()
     headers = headers_of(message)
     assert (headers["ServiceControl.EditOf"], headers["tags"], message.body) == ("m-1", "none", b"x")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.errorqueue.chunked_work import Clock
+from airflow_sqlqueue.errorqueue.bulk_action import Clock
 from airflow_sqlqueue.errors import TransactionError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.depth import depth
@@ -49,7 +49,7 @@ def test_a_return_ends_with_its_limits(error: QueueTable, sales: QueueTable, giv
 def test_a_dry_run_moves_nothing(error: QueueTable, sales: QueueTable, give_back: Any) -> None:
     error.send([*(failed("Sales") for _ in range(150)), failed("Gone")])
     done = give_back(error, dry_run=True, rate=1)
-    assert (done.returned, done.left) == (
+    assert (done.destinations, done.left) == (
         {sales.address.canonical: 150},
         {"the failed queue does not exist": 1},
     )

@@ -10,7 +10,6 @@ import pytest
 
 from airflow_sqlqueue.errorqueue.editing import edit
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.return_to_source import ReturnOptions, ReturnToSource
 from airflow_sqlqueue.errors import MessageError
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.queue import QueueTable
@@ -19,7 +18,7 @@ from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import create_queue
 from tests.contract.conftest import Connect, run_sql
-from tests.contract.return_to_source.conftest import Make, failed
+from tests.contract.return_to_source.conftest import Make, failed, returned
 from tests.drains import bodies
 
 
@@ -72,13 +71,13 @@ def test_headers_choose_no_queue_of_another_database_unless_it_is_allowed(
         replace(resolver, allowed_catalogs=["x"]),
         replace(resolver, allowed_catalogs=[name.catalog], allowed_schemas=["nsb"]),
     ):
-        done = ReturnToSource(error, allowed, ErrorFilter()).run()
+        done = returned(error, allowed)
         assert (done.messages, done.left) == (0, {"outside of the allowed databases and schemas": 1})
         with pytest.raises(MessageError, match="outside of the allowed databases and schemas"):
             edit(error, allowed, error.peek()[0].row_version, body=b"edited")
     assert depth(payments).messages == 0
     allowed = replace(resolver, allowed_catalogs=[f"[{name.catalog.upper()}]"], allowed_schemas=["dbo"])
-    assert ReturnToSource(error, allowed, ErrorFilter()).run().messages == 1
+    assert returned(error, allowed).messages == 1
     assert depth(payments).messages == 1
 
 
@@ -89,12 +88,11 @@ def test_headers_choose_no_queue_of_another_database_through_a_synonym(
     run_sql(session, f"CREATE SYNONYM {synonym} FOR {payments.address.qualified_name}")
     try:
         error.send([failed("Invoices")])
-        done = ReturnToSource(error, resolver, ErrorFilter()).run()
+        done = returned(error, resolver)
         assert (done.messages, done.left) == (0, {"outside of the allowed databases and schemas": 1})
         assert depth(payments).messages == 0
         # The user himself may name it.
-        named = ReturnOptions(redirect_to="Invoices")
-        assert ReturnToSource(error, resolver, ErrorFilter(), named).run().messages == 1
+        assert returned(error, resolver, to_queue="Invoices").messages == 1
     finally:
         run_sql(session, f"DROP SYNONYM {synonym}")
 
@@ -148,7 +146,7 @@ def test_a_queue_that_refuses_inserts_does_not_stop_the_others(
     run_sql(session, f"ALTER TABLE {odd.address.qualified_name} ADD [Note] int NOT NULL")
     error.send(failed(name, name.encode()) for name in ("Closed", "Odd", "Sales") * 3)
     done = give_back(error, rows_per_transaction=2)
-    assert done.returned == {sales.address.canonical: 3}
+    assert done.destinations == {sales.address.canonical: 3}
     assert done.left == {"the server refused the message": 3, "the failed queue cannot be sent to": 3}
     assert sorted(bodies(error)) == [b"Closed"] * 3 + [b"Odd"] * 3
 
@@ -161,6 +159,6 @@ def test_a_locked_queue_does_not_stop_the_others(
     with connect() as other, other.transaction(), Session(settings, lock_timeout=0.2) as impatient:
         run_sql(other, f"SELECT COUNT(*) FROM {billing.address.qualified_name} WITH (TABLOCKX, HOLDLOCK)")
         queue = QueueTable(impatient, error.address)
-        done = ReturnToSource(queue, resolver, ErrorFilter(), ReturnOptions(rows_per_transaction=1)).run()
-        assert (done.returned, done.left) == ({sales.address.canonical: 2}, {"the failed queue is locked": 2})
+        done = returned(queue, resolver, rows_per_transaction=1)
+        assert (done.destinations, done.left) == ({sales.address.canonical: 2}, {"the failed queue is locked": 2})
     assert depth(error).messages == 2

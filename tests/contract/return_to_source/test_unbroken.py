@@ -13,13 +13,12 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.return_to_source import ReturnOptions, ReturnResult, ReturnToSource
+from airflow_sqlqueue.errorqueue.bulk_action import ErrorQueueResult
 from airflow_sqlqueue.errors import DeadlockError, SqlQueueError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
 from tests.contract.conftest import Connect, run_sql
-from tests.contract.return_to_source.conftest import Make, failed
+from tests.contract.return_to_source.conftest import Make, failed, returned
 from tests.drains import bodies
 
 
@@ -30,7 +29,7 @@ def test_messages_received_meanwhile_are_not_returned(
     error.send([failed("Sales", b"first"), failed("Billing", b"second")])
     with connect() as other:
 
-        def take_the_second(done: ReturnResult) -> None:
+        def take_the_second(done: ErrorQueueResult) -> None:
             if not done.left:
                 assert [message.body for message in QueueTable(other, error.address).receive()] == [b"second"]
 
@@ -41,7 +40,7 @@ def test_messages_received_meanwhile_are_not_returned(
 def test_messages_that_fail_again_are_not_returned_twice(error: QueueTable, sales: QueueTable, give_back: Any) -> None:
     error.send(failed("Sales", b"%d" % n) for n in range(3))
 
-    def fail_again(done: ReturnResult) -> None:
+    def fail_again(done: ErrorQueueResult) -> None:
         error.send(failed("Sales", message.body) for message in sales.receive())
 
     assert give_back(error, rows_per_transaction=1, on_progress=fail_again).messages == 3
@@ -51,7 +50,7 @@ def test_messages_that_fail_again_are_not_returned_twice(error: QueueTable, sale
 def test_a_queue_that_is_altered_meanwhile_gets_all(error: QueueTable, sales: QueueTable, give_back: Any) -> None:
     error.send(failed("Sales", b"%d" % n) for n in range(4))
 
-    def alter(done: ReturnResult) -> None:
+    def alter(done: ErrorQueueResult) -> None:
         if done.messages == 1:
             name = sales.address.qualified_name
             run_sql(error.session, f"ALTER TABLE {name} DROP COLUMN [ReplyToAddress]")
@@ -84,13 +83,12 @@ def test_a_broken_connection_loses_nothing(
     error.send(failed("Sales", b"%d" % n) for n in range(6))
     with connect() as session:
 
-        def cut(done: ReturnResult) -> None:
+        def cut(done: ErrorQueueResult) -> None:
             session.close()
 
-        options = ReturnOptions(rows_per_transaction=2)
         queue = QueueTable(session, error.address)
         with pytest.raises(SqlQueueError):
-            ReturnToSource(queue, resolver, ErrorFilter(), options, on_progress=cut).run()
+            returned(queue, resolver, rows_per_transaction=2, on_progress=cut)
     assert (bodies(sales), bodies(error)) == ([b"0", b"1"], [b"2", b"3", b"4", b"5"])
 
 
@@ -100,11 +98,10 @@ def test_two_returns_at_once_return_every_message_once(
     error.send(failed("Sales", b"%d" % n) for n in range(400))
     start = Barrier(2)
 
-    def run() -> ReturnResult:
+    def run() -> ErrorQueueResult:
         with connect() as session:
             start.wait(30)
-            options = ReturnOptions(rows_per_transaction=5)
-            return ReturnToSource(QueueTable(session, error.address), resolver, ErrorFilter(), options).run()
+            return returned(QueueTable(session, error.address), resolver, rows_per_transaction=5)
 
     with ThreadPoolExecutor(2) as pool:
         first, second = (future.result(120) for future in [pool.submit(run), pool.submit(run)])
@@ -116,12 +113,10 @@ def test_two_returns_at_once_return_every_message_once(
 CHILD = """
 import sys
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.return_to_source import ReturnOptions
-from airflow_sqlqueue.errorqueue.return_to_source import ReturnToSource
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.session import Session
+from tests.contract.return_to_source.conftest import returned
 
 url, schema, where = sys.argv[1:]
 settings = ConnectionSettings.from_url(url)
@@ -138,7 +133,7 @@ done = []
 with Session(settings) as session:
     queue = QueueTable(session, resolver.resolve("error"))
     tell = lambda returned: (done.append(returned), stop() if where == "between two transactions" else None)
-    ReturnToSource(queue, resolver, ErrorFilter(), ReturnOptions(rows_per_transaction=7), on_progress=tell).run()
+    returned(queue, resolver, rows_per_transaction=7, on_progress=tell)
 """
 
 

@@ -7,24 +7,20 @@ from pathlib import Path
 from airflow.sdk import DAG, chain
 
 from airflow_sqlqueue.operators import (
-    SqlQueueArchiveErrorsOperator,
     SqlQueueConsumeOperator,
     SqlQueueCreateOperator,
-    SqlQueueDeleteArchivedErrorsOperator,
-    SqlQueueDeleteErrorsOperator,
     SqlQueueDrainOperator,
     SqlQueueDrainToSparkOperator,
     SqlQueueDropOperator,
+    SqlQueueFailedMessagesOperator,
     SqlQueueForwardOperator,
     SqlQueueMarkConsumedOperator,
     SqlQueueMoveDelayedOperator,
-    SqlQueueParkErrorsOperator,
     SqlQueueProvisionOperator,
     SqlQueuePublishOperator,
     SqlQueuePurgeExpiredOperator,
     SqlQueuePurgeOperator,
     SqlQueueRequeueOperator,
-    SqlQueueRestoreErrorsOperator,
     SqlQueueReturnToSourceOperator,
     SqlQueueSendOperator,
     SqlQueueSubscribeOperator,
@@ -74,12 +70,22 @@ with DAG("operators", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=time
             immediate_retries=0,
             delayed_retries=0,
         ),
-        SqlQueueArchiveErrorsOperator(task_id="archive", queue_name=error, all_messages=True, reason="looked at"),
-        SqlQueueDeleteArchivedErrorsOperator(task_id="delete_old", queue_name=error, older_than=3600, confirm=True),
-        SqlQueueRestoreErrorsOperator(task_id="restore", queue_name=error, all_messages=True),
-        SqlQueueParkErrorsOperator(task_id="park", queue_name=error, to_queue=events, all_messages=True),
-        SqlQueueParkErrorsOperator(task_id="unpark", queue_name=events, to_queue=error, all_messages=True),
-        SqlQueueDeleteErrorsOperator(task_id="delete", queue_name=events, all_messages=True, confirm=True),
+        SqlQueueFailedMessagesOperator(
+            action="archive", task_id="archive", queue_name=error, all_messages=True, reason="looked at"
+        ),
+        SqlQueueFailedMessagesOperator(
+            action="purge_archive", task_id="delete_old", queue_name=error, older_than=3600, confirm=True
+        ),
+        SqlQueueFailedMessagesOperator(action="restore", task_id="restore", queue_name=error, all_messages=True),
+        SqlQueueFailedMessagesOperator(
+            action="park", task_id="park", queue_name=error, to_queue=events, all_messages=True
+        ),
+        SqlQueueFailedMessagesOperator(
+            action="park", task_id="unpark", queue_name=events, to_queue=error, all_messages=True
+        ),
+        SqlQueueFailedMessagesOperator(
+            action="delete", task_id="delete", queue_name=events, all_messages=True, confirm=True
+        ),
         SqlQueueReturnToSourceOperator(task_id="return_to_source", queue_name=error, all_messages=True),
         drain_rest,
         SqlQueueMarkConsumedOperator(task_id="mark_consumed", batch=drain_rest.output),

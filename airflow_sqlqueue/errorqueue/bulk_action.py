@@ -1,6 +1,6 @@
-"""Work on failed messages, chunk by chunk: the scan, transactions, limits, rate, dry run, counts and retries.
+"""Bulk action on failed messages, chunk by chunk: the scan, transactions, limits, rate, dry run, counts and retries.
 
-Return, archive, delete, park and restore share it; each is an :class:`Action`.
+All actions share it; each has an :class:`Effect` of its own.
 """
 
 from __future__ import annotations
@@ -8,41 +8,40 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
 from airflow_sqlqueue import errors
 from airflow_sqlqueue.budget import MIB, Limits, check_limits, count_of
 from airflow_sqlqueue.errorqueue.failed_message import FailedMessage
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.reasons import Reason
+from airflow_sqlqueue.errorqueue.reasons import StayReason
 from airflow_sqlqueue.errorqueue.scan import FailedMessages
+from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.reconnecting import reconnecting
 
 log = logging.getLogger(__name__)
 
-REFUSALS: Mapping[type[Exception], Reason] = {
-    errors.MessageError: Reason.MALFORMED,
-    errors.NotAQueueError: Reason.NOT_A_QUEUE,
-    errors.QueueNotFoundError: Reason.NOT_FOUND,
-    errors.PermissionDeniedError: Reason.DENIED,
-    errors.LockTimeoutError: Reason.LOCKED,
-    errors.StatementError: Reason.REFUSED,
+REFUSALS: Mapping[type[Exception], StayReason] = {
+    errors.MessageError: StayReason.MALFORMED,
+    errors.NotAQueueError: StayReason.NOT_A_QUEUE,
+    errors.QueueNotFoundError: StayReason.NOT_FOUND,
+    errors.PermissionDeniedError: StayReason.DENIED,
+    errors.LockTimeoutError: StayReason.LOCKED,
+    errors.StatementError: StayReason.REFUSED,
 }
 """Errors of a receiving queue that headers name: the messages stay, and the rest goes on."""
 
-ROW_REFUSALS: Mapping[type[Exception], Reason] = {
-    errors.MessageError: Reason.MALFORMED,
-    errors.RowRefusedError: Reason.REFUSED,
+ROW_REFUSALS: Mapping[type[Exception], StayReason] = {
+    errors.MessageError: StayReason.MALFORMED,
+    errors.RowRefusedError: StayReason.REFUSED,
 }
 """Errors of single messages, for a receiving queue that the caller names: its other errors are raised."""
 
-_OF_A_MESSAGE = {Reason.MALFORMED, Reason.REFUSED}
-
-Target = TypeVar("Target", bound=Hashable)
+_OF_A_MESSAGE = {StayReason.MALFORMED, StayReason.REFUSED}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +72,8 @@ class ErrorQueueOptions(Limits):
 class ErrorQueueResult:
     """Result of work on failed messages, or its progress.
 
-    ``messages`` were handled; with ``dry_run`` they would be. ``left`` counts messages that stay, by the reason.
+    ``messages`` were handled; with ``dry_run`` they would be. ``destinations`` counts them by the queue that they went
+    to, if they went to one. ``left`` counts messages that stay, by the reason.
     ``unseen`` messages were locked by others all the time, so that nothing could read them; it is an estimate if others
     receive from the queue. ``complete`` is False if a budget ended the work before all messages were handled; it does
     not depend on messages that stay. ``warnings`` has sentences about others who work on the same queue, such as
@@ -81,6 +81,7 @@ class ErrorQueueResult:
     """
 
     messages: int = 0
+    destinations: dict[str, int] = field(default_factory=dict)
     left: dict[str, int] = field(default_factory=dict)
     unseen: int = 0
     complete: bool = False
@@ -93,30 +94,28 @@ class ErrorQueueResult:
         if messages:
             self.left[reason] = self.left.get(reason, 0) + messages
 
-    def handled(self, target: str, messages: int) -> None:
-        """Count handled messages."""
+    def handled(self, target: QueueTable | None, messages: int) -> None:
+        """Count handled messages; zero adds no entry."""
         self.messages += messages
+        if messages and target is not None:
+            name = target.address.canonical
+            self.destinations[name] = self.destinations.get(name, 0) + messages
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         return {**asdict(self), "seconds": round(self.seconds, 3)}
 
 
-Result = TypeVar("Result", bound=ErrorQueueResult)
+class Effect(Protocol):
+    """Effect of an action on failed messages."""
 
+    def prepare(self) -> None:
+        """Make what the transactions need; a dry run does without."""
 
-class Action(Protocol[Target]):
-    """Action on failed messages. ``doing`` names it in the log: ``Returning``."""
+    def target(self, message: FailedMessage) -> QueueTable | StayReason | None:
+        """Return the queue that a message goes to, None for a place that is no queue, or the reason why it stays."""
 
-    doing: str
-
-    def target(self, message: FailedMessage) -> Target | Reason:
-        """Return the target of a message, such as a queue, or the reason why it stays."""
-
-    def name(self, target: Target) -> str:
-        """Return the name of a target in the result."""
-
-    def handle(self, target: Target, chunk: Sequence[FailedMessage]) -> int:
+    def handle(self, target: QueueTable | None, chunk: Sequence[FailedMessage]) -> int:
         """Handle messages of one target in the transaction under way, and return how many.
 
         Raises :class:`MessagesRefused` for messages that stay.
@@ -163,45 +162,47 @@ class RateLimiter:
 class MessagesRefused(Exception):
     """Refusal of messages by a queue; the transaction is rolled back, and its cause is an error of the server."""
 
-    def __init__(self, reason: Reason) -> None:
+    def __init__(self, reason: StayReason) -> None:
         self.reason = reason
 
 
-class ChunkedWork(Generic[Target, Result]):
-    """Work of an action on failed messages: those that match and were there at the start, oldest first.
+class BulkAction:
+    """Action on failed messages in bulk: on those that match and were there at the start, oldest first.
 
     Each chunk is one transaction, repeated after a deadlock or a lost connection: whichever process dies, no message is
-    lost or handled twice, and messages of an uncommitted transaction are still where they were.
+    lost or handled twice, and messages of an uncommitted transaction are still where they were. A message that the
+    action cannot handle stays, the result has the reason, and the rest is handled.
 
-    :param done: the result, which the work fills in.
+    :param doing: the action for people, as ``Returning``.
     """
 
     def __init__(
         self,
+        doing: str,
         source: FailedMessages,
-        action: Action[Target],
+        effect: Effect,
         where: ErrorFilter,
         options: ErrorQueueOptions,
-        done: Result,
         *,
-        on_progress: Callable[[Result], None] | None = None,
+        on_progress: Callable[[ErrorQueueResult], None] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._source, self._action, self._where, self._options = source, action, where, options
-        self._done = done
+        self._doing, self._source, self._effect, self._where, self._options = doing, source, effect, where, options
+        self._done = ErrorQueueResult(dry_run=options.dry_run)
         self._on_progress = on_progress or (lambda done: None)
         self._clock = clock or Clock()
         self._pace = RateLimiter(options.rate, self._clock)
         self._budget = options.budget(self._clock.now)
-        self._blocked: dict[Target, Reason] = {}
-        done.dry_run = options.dry_run
+        self._blocked: dict[QueueTable | None, StayReason] = {}
 
-    def run(self) -> Result:
-        """Handle the messages. Raises :class:`TransactionError` inside a transaction."""
+    def run(self) -> ErrorQueueResult:
+        """Handle the messages. Raises :class:`TransactionError` inside a transaction, and the errors of the queues."""
         if self._source.session.in_transaction:
             raise errors.TransactionError(
-                f"{self._action.doing} failed messages takes several transactions: run it outside of a transaction."
+                f"{self._doing} failed messages takes several transactions: run it outside of a transaction."
             )
+        if not self._options.dry_run:
+            self._effect.prepare()
         done, where = self._done, self._where
         self._budget = self._options.budget(self._clock.now)
         done.warnings = self._source.warnings()
@@ -217,7 +218,7 @@ class ChunkedWork(Generic[Target, Result]):
                 done.complete = False
                 break
         if done.complete and named is not None:
-            self._leave(Reason.NOT_AVAILABLE, len(named) - seen)
+            self._leave(StayReason.NOT_AVAILABLE, len(named) - seen)
         elif done.complete:
             moved = 0 if done.dry_run else done.messages
             done.unseen = max(0, self._source.count_left(window.up_to) - (seen - moved))
@@ -226,10 +227,10 @@ class ChunkedWork(Generic[Target, Result]):
 
     def _handle(self, messages: Sequence[FailedMessage]) -> bool:
         """Handle a page's messages, target by target; False if the budget was used up first."""
-        by_target: dict[Target, deque[FailedMessage]] = {}
+        by_target: dict[QueueTable | None, deque[FailedMessage]] = {}
         for message in messages:
-            target = self._action.target(message)
-            if isinstance(target, Reason):
+            target = self._effect.target(message)
+            if isinstance(target, StayReason):
                 self._leave(target, 1)
             else:
                 by_target.setdefault(target, deque()).append(message)
@@ -260,7 +261,7 @@ class ChunkedWork(Generic[Target, Result]):
             size += chunk[-1].size
         return chunk
 
-    def _handle_or_leave(self, target: Target, chunk: Sequence[FailedMessage]) -> int:
+    def _handle_or_leave(self, target: QueueTable | None, chunk: Sequence[FailedMessage]) -> int:
         """Handle messages of a target and return their number; one by one if the server refuses them together."""
         if reason := self._blocked.get(target):
             self._leave(reason, len(chunk))
@@ -272,20 +273,20 @@ class ChunkedWork(Generic[Target, Result]):
                 self._blocked[target] = refused.reason
             elif len(chunk) > 1:
                 moved = sum(self._handle_or_leave(target, [message]) for message in chunk)
-                if not moved and refused.reason is Reason.REFUSED:
+                if not moved and refused.reason is StayReason.REFUSED:
                     self._blocked[target] = refused.reason
                 return moved
-            if refused.reason is not Reason.MALFORMED:
+            if refused.reason is not StayReason.MALFORMED:
                 left = count_of(len(chunk), "message")
                 log.warning("%s left in %s: %s", left, self._source.name, _sentence(refused.__cause__))
             self._leave(refused.reason, len(chunk))
             return 0
-        self._done.handled(self._action.name(target), moved)
-        self._leave(Reason.NOT_AVAILABLE, len(chunk) - moved)
+        self._done.handled(target, moved)
+        self._leave(StayReason.NOT_AVAILABLE, len(chunk) - moved)
         return moved
 
-    def _commit(self, target: Target, chunk: Sequence[FailedMessage]) -> int:
-        what = f"{self._action.doing} messages of the queue {self._source.name}"
+    def _commit(self, target: QueueTable | None, chunk: Sequence[FailedMessage]) -> int:
+        what = f"{self._doing} messages of the queue {self._source.name}"
         work = partial(reconnecting, self._source.session, what, partial(self._commit_once, target, chunk))
         try:
             moved = work()
@@ -294,11 +295,11 @@ class ChunkedWork(Generic[Target, Result]):
         self._pace.moved(moved)
         return moved
 
-    def _commit_once(self, target: Target, chunk: Sequence[FailedMessage]) -> int:
+    def _commit_once(self, target: QueueTable | None, chunk: Sequence[FailedMessage]) -> int:
         with self._source.session.transaction():
-            return self._action.handle(target, chunk)
+            return self._effect.handle(target, chunk)
 
-    def _leave(self, reason: Reason, messages: int) -> None:
+    def _leave(self, reason: StayReason, messages: int) -> None:
         self._done.leave(reason.value, messages)
 
 
@@ -308,7 +309,7 @@ def _sentence(error: BaseException | None) -> str:
 
 
 @contextmanager
-def refusals(reasons: Mapping[type[Exception], Reason] = REFUSALS) -> Iterator[None]:
+def refusals(reasons: Mapping[type[Exception], StayReason] = REFUSALS) -> Iterator[None]:
     """Raise :class:`MessagesRefused` for errors of a message or a receiving queue; all others stop the whole work."""
     try:
         yield
@@ -317,4 +318,4 @@ def refusals(reasons: Mapping[type[Exception], Reason] = REFUSALS) -> Iterator[N
     except Exception as error:
         if not errors.is_of_a_message(error):
             raise
-        raise MessagesRefused(Reason.MALFORMED) from error
+        raise MessagesRefused(StayReason.MALFORMED) from error

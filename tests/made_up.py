@@ -1,0 +1,24 @@
+"""A made-up action and a made-up grouping of failed messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from airflow_sqlqueue.errorqueue.actions import ACTIONS
+from airflow_sqlqueue.errorqueue.effects import Park
+from airflow_sqlqueue.errorqueue.failed_message import FailedMessage
+from airflow_sqlqueue.errorqueue.groupings import Grouping
+from airflow_sqlqueue.queue import QueueTable
+
+
+class Lend(Park):
+    """Moves the first message of each chunk only."""
+
+    def handle(self, target: QueueTable | None, chunk: Sequence[FailedMessage]) -> int:
+        return super().handle(target, chunk[:1])
+
+
+LEND = replace(ACTIONS["park"], name="lend", label="Lend", doing="Lending", done="lent", about="Lend.", effect=Lend)
+
+SIZE = Grouping("Size", lambda message: "large" if message.size > 10 else "small")
