@@ -15,10 +15,9 @@ from airflow_sqlqueue.consuming.consumer import Consumer as Consumer
 from airflow_sqlqueue.consuming.message_handlers import MessageHandlers as MessageHandlers
 from airflow_sqlqueue.consuming.options import ConsumeOptions as ConsumeOptions
 from airflow_sqlqueue.consuming.options import ConsumeResult as ConsumeResult
-from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions as RecoverabilityOptions
-from airflow_sqlqueue.databus.batch_payloads import PayloadOptions as PayloadOptions
 from airflow_sqlqueue.databus.batch_payloads import StagedPayload as StagedPayload
 from airflow_sqlqueue.databus.data_bus import DataBus as DataBus
+from airflow_sqlqueue.databus.options import PayloadOptions as PayloadOptions
 from airflow_sqlqueue.databus.payload_file import PayloadsResult as PayloadsResult
 from airflow_sqlqueue.decorators.consume import sqlqueue_consume_task as sqlqueue_consume_task
 from airflow_sqlqueue.delayed.mover import MoveResult as MoveResult

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.options import Options, option
 
 MIB = 1024 * 1024
 """Bytes of a mebibyte."""
@@ -35,20 +36,11 @@ def check_limits(**limits: float | None) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
-    """Limits of one call on messages and seconds: the base class of options with these limits.
+class Limits(Options):
+    """Limits of one call on messages and seconds: the base class of options with these limits."""
 
-    Raises :class:`ConfigurationError` for a limit that is not more than 0.
-
-    :param max_messages: handle at most this number of messages; None: no limit.
-    :param max_seconds: start nothing new after this number of seconds; None: no limit.
-    """
-
-    max_messages: int | None = None
-    max_seconds: float | None = None
-
-    def __post_init__(self) -> None:
-        check_limits(max_messages=self.max_messages, max_seconds=self.max_seconds)
+    max_messages: int | None = option(None, "stop after this many messages", above=0)
+    max_seconds: float | None = option(None, "stop after this many seconds", above=0)
 
     def budget(self, clock: Clock = time.monotonic) -> Budget:
         """Return the budget of a call that begins now."""

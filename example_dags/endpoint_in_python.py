@@ -17,10 +17,9 @@ if TYPE_CHECKING:
 
 @task.sqlqueue_consume(
     queue_name="{{ params.orders }}",
-    error_queue="{{ params.error }}",
     endpoint="Billing",
-    unrecoverable=[ValueError],
     max_messages=10_000,
+    consume_options={"error_queue": "{{ params.error }}", "unrecoverable": [ValueError]},
 )
 def bill(message: Envelope, hook: SqlQueueHook) -> None:
     """Bill an order. The reply is committed together with the message, or not at all."""

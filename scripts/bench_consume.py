@@ -16,7 +16,7 @@ from typing import Any
 from bench_report import Comparison, report
 from bench_setting import TURNS, best_rates, fill
 
-from airflow_sqlqueue import AddressResolver, ConsumeOptions, RecoverabilityOptions
+from airflow_sqlqueue import AddressResolver, ConsumeOptions
 from airflow_sqlqueue.consuming.consumer import Consumer
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.server.connection import open_connection
@@ -64,8 +64,7 @@ def _handled(handlers: int) -> str:
 def consume(queue: QueueTable, error: QueueTable, handlers: int) -> int:
     """Handle the messages of the queue, in the default transaction mode."""
     settings = queue.session.settings
-    recoverability = RecoverabilityOptions(delayed_retries=0, error_queue=error.address.canonical)
-    options = ConsumeOptions(max_handlers=handlers, recoverability=recoverability)
+    options = ConsumeOptions(max_handlers=handlers, delayed_retries=0, error_queue=error.address.canonical)
     resolver = AddressResolver(default_catalog=settings.database)
     handled = Consumer(lambda: Session(settings), resolver, queue.address.canonical, lambda message: None, options)
     return handled.run().handled

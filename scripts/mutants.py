@@ -122,7 +122,6 @@ ROOMS = {
             "tests/faults/test_model.py",
             "tests/faults/test_erase.py",
             "tests/airflow/test_stranded.py",
-            "tests/docs/test_defaults.py",
         ),
     ),
     "delayed": Room(

@@ -42,7 +42,7 @@ SENT, UNKNOWN, REFUSED = "sent", "unknown", "refused"
 MOST = 30
 """Messages of a send, at the most."""
 
-RECOVERABILITY = RecoverabilityOptions(1, 2, 1.0, ERROR)
+RETRIES = RecoverabilityOptions(1, 2, 1.0, ERROR)
 AT_END = 60.0
 """Seconds that a role has to end what it has begun, when the server is away."""
 
@@ -194,7 +194,7 @@ def consume(role: Role, number: int) -> None:
         until_empty=False,
         max_handlers=2,
         poll_seconds=0.5,
-        recoverability=RECOVERABILITY,
+        **vars(RETRIES),
         wait_for_server=True,
     )
     role.ready()

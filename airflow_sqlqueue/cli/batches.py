@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from airflow_sqlqueue.cli.drain_options import DataBusOptions, LimitOptions, changed_limits, drain_options
 from airflow_sqlqueue.cli.interruption import explained
 from airflow_sqlqueue.cli.message_options import FilterOptions
+from airflow_sqlqueue.cli.operation_options import words_of
 from airflow_sqlqueue.cli.options import Common, QueueArgument, QueueOptions, age
 from airflow_sqlqueue.cli.output import note, progress_bar
 from airflow_sqlqueue.cli.redaction import KEY_VARIABLE, redactor_of
+from airflow_sqlqueue.databus.options import PayloadOptions
+from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.errors import (
     BatchError,
     BatchNotFoundError,
@@ -44,9 +46,13 @@ LedgerQueue = Annotated[
 
 def drain(
     target: QueueOptions,
-    limits: LimitOptions,
+    options: DrainOptions,
     selected: FilterOptions,
-    payloads: DataBusOptions,
+    payloads: PayloadOptions,
+    data_bus: Annotated[
+        Optional[str],
+        typer.Option(help="Fetch the messages' payloads from this data bus, a folder or object store URL."),
+    ] = None,
     staging: Annotated[
         Optional[str], typer.Option(help="The folder or object store URL for the batch's files.")
     ] = None,
@@ -87,11 +93,10 @@ def drain(
         raise ConfigurationError("A drain into files needs a staging folder: give --staging, or --stage table.")
     if new and batch_id is None:
         raise ConfigurationError("--new goes with --batch-id: without that, every drain begins a batch.")
-    options = drain_options(**vars(limits))
     where, redactor = selected.filter(), redactor_of(redaction)
     folder = None if staging is None else StagingFolder.of(staging)
     check_stage(stage, folder)
-    fetch = _payload_fetch(payloads, stage, folder, options.readable_by)
+    fetch = _payload_fetch(data_bus, stage, folder, replace(payloads, readable_by=options.readable_by))
     if fetch is not None and redactor is not None:
         raise ConfigurationError("No rule of redaction changes payloads of the data bus: leave out one of the two.")
     client = target.connect()
@@ -100,8 +105,8 @@ def drain(
     if batch_id is not None and not new:
         _require(client, queue, batch_id)
     own = {"staging": staging, "stage": stage, "conn_id": target.conn_id, "keep": keep}
-    own |= {"only_new": only_new, "redaction": redaction}
-    command = _options({**own, **changed_limits(options), **vars(selected), **vars(payloads)})
+    own |= {"only_new": only_new, "redaction": redaction, "data_bus": data_bus}
+    command = [*_options({**own, **vars(selected)}), *words_of(options), *words_of(payloads)]
     request = DrainRequest(
         options=options, where=where, keep=keep, only_new=only_new, redaction=redactor, origin="sqlqueue drain"
     )
@@ -160,16 +165,16 @@ def _drain(
 
 
 def _payload_fetch(
-    given: DataBusOptions, stage: str, folder: StagingFolder | None, readable_by: str
+    location: str | None, stage: str, folder: StagingFolder | None, options: PayloadOptions
 ) -> PayloadFetch | None:
     """Function that fetches the payloads of a drained batch; None without a data bus. Raises ConfigurationError."""
-    if given.data_bus is None:
+    if location is None:
         return None
     if stage != "files":
         raise ConfigurationError("--data-bus stages payloads beside files: give --staging, and leave out --stage.")
     from airflow_sqlqueue.databus.data_bus import DataBus
 
-    data_bus, options = DataBus(given.data_bus), given.payload_options(readable_by)
+    data_bus = DataBus(location)
     return lambda client, batch: client.batches.fetch_payloads(batch, data_bus, staging=folder, options=options)
 
 
@@ -347,7 +352,13 @@ def sweep(
     from airflow_sqlqueue.drain.sweep import SweepOptions
 
     forget = None if forget_sent is None else age("--forget-sent", forget_sent)
-    options = SweepOptions(age("--retain", retain), age("--grace", grace), unknown, forget, dry_run)
+    options = SweepOptions(
+        retain=age("--retain", retain),
+        grace=age("--grace", grace),
+        unknown=unknown,
+        forget_sent=forget,
+        dry_run=dry_run,
+    )
     swept = asdict(common.connect().batches.sweep(staging, queue, options))
     if not common.as_json:
         # Files of unknown batches are not removed.

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import MISSING, fields, is_dataclass
 from functools import wraps
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from typer.core import TyperCommand, TyperGroup
 
+from airflow_sqlqueue.cli.operation_options import made, parameters_of
 from airflow_sqlqueue.errors import SqlQueueError
+from airflow_sqlqueue.options import Options
 
 _OTHER_NAMES = {"time_to_be_received": "expire_after"}
 """Names of the core, each with the parameter that has another name here."""
@@ -36,20 +38,16 @@ def with_option_groups(command: Callable[..., Any]) -> Callable[..., Any]:
     """The command for typer: each parameter whose type is a dataclass becomes one option for each of its fields."""
     hints = {name: _annotated(hint) for name, hint in get_type_hints(command, include_extras=True).items()}
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    members = {name: list(_parameters(kind)) for name, kind in groups.items()}
     parameters = []
     for parameter in inspect.signature(command).parameters.values():
-        group = groups.get(parameter.name)
-        types = {parameter.name: hints[parameter.name]} if group is None else get_type_hints(group, include_extras=True)
-        defaults = {parameter.name: parameter.default} if group is None else _defaults(group)
-        parameters += [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=types[name])
-            for name, default in defaults.items()
-        ]
+        own = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[parameter.name])]
+        parameters += members.get(parameter.name, own)
 
     @wraps(command)
     def run(**given: Any) -> Any:
-        made = {name: kind(**{own: given.pop(own) for own in _defaults(kind)}) for name, kind in groups.items()}
-        return command(**given, **made)
+        made_of = {name: {each.name: given.pop(each.name) for each in members[name]} for name in groups}
+        return command(**given, **{name: _made(kind, made_of[name]) for name, kind in groups.items()})
 
     signature = inspect.Signature(parameters)
     run.__signature__ = signature  # type: ignore[attr-defined]
@@ -63,10 +61,24 @@ def _annotated(hint: Any) -> Any:
     return inner[0] if get_origin(hint) is Union and len(inner) == 1 else hint
 
 
-def _defaults(group: Any) -> dict[str, Any]:
-    """Names of the group's fields with their defaults; a field without one is a required argument."""
-    required = inspect.Parameter.empty
-    return {field.name: required if field.default is MISSING else field.default for field in fields(group)}
+def _parameters(group: Any) -> Iterable[inspect.Parameter]:
+    """Parameters for the group's fields; one without a default is a required argument."""
+    if issubclass(group, Options):
+        return parameters_of(group)
+    types, required = get_type_hints(group, include_extras=True), inspect.Parameter.empty
+    return [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=required if field.default is MISSING else field.default,
+            annotation=types[field.name],
+        )
+        for field in fields(group)
+    ]
+
+
+def _made(group: Any, given: dict[str, Any]) -> Any:
+    return made(group, given) if issubclass(group, Options) else group(**given)
 
 
 class Command(TyperCommand):

@@ -9,23 +9,22 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from airflow_sqlqueue.cli.drain_options import byte_size
 from airflow_sqlqueue.cli.handler_source import load_handlers
 from airflow_sqlqueue.cli.health import Health, HealthServer
 from airflow_sqlqueue.cli.message_options import FilterOptions
 from airflow_sqlqueue.cli.options import Common
 from airflow_sqlqueue.cli.output import note
+from airflow_sqlqueue.consuming.options import ConsumeOptions, ConsumeResult
 from airflow_sqlqueue.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.client.queues import Queue
     from airflow_sqlqueue.consuming.message_handlers import MessageHandlers
-    from airflow_sqlqueue.consuming.options import ConsumeOptions, ConsumeResult
 
 log = logging.getLogger(__name__)
 
@@ -34,65 +33,6 @@ _PROGRESS_SECONDS = 10.0
 
 _LOOK_SECONDS = 0.1
 """Seconds between two looks for a signal."""
-
-
-@dataclass(frozen=True)
-class HandlingOptions:
-    """Options of :class:`.consuming.options.ConsumeOptions` and of its recoverability."""
-
-    max_handlers: Annotated[
-        int, typer.Option(help="Largest number of messages handled at a time, each in a thread with a connection.")
-    ] = 4
-    poll_seconds: Annotated[float, typer.Option(help="Seconds between two polls of an empty queue.")] = 1.0
-    transaction_mode: Annotated[str, typer.Option(help="sends_atomic_with_receive, receive_only or none.")] = (
-        "sends_atomic_with_receive"
-    )
-    inbox: Annotated[bool, typer.Option("--inbox", help="Handle each message id once.")] = False
-    inbox_days: Annotated[float, typer.Option(help="Days for which the inbox keeps an id.")] = 7.0
-    error_queue: Annotated[str, typer.Option(help="Queue for messages that failed in all retries.")] = "error"
-    audit_queue: Annotated[Optional[str], typer.Option(help="Queue for a copy of each handled message.")] = None
-    immediate_retries: Annotated[int, typer.Option(help="Immediate retries of a message in each round.")] = 5
-    delayed_retries: Annotated[int, typer.Option(help="Further rounds, each after a delay.")] = 3
-    delayed_retry_seconds: Annotated[
-        float, typer.Option(help="Delay before the first of these rounds; each later delay is longer by this.")
-    ] = 10.0
-    max_failed: Annotated[
-        Optional[int], typer.Option(help="Fail when more messages than this went to the error queue.")
-    ] = None
-    max_consecutive_failures: Annotated[
-        Optional[int], typer.Option(help="Failed attempts in a row before --on-consecutive-failures takes effect.")
-    ] = None
-    on_consecutive_failures: Annotated[
-        str, typer.Option(help="fail: end; slow_down: one message at a time, after pauses, until one succeeds.")
-    ] = "fail"
-    slow_down_seconds: Annotated[float, typer.Option(help="Seconds of the first pause of slow_down.")] = 1.0
-    data_bus: Annotated[
-        Optional[str], typer.Option(help="Data bus of the senders, a folder or an object store URL.")
-    ] = None
-    payload_bytes: Annotated[
-        Optional[str], typer.Option(help="The largest payload that is fetched.  [default: 64MiB]")
-    ] = None
-    max_messages: Annotated[Optional[int], typer.Option(help="End after this many messages.")] = None
-    max_seconds: Annotated[Optional[float], typer.Option(help="End after this many seconds.")] = None
-    until_empty: Annotated[bool, typer.Option("--until-empty", help="End when the queue is empty.")] = False
-
-    def options(self, endpoint: str | None, selected: FilterOptions) -> ConsumeOptions:
-        """Options of consuming. Raises :class:`ConfigurationError`."""
-        from airflow_sqlqueue.consuming.options import ConsumeOptions
-        from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
-
-        given = dict(vars(self))
-        retries = {name: given.pop(name) for name in ("immediate_retries", "delayed_retries", "delayed_retry_seconds")}
-        recoverability = RecoverabilityOptions(**retries, error_queue=given.pop("error_queue"))
-        data_bus, payload_bytes = given.pop("data_bus"), given.pop("payload_bytes")
-        if data_bus is not None:
-            from airflow_sqlqueue.databus.data_bus import DataBus
-
-            limit = {} if payload_bytes is None else {"payload_bytes": byte_size("payload_bytes", payload_bytes)}
-            given["data_bus"] = DataBus(data_bus, **limit)
-        return ConsumeOptions(
-            **given, endpoint=endpoint, where=selected.filter(), recoverability=recoverability, wait_for_server=True
-        )
 
 
 @dataclass(frozen=True)
@@ -111,9 +51,12 @@ def consume(
         str, typer.Argument(metavar="MODULE:HANDLERS", help="A MessageHandlers or a function, in a module.")
     ],
     common: Common,
-    handling: HandlingOptions,
+    handling: ConsumeOptions,
     selected: FilterOptions,
     health: HealthOptions,
+    data_bus: Annotated[
+        Optional[str], typer.Option(help="Data bus of the senders, a folder or an object store URL.")
+    ] = None,
     queue: Annotated[
         Optional[str], typer.Option(help="The queue's address: table, table@[schema] or table@[schema]@[catalog].")
     ] = None,
@@ -129,7 +72,11 @@ def consume(
     """
     if queue is None and endpoint is None:
         raise ConfigurationError("Name the queue by --queue, or by --endpoint and the routing settings.")
-    options = handling.options(endpoint, selected)
+    if data_bus is not None:
+        from airflow_sqlqueue.databus.data_bus import DataBus
+
+        handling = replace(handling, data_bus=DataBus(data_bus))
+    options = replace(handling, endpoint=endpoint, where=selected.filter(), wait_for_server=True)
     client = common.connect()
     name = client.resolver.address_of(*((queue, None) if queue is not None else (None, endpoint)))
     _log_to_stderr()

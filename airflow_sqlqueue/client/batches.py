@@ -23,8 +23,9 @@ from airflow_sqlqueue.routing import AddressResolver
 if TYPE_CHECKING:
     from os import PathLike
 
-    from airflow_sqlqueue.databus.batch_payloads import PayloadOptions, StagedPayload
+    from airflow_sqlqueue.databus.batch_payloads import StagedPayload
     from airflow_sqlqueue.databus.data_bus import DataBus
+    from airflow_sqlqueue.databus.options import PayloadOptions
     from airflow_sqlqueue.databus.payload_file import PayloadsResult
     from airflow_sqlqueue.drain.erase import EraseRequest, EraseResult
     from airflow_sqlqueue.drain.ledger import Part

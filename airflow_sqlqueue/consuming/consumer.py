@@ -62,7 +62,7 @@ class Consumer:
     and the next attempt sends again. ``none``: a message leaves the queue when it is received, and a crash loses it.
 
     After an exception of the function the message is in the queue again and is retried by
-    :class:`.RecoverabilityOptions`. Then it goes to the error queue with the headers that endpoints write. Messages
+    :class:`.ConsumeOptions`. Then it goes to the error queue with the headers that endpoints write. Messages
     with unreadable headers go there unchanged. A message that the error queue refuses goes into quarantine, so that no
     message stops the others. Meanwhile due messages of ``<queue>.Delayed`` are moved, as by an endpoint.
 
@@ -164,7 +164,7 @@ class Consumer:
             raise StoppedError
 
     def _find(self, session: Session) -> Endpoint:
-        names = self._resolver, self._queue_name, self._options.recoverability, self._options.endpoint
+        names = self._resolver, self._queue_name, self._options, self._options.endpoint
         endpoint = Endpoint.find(
             session,
             *names,
@@ -248,5 +248,5 @@ class Consumer:
         next_due = moving.run(move).next_due
         return pause_until_due(
             None if next_due is None else next_due - datetime.now(timezone.utc),
-            self._options.recoverability.delayed_retry_seconds,
+            self._options.delayed_retry_seconds,
         )

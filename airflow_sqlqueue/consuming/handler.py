@@ -82,8 +82,8 @@ class Handler:
     ) -> None:
         self._settings, self._endpoint, self._resolver, self._handlers = settings, endpoint, resolver, handlers
         self._has_inbox, self._stop = options.inbox, stop
-        self._mode, self._recoverability = options.transaction_mode, options.recoverability
-        self._data_bus = options.data_bus
+        self._mode, self._recoverability = options.transaction_mode, options
+        self._data_bus = None if options.data_bus is None else options.data_bus.limited(options.payload_bytes)
         self._failures, self._receiver, self._on_received = failures, receiver, on_received
         self._tables: EndpointTables | None = None
         self._acknowledging: dict[str, ResolvedAddress] = {}

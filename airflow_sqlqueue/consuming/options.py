@@ -2,107 +2,102 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
-from airflow_sqlqueue.budget import Limits, check_limits
+from airflow_sqlqueue.budget import Limits
 from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
-from airflow_sqlqueue.envelope.payloads import PayloadSource
+from airflow_sqlqueue.databus.options import PAYLOAD_BYTES, SIZE_OF_A_PAYLOAD
 from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.options import argument, option
 from airflow_sqlqueue.queue import MessageFilter
 from airflow_sqlqueue.transactions import MODES, NONE, SENDS_ATOMIC_WITH_RECEIVE
+
+if TYPE_CHECKING:
+    from airflow_sqlqueue.databus.data_bus import DataBus
 
 FAIL, SLOW_DOWN = "fail", "slow_down"
 """Reactions to failures in a row."""
 
 
-@dataclass(frozen=True)
-class ConsumeOptions(Limits):
-    """Options of consuming: limits, number of handlers, filter, transaction mode and retries.
+@dataclass(frozen=True, kw_only=True)
+class ConsumeOptions(RecoverabilityOptions, Limits):
+    """Options of consuming: limits, number of handlers, transaction mode and retries.
 
-    Without a limit and with ``until_empty`` False, consuming ends only when it is stopped.
-
-    :param max_messages: end after this number of messages was handled, delayed or given up; None: no limit.
-    :param max_seconds: receive no message after this number of seconds; None: no limit. A running handler is not
-        interrupted.
-    :param until_empty: end when there is no message to receive; False: wait for more until a limit is reached.
-    :param max_handlers: the most messages handled at the same time, each in a thread with a connection of its own.
-    :param poll_seconds: seconds between two polls of an empty queue, at least 0.1.
-    :param where: handle only messages that match this filter; all others stay, expired ones too. The filter reads the
-        headers of the whole queue, repeatedly if few messages match.
-    :param transaction_mode: ``sends_atomic_with_receive``, ``receive_only`` or ``none``, as for
-        :func:`airflow_sqlqueue.transactions.transaction`.
-    :param endpoint: name of the endpoint in the headers of failed, audited and sent messages; the queue's name unless
-        given.
-    :param audit_queue: address of the queue that gets a copy of each handled message, as endpoints with auditing write
-        it, in the transaction of its handling; None: no copies.
-    :param recoverability: number of tries of a message, and its error queue; in the mode ``none`` it is tried once.
-    :param data_bus: a :class:`~airflow_sqlqueue.DataBus`, from which :meth:`.Envelope.payload` fetches; None: the
-        handler fetches no payloads.
-    :param max_failed: end with :class:`~airflow_sqlqueue.errors.TooManyFailuresError` when more than this number of
-        messages has gone to the error queue; 0: at the first one; None: no limit.
-    :param max_consecutive_failures: number of failed attempts in a row, of any messages, after which
-        ``on_consecutive_failures`` takes effect; None: no limit. An attempt that succeeds resets the count.
-    :param on_consecutive_failures: ``fail`` ends with the same error; the messages that have retries left stay.
-        ``slow_down`` handles one message at a time, after a pause, until one succeeds, like the rate limit of
-        endpoints. ``fail`` requires a limit of more than the attempts in one round of as many messages as there are
-        handlers: otherwise a few messages could end every run.
-    :param slow_down_seconds: seconds of the first pause of ``slow_down``; each further one is twice as long, up to 60.
-    :param inbox: handle each message id once: ids are entered in the table ``Inbox`` beside the ledger, in the
-        transaction of the handling, and further messages with the same id are deleted and counted as ``duplicates``.
-        The table is created if it is missing. Not in the mode ``none``.
-    :param inbox_days: days after which an id is removed from the inbox; a later message with this id is handled.
-    :param wait_for_server: True: wait for a server that is away until it is back; False: raise the error after 8
-        failures in a row, some 30 seconds. A login that is refused is raised in both cases.
+    Without a limit and with ``until_empty`` False, consuming ends only when it is stopped. In the mode ``none`` a
+    message is tried once. An attempt that succeeds resets the count of ``max_consecutive_failures``, whose limit must
+    be more than the attempts in one round of as many messages as there are handlers if ``on_consecutive_failures`` is
+    ``fail``: otherwise a few messages could end every run.
     """
 
-    until_empty: bool = True
-    max_handlers: int = 4
-    poll_seconds: float = 1.0
-    where: MessageFilter | None = None
-    transaction_mode: str = SENDS_ATOMIC_WITH_RECEIVE
-    endpoint: str | None = None
-    recoverability: RecoverabilityOptions = field(default_factory=RecoverabilityOptions)
-    data_bus: PayloadSource | None = field(default=None, repr=False)
-    audit_queue: str | None = None
-    max_failed: int | None = None
-    max_consecutive_failures: int | None = None
-    on_consecutive_failures: str = FAIL
-    slow_down_seconds: float = 1.0
-    inbox: bool = False
-    inbox_days: float = 7.0
-    wait_for_server: bool = False
+    max_messages: int | None = option(None, "end after this many messages have left the queue", above=0)
+    max_seconds: float | None = option(None, "receive no message after this many seconds", above=0)
+    until_empty: bool = option(True, "end when the queue is empty; else wait for messages until a limit is reached")
+    max_handlers: int = option(
+        4,
+        "largest number of messages handled at the same time, each in a thread with a connection",
+        least=1,
+        most=256,
+        because="each has a thread and a connection",
+    )
+    poll_seconds: float = option(
+        1.0, "seconds between two polls of an empty queue", least=0.1, because="each poll is a statement on the server"
+    )
+    transaction_mode: str = option(SENDS_ATOMIC_WITH_RECEIVE, "transaction mode", choices=MODES)
+    audit_queue: str | None = option(
+        None, "address of the queue that gets a copy of each handled message, in the transaction of its handling"
+    )
+    max_failed: int | None = option(
+        None, "end with an error when more messages than this went to the error queue; 0: at the first one", least=0
+    )
+    max_consecutive_failures: int | None = option(
+        None,
+        "number of failed attempts in a row, of any messages, before ``on_consecutive_failures`` takes effect",
+        above=0,
+    )
+    on_consecutive_failures: str = option(
+        FAIL,
+        "``fail``: end with an error; ``slow_down``: handle one message at a time, after pauses, until one succeeds",
+        choices=(FAIL, SLOW_DOWN),
+    )
+    slow_down_seconds: float = option(
+        1.0, "seconds of the first pause of ``slow_down``; each further one is twice as long, up to 60", above=0
+    )
+    inbox: bool = option(
+        False,
+        "handle each message id once: ids are kept in a table beside the ledger, and a further message with the same "
+        "id is deleted; not in the mode ``none``",
+    )
+    inbox_days: float = option(7.0, "days for which the inbox keeps an id", above=0, most=10_000)
+    payload_bytes: int = option(
+        PAYLOAD_BYTES, "the largest payload that is fetched; each handler holds one in memory", **SIZE_OF_A_PAYLOAD
+    )
+    where: MessageFilter | None = argument(
+        None,
+        "handle only messages that match this filter; all others stay, expired ones too. The filter reads the headers "
+        "of the whole queue, repeatedly if few messages match",
+    )
+    endpoint: str | None = argument(
+        None, "name of the endpoint in the headers of failed, audited and sent messages, by default the queue's name"
+    )
+    data_bus: DataBus | None = argument(
+        None, "the data bus from which :meth:`.Envelope.payload` fetches; None: no payloads are fetched", repr=False
+    )
+    wait_for_server: bool = argument(
+        False,
+        "wait for a server that is away until it is back; else its error is raised after 8 failures in a row, some 30 "
+        "seconds. A login that is refused is raised in both cases",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.transaction_mode not in MODES:
-            raise ConfigurationError(
-                f"There is no transaction mode {self.transaction_mode!r}: choose one of {', '.join(MODES)}."
-            )
         if self.audit_queue is not None and not self.audit_queue.strip():
             raise ConfigurationError("audit_queue is blank: name a queue, or leave it out.")
-        self._check_failure_limits()
         if self.inbox and self.transaction_mode == NONE:
             raise ConfigurationError(
                 "An inbox needs a transaction in which the handler's effects commit: choose another transaction_mode."
             )
-        if not 0 < self.inbox_days <= 10_000:
-            raise ConfigurationError("inbox_days must be more than 0, up to 10,000.")
-        if not 1 <= self.max_handlers <= 256:
-            raise ConfigurationError("max_handlers must be 1 to 256: each has a thread and a connection.")
-        if self.poll_seconds < 0.1:
-            raise ConfigurationError("poll_seconds must be at least 0.1: each poll is a statement on the server.")
-
-    def _check_failure_limits(self) -> None:
-        limit = self.max_consecutive_failures
-        if self.max_failed is not None and self.max_failed < 0:
-            raise ConfigurationError("max_failed must be 0 or more: leave it out for no limit.")
-        check_limits(max_consecutive_failures=limit, slow_down_seconds=self.slow_down_seconds)
-        if self.on_consecutive_failures not in (FAIL, SLOW_DOWN):
-            raise ConfigurationError(
-                f"on_consecutive_failures is {self.on_consecutive_failures!r}: choose {FAIL!r} or {SLOW_DOWN!r}."
-            )
-        attempts = self.max_handlers * (self.recoverability.immediate_retries + 1)
+        limit, attempts = self.max_consecutive_failures, self.max_handlers * (self.immediate_retries + 1)
         is_short = limit is not None and limit <= attempts
         if is_short and self.on_consecutive_failures == FAIL and self.transaction_mode != NONE:
             raise ConfigurationError(

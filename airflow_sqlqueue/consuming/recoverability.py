@@ -9,16 +9,18 @@ import logging
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from enum import Enum
+from typing import Any
 
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.envelope.times import format_time
 from airflow_sqlqueue.errorqueue.failure_headers import Failure
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import HeaderNames, Headers
+from airflow_sqlqueue.options import Options, option
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +29,8 @@ LINE_SECONDS = 60.0
 
 _LONGEST = timedelta(days=1)
 """The longest time between two delayed retries; after a longer time there is no further retry."""
+
+_RETRIES: Mapping[str, Any] = {"least": 0, "most": 1_000_000}
 
 MAX_REMEMBERED = 10_000
 """The most messages whose failures are remembered, as in endpoints; a forgotten message is counted from zero again."""
@@ -41,30 +45,25 @@ class RecoverabilityAction(Enum):
 
 
 @dataclass(frozen=True)
-class RecoverabilityOptions:
+class RecoverabilityOptions(Options):
     """Options for retries of failed messages and for their error queue. The defaults are those of endpoints.
 
     Immediate retries are counted in memory, as in endpoints: another process or another run counts from zero. Delayed
     retries are counted in the message's header ``NServiceBus.Retries``.
-
-    :param immediate_retries: number of immediate retries in each round.
-    :param delayed_retries: number of further rounds, each after a delay; 0: no further round.
-    :param delayed_retry_seconds: the delay before the first of these rounds; each later delay is longer by the same.
-    :param error_queue: the address of the queue for messages that are given up.
-    :param unrecoverable: exceptions after which a message is given up at once, besides
-        :class:`~airflow_sqlqueue.errors.PayloadError` and :class:`~airflow_sqlqueue.errors.NoHandlerError`.
     """
 
-    immediate_retries: int = 5
-    delayed_retries: int = 3
-    delayed_retry_seconds: float = 10.0
-    error_queue: str = "error"
-    unrecoverable: tuple[type[Exception], ...] = ()
+    immediate_retries: int = option(5, "number of immediate retries of a message in each round", **_RETRIES)
+    delayed_retries: int = option(3, "number of further rounds, each after a delay", **_RETRIES)
+    delayed_retry_seconds: float = option(
+        10.0, "delay before the first of these rounds; each later delay is longer by this", **_RETRIES
+    )
+    error_queue: str = option("error", "address of the queue for messages that failed in all retries")
+    unrecoverable: tuple[type[Exception], ...] = option(
+        (), "types of exceptions after which a message goes to the error queue at once", flag=None
+    )
 
     def __post_init__(self) -> None:
-        for name in ("immediate_retries", "delayed_retries", "delayed_retry_seconds"):
-            if not 0 <= getattr(self, name) <= 1_000_000:
-                raise ConfigurationError(f"{name} must be 0 to 1,000,000.")
+        super().__post_init__()
         if not self.error_queue:
             raise ConfigurationError("error_queue is empty: name a queue for messages that are given up.")
 

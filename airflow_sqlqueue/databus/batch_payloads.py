@@ -9,18 +9,18 @@ from __future__ import annotations
 import logging
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_sqlqueue.budget import MIB, check_limits
-from airflow_sqlqueue.databus.data_bus import PAYLOAD_BYTES, DataBus, check_payload_bytes
+from airflow_sqlqueue.budget import MIB
+from airflow_sqlqueue.databus.data_bus import DataBus
+from airflow_sqlqueue.databus.options import PayloadOptions
 from airflow_sqlqueue.databus.payload_file import (
     GONE,
     MANIFEST,
@@ -47,7 +47,6 @@ from airflow_sqlqueue.envelope.payloads import PayloadReference, payload_referen
 from airflow_sqlqueue.errors import (
     BatchError,
     BatchMismatchError,
-    ConfigurationError,
     PayloadGoneError,
     PayloadKeyError,
     PayloadTooLargeError,
@@ -61,42 +60,6 @@ log = logging.getLogger(__name__)
 
 _GROUP_BYTES, _GROUP_ROWS = 32 * MIB, 10_000
 """Bytes and rows after which a row group is written."""
-
-MAX_WORKERS = 32
-
-
-@dataclass(frozen=True, kw_only=True)
-class PayloadOptions:
-    """Limits of the payloads of one batch. Memory holds ``payload_bytes`` for each worker, and 32 MiB.
-
-    :param payload_bytes: the largest payload in bytes, up to 1 GiB; a larger one is recorded without its content.
-    :param max_bytes: the most bytes of all payloads; later ones are recorded without their content.
-    :param workers: number of payloads that are fetched at the same time, 1 to 32.
-    :param readable_by: the readers of the file on a disk, as for a drain: ``owner``, ``group`` or ``all``.
-
-    Raises :class:`ConfigurationError` for a value out of range.
-    """
-
-    payload_bytes: int = PAYLOAD_BYTES
-    max_bytes: int = 4096 * MIB
-    workers: int = 4
-    readable_by: str = "owner"
-
-    def __post_init__(self) -> None:
-        check_payload_bytes(self.payload_bytes)
-        check_limits(max_bytes=self.max_bytes)
-        if not 1 <= self.workers <= MAX_WORKERS:
-            raise ConfigurationError(f"workers must be 1 to {MAX_WORKERS}: each holds a payload in memory.")
-        if self.readable_by not in FILE_MODES:
-            raise ConfigurationError(f"readable_by must be one of {', '.join(FILE_MODES)}.")
-
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> PayloadOptions:
-        """Make options of a mapping. Raises :class:`ConfigurationError` for an unknown option."""
-        try:
-            return cls(**values)
-        except TypeError as error:
-            raise ConfigurationError(f"The payload_options cannot be used: {error}.") from error
 
 
 @dataclass(frozen=True)
@@ -150,7 +113,8 @@ def fetch_payloads(
         log.info("The payloads of batch %s were fetched already: %d", batch.batch_id, found.payloads)
         return found
     options = options or PayloadOptions()
-    writer = _Writer(folder, batch.batch_id, FILE_MODES[options.readable_by])
+    mode = FILE_MODES[options.readable_by or "owner"]
+    writer = _Writer(folder, batch.batch_id, mode)
     try:
         for payload in _Fetch(data_bus, options).all(_references(parts, folder)):
             writer.add(payload)
@@ -160,7 +124,7 @@ def fetch_payloads(
     except BaseException:
         writer.abandon()
         raise
-    replace_file(folder, f"{batch.batch_id}/{MANIFEST}", write_result(result), FILE_MODES[options.readable_by])
+    replace_file(folder, f"{batch.batch_id}/{MANIFEST}", write_result(result), mode)
     log.info(
         "Batch %s has %d payloads: %d fetched with %d bytes, %d gone, %d too large, %d refused, "
         "%d unreadable, %d over the limit",

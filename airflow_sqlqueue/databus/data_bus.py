@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable
+from copy import copy
 from datetime import datetime, timezone
 from io import BytesIO
 from typing import Any, TypeVar
 
 from airflow_sqlqueue.budget import MIB
 from airflow_sqlqueue.databus.keys import kept_until, path_of
+from airflow_sqlqueue.databus.options import PAYLOAD_BYTES
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.storage.object_stores import call_within, error_text, without_secrets
 from airflow_sqlqueue.drain.stores import store_of
@@ -27,12 +29,6 @@ from airflow_sqlqueue.errors import (
 
 T = TypeVar("T")
 
-PAYLOAD_BYTES = 64 * MIB
-"""Default limit in bytes of one payload."""
-
-LARGEST = 1024 * MIB
-"""The largest limit in bytes of one payload: Spark holds a value of up to 2 GiB."""
-
 _PIECE = 8 * MIB
 """Bytes of one request to a store, each within the time limit of the folder."""
 
@@ -46,13 +42,15 @@ class DataBus:
         with their ``BasePath``: ``/mnt/databus``, ``s3://bucket/databus``,
         ``abfss://databus@account.dfs.core.windows.net/base``. The stores, their packages and credentials are those of
         staging folders.
-    :param payload_bytes: the largest payload in bytes, up to 1 GiB. Memory holds one payload for each caller.
 
-    Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` for an unusable location or limit.
+    Memory holds one payload for each caller. Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` for an
+    unusable location.
     """
 
-    def __init__(self, location: Any, *, payload_bytes: int = PAYLOAD_BYTES) -> None:
-        check_payload_bytes(payload_bytes)
+    payload_bytes = PAYLOAD_BYTES
+    """The largest payload in bytes that is fetched."""
+
+    def __init__(self, location: Any) -> None:
         protocol, separator, _ = location.partition("://") if isinstance(location, str) else ("", "", "")
         if separator and store_of(protocol) is None:
             raise ConfigurationError(
@@ -60,12 +58,17 @@ class DataBus:
                 "Storage, Azure (abfss) or HDFS."
             )
         self._folder = StagingFolder.of(location, _WHAT)
-        self.payload_bytes = payload_bytes
 
     @classmethod
     def of(cls, location: Any) -> DataBus:
         """Return a data bus as it is, or make one of a location."""
         return location if isinstance(location, cls) else cls(location)
+
+    def limited(self, payload_bytes: int) -> DataBus:
+        """Return this data bus with another limit of one payload."""
+        limited = copy(self)
+        limited.payload_bytes = payload_bytes
+        return limited
 
     def __repr__(self) -> str:
         return f"DataBus({without_secrets(self._folder.uri)!r})"
@@ -183,12 +186,6 @@ class DataBus:
     @property
     def _shown(self) -> str:
         return without_secrets(self._folder.uri)
-
-
-def check_payload_bytes(payload_bytes: int) -> None:
-    """Raise :class:`ConfigurationError` for a limit of one payload that is not 1 byte to 1 GiB."""
-    if not 1 <= payload_bytes <= LARGEST:
-        raise ConfigurationError("payload_bytes must be 1 to 1073741824 (1 GiB).")
 
 
 def _check_size(size: int, property_name: str | None, most: int) -> None:

@@ -21,42 +21,43 @@ from airflow_sqlqueue.drain.manifest import FINISHED
 from airflow_sqlqueue.drain.stages.message_table import MessageTable
 from airflow_sqlqueue.drain.storage.batch_files import StagedFile, remove, remove_folder, staged_files
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.errors import ConfigurationError, TransactionError
+from airflow_sqlqueue.errors import TransactionError
+from airflow_sqlqueue.options import Options, argument, option
 from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT
 from airflow_sqlqueue.queue.outgoing import OutgoingTable
 from airflow_sqlqueue.queue.send_ledger import SendLedger
 
 log = logging.getLogger(__name__)
 
+NO_TIME = timedelta(0)
 
-@dataclass(frozen=True)
-class SweepOptions:
-    """Options of a sweep.
 
-    :param retain: time for which a batch is kept, files and ledger, after it was consumed or requeued, by the server's
-        clock. A task that is cleared after that drains a new batch.
-    :param grace: minimum age of an orphan, by the filesystem's clock; a file without a time is kept. Also the minimum
-        age, by the server's clock, of messages that Spark has staged for a send that never ended.
-    :param unknown: treat files of batches that the ledger does not know as orphans. Only if no other database's ledger
-        lists files in this staging folder.
-    :param forget_sent: delete older sends from the send ledger; None: keep all. A send that is repeated after that
-        sends again.
-    :param dry_run: remove nothing, only count what a sweep would remove.
+@dataclass(frozen=True, kw_only=True)
+class SweepOptions(Options):
+    """Options of a sweep. A task that is cleared after its batch was swept drains a new batch."""
 
-    Raises :class:`ConfigurationError` for a time below zero.
-    """
-
-    retain: timedelta = timedelta(days=7)
-    grace: timedelta = timedelta(days=1)
-    unknown: bool = False
-    forget_sent: timedelta | None = None
-    dry_run: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("retain", "grace", "forget_sent"):
-            value = getattr(self, name)
-            if value is not None and value < timedelta(0):
-                raise ConfigurationError(f"{name} is {value}: give a time that is not below zero.")
+    retain: timedelta = option(
+        timedelta(days=7),
+        "time to keep a batch after it was consumed or requeued",
+        least=NO_TIME,
+    )
+    grace: timedelta = option(
+        timedelta(days=1),
+        "keep orphaned files that are younger, by the filesystem's clock, and messages that Spark has staged for a "
+        "send that never ended",
+        least=NO_TIME,
+    )
+    unknown: bool = option(
+        False,
+        "remove files of batches that the ledger does not know too: only if no other database's ledger lists files "
+        "in this folder",
+    )
+    forget_sent: timedelta | None = option(
+        None,
+        "forget sends in the send ledger that are older than this; a send that is repeated after that sends again",
+        least=NO_TIME,
+    )
+    dry_run: bool = argument(False, "remove nothing, only count what a sweep would remove")
 
 
 @dataclass

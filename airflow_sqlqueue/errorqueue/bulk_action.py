@@ -15,11 +15,12 @@ from functools import partial
 from typing import Any, Protocol
 
 from airflow_sqlqueue import errors
-from airflow_sqlqueue.budget import MIB, Limits, check_limits, count_of
+from airflow_sqlqueue.budget import MIB, Limits, count_of
 from airflow_sqlqueue.errorqueue.failed_message import FailedMessage
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.errorqueue.reasons import StayReason
 from airflow_sqlqueue.errorqueue.scan import FailedMessages
+from airflow_sqlqueue.options import BYTES, argument, option
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.reconnecting import reconnecting
 
@@ -46,26 +47,22 @@ _OF_A_MESSAGE = {StayReason.MALFORMED, StayReason.REFUSED}
 
 @dataclass(frozen=True, kw_only=True)
 class ErrorQueueOptions(Limits):
-    """Options and limits of work on failed messages. Rows and bytes of a transaction bound its locks and its memory.
+    """Options and limits of work on failed messages. Rows and bytes of a transaction bound its locks and its memory."""
 
-    :param rate: messages per second; None: no limit.
-    :param max_messages: stop after this number of messages, the oldest first; None: no limit.
-    :param max_seconds: begin no transaction after this many seconds; None: no limit.
-    :param dry_run: change nothing, only count the messages.
-    :param rows_per_transaction: the most messages of one transaction, 1 to 1,000.
-    :param bytes_per_transaction: bytes of headers and bodies after which a transaction takes no further message.
-    """
-
-    rate: float | None = None
-    dry_run: bool = False
-    rows_per_transaction: int = 128
-    bytes_per_transaction: int = 8 * MIB
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_limits(rate=self.rate, bytes_per_transaction=self.bytes_per_transaction)
-        if not 1 <= self.rows_per_transaction <= 1_000:
-            raise errors.ConfigurationError("rows_per_transaction must be 1 to 1,000: locks would escalate.")
+    max_messages: int | None = option(None, "stop after this many messages, the oldest first", above=0)
+    max_seconds: float | None = option(None, "begin no transaction after this many seconds", above=0)
+    rate: float | None = option(None, "messages per second", above=0)
+    rows_per_transaction: int = option(
+        128, "the most messages of one transaction", least=1, most=1_000, because="locks would escalate", flag=None
+    )
+    bytes_per_transaction: int = option(
+        8 * MIB,
+        "headers and bodies after which a transaction takes no further message",
+        unit=BYTES,
+        above=0,
+        flag=None,
+    )
+    dry_run: bool = argument(False, "change nothing, only count the messages")
 
 
 @dataclass

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.sdk import Asset, BaseOperator
 
 from airflow_sqlqueue import routing
-from airflow_sqlqueue.errors import AddressError
-from airflow_sqlqueue.operators.rendered import number, whole_number
+from airflow_sqlqueue.errors import AddressError, ConfigurationError
+from airflow_sqlqueue.options import number, whole_number
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.drain.manifest import Batch
     from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
     from airflow_sqlqueue.operators.lineage import Lineage
+    from airflow_sqlqueue.options import Options
     from airflow_sqlqueue.queue.condition import ConditionResult, QueueCondition
 
 
@@ -193,6 +194,19 @@ def check_named_once(
         routing.check_named_once(queue_name, endpoint, parameters)
     except AddressError as error:
         raise AddressError(f"Task {task_id!r}: {error}") from error
+
+
+def check_options(task: BaseOperator, *kinds: type[Options]) -> None:
+    """Check the names in the task's mappings of options when the DAG is parsed; templates have no names before a run.
+
+    Raises :class:`ConfigurationError`, with the task in it.
+    """
+    for kind in kinds:
+        values = vars(task)[kind.parameter]
+        try:
+            kind.check_names(values if isinstance(values, Mapping) else {})
+        except ConfigurationError as error:
+            raise ConfigurationError(f"Task {task.task_id!r}: {error}") from error
 
 
 def note_counts(task: BaseOperator, context: Context, **counts: Any) -> None:

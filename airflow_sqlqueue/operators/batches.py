@@ -119,11 +119,11 @@ class SqlQueueSweepOperator(ServerTask):
 
         with fail_without_retry():
             options = SweepOptions(
-                interval_or(timedelta(days=7), "retain", self.retain),
-                self.grace,
-                self.unknown,
-                self.forget_sent,
-                self.only_count,
+                retain=interval_or(timedelta(days=7), "retain", self.retain),
+                grace=self.grace,
+                unknown=self.unknown,
+                forget_sent=self.forget_sent,
+                dry_run=self.only_count,
             )
             folder = None if self.staging is None else staging_folder(self.staging)
             swept = self.hook.client.batches.sweep(folder, self.queue_name, options)

@@ -10,19 +10,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowException
 
-from airflow_sqlqueue.budget import MIB, count_of
+from airflow_sqlqueue.budget import count_of
 from airflow_sqlqueue.consuming.arguments import arguments_for
 from airflow_sqlqueue.consuming.message_handlers import MessageHandlers
+from airflow_sqlqueue.consuming.options import ConsumeOptions, ConsumeResult
 from airflow_sqlqueue.errors import TooManyFailuresError
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.hooks.staging import data_bus_at
-from airflow_sqlqueue.operators.base import LimitedTask, check_named_once, templated
+from airflow_sqlqueue.operators.base import LimitedTask, check_named_once, check_options, templated
 from airflow_sqlqueue.operators.metrics import Metrics
+from airflow_sqlqueue.operators.rendered import message_filter
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, ObjectStoragePath
 
-    from airflow_sqlqueue.consuming.options import ConsumeOptions, ConsumeResult
     from airflow_sqlqueue.envelope import Envelope
 
 HOOK, CLIENT = "hook", "client"
@@ -32,8 +33,8 @@ HOOK, CLIENT = "hook", "client"
 class SqlQueueConsumeOperator(LimitedTask):
     """Handle the messages of a queue with a function, as an endpoint does: receive, call it, commit or roll back.
 
-    ``python_callable`` is called with an :class:`~airflow_sqlqueue.Envelope`, in up to ``max_handlers`` threads at a
-    time. Its other parameters get their values by name: ``hook``, this task's
+    ``python_callable`` is called with an :class:`~airflow_sqlqueue.Envelope`, in several threads at a time
+    (``max_handlers``). Its other parameters get their values by name: ``hook``, this task's
     :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`, ``client``, the hook's
     :class:`~airflow_sqlqueue.QueueClient`, values of ``op_kwargs``, and of the task's context. Sends
     and statements through the hook, or another client of the same server and login, are part of the message's
@@ -58,47 +59,22 @@ class SqlQueueConsumeOperator(LimitedTask):
         stay. This reads the headers of the whole queue, repeatedly if few messages match (templated)
     :param max_messages: end after this many messages have left the queue; None: no limit (templated)
     :param max_seconds: receive no message after this many seconds; None: no limit (templated)
-    :param until_empty: end when the queue is empty; False: wait for more messages until a limit is reached.
-    :param max_handlers: largest number of messages handled at the same time, each in a thread with its own connection.
-    :param poll_seconds: seconds between two polls of an empty queue.
-    :param transaction_mode: ``sends_atomic_with_receive``, ``receive_only`` or ``none``.
     :param endpoint: the endpoint that handles the messages. Without ``queue_name`` its name gives the queue, with the
         connection's endpoint settings; headers of failed, audited and sent messages name it (templated)
-    :param error_queue: the address of the queue for messages that failed in all retries (templated)
-    :param audit_queue: the address of the queue that gets a copy of each handled message, in the transaction of its
-        handling, as endpoints with auditing write it; None: no copies (templated)
-    :param max_failed: fail the task when more than this many messages have gone to the error queue; 0: at the first
-        one; None: no limit.
-    :param max_consecutive_failures: number of failed attempts in a row, of any messages, after which
-        ``on_consecutive_failures`` takes effect; None: no limit.
-    :param on_consecutive_failures: ``fail`` fails the task; the messages that have retries left stay in the queue.
-        ``slow_down`` handles one message at a time, after a pause, until one succeeds.
-    :param slow_down_seconds: seconds of the first pause of ``slow_down``; each further one is twice as long, up to 60.
-    :param immediate_retries: number of immediate retries of a message in each round.
-    :param delayed_retries: number of further rounds, each after a delay.
-    :param delayed_retry_seconds: the delay before the first of these rounds; each later delay is longer by this.
-    :param unrecoverable: types of exceptions after which a message goes to the error queue at once.
-    :param inbox: handle each message id once: ids are entered in the table ``Inbox`` beside the ledger, and further
-        messages with the same id are deleted and counted as ``duplicates``. Not in the mode ``none``.
-    :param inbox_days: days after which an id is removed from the inbox.
     :param data_bus: the data bus (claim check) of the senders, a folder or a URL like a staging folder's:
         :meth:`.Envelope.payload` fetches from it (templated)
-    :param payload_bytes: the largest payload that is fetched, in bytes; each handler holds one in memory.
+    :param consume_options: retries, limits on failures, the number of handlers and so on, options of
+        :class:`~airflow_sqlqueue.ConsumeOptions`: ``{"max_handlers": 8, "inbox": True}`` (templated)
     """
 
     template_fields = templated(
-        *(
-            "queue_name",
-            "op_kwargs",
-            "filters",
-            "endpoint",
-            "error_queue",
-            "audit_queue",
-            "data_bus",
-        ),
-        LimitedTask,
+        "queue_name", "op_kwargs", "filters", "endpoint", "data_bus", "consume_options", LimitedTask
     )
-    template_fields_renderers: ClassVar[dict[str, str]] = {"op_kwargs": "py", "filters": "json"}
+    template_fields_renderers: ClassVar[dict[str, str]] = {
+        "op_kwargs": "py",
+        "filters": "json",
+        "consume_options": "json",
+    }
     # Airflow copies tasks, but a callable may be a bound method of an object that cannot be copied.
     shallow_copy_attrs: Sequence[str] = ("python_callable",)
 
@@ -109,25 +85,9 @@ class SqlQueueConsumeOperator(LimitedTask):
         python_callable: Callable[..., Any],
         op_kwargs: Mapping[str, Any] | None = None,
         filters: Mapping[str, Any] | None = None,
-        until_empty: bool = True,
-        max_handlers: int = 4,
-        poll_seconds: float = 1.0,
-        transaction_mode: str = "sends_atomic_with_receive",
         endpoint: str | None = None,
-        error_queue: str = "error",
-        audit_queue: str | None = None,
-        max_failed: int | None = None,
-        max_consecutive_failures: int | None = None,
-        on_consecutive_failures: str = "fail",
-        slow_down_seconds: float = 1.0,
-        immediate_retries: int = 5,
-        delayed_retries: int = 3,
-        delayed_retry_seconds: float = 10.0,
-        unrecoverable: Sequence[type[Exception]] = (),
-        inbox: bool = False,
-        inbox_days: float = 7.0,
         data_bus: str | ObjectStoragePath | None = None,
-        payload_bytes: int = 64 * MIB,
+        consume_options: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -135,25 +95,10 @@ class SqlQueueConsumeOperator(LimitedTask):
         self.python_callable = python_callable
         self.op_kwargs: Mapping[str, Any] = op_kwargs or {}
         self.filters = filters
-        self.until_empty = until_empty
-        self.max_handlers = max_handlers
-        self.poll_seconds = poll_seconds
-        self.transaction_mode = transaction_mode
         self.endpoint = endpoint
-        self.error_queue = error_queue
-        self.audit_queue = audit_queue
-        self.max_failed = max_failed
-        self.max_consecutive_failures = max_consecutive_failures
-        self.on_consecutive_failures = on_consecutive_failures
-        self.slow_down_seconds = slow_down_seconds
-        self.immediate_retries = immediate_retries
-        self.delayed_retries = delayed_retries
-        self.delayed_retry_seconds = delayed_retry_seconds
-        self.unrecoverable = unrecoverable
-        self.inbox = inbox
-        self.inbox_days = inbox_days
         self.data_bus = data_bus
-        self.payload_bytes = payload_bytes
+        self.consume_options = consume_options
+        check_options(self, ConsumeOptions)
         if queue_name is None:
             # With an address, the endpoint is only the name in the headers of failed messages.
             check_named_once(self.task_id, queue_name, endpoint)
@@ -167,9 +112,11 @@ class SqlQueueConsumeOperator(LimitedTask):
             stop.set()
         with fail_without_retry():
             queue = self.hook.queue(self.queue_name, endpoint=None if self.queue_name else self.endpoint)
-            progress = _Progress(self.log, Metrics(self, queue), self._next_round(context))
+            options = self._options()
+            again = self._next_round(context, options.delayed_retry_seconds)
+            progress = _Progress(self.log, Metrics(self, queue), again)
             try:
-                done = queue.consume(self._handler(context), self._options(), on_progress=progress, stop=stop)
+                done = queue.consume(self._handler(context), options, on_progress=progress, stop=stop)
             except TooManyFailuresError:
                 progress.end()
                 raise
@@ -190,11 +137,9 @@ class SqlQueueConsumeOperator(LimitedTask):
         if self._stop is not None:
             self._stop.set()
 
-    def _next_round(self, context: Context) -> str:
+    def _next_round(self, context: Context, seconds: float) -> str:
         """When and by whom delayed messages are retried."""
-        said = (
-            f"{self.delayed_retry_seconds:g} s or more, until a run of this task or an endpoint of the queue takes them"
-        )
+        said = f"{seconds:g} s or more, until a run of this task or an endpoint of the queue takes them"
         unscheduled = getattr(context.get("dag"), "schedule", ...) is None
         return said + ("; this DAG has no schedule, so no run comes by itself" if unscheduled else "")
 
@@ -208,33 +153,12 @@ class SqlQueueConsumeOperator(LimitedTask):
         return partial(handle, **arguments_for(handle, offered, self.op_kwargs))
 
     def _options(self) -> ConsumeOptions:
-        from airflow_sqlqueue.consuming.options import ConsumeOptions
-        from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
-        from airflow_sqlqueue.queue.filters import MessageFilter
-
-        return ConsumeOptions(
+        return ConsumeOptions.of(
+            self.consume_options,
             **self.limits(),
-            until_empty=self.until_empty,
-            max_handlers=self.max_handlers,
-            poll_seconds=self.poll_seconds,
-            where=None if self.filters is None else MessageFilter.of(self.filters),
-            transaction_mode=self.transaction_mode,
+            where=message_filter(self.filters),
             endpoint=self.endpoint,
-            audit_queue=self.audit_queue,
-            max_failed=self.max_failed,
-            max_consecutive_failures=self.max_consecutive_failures,
-            on_consecutive_failures=self.on_consecutive_failures,
-            slow_down_seconds=self.slow_down_seconds,
-            inbox=self.inbox,
-            inbox_days=self.inbox_days,
-            data_bus=None if self.data_bus is None else data_bus_at(self.data_bus, payload_bytes=self.payload_bytes),
-            recoverability=RecoverabilityOptions(
-                immediate_retries=self.immediate_retries,
-                delayed_retries=self.delayed_retries,
-                delayed_retry_seconds=self.delayed_retry_seconds,
-                error_queue=self.error_queue,
-                unrecoverable=tuple(self.unrecoverable),
-            ),
+            data_bus=None if self.data_bus is None else data_bus_at(self.data_bus),
         )
 
 

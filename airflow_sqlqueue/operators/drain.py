@@ -12,15 +12,17 @@ from urllib.parse import quote, urlsplit
 
 from airflow.providers.common.compat.sdk import AirflowException, BaseOperatorLink, conf
 
+from airflow_sqlqueue.databus.options import PayloadOptions
 from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.drain.options import DrainOptions, batch_id_for, owner_of
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.hooks.redaction import redactor_of
 from airflow_sqlqueue.hooks.staging import data_bus_at, staging_folder
-from airflow_sqlqueue.operators.base import note_batch, note_partition, task_key, templated
+from airflow_sqlqueue.operators.base import LimitedTask, check_options, note_batch, note_partition, task_key, templated
 from airflow_sqlqueue.operators.metrics import DrainLog, Metrics
 from airflow_sqlqueue.operators.python_job import PythonJob
-from airflow_sqlqueue.operators.rendered import message_filter, typed_options
+from airflow_sqlqueue.operators.rendered import message_filter
 from airflow_sqlqueue.operators.results import check_result
 from airflow_sqlqueue.operators.waiting import QueueWaitingTask
 from airflow_sqlqueue.versions.airflow import PARTITION_KEYS
@@ -30,9 +32,7 @@ if TYPE_CHECKING:
     from airflow.sdk.types import TaskInstanceKey
     from pyspark.sql import SparkSession
 
-    from airflow_sqlqueue.databus.batch_payloads import PayloadOptions
     from airflow_sqlqueue.drain.locks import BatchLocks
-    from airflow_sqlqueue.drain.options import DrainOptions
     from airflow_sqlqueue.drain.progress import Progress
 
 
@@ -80,7 +80,7 @@ class BatchJob(Protocol):
         """End the job, if that is possible."""
 
 
-class DrainOperatorBase(QueueWaitingTask):
+class DrainOperatorBase(LimitedTask, QueueWaitingTask):
     """Base class of the operators that drain a queue and run a job on the batch.
 
     :param staging: the folder for batches: a path, a URL, or an ``ObjectStoragePath`` with its Airflow connection;
@@ -103,11 +103,15 @@ class DrainOperatorBase(QueueWaitingTask):
     :param stranded: action on batches that earlier runs left: ``adopt``, ``fail`` (with
         :class:`~airflow_sqlqueue.errors.StrandedBatchError`, which names them, and no retry), or ``ignore``.
     :param run_on_empty: run the job on an empty batch too.
-    :param drain_options: limits of the drain, see :class:`~airflow_sqlqueue.drain.options.DrainOptions` (templated)
+    :param max_messages: stop after this many messages of the batch; None: no limit (templated)
+    :param max_seconds: begin no part later than this many seconds after the batch was opened; None: no limit
+        (templated)
+    :param drain_options: the number of workers, sizes of parts and so on, options of
+        :class:`~airflow_sqlqueue.DrainOptions`: ``{"workers": 4, "rows_per_part": 50_000}`` (templated)
     :param data_bus: the data bus (claim check) of the senders, a folder or a URL like a staging folder's: the payloads
         of the drained messages are fetched from it and staged beside them, before the job runs. Not with the stage
         ``table``, nor with ``redaction`` (templated)
-    :param payload_options: limits of the payloads, see :class:`~airflow_sqlqueue.PayloadOptions` (templated)
+    :param payload_options: limits of the payloads, options of :class:`~airflow_sqlqueue.PayloadOptions` (templated)
     :param redaction: rules for private data, applied before anything is staged: the path of a JSON file, or the rules
         (:class:`~airflow_sqlqueue.RedactionRules`). A retry must have the same rules (templated)
     :param redaction_conn_id: a connection whose password is the key of the rules' hashes (templated)
@@ -118,6 +122,7 @@ class DrainOperatorBase(QueueWaitingTask):
 
     template_fields = templated(
         QueueWaitingTask,
+        LimitedTask,
         *("staging", "stage", "filters", "only_new", "op_kwargs", "drain_options", "data_bus", "payload_options"),
         *("redaction", "redaction_conn_id"),
     )
@@ -174,6 +179,7 @@ class DrainOperatorBase(QueueWaitingTask):
         self.payload_options = payload_options
         self.redaction = redaction
         self.redaction_conn_id = redaction_conn_id
+        check_options(self, DrainOptions, PayloadOptions)
 
     @abstractmethod
     def _make_job(self, context: Context) -> BatchJob:
@@ -208,13 +214,10 @@ class DrainOperatorBase(QueueWaitingTask):
         self.hook.client.ping(what=f"Draining the queue {self.address}")
 
     def _batch_id(self, key: tuple[str, str, str, int]) -> uuid.UUID:
-        from airflow_sqlqueue.drain.options import batch_id_for
-
         batch_id = batch_id_for(*key)
         return self.hook.client.batches.current(batch_id, self.address) if self.renew else batch_id
 
     def _drain(self, context: Context) -> dict[str, Any]:
-        from airflow_sqlqueue.drain.options import owner_of
         from airflow_sqlqueue.drain.request import DrainRequest
 
         dag_id, _, task_id, map_index = key = task_key(context)
@@ -299,7 +302,6 @@ class DrainOperatorBase(QueueWaitingTask):
             )
 
     def _check(self) -> DrainOptions:
-        from airflow_sqlqueue.drain.options import DrainOptions
         from airflow_sqlqueue.drain.stages.factory import check_stage
 
         check_stage(self.stage, self.staging)
@@ -316,7 +318,7 @@ class DrainOperatorBase(QueueWaitingTask):
             raise ConfigurationError(
                 "No rule of redaction changes payloads of the data bus: leave out data_bus or redaction."
             )
-        options = DrainOptions.of(typed_options("drain_options", DrainOptions, self.drain_options))
+        options = DrainOptions.of(self.drain_options, **self.limits())
         self._payload_options(options)
         return options
 
@@ -324,13 +326,11 @@ class DrainOperatorBase(QueueWaitingTask):
         """Options of the payloads; None without a data bus. Raises :class:`ConfigurationError`."""
         if self.data_bus is None:
             return None
-        from airflow_sqlqueue.databus.batch_payloads import PayloadOptions
-
         if self.stage == "table":
             raise ConfigurationError("data_bus stages payloads beside files: use the stage files, or leave it out.")
         data_bus_at(self.data_bus)
-        given = typed_options("payload_options", PayloadOptions, self.payload_options)
-        return PayloadOptions.of({"readable_by": options.readable_by, **given})
+        given = PayloadOptions.of(self.payload_options)
+        return replace(given, readable_by=given.readable_by or options.readable_by)
 
     def _fetch_payloads(self, batch: Batch, options: PayloadOptions | None) -> dict[str, Any] | None:
         """Fetch the payloads of a sealed batch, once for all tries; return their counts, None without a data bus."""

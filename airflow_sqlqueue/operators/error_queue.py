@@ -14,7 +14,7 @@ from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.operators.base import LimitedTask, RoutedTask, note_counts, task_key, templated
 from airflow_sqlqueue.operators.lineage import Lineage, of_table
 from airflow_sqlqueue.operators.metrics import Metrics
-from airflow_sqlqueue.operators.rendered import interval, number
+from airflow_sqlqueue.options import interval, number
 
 _STEP = 1_000
 """Messages between two log lines of progress."""

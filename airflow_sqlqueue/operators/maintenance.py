@@ -14,7 +14,8 @@ from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.operators.base import LimitedTask, RoutedTask, check_named_once, note_counts, templated
 from airflow_sqlqueue.operators.lineage import Lineage, of_table
 from airflow_sqlqueue.operators.metrics import Metrics
-from airflow_sqlqueue.operators.rendered import interval, message_filter
+from airflow_sqlqueue.operators.rendered import message_filter
+from airflow_sqlqueue.options import interval
 from airflow_sqlqueue.untrusted import quoted
 
 

@@ -17,9 +17,10 @@ from airflow_sqlqueue.budget import Limits
 from airflow_sqlqueue.envelope.times import parse_time
 from airflow_sqlqueue.errors import ConfigurationError, LockTimeoutError, TransactionError
 from airflow_sqlqueue.message import HeaderNames
+from airflow_sqlqueue.options import argument, option
 from airflow_sqlqueue.queue.browsing import MessageHead, Search, delete
 from airflow_sqlqueue.queue.filters import MessageFilter
-from airflow_sqlqueue.queue.table_access import FIRST, LAST, TableAccess, check_rows
+from airflow_sqlqueue.queue.table_access import FIRST, LAST, MAX_ROWS_PER_STATEMENT, TableAccess
 from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.reconnecting import reconnecting
 
@@ -27,41 +28,42 @@ CHUNK = 1_000
 """Rows of one transaction, by default."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PurgeOptions(Limits):
     """Options of a purge: the messages to delete, and the limits.
 
-    By default a purge deletes expired messages, by the server's clock. ``all_messages`` deletes all that are in the
-    queue at the start. ``older_than`` deletes those that were sent longer ago, by the header TimeSent (no column has
-    the time) and the server's clock; ``where`` deletes those that a filter matches; with both, both must hold. For
-    these two the server reads the headers of the whole queue, and a message without a time is not old. All options but
-    the default may delete messages that a receiver waits for, so they need ``confirm``. A ``dry_run`` does not, because
+    By default a purge deletes expired messages, by the server's clock. By age and by filter the server reads the
+    headers of the whole queue, and a message without a time is not old; with both, both must hold. All options but
+    the default may delete messages that a receiver waits for, so they need ``confirm``. A dry run does not, because
     it only counts: ``remaining`` is then the number that a purge would delete, within ``max_messages``.
-
-    A transaction deletes at most ``chunk`` rows (1 to 2,000; 500 by age or filter), with ``pause`` seconds between two.
-    ``lock_timeout`` is the wait of a chunk for a lock on the table as a whole; it never waits for rows.
-    ``max_messages`` and ``max_seconds`` are the budget. Raises :class:`ConfigurationError`.
     """
 
-    all_messages: bool = False
-    older_than: timedelta | None = None
-    where: MessageFilter | None = None
-    confirm: bool = False
-    dry_run: bool = False
-    chunk: int = CHUNK
-    pause: float = 0.0
-    lock_timeout: float = 5.0
+    all_messages: bool = argument(False, "delete every message that is in the queue at the start")
+    older_than: timedelta | None = argument(
+        None, "delete messages sent longer ago than this, by the header TimeSent and the server's clock"
+    )
+    where: MessageFilter | None = argument(None, "delete messages that this filter matches")
+    confirm: bool = argument(False, "allow the loss of messages that have not expired")
+    dry_run: bool = argument(False, "only count")
+    chunk: int = option(
+        CHUNK,
+        "rows of one transaction, at most 500 by age or filter",
+        least=1,
+        most=MAX_ROWS_PER_STATEMENT,
+        because="locks never escalate then",
+    )
+    pause: float = option(0.0, "seconds between two transactions", least=0)
+    lock_timeout: float = option(
+        5.0, "seconds to wait for a lock on the table as a whole; rows are never waited for", least=0, flag=None
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_rows(self.chunk)
         chooses = self.older_than is not None or self.where is not None
         if self.all_messages and chooses:
             raise ConfigurationError("A purge takes every message, or those of an age or a filter: choose one.")
         if self.older_than is not None and self.older_than < timedelta(0):
             raise ConfigurationError(f"older_than is {self.older_than}: give a time that is not below zero.")
-        if min(self.pause, self.lock_timeout) < 0:
-            raise ConfigurationError("A purge's pause or lock timeout is below zero: give 0 or more seconds.")
         if (self.all_messages or chooses) and not (self.confirm or self.dry_run):
             raise ConfigurationError(
                 "This purge deletes messages that have not expired: confirm that they may be lost, or make a dry run."

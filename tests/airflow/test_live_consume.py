@@ -34,9 +34,17 @@ def error_queue(hook: SqlQueueHook, queue_name: str) -> Iterator[str]:
 def make(queue_name: str, error_queue: str) -> Any:
     """Makes the operator; every failure is final unless the test says otherwise."""
 
-    def make(python_callable: Any, **settings: Any) -> SqlQueueConsumeOperator:
-        defaults = {"queue_name": queue_name, "error_queue": error_queue, "delayed_retries": 0, "immediate_retries": 0}
-        return SqlQueueConsumeOperator(task_id="t", python_callable=python_callable, **{**defaults, **settings})
+    def make(python_callable: Any, op_kwargs: Any = None, **options: Any) -> SqlQueueConsumeOperator:
+        flat = {name: options.pop(name) for name in ("endpoint", "max_messages") if name in options}
+        defaults = {"error_queue": error_queue, "delayed_retries": 0, "immediate_retries": 0}
+        return SqlQueueConsumeOperator(
+            task_id="t",
+            queue_name=options.pop("queue_name", queue_name),
+            python_callable=python_callable,
+            op_kwargs=op_kwargs,
+            consume_options={**defaults, **options},
+            **flat,
+        )
 
     return make
 
@@ -195,7 +203,7 @@ def test_the_decorator_makes_a_task_of_the_handler(
     hook.send(queue_name, [Message(body=b"1"), Message(body=b"2")])
     seen = []
 
-    @task.sqlqueue_consume(queue_name=queue_name, error_queue=error_queue, max_handlers=1)
+    @task.sqlqueue_consume(queue_name=queue_name, consume_options={"error_queue": error_queue, "max_handlers": 1})
     def handle(message: Any, ti: Any, suffix: str, hook: Any) -> None:
         seen.append((message.body, ti.task_id, suffix, hook.get_conn_id()))
 
@@ -221,10 +229,14 @@ def test_an_endpoint_is_found_by_its_name(hook: SqlQueueHook, context: Any) -> N
     name = f"test.{uuid.uuid4().hex[:12]}"
     hook.create_queue(f"{name}@[shipping]", create_schema=True)
     hook.create_queue(f"{name}.error")
-    routed: dict[str, Any] = {"hook_params": {"endpoint_schemas": {name: "shipping"}}, "error_queue": f"{name}.error"}
+    options = {"error_queue": f"{name}.error", "unrecoverable": [ZeroDivisionError]}
     hook.send(f"{name}@[shipping]", [Message({}, b"x")])
     consume = SqlQueueConsumeOperator(
-        task_id="t", endpoint=name, python_callable=lambda message: 1 / 0, unrecoverable=[ZeroDivisionError], **routed
+        task_id="t",
+        endpoint=name,
+        python_callable=lambda message: 1 / 0,
+        consume_options=options,
+        hook_params={"endpoint_schemas": {name: "shipping"}},
     )
     assert consume.execute(context())["failed"] == 1
     (failed,) = hook.receive(f"{name}.error")

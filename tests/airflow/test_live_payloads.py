@@ -104,7 +104,6 @@ def test_a_task_that_is_ended_fetches_no_further_payload(
     [
         {"data_bus": "http://host/databus"},
         {"data_bus": "/share", "payload_options": {"payload_bytes": 0}},
-        {"data_bus": "/share", "payload_options": {"unknown": 1}},
         {"data_bus": "/share", "staging": None, "stage": "table"},
     ],
 )
@@ -127,11 +126,9 @@ def test_a_handler_of_a_task_fetches_payloads(
     done = SqlQueueConsumeOperator(
         task_id="t",
         queue_name=queue_name,
-        error_queue=error_queue,
         python_callable=lambda message: seen.append(message.payload("Picture").data()),
         data_bus=str(share),
-        payload_bytes=1000,
-        max_handlers=1,
+        consume_options={"error_queue": error_queue, "payload_bytes": 1000, "max_handlers": 1},
     ).execute(context(task_id="t"))
     assert (seen, done["handled"], done["failed"], done["rolled_back"]) == ([b"123"], 1, 1, 1)
 

@@ -125,8 +125,7 @@ def test_operators_take_filters(hook: SqlQueueHook, queue_name: str, tmp_path: P
         python_callable=lambda message: seen.append(message.body),
         filters={"endpoint": "Billing"},
         max_messages=1,
-        max_handlers=1,
-        error_queue=f"{queue_name}.error",
+        consume_options={"max_handlers": 1, "error_queue": f"{queue_name}.error"},
     )
     consume.execute(context())
     hook.client.tables.drop(f"{queue_name}.error")

@@ -126,7 +126,6 @@ def test_messages_are_not_rendered_because_rendered_fields_are_stored() -> None:
     [
         ({"python_callable": print, "application": "job.py"}, "Both python_callable and application"),
         ({"python_callable": "audit_job.run"}, "python_callable cannot be called"),
-        ({"drain_options": {"max_message": 1}}, "max_message"),
         ({"drain_options": {"rows_per_statement": 0}}, "rows_per_statement must be"),
         ({"stage": "table"}, "leave out the staging folder"),
         ({"staging": None}, "needs a staging folder"),

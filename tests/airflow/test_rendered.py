@@ -17,7 +17,8 @@ from airflow_sqlqueue.operators import (
     SqlQueuePurgeOperator,
     SqlQueueReturnToSourceOperator,
 )
-from airflow_sqlqueue.operators.rendered import flag, interval, interval_or, number, whole_number
+from airflow_sqlqueue.operators.rendered import interval_or
+from airflow_sqlqueue.options import interval, number, size, truth, whole_number
 
 
 @pytest.mark.parametrize(
@@ -30,11 +31,18 @@ from airflow_sqlqueue.operators.rendered import flag, interval, interval_or, num
         (whole_number, 5, 5),
         (whole_number, 5.0, 5),
         (number, "0.5", 0.5),
-        (flag, "True", True),
-        (flag, " false ", False),
-        (flag, False, False),
-        (flag, "None", None),
+        (truth, "True", True),
+        (truth, " false ", False),
+        (truth, False, False),
+        (truth, "None", None),
+        (size, "512 KiB", 524_288),
+        (size, "16MiB", 2**24),
+        (size, "1000000", 1_000_000),
+        (size, 7, 7),
+        (size, "", None),
         (interval, "3600", timedelta(hours=1)),
+        (interval, "90s", timedelta(seconds=90)),
+        (interval, "7d", timedelta(days=7)),
         (interval, 1.5, timedelta(seconds=1.5)),
         (interval, timedelta(days=2), timedelta(days=2)),
         (partial(interval_or, timedelta(days=7)), timedelta(0), timedelta(0)),
@@ -53,9 +61,12 @@ def test_rendered_values(read: Any, value: Any, found: Any) -> None:
         (whole_number, 5.5, "x is '5.5': give a whole number"),
         (whole_number, True, "x is 'True': give a whole number"),
         (number, [], "give a number"),
-        (flag, "yes", "x is 'yes': give True or False"),
-        (flag, 1, "give True or False"),
-        (interval, "1 day", "give a timedelta or a number of seconds"),
+        (truth, "yes", "x is 'yes': give True or False"),
+        (truth, 1, "give True or False"),
+        (size, "1.5MiB", "x takes bytes, as 1000000, 512KiB, 16MiB or 1GiB, not '1.5MiB'"),
+        (size, "2MB", "takes bytes"),
+        (size, "-1", "takes bytes"),
+        (interval, "1 day", "give a timedelta, a number of seconds, or a time as 30m, 12h or 7d"),
         (interval, "inf", "no timedelta"),
     ],
 )
@@ -119,13 +130,14 @@ def test_options_of_a_drain_are_rendered() -> None:
             r"drain_options\['max_messages'\] is 'many': give a whole number",
         ),
         ({"drain_options": {"until_empty": "{{ params.most }}"}}, r"\['until_empty'\] is '50': give True or False"),
-        ({"drain_options": {"up": "{{ params.most }}"}}, "unexpected keyword argument 'up'"),
         ({"drain_options": "{{ params.most }}"}, "drain_options is a mapping of options, not str"),
         (
             {"data_bus": "/tmp/bus", "payload_options": {"workers": "{{ params.most }}"}},
             "workers must be 1 to 32",
         ),
         ({"data_bus": "/tmp/bus", "payload_options": {"workers": "few"}}, r"payload_options\['workers'\] is 'few'"),
+        ({"drain_options": {"workers": [2]}}, r"drain_options\['workers'\] is '\[2\]': give a whole number"),
+        ({"max_messages": 5, "drain_options": {"max_messages": 7}}, "max_messages is given twice"),
     ],
 )
 def test_options_of_a_drain_that_templates_spoil_are_refused(options: dict[str, Any], says: str) -> None:

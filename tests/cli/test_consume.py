@@ -13,20 +13,14 @@ import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from airflow_sqlqueue.cli import consume
-from airflow_sqlqueue.cli.consume import HandlingOptions
 from airflow_sqlqueue.cli.handler_source import load_handlers
-from airflow_sqlqueue.cli.message_options import FilterOptions
 from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.consuming.options import ConsumeOptions
-from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
-from airflow_sqlqueue.databus.data_bus import DataBus
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.server.settings import ConnectionSettings
@@ -58,6 +52,10 @@ def other(message):
 
 def plain(message):
     print("plain", message.text(), flush=True)
+
+
+def fetching(message):
+    assert message.payload("Picture").content == b"1"
 
 
 NUMBER = 7
@@ -295,18 +293,6 @@ def test_a_wrong_call_is_one_sentence(url: str, here: Path, options: list[str], 
     assert says in one_sentence(sqlqueue("consume", *options, "--queue", "cli.x", url=url), 2)
 
 
-def test_the_options_have_the_defaults_of_consuming() -> None:
-    given = HandlingOptions().options("Shop.Billing", FilterOptions())
-    assert given == ConsumeOptions(until_empty=False, wait_for_server=True, endpoint="Shop.Billing")
-
-
-def test_every_setting_of_consuming_has_an_option() -> None:
-    ours = {field.name for field in fields(HandlingOptions)}
-    settings = {field.name for field in (*fields(ConsumeOptions), *fields(RecoverabilityOptions))}
-    # A command line names no types of exceptions; the others are other options, or how a service works.
-    assert settings - ours == {"unrecoverable", "where", "recoverability", "endpoint", "wait_for_server"}
-
-
 def test_lines_of_progress_show_new_counts(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     caplog.set_level("INFO", "airflow_sqlqueue.cli.consume")
     lines = consume._ProgressLines()
@@ -321,10 +307,16 @@ def test_lines_of_progress_show_new_counts(caplog: pytest.LogCaptureFixture, mon
     assert second == "1,200 handled, 2 rolled back, 1,200 messages"
 
 
-def test_a_data_bus_is_given(tmp_path: Path) -> None:
-    given = HandlingOptions(data_bus=str(tmp_path), payload_bytes="1MiB").options(None, FilterOptions())
-    assert isinstance(given.data_bus, DataBus)
-    assert given.data_bus.payload_bytes == 2**20
+def test_payloads_are_fetched_from_a_data_bus(shop: Shop, start: Start, folder: Path, tmp_path: Path) -> None:
+    """One is over the limit."""
+    share = tmp_path / "share"
+    share.mkdir()
+    (share / "small").write_bytes(b"1")
+    (share / "large").write_bytes(b"x" * 2000)
+    shop.orders.send([Message({f"{HeaderNames.DATA_BUS_PREFIX}Picture": key}, b"") for key in ("small", "large")])
+    options = ("--data-bus", str(share), "--payload-bytes", "1KiB", "--until-empty", "--max-handlers", "1")
+    done = start(*options, handlers="shop_handlers:fetching").result()
+    assert (done["handled"], done["failed"], done["rolled_back"]) == (1, 1, 1)
 
 
 def test_a_queue_is_required(url: str, here: Path) -> None:

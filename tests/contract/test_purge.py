@@ -155,7 +155,7 @@ def test_no_purge_inside_a_transaction(queue: QueueTable) -> None:
         ({"all_messages": True, "older_than": timedelta(days=1), "confirm": True}, "choose one"),
         ({"older_than": timedelta(seconds=-1), "confirm": True}, "not below zero"),
         ({"chunk": 2_001}, "locks never escalate"),
-        ({"pause": -1}, "below zero"),
+        ({"pause": -1}, "pause must be 0 or more"),
         ({"max_messages": 0}, "max_messages must be more than 0"),
     ],
 )

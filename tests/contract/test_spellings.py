@@ -12,7 +12,6 @@ import pytest
 
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.consuming.options import ConsumeOptions
-from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.streams import StreamTable
 from airflow_sqlqueue.errors import AddressError, ConfigurationError, NotAQueueError, WrongBatchError
@@ -190,7 +189,7 @@ def itself(zoo: Zoo, tmp_path: Path) -> None:
             zoo.client.errors.park(text, zoo.name, all_messages=True)
         with pytest.raises(ConfigurationError, match="already: name another queue"):
             zoo.client.errors.redirect(text, zoo.name, all_messages=True)
-        options = ConsumeOptions(audit_queue=text, recoverability=RecoverabilityOptions(error_queue=text))
+        options = ConsumeOptions(audit_queue=text, error_queue=text)
         with pytest.raises(ConfigurationError, match="is its own error queue"):
             zoo.client.queue(zoo.name).consume(lambda message: None, options)
 

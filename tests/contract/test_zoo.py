@@ -21,7 +21,6 @@ from airflow_sqlqueue import untrusted
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.client.queues import Queue
 from airflow_sqlqueue.consuming.options import ConsumeOptions
-from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
@@ -37,7 +36,7 @@ from airflow_sqlqueue.spark.source.staged import read_share
 from tests import zoo
 
 GOOD = [b"good-%d" % number for number in range(100)]
-ONCE = RecoverabilityOptions(immediate_retries=0, delayed_retries=0)
+ONCE = ConsumeOptions(immediate_retries=0, delayed_retries=0)
 VERSIONS = [None, "1", "2", "3.0"]
 FEW = settings(max_examples=3, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
@@ -118,8 +117,7 @@ def consume(estate: Estate, rows: Sequence[str], fails: bool) -> None:
             raise ValueError("This one is not for me.")
         seen.append(body)
 
-    recoverability = replace(ONCE, error_queue=estate.error_name)
-    estate.queue("orders").consume(handle, ConsumeOptions(max_handlers=2, recoverability=recoverability))
+    estate.queue("orders").consume(handle, replace(ONCE, max_handlers=2, error_queue=estate.error_name))
     assert sorted(body for body in seen if body != b"zoo") == sorted(GOOD)
     assert seen.count(b"zoo") + estate.left("orders", "error", "billing") == sent
     with estate.session() as session:

@@ -8,14 +8,13 @@ from typing import Any
 
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.consuming.options import ConsumeOptions
-from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.message import Message
 
 HANDLING, ENDED = "handling", "ended"
 
 OPTIONS = ConsumeOptions(
-    max_handlers=2, recoverability=RecoverabilityOptions(1, 2, 0.0, "error", unrecoverable=(LookupError,))
+    max_handlers=2, immediate_retries=1, delayed_retries=2, delayed_retry_seconds=0.0, unrecoverable=(LookupError,)
 )
 """Rounds follow one another at once: a killed process leaves messages in every state that there is."""
 

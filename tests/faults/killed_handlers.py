@@ -5,7 +5,6 @@ from __future__ import annotations
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.consuming.message_handlers import MessageHandlers
 from airflow_sqlqueue.consuming.options import ConsumeOptions
-from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.message import Message
 from tests.faults.consuming import consuming_client
@@ -25,7 +24,8 @@ def handle_two(url: str, schema: str, mode: str) -> None:
         max_messages=2,
         transaction_mode=mode,
         audit_queue="audit",
-        recoverability=RecoverabilityOptions(1, 0),
+        immediate_retries=1,
+        delayed_retries=0,
     )
     client.queue("orders").consume(Effects(client, schema), options)
 
@@ -44,7 +44,12 @@ def handle_copies(url: str, schema: str, mode: str, in_batches: bool) -> None:
     else:
         handlers.default(effects)
     options = ConsumeOptions(
-        max_handlers=1, max_messages=4, transaction_mode=mode, inbox=True, recoverability=RecoverabilityOptions(1, 0)
+        max_handlers=1,
+        max_messages=4,
+        transaction_mode=mode,
+        inbox=True,
+        immediate_retries=1,
+        delayed_retries=0,
     )
     client.queue("orders").consume(handlers, options)
 

@@ -9,7 +9,6 @@ import pytest
 
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.consuming.options import ConsumeOptions
-from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.server.settings import ConnectionSettings
@@ -50,8 +49,7 @@ def test_a_cut_connection_loses_and_doubles_nothing(
         through.queue(queues["billing"]).send([Message(body=message.body)])
 
     proxy.set_trap(ROUND_TRIPS[round_trip], moment)
-    recoverability = RecoverabilityOptions(delayed_retries=0, error_queue=queues["error"])
-    options = ConsumeOptions(max_handlers=1, recoverability=recoverability)
+    options = ConsumeOptions(max_handlers=1, delayed_retries=0, error_queue=queues["error"])
     done = through.queue(queues["orders"]).consume(handle, options)
     assert proxy.left == 0
     assert sorted(int(message.body) for message in client.queue(queues["billing"]).peek(100)) == list(range(MESSAGES))

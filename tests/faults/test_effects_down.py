@@ -16,7 +16,6 @@ import pytest
 
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.consuming.options import ConsumeOptions
-from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.server.settings import ConnectionSettings
@@ -103,7 +102,9 @@ def test_a_slow_consumer_keeps_the_messages_for_a_database_that_comes_back(
 
     options = ConsumeOptions(
         max_handlers=HANDLERS,
-        recoverability=RecoverabilityOptions(retries, 0, error_queue=queues["error"]),
+        immediate_retries=retries,
+        delayed_retries=0,
+        error_queue=queues["error"],
         max_consecutive_failures=3,
         on_consecutive_failures="slow_down",
         slow_down_seconds=FIRST_PAUSE,
@@ -128,7 +129,7 @@ def test_without_a_limit_the_outage_empties_the_queue(
     orders = client.queue(queues["orders"])
     orders.send(Message(body=b"%d" % n) for n in range(BEFORE_THE_OUTAGE + 20))
     effects.stays_down()
-    options = ConsumeOptions(recoverability=RecoverabilityOptions(0, 0, error_queue=queues["error"]))
+    options = ConsumeOptions(immediate_retries=0, delayed_retries=0, error_queue=queues["error"])
     done = orders.consume(lambda message: effects.write(int(message.body)), options)
     effects.close()
     assert done.failed >= 20

@@ -19,7 +19,6 @@ import pytest
 
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.consuming.options import ConsumeOptions
-from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.request import DrainRequest
@@ -196,9 +195,7 @@ def test_an_endpoint_goes_on_whose_session_is_killed(
     def handle(message: Envelope) -> None:
         through.queue(names["billing"]).send([Message(body=message.body)])
 
-    through.queue(names["orders"]).consume(
-        handle, ConsumeOptions(max_handlers=1, recoverability=RecoverabilityOptions(error_queue=names["error"]))
-    )
+    through.queue(names["orders"]).consume(handle, ConsumeOptions(max_handlers=1, error_queue=names["error"]))
     assert proxy.left == 0
     assert sorted(int(message.body) for message in client.queue(names["billing"]).peek(100)) == list(range(12))
     assert client.queue(names["orders"]).depth().messages == 0

@@ -17,7 +17,6 @@ import pytest
 
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.consuming.options import ConsumeOptions
-from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.errors import (
     LoginFailedError,
     ServerUnreachableError,
@@ -37,7 +36,7 @@ Work = Callable[[QueueClient, str, Path], Any]
 
 
 def consume(client: QueueClient, name: str, folder: Path) -> Any:
-    options = ConsumeOptions(recoverability=RecoverabilityOptions(error_queue=f"{name}.to"))
+    options = ConsumeOptions(error_queue=f"{name}.to")
     return client.queue(name).consume(lambda message: None, options)
 
 
@@ -181,7 +180,7 @@ def test_a_login_that_was_taken_at_first_is_tried_again_while_the_database_comes
     logger.addHandler(enabling)
     try:
         client = QueueClient(replace(settings, user=login, password="Waiting 1"))
-        options = ConsumeOptions(max_handlers=1, recoverability=RecoverabilityOptions(error_queue=f"{name}.to"))
+        options = ConsumeOptions(max_handlers=1, error_queue=f"{name}.to")
         client.queue(name).consume(handle, options)
     finally:
         logger.removeHandler(enabling)

@@ -18,7 +18,6 @@ import pytest
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.client.queues import Queue
 from airflow_sqlqueue.consuming.options import ConsumeOptions
-from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.stages.base import Stage
 from airflow_sqlqueue.errors import StatementError
@@ -103,8 +102,8 @@ def test_an_endpoint_loses_and_doubles_nothing(fake: FakeServer, queues: dict[st
     """Behind BEGIN and the receive, which are one, a message is a send and the COMMIT."""
     orders, billing, error = queues.values()
     orders.send(Message(body=b"%d" % n) for n in range(3))
-    recoverability = RecoverabilityOptions(immediate_retries=1, delayed_retries=0, error_queue=error.address.canonical)
-    options = ConsumeOptions(max_handlers=1, recoverability=recoverability)
+    retries = {"immediate_retries": 1, "delayed_retries": 0}
+    options = ConsumeOptions(max_handlers=1, error_queue=error.address.canonical, **retries)
     with fake.switched(lose_transaction_at=statement):
         done = orders.consume(lambda message: billing.send([Message(body=message.body)]), options)
     assert (done.handled, done.rolled_back, done.failed) == (3, 1, 0)

@@ -297,7 +297,7 @@ def test_two_calls_at_the_same_time_leave_one_whole_result(share: Path, staging:
         ({"workers": 0}, "workers"),
         ({"workers": 33}, "workers"),
         ({"readable_by": "nobody"}, "readable_by"),
-        ({"bytes": 1}, "payload_options cannot be used"),
+        ({"bytes": 1}, "payload_options has no option 'bytes': did you mean 'max_bytes'"),
     ],
 )
 def test_options_out_of_range_are_refused(values: dict[str, Any], says: str) -> None:

@@ -146,9 +146,9 @@ def test_a_share_that_is_a_link_itself_is_read(share: Path, tmp_path: Path) -> N
 
 def test_a_larger_payload_than_the_limit_is_not_read(share: Path) -> None:
     put(share, "large", b"x" * 1001)
-    assert len(DataBus(share, payload_bytes=1001).fetch("large")) == 1001
+    assert len(DataBus(share).limited(1001).fetch("large")) == 1001
     with pytest.raises(PayloadTooLargeError, match="has 1001 bytes or more, and the limit is 1000") as caught:
-        DataBus(share, payload_bytes=1000).fetch("large", "Picture")
+        DataBus(share).limited(1000).fetch("large", "Picture")
     assert caught.value.size == 1001
 
 
@@ -219,12 +219,6 @@ def test_a_file_that_cannot_be_read_is_not_gone(share: Path, monkeypatch: pytest
 def test_a_location_on_no_known_store_is_refused(location: str, says: str) -> None:
     with pytest.raises(ConfigurationError, match=says):
         DataBus(location)
-
-
-@pytest.mark.parametrize("limit", [0, -1, 2**30 + 1])
-def test_a_limit_out_of_range_is_refused(share: Path, limit: int) -> None:
-    with pytest.raises(ConfigurationError, match="payload_bytes must be 1 to"):
-        DataBus(share, payload_bytes=limit)
 
 
 def test_its_repr_shows_the_location_without_secrets(share: Path) -> None:

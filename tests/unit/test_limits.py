@@ -107,7 +107,7 @@ def test_values_within_the_limits_are_taken(limit: Limit) -> None:
 
 @pytest.mark.parametrize("limit", LIMITS, ids=str)
 def test_values_beside_the_limits_are_refused(limit: Limit) -> None:
-    words = {"port": "TCP port", "chunk": "1 to 2000", "lock_timeout": "lock timeout"}
+    words = {"port": "TCP port"}
     for value in limit.beside:
         with pytest.raises(ConfigurationError, match=re.escape(words.get(limit.name, limit.name))):
             limit.make(**{limit.name: value})

@@ -23,7 +23,7 @@ AT_ONCE = RecoverabilityOptions(immediate_retries=2, delayed_retries=0)
 
 def options(recoverability: RecoverabilityOptions = ONCE, **settings: Any) -> ConsumeOptions:
     """Options with one handler by default, so that messages come in the order of the queue."""
-    return ConsumeOptions(**{"max_handlers": 1, "recoverability": recoverability, **settings})
+    return ConsumeOptions(**{"max_handlers": 1, **vars(recoverability), **settings})
 
 
 def numbered(count: int) -> list[Message]:

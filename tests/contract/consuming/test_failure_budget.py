@@ -13,7 +13,6 @@ from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.client.queues import Queue
 from airflow_sqlqueue.consuming.consumer import Consumer
 from airflow_sqlqueue.consuming.options import SLOW_DOWN, ConsumeOptions, ConsumeResult
-from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.errors import ConfigurationError, TooManyFailuresError
 from airflow_sqlqueue.message import Message
@@ -219,7 +218,7 @@ def test_a_slow_consumer_keeps_both_limits(orders: Queue, error: Queue, consume:
         {"on_consecutive_failures": "stop"},
         {"slow_down_seconds": 0},
         {"max_consecutive_failures": 24},
-        {"max_consecutive_failures": 2, "max_handlers": 1, "recoverability": RecoverabilityOptions(1)},
+        {"max_consecutive_failures": 2, "max_handlers": 1, "immediate_retries": 1},
     ],
 )
 def test_limits_that_cannot_be_used_are_refused(settings: dict[str, Any]) -> None:

@@ -60,7 +60,7 @@ def test_a_payload_that_no_retry_brings_back_fails_its_message_at_once(
         list(message.payloads())
 
     with caplog.at_level(logging.DEBUG, "airflow_sqlqueue"):
-        done = consume(handle, AT_ONCE, data_bus=DataBus(share, payload_bytes=1000))
+        done = consume(handle, AT_ONCE, data_bus=DataBus(share), payload_bytes=1000)
     assert (done.failed, done.handled, done.rolled_back) == (1, 1, 1)
     assert seen == [b"{}", b"next"]
     (failed,) = error.peek()

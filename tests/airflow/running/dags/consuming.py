@@ -19,7 +19,7 @@ def bill(message, hook):
     hook.send(names["billing"], [Message(body=message.body)])
 
 
-@task.sqlqueue_consume(queue_name=names["billing"], error_queue=names["error"])
+@task.sqlqueue_consume(queue_name=names["billing"], consume_options={"error_queue": names["error"]})
 def archive(message, hook, dag_run, table):
     hook.client.run_sql(f"INSERT INTO {table} VALUES (CONVERT(varbinary(max), ?), ?)", message.body, dag_run.run_id)
 
@@ -31,8 +31,6 @@ with DAG(
         task_id="orders",
         queue_name=names["orders"],
         python_callable=bill,
-        error_queue=names["error"],
-        immediate_retries=1,
-        delayed_retries=0,
+        consume_options={"error_queue": names["error"], "immediate_retries": 1, "delayed_retries": 0},
     )
     orders >> archive(table=names["table"])

@@ -66,9 +66,7 @@ with DAG("operators", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=time
             task_id="consume",
             queue_name=orders,
             python_callable=handle,
-            error_queue=error,
-            immediate_retries=0,
-            delayed_retries=0,
+            consume_options={"error_queue": error, "immediate_retries": 0, "delayed_retries": 0},
         ),
         SqlQueueFailedMessagesOperator(
             action="archive", task_id="archive", queue_name=error, all_messages=True, reason="looked at"

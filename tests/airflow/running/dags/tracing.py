@@ -18,5 +18,8 @@ def ship(message):
 with DAG("tracing", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=timezone.utc), catchup=False):
     send = SqlQueueSendOperator(task_id="place_order", queue_name=names["orders"], messages=[{"body": {}}])
     send >> SqlQueueConsumeOperator(
-        task_id="ship_orders", queue_name=names["orders"], python_callable=ship, error_queue=names["error"]
+        task_id="ship_orders",
+        queue_name=names["orders"],
+        python_callable=ship,
+        consume_options={"error_queue": names["error"]},
     )

@@ -1,0 +1,295 @@
+"""Options of operations: a field of a dataclass with its meaning, unit and limits.
+
+Docstrings, the options of operators, those of the command line, and the checks of values are made from it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import Field, dataclass, field, fields
+from datetime import timedelta
+from difflib import get_close_matches
+from typing import Any, ClassVar, TypeVar
+
+from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.untrusted import quoted
+
+T = TypeVar("T", bound="Options")
+Number = TypeVar("Number", int, float)
+
+BYTES = "bytes"
+"""Unit of an option that takes sizes, such as ``16MiB``."""
+
+_SIZES = {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10, "": 1}
+_TIMES = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
+_AGE = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>[smhd])")
+_LITERAL = re.compile(r"``([^`]*)``")
+
+
+@dataclass(frozen=True)
+class _Description:
+    """Description of an option: all but its name, type and default."""
+
+    meaning: str
+    unit: str = ""
+    choices: tuple[str, ...] = ()
+    least: Any = None
+    most: Any = None
+    above: Any = None
+    because: str = ""
+    flag: str | None = ""
+    in_mapping: bool = True
+
+
+def option(default: Any, meaning: str, *, repr: bool = True, **description: Any) -> Any:  # noqa: A002
+    """Return a field of a dataclass of options.
+
+    :param meaning: one or two plain sentences, without a capital letter at the start and a full stop at the end, for
+        docs and for ``--help``; words in double backticks are literals.
+    :param description: ``unit`` (:data:`BYTES`), ``choices``, ``least``, ``most``, ``above`` and ``because``, the
+        reason for these limits; ``flag``, the option's form on the command line if it is not ``--name``, None if it has
+        none there.
+    """
+    return field(default=default, repr=repr, metadata={"option": _Description(meaning, **description)})
+
+
+def argument(default: Any, meaning: str, *, repr: bool = True) -> Any:  # noqa: A002
+    """Return a field that operators and commands give themselves, from an argument of their own or not at all."""
+    return option(default, meaning, repr=repr, flag=None, in_mapping=False)
+
+
+@dataclass(frozen=True)
+class Option:
+    """Option of an operation, as the field of its dataclass describes it."""
+
+    name: str
+    type: str
+    default: Any
+    about: _Description
+
+    @property
+    def flag(self) -> str | None:
+        """The option on the command line, or None."""
+        return f"--{self.name.replace('_', '-')}" if self.about.flag == "" else self.about.flag
+
+    @property
+    def meaning(self) -> str:
+        """The meaning, with the choices and the limits that it does not name itself."""
+        text, choices = self.about.meaning, [f"``{choice}``" for choice in self.about.choices]
+        if choices and choices[0] not in text:
+            text += f": {', '.join(choices[:-1])} or {choices[-1]}"
+        return text if self.about.most is None else f"{text}; {self.limits}"
+
+    @property
+    def sentence(self) -> str:
+        """The meaning for a docstring, with a default that the signature has as a plain number."""
+        is_number = self.about.unit == BYTES or isinstance(self.default, timedelta)
+        return f"{self.meaning}{f', {self.words(self.default)} by default' if is_number and self.default else ''}."
+
+    @property
+    def limits(self) -> str:
+        """The limits of the value in words."""
+        about = self.about
+        most = "" if about.most is None else self.words(about.most)
+        if about.above is not None:
+            return f"more than {self.words(about.above)}" + (most and f", up to {most}")
+        return f"{self.words(about.least)} to {most}" if most else f"{self.words(about.least)} or more"
+
+    def words(self, value: Any) -> Any:
+        """Return a value as a person writes it: ``16MiB``, ``7d``, ``2,000``; None as it is."""
+        if isinstance(value, timedelta):
+            return _in_units(value.total_seconds(), _TIMES)
+        if value is None or isinstance(value, str):
+            return value
+        return _in_units(value, _SIZES) if self.about.unit == BYTES else f"{value:,}"
+
+    def read(self, value: Any, name: str = "") -> Any:
+        """Return the value of a text or another value: templates and the command line give texts.
+
+        None and an empty text give None. Raises :class:`ConfigurationError` for a value of another kind.
+        """
+        reader = _READERS.get(self.about.unit or self.type.removesuffix(" | None"))
+        return value if reader is None else reader(name or self.name, value)
+
+    def check(self, value: Any) -> None:
+        """Raise :class:`ConfigurationError` for a value outside of the choices or the limits."""
+        about = self.about
+        if value is None:
+            return
+        if about.choices and value not in about.choices:
+            raise ConfigurationError(f"{self.name} is {quoted(str(value))}: choose one of {', '.join(about.choices)}.")
+        is_low = (about.above is not None and value <= about.above) or (about.least is not None and value < about.least)
+        if is_low or (about.most is not None and value > about.most):
+            reason = about.because or ("leave it out for no limit" if self.default is None else "")
+            raise ConfigurationError(f"{self.name} must be {self.limits}{reason and f': {reason}'}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Base class of options, whose docstrings get their parameters from the fields.
+
+    Raises :class:`ConfigurationError` for a value that an option does not take.
+    """
+
+    parameter: ClassVar[str] = "options"
+    """The parameter of operators that takes these options as a mapping: ``drain_options`` for ``DrainOptions``."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.parameter = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
+        if cls.__doc__:
+            known = [vars(base).get("__dataclass_fields__", {}) for base in reversed(cls.__mro__)]
+            # The class itself is no dataclass yet.
+            known.append({name: value for name, value in vars(cls).items() if isinstance(value, Field)})
+            found = {name: each for named in known for name, each in named.items()}
+            described = [
+                Option(name, "", each.default, each.metadata["option"])
+                for name, each in found.items()
+                if "option" in each.metadata
+            ]
+            lines = [f":param {option.name}: {option.sentence}" for option in described]
+            cls.__doc__ = "\n".join((inspect.cleandoc(cls.__doc__), "", *lines, ""))
+
+    def __post_init__(self) -> None:
+        for each in self.described():
+            each.check(vars(self)[each.name])
+
+    @classmethod
+    def described(cls) -> list[Option]:
+        """Return the options in order."""
+        return [Option(each.name, str(each.type), each.default, each.metadata["option"]) for each in fields(cls)]
+
+    @classmethod
+    def check_names(cls, values: Mapping[str, Any]) -> None:
+        """Raise :class:`ConfigurationError` for a name of no option, with the names that are like it."""
+        names = [each.name for each in cls.described() if each.about.in_mapping]
+        for name in values:
+            if name not in names:
+                near = get_close_matches(str(name), names, n=2)
+                hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"choose from {', '.join(names)}."
+                raise ConfigurationError(f"{cls.parameter} has no option {quoted(str(name))}: {hint}")
+
+    @classmethod
+    def of(cls: type[T], values: Mapping[str, Any] | T | None, **arguments: Any) -> T:
+        """Make options of a mapping, or of options, and of arguments that were given beside it; None is not given.
+
+        Values of the mapping may be texts, as templates make them; an empty text leaves its option out. Raises
+        :class:`ConfigurationError` for an unknown option, one that is given twice, and a value that an option does not
+        take.
+        """
+        if isinstance(values, Options):
+            values = values.changed()
+        elif not isinstance(values or {}, Mapping):
+            raise ConfigurationError(f"{cls.parameter} is a mapping of options, not {type(values).__name__}.")
+        else:
+            cls.check_names(values or {})
+        readers = {each.name: each for each in cls.described()}
+        read = {name: readers[name].read(value, f"{cls.parameter}[{name!r}]") for name, value in (values or {}).items()}
+        given = {name: value for name, value in arguments.items() if value is not None}
+        if twice := sorted(given.keys() & read.keys()):
+            raise ConfigurationError(f"{twice[0]} is given twice, by itself and in {cls.parameter}: give it once.")
+        return cls(**given, **{name: value for name, value in read.items() if value is not None})
+
+    def changed(self) -> dict[str, Any]:
+        """Return the options whose values are not their defaults."""
+        given = vars(self)
+        return {each.name: given[each.name] for each in self.described() if given[each.name] != each.default}
+
+
+def plain(text: str, replace: Callable[[str], str] = str) -> str:
+    """Return a meaning as a sentence for a terminal; ``replace`` gets each literal without its backticks."""
+    start = text[:1] if text.startswith("`") else text[:1].upper()
+    return _LITERAL.sub(lambda found: replace(found[1]), f"{start}{text[1:]}.")
+
+
+def whole_number(name: str, value: Any) -> int | None:
+    """Return a whole number; None for None and for an empty text. Raises :class:`ConfigurationError` for others."""
+    return _number(name, value, int, "a whole number")
+
+
+def number(name: str, value: Any) -> float | None:
+    """Return a number; None for None and for an empty text. Raises :class:`ConfigurationError` for other values."""
+    return _number(name, value, float, "a number")
+
+
+def size(name: str, value: Any) -> int | None:
+    """Return bytes, from a number or a size such as ``16MiB``. Raises :class:`ConfigurationError` for other values."""
+    if not isinstance(value, str) or value.strip() in ("", "None"):
+        return whole_number(name, value)
+    unit = next(unit for unit in _SIZES if value.endswith(unit))
+    digits = value.removesuffix(unit).strip()
+    if not digits.isdecimal():
+        raise ConfigurationError(f"{name} takes bytes, as 1000000, 512KiB, 16MiB or 1GiB, not {quoted(value)}.")
+    return int(digits) * _SIZES[unit]
+
+
+def interval(name: str, value: Any) -> timedelta | None:
+    """Return a timedelta, from one, a number of seconds, or a time such as ``12h``; None for None and an empty text.
+
+    Raises :class:`ConfigurationError` for other values.
+    """
+    if isinstance(value, timedelta):
+        return value
+    match = _AGE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is not None:
+        seconds: float | None = float(match["number"]) * _TIMES[match["unit"]]
+    else:
+        seconds = _number(name, value, float, "a timedelta, a number of seconds, or a time as 30m, 12h or 7d")
+    try:
+        return None if seconds is None else timedelta(seconds=seconds)
+    except (ValueError, OverflowError) as error:
+        raise ConfigurationError(f"{name} is {quoted(str(value))}: that many seconds are no timedelta.") from error
+
+
+def truth(name: str, value: Any) -> bool | None:
+    """Return True or False, also of their names in upper or lower case; None for None and for an empty text.
+
+    Raises :class:`ConfigurationError` for other values.
+    """
+    if isinstance(value, bool):
+        return value
+    text = str(value).strip().lower()
+    if text in ("", "none"):
+        return None
+    if text not in ("true", "false"):
+        raise ConfigurationError(f"{name} is {quoted(str(value))}: give True or False.")
+    return text == "true"
+
+
+def _text(name: str, value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value or None
+    raise ConfigurationError(f"{name} is {quoted(str(value))}: give a text.")
+
+
+_READERS: dict[str, Callable[[str, Any], Any]] = {
+    "int": whole_number,
+    "float": number,
+    "bool": truth,
+    "timedelta": interval,
+    "str": _text,
+    BYTES: size,
+}
+
+
+def _number(name: str, value: Any, kind: Callable[[Any], Number], what: str) -> Number | None:
+    text = value.strip() if isinstance(value, str) else value
+    # A template of a missing value renders to the word None.
+    if text is None or text in ("", "None"):
+        return None
+    try:
+        if not isinstance(text, bool):
+            found = kind(text)
+            if isinstance(text, str) or found == text:
+                return found
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise ConfigurationError(f"{name} is {quoted(str(value))}: give {what}.")
+
+
+def _in_units(value: float, units: Mapping[str, int]) -> str:
+    """Return a number in the largest unit that divides it."""
+    unit = next((unit for unit, many in units.items() if value and value % many == 0), list(units)[-1])
+    return f"{value / units[unit]:.15g}{unit}"
