@@ -37,7 +37,7 @@ _FILE_BYTES = 128 * 1024 * 1024
 _TASK_BYTES = 64 * 1024 * 1024
 """Bytes of chunks that a task may get at once: Spark gives up to 10,000 rows to Python in one piece."""
 
-_SMALL_BYTES = 32 * 1024 * 1024
+_SMALL_BYTES = 64 * 1024 * 1024
 """Bytes of chunks of all tables together that the driver writes by itself."""
 
 _ROW_GROUP = {
