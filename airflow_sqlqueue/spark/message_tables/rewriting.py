@@ -148,7 +148,7 @@ def rewrite_message_table(
     new = tuple(each["name"] for each in schema["fields"] if each["name"] not in old)
     rows = lake.read(table, StructType().add(RESCUED, "string"))
     ((messages, rescued),) = rows.selectExpr("count(*)", f"count({RESCUED})").collect()
-    texts = rows.where(f"{RESCUED} IS NOT NULL").mapInArrow(_broken, "number long")
+    texts = rows.where(f"{RESCUED} IS NOT NULL").select(RESCUED).mapInArrow(_broken, "number long")
     number = rescued and texts.agg({"number": "sum"}).collect()[0][0]
     warning = (
         f"In {number} of {messages} rows {RESCUED} is no JSON object, and stays as it is: mend it or set it to null."
