@@ -27,9 +27,9 @@ from airflow_sqlqueue.drain.erase import EraseRequest as EraseRequest
 from airflow_sqlqueue.drain.erase import EraseResult as EraseResult
 from airflow_sqlqueue.drain.manifest import Batch as Batch
 from airflow_sqlqueue.drain.options import DrainOptions as DrainOptions
+from airflow_sqlqueue.drain.options import SweepOptions as SweepOptions
 from airflow_sqlqueue.drain.request import DrainRequest as DrainRequest
 from airflow_sqlqueue.drain.requeue import RequeueResult as RequeueResult
-from airflow_sqlqueue.drain.sweep import SweepOptions as SweepOptions
 from airflow_sqlqueue.drain.sweep import SweepResult as SweepResult
 from airflow_sqlqueue.envelope import Envelope as Envelope
 from airflow_sqlqueue.envelope import Payload as Payload

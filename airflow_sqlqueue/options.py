@@ -236,11 +236,11 @@ def interval(name: str, value: Any) -> timedelta | None:
     if match is not None:
         seconds: float | None = float(match["number"]) * _TIMES[match["unit"]]
     else:
-        seconds = _number(name, value, float, "a timedelta, a number of seconds, or a time as 30m, 12h or 7d")
+        seconds = _number(name, value, float, "a number of seconds, or a time as 90s, 30m, 12h or 7d")
     try:
         return None if seconds is None else timedelta(seconds=seconds)
     except (ValueError, OverflowError) as error:
-        raise ConfigurationError(f"{name} is {quoted(str(value))}: that many seconds are no timedelta.") from error
+        raise ConfigurationError(f"{name} is {quoted(str(value))}: that is too long a time.") from error
 
 
 def truth(name: str, value: Any) -> bool | None:

@@ -39,7 +39,7 @@ with DAG(
         task_id="give_back",
         queue_name="{{ params.error_queue }}",
         filters={"exception_type": "{{ params.exception_type }}"},
-        rate=100,
+        error_queue_options={"rate": 100},
     )
     groups() >> give_back
 

@@ -28,7 +28,9 @@ with DAG(
     def queues(params: dict[str, list[str]]) -> list[str]:
         return params["queues"]
 
-    SqlQueuePurgeExpiredOperator.partial(task_id="purge", max_seconds=600, pause=0.05).expand(queue_name=queues())
+    SqlQueuePurgeExpiredOperator.partial(task_id="purge", max_seconds=600, purge_options={"pause": 0.05}).expand(
+        queue_name=queues()
+    )
 
 
 if __name__ == "__main__":

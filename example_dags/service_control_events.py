@@ -107,7 +107,7 @@ with DAG(
         task_id="give_back",
         queue_name="{{ params.copies }}",
         filters={"message_ids": decided["passing"]},
-        rate=20,
+        error_queue_options={"rate": 20},
         max_seconds=1800,
     )
     archive = SqlQueueFailedMessagesOperator(

@@ -19,7 +19,7 @@ from airflow_sqlqueue.cli.options import Common, QueueArgument, QueueOptions, ag
 from airflow_sqlqueue.cli.output import note, progress_bar
 from airflow_sqlqueue.cli.redaction import KEY_VARIABLE, redactor_of
 from airflow_sqlqueue.databus.options import PayloadOptions
-from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.options import DrainOptions, SweepOptions
 from airflow_sqlqueue.errors import (
     BatchError,
     BatchNotFoundError,
@@ -323,6 +323,7 @@ def _existing_folder(staging: Optional[str]) -> Optional[str]:
 
 def sweep(
     common: Common,
+    options: SweepOptions,
     staging: Annotated[
         Optional[str],
         typer.Argument(
@@ -331,35 +332,13 @@ def sweep(
         ),
     ] = None,
     queue: LedgerQueue = None,
-    retain: Annotated[str, typer.Option(help="Time to keep a batch after it was consumed or requeued.")] = "7d",
-    grace: Annotated[str, typer.Option(help="Keep orphaned files that are younger.")] = "1d",
-    unknown: Annotated[
-        bool,
-        typer.Option(
-            "--unknown",
-            help="Remove files of unknown batches too: if no other database's ledger lists files here.",
-        ),
-    ] = False,
-    forget_sent: Annotated[
-        Optional[str], typer.Option(help="Forget sends in the send ledger that are older than this.")
-    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be removed.")] = False,
 ) -> None:
     """Remove orphaned files and batches past their retention.
 
     Files of open and sealed batches stay.
     """
-    from airflow_sqlqueue.drain.sweep import SweepOptions
-
-    forget = None if forget_sent is None else age("--forget-sent", forget_sent)
-    options = SweepOptions(
-        retain=age("--retain", retain),
-        grace=age("--grace", grace),
-        unknown=unknown,
-        forget_sent=forget,
-        dry_run=dry_run,
-    )
-    swept = asdict(common.connect().batches.sweep(staging, queue, options))
+    swept = asdict(common.connect().batches.sweep(staging, queue, replace(options, dry_run=dry_run)))
     if not common.as_json:
         # Files of unknown batches are not removed.
         swept["left_of_unknown_batches"] = swept.pop("unknown")

@@ -30,8 +30,8 @@ SYNONYMS = {
 }
 """Words that people try, each with the command that does it."""
 
-_PLAIN_WORDS = re.compile(r"^(rate|workers|chunk|pause|limit|since|until)\b(?= must| is)")
-"""Options of one word: a sentence may use these as ordinary words, so they are replaced only at its beginning."""
+_FIRST_WORD = re.compile(r"^([a-z]+)(?= must| is)")
+"""An option of one word: a sentence may use it as an ordinary word, so it is replaced only at its beginning."""
 
 
 def with_option_groups(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -97,7 +97,7 @@ class Command(TyperCommand):
         for name, option in options.items():
             if "_" in name:
                 text = re.sub(rf"(?<![\w.'-]){name}(?![\w=-]|\.\w)", option, text)
-        return _PLAIN_WORDS.sub(lambda found: options.get(found[1], found[1]), text)
+        return _FIRST_WORD.sub(lambda found: options.get(found[1], found[1]), text)
 
 
 class Group(TyperGroup):

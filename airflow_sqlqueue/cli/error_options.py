@@ -1,4 +1,4 @@
-"""Options of commands on failed messages: filters, limits, a rate and a dry run."""
+"""Options of commands on failed messages: filters, all messages and a dry run."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from airflow_sqlqueue.cli.options import DryRun, MaxMessages, MaxSeconds
-from airflow_sqlqueue.errorqueue.bulk_action import ErrorQueueOptions
+from airflow_sqlqueue.cli.options import DryRun
 from airflow_sqlqueue.errorqueue.failed_message import KINDS
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.errors import ConfigurationError
@@ -16,19 +15,10 @@ from airflow_sqlqueue.errors import ConfigurationError
 
 @dataclass(frozen=True)
 class WorkOptions:
-    """Options of work on failed messages: all of them, limits, a rate, a dry run."""
+    """Options of work on failed messages: all of them, a dry run."""
 
     all_messages: Annotated[bool, typer.Option("--all", help="Every message; not with a filter.")] = False
-    rate: Annotated[Optional[float], typer.Option(help="Messages per second.")] = None
-    max_messages: MaxMessages = None
-    max_seconds: MaxSeconds = None
     dry_run: DryRun = False
-
-    def options(self) -> ErrorQueueOptions:
-        """The options of the core. Raises ConfigurationError."""
-        return ErrorQueueOptions(
-            rate=self.rate, max_messages=self.max_messages, max_seconds=self.max_seconds, dry_run=self.dry_run
-        )
 
 
 @dataclass(frozen=True)

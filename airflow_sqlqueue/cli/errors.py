@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import MISSING, asdict, field, fields, make_dataclass
+from dataclasses import MISSING, asdict, field, fields, make_dataclass, replace
 from shlex import join
 from typing import Annotated, Any, Optional
 
@@ -15,7 +15,7 @@ from airflow_sqlqueue.cli.message_options import read_body
 from airflow_sqlqueue.cli.options import Common, QueueArgument, age
 from airflow_sqlqueue.cli.output import progress_bar, stdout
 from airflow_sqlqueue.errorqueue.actions import ACTIONS, Action
-from airflow_sqlqueue.errorqueue.bulk_action import ErrorQueueResult
+from airflow_sqlqueue.errorqueue.bulk_action import ErrorQueueOptions, ErrorQueueResult
 from airflow_sqlqueue.errorqueue.effects import ActionInputs
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.errorqueue.groupings import GROUPINGS
@@ -156,21 +156,24 @@ def command_of(action: Action) -> Callable[..., None]:
         defaults |= dict.fromkeys(("queue", "to_queue"), MISSING)
     inputs = [(name, kind, field(default=defaults[name])) for name, kind in kinds.items()]
 
-    def command(common: Common, selected: ErrorFilterOptions, work: WorkOptions, given: Any) -> None:
+    def command(
+        common: Common, selected: ErrorFilterOptions, options: ErrorQueueOptions, work: WorkOptions, given: Any
+    ) -> None:
         by_age = getattr(given, "older_than", None) is not None
-        _act(common, action, selected.chosen(work, by_age=by_age), work, dict(vars(given)))
+        where, options = selected.chosen(work, by_age=by_age), replace(options, dry_run=work.dry_run)
+        _act(common, action, where, options, {"all_messages": work.all_messages, **vars(given)})
 
     command.__annotations__["given"] = make_dataclass("Inputs", inputs, kw_only=True)
     command.__name__, command.__doc__ = action.name, f"{action.about}\n\n{_HELP}"
     return command
 
 
-def _act(common: Common, action: Action, where: ErrorFilter, work: WorkOptions, given: dict[str, Any]) -> None:
+def _act(common: Common, action: Action, where: ErrorFilter, options: ErrorQueueOptions, given: dict[str, Any]) -> None:
     """Ask where messages would be lost, do the action, and print the result."""
-    queue, dry_run = given.pop("queue"), work.dry_run
+    queue = given.pop("queue")
     if given.get("older_than") is not None:
         given["older_than"] = age("--older-than", given["older_than"])
-    if action.loses_messages and not (given["confirm"] or dry_run):
+    if action.loses_messages and not (given["confirm"] or options.dry_run):
         if common.as_json or not sys.stdin.isatty():
             raise ConfigurationError(
                 "This deletes messages for good: give --yes to confirm it, or --dry-run to count them."
@@ -182,8 +185,7 @@ def _act(common: Common, action: Action, where: ErrorFilter, work: WorkOptions, 
             action.name,
             queue,
             filters=where,
-            all_messages=work.all_messages,
-            options=work.options(),
+            options=options,
             on_progress=lambda done: update(done.messages),
             **given,
         )

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Optional, TypeVar
 
 import typer
 
+from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.options import BYTES, Option, Options, plain
 
 T = TypeVar("T", bound=Options)
@@ -30,7 +31,12 @@ def parameters_of(kind: type[Options]) -> Iterator[inspect.Parameter]:
 
 def made(kind: type[T], given: dict[str, Any]) -> T:
     """Return the options that a command was given. Raises :class:`ConfigurationError`."""
-    return kind(**{each.name: each.read(given[each.name]) for each in _options(kind)})
+    read = dict(given)
+    for each in filter(_is_written, _options(kind)):
+        read[each.name] = each.read(given[each.name], each.flag or "")
+        if read[each.name] is None and given[each.name] is not None:
+            raise ConfigurationError(f"{each.flag} is empty: give a value, or leave it out.")
+    return kind(**read)
 
 
 def words_of(options: Options) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import os
-import re
 import sys
 from collections.abc import Mapping
 from contextlib import redirect_stdout
@@ -19,6 +18,7 @@ from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.client.queues import Queue
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.extras import not_installed
+from airflow_sqlqueue.options import interval
 
 PASSWORD_VARIABLE = "SQLQUEUE_PASSWORD"  # noqa: S105 - the name of a variable
 _ASKED_FOR = "-"
@@ -130,16 +130,9 @@ def client_of_connection(conn_id: str) -> QueueClient:
         return SqlQueueHook(conn_id).client
 
 
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-_AGE = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>[smhd])")
-
-
 def age(option: str, text: str) -> timedelta:
     """A length of time that an option gives as ``90s``, ``30m``, ``12h`` or ``7d``. Raises ConfigurationError."""
-    match = _AGE.fullmatch(text.strip())
-    if match is None:
-        raise ConfigurationError(f"{option} takes a number and a unit, as 90s, 30m, 12h or 7d, not {text!r}.")
-    try:
-        return timedelta(**{_UNITS[match["unit"]]: float(match["number"])})
-    except OverflowError as error:
-        raise ConfigurationError(f"{option} {text} is too long a time: give fewer days.") from error
+    found = interval(option, text)
+    if found is None:
+        raise ConfigurationError(f"{option} is empty: give a time as 90s, 30m, 12h or 7d.")
+    return found

@@ -17,7 +17,7 @@ from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError, TransientError
 from airflow_sqlqueue.message import HeaderNames, ReceivedMessage
 from airflow_sqlqueue.queue.browsing import MessageHead, browse, find
-from airflow_sqlqueue.queue.purge import CHUNK, PurgeOptions
+from airflow_sqlqueue.queue.purge import PurgeOptions
 from airflow_sqlqueue.queue.table_access import FIRST, LAST
 
 
@@ -163,16 +163,13 @@ def forward(
 def purge(
     target: QueueOptions,
     selected: FilterOptions,
+    options: PurgeOptions,
     all_messages: Annotated[bool, typer.Option("--all", help="Every message, expired or not.")] = False,
     older_than: Annotated[
         Optional[str], typer.Option(help="Messages sent longer ago than this: 90s, 30m, 12h, 7d.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before messages are lost.")] = False,
     dry_run: DryRun = False,
-    chunk: Annotated[int, typer.Option(min=1, max=2000, help="Rows of one transaction.")] = CHUNK,
-    pause: Annotated[float, typer.Option(min=0, help="Seconds between two transactions.")] = 0.0,
-    max_messages: MaxMessages = None,
-    max_seconds: MaxSeconds = None,
 ) -> None:
     """Delete expired messages, or others by --all or a filter."""
     least = None if older_than is None else age("--older-than", older_than)
@@ -187,17 +184,7 @@ def purge(
             "This purge deletes messages that have not expired: give --yes to confirm that they may be lost, or "
             "--dry-run to count them."
         )
-    options = PurgeOptions(
-        all_messages=all_messages,
-        older_than=least,
-        where=where,
-        confirm=yes,
-        dry_run=dry_run,
-        chunk=chunk,
-        pause=pause,
-        max_messages=max_messages,
-        max_seconds=max_seconds,
-    )
+    options = replace(options, all_messages=all_messages, older_than=least, where=where, confirm=yes, dry_run=dry_run)
     queue = target.connect_queue()
     done = queue.purge(options)
     values: dict[str, Any] = {"queue": queue.address.canonical, **asdict(done), "seconds": round(done.seconds, 3)}

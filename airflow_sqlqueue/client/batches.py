@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.databus.payload_file import PayloadsResult
     from airflow_sqlqueue.drain.erase import EraseRequest, EraseResult
     from airflow_sqlqueue.drain.ledger import Part
+    from airflow_sqlqueue.drain.options import SweepOptions
     from airflow_sqlqueue.drain.requeue import RequeueResult
     from airflow_sqlqueue.drain.storage.folder import StagingFolder
-    from airflow_sqlqueue.drain.sweep import SweepOptions, SweepResult
+    from airflow_sqlqueue.drain.sweep import SweepResult
     from airflow_sqlqueue.flow.conversation import Conversation
     from airflow_sqlqueue.session import Session
 

@@ -1,15 +1,18 @@
-"""Options of a drain, checked; ids of batches and of the tasks that own them."""
+"""Options of drains and sweeps; ids of batches and of the tasks that own them."""
 
 from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
+from datetime import timedelta
 
 from airflow_sqlqueue.budget import MIB, Limits
-from airflow_sqlqueue.options import BYTES, option
+from airflow_sqlqueue.options import BYTES, Options, argument, option
 from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT
 
 MAX_WORKERS = 32
+
+NO_TIME = timedelta(0)
 
 FILE_MODES = {"owner": 0o600, "group": 0o640, "all": 0o644}
 """Permissions of staged files, by their readers; the readers can also enter the folders."""
@@ -98,3 +101,31 @@ class DrainOptions(Limits):
     def file_mode(self) -> int:
         """The permissions of files on a disk."""
         return FILE_MODES[self.readable_by]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepOptions(Options):
+    """Options of a sweep. A task that is cleared after its batch was swept drains a new batch."""
+
+    retain: timedelta = option(
+        timedelta(days=7),
+        "time to keep a batch after it was consumed or requeued",
+        least=NO_TIME,
+    )
+    grace: timedelta = option(
+        timedelta(days=1),
+        "keep orphaned files that are younger, by the filesystem's clock, and messages that Spark has staged for a "
+        "send that never ended",
+        least=NO_TIME,
+    )
+    unknown: bool = option(
+        False,
+        "remove files of batches that the ledger does not know too: only if no other database's ledger lists files "
+        "in this folder",
+    )
+    forget_sent: timedelta | None = option(
+        None,
+        "forget sends in the send ledger that are older than this; a send that is repeated after that sends again",
+        least=NO_TIME,
+    )
+    dry_run: bool = argument(False, "remove nothing, only count what a sweep would remove")

@@ -12,52 +12,22 @@ import logging
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 
 from airflow_sqlqueue.budget import count_of, size_of
 from airflow_sqlqueue.drain.batches import batches
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import FINISHED
+from airflow_sqlqueue.drain.options import SweepOptions
 from airflow_sqlqueue.drain.stages.message_table import MessageTable
 from airflow_sqlqueue.drain.storage.batch_files import StagedFile, remove, remove_folder, staged_files
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import TransactionError
-from airflow_sqlqueue.options import Options, argument, option
 from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT
 from airflow_sqlqueue.queue.outgoing import OutgoingTable
 from airflow_sqlqueue.queue.send_ledger import SendLedger
 
 log = logging.getLogger(__name__)
-
-NO_TIME = timedelta(0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SweepOptions(Options):
-    """Options of a sweep. A task that is cleared after its batch was swept drains a new batch."""
-
-    retain: timedelta = option(
-        timedelta(days=7),
-        "time to keep a batch after it was consumed or requeued",
-        least=NO_TIME,
-    )
-    grace: timedelta = option(
-        timedelta(days=1),
-        "keep orphaned files that are younger, by the filesystem's clock, and messages that Spark has staged for a "
-        "send that never ended",
-        least=NO_TIME,
-    )
-    unknown: bool = option(
-        False,
-        "remove files of batches that the ledger does not know too: only if no other database's ledger lists files "
-        "in this folder",
-    )
-    forget_sent: timedelta | None = option(
-        None,
-        "forget sends in the send ledger that are older than this; a send that is repeated after that sends again",
-        least=NO_TIME,
-    )
-    dry_run: bool = argument(False, "remove nothing, only count what a sweep would remove")
 
 
 @dataclass

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_sqlqueue.budget import count_of, size_of
+from airflow_sqlqueue.drain.options import SweepOptions
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.hooks.staging import staging_folder
-from airflow_sqlqueue.operators.base import BatchTask, ServerTask, note_batch, templated
+from airflow_sqlqueue.operators.base import BatchTask, ServerTask, check_options, note_batch, templated
 from airflow_sqlqueue.operators.metrics import Metrics
-from airflow_sqlqueue.operators.rendered import interval_or
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, ObjectStoragePath
@@ -82,49 +82,34 @@ class SqlQueueSweepOperator(ServerTask):
     :param staging: the folder for batches: a path, a URL, or an ``ObjectStoragePath``; None if the drains' stage is
         ``table``: batches with files then stay (templated)
     :param queue_name: a queue in the ledger's database; None: the ledger is in the connection's database (templated)
-    :param retain: time to keep a batch after it was consumed or requeued, a timedelta or seconds (templated)
-    :param grace: least age of orphaned files.
-    :param unknown: remove files of batches that the ledger does not know too; only if no other database's ledger lists
-        files in this folder.
-    :param forget_sent: forget sends in the send ledger that are older than this; None: keep all.
     :param only_count: remove nothing, only count.
+    :param sweep_options: times to keep batches, orphans and sends, options of :class:`~airflow_sqlqueue.SweepOptions`:
+        ``{"retain": "30d", "forget_sent": "90d"}`` (templated)
     """
 
-    template_fields = templated("staging", "queue_name", "retain", ServerTask)
+    template_fields = templated("staging", "queue_name", "sweep_options", ServerTask)
+    template_fields_renderers: ClassVar[dict[str, str]] = {"sweep_options": "json"}
 
     def __init__(
         self,
         *,
         staging: str | ObjectStoragePath | None = None,
         queue_name: str | None = None,
-        retain: timedelta | float | str = timedelta(days=7),
-        grace: timedelta = timedelta(days=1),
-        unknown: bool = False,
-        forget_sent: timedelta | None = None,
         only_count: bool = False,
+        sweep_options: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.staging = staging
         self.queue_name = queue_name
-        self.retain = retain
-        self.grace = grace
-        self.unknown = unknown
-        self.forget_sent = forget_sent
         self.only_count = only_count
+        self.sweep_options = sweep_options
+        check_options(self, SweepOptions)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Sweep; raises this package's errors, those that no retry can fix as AirflowFailException."""
-        from airflow_sqlqueue.drain.sweep import SweepOptions
-
         with fail_without_retry():
-            options = SweepOptions(
-                retain=interval_or(timedelta(days=7), "retain", self.retain),
-                grace=self.grace,
-                unknown=self.unknown,
-                forget_sent=self.forget_sent,
-                dry_run=self.only_count,
-            )
+            options = self._options()
             folder = None if self.staging is None else staging_folder(self.staging)
             swept = self.hook.client.batches.sweep(folder, self.queue_name, options)
         self.log.info(
@@ -133,3 +118,6 @@ class SqlQueueSweepOperator(ServerTask):
             count_of(swept.batches, "batch"),
         )
         return asdict(swept)
+
+    def _options(self) -> SweepOptions:
+        return SweepOptions.of(self.sweep_options, dry_run=self.only_count)

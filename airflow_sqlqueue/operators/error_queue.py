@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, ClassVar
 
@@ -11,10 +12,10 @@ from airflow_sqlqueue.budget import count_of
 from airflow_sqlqueue.errorqueue.actions import action_named
 from airflow_sqlqueue.errorqueue.bulk_action import ErrorQueueOptions, ErrorQueueResult
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
-from airflow_sqlqueue.operators.base import LimitedTask, RoutedTask, note_counts, task_key, templated
+from airflow_sqlqueue.operators.base import LimitedTask, RoutedTask, check_options, note_counts, task_key, templated
 from airflow_sqlqueue.operators.lineage import Lineage, of_table
 from airflow_sqlqueue.operators.metrics import Metrics
-from airflow_sqlqueue.options import interval, number
+from airflow_sqlqueue.options import interval
 
 _STEP = 1_000
 """Messages between two log lines of progress."""
@@ -53,14 +54,17 @@ class SqlQueueFailedMessagesOperator(LimitedTask, RoutedTask):
     :param older_than: delete messages that were archived longer ago than this time, a timedelta or seconds; an age and
         ``filters`` must both hold (templated)
     :param confirm: True allows the loss of the messages; a count needs none.
-    :param rate: messages per second; None: no limit (templated)
     :param max_messages: stop after this many messages, the oldest first; None: no limit (templated)
     :param max_seconds: begin no transaction after this many seconds; None: no limit (templated)
     :param only_count: change nothing, only count.
+    :param error_queue_options: the rate and the sizes of transactions, options of
+        :class:`~airflow_sqlqueue.ErrorQueueOptions`: ``{"rate": 50}`` (templated)
     """
 
-    template_fields = templated(LimitedTask, RoutedTask, "filters", "rate", "to_queue", "reason", "older_than")
-    template_fields_renderers: ClassVar[dict[str, str]] = {"filters": "json"}
+    template_fields = templated(
+        LimitedTask, RoutedTask, "filters", "to_queue", "reason", "older_than", "error_queue_options"
+    )
+    template_fields_renderers: ClassVar[dict[str, str]] = {"filters": "json", "error_queue_options": "json"}
 
     def __init__(
         self,
@@ -75,8 +79,8 @@ class SqlQueueFailedMessagesOperator(LimitedTask, RoutedTask):
         reason: str | None = None,
         older_than: timedelta | float | str | None = None,
         confirm: bool = False,
-        rate: float | str | None = None,
         only_count: bool = False,
+        error_queue_options: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         if queue_name is None and endpoint is None:
@@ -90,8 +94,9 @@ class SqlQueueFailedMessagesOperator(LimitedTask, RoutedTask):
         self.reason = reason
         self.older_than = older_than
         self.confirm = confirm
-        self.rate = rate
         self.only_count = only_count
+        self.error_queue_options = error_queue_options
+        check_options(self, ErrorQueueOptions)
         given = [name for name, value in self._inputs().items() if value not in (None, "", False)]
         action_named(action).check(given, dry_run=only_count)
 
@@ -107,7 +112,7 @@ class SqlQueueFailedMessagesOperator(LimitedTask, RoutedTask):
                 self.address,
                 filters=self.filters,
                 all_messages=self.all_messages,
-                options=ErrorQueueOptions(rate=number("rate", self.rate), **self.limits(), dry_run=self.only_count),
+                options=self._options(),
                 on_progress=self._log_progress,
                 **inputs,
             )
@@ -122,6 +127,9 @@ class SqlQueueFailedMessagesOperator(LimitedTask, RoutedTask):
             Metrics(self, self.sql_queue).count(f"{self.action}.messages", done.messages)
         note_counts(self, context, messages=done.messages)
         return done.to_dict()
+
+    def _options(self) -> ErrorQueueOptions:
+        return ErrorQueueOptions.of(self.error_queue_options, **self.limits(), dry_run=self.only_count)
 
     def _inputs(self) -> dict[str, Any]:
         names = ("to_queue", "malformed", "reason", "older_than", "confirm")

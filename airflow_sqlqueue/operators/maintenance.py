@@ -11,47 +11,53 @@ from airflow.sdk import Context
 
 from airflow_sqlqueue.budget import count_of
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
-from airflow_sqlqueue.operators.base import LimitedTask, RoutedTask, check_named_once, note_counts, templated
+from airflow_sqlqueue.operators.base import (
+    LimitedTask,
+    RoutedTask,
+    check_named_once,
+    check_options,
+    note_counts,
+    templated,
+)
 from airflow_sqlqueue.operators.lineage import Lineage, of_table
 from airflow_sqlqueue.operators.metrics import Metrics
 from airflow_sqlqueue.operators.rendered import message_filter
 from airflow_sqlqueue.options import interval
+from airflow_sqlqueue.queue.purge import PurgeOptions
 from airflow_sqlqueue.untrusted import quoted
 
 
 class PurgeTask(LimitedTask, RoutedTask):
     """Base class of the purge operators, which use small transactions and skip locked messages.
 
-    :param chunk: rows per transaction, 1 to 2,000.
-    :param pause: seconds between two transactions.
     :param only_count: delete nothing, only count.
+    :param purge_options: ``chunk`` and ``pause`` of the transactions, and ``lock_timeout``, options of
+        :class:`~airflow_sqlqueue.PurgeOptions` (templated)
     """
 
-    template_fields = templated(LimitedTask, RoutedTask)
+    template_fields = templated(LimitedTask, RoutedTask, "purge_options")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"purge_options": "json"}
 
-    def __init__(self, *, chunk: int = 1_000, pause: float = 0.0, only_count: bool = False, **kwargs: Any) -> None:
+    def __init__(
+        self, *, only_count: bool = False, purge_options: Mapping[str, Any] | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
-        self.chunk = chunk
-        self.pause = pause
         self.only_count = only_count
+        self.purge_options = purge_options
+        check_options(self, PurgeOptions)
 
     def selection(self) -> dict[str, Any]:
         """Options of the purge that select its messages; without options it deletes the expired ones."""
         return {}
 
+    def _options(self) -> PurgeOptions:
+        given = {**self.limits(), **self.selection(), "dry_run": self.only_count}
+        return PurgeOptions.of(self.purge_options, **given)
+
     def execute(self, context: Context) -> dict[str, Any]:
         """Purge; raises this package's errors, those that no retry can fix as AirflowFailException."""
-        from airflow_sqlqueue.queue.purge import PurgeOptions
-
         with fail_without_retry():
-            options = PurgeOptions(
-                **self.selection(),
-                dry_run=self.only_count,
-                chunk=self.chunk,
-                pause=self.pause,
-                **self.limits(),
-            )
-            purged = self.sql_queue.purge(options)
+            purged = self.sql_queue.purge(self._options())
         queue = self.queue_name or self.endpoint
         left = "not counted" if purged.remaining is None else f"{purged.remaining:,}"
         self.log.info("Purged %s of %s; messages left: %s", count_of(purged.deleted, "message"), queue, left)
@@ -84,7 +90,7 @@ class SqlQueuePurgeOperator(PurgeTask):
     """
 
     template_fields = templated(PurgeTask, "filters", "older_than")
-    template_fields_renderers: ClassVar[dict[str, str]] = {"filters": "json"}
+    template_fields_renderers: ClassVar[dict[str, str]] = {**PurgeTask.template_fields_renderers, "filters": "json"}
 
     def __init__(
         self,

@@ -25,7 +25,7 @@ from sqlalchemy import select
 from airflow_sqlqueue.drain.batches import batches
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import FINISHED
-from airflow_sqlqueue.drain.sweep import SweepOptions
+from airflow_sqlqueue.drain.options import SweepOptions
 from airflow_sqlqueue.errorqueue.actions import ACTIONS
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.plugin import action_tokens, audit, failures, servers

@@ -25,7 +25,7 @@ def test_archive_and_restore(hook: SqlQueueHook, error: str, context: Any) -> No
         filters={"endpoint": "{{ endpoint }}"},
         reason="{{ endpoint }} is gone",
         max_messages="{{ 1 + 0 }}",
-        rate="{{ 1000 }}",
+        error_queue_options={"rate": "{{ 1000 }}"},
     )
     archive.render_template_fields({"endpoint": "Sales"})
     done = archive.execute(context())

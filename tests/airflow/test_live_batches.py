@@ -76,12 +76,12 @@ def test_the_operator_sweeps_consumed_batches(
     def sweep(**arguments: Any) -> dict[str, Any]:
         return SqlQueueSweepOperator(task_id="sweep", staging=staging, **arguments).execute(context())
 
-    assert sweep(retain=timedelta(hours=1), queue_name=queue_name)["files"] == 0
-    assert sweep(retain=timedelta(0), only_count=True)["files"] == 1
-    assert sweep(retain=timedelta(0))["files"] == 1
+    assert sweep(sweep_options={"retain": timedelta(hours=1)}, queue_name=queue_name)["files"] == 0
+    assert sweep(sweep_options={"retain": timedelta(0)}, only_count=True)["files"] == 1
+    assert sweep(sweep_options={"retain": timedelta(0)})["files"] == 1
     assert hook.client.batches.list(queue_name) == []
-    with pytest.raises(AirflowFailException, match="not below zero"):
-        sweep(retain=timedelta(seconds=-1))
+    with pytest.raises(AirflowFailException, match="retain must be 0s or more"):
+        sweep(sweep_options={"retain": timedelta(seconds=-1)})
 
 
 def test_a_batch_in_a_table_needs_no_folder(hook: SqlQueueHook, queue_name: str, context: Any) -> None:
@@ -91,7 +91,7 @@ def test_a_batch_in_a_table_needs_no_folder(hook: SqlQueueHook, queue_name: str,
     assert (batch.stage, batch.messages, batch.paths) == ("table", 5, ())
     assert hook.drain(queue_name, stage="table").batch.messages == 0
     hook.client.batches.mark_consumed(batch)
-    swept = SqlQueueSweepOperator(task_id="sweep", queue_name=queue_name, retain=timedelta(0))
+    swept = SqlQueueSweepOperator(task_id="sweep", queue_name=queue_name, sweep_options={"retain": timedelta(0)})
     assert swept.execute(context())["rows"] >= 5
     assert batch.batch_id not in {str(info.batch_id) for info in hook.client.batches.list(queue_name)}
 

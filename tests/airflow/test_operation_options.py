@@ -19,10 +19,12 @@ from airflow_sqlqueue.cli.commands import Command, with_option_groups
 from airflow_sqlqueue.cli.operation_options import words_of
 from airflow_sqlqueue.consuming.options import ConsumeOptions
 from airflow_sqlqueue.databus.options import PayloadOptions
-from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.options import DrainOptions, SweepOptions
+from airflow_sqlqueue.errorqueue.bulk_action import ErrorQueueOptions
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.operators import consume, drain
+from airflow_sqlqueue.operators import batches, consume, drain, error_queue, maintenance
 from airflow_sqlqueue.options import BYTES, Options, option
+from airflow_sqlqueue.queue.purge import PurgeOptions
 
 
 class Operation(NamedTuple):
@@ -50,10 +52,25 @@ def draining(**arguments: Any) -> Any:
     return operators.SqlQueueDrainOperator(task_id="t", **given)
 
 
+def purging(**arguments: Any) -> Any:
+    return operators.SqlQueuePurgeExpiredOperator(task_id="t", queue_name="q", **arguments)
+
+
+def sweeping(**arguments: Any) -> Any:
+    return operators.SqlQueueSweepOperator(task_id="t", **arguments)
+
+
+def returning(**arguments: Any) -> Any:
+    return operators.SqlQueueReturnToSourceOperator(task_id="t", all_messages=True, **arguments)
+
+
 OPERATIONS = [
     Operation(ConsumeOptions, consume, consuming, lambda task: task._options()),
     Operation(DrainOptions, drain, draining, lambda task: task._check()),
     Operation(PayloadOptions, drain, draining, lambda task: task._payload_options(DrainOptions())),
+    Operation(PurgeOptions, maintenance, purging, lambda task: task._options()),
+    Operation(SweepOptions, batches, sweeping, lambda task: task._options()),
+    Operation(ErrorQueueOptions, error_queue, returning, lambda task: task._options()),
 ]
 
 
@@ -117,6 +134,8 @@ def test_a_made_up_option_is_on_the_command_line(operation: Operation) -> None:
     assert (again.exit_code, seen[1]) == (0, found)
     refused = CliRunner().invoke(app, ["--glow-bytes", "1.5MiB"])
     assert str(refused.exception) == "--glow-bytes takes bytes, as 1000000, 512KiB, 16MiB or 1GiB, not '1.5MiB'."
+    empty = CliRunner().invoke(app, ["--glow-time", ""])
+    assert str(empty.exception) == "--glow-time is empty: give a value, or leave it out."
 
 
 def test_a_made_up_option_is_in_the_docs(operation: Operation) -> None:

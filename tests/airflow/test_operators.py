@@ -161,7 +161,7 @@ def test_a_drain_that_cannot_work_fails_without_retry(arguments: Any, says: str,
         ),
         (SqlQueueDepthSensor(task_id="t", queue_name="q", wait_for={"oldest_seconds": 0}), "above 0 seconds"),
         (SqlQueuePurgeOperator(task_id="t", queue_name="q", all_messages=True), "confirm that they may be lost"),
-        (SqlQueuePurgeOperator(task_id="t", queue_name="q", chunk=5_000), "locks never escalate"),
+        (SqlQueuePurgeOperator(task_id="t", queue_name="q", purge_options={"chunk": 5_000}), "locks never escalate"),
     ],
 )
 def test_errors_that_no_retry_fixes_fail_without_one(operator: Any, says: str, connection: Any, context: Any) -> None:

@@ -9,13 +9,20 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue import operators, sensors
-from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue import (
+    ConsumeOptions,
+    DrainOptions,
+    ErrorQueueOptions,
+    PayloadOptions,
+    PurgeOptions,
+    SweepOptions,
+    operators,
+    sensors,
+)
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.operators import (
     SqlQueueDrainOperator,
     SqlQueuePurgeOperator,
-    SqlQueueReturnToSourceOperator,
 )
 from airflow_sqlqueue.operators.rendered import interval_or
 from airflow_sqlqueue.options import interval, number, size, truth, whole_number
@@ -66,8 +73,8 @@ def test_rendered_values(read: Any, value: Any, found: Any) -> None:
         (size, "1.5MiB", "x takes bytes, as 1000000, 512KiB, 16MiB or 1GiB, not '1.5MiB'"),
         (size, "2MB", "takes bytes"),
         (size, "-1", "takes bytes"),
-        (interval, "1 day", "give a timedelta, a number of seconds, or a time as 30m, 12h or 7d"),
-        (interval, "inf", "no timedelta"),
+        (interval, "1 day", "give a number of seconds, or a time as 90s, 30m, 12h or 7d"),
+        (interval, "inf", "too long a time"),
     ],
 )
 def test_other_values_are_refused(read: Any, value: Any, says: str) -> None:
@@ -82,11 +89,18 @@ def test_limits_are_rendered() -> None:
     purge.render_template_fields({"params": {"age": 60}})  # type: ignore[typeddict-item]
     assert purge.limits() == {"max_messages": 50, "max_seconds": None}
     assert purge.selection()["older_than"] == timedelta(minutes=1)
-    back = SqlQueueReturnToSourceOperator(task_id="back", rate="{{ 2 }}")
-    assert {"rate", "max_messages", "max_seconds"} <= set(back.template_fields)
 
 
-LIMITS = {"older_than", "max_messages", "rate", "retain", "max_seconds", "filters", "drain_options", "payload_options"}
+LIMITS = {
+    "older_than",
+    "max_messages",
+    "max_seconds",
+    "filters",
+    *(
+        each.parameter
+        for each in (ConsumeOptions, DrainOptions, PayloadOptions, PurgeOptions, SweepOptions, ErrorQueueOptions)
+    ),
+}
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_xcom_and_log_hold_no_text_of_a_message(
     error: str, context: Any, caplog: pytest.LogCaptureFixture, capfd: Any
 ) -> None:
     with caplog.at_level(logging.DEBUG):
-        done = give_back(error, all_messages=True, rate=1_000).execute(context())
+        done = give_back(error, all_messages=True, error_queue_options={"rate": 1_000}).execute(context())
     shown = caplog.text + "".join(capfd.readouterr())
     assert "1 message left in" in shown
     assert SECRET not in shown + json.dumps(done)
@@ -92,7 +92,7 @@ def test_the_operator_can_count_redirect_and_stop(
         ({"filters": {"endpoint": "Sales"}, "all_messages": True}, "one of the two"),
         ({"filters": {"colour": "red"}}, "no filter 'colour'"),
         ({"filters": {"since": ""}}, "since is not a time"),
-        ({"all_messages": True, "rate": 0}, "rate must be"),
+        ({"all_messages": True, "error_queue_options": {"rate": 0}}, "rate must be"),
     ],
 )
 def test_errors_that_no_retry_fixes_fail_without_one(arguments: Any, says: str, connection: Any, context: Any) -> None:

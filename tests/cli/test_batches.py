@@ -49,7 +49,7 @@ def test_batches_are_listed(url: str, drained: tuple[str, Any]) -> None:
 def test_unknown_states_and_ages_are_refused(url: str) -> None:
     for option, value, sentence in (
         ("--state", "done", "choose one of"),
-        ("--older-than", "soon", "--older-than takes a number and a unit"),
+        ("--older-than", "soon", "--older-than is 'soon': give a number of seconds, or a time as 90s"),
     ):
         done = sqlqueue("batches", option, value, url=url)
         assert done.returncode == 2
@@ -155,7 +155,7 @@ def test_a_staging_folder_is_swept(url: str, drained: tuple[str, Any], tmp_path:
     assert all(Path(path.removeprefix("file://")).exists() for path in batch["paths"])
     wrong = sqlqueue("sweep", staging, "--retain", "-1d", url=url)
     assert wrong.returncode == 2
-    assert "--retain takes a number and a unit" in wrong.stderr
+    assert "--retain is" in wrong.stderr
 
 
 def test_quarantined_messages_are_listed_and_put_back(url: str, drained: tuple[str, Any], tmp_path: Path) -> None:

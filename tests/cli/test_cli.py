@@ -281,7 +281,7 @@ def test_failures_are_one_sentence(url: str, name: str) -> None:
         (["create", "q", "--layout", "round"], "no layout 'round'"),
         (["create", "#q"], "temporary table"),
         (["create", "q", "--layout", "v3.1", "--no-legacy-columns"], "need the legacy columns"),
-        (["purge", "q", "--older-than", "soon"], "--older-than takes a number and a unit"),
+        (["purge", "q", "--older-than", "soon"], "--older-than is 'soon': give a number of seconds, or a time as 90s"),
         (["purge", "q", "--older-than", "9999999999d", "--yes"], "too long a time"),
         (["purge", "q", "--all", "--older-than", "1d", "--yes"], "choose one"),
         (["inspect"], "Name one queue"),

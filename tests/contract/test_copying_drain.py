@@ -15,12 +15,13 @@ from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.locks import BatchLocks
 from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.drain.options import SweepOptions
 from airflow_sqlqueue.drain.progress import Progress
 from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.requeue import abandon, requeue
 from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.drain.sweep import SweepOptions, sweep
+from airflow_sqlqueue.drain.sweep import sweep
 from airflow_sqlqueue.errors import BatchError, ConfigurationError, DeadlockError, WrongBatchError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import MessageFilter, QueueTable

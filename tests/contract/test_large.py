@@ -13,11 +13,11 @@ import pytest
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
-from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.options import DrainOptions, SweepOptions
 from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.requeue import requeue
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.drain.sweep import SweepOptions, sweep
+from airflow_sqlqueue.drain.sweep import sweep
 from airflow_sqlqueue.errors import StagingError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable, large_messages

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from airflow_sqlqueue.drain.ledger import Ledger
-from airflow_sqlqueue.drain.sweep import SweepOptions, sweep
+from airflow_sqlqueue.drain.options import SweepOptions
+from airflow_sqlqueue.drain.sweep import sweep
 from airflow_sqlqueue.errors import QueueNotFoundError, TransactionError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue import outgoing as module

@@ -22,11 +22,11 @@ from airflow.sdk.io import attach
 
 from airflow_sqlqueue.drain.ledger import Ledger, Part
 from airflow_sqlqueue.drain.manifest import Batch
-from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.options import DrainOptions, SweepOptions
 from airflow_sqlqueue.drain.requeue import requeue
 from airflow_sqlqueue.drain.storage.durable_file import DurableFile
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.drain.sweep import SweepOptions, sweep
+from airflow_sqlqueue.drain.sweep import sweep
 from airflow_sqlqueue.errors import BatchNotFoundError, ConfigurationError, StagingError
 from airflow_sqlqueue.hooks.staging import staging_folder
 from airflow_sqlqueue.message import Message

@@ -10,12 +10,13 @@ import pytest
 
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.drain.options import SweepOptions
 from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.stages.base import Stage
 from airflow_sqlqueue.drain.stages.files import FileStage
 from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.drain.sweep import SweepOptions, sweep
+from airflow_sqlqueue.drain.sweep import sweep
 from airflow_sqlqueue.drain.worker import Worker, WorkPlan
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.window import Window

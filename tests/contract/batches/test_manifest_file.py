@@ -13,10 +13,11 @@ import pytest
 from airflow_sqlqueue.drain.batches import recorded_batch
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.drain.options import SweepOptions
 from airflow_sqlqueue.drain.requeue import requeue
 from airflow_sqlqueue.drain.storage import durable_file
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.drain.sweep import SweepOptions, sweep
+from airflow_sqlqueue.drain.sweep import sweep
 from airflow_sqlqueue.errors import BatchMismatchError, StagingError
 from tests.contract.batches.conftest import NOW, SCHEMA, DrainIt
 

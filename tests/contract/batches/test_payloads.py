@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.options import DrainOptions, SweepOptions
 from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.drain.sweep import SweepOptions
 from airflow_sqlqueue.errors import BatchError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable

@@ -13,11 +13,12 @@ import pytest
 from airflow_sqlqueue.drain.batches import batches
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.drain.options import SweepOptions
 from airflow_sqlqueue.drain.requeue import requeue
 from airflow_sqlqueue.drain.stages.part_file import PartFile
 from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.drain.sweep import SweepOptions, SweepResult, sweep
+from airflow_sqlqueue.drain.sweep import SweepResult, sweep
 from airflow_sqlqueue.errors import BatchError, BatchNotFoundError, ConfigurationError, TransactionError
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import QueueTable
