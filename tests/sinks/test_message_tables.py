@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from airflow_sqlqueue.bodies.schemas import struct
 from airflow_sqlqueue.errors import ConfigurationError, SparkJobError
-from airflow_sqlqueue.spark.message_tables import compact_message_tables, reparse, write_message_tables
+from airflow_sqlqueue.schemas.files import SchemaFolder
+from airflow_sqlqueue.spark.message_tables import (
+    compact_message_tables,
+    reparse,
+    rewrite_message_table,
+    write_message_tables,
+)
 from airflow_sqlqueue.spark.sinks.checks import session_settings
 from tests.sinks.accounts import check_account
 from tests.sinks.message_tables import (
@@ -27,6 +34,7 @@ from tests.sinks.message_tables import (
     check_killed_run,
     chosen,
     drawn,
+    message,
     sent,
 )
 from tests.sinks.names import check_names, check_rows
@@ -126,6 +134,20 @@ def test_a_repeated_message_is_one_row(spark: SparkSession, tmp_path: Path) -> N
     check_merge(spark, batches_in(tmp_path), str(tmp_path / "lake"), format="delta")
     compact_message_tables(spark, str(tmp_path / "lake"), format="delta")
     check_merge(spark, batches_in(tmp_path), str(tmp_path / "lake"), format="delta")
+
+
+@pytest.mark.timeout(600)
+def test_a_rewrite_counts_the_broken_texts_of_rescued_values(spark: SparkSession, tmp_path: Path) -> None:
+    lake, name = str(tmp_path / "lake"), "Shop.Left"
+    SchemaFolder(f"{lake}/_schemas").put(name, struct({"N": "long"}))
+    batch = batches_in(tmp_path)([message(name, f'{{"N":{n},"Left":{n}}}') for n in range(3)])
+    write_message_tables(spark, batch, lake, format="delta", new_fields=False)
+    assert rewrite_message_table(spark, lake, name, format="delta").warnings == ()
+    spark.sql(f"UPDATE delta.`{lake}/{name}` SET _rescued = '[1' WHERE N = 1")
+    (warning,) = rewrite_message_table(spark, lake, name, format="delta").warnings
+    assert warning.startswith("In 1 of 3 rows _rescued is no JSON object")
+    rows = spark.read.format("delta").load(f"{lake}/{name}").selectExpr("N", "_rescued").collect()
+    assert sorted(map(tuple, rows)) == [(0, '{"Left":0}'), (1, "[1"), (2, '{"Left":2}')]
 
 
 @pytest.mark.timeout(600)
