@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import KeysView
+from collections.abc import Callable, KeysView
 from itertools import chain
 from json.encoder import encode_basestring_ascii as _quoted
-from typing import Any
+from typing import Any, TypeAlias
 
 from airflow_sqlqueue.bodies.names import Path, name_key, path_text
 from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of, item_of
@@ -20,11 +20,10 @@ from airflow_sqlqueue.bodies.tree import (
     Untyped,
     is_element,
     is_empty,
-    is_nothing,
     members_of,
     most_characters,
 )
-from airflow_sqlqueue.bodies.types import Given, read_leaf
+from airflow_sqlqueue.bodies.types import Given, read_leaf, text_reader
 from airflow_sqlqueue.bodies.values import Misfit
 from airflow_sqlqueue.errors import BodyError
 from airflow_sqlqueue.untrusted import is_text
@@ -33,14 +32,22 @@ _LONGEST_KEY = 1_024
 """The most characters of a key of a map. A path has each key, and there may be many paths."""
 
 
+Column: TypeAlias = "tuple[str, Type, Callable[[str, bool], Any] | None]"
+"""A column: its name, its type, and of a leaf type the reader of the texts of elements."""
+
+
+def _column(name: str, kind: Type) -> Column:
+    return name, kind, text_reader(kind) if isinstance(kind, str) else None
+
+
 class Columns:
-    """The fields of a struct with their types, by their names and by what engines compare."""
+    """The columns of the fields of a struct, by their names and by what engines compare."""
 
     def __init__(self, schema: Struct) -> None:
-        self.own = {name: (name, kind) for name, kind in fields_of(schema).items()}
+        self.own = {name: _column(name, kind) for name, kind in fields_of(schema).items()}
         self.by_key = {name_key(name): each for name, each in self.own.items()}
 
-    def of_names(self, names: KeysView[str]) -> dict[str, tuple[str, Type]]:
+    def of_names(self, names: KeysView[str]) -> dict[str, Column]:
         """Return the columns of those names that have one: the same one, or the only one that differs in case alone."""
         if names <= self.own.keys():
             return self.own
@@ -100,11 +107,18 @@ class Fitting:
             found = self._columns[id(schema)] = Columns(schema)
         return found
 
-    def _object(self, members: dict[str, Any], columns: dict[str, tuple[str, Type]], path: Path) -> dict[str, Any]:
+    def _object(self, members: dict[str, Any], columns: dict[str, Column], path: Path) -> dict[str, Any]:
         found = {}
         for name, each in members.items():
             if name in columns:
-                column, kind = columns[name]
+                column, kind, read = columns[name]
+                if read and type(each) is Element and not each.children:
+                    # A path takes time, and most values fit.
+                    try:
+                        found[column] = read(each.text, each.is_nil)
+                        continue
+                    except Misfit:
+                        pass
                 found[column] = self.fitted(each, kind, (*path, name))
             elif not is_empty(each):
                 self.rescue((*path, name), each)
@@ -150,8 +164,9 @@ class Fitting:
         if is_struct:
             return self.struct(value, kind, path) or (None if isinstance(value, Element) and value.is_nil else {})
         members = _members(value)
+        _, inner, read = _column("", kind["valueType"])
         keys = [name for name in members if is_text(name) and len(name) <= _LONGEST_KEY]
-        return list(self._object(members, {name: (name, kind["valueType"]) for name in keys}, path).items())
+        return list(self._object(members, {name: (name, inner, read) for name in keys}, path).items())
 
     def _simple(self, value: Element, kind: str, path: Path) -> Any:
         """Return the text of an element by a simple type; attributes are rescued."""
@@ -160,8 +175,7 @@ class Fitting:
             if any(is_element(name) for name, _ in value.children):
                 return _leaf(value, kind)
             text = dict(value.children).get(TEXT, value).text
-        is_null = value.is_nil and not text.strip(BLANKS) if kind == "string" else is_nothing(text)
-        found = None if is_null else read_leaf(kind, text, None)
+        found = text_reader(kind)(text, value.is_nil)
         for name, each in value.children:
             if name != TEXT:
                 self.rescue((*path, name), each)
@@ -211,7 +225,10 @@ def _members(value: Any) -> dict[str, Any]:
         return value
     if not value.children:
         return {} if is_empty(value) else {TEXT: value}
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = dict(value.children)
+    if len(found) == len(value.children):
+        return found
+    found = {}
     for name, each in value.children:
         if name not in found:
             found[name] = each

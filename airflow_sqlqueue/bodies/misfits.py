@@ -81,8 +81,9 @@ def unknown_fields(bodies: list[bytes], known: Any) -> list[str | None]:
         try:
             for body, tree in zip(part, DECODER.decode(f"[{b','.join(part).decode()}]"), strict=True):
                 texts: list[str] = []
-                is_plain = _collected(tree, known, (), texts) and sum(map(len, texts)) <= most_characters(len(body))
-                found.append((f"{{{','.join(texts)}}}" if texts else None) if is_plain else ALONE)
+                is_plain, text = _collected(tree, known, (), texts), ",".join(texts)
+                is_plain = is_plain and (len(text) <= len(body) or len(text) <= most_characters(len(body)))
+                found.append((f"{{{text}}}" if text else None) if is_plain else ALONE)
         except (ValueError, RecursionError):
             found += [ALONE] * (start + len(part) - len(found))
     return found
@@ -103,20 +104,19 @@ def _collected(value: Any, known: Any, path: Path, texts: list[str]) -> bool:
         elif name[:1] == "$" or name_key(name) in keys:
             if path or name not in METADATA or not (is_number(each) if name == "$id" else isinstance(each, str)):
                 return False
-        elif not is_empty(each):
+        elif isinstance(each, str) or not is_empty(each):
             text = to_json(each)
-            is_nested = isinstance(each, (dict, list))
-            if is_nested and ('"$' in text or text.count("{") + text.count("[") > MAX_DEPTH // 2):
+            if isinstance(each, (dict, list)) and ('"$' in text or text.count("{") + text.count("[") > MAX_DEPTH // 2):
                 return False
-            key = (_key if len(name) > _MOST_CACHED else _cached_key)((*path, name))
+            key = (_key if len(name) > _MOST_CACHED else _cached_key)(path, name)
             if len(key) > _LONGEST_KEY:
                 return False
             texts.append(f"{key}:{text}")
     return True
 
 
-def _key(path: Path) -> str:
-    return _quoted(path_text(path))
+def _key(path: Path, name: str) -> str:
+    return _quoted(path_text((*path, name)))
 
 
 _cached_key = lru_cache(maxsize=1_024)(_key)

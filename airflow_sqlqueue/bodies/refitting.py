@@ -81,7 +81,7 @@ class _Fitting(Fitting):
         steps = list(path)
         for number, step in enumerate(path[:-1]):
             if isinstance(step, str) and isinstance(kind, dict) and kind["type"] == "struct":
-                steps[number], kind = self._columns_of(kind).by_key.get(name_key(step), (step, None))
+                steps[number], kind, _ = self._columns_of(kind).by_key.get(name_key(step), (step, None, None))
             else:
                 kind = item_of(kind)
         return tuple(steps)

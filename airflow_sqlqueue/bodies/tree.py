@@ -20,6 +20,9 @@ TEXT = "#text"
 BLANKS = " \t\r\n"
 """Blanks of XML. A no-break space, for example, is text."""
 
+NOTHING = ("", "null")
+"""Texts of XML without their blanks that are no value; old versions of NServiceBus write null as a text."""
+
 
 @dataclass(slots=True)
 class Number:
@@ -87,8 +90,8 @@ def is_element(name: str) -> bool:
 
 
 def is_nothing(text: str) -> bool:
-    """Whether a text of XML is no value: it is blank, or null as old versions of NServiceBus write it."""
-    return text.strip(BLANKS) in ("", "null")
+    """Whether a text of XML is no value."""
+    return text.strip(BLANKS) in NOTHING
 
 
 def is_empty(value: Any) -> bool:

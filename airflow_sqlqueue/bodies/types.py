@@ -12,7 +12,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from airflow_sqlqueue.bodies import values
-from airflow_sqlqueue.bodies.tree import BLANKS
+from airflow_sqlqueue.bodies.tree import BLANKS, NOTHING
 from airflow_sqlqueue.bodies.values import BITS, DATE_FORM, LOCAL_FORM, ZONE_FORM, Misfit
 
 if TYPE_CHECKING:
@@ -91,6 +91,26 @@ def read_leaf(kind: str, text: str, given: Given | None) -> Any:
         return leaf.read(text, *parameters)
     except (ValueError, ArithmeticError) as error:
         raise Misfit from error
+
+
+def text_reader(kind: str) -> Callable[[str, bool], Any]:
+    """The reader of the text of an element and whether it is nil: None for no value, or :class:`Misfit`."""
+    leaf, parameters = _known(kind)
+    read_value, is_string = leaf.read, kind == "string"
+
+    def read(text: str, is_nil: bool) -> Any:
+        if not is_string:
+            text = text.strip(BLANKS)
+            if text in NOTHING:
+                return None
+        elif is_nil and not text.strip(BLANKS):
+            return None
+        try:
+            return read_value(text, *parameters)
+        except (ValueError, ArithmeticError) as error:
+            raise Misfit from error
+
+    return read
 
 
 def takes_leaf(known: str, found: str) -> bool:

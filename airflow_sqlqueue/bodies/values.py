@@ -38,9 +38,9 @@ class Misfit(ValueError):
 
 def integer(text: str, bits: int) -> int:
     """A whole number of ``bits`` beside its sign, without a fraction or an exponent."""
-    if not _INTEGER.fullmatch(text) or len(text) > 20 or not -(1 << bits) <= int(text) < 1 << bits:
+    if not _INTEGER.fullmatch(text) or len(text) > 20 or not -(1 << bits) <= (found := int(text)) < 1 << bits:
         raise Misfit
-    return int(text)
+    return found
 
 
 def _nearest(text: str) -> float:
@@ -77,8 +77,12 @@ def number_text(text: str) -> str:
 
 def decimal(text: str, precision: int, scale: int) -> Decimal:
     """The number that is written, if the type has its digits."""
-    if not _NUMBER.fullmatch(text):
+    form = _NUMBER.fullmatch(text)
+    if not form:
         raise Misfit
+    whole, _, fraction = text.partition(".")
+    if not form[2] and len(whole) <= precision - scale and len(fraction) <= scale:
+        return Decimal(text)
     found = Decimal(text).normalize(_EXACT)
     exponent = found.as_tuple().exponent
     if found and (found.adjusted() >= precision - scale or not isinstance(exponent, int) or exponent < -scale):
@@ -118,7 +122,8 @@ def instant_text(micros: int, zone: str) -> str:
 
 def text_of(text: str) -> str:
     """The text itself, which may not have half of a surrogate pair: no column can hold it."""
-    text.encode()
+    if not text.isascii():
+        text.encode()
     return text
 
 
