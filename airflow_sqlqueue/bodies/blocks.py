@@ -171,7 +171,7 @@ class BodyParser:
             is_wrong = pc.or_(is_wrong, pc.invert(pc.fill_null(is_number, True)))
         rescued = nothing = pa.nulls(len(bodies), pa.string())
         if self._skips:
-            has_unknown = misfits.has_more(bodies, _content(lines), read)
+            has_unknown = misfits.has_more(bodies, _content(lines).to_pybytes(), read)
             if not self._rescues:
                 is_alone = pc.and_(has_unknown, misfits.may_have_other_case(bodies, self._names))
             else:

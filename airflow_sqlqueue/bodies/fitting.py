@@ -49,7 +49,8 @@ class Columns:
 
     def of_names(self, names: KeysView[str]) -> dict[str, Column]:
         """Return the columns of those names that have one: the same one, or the only one that differs in case alone."""
-        if names <= self.own.keys():
+        own = self.own.keys()
+        if names <= own or not any(name_key(name) in self.by_key for name in names - own):
             return self.own
         keys = {name: name_key(name) for name in names}
         counts = Counter(keys.values())

@@ -45,7 +45,9 @@ def has_more(bodies: pa.Array, text: bytes, read: pa.Array) -> pa.Array:
         names = pc.count_substring_regex(bodies, rf'"{_BLANKS}:')
     else:
         names = pc.count_substring(bodies, '":')
-    known = pc.add(_members(read), pc.count_substring_regex(bodies, _COLON + "null"))
+    known = _members(read)
+    if b"null" in text:
+        known = pc.add(known, pc.count_substring_regex(bodies, _COLON + "null"))
     return pc.greater(names, known)
 
 
@@ -101,22 +103,24 @@ def _collected(value: Any, known: Any, path: Path, texts: list[str]) -> bool:
         if name in fields:
             if (inner := fields[name]) and each and not _collected(each, inner, (*path, name), texts):
                 return False
-        elif name[:1] == "$" or name_key(name) in keys:
+            continue
+        key = (_key if len(name) > _MOST_CACHED else _cached_key)(path, name, keys)
+        if not key:
             if path or name not in METADATA or not (is_number(each) if name == "$id" else isinstance(each, str)):
                 return False
         elif isinstance(each, str) or not is_empty(each):
             text = to_json(each)
             if isinstance(each, (dict, list)) and ('"$' in text or text.count("{") + text.count("[") > MAX_DEPTH // 2):
                 return False
-            key = (_key if len(name) > _MOST_CACHED else _cached_key)(path, name)
             if len(key) > _LONGEST_KEY:
                 return False
-            texts.append(f"{key}:{text}")
+            texts.append(key + text)
     return True
 
 
-def _key(path: Path, name: str) -> str:
-    return _quoted(path_text((*path, name)))
+def _key(path: Path, name: str, keys: frozenset[str]) -> str:
+    """The key of an unknown field in what is rescued; nothing for metadata, and for a field in another case."""
+    return "" if name[:1] == "$" or name_key(name) in keys else f"{_quoted(path_text((*path, name)))}:"
 
 
 _cached_key = lru_cache(maxsize=1_024)(_key)
@@ -129,7 +133,7 @@ def known_names(kind: Type) -> Any:
     if (item := item_of(kind)) is not None:
         return known_names(item)
     fields = {each["name"]: known_names(each["type"]) for each in kind["fields"]}
-    return fields, {name_key(name) for name in fields}
+    return fields, frozenset(map(name_key, fields))
 
 
 def unlike(schema: Struct) -> list[tuple[str, str | None]]:
