@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from inspect import Parameter, Signature
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sphinx.application import Sphinx
-from sphinx.util.inspect import signature, stringify_signature
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 PACKAGE = "airflow_sqlqueue."
 FIELD = ":param "
@@ -25,13 +26,13 @@ def bases_of(cls: type) -> list[type]:
     return [base for base in ours if base is not cls] if takes_more else []
 
 
-def whole_signature(cls: type) -> Signature:
+def whole_signature(cls: type, signature_of: Callable[..., Signature] = inspect.signature) -> Signature:
     """Parameters of the constructor, and those of its bases that it does not name, required ones first."""
     found: dict[str, Parameter] = {}
     more: list[Parameter] = []
     for base in (cls, *bases_of(cls)):
         if "__init__" in vars(base):
-            own = list(signature(base.__init__, bound_method=True).parameters.values())  # type: ignore[misc]
+            own = list(signature_of(base.__init__).parameters.values())[1:]  # type: ignore[misc]
             more = [each for each in own if each.kind is Parameter.VAR_KEYWORD]
             found = {**found, **{each.name: each for each in own if each not in more and each.name not in found}}
     return Signature([*sorted(found.values(), key=lambda each: each.default is not Parameter.empty), *more])
@@ -65,9 +66,11 @@ def whole_docstring(cls: type, lines: list[str]) -> list[str]:
 
 
 def setup(app: Sphinx) -> None:
+    from sphinx.util.inspect import signature, stringify_signature
+
     def signatures(app: Sphinx, what: str, name: str, cls: Any, options: Any, text: str, returned: str) -> Any:
         if what == "class" and bases_of(cls):
-            return stringify_signature(whole_signature(cls), unqualified_typehints=True), returned
+            return stringify_signature(whole_signature(cls, signature), unqualified_typehints=True), returned
         return None
 
     def docstrings(app: Sphinx, what: str, name: str, cls: Any, options: Any, lines: list[str]) -> None:

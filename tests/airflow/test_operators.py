@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from inspect import Parameter, signature
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import DAG, ObjectStoragePath
+from inherited_parameters import fields_of, whole_docstring, whole_signature
 
 from airflow_sqlqueue import operators, sensors, triggers
 from airflow_sqlqueue.errors import AddressError, ConfigurationError
@@ -21,9 +23,19 @@ from airflow_sqlqueue.operators import (
     SqlQueueSendOperator,
 )
 from airflow_sqlqueue.sensors import SqlQueueDepthSensor
-from tests.airflow.parameters import documented_by, parameters_of
 
 CLASSES = [getattr(module, name) for module in (operators, sensors) for name in module.__all__]
+
+
+def parameters_of(cls: Any) -> dict[str, Parameter]:
+    """The parameters that the manual shows, with those of the bases."""
+    return {name: p for name, p in whole_signature(cls).parameters.items() if p.kind is not p.VAR_KEYWORD}
+
+
+def documented_by(cls: Any) -> dict[str, str]:
+    """The texts of the manual on them."""
+    lines = whole_docstring(cls, inspect.cleandoc(cls.__doc__).splitlines())
+    return {name: " ".join(text) for name, text in fields_of(lines).items()}
 
 
 @pytest.mark.parametrize("cls", CLASSES)

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import DAG
+from inherited_parameters import whole_signature
 
 from airflow_sqlqueue import errors, operators, sensors
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.hooks.retry_policy import TransientRetryPolicy
 from airflow_sqlqueue.operators import SqlQueueSendOperator
 from airflow_sqlqueue.versions.airflow import RETRY_POLICIES
-from tests.airflow.parameters import parameters_of
 from tests.airflow.versions import needs
 
 FAIL, RETRY, DEFAULT = "fail", "retry", "default"
@@ -132,6 +132,7 @@ def test_a_dag_gives_it_to_all_its_tasks_and_it_survives_being_stored() -> None:
 
 
 ARGUMENTS: dict[str, Any] = {
+    "action": "return",
     "queue_name": "q",
     "to_queue": "other",
     "reply_queue": "replies",
@@ -164,9 +165,9 @@ def test_every_operator_and_sensor_fails_at_once_where_no_retry_helps(
     connection(schema="", login="someone", password="Pa55-word")
     if missing:
         monkeypatch.delenv("AIRFLOW_CONN_SQLQUEUE_DEFAULT")
-    parameters = parameters_of(cls)
+    parameters = whole_signature(cls).parameters
     required = {name for name, given in parameters.items() if given.default is Parameter.empty and name in ARGUMENTS}
-    wanted = required | ({"queue_name", "to_queue"} & parameters.keys())
+    wanted = required | ({"queue_name"} & parameters.keys()) | ({"to_queue"} if "to_endpoint" in parameters else set())
     with DAG("fails", schedule=None):
         task = cls(task_id="t", **{name: ARGUMENTS[name] for name in wanted})
     with pytest.raises(AirflowFailException) as failed:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import importlib
-import inspect
 import re
 import sys
 from collections.abc import Iterator
@@ -12,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue import operators, sensors, triggers
-from tests.airflow.parameters import PARAM, documented_by, parameters_of
 from tests.docs.markdown import PAGES, ROOT, blocks
 from tests.unit.test_face import NAMESPACES
 
@@ -97,23 +94,6 @@ def extension(monkeypatch: pytest.MonkeyPatch, name: str) -> Any:
 @pytest.fixture
 def command_line(monkeypatch: pytest.MonkeyPatch) -> Any:
     yield from extension(monkeypatch, "command_line")
-
-
-@pytest.fixture
-def inherited_parameters(monkeypatch: pytest.MonkeyPatch) -> Any:
-    yield from extension(monkeypatch, "inherited_parameters")
-
-
-@pytest.mark.parametrize("module", [operators, sensors, triggers])
-def test_the_reference_has_every_parameter_of_a_class_and_of_its_bases(inherited_parameters: Any, module: Any) -> None:
-    for name in module.__all__:
-        cls = getattr(module, name)
-        parameters, texts = parameters_of(cls), documented_by(cls)
-        shown = inherited_parameters.whole_signature(cls).parameters
-        assert {name for name, p in shown.items() if p.kind is not p.VAR_KEYWORD} == parameters.keys()
-        assert all(shown[name].default == parameter.default for name, parameter in parameters.items())
-        text = "\n".join(inherited_parameters.whole_docstring(cls, inspect.cleandoc(cls.__doc__).splitlines()))
-        assert dict(re.findall(PARAM, text + "\n", re.MULTILINE)) == texts
 
 
 def test_every_command_is_in_the_reference_with_its_options(command_line: Any) -> None:
