@@ -111,11 +111,13 @@ class ErrorManager:
     @contextmanager
     def store(self, queue_name: str, *, what: str | None = None) -> Iterator[ErrorStore]:
         """Open an error queue with its archive, by :meth:`.Connector.queue`."""
-        connector = self._connector
-        with connector.queue(queue_name, what=what) as queue:
-            yield ErrorStore(
-                queue, Archive(queue.session, queue.address.catalog, connector.ledger_schema), connector.resolver
-            )
+        with self._connector.queue(queue_name, what=what) as queue:
+            yield self.store_of(queue)
+
+    def store_of(self, queue: QueueTable) -> ErrorStore:
+        """Return an open error queue with its archive, through the queue's session."""
+        archive = Archive(queue.session, queue.address.catalog, self._connector.ledger_schema)
+        return ErrorStore(queue, archive, self._connector.resolver)
 
     def return_to_source(self, queue_name: str = ERROR_QUEUE, **selection: Unpack[Selection]) -> ErrorQueueResult:
         """Return failed messages to the queues where they failed. ``selection`` and delivery are those of :meth:`act`.

@@ -1,6 +1,6 @@
-"""Action tokens: signed orders of the page to its DAG, so that the right to run the DAG gives no right over queues.
+"""Action tokens: signed requests of the page to its DAG, so that the right to run the DAG gives no right over queues.
 
-An order has ids, addresses and counts, but no content of messages, because the run's configuration holds it.
+A request has ids, addresses and counts, but no content of messages, because the run's configuration holds it.
 """
 
 from __future__ import annotations
@@ -15,22 +15,19 @@ from itsdangerous import BadSignature, SignatureExpired, URLSafeTimedSerializer
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.plugin.addresses import Address
 
-ON_BATCHES = ("requeue", "sweep", "mark_consumed")
-
 MAX_SECONDS = {"preview": 600, "order": 86_400}
 """Age up to which a user may confirm a preview, and up to which a run may begin, or begin again, with an order."""
 
 
 @dataclass(frozen=True)
-class Order:
+class ActionRequest:
     """Action of the page on messages or on a batch.
 
     ``group`` is a name of :func:`~airflow_sqlqueue.errorqueue.groupings.group_name`. ``limit`` is the number of
-    messages to count, ``rate`` the number of them a second. ``reason`` is the text of the user who archives, and ``by``
-    that user's name. The user confirmed
-    ``messages``, so the action takes at most that number, and only up to the RowVersion ``up_to``, the last one
-    counted: a repeated order takes no later messages. Only the ``holder`` may use the token: a user for a preview, a
-    DAG run for an order.
+    messages to count, ``rate`` the number of them a second. ``reason`` is the text of the user, and ``by`` that user's
+    name. The user confirmed ``messages``, so the action takes at most that number, and only up to the RowVersion
+    ``up_to``, the last one counted: a repeated request takes no later messages. Only the ``holder`` may use the token:
+    a user for a preview, a DAG run for an order.
     """
 
     action: str
@@ -41,7 +38,7 @@ class Order:
     group: str | None = None
     row_versions: tuple[int, ...] | None = None
     up_to: int | None = None
-    destination: Address | None = None
+    to_queue: Address | None = None
     limit: int | None = None
     rate: float | None = None
     reason: str | None = None
@@ -49,8 +46,8 @@ class Order:
     holder: str = ""
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Order:
-        """Order of JSON values that were signed."""
+    def of(cls, values: Mapping[str, Any]) -> ActionRequest:
+        """Request of JSON values that were signed."""
         known = {field.name for field in fields(cls)}
         given = {name: value for name, value in values.items() if name in known}
         row_versions = given.get("row_versions")
@@ -71,15 +68,15 @@ class Order:
         }
 
 
-def signed(order: Order, holder: str, kind: str) -> str:
-    """Token of the order for one holder, which only this Airflow can sign. ``kind`` is ``preview`` or ``order``."""
-    return str(_serializer(kind).dumps(replace(order, holder=holder).to_dict()))
+def signed(request: ActionRequest, holder: str, kind: str) -> str:
+    """Token of the request for one holder, which only this Airflow can sign. ``kind`` is ``preview`` or ``order``."""
+    return str(_serializer(kind).dumps(replace(request, holder=holder).to_dict()))
 
 
-def read(text: str, holder: str, kind: str) -> Order:
-    """Order of a token. Raises :class:`ConfigurationError` for one too old, of another holder, or not signed here."""
+def read(text: str, holder: str, kind: str) -> ActionRequest:
+    """Request of a token. Raises :class:`ConfigurationError` for one too old, of another holder, or not signed here."""
     try:
-        order = Order.of(_serializer(kind).loads(text, max_age=MAX_SECONDS[kind]))
+        request = ActionRequest.of(_serializer(kind).loads(text, max_age=MAX_SECONDS[kind]))
     except SignatureExpired:
         raise ConfigurationError(f"The {kind} is too old: request a new preview.") from None
     except (BadSignature, TypeError, ValueError):
@@ -87,9 +84,9 @@ def read(text: str, holder: str, kind: str) -> Order:
             "The order is not signed by this Airflow's page: start it there, and give [api] secret_key, or [sqlqueue] "
             "page_secret_key, the same value for API servers and workers."
         ) from None
-    if order.holder != holder:
+    if request.holder != holder:
         raise ConfigurationError("The order belongs to another user or run: request a new preview.")
-    return order
+    return request
 
 
 def _serializer(kind: str) -> URLSafeTimedSerializer:

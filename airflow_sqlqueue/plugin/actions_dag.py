@@ -9,24 +9,19 @@ A file with two lines in the DAG folder switches the buttons on (docs/guides/pag
 from __future__ import annotations
 
 import time
-import uuid
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, BaseOperator
 
-from airflow_sqlqueue.errorqueue.actions import ACTIONS
 from airflow_sqlqueue.errors import SqlQueueError
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.plugin import action_tokens
-from airflow_sqlqueue.plugin.action_tokens import Order
-from airflow_sqlqueue.plugin.failure_work import act_on_failures
+from airflow_sqlqueue.plugin.page_actions import page_action
 from airflow_sqlqueue.plugin.settings import ACTIONS_DAG
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, ObjectStoragePath
-
-    from airflow_sqlqueue.client import QueueClient
 
 PROGRESS = "progress"
 """XCom key of a run's progress."""
@@ -38,7 +33,7 @@ _EVERY_SECONDS = 2.0
 def actions_dag(*, staging: str | ObjectStoragePath | None = None, **arguments: Any) -> DAG:
     """The DAG ``sqlqueue_actions``, for a file in the DAG folder.
 
-    It runs only signed orders of the page, so the right to run DAGs gives no right over queues.
+    It runs only signed requests of the page, so the right to run DAGs gives no right over queues.
 
     :param staging: the staging folder of the drains, as for their operators; a sweep removes files only there.
     :param arguments: further arguments of the DAG, as ``tags``, ``max_active_runs`` or ``access_control``.
@@ -58,7 +53,7 @@ def actions_dag(*, staging: str | ObjectStoragePath | None = None, **arguments: 
 
 
 class PageAction(BaseOperator):
-    """Operator that runs one order of the page, from the run's configuration.
+    """Operator that runs one signed request of the page, from the run's configuration.
 
     Delivery: exactly once, as the calls that it makes; safe to repeat. XCom: counts, and a sentence.
 
@@ -72,61 +67,29 @@ class PageAction(BaseOperator):
         self.staging = staging
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Run the order; raises this package's errors, those that no retry can fix as AirflowFailException."""
+        """Run it; raises this package's errors, those that no retry can fix as AirflowFailException."""
+        from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
+        from airflow_sqlqueue.hooks.staging import staging_folder
+
         ti: Any = context["ti"]
         run: Any = context["dag_run"]
         with fail_without_retry():
-            order = action_tokens.read(str((run.conf or {}).get("order", "")), ti.run_id, "order")
-            report = _Report(ti, order.messages)
+            request = action_tokens.read(str((run.conf or {}).get("order", "")), ti.run_id, "order")
+            report = _Report(ti, request.messages)
             try:
-                sentence = self._act(order, report)
+                client = SqlQueueHook(request.connection).client
+                staging = None if self.staging is None else staging_folder(self.staging)
+                report.done, sentence = page_action(request.action).run(client, request, staging, report.so_far)
             except SqlQueueError as error:
                 report.end(str(error))
                 raise
         report.end(sentence)
         self.log.info("%s", sentence)
-        return {"action": order.action, "done": report.done, "of": order.messages}
-
-    def _act(self, order: Order, report: _Report) -> str:
-        from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-
-        client = SqlQueueHook(order.connection).client
-        if order.action in ACTIONS:
-            report.done, sentence = act_on_failures(client, order, report.so_far)
-            return sentence
-        if order.action == "sweep":
-            return self._sweep(client, order, report)
-        batch_id = uuid.UUID(order.batch_id)
-        if order.action == "requeue":
-            done = client.batches.requeue(batch_id, order.queue, staging=self._folder(client, order))
-            report.done = done.batch.messages
-            return f"{done.batch.messages} messages are in {done.batch.queue} again."
-        batch = client.batches.get(batch_id, order.queue)
-        client.batches.mark_consumed(batch)
-        report.done = batch.messages
-        return f"The batch {batch.batch_id} of {batch.messages} messages is consumed."
-
-    def _sweep(self, client: QueueClient, order: Order, report: _Report) -> str:
-        from airflow_sqlqueue.hooks.staging import staging_folder
-
-        folder = None if self.staging is None else staging_folder(self.staging)
-        swept = client.batches.sweep(folder, order.queue)
-        report.done = swept.batches
-        return f"{swept.batches} batches, {swept.files} files and {swept.rows} staged rows are removed."
-
-    def _folder(self, client: QueueClient, order: Order) -> Any:
-        """The staging folder, if it holds the batch's files."""
-        from airflow_sqlqueue.hooks.staging import staging_folder
-
-        if self.staging is None:
-            return None
-        folder = staging_folder(self.staging)
-        batch = client.batches.get(uuid.UUID(order.batch_id), order.queue)
-        return folder if all(path.startswith(f"{folder.uri}/") for path in batch.paths) else None
+        return {"action": request.action, "done": report.done, "of": request.messages}
 
 
 class _Report:
-    """Progress of an order, pushed to XCom every few seconds."""
+    """Progress of a run, pushed to XCom every few seconds."""
 
     def __init__(self, ti: Any, of: int) -> None:
         self._ti, self._of = ti, of

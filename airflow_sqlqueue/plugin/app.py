@@ -11,12 +11,18 @@ from fastapi import APIRouter, Depends, FastAPI
 from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
-from airflow_sqlqueue.plugin import actions, batches, failures, flow, message_edits, messages, metrics, queues, settings
+from airflow_sqlqueue.errorqueue.groupings import GROUPINGS
+from airflow_sqlqueue.plugin import metrics, settings
+from airflow_sqlqueue.plugin.api import actions, batches, failures, flow, message_edits, messages, queues
+from airflow_sqlqueue.plugin.page_actions import page_actions
 from airflow_sqlqueue.plugin.responses import AsciiResponse, add_error_responses
 from airflow_sqlqueue.plugin.rights import bodies_refused, can_act, can_read, can_use_dag, knows, may_read, may_view
 from airflow_sqlqueue.plugin.servers import MAX_CONNECTIONS, shown_connections
 
 STATIC = Path(__file__).parent / "static"
+
+VIEWS = (queues, messages, message_edits, batches, failures, flow, actions)
+"""Modules with the routes of the views; ``static/routes.js`` lists the views themselves."""
 
 general = APIRouter()
 
@@ -35,7 +41,7 @@ def create_app() -> FastAPI:
     app.include_router(metrics.router)
     app.include_router(general, dependencies=[Depends(may_view)])
     of_connection = APIRouter(prefix="/api/connections/{conn_id}", dependencies=[Depends(may_view), Depends(may_read)])
-    for module in (queues, messages, message_edits, batches, failures, flow, actions):
+    for module in VIEWS:
         of_connection.include_router(module.router)
     app.include_router(of_connection)
     app.mount("/static", StaticFiles(directory=STATIC), "static")
@@ -50,7 +56,7 @@ def page() -> FileResponse:
 
 @general.get("/api/session")
 def session(user: GetUserDep) -> dict[str, Any]:
-    """The signed-in user, and whether actions can run at all."""
+    """The signed-in user, whether actions can run at all, and the tables of actions and groupings."""
     reason = actions.unavailable()
     if reason is None and not can_use_dag("POST", settings.ACTIONS_DAG, user):
         reason = f"You may not run the DAG {settings.ACTIONS_DAG!r}."
@@ -58,6 +64,10 @@ def session(user: GetUserDep) -> dict[str, Any]:
         "version": settings.VERSION,
         "user": user.get_name(),
         "actions": {"available": reason is None, "reason": reason, "dag_id": settings.ACTIONS_DAG},
+        "offered": [action.to_dict() for action in page_actions().values()],
+        "groupings": [
+            {"key": key, "label": grouping.label, "archived": grouping.archived} for key, grouping in GROUPINGS.items()
+        ],
     }
 
 

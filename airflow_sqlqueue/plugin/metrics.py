@@ -21,7 +21,7 @@ from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import UNFINISHED
 from airflow_sqlqueue.plugin import settings
 from airflow_sqlqueue.plugin.addresses import catalogs_of
-from airflow_sqlqueue.plugin.servers import client_of, session_of, shown_connections
+from airflow_sqlqueue.plugin.servers import Server, server_of, shown_connections
 from airflow_sqlqueue.plugin.snapshots import SNAPSHOTS, Snapshot
 from airflow_sqlqueue.routing import ResolvedAddress
 
@@ -113,7 +113,8 @@ def _scrape() -> list[Sample]:
 
 def _of_connection(conn_id: str) -> list[Sample]:
     try:
-        snapshot = SNAPSHOTS.get(conn_id, client_of(conn_id))
+        server = server_of(conn_id)
+        snapshot = SNAPSHOTS.get(conn_id, server.client)
     except Exception as error:
         log.warning("No metrics of the connection %r: %s", conn_id, type(error).__name__)
         return [("sqlqueue_up", {"conn_id": conn_id}, 0)]
@@ -121,7 +122,7 @@ def _of_connection(conn_id: str) -> list[Sample]:
     if snapshot.problem is None:
         # An unreadable ledger does not hide the queues.
         with suppress(Exception):
-            found += list(_of_batches(conn_id))
+            found += list(_of_batches(server))
     return found
 
 
@@ -145,16 +146,16 @@ def _of_snapshot(conn_id: str, snapshot: Snapshot) -> Iterator[Sample]:
             yield "sqlqueue_findings", {**labels, "severity": severity}, severities.count(severity)
 
 
-def _of_batches(conn_id: str) -> Iterator[Sample]:
-    with session_of(conn_id) as (client, session):
-        for catalog in catalogs_of(client):
-            ledger = Ledger(session, catalog, client.ledger_schema)
+def _of_batches(server: Server) -> Iterator[Sample]:
+    with server.session() as session:
+        for catalog in catalogs_of(server.client):
+            ledger = Ledger(session, catalog, server.client.ledger_schema)
             rows: dict[str, Any] = {}
             if ledger.exists():
                 rows = {row[0]: row for row in session.run(ledger.query("ledger.unfinished_by_state"))}
             for state in UNFINISHED:
                 _, count, seconds = rows.get(state, (state, 0, 0))
-                labels = {"conn_id": conn_id, "catalog": catalog, "state": state}
+                labels = {"conn_id": server.conn_id, "catalog": catalog, "state": state}
                 yield "sqlqueue_batches", labels, int(count)
                 yield "sqlqueue_batch_oldest_seconds", labels, max(0.0, float(seconds))
 

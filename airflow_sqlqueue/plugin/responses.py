@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, ValidationError
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -27,8 +26,8 @@ from airflow_sqlqueue.errors import (
     SqlQueueError,
     StagingError,
 )
-from airflow_sqlqueue.plugin.addresses import DatabaseNotShownError
-from airflow_sqlqueue.plugin.servers import check_addresses
+from airflow_sqlqueue.plugin.addresses import Address, DatabaseNotShownError, address_of
+from airflow_sqlqueue.plugin.servers import RequestedServer, Server
 
 log = logging.getLogger(__name__)
 
@@ -109,14 +108,14 @@ class SecurityHeaders:
                 await fault(scope, receive, send_with_headers)
 
 
-def read_as(kind: type[Body]) -> Callable[[Request], Awaitable[Body]]:
+def read_as(kind: type[Body]) -> Callable[[Request, Server], Awaitable[Body]]:
     """Dependency that reads a request's JSON after the rights were checked; FastAPI itself would read it before.
 
     Each :class:`.Address` in it has to be in a database that the page shows.
     It demands a header and a content type that a form of another site cannot send.
     """
 
-    async def read(request: Request) -> Body:
+    async def read(request: Request, server: RequestedServer) -> Body:
         if request.headers.get("x-sqlqueue") != "1":
             raise HTTPException(400, "The request lacks the header X-SqlQueue, so it does not come from the page.")
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
@@ -133,7 +132,9 @@ def read_as(kind: type[Body]) -> Callable[[Request], Awaitable[Body]]:
             found = error.errors(include_input=False, include_url=False, include_context=False)[0]
             where = ".".join(str(part) for part in found["loc"] if str(part) in kind.model_fields) or "the JSON"
             raise HTTPException(400, f"The request cannot be read: {where} is not valid.") from None
-        await run_in_threadpool(check_addresses, request.path_params["conn_id"], body)
+        for address in vars(body).values():
+            if isinstance(address, Address) and address:
+                address_of(server.client, address)
         return body
 
     return read

@@ -6,20 +6,21 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 from airflow.models.connection import Connection as StoredConnection
 from airflow.sdk import BaseHook, Connection
 from airflow.utils.session import create_session
-from fastapi import HTTPException
+from fastapi import Depends, HTTPException
 from sqlalchemy import select
 
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.hooks.configuration import allowed
 from airflow_sqlqueue.hooks.connection import CONNECTION_TYPES, read_connection
 from airflow_sqlqueue.plugin import settings
-from airflow_sqlqueue.plugin.addresses import Address, address_of, shown_queue
+from airflow_sqlqueue.plugin.addresses import address_of, shown_queue
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.session import Session
 
@@ -115,8 +116,8 @@ def too_many_requests() -> HTTPException:
     return HTTPException(503, "Too many requests at once: try again in some seconds.")
 
 
-class Sessions:
-    """Sessions of one API process, limited in all and for each connection."""
+class SessionLimiter:
+    """Opens the sessions of one API process, limited in all and for each connection."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -161,33 +162,32 @@ class Sessions:
             del counter[conn_id]
 
 
-SESSIONS = Sessions()
+SESSIONS = SessionLimiter()
 
 
-def check_addresses(conn_id: str, request: object) -> None:
-    """Check each address of a request by the connection's settings alone. Raises the errors of :func:`address_of`."""
-    if addresses := [value for value in vars(request).values() if isinstance(value, Address) and value]:
-        client = client_of(conn_id)
-        for address in addresses:
-            address_of(client, address)
+@dataclass(frozen=True)
+class Server:
+    """Server of a connection that the page shows, for one request: its client, and sessions within the limits."""
+
+    conn_id: str
+    client: QueueClient
+
+    def session(self) -> AbstractContextManager[Session]:
+        """A session for a block, by :meth:`SessionLimiter.session`."""
+        return SESSIONS.session(self.conn_id, self.client)
+
+    @contextmanager
+    def queue(self, address: str) -> Iterator[QueueTable]:
+        """The queue at an address, through a session for the block. Raises the errors of :func:`.shown_queue`."""
+        # Refuse an unusable address before a connection is opened.
+        address_of(self.client, address)
+        with self.session() as session:
+            yield shown_queue(self.client, session, address)
 
 
-@contextmanager
-def session_of(conn_id: str) -> Iterator[tuple[QueueClient, Session]]:
-    """The client of a connection that the page shows, and a session for the block."""
-    client = client_of(conn_id)
-    with SESSIONS.session(conn_id, client) as session:
-        yield client, session
+def server_of(conn_id: str) -> Server:
+    """The server of a connection; in a request one value for all that use it. Raises as :func:`client_of`."""
+    return Server(conn_id, client_of(conn_id))
 
 
-@contextmanager
-def queue_of(conn_id: str, address: str) -> Iterator[tuple[QueueClient, QueueTable]]:
-    """The client of a connection and the queue at an address, through a session for the block.
-
-    Raises the errors of :func:`.shown_queue`.
-    """
-    client = client_of(conn_id)
-    # Refuse an unusable address before a connection is opened.
-    address_of(client, address)
-    with SESSIONS.session(conn_id, client) as session:
-        yield client, shown_queue(client, session, address)
+RequestedServer = Annotated[Server, Depends(server_of)]

@@ -20,7 +20,7 @@ from airflow_sqlqueue.inspection.overview import DatabaseOverview, QueueOverview
 from airflow_sqlqueue.operators import metrics
 from airflow_sqlqueue.plugin import servers
 from airflow_sqlqueue.plugin.addresses import catalogs_of
-from airflow_sqlqueue.plugin.servers import SESSIONS, Sessions
+from airflow_sqlqueue.plugin.servers import SESSIONS, SessionLimiter
 from airflow_sqlqueue.routing import ResolvedAddress
 from airflow_sqlqueue.versions.airflow import ServerStats
 
@@ -96,7 +96,7 @@ class Snapshots:
     """Snapshot cache of one process."""
 
     def __init__(
-        self, sessions: Sessions = SESSIONS, on_snapshot: Callable[[str, Snapshot], None] | None = None
+        self, sessions: SessionLimiter = SESSIONS, on_snapshot: Callable[[str, Snapshot], None] | None = None
     ) -> None:
         self._sessions = sessions
         self._on_snapshot = on_snapshot or (lambda conn_id, snapshot: None)

@@ -9,13 +9,35 @@ import { to } from "./routes.js";
 /**
  * A button for an action.
  *
- * @param action `{ label, verb(count), request, form, danger }`: the label of the button, that of the confirmation, the
- *   body of the dry run, and, for an action with a form, `{ nodes, read() }`, whose result joins the request. With
- *   `{ at, then }` the request at that path acts by itself, without a DAG run, and then `then` is called.
+ * @param action `{ label, request, form, danger }`: the label of the button, the body of the dry run, and, for an action
+ *   with a form, a function that makes `{ nodes, read() }`, whose result joins the request. With `{ at, then }` the
+ *   request at that path acts by itself, without a DAG run, and then `then` is called.
  */
 export function actionButton(page, conn, action) {
   const open = () => offer(page, conn, action);
   return h("button", { type: "button", class: action.danger ? "danger" : null, onclick: open }, action.label);
+}
+
+/** A button for an action that the API offers, with a form if it has fields. */
+export function offeredButton(page, conn, { name, label, danger, fields }, request, text = label) {
+  return actionButton(page, conn, {
+    label: fields.length ? `${text}…` : text,
+    request: { action: name, ...request },
+    danger,
+    form: fields.length ? () => formOf(fields) : null,
+  });
+}
+
+function formOf(fields) {
+  const inputs = fields.map(({ name, label, help, ...attributes }) => {
+    const input = h("input", { type: "text", autocomplete: "off", spellcheck: "false", ...attributes });
+    return { name, input, nodes: [h("label", { class: "field" }, label, input), help ? note(help) : null] };
+  });
+  const value = (input) => (input.type === "number" ? input.valueAsNumber : input.value.trim());
+  return {
+    nodes: inputs.flatMap(({ nodes }) => nodes).filter(Boolean),
+    read: () => Object.fromEntries(inputs.map(({ name, input }) => [name, value(input) || null])),
+  };
 }
 
 function offer(page, conn, action) {
@@ -66,7 +88,7 @@ function offer(page, conn, action) {
     );
     if (possible) {
       const step = action.at ? () => doNow(request) : () => confirm(answer);
-      ask(action.verb(answer.messages), step, action.danger ? "danger" : "primary");
+      ask(answer.label, step, action.danger ? "danger" : "primary");
     } else {
       cancel.textContent = "Close";
       buttons.replaceChildren(cancel);
@@ -88,7 +110,7 @@ function offer(page, conn, action) {
     remember(page.session.user, { conn, run: answer.run_id, what: action.label, count, at: new Date().toISOString() });
     say(sentence);
     dialog.close();
-    location.hash = to.action(conn, answer.run_id);
+    location.hash = to.progress(conn, answer.run_id);
   };
 
   document.body.append(dialog);
@@ -126,7 +148,7 @@ export function recentActions(page, conn) {
     .slice(0, 3);
   if (!mine.length) return null;
   const items = mine.map(({ run, what, count, at }) =>
-    h("li", {}, h("a", { href: to.action(conn, run) }, `${what}, ${number(count)}`), " ", when(at)),
+    h("li", {}, h("a", { href: to.progress(conn, run) }, `${what}, ${number(count)}`), " ", when(at)),
   );
   return h(
     "section",

@@ -2,31 +2,7 @@
 
 import { get, Problem } from "./api.js";
 import { h, foreign, say } from "./dom.js";
-import { airflow, parts, tellAddressBar, to } from "./routes.js";
-import { connections } from "./connections.js";
-import { queues } from "./queues.js";
-import { messages } from "./messages.js";
-import { message } from "./message.js";
-import { batch, batches } from "./batches.js";
-import { archive, archiveGroup, failureGroup, failures } from "./failures.js";
-import { progress } from "./progress.js";
-import { conversation } from "./conversation.js";
-
-const VIEWS = [
-  ["", connections],
-  ["c/*", queues],
-  ["c/*/q/*", messages],
-  ["c/*/q/*/m/*", message],
-  ["c/*/q/*/m/*/conversation", conversation],
-  ["c/*/batches", batches],
-  ["c/*/batches/*", batch],
-  ["c/*/failures", failures],
-  ["c/*/failures/*/*", failures],
-  ["c/*/failures/*/*/*", failureGroup],
-  ["c/*/archive/*/*", archive],
-  ["c/*/archive/*/*/*", archiveGroup],
-  ["c/*/actions/*", progress],
-];
+import { airflow, parts, tellAddressBar, to, viewAt } from "./routes.js";
 
 const ROOT = "SQL queues";
 const REFRESH = 10_000;
@@ -99,22 +75,11 @@ class Page {
   }
 }
 
-function find(address) {
-  for (const [pattern, view] of VIEWS) {
-    const wanted = pattern.split("/").filter(Boolean);
-    if (wanted.length !== address.length) continue;
-    if (wanted.every((part, index) => part === "*" || part === address[index])) {
-      return [view, address.filter((_, index) => wanted[index] === "*")];
-    }
-  }
-  return null;
-}
-
 async function navigate(session) {
   const page = new Page(session, current === null);
   current?.end();
   current = page;
-  const found = find(parts(location.hash || "#/") ?? [""]);
+  const found = viewAt(parts(location.hash || "#/") ?? [""]);
   tellAddressBar();
   // The last announcement belongs to the view before.
   say("");
@@ -124,9 +89,10 @@ async function navigate(session) {
     page.show(h("h1", {}, "Nothing here"), h("p", {}, "This address has no page. ", back));
     return;
   }
-  const [view, which] = found;
+  const views = await import(`./${found.file}`);
+  if (page.ended) return;
   scrollTo(0, 0);
-  await view(page, ...which);
+  await views[found.name](page, ...found.which);
 }
 
 function signInAgain() {

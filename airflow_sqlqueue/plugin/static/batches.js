@@ -2,7 +2,7 @@
 
 import { get, path } from "./api.js";
 import { h, copyButton, foreign } from "./dom.js";
-import { actionButton } from "./actions.js";
+import { offeredButton } from "./actions.js";
 import { bytes, number, plural, span, when } from "./format.js";
 import { address, badge, facts, note, problem, rightsOf, runLink, tabs } from "./parts.js";
 import { to } from "./routes.js";
@@ -10,17 +10,6 @@ import { Table } from "./table.js";
 
 const LIMIT = 100;
 const STATES = { open: "info", sealed: "warning", consumed: "good", requeued: "plain" };
-const ACTIONS = {
-  requeue: { label: "Requeue", verb: (count) => (count ? `Requeue ${plural(count, "message")}` : "Mark requeued") },
-  mark_consumed: {
-    label: "Mark consumed",
-    verb: (count) => (count ? `Mark ${plural(count, "message")} consumed` : "Mark consumed"),
-  },
-};
-const SWEEP = {
-  verb: (count) => (count ? `Remove ${plural(count, "finished batch", "finished batches")}` : "Sweep"),
-  danger: true,
-};
 
 export async function batches(page, conn) {
   page.place("Batches", [conn, to.queues(conn)]);
@@ -81,10 +70,14 @@ function columns(page, conn, rights) {
 /** A sweep concerns a whole ledger, so its button is above the batches: one for each database with finished batches. */
 function sweeps(page, conn, ledgers) {
   if (!ledgers.length) return null;
-  const all = ledgers.map(({ database, queue }) => {
-    const label = ledgers.length > 1 ? `Sweep finished batches of ${database}…` : "Sweep finished batches…";
-    return actionButton(page, conn, { ...SWEEP, label, request: { action: "sweep", queue } });
-  });
+  const all = page.session.offered
+    .filter(({ on }) => on === "ledger")
+    .flatMap((action) =>
+      ledgers.map(({ database, queue }) => {
+        const label = ledgers.length > 1 ? `${action.label} of ${database}` : action.label;
+        return offeredButton(page, conn, action, { queue }, label);
+      }),
+    );
   return h("p", { class: "buttons" }, all);
 }
 
@@ -92,16 +85,13 @@ const origin = (batch) =>
   batch.dag_id && batch.run_id ? runLink(batch.dag_id, batch.run_id, batch.task_id) : foreign(batch.origin ?? "–");
 
 function buttons(page, conn, batch, small = false) {
-  const offered = batch.actions.filter((name) => name in ACTIONS);
+  const offered = page.session.offered.filter(({ name }) => batch.actions.includes(name));
   if (!offered.length) return null;
-  const all = offered.map((name) => {
-    const button = actionButton(page, conn, {
-      ...ACTIONS[name],
-      request: { action: name, batch_id: batch.batch_id },
-    });
+  const all = offered.map((action) => {
+    const button = offeredButton(page, conn, action, { batch_id: batch.batch_id });
     if (small) {
       button.classList.add("small");
-      button.setAttribute("aria-label", `${ACTIONS[name].label} batch ${batch.batch_id.slice(0, 8)}`);
+      button.setAttribute("aria-label", `${action.label} batch ${batch.batch_id.slice(0, 8)}`);
     }
     return button;
   });
@@ -122,7 +112,7 @@ export async function batch(page, conn, id) {
     tabs(conn, "Batches"),
     facts([
       ["Batch id", h("span", { class: "mono" }, foreign(one.batch_id))],
-      ["Queue", h("a", { href: to.queue(conn, one.queue) }, address(one.queue))],
+      ["Queue", h("a", { href: to.messages(conn, one.queue) }, address(one.queue))],
       ["Messages", number(one.messages)],
       ["Size", bytes(one.bytes)],
       ["Parts", number(one.parts)],

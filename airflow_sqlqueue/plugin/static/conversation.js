@@ -14,7 +14,7 @@ const STEP = 44;
 const TOP = 48;
 
 export async function conversation(page, conn, queue, row) {
-  page.place("Conversation", [conn, to.queues(conn)], [queue, to.queue(conn, queue)], [`Row ${row}`, to.message(conn, queue, row)]);
+  page.place("Conversation", [conn, to.queues(conn)], [queue, to.messages(conn, queue)], [`Row ${row}`, to.message(conn, queue, row)]);
   const title = h("h1", {}, "Conversation");
   page.show(title, tabs(conn, "Queues"), note("Reading the message…"));
   const one = await page.ask(get(path("connections", conn, "queues", queue, "messages", row), page.signal));

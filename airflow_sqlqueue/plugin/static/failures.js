@@ -3,51 +3,35 @@
 import { get, path, post } from "./api.js";
 import { h, clipped, foreign } from "./dom.js";
 import { histogram } from "./charts.js";
-import {
-  archiveMessages,
-  deleteArchived,
-  deleteMessages,
-  park,
-  redirect,
-  restore,
-  returnSome,
-  returnToSource,
-} from "./failure_actions.js";
+import { failureActions } from "./failure_actions.js";
 import { exact, number, plural, when } from "./format.js";
 import { messagePager } from "./messages.js";
 import { choice, facts, note, problem, rightsOf, tabs } from "./parts.js";
 import { tellAddressBar, to } from "./routes.js";
 import { Table } from "./table.js";
 
-const BY = [
-  ["exception_type", "Exception"],
-  ["message_type", "Message type"],
-  ["endpoint", "Endpoint"],
-  ["hour", "Hour"],
-];
-const BY_ARCHIVED = [...BY.slice(0, 3), ["reason", "Reason"], ["archived_by", "Archived by"]];
 const LIMIT = 50;
+const FIRST = "exception_type";
 
-export const failures = (page, conn, queue = null, by = "exception_type") => groups(page, conn, queue, by, FAILED);
-export const archive = (page, conn, queue, by) => groups(page, conn, queue, by, ARCHIVED);
-export const failureGroup = (page, conn, queue, by, id) => oneGroup(page, conn, queue, by, id, FAILED);
-export const archiveGroup = (page, conn, queue, by, id) => oneGroup(page, conn, queue, by, id, ARCHIVED);
+export const failures = (page, conn, queue = null, by = FIRST, id = null) => view(page, conn, queue, by, id, FAILED);
+export const archive = (page, conn, queue, by, id = null) => view(page, conn, queue, by, id, ARCHIVED);
+
+const view = (page, conn, queue, by, id, place) =>
+  id === null ? groups(page, conn, queue, by, place) : oneGroup(page, conn, queue, by, id, place);
 
 const FAILED = {
   archived: false,
   title: "Failures",
-  by: BY,
   to: to.failures,
-  other: (conn, queue) => h("a", { href: to.archive(conn, queue, "exception_type") }, "Archive of this queue"),
+  other: (conn, queue) => h("a", { href: to.archive(conn, queue, FIRST) }, "Archive of this queue"),
   none: "Nothing has failed: the error queue is empty.",
   gone: "No message of this group is in the error queue any more. ",
 };
 const ARCHIVED = {
   archived: true,
   title: "Archive",
-  by: BY_ARCHIVED,
   to: to.archive,
-  other: (conn, queue) => h("a", { href: to.failures(conn, queue, "exception_type") }, "Failures in this queue"),
+  other: (conn, queue) => h("a", { href: to.failures(conn, queue, FIRST) }, "Failures in this queue"),
   none: "No message of this queue is archived.",
   gone: "No message of this group is in the archive any more. ",
 };
@@ -77,7 +61,7 @@ async function groups(page, conn, queue, by, place) {
     tellAddressBar();
     state.replaceChildren(note("Reading the headers of what failed…"));
     const answer = await page.ask(groupsOf(page, conn, chosen, how, place), state);
-    if (answer && mine === looks) state.replaceChildren(...groupList(conn, chosen, how, answer, place));
+    if (answer && mine === looks) state.replaceChildren(...groupList(page, conn, chosen, how, answer, place));
   };
   const select = h(
     "select",
@@ -88,7 +72,8 @@ async function groups(page, conn, queue, by, place) {
     chosen = select.value;
     look();
   });
-  const grouping = choice("Group by", place.by, by, (value) => {
+  const keys = page.session.groupings.filter(({ archived }) => place.archived || !archived);
+  const grouping = choice("Group by", keys.map(({ key, label }) => [key, label]), by, (value) => {
     how = value;
     look();
   });
@@ -101,18 +86,18 @@ const groupsOf = (page, conn, queue, by, { archived }) =>
 
 // Messages without this header, or with an unreadable one, are a group too.
 const labelOf = (group) => group.label ?? "(none named)";
-const nameOf = (by) => BY_ARCHIVED.concat(BY).find(([id]) => id === by)?.[1] ?? "Group";
 const moment = (iso) => (iso ? Date.parse(iso) : null);
 
-function groupList(conn, queue, by, answer, place) {
+function groupList(page, conn, queue, by, answer, place) {
   if (answer.problem && !answer.groups.length) return [problem(answer.problem)];
   if (!answer.groups.length) return [note(place.none)];
+  const name = page.session.groupings.find(({ key }) => key === by)?.label ?? "Group";
   const table = new Table({
-    caption: `${place.title} by ${nameOf(by).toLowerCase()}`,
+    caption: `${place.title} by ${name.toLowerCase()}`,
     columns: [
       {
         id: "label",
-        label: nameOf(by),
+        label: name,
         wide: true,
         value: labelOf,
         cell: (g) => h("a", { href: place.to(conn, queue, by, g.group) }, clippedLabel(labelOf(g))),
@@ -179,16 +164,8 @@ async function oneGroup(page, conn, queue, by, id, place) {
     const rows = [...chosen].sort((a, b) => a - b);
     const what = rows.length ? { queue, row_versions: rows } : whole;
     const which = rows.length ? plural(rows.length, "chosen message") : "the whole group";
-    const offered = place.archived
-      ? [restore(page, conn, what, `Restore ${which}`), deleteArchived(page, conn, what, `Delete ${which}`)]
-      : [
-          returnToSource(page, conn, what, `Return ${which}`),
-          rows.length ? null : returnSome(page, conn, what),
-          redirect(page, conn, what, `Redirect ${which}`),
-          park(page, conn, what, `Park ${which}`),
-          archiveMessages(page, conn, what, `Archive ${which}`),
-          deleteMessages(page, conn, what, `Delete ${which}`),
-        ];
+    const on = place.archived ? "archived" : "failed";
+    const offered = failureActions(page, conn, what, { on, which, withOldest: !rows.length });
     buttons.replaceChildren(h("p", { class: "buttons sticky" }, offered));
   };
   offer();

@@ -3,7 +3,7 @@
 import { get, path } from "./api.js";
 import { h, clipped, copyButton, foreign } from "./dom.js";
 import { bytes, shortType, when } from "./format.js";
-import { archiveMessages, deleteMessages, editAndReturn, park, redirect, returnToSource } from "./failure_actions.js";
+import { editAndReturn, failureActions } from "./failure_actions.js";
 import { badge, facts, note, rightsOf, tabs } from "./parts.js";
 import { to } from "./routes.js";
 import { Table } from "./table.js";
@@ -11,7 +11,7 @@ import { Table } from "./table.js";
 const FAILED_QUEUE = "NServiceBus.FailedQ";
 
 export async function message(page, conn, queue, row) {
-  page.place(`Row ${row}`, [conn, to.queues(conn)], [queue, to.queue(conn, queue)]);
+  page.place(`Row ${row}`, [conn, to.queues(conn)], [queue, to.messages(conn, queue)]);
   page.show(h("h1", {}, `Row ${row}`), tabs(conn, "Queues"), note("Reading the message…"));
   const where = path("connections", conn, "queues", queue, "messages", row);
   const found = await page.ask(Promise.all([get(where, page.signal), rightsOf(page, get, conn)]));
@@ -115,9 +115,8 @@ function actions(page, conn, queue, one, rights) {
   if (!failedIn) return null;
   const what = { queue, row_versions: [one.row_version] };
   const buttons = [
-    rights.mayAct ? [returnToSource(page, conn, what), redirect(page, conn, what)] : null,
+    rights.mayAct ? failureActions(page, conn, what) : null,
     rights.mayEdit ? editAndReturn(page, conn, queue, one, rights.maySeeBodies) : null,
-    rights.mayAct ? [park, archiveMessages, deleteMessages].map((button) => button(page, conn, what)) : null,
   ].filter(Boolean);
   return [
     rights.reason ? note(foreign(rights.reason)) : null,

@@ -1,17 +1,13 @@
 // Parts that several views share.
 
 import { h, foreign } from "./dom.js";
-import { airflow, leave, runPath, to } from "./routes.js";
+import { VIEWS, airflow, leave, runPath, to } from "./routes.js";
 
-/** Tabs of a connection: its three views. */
+/** Tabs of a connection. */
 export function tabs(conn, active) {
-  const sides = [
-    ["Queues", to.queues(conn)],
-    ["Failures", to.failures(conn)],
-    ["Batches", to.batches(conn)],
-  ];
-  const links = sides.map(([text, address]) =>
-    h("a", { href: address, "aria-current": text === active ? "page" : null }, text),
+  const views = Object.entries(VIEWS).filter(([, { tab }]) => tab);
+  const links = views.map(([name, { tab }]) =>
+    h("a", { href: to[name](conn), "aria-current": tab === active ? "page" : null }, tab),
   );
   return h("nav", { class: "tabs", "aria-label": "Views of this connection" }, links);
 }

@@ -127,7 +127,7 @@ const estimate = (queue) =>
 function name(conn, queue, withPlace) {
   const kind = KINDS[queue.kind];
   return [
-    h("a", { href: to.queue(conn, queue.address), title: queue.address }, foreign(queue.name)),
+    h("a", { href: to.messages(conn, queue.address), title: queue.address }, foreign(queue.name)),
     kind ? [" ", badge(...kind)] : null,
     withPlace ? h("span", { class: "where" }, foreign(place(queue))) : null,
   ];

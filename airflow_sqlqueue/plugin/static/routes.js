@@ -1,19 +1,45 @@
 // Addresses of views, after `#`: ids and queue addresses, no content of messages.
 
-const hash = (...parts) => `#/${parts.map(encodeURIComponent).join("/")}`;
-
-export const to = {
-  connections: () => "#/",
-  queues: (conn) => hash("c", conn),
-  queue: (conn, queue) => hash("c", conn, "q", queue),
-  message: (conn, queue, row) => hash("c", conn, "q", queue, "m", row),
-  conversation: (conn, queue, row) => hash("c", conn, "q", queue, "m", row, "conversation"),
-  batches: (conn) => hash("c", conn, "batches"),
-  batch: (conn, id) => hash("c", conn, "batches", id),
-  failures: (conn, ...which) => hash("c", conn, "failures", ...which),
-  archive: (conn, ...which) => hash("c", conn, "archive", ...which),
-  action: (conn, run) => hash("c", conn, "actions", run),
+/**
+ * The views. Each is the function of that name in `file` (by default `<name>.js`), which gets the page and the parts at
+ * the stars of an address. Views with a `tab` are tabs of a connection.
+ */
+export const VIEWS = {
+  connections: { at: [""] },
+  queues: { at: ["c/*"], tab: "Queues" },
+  messages: { at: ["c/*/q/*"] },
+  message: { at: ["c/*/q/*/m/*"] },
+  conversation: { at: ["c/*/q/*/m/*/conversation"] },
+  failures: { at: ["c/*/failures", "c/*/failures/*/*", "c/*/failures/*/*/*"], tab: "Failures" },
+  archive: { at: ["c/*/archive/*/*", "c/*/archive/*/*/*"], file: "failures.js" },
+  batches: { at: ["c/*/batches"], tab: "Batches" },
+  batch: { at: ["c/*/batches/*"], file: "batches.js" },
+  progress: { at: ["c/*/actions/*"] },
 };
+
+const stars = (pattern) => pattern.split("*").length - 1;
+
+function hash(name, which) {
+  const pattern = VIEWS[name].at.find((one) => stars(one) === which.length);
+  const rest = [...which];
+  return `#/${pattern.replaceAll("*", () => encodeURIComponent(rest.shift()))}`;
+}
+
+/** Addresses of views, by name: `to.message(conn, queue, row)`. */
+export const to = Object.fromEntries(Object.keys(VIEWS).map((name) => [name, (...which) => hash(name, which)]));
+
+/** The view at the parts of an address: its name, its file and the parts at the stars; null for none. */
+export function viewAt(address) {
+  for (const [name, { at, file = `${name}.js` }] of Object.entries(VIEWS)) {
+    for (const pattern of at) {
+      const wanted = pattern.split("/").filter(Boolean);
+      if (wanted.length === address.length && wanted.every((part, index) => part === "*" || part === address[index])) {
+        return { name, file, which: address.filter((_, index) => wanted[index] === "*") };
+      }
+    }
+  }
+  return null;
+}
 
 /** The parts of `#/c/a/q/b%20c`, or null if they are no address of this page. */
 export function parts(text) {

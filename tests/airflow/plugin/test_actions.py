@@ -144,7 +144,7 @@ def test_a_selection_is_redirected(
 ) -> None:
     listed = post(f"{CONNECTION}/queues/{failures}/messages", {})["messages"]
     chosen = [listed[0]["row_version"], listed[5]["row_version"]]
-    wanted = {"action": "redirect", "queue": failures, "row_versions": chosen, "destination": queue_name}
+    wanted = {"action": "redirect", "queue": failures, "row_versions": chosen, "to_queue": queue_name}
     preview = post(f"{ACTIONS}/preview", wanted)
     assert preview["messages"] == 2
     started = post(ACTIONS, {"token": preview["token"], "count": 2})
@@ -183,7 +183,7 @@ def test_a_token_confirms_only_the_action_that_was_previewed(
         {"action": "return", "queue": "error"},
         {"action": "return", "queue": "error", "row_versions": []},
         {"action": "return", "row_versions": [1]},
-        {"action": "return", "queue": "error", "row_versions": [1], "destination": "elsewhere"},
+        {"action": "return", "queue": "error", "row_versions": [1], "to_queue": "elsewhere"},
         {"action": "return", "queue": "error", "row_versions": [1], "group_by": "hour", "group": "0" * 32},
         {"action": "redirect", "queue": "error", "row_versions": [1]},
         {"action": "return", "queue": "error", "group_by": "hour", "group": "not a hash"},
@@ -193,7 +193,7 @@ def test_a_token_confirms_only_the_action_that_was_previewed(
         {"action": "return", "queue": "error", "row_versions": [1], "rate": "inf"},
         {"action": "return", "queue": "error", "row_versions": [1], "reason": "none is kept"},
         {"action": "archive", "queue": "error", "row_versions": [1], "reason": "x" * 501},
-        {"action": "archive", "queue": "error", "row_versions": [1], "destination": "elsewhere"},
+        {"action": "archive", "queue": "error", "row_versions": [1], "to_queue": "elsewhere"},
         {"action": "park", "queue": "error", "row_versions": [1]},
         {"action": "restore", "row_versions": [1]},
         {"action": "purge_archive", "queue": "error"},

@@ -18,7 +18,7 @@ from airflow_sqlqueue.errorqueue.actions import ACTIONS
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.message import HeaderNames, Message
 from airflow_sqlqueue.plugin import action_tokens
-from airflow_sqlqueue.plugin.action_tokens import Order
+from airflow_sqlqueue.plugin.action_tokens import ActionRequest
 from airflow_sqlqueue.plugin.addresses import Address
 from airflow_sqlqueue.plugin.responses import RequestBody
 from tests.airflow.plugin.actions import execute
@@ -27,11 +27,17 @@ pytestmark = pytest.mark.airflow
 
 CONNECTION = "api/connections/sqlqueue_default"
 
-for _module in pkgutil.iter_modules(plugin.__path__, f"{plugin.__name__}."):
+for _module in pkgutil.walk_packages(plugin.__path__, f"{plugin.__name__}."):
     importlib.import_module(_module.name)
 
 NO_ADDRESSES = {
-    "Confirmed.token",
+    "ActionRequest.action",
+    "ActionRequest.batch_id",
+    "ActionRequest.by",
+    "ActionRequest.connection",
+    "ActionRequest.group",
+    "ActionRequest.holder",
+    "ActionRequest.reason",
     "ConversationQuery.conversation_id",
     "Edit.body",
     "Edit.headers",
@@ -42,19 +48,11 @@ NO_ADDRESSES = {
     "MessagesQuery.group_by",
     "MessagesQuery.id",
     "MessagesQuery.message_type",
-    "Order.action",
-    "Order.batch_id",
-    "Order.by",
-    "Order.connection",
-    "Order.group",
-    "Order.holder",
-    "Order.reason",
-    "Wanted.action",
-    "Wanted.body",
-    "Wanted.group",
-    "Wanted.group_by",
-    "Wanted.headers",
-    "Wanted.reason",
+    "PreviewRequest.action",
+    "PreviewRequest.group",
+    "PreviewRequest.group_by",
+    "PreviewRequest.reason",
+    "StartRequest.token",
 }
 """Fields with text that is no address of a queue. An address has the type of one."""
 
@@ -66,7 +64,7 @@ def all_below(kind: type) -> set[type]:
 def models() -> set[type]:
     """The models of all requests, those inside of them, and the order that a request becomes."""
     ours = {each for each in all_below(BaseModel) if each.__module__.startswith("airflow_sqlqueue.plugin")}
-    return (ours - {RequestBody}) | {Order}
+    return (ours - {RequestBody}) | {ActionRequest}
 
 
 def types_in(hint: Any) -> set[Any]:
@@ -76,8 +74,8 @@ def types_in(hint: Any) -> set[Any]:
 
 def hints_of(model: Any) -> dict[str, Any]:
     """The fields of a model or a dataclass, with their types."""
-    if model is Order:
-        return get_type_hints(Order)
+    if model is ActionRequest:
+        return get_type_hints(ActionRequest)
     return {name: field.annotation for name, field in model.model_fields.items()}
 
 
@@ -93,7 +91,7 @@ def fields_with(kind: type) -> set[str]:
 def test_each_field_of_a_request_with_text_is_an_address_or_is_on_the_list() -> None:
     """Whoever adds a field to a request decides: an address has the type of one, and is refused below by itself."""
     assert fields_with(str) == NO_ADDRESSES
-    assert fields_with(Address) == {*REQUESTS, "Order.queue", "Order.destination"}
+    assert fields_with(Address) == {*REQUESTS, "ActionRequest.queue", "ActionRequest.to_queue"}
 
 
 @pytest.fixture
@@ -135,7 +133,7 @@ Asked = tuple[str, dict[str, Any]]
 def to_a_queue(action: str) -> Callable[[str, int, str], Asked]:
     return lambda queue, row, address: (
         f"{CONNECTION}/actions/preview",
-        {"action": action, "queue": queue, "row_versions": [row], "destination": address},
+        {"action": action, "queue": queue, "row_versions": [row], "to_queue": address},
     )
 
 
@@ -149,7 +147,7 @@ def on_a_queue(action: str) -> Callable[[str, int, str], Asked]:
 def edit(dry_run: bool) -> Callable[[str, int, str], Asked]:
     return lambda queue, row, address: (
         f"{CONNECTION}/queues/{queue}/messages/{row}/edit",
-        {"body": "forged", "destination": address, "dry_run": dry_run},
+        {"body": "forged", "to_queue": address, "dry_run": dry_run},
     )
 
 
@@ -162,9 +160,9 @@ def sweep(queue: str, row: int, address: str) -> Asked:
 
 
 REQUESTS: dict[str, list[Callable[[str, int, str], Asked]]] = {
-    "Edit.destination": [edit(True), edit(False)],
-    "Wanted.destination": [to_a_queue(action) for action in TO_A_QUEUE],
-    "Wanted.queue": [on_a_queue(action) for action in ACTIONS if action not in TO_A_QUEUE],
+    "Edit.to_queue": [edit(True), edit(False)],
+    "PreviewRequest.to_queue": [to_a_queue(action) for action in TO_A_QUEUE],
+    "PreviewRequest.queue": [on_a_queue(action) for action in ACTIONS if action not in TO_A_QUEUE],
     "FailuresQuery.queue": [failures(False), failures(True)],
 }
 """Requests with an address in each field that has one."""
@@ -205,18 +203,18 @@ def test_no_path_leads_to_another_database(page: Any, live: str, elsewhere: Any,
             assert answer.status_code == 403, (path, answer.text)
 
 
-@pytest.mark.parametrize("field", ["queue", "destination"])
+@pytest.mark.parametrize("field", ["queue", "to_queue"])
 @pytest.mark.parametrize("action", ["redirect", "park"])
 def test_no_signed_order_leads_to_another_database(
     hook: SqlQueueHook, queue_name: str, failed: int, elsewhere: Any, dag: Any, action: str, field: str
 ) -> None:
     """A synonym, or the connection, may be another one by the time that the run begins."""
     for address in elsewhere():
-        order = Order(action, "sqlqueue_default", 1, Address(queue_name), destination=Address(queue_name))
-        order = dataclasses.replace(order, row_versions=(failed,), **{field: Address(address)})
+        request = ActionRequest(action, "sqlqueue_default", 1, Address(queue_name), to_queue=Address(queue_name))
+        request = dataclasses.replace(request, row_versions=(failed,), **{field: Address(address)})
         run_id = f"sqlqueue__{uuid.uuid4()}"
         with pytest.raises(AirflowFailException, match="does not name the database"):
-            execute(dag, run_id, {"order": action_tokens.signed(order, run_id, "order")})
+            execute(dag, run_id, {"order": action_tokens.signed(request, run_id, "order")})
     assert hook.depth(queue_name).messages == 1
 
 

@@ -167,7 +167,7 @@ def test_airflow_knows_the_link_of_a_drain() -> None:
 
 def test_only_possible_actions_on_a_batch_are_offered() -> None:
     from airflow_sqlqueue.drain.batches import BatchInfo
-    from airflow_sqlqueue.plugin.batches import actions_for
+    from airflow_sqlqueue.plugin.batch_actions import actions_for
 
     def info(state: str, kept: bool = False) -> BatchInfo:
         times = dict.fromkeys(("opened", "sealed", "consumed", "requeued"))

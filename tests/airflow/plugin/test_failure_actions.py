@@ -75,12 +75,12 @@ def test_archive_and_restore(
 
 
 def test_park(post: Any, page: Any, failures: str, queue_name: str, hook: SqlQueueHook, dag: Any) -> None:
-    wanted = {"action": "park", **group_of(post, failures, "Lost"), "destination": queue_name}
+    wanted = {"action": "park", **group_of(post, failures, "Lost"), "to_queue": queue_name}
     run_id, sentence = confirm(post, wanted, 3)
     assert f"3 to {hook.client.find(queue_name).canonical}" in sentence
     assert "3 messages were parked" in run(dag, run_id)[-1]["sentence"]
     assert set(groups(post, queue_name, "exception_type")) == {"Lost"}
-    here = {**wanted, **group_of(post, failures, "Broken"), "destination": failures}
+    here = {**wanted, **group_of(post, failures, "Broken"), "to_queue": failures}
     assert "already" in page("POST", f"{ACTIONS}/preview", json=here).json()["detail"]
 
 

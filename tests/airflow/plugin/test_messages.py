@@ -53,7 +53,7 @@ def test_a_queue_is_paged_through_from_its_head(post: Any, hook: SqlQueueHook, q
 def test_a_page_ends_at_a_limit_of_header_bytes(
     post: Any, hook: SqlQueueHook, queue_name: str, path: str, monkeypatch: Any
 ) -> None:
-    from airflow_sqlqueue.plugin import messages
+    from airflow_sqlqueue.plugin.api import messages
 
     monkeypatch.setattr(messages, "PAGE_BYTES", 10_000)
     hook.send(queue_name, [Message({"filled": "x" * 4_000}, b"b" * 100_000)] * 4)
@@ -86,7 +86,7 @@ def test_a_search_goes_by_headers(
 def test_a_search_goes_on_where_it_stopped(
     post: Any, hook: SqlQueueHook, queue_name: str, path: str, monkeypatch: Any
 ) -> None:
-    from airflow_sqlqueue.plugin import messages
+    from airflow_sqlqueue.plugin.api import messages
 
     monkeypatch.setattr(messages, "STRETCH", 2)
     hook.send(queue_name, [*[Message()] * 5, Message({"NServiceBus.MessageId": "last"})])
@@ -244,7 +244,7 @@ def test_looking_removes_nothing_and_locks_nothing(
 def test_an_internal_error_of_the_page_shows_no_text_of_a_message(
     page: Any, hook: SqlQueueHook, queue_name: str, path: str, monkeypatch: Any, caplog: Any
 ) -> None:
-    from airflow_sqlqueue.plugin import messages
+    from airflow_sqlqueue.plugin.api import messages
 
     def fail(*_: Any) -> None:
         raise RuntimeError(SECRET)
@@ -274,7 +274,7 @@ def test_a_zoo_of_hostile_rows_is_shown(
     post: Any, get: Any, hook: SqlQueueHook, queue_name: str, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every view answers, in bounded size, and what is good is found behind it."""
-    from airflow_sqlqueue.plugin import failures, messages
+    from airflow_sqlqueue.plugin.api import failures, messages
 
     monkeypatch.setattr(failures, "SECONDS", 120.0)
     monkeypatch.setattr(messages, "SEARCH_SECONDS", 120.0)

@@ -95,7 +95,7 @@ def test_a_connection_fails_alone_whatever_is_in_it(
 
 
 def test_an_unexpected_error_costs_no_other_connection_its_metrics(page: Any, live: str, token: str) -> None:
-    with patch("airflow_sqlqueue.plugin.metrics.client_of", side_effect=RuntimeError("what nobody expects")):
+    with patch("airflow_sqlqueue.plugin.metrics.server_of", side_effect=RuntimeError("what nobody expects")):
         answer = page("GET", "metrics", role=None, headers={"Authorization": f"Bearer {token}"})
     assert (answer.status_code, f'sqlqueue_up{{conn_id="{live}"}} 0' in answer.text) == (200, True)
 

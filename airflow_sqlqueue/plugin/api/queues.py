@@ -7,16 +7,16 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from airflow_sqlqueue.plugin.servers import client_of
+from airflow_sqlqueue.plugin.servers import RequestedServer
 from airflow_sqlqueue.plugin.snapshots import SNAPSHOTS, WatchedQueue
 
 router = APIRouter()
 
 
 @router.get("/queues")
-def queues(conn_id: str) -> dict[str, Any]:
+def queues(server: RequestedServer) -> dict[str, Any]:
     """Queues with their counts, rates and findings; ``problem`` is a sentence if the server is down."""
-    snapshot = SNAPSHOTS.get(conn_id, client_of(conn_id))
+    snapshot = SNAPSHOTS.get(server.conn_id, server.client)
     return {
         "looked_at": snapshot.at.isoformat(),
         "problem": snapshot.problem,

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from airflow_sqlqueue.plugin.addresses import catalogs_of
 from airflow_sqlqueue.plugin.responses import RequestBody, read_as
-from airflow_sqlqueue.plugin.servers import session_of
+from airflow_sqlqueue.plugin.servers import RequestedServer
 
 router = APIRouter()
 
@@ -24,12 +24,12 @@ class ConversationQuery(RequestBody):
 
 @router.post("/conversation")
 def conversation(
-    conn_id: str, wanted: Annotated[ConversationQuery, Depends(read_as(ConversationQuery))]
+    server: RequestedServer, wanted: Annotated[ConversationQuery, Depends(read_as(ConversationQuery))]
 ) -> dict[str, Any]:
     """Conversation, as far as the newest batches have it; the search ends after some seconds."""
-    with session_of(conn_id) as (client, session):
-        found = client.batches.conversation(
-            wanted.conversation_id, catalogs=catalogs_of(client), max_seconds=SEARCH_SECONDS, session=session
+    with server.session() as session:
+        found = server.client.batches.conversation(
+            wanted.conversation_id, catalogs=catalogs_of(server.client), max_seconds=SEARCH_SECONDS, session=session
         )
     return {
         "steps": [step.to_dict() for step in found.steps],

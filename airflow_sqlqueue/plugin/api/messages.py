@@ -19,11 +19,11 @@ from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.errorqueue.scan import classified
 from airflow_sqlqueue.plugin import audit
 from airflow_sqlqueue.plugin.addresses import PathAddress
+from airflow_sqlqueue.plugin.api.failures import Group, GroupKey, group_of
 from airflow_sqlqueue.plugin.bodies import MAX_BYTES, shown_body
-from airflow_sqlqueue.plugin.failures import Group, Grouping, of_group
 from airflow_sqlqueue.plugin.responses import RequestBody, read_as
 from airflow_sqlqueue.plugin.rights import may_see_bodies
-from airflow_sqlqueue.plugin.servers import queue_of
+from airflow_sqlqueue.plugin.servers import RequestedServer
 from airflow_sqlqueue.queue import MessageFilter, QueueTable
 from airflow_sqlqueue.queue.browsing import PAGE_BYTES, MessageHead, Search, browse
 from airflow_sqlqueue.queue.table_access import FIRST
@@ -58,7 +58,7 @@ class MessagesQuery(RequestBody):
     id: str | None = None
     message_type: str | None = None
     header: HeaderQuery | None = None
-    group_by: Grouping | None = None
+    group_by: GroupKey | None = None
     group: Group | None = None
 
     def where(self) -> MessageFilter | None:
@@ -74,7 +74,7 @@ class MessagesQuery(RequestBody):
 
 @router.post("")
 def messages(
-    conn_id: str, address: PathAddress, wanted: Annotated[MessagesQuery, Depends(read_as(MessagesQuery))]
+    server: RequestedServer, address: PathAddress, wanted: Annotated[MessagesQuery, Depends(read_as(MessagesQuery))]
 ) -> dict[str, Any]:
     """List of messages from the head of the queue, or of those that match; ``next`` is the ``after`` to continue with.
 
@@ -82,9 +82,9 @@ def messages(
     """
     after = FIRST if wanted.after is None else wanted.after
     where = wanted.where()
-    with queue_of(conn_id, address) as (_, queue):
-        if wanted.group is not None and wanted.group_by is not None:
-            members = of_group(wanted.group_by, wanted.group)
+    with server.queue(address) as queue:
+        if (group := group_of(wanted.group_by, wanted.group)) is not None:
+            members = ErrorFilter(group=group)
             found, reached, ended = _of_group(queue, members, after, wanted.limit)
         elif where is not None:
             found, reached, ended = _search(queue, where, after, wanted.limit)
@@ -99,9 +99,9 @@ def messages(
 
 
 @router.get("/{row_version}")
-def message(conn_id: str, address: PathAddress, row_version: int) -> dict[str, Any]:
+def message(server: RequestedServer, address: PathAddress, row_version: int) -> dict[str, Any]:
     """Message with its headers, in their own order."""
-    with queue_of(conn_id, address) as (_, queue):
+    with server.queue(address) as queue:
         head = _head(queue, row_version)
     decoded = head.decoded
     return {
@@ -113,11 +113,11 @@ def message(conn_id: str, address: PathAddress, row_version: int) -> dict[str, A
 
 
 @router.get("/{row_version}/body", dependencies=[Depends(may_see_bodies)])
-def body(conn_id: str, address: PathAddress, row_version: int, user: GetUserDep) -> dict[str, Any]:
+def body(server: RequestedServer, address: PathAddress, row_version: int, user: GetUserDep) -> dict[str, Any]:
     """Decoded body of a message; the audit log records the user."""
-    with queue_of(conn_id, address) as (_, queue):
+    with server.queue(address) as queue:
         head = _head(queue, row_version)
-        audit.note(user, "see_body", connection=conn_id, queue=queue.address.canonical, row_version=row_version)
+        audit.note(user, "see_body", connection=server.conn_id, queue=queue.address.canonical, row_version=row_version)
         hint = readpast(True)
         piece = queue.value("queue.copy_body", 1, MAX_BYTES, row_version, str(head.id), readpast=hint)
     return shown_body(Envelope.of(head.decoded), bytes(piece or b""), head.body_bytes)

@@ -12,7 +12,7 @@ from airflow_sqlqueue.plugin import audit
 from airflow_sqlqueue.plugin.addresses import Address, PathAddress, shown_queue
 from airflow_sqlqueue.plugin.responses import RequestBody, read_as
 from airflow_sqlqueue.plugin.rights import may_act
-from airflow_sqlqueue.plugin.servers import queue_of
+from airflow_sqlqueue.plugin.servers import RequestedServer
 
 router = APIRouter(prefix="/queues/{address}/messages/{row_version}/edit")
 
@@ -24,13 +24,13 @@ class Edit(RequestBody):
 
     headers: dict[str, str | None] | None = None
     body: str | None = None
-    destination: Address | None = None
+    to_queue: Address | None = None
     dry_run: bool = True
 
 
 @router.post("", dependencies=[Depends(may_act)])
 def edit_and_return(
-    conn_id: str,
+    server: RequestedServer,
     address: PathAddress,
     row_version: int,
     wanted: Annotated[Edit, Depends(read_as(Edit))],
@@ -43,27 +43,24 @@ def edit_and_return(
     headers = wanted.headers or {}
     changes = [f"{len(headers)} headers changed"] if headers else []
     changes += ["a new body"] if wanted.body is not None else []
-    with queue_of(conn_id, address) as (client, queue):
-        to_queue = (
-            None
-            if wanted.destination is None
-            else shown_queue(client, queue.session, wanted.destination).address.canonical
-        )
+    with server.queue(address) as queue:
+        to_queue = wanted.to_queue and shown_queue(server.client, queue.session, wanted.to_queue).address.canonical
         body = None if wanted.body is None else wanted.body.encode()
         arguments: Any = {"body": body, "headers": headers, "to_queue": to_queue}
-        to = edit(queue, client.resolver, row_version, dry_run=True, **arguments).queue
+        to = edit(queue, server.client.resolver, row_version, dry_run=True, **arguments).queue
         if not wanted.dry_run:
             audit.note(
                 user,
                 "edit",
-                connection=conn_id,
+                connection=server.conn_id,
                 queue=queue.address.canonical,
                 row_version=row_version,
                 messages=1,
-                destination=to,
+                to_queue=to,
                 headers=[name[:_LONGEST_NAME] for name in headers][:_LONGEST_NAME],
                 body=wanted.body is not None,
             )
-            to = edit(queue, client.resolver, row_version, **arguments).queue
+            to = edit(queue, server.client.resolver, row_version, **arguments).queue
     would = "would go" if wanted.dry_run else "went"
-    return {"messages": 1, "sentence": f"The message {would} to {to}, with {' and '.join(changes)}."}
+    sentence = f"The message {would} to {to}, with {' and '.join(changes)}."
+    return {"messages": 1, "label": "Return the edited message", "sentence": sentence}

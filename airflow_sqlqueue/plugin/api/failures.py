@@ -2,39 +2,38 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.errorqueue.archive import Archive, ArchivedMessages
 from airflow_sqlqueue.errorqueue.failed_message import Archived, FailedMessage
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.errorqueue.groupings import GROUPINGS, group_name, value_of
-from airflow_sqlqueue.errorqueue.scan import ErrorQueue, FailedMessages, scan
 from airflow_sqlqueue.errorqueue.triage import ErrorGroup
 from airflow_sqlqueue.errors import SqlQueueError
 from airflow_sqlqueue.plugin.addresses import Address, DatabaseNotShownError
+from airflow_sqlqueue.plugin.failure_actions import SECONDS, scanned
 from airflow_sqlqueue.plugin.responses import RequestBody, read_as
-from airflow_sqlqueue.plugin.servers import queue_of
-from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.plugin.servers import RequestedServer
 from airflow_sqlqueue.untrusted import label
 
 router = APIRouter()
 
-MAX_SCANNED = 10_000
-"""Messages of an error queue that one request reads."""
-
-SECONDS = 5.0
 BARS = 48
 """Hours of a histogram: the last ones with a failure."""
 
-Grouping = Annotated[str, Field(pattern=f"^({'|'.join(GROUPINGS)})$")]
+
+def _known(key: str) -> str:
+    if key not in GROUPINGS:
+        raise ValueError
+    return key
+
+
+GroupKey = Annotated[str, AfterValidator(_known)]
 Group = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 
 
@@ -43,7 +42,7 @@ class FailuresQuery(RequestBody):
 
     queue: Address = Address("error")
     archived: bool = False
-    group_by: Grouping = "exception_type"
+    group_by: GroupKey = "exception_type"
     limit: int = Field(50, ge=1, le=200)
 
 
@@ -60,20 +59,23 @@ class _Group(ErrorGroup):
             self.hours[moment.astimezone(timezone.utc).replace(minute=0, second=0, microsecond=0)] += 1
 
 
-def of_group(by: Grouping, group: str) -> ErrorFilter:
-    """Filter of the messages of one group, whose name the page has from :func:`failures`."""
-    return ErrorFilter(group=f"{by}:{group}")
+def group_of(by: GroupKey | None, group: Group | None) -> str | None:
+    """The group of a request by the name for :class:`.ErrorFilter`; None without both parts of it."""
+    return None if by is None or group is None else f"{by}:{group}"
 
 
 @router.post("/failures")
-def failures(conn_id: str, wanted: Annotated[FailuresQuery, Depends(read_as(FailuresQuery))]) -> dict[str, Any]:
+def failures(
+    server: RequestedServer, wanted: Annotated[FailuresQuery, Depends(read_as(FailuresQuery))]
+) -> dict[str, Any]:
     """Groups of an error queue or its archive, the largest first; the request reads headers, but no bodies."""
     key = wanted.group_by
     groups: dict[str, _Group] = {}
     problem, messages, is_complete = None, 0, False
     try:
-        with queue_of(conn_id, wanted.queue) as (client, queue):
-            for message in scanned(source_of(client, queue, archived=wanted.archived), seconds=SECONDS):
+        with server.queue(wanted.queue) as queue:
+            store = server.client.errors.store_of(queue)
+            for message in scanned(store.archived() if wanted.archived else store.failed(), ErrorFilter(), SECONDS):
                 if message is None:
                     break
                 messages += 1
@@ -92,23 +94,6 @@ def failures(conn_id: str, wanted: Annotated[FailuresQuery, Depends(read_as(Fail
         "is_complete": is_complete,
         "groups": [_shown(name, group) for name, group in ordered],
     }
-
-
-def source_of(client: QueueClient, queue: QueueTable, *, archived: bool) -> FailedMessages:
-    """Messages of an error queue, or its archived ones."""
-    if archived:
-        return ArchivedMessages(Archive(queue.session, queue.address.catalog, client.ledger_schema), queue.address)
-    return ErrorQueue(queue)
-
-
-def scanned(source: FailedMessages, where: ErrorFilter | None = None, seconds: float = SECONDS) -> Any:
-    """Yield failed or archived messages in order, and None at the end if one request cannot read all of them."""
-    deadline = time.monotonic() + seconds
-    for number, message in enumerate(scan(source, source.window(where or ErrorFilter()))):
-        if number == MAX_SCANNED or time.monotonic() > deadline:
-            yield None
-            return
-        yield message
 
 
 def _shown(name: str, group: _Group) -> dict[str, Any]:

@@ -1,0 +1,152 @@
+"""Actions on batches for the page: requeue, mark consumed, and a sweep of the finished batches of a ledger."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from airflow_sqlqueue.budget import count_of
+from airflow_sqlqueue.drain.batches import BatchInfo, batches
+from airflow_sqlqueue.drain.ledger import Ledger
+from airflow_sqlqueue.drain.manifest import FINISHED
+from airflow_sqlqueue.drain.options import SweepOptions
+from airflow_sqlqueue.errors import BatchError, BatchNotFoundError, ConfigurationError
+from airflow_sqlqueue.plugin.action_tokens import ActionRequest
+from airflow_sqlqueue.plugin.addresses import Address, address_of, catalogs_of, shown_queue
+
+if TYPE_CHECKING:
+    from airflow_sqlqueue.client import QueueClient
+    from airflow_sqlqueue.plugin.servers import Server
+    from airflow_sqlqueue.session import Session
+
+
+@dataclass(frozen=True)
+class BatchAction:
+    """Action on a batch, or on all finished ones of a ledger.
+
+    :param label: the text of a button.
+    :param on: ``batch`` or ``ledger``.
+    :param count: counts for a preview: the request with its count, a sentence, and the label of the confirmation.
+    :param run: does it with the staging folder; the number of messages or batches, and a sentence.
+    """
+
+    name: str
+    label: str
+    on: str
+    count: Callable[[Server, ActionRequest], tuple[ActionRequest, str, str]]
+    run: Callable[[QueueClient, ActionRequest, Any, Callable[[int], None]], tuple[int, str]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what the page needs to offer it."""
+        is_sweep = self.on == "ledger"
+        return {"name": self.name, "label": self.label, "on": self.on, "danger": is_sweep, "fields": [], "pace": []}
+
+    def check(self, request: ActionRequest) -> None:
+        """Raise :class:`ConfigurationError` for an impossible request."""
+        if (self.on == "ledger") != (request.batch_id is None) or request.filters or request.to_queue:
+            raise ConfigurationError("Name the batch; only a sweep names none, but a queue beside the ledger.")
+
+    def is_possible(self, request: ActionRequest) -> bool:
+        """True: an empty batch can be ended, and a sweep removes more than it counts."""
+        return True
+
+
+def find_batch(client: QueueClient, session: Session, batch_id: uuid.UUID) -> tuple[Ledger, BatchInfo]:
+    """Find a batch in the connection's ledgers. Raises :class:`BatchNotFoundError` if no ledger has it."""
+    for catalog in catalogs_of(client):
+        ledger = Ledger(session, catalog, client.ledger_schema)
+        if found := batches(ledger, batch_id=batch_id):
+            return ledger, found[0]
+    raise BatchNotFoundError(f"No ledger of the connection knows the batch {batch_id}.")
+
+
+def actions_for(info: BatchInfo) -> list[str]:
+    """Actions that the batch's state allows; its drain ends an open batch, and a sweep removes a finished one.
+
+    A redacted batch goes back into its queue by the command line only, with a word that accepts it.
+    """
+    if info.state != "sealed":
+        return []
+    return ["mark_consumed"] if info.kept or info.redacted else ["requeue", "mark_consumed"]
+
+
+def _found(server: Server, request: ActionRequest) -> ActionRequest:
+    """The request with the count and the queue of its batch."""
+    with server.session() as session:
+        _, info = find_batch(server.client, session, uuid.UUID(request.batch_id))
+        if request.action == "requeue":
+            shown_queue(server.client, session, info.queue)
+    if request.action not in actions_for(info):
+        kind = " and a copy" if info.kept else " and redacted" if info.redacted else ""
+        raise BatchError(f"The batch is {info.state}{kind}: the action is not possible.")
+    return replace(request, messages=info.messages, queue=Address(info.queue))
+
+
+def _count_requeue(server: Server, request: ActionRequest) -> tuple[ActionRequest, str, str]:
+    counted = _found(server, request)
+    if not counted.messages:
+        return counted, _EMPTY.format("requeued"), "Mark requeued"
+    sentence = f"{counted.messages} messages would be put back into {counted.queue}."
+    return counted, sentence, f"Requeue {count_of(counted.messages, 'message')}"
+
+
+def _requeue(
+    client: QueueClient, request: ActionRequest, staging: Any, so_far: Callable[[int], None]
+) -> tuple[int, str]:
+    batch_id = uuid.UUID(request.batch_id)
+    if staging is not None:
+        # Only if the folder holds the batch's files.
+        paths = client.batches.get(batch_id, request.queue).paths
+        staging = staging if all(path.startswith(f"{staging.uri}/") for path in paths) else None
+    batch = client.batches.requeue(batch_id, request.queue, staging=staging).batch
+    return batch.messages, f"{batch.messages} messages are in {batch.queue} again."
+
+
+def _count_consumed(server: Server, request: ActionRequest) -> tuple[ActionRequest, str, str]:
+    counted = _found(server, request)
+    if not counted.messages:
+        return counted, _EMPTY.format("consumed"), "Mark consumed"
+    sentence = f"The batch of {counted.messages} messages would count as read for good."
+    return counted, sentence, f"Mark {count_of(counted.messages, 'message')} consumed"
+
+
+def _mark_consumed(
+    client: QueueClient, request: ActionRequest, staging: Any, so_far: Callable[[int], None]
+) -> tuple[int, str]:
+    batch = client.batches.get(uuid.UUID(request.batch_id), request.queue)
+    client.batches.mark_consumed(batch)
+    return batch.messages, f"The batch {batch.batch_id} of {batch.messages} messages is consumed."
+
+
+def _count_finished(server: Server, request: ActionRequest) -> tuple[ActionRequest, str, str]:
+    options, client = SweepOptions(), server.client
+    with server.session() as session:
+        catalog = client.settings.database if request.queue is None else address_of(client, request.queue).catalog
+        ledger = Ledger(session, catalog, client.ledger_schema)
+        found = len(batches(ledger, states=FINISHED, older_than=options.retain))
+    sentence = (
+        f"{found} batches of {catalog} that were finished more than {options.retain.days} days ago would be removed, "
+        "and orphaned files of dead runs; files only from the staging folder that the DAG names."
+    )
+    label = f"Remove {count_of(found, 'finished batch')}" if found else "Sweep"
+    return replace(request, messages=found), sentence, label
+
+
+def _sweep(client: QueueClient, request: ActionRequest, staging: Any, so_far: Callable[[int], None]) -> tuple[int, str]:
+    swept = client.batches.sweep(staging, request.queue)
+    return swept.batches, f"{swept.batches} batches, {swept.files} files and {swept.rows} staged rows are removed."
+
+
+_EMPTY = "The batch holds no messages: it would be marked {}, and a sweep could remove it."
+
+BATCH_ACTIONS = {
+    action.name: action
+    for action in (
+        BatchAction("requeue", "Requeue", "batch", _count_requeue, _requeue),
+        BatchAction("mark_consumed", "Mark consumed", "batch", _count_consumed, _mark_consumed),
+        BatchAction("sweep", "Sweep finished batches", "ledger", _count_finished, _sweep),
+    )
+}
+"""Actions on batches by name."""

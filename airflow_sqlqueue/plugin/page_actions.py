@@ -1,0 +1,21 @@
+"""All actions of the page, by name: what its preview, its run and its buttons read."""
+
+from __future__ import annotations
+
+from airflow_sqlqueue.errorqueue.actions import ACTIONS
+from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.plugin.batch_actions import BATCH_ACTIONS, BatchAction
+from airflow_sqlqueue.plugin.failure_actions import FailureAction
+
+
+def page_actions() -> dict[str, FailureAction | BatchAction]:
+    """All actions, by name."""
+    return {**{name: FailureAction(action) for name, action in ACTIONS.items()}, **BATCH_ACTIONS}
+
+
+def page_action(name: str) -> FailureAction | BatchAction:
+    """An action by its name. Raises :class:`ConfigurationError` for an unknown one."""
+    known = page_actions()
+    if name not in known:
+        raise ConfigurationError(f"Unknown action: choose one of {', '.join(known)}.")
+    return known[name]
