@@ -1,4 +1,4 @@
-"""Options of commands on failed messages: filters, all messages and a dry run."""
+"""Options of commands on failed messages: filters."""
 
 from __future__ import annotations
 
@@ -7,18 +7,8 @@ from typing import Annotated, Optional
 
 import typer
 
-from airflow_sqlqueue.cli.options import DryRun
 from airflow_sqlqueue.errorqueue.failed_message import KINDS
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errors import ConfigurationError
-
-
-@dataclass(frozen=True)
-class WorkOptions:
-    """Options of work on failed messages: all of them, a dry run."""
-
-    all_messages: Annotated[bool, typer.Option("--all", help="Every message; not with a filter.")] = False
-    dry_run: DryRun = False
 
 
 @dataclass(frozen=True)
@@ -52,13 +42,3 @@ class ErrorFilterOptions:
         return ErrorFilter.of(
             {name: value if isinstance(value, str) else value or None for name, value in vars(self).items()}
         )
-
-    def chosen(self, work: WorkOptions, *, by_age: bool = False) -> ErrorFilter:
-        """The filter of a command that moves messages. Raises ConfigurationError for neither it nor all, and for both.
-
-        ``by_age``: messages of an age may have a filter too.
-        """
-        where = self.filter()
-        if where.is_empty != (work.all_messages or (by_age and where.is_empty)):
-            raise ConfigurationError("Select the messages by a filter, as --kind, or by --all: one of the two.")
-        return where

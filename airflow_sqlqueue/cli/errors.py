@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import MISSING, asdict, field, fields, make_dataclass, replace
+from dataclasses import asdict, replace
+from inspect import Parameter, Signature, signature
 from shlex import join
 from typing import Annotated, Any, Optional
 
 import typer
 
-from airflow_sqlqueue.cli.error_options import ErrorFilterOptions, WorkOptions
+from airflow_sqlqueue.cli.error_options import ErrorFilterOptions
 from airflow_sqlqueue.cli.message_options import read_body
-from airflow_sqlqueue.cli.options import Common, QueueArgument, age
+from airflow_sqlqueue.cli.operation_options import parameters_of
+from airflow_sqlqueue.cli.options import Common, DryRun, QueueArgument
 from airflow_sqlqueue.cli.output import progress_bar, stdout
 from airflow_sqlqueue.errorqueue.actions import ACTIONS, Action
 from airflow_sqlqueue.errorqueue.bulk_action import ErrorQueueOptions, ErrorQueueResult
@@ -132,47 +134,54 @@ def edit(
     common.show(asdict(edited))
 
 
-_INPUTS: dict[str, Any] = {
-    "to_queue": Annotated[str, typer.Argument(help="The address of the queue that receives them.")],
-    "malformed": Annotated[
-        bool, typer.Option("--malformed", help="Also messages with malformed headers, their text unchanged.")
-    ],
-    "reason": Annotated[str, typer.Option(help="The reason, at most 500 characters; the archive keeps it.")],
-    "older_than": Annotated[Optional[str], typer.Option(help="Archived longer ago than this: 90s, 30m, 12h, 7d.")],
-    "confirm": Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before messages are lost.")],
-}
-"""Inputs of actions as options; the archive keeps the account of this process for ``by``."""
-
+_TO_QUEUE = Annotated[str, typer.Argument(help="The address of the queue that receives them.")]
+_YES = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before messages are lost.")]
 
 _HELP = """Without a filter or --all nothing is done. The exit code is 1 if a message that --row-version or --message-id
 names stays."""
 
 
 def command_of(action: Action) -> Callable[..., None]:
-    """Make the command of an action, with an option for each of its inputs."""
-    kinds = {"queue": QueueArgument} | {name: kind for name, kind in _INPUTS.items() if name in action.input_names}
-    defaults = {"queue": "error"} | {each.name: each.default for each in fields(ActionInputs)}
-    if "to_queue" in kinds:
-        defaults |= dict.fromkeys(("queue", "to_queue"), MISSING)
-    inputs = [(name, kind, field(default=defaults[name])) for name, kind in kinds.items()]
+    """Make the command of an action, with an argument or an option for each of its inputs."""
 
     def command(
-        common: Common, selected: ErrorFilterOptions, options: ErrorQueueOptions, work: WorkOptions, given: Any
+        common: Common,
+        selected: ErrorFilterOptions,
+        limits: ErrorQueueOptions,
+        all_messages: Annotated[bool, typer.Option("--all", help="Every message; not with a filter.")] = False,
+        dry_run: DryRun = False,
+        **given: Any,
     ) -> None:
-        by_age = getattr(given, "older_than", None) is not None
-        where, options = selected.chosen(work, by_age=by_age), replace(options, dry_run=work.dry_run)
-        _act(common, action, where, options, {"all_messages": work.all_messages, **vars(given)})
+        _act(common, action, selected.filter(), all_messages, replace(limits, dry_run=dry_run), **given)
 
-    command.__annotations__["given"] = make_dataclass("Inputs", inputs, kw_only=True)
+    def own(name: str, annotation: Any, default: Any = Parameter.empty) -> Parameter:
+        return Parameter(name, Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+
+    needs_queue = "to_queue" in action.needs
+    inputs = [own("queue", QueueArgument, Parameter.empty if needs_queue else "error")]
+    inputs += [own("to_queue", _TO_QUEUE)] if needs_queue else []
+    inputs += [each for each in parameters_of(ActionInputs) if each.name in action.input_names]
+    inputs += [own("confirm", _YES, False)] if action.loses_messages else []
+    *common_ones, _ = signature(command).parameters.values()
+    command.__signature__ = Signature([*common_ones, *inputs])  # type: ignore[attr-defined]
+    command.__annotations__ |= {each.name: each.annotation for each in inputs}
     command.__name__, command.__doc__ = action.name, f"{action.about}\n\n{_HELP}"
     return command
 
 
-def _act(common: Common, action: Action, where: ErrorFilter, options: ErrorQueueOptions, given: dict[str, Any]) -> None:
+def _act(
+    common: Common,
+    action: Action,
+    where: ErrorFilter,
+    all_messages: bool,
+    options: ErrorQueueOptions,
+    *,
+    queue: str,
+    **given: Any,
+) -> None:
     """Ask where messages would be lost, do the action, and print the result."""
-    queue = given.pop("queue")
-    if given.get("older_than") is not None:
-        given["older_than"] = age("--older-than", given["older_than"])
+    if where.is_empty != all_messages and given.get("older_than") is None:
+        raise ConfigurationError("Select the messages by a filter, as --kind, or by --all: one of the two.")
     if action.loses_messages and not (given["confirm"] or options.dry_run):
         if common.as_json or not sys.stdin.isatty():
             raise ConfigurationError(
@@ -185,6 +194,7 @@ def _act(common: Common, action: Action, where: ErrorFilter, options: ErrorQueue
             action.name,
             queue,
             filters=where,
+            all_messages=all_messages,
             options=options,
             on_progress=lambda done: update(done.messages),
             **given,

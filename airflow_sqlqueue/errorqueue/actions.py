@@ -66,7 +66,9 @@ class Action:
             raise ConfigurationError(f"The action {self.name!r} needs {missing[0]}: give it.")
 
     def inputs(self, *, dry_run: bool = False, **given: Any) -> ActionInputs:
-        """Return the inputs, without empty ones. Raises :class:`ConfigurationError`, also as :meth:`check`."""
+        """Return the inputs, also of texts as templates make them. Raises as :meth:`check`."""
+        inputs = {each.name: each for each in ActionInputs.described()}
+        given = {name: inputs[name].read(value) if name in inputs else value for name, value in given.items()}
         given = {name: value for name, value in given.items() if value not in (None, "", False)}
         self.check(given, dry_run=dry_run)
         return ActionInputs(**given)

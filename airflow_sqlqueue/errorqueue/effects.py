@@ -14,6 +14,7 @@ from airflow_sqlqueue.errorqueue.failed_message import MALFORMED, FailedMessage
 from airflow_sqlqueue.errorqueue.failure_headers import without_failure
 from airflow_sqlqueue.errorqueue.reasons import StayReason
 from airflow_sqlqueue.errorqueue.scan import ErrorQueue
+from airflow_sqlqueue.options import Options, argument, option
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.browsing import delete
 from airflow_sqlqueue.queue.forwarding import transfer
@@ -21,25 +22,20 @@ from airflow_sqlqueue.routing import AddressResolver
 
 
 @dataclass(frozen=True, kw_only=True)
-class ActionInputs:
-    """Inputs of an action besides its messages. An action has some of them: its ``needs`` and ``takes``.
+class ActionInputs(Options):
+    """Inputs of an action besides its messages. An action has some of them: its ``needs`` and ``takes``."""
 
-    :param to_queue: the address of the queue that receives the messages.
-    :param malformed: take messages with malformed headers too, their text unchanged.
-    :param reason: the reason, which the archive keeps; at most 500 characters.
-    :param by: the person or task that archives; by default the account of this process, with its host.
-    :param older_than: only messages that were archived longer ago than this.
-    :param confirm: True says that the messages may be lost.
-    """
-
-    to_queue: str = ""
-    malformed: bool = False
-    reason: str = ""
-    by: str = ""
-    older_than: timedelta | None = None
-    confirm: bool = False
+    to_queue: str = argument("", "the address of the queue that receives the messages")
+    malformed: bool = option(False, "redirect messages with malformed headers too, their text unchanged")
+    reason: str = option("", "the reason, which the archive keeps; at most 500 characters")
+    by: str = argument("", "the person or task that archives; by default the account of this process, with its host")
+    older_than: timedelta | None = option(
+        None, "only messages that were archived longer ago, such as ``12h`` or ``7d``"
+    )
+    confirm: bool = argument(False, "True says that the messages may be lost")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_reason(self.reason)
 
 

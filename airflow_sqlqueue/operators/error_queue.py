@@ -11,11 +11,11 @@ from airflow.sdk import Context
 from airflow_sqlqueue.budget import count_of
 from airflow_sqlqueue.errorqueue.actions import action_named
 from airflow_sqlqueue.errorqueue.bulk_action import ErrorQueueOptions, ErrorQueueResult
+from airflow_sqlqueue.errorqueue.effects import ActionInputs
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.operators.base import LimitedTask, RoutedTask, check_options, note_counts, task_key, templated
 from airflow_sqlqueue.operators.lineage import Lineage, of_table
 from airflow_sqlqueue.operators.metrics import Metrics
-from airflow_sqlqueue.options import interval
 
 _STEP = 1_000
 """Messages between two log lines of progress."""
@@ -104,7 +104,7 @@ class SqlQueueFailedMessagesOperator(LimitedTask, RoutedTask):
         """Do it; raises this package's errors, those that no retry can fix as AirflowFailException."""
         action = action_named(self.action)
         with fail_without_retry():
-            inputs = {**self._inputs(), "older_than": interval("older_than", self.older_than)}
+            inputs = self._inputs()
             if "by" in action.input_names:
                 inputs["by"] = " ".join(map(str, task_key(context)))
             done = self.hook.client.errors.act(
@@ -132,7 +132,7 @@ class SqlQueueFailedMessagesOperator(LimitedTask, RoutedTask):
         return ErrorQueueOptions.of(self.error_queue_options, **self.limits(), dry_run=self.only_count)
 
     def _inputs(self) -> dict[str, Any]:
-        names = ("to_queue", "malformed", "reason", "older_than", "confirm")
+        names = [each.name for each in ActionInputs.described() if each.name != "by"]
         return {name: getattr(self, name) for name in names}
 
     def _log(self, done: ErrorQueueResult, what: str) -> None:

@@ -179,7 +179,7 @@ def test_group_by(ada: Screen) -> None:
     page = ada.open("c", CONNECTION, "failures")
     expect(page.get_by_role("columnheader", name="Exception")).to_be_visible()
     page.get_by_role("radio", name="Exception").focus()
-    for name in ("Message type", "Endpoint", "Hour"):
+    for name in ("Message type", "Endpoint", "Failed queue", "Day", "Hour"):
         page.keyboard.press("ArrowRight")
         expect(page.get_by_role("radio", name=name)).to_be_focused()
         expect(page.get_by_role("columnheader", name=name)).to_be_visible()
