@@ -1,4 +1,4 @@
-"""All actions of the page, by name: what its preview, its run and its buttons read."""
+"""Actions of the page by name, for its previews, its runs and its buttons."""
 
 from __future__ import annotations
 

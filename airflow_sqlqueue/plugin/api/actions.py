@@ -119,8 +119,8 @@ def start(
     run_id = f"sqlqueue__{uuid.uuid5(uuid.NAMESPACE_OID, confirmed.token.rpartition('.')[0])}"
     request = replace(request, by=user.get_name())
     conf = {**replace(request, holder="").to_dict(), "order": action_tokens.signed(request, run_id, "order")}
-    noted = ("connection", "queue", "batch_id", "messages", "to_queue", "rate", "reason")
-    details = {name: getattr(request, name) for name in noted}
+    noted = {"connection", "queue", "batch_id", "messages", "to_queue", "rate", "reason"}
+    details = {name: value for name, value in request.to_dict().items() if name in noted}
     audit.note(user, request.action, dag_id=ACTIONS_DAG, run_id=run_id, **details)
     try:
         trigger_dag(
