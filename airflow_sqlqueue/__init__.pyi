@@ -20,6 +20,7 @@ from airflow_sqlqueue.databus.data_bus import DataBus as DataBus
 from airflow_sqlqueue.databus.options import PayloadOptions as PayloadOptions
 from airflow_sqlqueue.databus.payload_file import PayloadsResult as PayloadsResult
 from airflow_sqlqueue.decorators.consume import sqlqueue_consume_task as sqlqueue_consume_task
+from airflow_sqlqueue.delayed.mover import MoveOptions as MoveOptions
 from airflow_sqlqueue.delayed.mover import MoveResult as MoveResult
 from airflow_sqlqueue.drain.batches import BatchInfo as BatchInfo
 from airflow_sqlqueue.drain.drain import DrainResult as DrainResult
@@ -104,6 +105,7 @@ from airflow_sqlqueue.queue import QueueCondition as QueueCondition
 from airflow_sqlqueue.queue.condition import ConditionResult as ConditionResult
 from airflow_sqlqueue.queue.depth import Backlog as Backlog
 from airflow_sqlqueue.queue.depth import Depth as Depth
+from airflow_sqlqueue.queue.forwarding import ForwardOptions as ForwardOptions
 from airflow_sqlqueue.queue.purge import PurgeResult as PurgeResult
 from airflow_sqlqueue.queue.send_ledger import SendResult as SendResult
 from airflow_sqlqueue.redaction.redactor import Redaction as Redaction

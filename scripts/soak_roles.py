@@ -29,6 +29,7 @@ from soak_setting import AUDIT, DRAIN, ERROR, KINDS, NOTES, ORDERS, Kind, Plan, 
 
 from airflow_sqlqueue.consuming.options import ConsumeOptions, ConsumeResult
 from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
+from airflow_sqlqueue.delayed.mover import MoveOptions
 from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.errors import ServerUnreachableError, SqlQueueError
@@ -225,7 +226,7 @@ def move(role: Role, number: int) -> None:
     """Move due messages, every second."""
     role.ready()
     while not role.stop.wait(1):
-        role.attempt(lambda: role.report("moved", role.client.delayed(AUDIT).move(max_seconds=10).moved))
+        role.attempt(lambda: role.report("moved", role.client.delayed(AUDIT).move(MoveOptions(max_seconds=10)).moved))
 
 
 def page(role: Role, number: int) -> None:

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Optional
 import typer
 
 from airflow_sqlqueue.cli.message_options import MessageOptions
-from airflow_sqlqueue.cli.options import Common, MaxMessages, MaxSeconds, QueueArgument
+from airflow_sqlqueue.cli.options import Common, QueueArgument
 from airflow_sqlqueue.cli.output import note
-from airflow_sqlqueue.delayed.mover import DEFAULT_CHUNK, MAX_CHUNK
+from airflow_sqlqueue.delayed.mover import MoveOptions
 from airflow_sqlqueue.delayed.table import DelayedMessage
 from airflow_sqlqueue.errors import ConfigurationError, MessageNotFoundError
 from airflow_sqlqueue.message import HeaderNames, decode_headers, first_type
@@ -98,14 +98,12 @@ def cancel(
 def move_delayed(
     queue: QueueArgument,
     common: Common,
+    options: MoveOptions,
     error_queue: Annotated[Optional[str], typer.Option(help="Queue for messages that cannot be forwarded.")] = None,
-    chunk: Annotated[int, typer.Option(min=1, max=MAX_CHUNK, help="Messages of one transaction.")] = DEFAULT_CHUNK,
-    max_messages: MaxMessages = None,
-    max_seconds: MaxSeconds = None,
 ) -> None:
     """Move due delayed messages into the queue, as its endpoint."""
     delayed = common.connect().delayed(queue)
-    moved = delayed.move(error_queue=error_queue, chunk=chunk, max_messages=max_messages, max_seconds=max_seconds)
+    moved = delayed.move(options, error_queue=error_queue)
     for destination, problem in moved.problems.items():
         note(f"Not forwarded to {quoted(destination)}: {problem}")
     common.show({"table": delayed.address.canonical, **moved.to_dict()})

@@ -11,12 +11,13 @@ from typing import Annotated, Any, Optional
 import typer
 
 from airflow_sqlqueue.cli.message_options import FilterOptions, MessageOptions
-from airflow_sqlqueue.cli.options import Common, DryRun, MaxMessages, MaxSeconds, QueueOptions, age
+from airflow_sqlqueue.cli.options import Common, DryRun, QueueOptions, age
 from airflow_sqlqueue.cli.output import counted, note, progress_bar
 from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError, TransientError
 from airflow_sqlqueue.message import HeaderNames, ReceivedMessage
 from airflow_sqlqueue.queue.browsing import MessageHead, browse, find
+from airflow_sqlqueue.queue.forwarding import ForwardOptions
 from airflow_sqlqueue.queue.purge import PurgeOptions
 from airflow_sqlqueue.queue.table_access import FIRST, LAST
 
@@ -131,8 +132,7 @@ def forward(
     target: QueueOptions,
     to_queue: Annotated[str, typer.Argument(help="The address of the queue that receives them.")],
     selected: FilterOptions,
-    max_messages: MaxMessages = None,
-    max_seconds: MaxSeconds = None,
+    options: ForwardOptions,
 ) -> None:
     """Move messages to another queue of the server, unchanged."""
     source = target.connect_queue()
@@ -143,13 +143,7 @@ def forward(
         moved = messages
 
     try:
-        done = source.forward(
-            to_queue,
-            where=selected.filter(),
-            max_messages=max_messages,
-            max_seconds=max_seconds,
-            on_progress=on_progress,
-        )
+        done = source.forward(to_queue, replace(options, where=selected.filter()), on_progress=on_progress)
     except BaseException as error:
         # An interrupted COMMIT may have taken effect.
         refused = isinstance(error, SqlQueueError) and not isinstance(error, TransientError)

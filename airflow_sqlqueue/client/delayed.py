@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 
 from airflow_sqlqueue.client.connector import Connector
-from airflow_sqlqueue.delayed.mover import DEFAULT_CHUNK, MoveResult, move_due
+from airflow_sqlqueue.delayed.mover import MoveOptions, MoveResult, move_due
 from airflow_sqlqueue.delayed.table import DelayedMessage, DelayedTable, delayed_name
 from airflow_sqlqueue.envelope.causation import outgoing
 from airflow_sqlqueue.errors import ConfigurationError
@@ -87,26 +87,12 @@ class DelayedQueue:
         with self.open() as table:
             return table.cancel(row_versions or ()) if message_id is None else table.cancel_message(message_id)
 
-    def move(
-        self,
-        *,
-        error_queue: str | None = None,
-        chunk: int = DEFAULT_CHUNK,
-        max_messages: int | None = None,
-        max_seconds: float | None = None,
-    ) -> MoveResult:
+    def move(self, options: MoveOptions | None = None, *, error_queue: str | None = None) -> MoveResult:
         """Move due messages to the queue, as its endpoint does. See :func:`airflow_sqlqueue.delayed.mover.move_due`."""
         with self.open(what=f"Moving delayed messages of the queue {self._queue_name}") as table:
 
             def queue(name: str) -> QueueTable:
                 return QueueTable(table.session, self._connector.find_in(table.session, name))
 
-            return move_due(
-                table,
-                queue(self._queue_name),
-                self._connector.resolver,
-                error_queue=queue(error_queue) if error_queue else None,
-                chunk=chunk,
-                max_messages=max_messages,
-                max_seconds=max_seconds,
-            )
+            errors = queue(error_queue) if error_queue else None
+            return move_due(table, queue(self._queue_name), self._connector.resolver, options, error_queue=errors)

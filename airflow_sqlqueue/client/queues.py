@@ -29,7 +29,7 @@ from airflow_sqlqueue.queue import (
 from airflow_sqlqueue.queue.browsing import WINDOW, browse, find
 from airflow_sqlqueue.queue.condition import check_condition
 from airflow_sqlqueue.queue.depth import backlog, depth
-from airflow_sqlqueue.queue.forwarding import CHUNK, ForwardResult, forward
+from airflow_sqlqueue.queue.forwarding import ForwardOptions, ForwardResult, forward
 from airflow_sqlqueue.queue.purge import purge
 from airflow_sqlqueue.queue.send_ledger import SendResult
 from airflow_sqlqueue.queue.table_access import FIRST
@@ -191,11 +191,8 @@ class Queue:
     def forward(
         self,
         to_queue: str,
+        options: ForwardOptions | None = None,
         *,
-        where: MessageFilter | None = None,
-        chunk: int = CHUNK,
-        max_messages: int | None = None,
-        max_seconds: float | None = None,
         on_progress: Callable[[int], None] | None = None,
     ) -> ForwardResult:
         """Move the messages of the queue, or those that match, unchanged to another queue of the server: exactly once.
@@ -204,15 +201,7 @@ class Queue:
         """
         with self._connector.queue(self._name, what=f"Forwarding the queue {self._name}") as table:
             target = QueueTable(table.session, self._connector.find_in(table.session, to_queue))
-            return forward(
-                table,
-                target,
-                where=where,
-                chunk=chunk,
-                max_messages=max_messages,
-                max_seconds=max_seconds,
-                on_progress=on_progress,
-            )
+            return forward(table, target, options, on_progress=on_progress)
 
     def request(self, message: Message, *, timeout: float = 30.0, reply_queue: str | None = None) -> conversation.Reply:
         """Send a request, and wait up to ``timeout`` seconds for the reply.

@@ -19,7 +19,7 @@ from airflow_sqlqueue.consuming.message_handlers import MessageHandlers
 from airflow_sqlqueue.consuming.options import ConsumeOptions, ConsumeResult
 from airflow_sqlqueue.consuming.receiver import Receiver
 from airflow_sqlqueue.consuming.recoverability import FailureStorage
-from airflow_sqlqueue.delayed.mover import MoveResult, move_due
+from airflow_sqlqueue.delayed.mover import MoveOptions, MoveResult, move_due
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.reconnecting import Reconnecting
 from airflow_sqlqueue.routing import AddressResolver
@@ -241,8 +241,8 @@ class Consumer:
                 tables.delayed,
                 tables.queue,
                 self._resolver,
+                MoveOptions(max_seconds=_MOVING_SECONDS),
                 error_queue=tables.error_queue,
-                max_seconds=_MOVING_SECONDS,
             )
 
         next_due = moving.run(move).next_due

@@ -22,6 +22,7 @@ from airflow_sqlqueue.delayed.moving import DueMessage, move_rows
 from airflow_sqlqueue.delayed.table import FIRST, DelayedMessage, DelayedTable
 from airflow_sqlqueue.envelope.times import format_time
 from airflow_sqlqueue.message import HeaderNames, can_be_written, decode_headers
+from airflow_sqlqueue.options import option
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.browsing import PAGE_BYTES, is_last
 from airflow_sqlqueue.reconnecting import reconnecting
@@ -38,12 +39,15 @@ _MOST_ROUTES = 5_000
 _MOST_PROBLEMS = 100
 _REFUSALS = 3
 
-DEFAULT_CHUNK = 100
-"""Messages of one transaction, as many as in the transport's own batch."""
 
-MAX_CHUNK = 1_000
-"""The most messages of one transaction: lock escalation starts at 5,000 locks of a statement, and a row takes up to
-four."""
+@dataclass(frozen=True, kw_only=True)
+class MoveOptions(Limits):
+    """Options of moving delayed messages. The default of ``chunk`` is the number in the transport's own batch.
+
+    Lock escalation starts at 5,000 locks of a statement, and a row takes up to four.
+    """
+
+    chunk: int = option(100, "messages of one transaction", least=1, most=1_000, because="locks never escalate then")
 
 
 @dataclass(frozen=True)
@@ -78,11 +82,9 @@ def move_due(
     delayed: DelayedTable,
     queue: QueueTable,
     resolver: AddressResolver,
+    options: MoveOptions | None = None,
     *,
     error_queue: QueueTable | None = None,
-    chunk: int = DEFAULT_CHUNK,
-    max_messages: int | None = None,
-    max_seconds: float | None = None,
 ) -> MoveResult:
     """Move the messages that are due by the server's clock to ``queue``, the input queue that ``delayed`` belongs to.
 
@@ -93,24 +95,21 @@ def move_due(
     receiver there decides.
 
     An application lock allows one mover at a time on a table; a second mover returns at once. An endpoint's own mover
-    does not take that lock; the two share the messages, and no message is moved twice. Each chunk of up to ``chunk``
-    messages (at most 1,000) is one transaction, earliest first, and skips messages that others hold. The server
-    chooses the order of messages that are due at the same moment.
+    does not take that lock; the two share the messages, and no message is moved twice. Each chunk is one transaction,
+    earliest first, and skips messages that others hold. The server chooses the order of messages that are due at the
+    same moment.
 
     Delivery: exactly once; a chunk is moved as a whole or not at all. All tables are on one server, and ``queue`` and
     ``error_queue`` use the session of ``delayed``. Raises the errors of a queue; chunks moved before stay moved.
     """
-    if not 1 <= chunk <= MAX_CHUNK:
-        raise errors.ConfigurationError(
-            f"{chunk} messages for one chunk: give 1 to {MAX_CHUNK}, so that locks never escalate."
-        )
+    options = options or MoveOptions()
     if delayed.session.in_transaction:
         raise errors.TransactionError("A move commits its chunks one by one: call it outside the transaction.")
-    budget = Limits(max_messages=max_messages, max_seconds=max_seconds).budget()
+    budget = options.budget()
     mover = _Mover(delayed, queue, resolver, error_queue)
     with _mover_lock(delayed) as granted:
         complete = False
-        while granted and not complete and (take := budget.reserve(chunk)):
+        while granted and not complete and (take := budget.reserve(options.chunk)):
             before = mover.done
             complete = mover.chunk(take)
             budget.give_back(take - (mover.done - before))

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from airflow.sdk import Context
 
 from airflow_sqlqueue.budget import count_of
+from airflow_sqlqueue.delayed.mover import MoveOptions
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.operators.base import (
     LimitedTask,
@@ -23,6 +24,7 @@ from airflow_sqlqueue.operators.lineage import Lineage, of_table
 from airflow_sqlqueue.operators.metrics import Metrics
 from airflow_sqlqueue.operators.rendered import message_filter
 from airflow_sqlqueue.options import interval
+from airflow_sqlqueue.queue.forwarding import ForwardOptions
 from airflow_sqlqueue.queue.purge import PurgeOptions
 from airflow_sqlqueue.untrusted import quoted
 
@@ -138,11 +140,12 @@ class SqlQueueForwardOperator(LimitedTask, RoutedTask):
     :param to_endpoint: the endpoint whose queue receives them, instead of ``to_queue`` (templated)
     :param filters: move only messages that match, conditions of :class:`~airflow_sqlqueue.MessageFilter`, such as
         ``{"message_type": "Shop.OrderPlaced"}``; the server reads the headers of the whole queue (templated)
-    :param chunk: rows per transaction, 1 to 2,000.
+    :param forward_options: ``chunk``, rows of one transaction, an option of :class:`~airflow_sqlqueue.ForwardOptions`
+        (templated)
     """
 
-    template_fields = templated(LimitedTask, RoutedTask, "to_queue", "to_endpoint", "filters")
-    template_fields_renderers: ClassVar[dict[str, str]] = {"filters": "json"}
+    template_fields = templated(LimitedTask, RoutedTask, "to_queue", "to_endpoint", "filters", "forward_options")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"filters": "json", "forward_options": "json"}
 
     def __init__(
         self,
@@ -150,7 +153,7 @@ class SqlQueueForwardOperator(LimitedTask, RoutedTask):
         to_queue: str | None = None,
         to_endpoint: str | None = None,
         filters: Mapping[str, Any] | None = None,
-        chunk: int = 500,
+        forward_options: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -158,20 +161,23 @@ class SqlQueueForwardOperator(LimitedTask, RoutedTask):
         self.to_queue = to_queue
         self.to_endpoint = to_endpoint
         self.filters = filters
-        self.chunk = chunk
+        self.forward_options = forward_options
+        check_options(self, ForwardOptions)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Move them; raises this package's errors, those that no retry can fix as AirflowFailException."""
         with fail_without_retry():
             to_queue = self.hook.client.resolver.address_of(self.to_queue, self.to_endpoint)
-            where = message_filter(self.filters)
-            forwarded = self.sql_queue.forward(to_queue, where=where, chunk=self.chunk, **self.limits())
+            forwarded = self.sql_queue.forward(to_queue, self._options())
         self.log.info("Moved %s of %s to %s", count_of(forwarded.messages, "message"), self.address, to_queue)
         taken, put = (of_table(self.hook.client, name, forwarded.messages) for name in (self.address, to_queue))
         self.lineage = Lineage([taken], [put])
         Metrics(self, self.sql_queue).count("forward.messages", forwarded.messages)
         note_counts(self, context, messages=forwarded.messages, to_queue=to_queue)
         return asdict(forwarded)
+
+    def _options(self) -> ForwardOptions:
+        return ForwardOptions.of(self.forward_options, **self.limits(), where=message_filter(self.filters))
 
 
 class SqlQueueMoveDelayedOperator(LimitedTask, RoutedTask):
@@ -187,24 +193,25 @@ class SqlQueueMoveDelayedOperator(LimitedTask, RoutedTask):
 
     :param queue_name: the address of the queue, not of its table of delayed messages (templated)
     :param error_queue: the address of the queue for messages that cannot be forwarded; None: they stay (templated)
-    :param chunk: messages of one transaction, 1 to 1,000.
+    :param move_options: ``chunk``, messages of one transaction, an option of :class:`~airflow_sqlqueue.MoveOptions`
+        (templated)
     """
 
-    template_fields = templated(LimitedTask, RoutedTask, "error_queue")
+    template_fields = templated(LimitedTask, RoutedTask, "error_queue", "move_options")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"move_options": "json"}
 
-    def __init__(self, *, error_queue: str | None = None, chunk: int = 100, **kwargs: Any) -> None:
+    def __init__(
+        self, *, error_queue: str | None = None, move_options: Mapping[str, Any] | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.error_queue = error_queue
-        self.chunk = chunk
+        self.move_options = move_options
+        check_options(self, MoveOptions)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Move them; raises this package's errors, those that no retry can fix as AirflowFailException."""
         with fail_without_retry():
-            moved = self.hook.client.delayed(self.address).move(
-                error_queue=self.error_queue,
-                chunk=self.chunk,
-                **self.limits(),
-            )
+            moved = self.hook.client.delayed(self.address).move(self._options(), error_queue=self.error_queue)
         self.log.info("Moved %d and forwarded %d messages of %s", moved.moved, moved.forwarded, self.address)
         Metrics(self, self.sql_queue).count("move_delayed.messages", moved.moved + moved.forwarded)
         if moved.busy:
@@ -212,3 +219,6 @@ class SqlQueueMoveDelayedOperator(LimitedTask, RoutedTask):
         for destination, problem in moved.problems.items():
             self.log.warning("No message could be forwarded to %s: %s", quoted(destination), problem)
         return moved.to_dict()
+
+    def _options(self) -> MoveOptions:
+        return MoveOptions.of(self.move_options, **self.limits())

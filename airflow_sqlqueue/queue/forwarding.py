@@ -10,20 +10,18 @@ from typing import Any, TypeVar
 from airflow_sqlqueue.budget import Budget, Limits
 from airflow_sqlqueue.errors import ConfigurationError, LockTimeoutError, RowRefusedError, TransactionError
 from airflow_sqlqueue.message import Headers, ReceivedMessage
+from airflow_sqlqueue.options import argument, option
 from airflow_sqlqueue.queue.browsing import Search, read
 from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.queue.queue_table import QueueTable, received_message
 from airflow_sqlqueue.queue.sending import column_text, headers_text, numbered_sizes
-from airflow_sqlqueue.queue.table_access import FIRST, check_rows
+from airflow_sqlqueue.queue.table_access import FIRST, MAX_ROWS_PER_STATEMENT
 from airflow_sqlqueue.queue.window import Window, padded_chunks, placeholders
 from airflow_sqlqueue.reconnecting import reconnecting
 from airflow_sqlqueue.row import COLUMN_HEADERS, row_of
 from airflow_sqlqueue.sql import identifier
 from airflow_sqlqueue.sql.columns import forwarding, row_columns, transferring
 from airflow_sqlqueue.tables.layout import Layout
-
-CHUNK = 500
-"""Rows of one transaction; the server's log keeps a copy of them until the transaction ends."""
 
 REFUSALS = 100
 """Refused messages, one after the other and before the first accepted one, after which the move ends with an error."""
@@ -32,6 +30,22 @@ _ROWS = (64, 16, 4, 1)
 """Rows of a statement of :func:`transfer`. A few fixed sizes give the server few different statements."""
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForwardOptions(Limits):
+    """Options of moving messages to another queue: those that move, and the limits."""
+
+    chunk: int = option(
+        500,
+        "rows of one transaction; the log of the server keeps a copy of them until it ends",
+        least=1,
+        most=MAX_ROWS_PER_STATEMENT,
+        because="locks never escalate then",
+    )
+    where: MessageFilter | None = argument(
+        None, "move only messages that this filter matches; the server reads the headers of the whole queue"
+    )
 
 
 @dataclass(frozen=True)
@@ -52,18 +66,14 @@ class ForwardResult:
 def forward(
     queue: QueueTable,
     target: QueueTable,
+    options: ForwardOptions | None = None,
     *,
-    where: MessageFilter | None = None,
-    chunk: int = CHUNK,
-    max_messages: int | None = None,
-    max_seconds: float | None = None,
     on_progress: Callable[[int], None] | None = None,
 ) -> ForwardResult:
     """Move the messages that are in the queue at the start to ``target``: exactly once, chunk by chunk.
 
-    With ``where`` it moves only messages that match; the server reads the headers of the whole queue, and ``locked``
-    does not count messages that were locked before their headers were read. ``on_progress`` gets the number of moved
-    messages after each chunk.
+    With a filter ``locked`` does not count messages that were locked before their headers were read. ``on_progress``
+    gets the number of moved messages after each chunk.
 
     Ids, headers, bodies, legacy columns, expiry and order stay the same; the target gives new RowVersions, above its
     present ones. Expired messages are moved too. No body leaves the server. Each chunk is a transaction of its own:
@@ -73,20 +83,20 @@ def forward(
     Raises :class:`TransactionError` inside a transaction, and :class:`ConfigurationError` where both are one table, or
     where the target's headers would lose characters.
     """
-    check_rows(chunk)
+    options = options or ForwardOptions()
     if queue.session.in_transaction:
         raise TransactionError("Messages are forwarded in transactions of their own: call it outside the transaction.")
     _check(queue.layout, target.layout)
-    budget = Limits(max_messages=max_messages, max_seconds=max_seconds).budget()
+    budget = options.budget()
     up_to = queue.value("queue.high_water", FIRST)
-    work = _Forwarding(queue, target, chunk, budget, on_progress)
+    work = _Forwarding(queue, target, options.chunk, budget, on_progress)
     if up_to is None:
         complete, left = True, 0
-    elif where is None:
+    elif options.where is None:
         complete = work.move(Window(up_to=up_to))
         left = queue.count_left(up_to) if complete else 0
     else:
-        complete, left = work.move_matching(where, Window(up_to=up_to))
+        complete, left = work.move_matching(options.where, Window(up_to=up_to))
     return ForwardResult(work.moved, max(0, left - work.refused), complete, budget.seconds_used, work.refused)
 
 

@@ -106,8 +106,8 @@ def test_the_mover_returns_counts_and_logs_problems(
 
 
 def test_a_mover_that_cannot_work_fails_without_retry(hook: SqlQueueHook, queue_name: str, context: Any) -> None:
-    with pytest.raises(AirflowFailException, match="give 1 to 1000"):
-        SqlQueueMoveDelayedOperator(task_id="t", queue_name=queue_name, chunk=0).execute(context())
+    with pytest.raises(AirflowFailException, match="chunk must be 1 to 1,000"):
+        SqlQueueMoveDelayedOperator(task_id="t", queue_name=queue_name, move_options={"chunk": 0}).execute(context())
     with pytest.raises(AirflowFailException, match="does not exist"):
         SqlQueueMoveDelayedOperator(task_id="t", queue_name="test.missing").execute(context())
 

@@ -19,11 +19,13 @@ from airflow_sqlqueue.cli.commands import Command, with_option_groups
 from airflow_sqlqueue.cli.operation_options import words_of
 from airflow_sqlqueue.consuming.options import ConsumeOptions
 from airflow_sqlqueue.databus.options import PayloadOptions
+from airflow_sqlqueue.delayed.mover import MoveOptions
 from airflow_sqlqueue.drain.options import DrainOptions, SweepOptions
 from airflow_sqlqueue.errorqueue.bulk_action import ErrorQueueOptions
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.operators import batches, consume, drain, error_queue, maintenance
 from airflow_sqlqueue.options import BYTES, Options, option
+from airflow_sqlqueue.queue.forwarding import ForwardOptions
 from airflow_sqlqueue.queue.purge import PurgeOptions
 
 
@@ -56,6 +58,14 @@ def purging(**arguments: Any) -> Any:
     return operators.SqlQueuePurgeExpiredOperator(task_id="t", queue_name="q", **arguments)
 
 
+def forwarding(**arguments: Any) -> Any:
+    return operators.SqlQueueForwardOperator(task_id="t", queue_name="q", to_queue="other", **arguments)
+
+
+def moving(**arguments: Any) -> Any:
+    return operators.SqlQueueMoveDelayedOperator(task_id="t", queue_name="q", **arguments)
+
+
 def sweeping(**arguments: Any) -> Any:
     return operators.SqlQueueSweepOperator(task_id="t", **arguments)
 
@@ -69,6 +79,8 @@ OPERATIONS = [
     Operation(DrainOptions, drain, draining, lambda task: task._check()),
     Operation(PayloadOptions, drain, draining, lambda task: task._payload_options(DrainOptions())),
     Operation(PurgeOptions, maintenance, purging, lambda task: task._options()),
+    Operation(ForwardOptions, maintenance, forwarding, lambda task: task._options()),
+    Operation(MoveOptions, maintenance, moving, lambda task: task._options()),
     Operation(SweepOptions, batches, sweeping, lambda task: task._options()),
     Operation(ErrorQueueOptions, error_queue, returning, lambda task: task._options()),
 ]

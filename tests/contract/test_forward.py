@@ -12,7 +12,7 @@ from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError, RowR
 from airflow_sqlqueue.message import Message
 from airflow_sqlqueue.queue import MessageFilter, QueueTable, forwarding
 from airflow_sqlqueue.queue.depth import depth
-from airflow_sqlqueue.queue.forwarding import forward
+from airflow_sqlqueue.queue.forwarding import ForwardOptions, forward
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.tables.create import create_queue, drop_queue
@@ -36,9 +36,9 @@ def test_messages_are_moved_as_they_are(any_queue: QueueTable, connect: Connect,
     any_queue.send([Message({}, b"late", time_to_be_received=LATE), Message({}, b"")])
     before = any_queue.peek()
     target.send([Message({}, b"first")])
-    some = forward(any_queue, QueueTable(any_queue.session, target.address), chunk=2, max_messages=3)
+    some = forward(any_queue, QueueTable(any_queue.session, target.address), ForwardOptions(chunk=2, max_messages=3))
     assert (some.messages, some.complete) == (3, False)
-    rest = forward(any_queue, QueueTable(any_queue.session, target.address), chunk=2)
+    rest = forward(any_queue, QueueTable(any_queue.session, target.address), ForwardOptions(chunk=2))
     assert (rest.messages, rest.locked, rest.complete) == (3, 0, True)
     assert depth(any_queue).total == 0
     after = target.peek()
@@ -56,15 +56,15 @@ def test_only_matching_messages_are_moved(any_queue: QueueTable, target: QueueTa
     any_queue.send([Message(wanted if n % 3 else other, b"%d" % n, time_to_be_received=life) for n in range(1_500)])
     destination = QueueTable(any_queue.session, target.address)
     where = MessageFilter(headers={"Shop.List": "a"})
-    some = forward(any_queue, destination, where=where, chunk=300, max_messages=700)
+    some = forward(any_queue, destination, ForwardOptions(where=where, chunk=300, max_messages=700))
     assert (some.messages, some.complete) == (700, False)
-    rest = forward(any_queue, destination, where=where, chunk=300)
+    rest = forward(any_queue, destination, ForwardOptions(where=where, chunk=300))
     assert (rest.messages, rest.locked, rest.complete) == (300, 0, True)
     moved = target.peek(1_000)
     assert [message.body for message in moved] == [b"%d" % n for n in range(1_500) if n % 3]
     assert {message.expires is None for message in moved} == {False}
     assert depth(any_queue).total == 500
-    assert forward(any_queue, destination, where=where).complete
+    assert forward(any_queue, destination, ForwardOptions(where=where)).complete
 
 
 def test_a_matching_message_that_is_refused_stays(queue: QueueTable, target: QueueTable) -> None:
@@ -73,7 +73,7 @@ def test_a_matching_message_that_is_refused_stays(queue: QueueTable, target: Que
     queue.send([Message({**HEADERS, "Shop.List": "a"}, body) for body in (b"1", b"long", b"2", b"longer", b"3")])
     queue.send([Message(HEADERS, b"4")])
     where = MessageFilter(headers={"Shop.List": "a"})
-    done = forward(queue, QueueTable(queue.session, target.address), where=where)
+    done = forward(queue, QueueTable(queue.session, target.address), ForwardOptions(where=where))
     assert (done.messages, done.refused, done.locked, done.complete) == (3, 2, 0, True)
     assert [message.body for message in target.peek()] == [b"1", b"2", b"3"]
     assert [message.body for message in queue.peek()] == [b"long", b"longer", b"4"]
@@ -91,7 +91,7 @@ def test_a_matching_message_that_is_locked_after_it_was_found_stays(
                 QueueTable(other, queue.address).take([queue.peek()[1].row_version])
 
         destination = QueueTable(queue.session, target.address)
-        done = forward(queue, destination, where=where, chunk=1, on_progress=take_the_third)
+        done = forward(queue, destination, ForwardOptions(where=where, chunk=1), on_progress=take_the_third)
         assert (done.messages, done.locked) == (3, 1)
         assert [message.body for message in target.peek()] == [b"0", b"1", b"3"]
 
@@ -111,7 +111,7 @@ def test_a_message_that_the_other_queue_refuses_stays_and_stops_no_other(
 ) -> None:
     queue.send([Message({}, b"%d" % n) for n in range(8)])
     run_sql(target.session, f"ALTER TABLE {target.address.qualified_name} ADD CHECK ([Body] NOT IN (0x30, 0x33))")
-    done = forward(queue, QueueTable(queue.session, target.address), chunk=chunk)
+    done = forward(queue, QueueTable(queue.session, target.address), ForwardOptions(chunk=chunk))
     assert (done.messages, done.refused, done.locked, done.complete) == (6, 2, 0, True)
     assert [message.body for message in target.peek()] == [b"1", b"2", b"4", b"5", b"6", b"7"]
     assert [message.body for message in queue.peek()] == [b"0", b"3"]
@@ -124,7 +124,7 @@ def test_a_queue_that_refuses_inserts_ends_the_return_soon(
     queue.send([Message({}, b"%d" % n) for n in range(50)])
     run_sql(target.session, f"ALTER TABLE {target.address.qualified_name} ADD CHECK ([Body] IS NULL)")
     with pytest.raises(RowRefusedError, match="547"):
-        forward(queue, QueueTable(queue.session, target.address), chunk=10)
+        forward(queue, QueueTable(queue.session, target.address), ForwardOptions(chunk=10))
     assert depth(queue).messages == 50
 
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from airflow_sqlqueue.delayed.mover import move_due
+from airflow_sqlqueue.delayed.mover import MoveOptions, move_due
 from airflow_sqlqueue.delayed.table import DelayedCount, DelayedTable
 from airflow_sqlqueue.message import Message, decode_headers
 from airflow_sqlqueue.publishing.subscriptions import SubscriptionTable, publish
@@ -213,7 +213,7 @@ def test_two_kinds_of_movers_share_the_due_messages(
         with connect() as own:
             barrier.wait(60)
             while DelayedTable(own, delayed).count().due:
-                move_due(DelayedTable(own, delayed), QueueTable(own, table), address_of, chunk=20)
+                move_due(DelayedTable(own, delayed), QueueTable(own, table), address_of, MoveOptions(chunk=20))
 
     def theirs() -> None:
         with endpoint() as mover, connect() as watcher:

@@ -7,6 +7,7 @@ import uuid
 from dataclasses import replace
 from pathlib import Path
 
+from airflow_sqlqueue.delayed.mover import MoveOptions
 from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from tests.faults.killed_failures import client_of
@@ -26,7 +27,7 @@ def requeue(url: str, schema: str, batch_id: uuid.UUID) -> None:
 
 
 def move(url: str, schema: str) -> None:
-    client_of(url, schema).delayed("orders").move(chunk=4)
+    client_of(url, schema).delayed("orders").move(MoveOptions(chunk=4))
 
 
 def create(url: str, schema: str) -> None:

@@ -19,6 +19,7 @@ import pytest
 
 from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.consuming.options import ConsumeOptions
+from airflow_sqlqueue.delayed.mover import MoveOptions
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.request import DrainRequest
@@ -208,7 +209,7 @@ def test_a_mover_goes_on_whose_session_is_killed(
     client = QueueClient(settings)
     client.delayed(names["orders"]).send([Message(body=b"%d" % n) for n in range(12)], delay=timedelta(0))
     proxy.set_trap(text, DURING, killer.kill_link)
-    moved = QueueClient(proxy.settings).delayed(names["orders"]).move(chunk=5)
+    moved = QueueClient(proxy.settings).delayed(names["orders"]).move(MoveOptions(chunk=5))
     assert proxy.left == 0
     assert moved.complete
     assert sorted(int(message.body) for message in client.queue(names["orders"]).peek(100)) == list(range(12))

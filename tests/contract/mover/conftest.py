@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.delayed.mover import MoveResult, move_due
+from airflow_sqlqueue.delayed.mover import MoveOptions, MoveResult, move_due
 from airflow_sqlqueue.delayed.table import DelayedTable
 from airflow_sqlqueue.message import HeaderNames
 from airflow_sqlqueue.queue import QueueTable
@@ -39,7 +39,8 @@ class Endpoint:
         return QueueTable(self.session, address)
 
     def move(self, **options: Any) -> MoveResult:
-        return move_due(self.delayed, self.queue, self.resolver, **options)
+        errors = options.pop("error_queue", None)
+        return move_due(self.delayed, self.queue, self.resolver, MoveOptions(**options), error_queue=errors)
 
     def bodies(self) -> list[bytes]:
         return [message.body for message in self.queue.receive(2000)]

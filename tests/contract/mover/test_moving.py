@@ -135,5 +135,5 @@ def test_a_move_in_a_transaction_is_refused(endpoint: Endpoint) -> None:
 
 @pytest.mark.parametrize("chunk", [0, 1_001])
 def test_a_chunk_that_would_let_locks_escalate_is_refused(endpoint: Endpoint, chunk: int) -> None:
-    with pytest.raises(ConfigurationError, match="give 1 to 1000"):
+    with pytest.raises(ConfigurationError, match="chunk must be 1 to 1,000"):
         endpoint.move(chunk=chunk)

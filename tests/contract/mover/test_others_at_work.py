@@ -140,7 +140,7 @@ KILLED = """
 import sys
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.delayed.table import DelayedTable
-from airflow_sqlqueue.delayed.mover import move_due
+from airflow_sqlqueue.delayed.mover import MoveOptions, move_due
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.session import Session
@@ -161,7 +161,7 @@ settings = ConnectionSettings.from_url(url)
 resolver = AddressResolver(default_catalog=settings.database)
 session = Stopping(settings)
 delayed = DelayedTable(session, resolver.resolve(queue + ".Delayed"))
-move_due(delayed, QueueTable(session, resolver.resolve(queue)), resolver, chunk=40)
+move_due(delayed, QueueTable(session, resolver.resolve(queue)), resolver, MoveOptions(chunk=40))
 """
 
 
