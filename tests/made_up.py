@@ -19,6 +19,6 @@ class Lend(Park):
         return super().handle(target, chunk[:1])
 
 
-LEND = replace(ACTIONS["park"], name="lend", label="Lend", doing="Lending", done="lent", about="Lend.", effect=Lend)
+LEND = replace(ACTIONS["park"], name="lend", done="lent", about="Lend failed messages.", effect=Lend)
 
 SIZE = Grouping("Size", lambda message: "large" if message.size > 10 else "small")

@@ -189,7 +189,7 @@ def _act(
             )
         given["confirm"] = typer.confirm(f"{action.about[:-1]}, in {queue}?", err=True, abort=True)
     client = common.connect()
-    with progress_bar(action.doing, None) as update:
+    with progress_bar(action.label, None) as update:
         done = client.errors.act(
             action.name,
             queue,

@@ -105,7 +105,7 @@ class ErrorManager:
         where = ErrorFilter.of(filters)
         by_age = given.older_than is not None and where.is_empty
         where = ErrorFilter.chosen(where, all_messages=all_messages or by_age)
-        with self.store(queue_name, what=f"{chosen.doing} messages of the queue {queue_name}") as store:
+        with self.store(queue_name, what=f"The action {action} on the queue {queue_name}") as store:
             return chosen.run(store, given, where, options, on_progress=on_progress)
 
     @contextmanager
@@ -122,7 +122,7 @@ class ErrorManager:
     def return_to_source(self, queue_name: str = ERROR_QUEUE, **selection: Unpack[Selection]) -> ErrorQueueResult:
         """Return failed messages to the queues where they failed. ``selection`` and delivery are those of :meth:`act`.
 
-        See :class:`airflow_sqlqueue.errorqueue.effects.ReturnToSource` for what is kept.
+        See :class:`airflow_sqlqueue.errorqueue.effects.Return` for what is kept.
         """
         return self.act("return", queue_name, **selection)
 

@@ -6,9 +6,18 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_sqlqueue.errorqueue import effects
 from airflow_sqlqueue.errorqueue.bulk_action import BulkAction, Clock, Effect, ErrorQueueOptions, ErrorQueueResult
-from airflow_sqlqueue.errorqueue.effects import ActionInputs, ErrorStore
+from airflow_sqlqueue.errorqueue.effects import (
+    ActionInputs,
+    Delete,
+    DeleteArchived,
+    ErrorStore,
+    Park,
+    Redirect,
+    Restore,
+    Return,
+    ToArchive,
+)
 from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.errorqueue.scan import FailedMessages
 from airflow_sqlqueue.errors import ConfigurationError
@@ -22,10 +31,8 @@ class Action:
     """Action on failed messages, or on ``archived`` ones, with its words.
 
     :param name: the name in commands, operators and requests of the page.
-    :param label: the text of a button, as ``Archive``.
-    :param doing: the beginning of a sentence, as ``Archiving``.
     :param done: the participle for what it did and would do, as ``archived``.
-    :param about: a sentence on it for people, with which the command's help begins.
+    :param about: a sentence for people, with which the command's help begins; its verb is the label of buttons.
     :param effect: the effect on a chunk of messages.
     :param needs: names of the :class:`.ActionInputs` without which it does not begin.
     :param takes: names of further ones.
@@ -33,8 +40,6 @@ class Action:
     """
 
     name: str
-    label: str
-    doing: str
     done: str
     about: str
     effect: Callable[[ErrorStore, ActionInputs], Effect]
@@ -42,6 +47,11 @@ class Action:
     takes: tuple[str, ...] = ()
     archived: bool = False
     paced: bool = False
+
+    @property
+    def label(self) -> str:
+        """The text of a button, as ``Archive``."""
+        return self.about.partition(" ")[0]
 
     @property
     def input_names(self) -> tuple[str, ...]:
@@ -86,84 +96,45 @@ class Action:
         """Do it to the messages that match. Raises as :meth:`.BulkAction.run`."""
         source, effect = self.source(store, given), self.effect(store, given)
         options = options or ErrorQueueOptions()
-        return BulkAction(self.doing, source, effect, where, options, on_progress=on_progress, clock=clock).run()
+        return BulkAction(self.name, source, effect, where, options, on_progress=on_progress, clock=clock).run()
 
     def source(self, store: ErrorStore, given: ActionInputs) -> FailedMessages:
         """Return the messages that it may be done to: those of the error queue, or archived ones."""
         return store.archived(given.older_than) if self.archived else store.failed()
 
 
-ACTIONS: dict[str, Action] = {
-    action.name: action
-    for action in (
-        Action(
-            "return",
-            "Return",
-            "Returning",
-            "returned",
-            "Return failed messages to the queues where they failed.",
-            effects.ReturnToSource,
-            paced=True,
-        ),
-        Action(
-            "redirect",
-            "Redirect",
-            "Redirecting",
-            "redirected",
-            "Return failed messages to a queue that you name.",
-            effects.Redirect,
-            needs=("to_queue",),
-            takes=("malformed",),
-        ),
-        Action(
-            "park",
-            "Park",
-            "Parking",
-            "parked with the headers of their failure",
-            "Move failed messages as they are to another queue.",
-            effects.Park,
-            needs=("to_queue",),
-        ),
-        Action(
-            "archive",
-            "Archive",
-            "Archiving",
-            "archived",
-            "Move failed messages into the archive, with a reason.",
-            effects.PutIntoArchive,
-            takes=("reason", "by"),
-        ),
-        Action(
-            "delete",
-            "Delete",
-            "Deleting",
-            "deleted for good",
-            "Delete failed messages for good.",
-            effects.Delete,
-            needs=("confirm",),
-        ),
-        Action(
-            "restore",
-            "Restore",
-            "Restoring",
-            "restored",
-            "Put archived messages back into their error queue.",
-            effects.Restore,
-            archived=True,
-        ),
-        Action(
-            "purge_archive",
-            "Delete",
-            "Deleting archived",
-            "deleted from the archive for good",
-            "Delete archived messages for good.",
-            effects.DeleteArchived,
-            needs=("confirm",),
-            takes=("older_than",),
-            archived=True,
-        ),
-    )
-}
+_TABLE = (
+    Action("return", "returned", "Return failed messages to the queues where they failed.", Return, paced=True),
+    Action(
+        "redirect",
+        "redirected",
+        "Redirect failed messages to a queue that you name.",
+        Redirect,
+        needs=("to_queue",),
+        takes=("malformed",),
+    ),
+    Action(
+        "park",
+        "parked with the headers of their failure",
+        "Park failed messages, as they are, in another queue.",
+        Park,
+        needs=("to_queue",),
+    ),
+    Action("archive", "archived", "Archive failed messages with a reason.", ToArchive, takes=("reason", "by")),
+    Action("delete", "deleted for good", "Delete failed messages for good.", Delete, needs=("confirm",)),
+    Action("restore", "restored", "Restore archived messages into their error queue.", Restore, archived=True),
+    Action(
+        "purge_archive",
+        "deleted from the archive for good",
+        "Delete archived messages for good.",
+        DeleteArchived,
+        needs=("confirm",),
+        takes=("older_than",),
+        archived=True,
+    ),
+)
+
+ACTIONS = {action.name: action for action in _TABLE}
 """Actions by name. A further one is one more entry, with its effect."""
 
 

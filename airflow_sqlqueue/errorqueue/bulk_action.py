@@ -170,12 +170,12 @@ class BulkAction:
     lost or handled twice, and messages of an uncommitted transaction are still where they were. A message that the
     action cannot handle stays, the result has the reason, and the rest is handled.
 
-    :param doing: the action for people, as ``Returning``.
+    :param name: the name of the action.
     """
 
     def __init__(
         self,
-        doing: str,
+        name: str,
         source: FailedMessages,
         effect: Effect,
         where: ErrorFilter,
@@ -184,7 +184,7 @@ class BulkAction:
         on_progress: Callable[[ErrorQueueResult], None] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._doing, self._source, self._effect, self._where, self._options = doing, source, effect, where, options
+        self._name, self._source, self._effect, self._where, self._options = name, source, effect, where, options
         self._done = ErrorQueueResult(dry_run=options.dry_run)
         self._on_progress = on_progress or (lambda done: None)
         self._clock = clock or Clock()
@@ -196,7 +196,7 @@ class BulkAction:
         """Handle the messages. Raises :class:`TransactionError` inside a transaction, and the errors of the queues."""
         if self._source.session.in_transaction:
             raise errors.TransactionError(
-                f"{self._doing} failed messages takes several transactions: run it outside of a transaction."
+                f"The action {self._name} takes several transactions: run it outside of a transaction."
             )
         if not self._options.dry_run:
             self._effect.prepare()
@@ -283,7 +283,7 @@ class BulkAction:
         return moved
 
     def _commit(self, target: QueueTable | None, chunk: Sequence[FailedMessage]) -> int:
-        what = f"{self._doing} messages of the queue {self._source.name}"
+        what = f"The action {self._name} on the queue {self._source.name}"
         work = partial(reconnecting, self._source.session, what, partial(self._commit_once, target, chunk))
         try:
             moved = work()

@@ -70,7 +70,7 @@ class ActionEffect:
         return None
 
 
-class ReturnToSource(ActionEffect):
+class Return(ActionEffect):
     """Return of failed messages to the queues where they failed, through the error queue's connection.
 
     Each transaction takes messages out of the error queue and puts them into one queue. Row Id, message id, correlation
@@ -101,7 +101,7 @@ class ReturnToSource(ActionEffect):
         return moved
 
 
-class Redirect(ReturnToSource):
+class Redirect(Return):
     """Return of failed messages to one queue that the caller names, with ``malformed`` also of malformed ones."""
 
     def __init__(self, store: ErrorStore, given: ActionInputs) -> None:
@@ -131,7 +131,7 @@ class Park(ActionEffect):
             return transfer(self._queue, self._target, _numbers(chunk))
 
 
-class PutIntoArchive(ActionEffect):
+class ToArchive(ActionEffect):
     """Move of failed messages into the archive, all columns unchanged, with the reason and who archives them."""
 
     def prepare(self) -> None:

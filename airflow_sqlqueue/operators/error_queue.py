@@ -145,7 +145,7 @@ class SqlQueueFailedMessagesOperator(LimitedTask, RoutedTask):
     def _log_progress(self, done: ErrorQueueResult) -> None:
         if done.messages - self._logged >= _STEP:
             self._logged = done.messages
-            self.log.info("%s: %s so far", action_named(self.action).doing, count_of(done.messages, "message"))
+            self.log.info("%s: %s so far", action_named(self.action).label, count_of(done.messages, "message"))
 
     _logged = 0
 

@@ -22,20 +22,24 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.session import Session
 
 
+Counted = tuple[ActionRequest, str, str]
+"""Request with its count, a sentence for the user, and the label of the confirmation."""
+
+
 @dataclass(frozen=True)
 class BatchAction:
     """Action on a batch, or on all finished ones of a ledger.
 
     :param label: the text of a button.
     :param on: ``batch`` or ``ledger``.
-    :param count: counts for a preview: the request with its count, a sentence, and the label of the confirmation.
-    :param run: does it with the staging folder; the number of messages or batches, and a sentence.
+    :param count: the count for a preview.
+    :param run: the work, with the staging folder; it gives the number of messages or batches, and a sentence.
     """
 
     name: str
     label: str
     on: str
-    count: Callable[[Server, ActionRequest], tuple[ActionRequest, str, str]]
+    count: Callable[[Server, ActionRequest], Counted]
     run: Callable[[QueueClient, ActionRequest, Any, Callable[[int], None]], tuple[int, str]]
 
     def to_dict(self) -> dict[str, Any]:
@@ -84,7 +88,7 @@ def _found(server: Server, request: ActionRequest) -> ActionRequest:
     return replace(request, messages=info.messages, queue=Address(info.queue))
 
 
-def _count_requeue(server: Server, request: ActionRequest) -> tuple[ActionRequest, str, str]:
+def _count_requeue(server: Server, request: ActionRequest) -> Counted:
     counted = _found(server, request)
     if not counted.messages:
         return counted, _EMPTY.format("requeued"), "Mark requeued"
@@ -92,9 +96,7 @@ def _count_requeue(server: Server, request: ActionRequest) -> tuple[ActionReques
     return counted, sentence, f"Requeue {count_of(counted.messages, 'message')}"
 
 
-def _requeue(
-    client: QueueClient, request: ActionRequest, staging: Any, so_far: Callable[[int], None]
-) -> tuple[int, str]:
+def _requeue(client: QueueClient, request: ActionRequest, staging: Any, *_: Any) -> tuple[int, str]:
     batch_id = uuid.UUID(request.batch_id)
     if staging is not None:
         # Only if the folder holds the batch's files.
@@ -104,7 +106,7 @@ def _requeue(
     return batch.messages, f"{batch.messages} messages are in {batch.queue} again."
 
 
-def _count_consumed(server: Server, request: ActionRequest) -> tuple[ActionRequest, str, str]:
+def _count_consumed(server: Server, request: ActionRequest) -> Counted:
     counted = _found(server, request)
     if not counted.messages:
         return counted, _EMPTY.format("consumed"), "Mark consumed"
@@ -112,15 +114,13 @@ def _count_consumed(server: Server, request: ActionRequest) -> tuple[ActionReque
     return counted, sentence, f"Mark {count_of(counted.messages, 'message')} consumed"
 
 
-def _mark_consumed(
-    client: QueueClient, request: ActionRequest, staging: Any, so_far: Callable[[int], None]
-) -> tuple[int, str]:
+def _mark_consumed(client: QueueClient, request: ActionRequest, staging: Any, *_: Any) -> tuple[int, str]:
     batch = client.batches.get(uuid.UUID(request.batch_id), request.queue)
     client.batches.mark_consumed(batch)
     return batch.messages, f"The batch {batch.batch_id} of {batch.messages} messages is consumed."
 
 
-def _count_finished(server: Server, request: ActionRequest) -> tuple[ActionRequest, str, str]:
+def _count_finished(server: Server, request: ActionRequest) -> Counted:
     options, client = SweepOptions(), server.client
     with server.session() as session:
         catalog = client.settings.database if request.queue is None else address_of(client, request.queue).catalog
@@ -134,19 +134,17 @@ def _count_finished(server: Server, request: ActionRequest) -> tuple[ActionReque
     return replace(request, messages=found), sentence, label
 
 
-def _sweep(client: QueueClient, request: ActionRequest, staging: Any, so_far: Callable[[int], None]) -> tuple[int, str]:
+def _sweep(client: QueueClient, request: ActionRequest, staging: Any, *_: Any) -> tuple[int, str]:
     swept = client.batches.sweep(staging, request.queue)
     return swept.batches, f"{swept.batches} batches, {swept.files} files and {swept.rows} staged rows are removed."
 
 
 _EMPTY = "The batch holds no messages: it would be marked {}, and a sweep could remove it."
 
-BATCH_ACTIONS = {
-    action.name: action
-    for action in (
-        BatchAction("requeue", "Requeue", "batch", _count_requeue, _requeue),
-        BatchAction("mark_consumed", "Mark consumed", "batch", _count_consumed, _mark_consumed),
-        BatchAction("sweep", "Sweep finished batches", "ledger", _count_finished, _sweep),
-    )
-}
+_TABLE = (
+    BatchAction("requeue", "Requeue", "batch", _count_requeue, _requeue),
+    BatchAction("mark_consumed", "Mark consumed", "batch", _count_consumed, _mark_consumed),
+    BatchAction("sweep", "Sweep finished batches", "ledger", _count_finished, _sweep),
+)
+BATCH_ACTIONS = {action.name: action for action in _TABLE}
 """Actions on batches by name."""

@@ -58,23 +58,23 @@ WORK: dict[str, tuple[Work, str]] = {
     "move": (lambda client, name, folder: client.delayed(name).move(), "Moving delayed messages of the queue "),
     "return": (
         lambda client, name, folder: client.errors.return_to_source(name, all_messages=True),
-        "Returning messages of the queue ",
+        "The action return on the queue ",
     ),
     "archive": (
         lambda client, name, folder: client.errors.archive(name, all_messages=True),
-        "Archiving messages of the queue ",
+        "The action archive on the queue ",
     ),
     "restore": (
         lambda client, name, folder: client.errors.archived.restore(name, all_messages=True),
-        "Restoring messages of the queue ",
+        "The action restore on the queue ",
     ),
     "park": (
         lambda client, name, folder: client.errors.park(f"{name}.to", name, all_messages=True),
-        "Parking messages of the queue ",
+        "The action park on the queue ",
     ),
     "delete": (
         lambda client, name, folder: client.errors.delete(name, all_messages=True, confirm=True),
-        "Deleting messages of the queue ",
+        "The action delete on the queue ",
     ),
     "sweep": (lambda client, name, folder: client.batches.sweep(folder, name), "Sweeping"),
 }
