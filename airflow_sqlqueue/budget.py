@@ -28,13 +28,6 @@ Clock = Callable[[], float]
 """A function that returns the seconds since some moment and never goes back."""
 
 
-def check_limits(**limits: float | None) -> None:
-    """Raise :class:`ConfigurationError` for a limit that is not more than 0; None means no limit."""
-    for name, limit in limits.items():
-        if limit is not None and limit <= 0:
-            raise ConfigurationError(f"{name} must be more than 0: leave it out for no limit.")
-
-
 @dataclass(frozen=True, kw_only=True)
 class Limits(Options):
     """Limits of one call on messages and seconds: the base class of options with these limits."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields, replace
 from datetime import timedelta
 from difflib import get_close_matches
 from typing import Any, ClassVar, TypeVar
@@ -29,8 +29,20 @@ _LITERAL = re.compile(r"``([^`]*)``")
 
 
 @dataclass(frozen=True)
-class _Description:
-    """Description of an option: all but its name, type and default."""
+class Option:
+    """Option of an operation.
+
+    :param meaning: one or two plain sentences, without a capital letter at the start and a full stop at the end, for
+        docs and for ``--help``; words in double backticks are literals.
+    :param unit: :data:`BYTES`, or nothing.
+    :param choices: the texts that it takes.
+    :param least: the least value.
+    :param most: the most value.
+    :param above: a value that it has to be above.
+    :param because: the reason for these limits, for errors.
+    :param form: its form on the command line if that is not ``--name``; None if it has none there.
+    :param in_mapping: False: operators and commands give it from an argument of their own, or not at all.
+    """
 
     meaning: str
     unit: str = ""
@@ -39,63 +51,38 @@ class _Description:
     most: Any = None
     above: Any = None
     because: str = ""
-    flag: str | None = ""
+    form: str | None = ""
     in_mapping: bool = True
-
-
-def option(default: Any, meaning: str, *, repr: bool = True, **description: Any) -> Any:  # noqa: A002
-    """Return a field of a dataclass of options.
-
-    :param meaning: one or two plain sentences, without a capital letter at the start and a full stop at the end, for
-        docs and for ``--help``; words in double backticks are literals.
-    :param description: ``unit`` (:data:`BYTES`), ``choices``, ``least``, ``most``, ``above`` and ``because``, the
-        reason for these limits; ``flag``, the option's form on the command line if it is not ``--name``, None if it has
-        none there.
-    """
-    return field(default=default, repr=repr, metadata={"option": _Description(meaning, **description)})
-
-
-def argument(default: Any, meaning: str, *, repr: bool = True) -> Any:  # noqa: A002
-    """Return a field that operators and commands give themselves, from an argument of their own or not at all."""
-    return option(default, meaning, repr=repr, flag=None, in_mapping=False)
-
-
-@dataclass(frozen=True)
-class Option:
-    """Option of an operation, as the field of its dataclass describes it."""
-
-    name: str
-    type: str
-    default: Any
-    about: _Description
+    name: str = ""
+    type: str = ""
+    default: Any = None
 
     @property
     def flag(self) -> str | None:
         """The option on the command line, or None."""
-        return f"--{self.name.replace('_', '-')}" if self.about.flag == "" else self.about.flag
+        return f"--{self.name.replace('_', '-')}" if self.form == "" else self.form
 
     @property
-    def meaning(self) -> str:
+    def text(self) -> str:
         """The meaning, with the choices and the limits that it does not name itself."""
-        text, choices = self.about.meaning, [f"``{choice}``" for choice in self.about.choices]
+        text, choices = self.meaning, [f"``{choice}``" for choice in self.choices]
         if choices and choices[0] not in text:
             text += f": {', '.join(choices[:-1])} or {choices[-1]}"
-        return text if self.about.most is None else f"{text}; {self.limits}"
+        return text if self.most is None else f"{text}; {self.limits}"
 
     @property
     def sentence(self) -> str:
         """The meaning for a docstring, with a default that the signature has as a plain number."""
-        is_number = self.about.unit == BYTES or isinstance(self.default, timedelta)
-        return f"{self.meaning}{f', {self.words(self.default)} by default' if is_number and self.default else ''}."
+        is_number = self.unit == BYTES or isinstance(self.default, timedelta)
+        return f"{self.text}{f', {self.words(self.default)} by default' if is_number and self.default else ''}."
 
     @property
     def limits(self) -> str:
         """The limits of the value in words."""
-        about = self.about
-        most = "" if about.most is None else self.words(about.most)
-        if about.above is not None:
-            return f"more than {self.words(about.above)}" + (most and f", up to {most}")
-        return f"{self.words(about.least)} to {most}" if most else f"{self.words(about.least)} or more"
+        most = "" if self.most is None else self.words(self.most)
+        if self.above is not None:
+            return f"more than {self.words(self.above)}" + (most and f", up to {most}")
+        return f"{self.words(self.least)} to {most}" if most else f"{self.words(self.least)} or more"
 
     def words(self, value: Any) -> Any:
         """Return a value as a person writes it: ``16MiB``, ``7d``, ``2,000``; None as it is."""
@@ -103,27 +90,42 @@ class Option:
             return _in_units(value.total_seconds(), _TIMES)
         if value is None or isinstance(value, str):
             return value
-        return _in_units(value, _SIZES) if self.about.unit == BYTES else f"{value:,}"
+        return _in_units(value, _SIZES) if self.unit == BYTES else f"{value:,}"
 
     def read(self, value: Any, name: str = "") -> Any:
         """Return the value of a text or another value: templates and the command line give texts.
 
         None and an empty text give None. Raises :class:`ConfigurationError` for a value of another kind.
         """
-        reader = _READERS.get(self.about.unit or self.type.removesuffix(" | None"))
+        reader = _READERS.get(self.unit or self.type.removesuffix(" | None"))
         return value if reader is None else reader(name or self.name, value)
 
     def check(self, value: Any) -> None:
         """Raise :class:`ConfigurationError` for a value outside of the choices or the limits."""
-        about = self.about
         if value is None:
             return
-        if about.choices and value not in about.choices:
-            raise ConfigurationError(f"{self.name} is {quoted(str(value))}: choose one of {', '.join(about.choices)}.")
-        is_low = (about.above is not None and value <= about.above) or (about.least is not None and value < about.least)
-        if is_low or (about.most is not None and value > about.most):
-            reason = about.because or ("leave it out for no limit" if self.default is None else "")
+        if self.choices and value not in self.choices:
+            raise ConfigurationError(f"{self.name} is {quoted(str(value))}: choose one of {', '.join(self.choices)}.")
+        is_low = (self.above is not None and value <= self.above) or (self.least is not None and value < self.least)
+        if is_low or (self.most is not None and value > self.most):
+            reason = self.because or ("leave it out for no limit" if self.default is None else "")
             raise ConfigurationError(f"{self.name} must be {self.limits}{reason and f': {reason}'}.")
+
+
+def option(default: Any, meaning: str, *, repr: bool = True, **description: Any) -> Any:  # noqa: A002
+    """Return a field of a dataclass of options, with the description of an :class:`Option`."""
+    return field(default=default, repr=repr, metadata={"option": Option(meaning, **description)})
+
+
+def argument(default: Any, meaning: str, *, repr: bool = True) -> Any:  # noqa: A002
+    """Return a field that operators and commands give from an argument of their own, or not at all."""
+    return option(default, meaning, repr=repr, form=None, in_mapping=False)
+
+
+def _option_of(each: Field[Any]) -> Option:
+    found: Option = each.metadata["option"]
+    # The field of a class that is no dataclass yet has no name.
+    return replace(found, name=each.name or "", type=str(each.type), default=each.default)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,13 +145,8 @@ class Options:
             known = [vars(base).get("__dataclass_fields__", {}) for base in reversed(cls.__mro__)]
             # The class itself is no dataclass yet.
             known.append({name: value for name, value in vars(cls).items() if isinstance(value, Field)})
-            found = {name: each for named in known for name, each in named.items()}
-            described = [
-                Option(name, "", each.default, each.metadata["option"])
-                for name, each in found.items()
-                if "option" in each.metadata
-            ]
-            lines = [f":param {option.name}: {option.sentence}" for option in described]
+            found = {name: each for named in known for name, each in named.items() if each.metadata}
+            lines = [f":param {name}: {_option_of(each).sentence}" for name, each in found.items()]
             cls.__doc__ = "\n".join((inspect.cleandoc(cls.__doc__), "", *lines, ""))
 
     def __post_init__(self) -> None:
@@ -159,12 +156,12 @@ class Options:
     @classmethod
     def described(cls) -> list[Option]:
         """Return the options in order."""
-        return [Option(each.name, str(each.type), each.default, each.metadata["option"]) for each in fields(cls)]
+        return [_option_of(each) for each in fields(cls)]
 
     @classmethod
     def check_names(cls, values: Mapping[str, Any]) -> None:
         """Raise :class:`ConfigurationError` for a name of no option, with the names that are like it."""
-        names = [each.name for each in cls.described() if each.about.in_mapping]
+        names = [each.name for each in cls.described() if each.in_mapping]
         for name in values:
             if name not in names:
                 near = get_close_matches(str(name), names, n=2)
@@ -175,7 +172,7 @@ class Options:
     def of(cls: type[T], values: Mapping[str, Any] | T | None, **arguments: Any) -> T:
         """Make options of a mapping, or of options, and of arguments that were given beside it; None is not given.
 
-        Values of the mapping may be texts, as templates make them; an empty text leaves its option out. Raises
+        Values may be texts, as templates make them; an empty text leaves its option out. Raises
         :class:`ConfigurationError` for an unknown option, one that is given twice, and a value that an option does not
         take.
         """
@@ -185,12 +182,14 @@ class Options:
             raise ConfigurationError(f"{cls.parameter} is a mapping of options, not {type(values).__name__}.")
         else:
             cls.check_names(values or {})
-        readers = {each.name: each for each in cls.described()}
-        read = {name: readers[name].read(value, f"{cls.parameter}[{name!r}]") for name, value in (values or {}).items()}
-        given = {name: value for name, value in arguments.items() if value is not None}
-        if twice := sorted(given.keys() & read.keys()):
+        known = {each.name: each for each in cls.described()}
+        read = [(name, known[name].read(value, f"{cls.parameter}[{name!r}]")) for name, value in (values or {}).items()]
+        read += [(name, known[name].read(value)) for name, value in arguments.items()]
+        given = [(name, value) for name, value in read if value is not None]
+        names = [name for name, _ in given]
+        if twice := [name for name in names if names.count(name) > 1]:
             raise ConfigurationError(f"{twice[0]} is given twice, by itself and in {cls.parameter}: give it once.")
-        return cls(**given, **{name: value for name, value in read.items() if value is not None})
+        return cls(**dict(given))
 
     def changed(self) -> dict[str, Any]:
         """Return the options whose values are not their defaults."""

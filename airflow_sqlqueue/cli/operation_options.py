@@ -22,7 +22,7 @@ def parameters_of(kind: type[Options]) -> Iterator[inspect.Parameter]:
     flags = {each.name: (each.flag or "").partition("/")[0] for each in _options(kind)}
     for each in _options(kind):
         hint = Optional[str] if _is_written(each) else _TYPES[each.type]
-        about = typer.Option(each.flag, help=plain(each.meaning, lambda word: flags.get(word, word)))
+        about = typer.Option(each.flag, help=plain(each.text, lambda word: flags.get(word, word)))
         default = False if each.type == "bool" else each.words(each.default) if _is_written(each) else each.default
         yield inspect.Parameter(
             each.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[hint, about]
@@ -56,4 +56,4 @@ def _options(kind: type[Options]) -> list[Option]:
 
 
 def _is_written(each: Option) -> bool:
-    return each.type not in _TYPES or each.about.unit == BYTES
+    return each.type not in _TYPES or each.unit == BYTES

@@ -35,8 +35,6 @@ def _url(context: typer.Context, url: Optional[str]) -> Optional[str]:
 QueueArgument = Annotated[
     str, typer.Argument(help="The queue's address: table, table@[schema] or table@[schema]@[catalog].")
 ]
-MaxMessages = Annotated[Optional[int], typer.Option(help="Stop after this many messages.")]
-MaxSeconds = Annotated[Optional[float], typer.Option(help="Stop after this many seconds.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count.")]
 
 

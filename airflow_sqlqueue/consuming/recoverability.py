@@ -59,7 +59,7 @@ class RecoverabilityOptions(Options):
     )
     error_queue: str = option("error", "address of the queue for messages that failed in all retries")
     unrecoverable: tuple[type[Exception], ...] = option(
-        (), "types of exceptions after which a message goes to the error queue at once", flag=None
+        (), "types of exceptions after which a message goes to the error queue at once", form=None
     )
 
     def __post_init__(self) -> None:

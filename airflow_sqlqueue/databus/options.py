@@ -26,7 +26,7 @@ class PayloadOptions(Options):
 
     payload_bytes: int = option(PAYLOAD_BYTES, "the largest payload that is fetched", **SIZE_OF_A_PAYLOAD)
     max_bytes: int = option(
-        4096 * MIB, "the most bytes of all payloads of the batch", unit=BYTES, above=0, flag="--max-payload-bytes"
+        4096 * MIB, "the most bytes of all payloads of the batch", unit=BYTES, above=0, form="--max-payload-bytes"
     )
     workers: int = option(
         4,
@@ -34,11 +34,11 @@ class PayloadOptions(Options):
         least=1,
         most=32,
         because="each holds a payload in memory",
-        flag=None,
+        form=None,
     )
     readable_by: str | None = option(
         None,
         "users who may read the file on a disk, by default those of the part files",
         choices=tuple(FILE_MODES),
-        flag=None,
+        form=None,
     )

@@ -53,7 +53,7 @@ class DrainOptions(Limits):
     keep_expired: bool = option(
         False,
         "write expired messages too, flagged; else they are dropped and counted",
-        flag="--keep-expired/--no-keep-expired",
+        form="--keep-expired/--no-keep-expired",
     )
     workers: int = option(
         2,
@@ -84,9 +84,9 @@ class DrainOptions(Limits):
         "in this process drains such a batch",
         unit=BYTES,
         above=0,
-        flag=None,
+        form=None,
     )
-    up_to: int | None = option(None, "leave messages with a higher RowVersion than this", flag=None)
+    up_to: int | None = option(None, "leave messages with a higher RowVersion than this", form=None)
     settle_seconds: float = option(
         5.0, "seconds in which to retry rows that others have locked, before they are left and reported", least=0
     )

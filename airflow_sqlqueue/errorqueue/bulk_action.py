@@ -53,14 +53,14 @@ class ErrorQueueOptions(Limits):
     max_seconds: float | None = option(None, "begin no transaction after this many seconds", above=0)
     rate: float | None = option(None, "messages per second", above=0)
     rows_per_transaction: int = option(
-        128, "the most messages of one transaction", least=1, most=1_000, because="locks would escalate", flag=None
+        128, "the most messages of one transaction", least=1, most=1_000, because="locks would escalate", form=None
     )
     bytes_per_transaction: int = option(
         8 * MIB,
         "headers and bodies after which a transaction takes no further message",
         unit=BYTES,
         above=0,
-        flag=None,
+        form=None,
     )
     dry_run: bool = argument(False, "change nothing, only count the messages")
 

@@ -26,15 +26,15 @@ def staging_folder(location: str | PathLike[str] | ObjectStoragePath) -> Staging
     return StagingFolder.of(_with_connection(location))
 
 
-def data_bus_at(location: str | PathLike[str] | ObjectStoragePath, **options: int) -> DataBus:
+def data_bus_at(location: str | PathLike[str] | ObjectStoragePath) -> DataBus:
     """Return the data bus of a path or a URL, also with an Airflow connection, as for :func:`staging_folder`.
 
-    ``options`` are those of the data bus. Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` for an unusable
-    location or limit.
+    Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` for an unusable
+    location.
     """
     from airflow_sqlqueue.databus.data_bus import DataBus
 
-    return DataBus(_with_connection(location), **options)
+    return DataBus(_with_connection(location))
 
 
 def _with_connection(location: str | PathLike[str] | ObjectStoragePath) -> str | PathLike[str] | ObjectStoragePath:

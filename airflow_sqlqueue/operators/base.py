@@ -10,7 +10,6 @@ from airflow.sdk import Asset, BaseOperator
 
 from airflow_sqlqueue import routing
 from airflow_sqlqueue.errors import AddressError, ConfigurationError
-from airflow_sqlqueue.options import number, whole_number
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -165,11 +164,8 @@ class LimitedTask(ServerTask):
         self.max_seconds = max_seconds
 
     def limits(self) -> dict[str, Any]:
-        """The limits as numbers. Raises :class:`ConfigurationError` for a template that gives none."""
-        return {
-            "max_messages": whole_number("max_messages", self.max_messages),
-            "max_seconds": number("max_seconds", self.max_seconds),
-        }
+        """The limits, as arguments of :meth:`.Options.of`."""
+        return {"max_messages": self.max_messages, "max_seconds": self.max_seconds}
 
 
 class BatchTask(ServerTask):

@@ -23,7 +23,6 @@ from airflow_sqlqueue.operators.base import (
 from airflow_sqlqueue.operators.lineage import Lineage, of_table
 from airflow_sqlqueue.operators.metrics import Metrics
 from airflow_sqlqueue.operators.rendered import message_filter
-from airflow_sqlqueue.options import interval
 from airflow_sqlqueue.queue.forwarding import ForwardOptions
 from airflow_sqlqueue.queue.purge import PurgeOptions
 from airflow_sqlqueue.untrusted import quoted
@@ -112,7 +111,7 @@ class SqlQueuePurgeOperator(PurgeTask):
     def selection(self) -> dict[str, Any]:
         return {
             "all_messages": self.all_messages,
-            "older_than": interval("older_than", self.older_than),
+            "older_than": self.older_than,
             "where": message_filter(self.filters),
             "confirm": self.confirm,
         }

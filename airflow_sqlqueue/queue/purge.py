@@ -54,7 +54,7 @@ class PurgeOptions(Limits):
     )
     pause: float = option(0.0, "seconds between two transactions", least=0)
     lock_timeout: float = option(
-        5.0, "seconds to wait for a lock on the table as a whole; rows are never waited for", least=0, flag=None
+        5.0, "seconds to wait for a lock on the table as a whole; rows are never waited for", least=0, form=None
     )
 
     def __post_init__(self) -> None:

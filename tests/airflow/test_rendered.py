@@ -87,8 +87,7 @@ def test_limits_are_rendered() -> None:
         task_id="purge", queue_name="audit", max_messages="{{ 10 * 5 }}", older_than="{{ params.age }}", confirm=True
     )
     purge.render_template_fields({"params": {"age": 60}})  # type: ignore[typeddict-item]
-    assert purge.limits() == {"max_messages": 50, "max_seconds": None}
-    assert purge.selection()["older_than"] == timedelta(minutes=1)
+    assert purge._options() == PurgeOptions(max_messages=50, older_than=timedelta(minutes=1), confirm=True)
 
 
 LIMITS = {
