@@ -78,6 +78,10 @@ ROOMS = {
         ("message.py", "row.py", "budget.py", "untrusted.py"),
         (*_unit("message", "row", "budget", "untrusted"), *_contract("queue")),
     ),
+    "options": Room(
+        ("options.py", "cli/operation_options.py"),
+        (*_unit("options", "limits", "budget"), "tests/airflow/test_operation_options.py"),
+    ),
     "envelope": Room(
         ("envelope/*.py",),
         (
