@@ -23,11 +23,11 @@ from jars import jars_for, stop_java
 from airflow_sqlqueue import Batch, HeaderNames, Message
 from airflow_sqlqueue.bodies.blocks import BodyParser
 from airflow_sqlqueue.bodies.schemas import read_schema, struct
+from airflow_sqlqueue.client.schemas.files import SchemaFolder
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.schemas.files import SchemaFolder
-from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.spark import MicroBatch, local_session, parse_bodies, read_batch
 from airflow_sqlqueue.spark.message_tables import write_message_rows, write_message_tables
 

@@ -17,13 +17,13 @@ from bench_report import Comparison, report
 from bench_setting import TURNS, best_rates, fill
 
 from airflow_sqlqueue import AddressResolver, ConsumeOptions
-from airflow_sqlqueue.consuming.consumer import Consumer
+from airflow_sqlqueue.endpoint.consumer import Consumer
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.tables.create import create_queue, drop_queue
 from airflow_sqlqueue.server.connection import open_connection
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import number, query
-from airflow_sqlqueue.sql.columns import output
-from airflow_sqlqueue.tables.create import create_queue, drop_queue
+from airflow_sqlqueue.server.session import Session
+from airflow_sqlqueue.server.sql import number, query
+from airflow_sqlqueue.server.sql.columns import output
 
 HANDLERS = (1, 4)
 

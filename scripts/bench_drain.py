@@ -24,14 +24,14 @@ from bench_setting import TURNS, best_rates, fill, rate_of
 from airflow_sqlqueue import Batch, DrainOptions, DrainRequest, Redactor
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
+from airflow_sqlqueue.messages.row import NAMES
 from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT, QueueTable
 from airflow_sqlqueue.queue.table_access import FIRST, LAST
 from airflow_sqlqueue.queue.window import Window
-from airflow_sqlqueue.row import NAMES
 from airflow_sqlqueue.server.connection import open_connection
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import Query
-from airflow_sqlqueue.sql.columns import output
+from airflow_sqlqueue.server.session import Session
+from airflow_sqlqueue.server.sql import Query
+from airflow_sqlqueue.server.sql.columns import output
 
 SINGLE, BARE, STAGED, RULES = "single receives", "bare loop", "do it yourself", "drain with rules of other types"
 ENOUGH_CORES = 4

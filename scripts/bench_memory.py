@@ -28,8 +28,8 @@ from airflow_sqlqueue import AddressResolver, ConnectionSettings, Message
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import load_pyodbc
-from airflow_sqlqueue.session import Session
 
 MB, MIB = 1_000_000, 1024 * 1024
 _READ = 4 * MIB

@@ -24,11 +24,11 @@ import httpx
 from bench_report import Comparison
 from bench_setting import airflow_connection
 
-from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.inspection.overview import DatabaseOverview
+from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.sql import Query
-from airflow_sqlqueue.tables.create import queue_definition
+from airflow_sqlqueue.queue.inspection.overview import DatabaseOverview
+from airflow_sqlqueue.queue.tables.create import queue_definition
+from airflow_sqlqueue.server.sql import Query
 
 QUEUES, MESSAGES_OF_EACH = 200, 50_000
 BOUND = 500.0

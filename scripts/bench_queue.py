@@ -15,7 +15,7 @@ from bench_setting import TURNS, best_rates, messages
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.purge import CHUNK, PurgeOptions, purge
 from airflow_sqlqueue.queue.table_access import LAST
-from airflow_sqlqueue.sql import Query
+from airflow_sqlqueue.server.sql import Query
 
 
 def compare_sends(queue: QueueTable, *, single: int = 200, bulk: int = 5_000, turns: int = TURNS) -> Comparison:

@@ -13,13 +13,12 @@ from itertools import cycle, islice
 from random import Random
 from typing import Any
 
-from airflow_sqlqueue import AddressResolver, ConnectionSettings, HeaderNames, Message
-from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.envelope.times import format_time
+from airflow_sqlqueue import AddressResolver, ConnectionSettings, HeaderNames, Message, QueueClient
+from airflow_sqlqueue.messages.envelope.times import format_time
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import Query
-from airflow_sqlqueue.tables.create import create_queue, drop_queue
+from airflow_sqlqueue.queue.tables.create import create_queue, drop_queue
+from airflow_sqlqueue.server.session import Session
+from airflow_sqlqueue.server.sql import Query
 
 TURNS = 3
 """Turns that each side of a comparison gets."""

@@ -19,8 +19,8 @@ from bench_setting import TURNS, timed_turns
 from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT, QueueTable
 from airflow_sqlqueue.queue.sending import chunks, sent_parameters
 from airflow_sqlqueue.server.connection import open_connection
-from airflow_sqlqueue.sql import Query
-from airflow_sqlqueue.sql.columns import insertion
+from airflow_sqlqueue.server.sql import Query
+from airflow_sqlqueue.server.sql.columns import insertion
 from airflow_sqlqueue.traffic import generate
 
 PLAINEST, BARE, DRAIN = "plainest loop", "bare loop", "1-worker drain"

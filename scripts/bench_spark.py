@@ -25,7 +25,7 @@ from airflow_sqlqueue.drain.stages.message_table import MessageTable
 from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.spark import local_session, raw_schema, read_batch, register
 from airflow_sqlqueue.spark.jobs.audit import audit_rows, write_audit_rows
 from airflow_sqlqueue.traffic import generate

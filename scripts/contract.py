@@ -31,8 +31,8 @@ from rich.table import Table
 
 from airflow_sqlqueue import ConnectionSettings
 from airflow_sqlqueue.errors import LoginFailedError, ServerUnreachableError, SqlQueueError
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import Query
+from airflow_sqlqueue.server.session import Session
+from airflow_sqlqueue.server.sql import Query
 
 STEPS = {
     "first contact": ["tests/contract/test_first_contact.py"],

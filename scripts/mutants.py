@@ -58,6 +58,10 @@ class Room:
     tests: tuple[str, ...]
 
 
+def _sql(*names: str) -> tuple[str, ...]:
+    return tuple(f"server/sql/{name}" for name in names)
+
+
 def _unit(*names: str) -> tuple[str, ...]:
     return tuple(f"tests/unit/test_{name}.py" for name in names)
 
@@ -73,30 +77,32 @@ _QUEUE = _contract(
 _DRAIN = _contract("drain", "stops", "drain_waits", "filtered_drain", "copying_drain", "table_stage", "new_copies")
 
 ROOMS = {
-    "address": Room(("address.py", "routing.py"), (*_unit("address", "routing"), *_contract("names"))),
+    "address": Room(
+        ("messages/address.py", "messages/routing.py"), (*_unit("address", "routing"), *_contract("names"))
+    ),
     "message": Room(
-        ("message.py", "row.py", "budget.py", "untrusted.py"),
+        ("messages/message.py", "messages/row.py", "options/budget.py", "untrusted.py"),
         (*_unit("message", "row", "budget", "untrusted"), *_contract("queue")),
     ),
     "options": Room(
-        ("options.py", "cli/operation_options.py"),
+        ("options/__init__.py", "cli/operation_options.py"),
         (*_unit("options", "limits", "budget"), "tests/airflow/test_operation_options.py"),
     ),
     "envelope": Room(
-        ("envelope/*.py",),
+        ("messages/envelope/*.py",),
         (
             *_unit("envelope", "payloads", "times", "reply", "outgoing"),
             *_unit("message_types"),
-            "tests/contract/consuming/test_causation.py",
-            "tests/contract/consuming/test_tracing.py",
+            "tests/contract/endpoint/test_causation.py",
+            "tests/contract/endpoint/test_tracing.py",
         ),
     ),
     "session": Room(
-        ("session.py", "transactions.py", "reconnecting.py", "sql/session.sql"),
+        ("server/session.py", "server/transactions.py", "server/reconnecting.py", "server/sql/session.sql"),
         (
             *_unit("session", "reconnecting"),
             *_contract("transactions", "statement_errors", "contention", "long_texts"),
-            "tests/contract/consuming/test_modes.py",
+            "tests/contract/endpoint/test_modes.py",
             "tests/faults/test_killed_sessions.py",
             "tests/faults/test_transaction_lost.py",
             "tests/faults/test_connection_cut.py",
@@ -104,8 +110,9 @@ ROOMS = {
     ),
     "queue": Room(
         (
-            *("queue/*.py", "sql/queue.sql", "sql/quarantine.sql", "sql/send_ledger.sql", "sql/outgoing.sql"),
-            *("sql/copies.sql", "sql/columns.py", "sql/narrowing.py", "sql/__init__.py"),
+            "queue/*.py",
+            *_sql("queue.sql", "quarantine.sql", "send_ledger.sql", "outgoing.sql", "copies.sql"),
+            *_sql("columns.py", "narrowing.py", "__init__.py"),
         ),
         (
             *_unit("gaps", "query_names", "hints"),
@@ -115,7 +122,7 @@ ROOMS = {
         ),
     ),
     "drain": Room(
-        ("drain/*.py", "drain/stages/*.py", "drain/storage/*.py", "sql/ledger.sql", "sql/message_table.sql"),
+        ("drain/*.py", "drain/stages/*.py", "drain/storage/*.py", *_sql("ledger.sql", "message_table.sql")),
         (
             *_unit("worker_pool", "manifest", "batch_reader", "storage", "hints"),
             *_DRAIN,
@@ -129,31 +136,31 @@ ROOMS = {
         ),
     ),
     "delayed": Room(
-        ("delayed/*.py", "sql/delayed.sql"),
+        ("queue/delayed/*.py", *_sql("delayed.sql")),
         (*_contract("delayed"), "tests/contract/mover", *_unit("hints")),
     ),
-    "errorqueue": Room(
-        ("errorqueue/*.py", "sql/errors.sql", "sql/error_archive.sql"),
+    "errors": Room(
+        ("queue/errors/*.py", *_sql("errors.sql", "error_archive.sql")),
         (
-            *_unit("errorqueue", "hints"),
+            *_unit("error_queue", "hints"),
             *_contract("error_queue"),
             "tests/contract/return_to_source",
             "tests/contract/failures",
             "tests/faults/test_poison.py",
         ),
     ),
-    "consuming": Room(
-        ("consuming/*.py", "sql/inbox.sql"),
+    "endpoint": Room(
+        ("endpoint/*.py", *_sql("inbox.sql")),
         (
             *_unit("recoverability", "message_handlers", "outgoing", "hints", "consumer", "limits"),
             *_contract("hold"),
-            "tests/contract/consuming",
+            "tests/contract/endpoint",
             "tests/faults/test_consuming.py",
             "tests/faults/test_consuming_cut.py",
         ),
     ),
     "tables": Room(
-        ("tables/*.py", "sql/create.sql"),
+        ("queue/tables/*.py", *_sql("create.sql")),
         (*_unit("layout", "table", "hints"), *_contract("create", "discovery", "layouts", "inspection")),
     ),
 }

@@ -13,8 +13,8 @@ from soak_setting import AUDIT, ERROR, KINDS, NOTES, ORDERS, Plan, body_of, mess
 from airflow_sqlqueue.drain.batch_reader import batch_rows
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.errors import BatchNotFoundError
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import Query
+from airflow_sqlqueue.server.session import Session
+from airflow_sqlqueue.server.sql import Query
 
 QUEUES = (AUDIT, f"{AUDIT}.Delayed", ORDERS, f"{ORDERS}.Delayed", NOTES)
 

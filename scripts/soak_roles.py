@@ -27,14 +27,14 @@ import psutil  # type: ignore[import-untyped]
 from bench_setting import airflow_connection
 from soak_setting import AUDIT, DRAIN, ERROR, KINDS, NOTES, ORDERS, Kind, Plan, is_never_handled, messages, name_in
 
-from airflow_sqlqueue.consuming.options import ConsumeOptions, ConsumeResult
-from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
-from airflow_sqlqueue.delayed.mover import MoveOptions
 from airflow_sqlqueue.drain.request import DrainRequest
-from airflow_sqlqueue.envelope import Envelope
+from airflow_sqlqueue.endpoint.options import ConsumeOptions, ConsumeResult
+from airflow_sqlqueue.endpoint.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.errors import ServerUnreachableError, SqlQueueError
-from airflow_sqlqueue.message import Message
-from airflow_sqlqueue.reconnecting import passes
+from airflow_sqlqueue.messages.envelope import Envelope
+from airflow_sqlqueue.messages.message import Message
+from airflow_sqlqueue.queue.delayed.mover import MoveOptions
+from airflow_sqlqueue.server.reconnecting import passes
 
 START, STOP = "start", "stop"
 SENT, UNKNOWN, REFUSED = "sent", "unknown", "refused"

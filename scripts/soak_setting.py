@@ -6,10 +6,9 @@ import uuid
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 
-from airflow_sqlqueue import AddressResolver, ConnectionSettings, HeaderNames, Message
-from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue import AddressResolver, ConnectionSettings, HeaderNames, Message, QueueClient
 from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.envelope.times import format_time
+from airflow_sqlqueue.messages.envelope.times import format_time
 
 AUDIT, ORDERS, NOTES, ERROR = "audit", "orders", "notes", "error"
 """Queues: the first one is drained, the second one consumed. In the third one messages expire."""

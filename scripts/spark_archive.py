@@ -66,8 +66,8 @@ def load(folder: Path) -> None:
     import pyarrow.parquet as pq
 
     from airflow_sqlqueue.drain.manifest import Batch
-    from airflow_sqlqueue.message import encode_headers
-    from airflow_sqlqueue.row import drained_row_schema
+    from airflow_sqlqueue.messages.message import encode_headers
+    from airflow_sqlqueue.messages.row import drained_row_schema
     from airflow_sqlqueue.spark import local_session
     from airflow_sqlqueue.traffic import generate
 

@@ -8,12 +8,12 @@ from datetime import timedelta
 from multiprocessing.synchronize import Event
 from typing import Any
 
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
+from airflow_sqlqueue.messages.routing import AddressResolver
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.purge import PurgeOptions, purge
-from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.server.session import Session, retrying
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.session import Session, retrying
 from tests.endpoint import Endpoint
 
 LATE = timedelta(seconds=-1)

@@ -14,12 +14,12 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
+from airflow_sqlqueue.messages.routing import AddressResolver
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.queue.tables.create import create_queue
+from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import Query
-from airflow_sqlqueue.tables.create import create_queue
+from airflow_sqlqueue.server.sql import Query
 from fakemssql import FakeServer
 
 Connect = Callable[[], Session]

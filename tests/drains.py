@@ -20,11 +20,11 @@ from airflow_sqlqueue.drain.progress import Progress
 from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.stages.base import Stage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
+from airflow_sqlqueue.messages.row import drained_row_schema
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.row import drained_row_schema
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
+from airflow_sqlqueue.queue.tables.create import LEDGER_SCHEMA
+from airflow_sqlqueue.server.session import Session
 
 SMALL_PARTS = DrainOptions(rows_per_statement=7, rows_per_part=20, settle_seconds=0)
 

@@ -15,8 +15,8 @@ from typing import Any
 from unittest.mock import patch
 
 from airflow_sqlqueue.server.enlisted import EnlistedCursor
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import Query
+from airflow_sqlqueue.server.session import Session
+from airflow_sqlqueue.server.sql import Query
 from support.grammar import MAXDOP, WHY_NOT, refusals
 
 __all__ = ["MAXDOP", "VERSIONS", "WHY_NOT", "Recorder", "problems", "with_parameters"]

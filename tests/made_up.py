@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from airflow_sqlqueue.errorqueue.actions import ACTIONS
-from airflow_sqlqueue.errorqueue.effects import Park
-from airflow_sqlqueue.errorqueue.failed_message import FailedMessage
-from airflow_sqlqueue.errorqueue.groupings import Grouping
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.errors.actions import ACTIONS
+from airflow_sqlqueue.queue.errors.effects import Park
+from airflow_sqlqueue.queue.errors.failed_message import FailedMessage
+from airflow_sqlqueue.queue.errors.groupings import Grouping
 
 
 class Lend(Park):

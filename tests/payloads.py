@@ -12,8 +12,8 @@ from airflow_sqlqueue.drain.ledger import Part
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.stages.part_file import PartFile
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.message import HeaderNames
-from airflow_sqlqueue.row import Row
+from airflow_sqlqueue.messages.message import HeaderNames
+from airflow_sqlqueue.messages.row import Row
 
 KEY = "2020-01-31_08\\b43dfae2-02b8-4e72-89a2-1281bfaded5b"
 """Key of a file share, as Windows writes it, whose time to live has passed."""

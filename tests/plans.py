@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree
 
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import Query
+from airflow_sqlqueue.server.session import Session
+from airflow_sqlqueue.server.sql import Query
 
 _NAMESPACE = "{http://schemas.microsoft.com/sqlserver/2004/07/showplan}"
 _COUNTERS = f"./{_NAMESPACE}RunTimeInformation/{_NAMESPACE}RunTimeCountersPerThread"

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 
 from hypothesis import strategies as st
 
-from airflow_sqlqueue.message import MAX_CHARACTERS, MAX_HEADERS
-from airflow_sqlqueue.message import HeaderNames as H
-from airflow_sqlqueue.routing import ResolvedAddress
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import Query, identifier
+from airflow_sqlqueue.messages.message import MAX_CHARACTERS, MAX_HEADERS
+from airflow_sqlqueue.messages.message import HeaderNames as H
+from airflow_sqlqueue.messages.routing import ResolvedAddress
+from airflow_sqlqueue.server.session import Session
+from airflow_sqlqueue.server.sql import Query, identifier
 
 CANARY = "canary"
 """Part of hostile values: where it shows up, something that a row holds has left us."""

@@ -18,8 +18,8 @@ from airflow_sqlqueue.cli.operation_options import words_of
 from airflow_sqlqueue.cli.options import Common, QueueArgument, QueueOptions, age
 from airflow_sqlqueue.cli.output import note, progress_bar
 from airflow_sqlqueue.cli.redaction import KEY_VARIABLE, redactor_of
-from airflow_sqlqueue.databus.options import PayloadOptions
 from airflow_sqlqueue.drain.options import DrainOptions, SweepOptions
+from airflow_sqlqueue.endpoint.databus.options import PayloadOptions
 from airflow_sqlqueue.errors import (
     BatchError,
     BatchNotFoundError,
@@ -29,12 +29,12 @@ from airflow_sqlqueue.errors import (
 )
 
 if TYPE_CHECKING:
-    from airflow_sqlqueue.client import QueueClient
-    from airflow_sqlqueue.databus.payload_file import PayloadsResult
+    from airflow_sqlqueue.client.client import QueueClient
     from airflow_sqlqueue.drain.batches import BatchInfo
     from airflow_sqlqueue.drain.manifest import Batch
     from airflow_sqlqueue.drain.request import DrainRequest
     from airflow_sqlqueue.drain.storage.folder import StagingFolder
+    from airflow_sqlqueue.endpoint.databus.payload_file import PayloadsResult
 
     PayloadFetch = Callable[[QueueClient, Batch], PayloadsResult]
 
@@ -172,7 +172,7 @@ def _payload_fetch(
         return None
     if stage != "files":
         raise ConfigurationError("--data-bus stages payloads beside files: give --staging, and leave out --stage.")
-    from airflow_sqlqueue.databus.data_bus import DataBus
+    from airflow_sqlqueue.endpoint.databus.data_bus import DataBus
 
     data_bus = DataBus(location)
     return lambda client, batch: client.batches.fetch_payloads(batch, data_bus, staging=folder, options=options)

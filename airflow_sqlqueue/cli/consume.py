@@ -19,12 +19,12 @@ from airflow_sqlqueue.cli.health import Health, HealthServer
 from airflow_sqlqueue.cli.message_options import FilterOptions
 from airflow_sqlqueue.cli.options import Common
 from airflow_sqlqueue.cli.output import note
-from airflow_sqlqueue.consuming.options import ConsumeOptions, ConsumeResult
+from airflow_sqlqueue.endpoint.options import ConsumeOptions, ConsumeResult
 from airflow_sqlqueue.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.client.queues import Queue
-    from airflow_sqlqueue.consuming.message_handlers import MessageHandlers
+    from airflow_sqlqueue.endpoint.message_handlers import MessageHandlers
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ def consume(
     if queue is None and endpoint is None:
         raise ConfigurationError("Name the queue by --queue, or by --endpoint and the routing settings.")
     if data_bus is not None:
-        from airflow_sqlqueue.databus.data_bus import DataBus
+        from airflow_sqlqueue.endpoint.databus.data_bus import DataBus
 
         handling = replace(handling, data_bus=DataBus(data_bus))
     options = replace(handling, endpoint=endpoint, where=selected.filter(), wait_for_server=True)

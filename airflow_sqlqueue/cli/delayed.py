@@ -10,10 +10,10 @@ import typer
 from airflow_sqlqueue.cli.message_options import MessageOptions
 from airflow_sqlqueue.cli.options import Common, QueueArgument
 from airflow_sqlqueue.cli.output import note
-from airflow_sqlqueue.delayed.mover import MoveOptions
-from airflow_sqlqueue.delayed.table import DelayedMessage
 from airflow_sqlqueue.errors import ConfigurationError, MessageNotFoundError
-from airflow_sqlqueue.message import HeaderNames, decode_headers, first_type
+from airflow_sqlqueue.messages.message import HeaderNames, decode_headers, first_type
+from airflow_sqlqueue.queue.delayed.mover import MoveOptions
+from airflow_sqlqueue.queue.delayed.table import DelayedMessage
 from airflow_sqlqueue.untrusted import quoted
 
 

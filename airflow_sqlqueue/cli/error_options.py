@@ -7,8 +7,8 @@ from typing import Annotated, Optional
 
 import typer
 
-from airflow_sqlqueue.errorqueue.failed_message import KINDS
-from airflow_sqlqueue.errorqueue.filters import ErrorFilter
+from airflow_sqlqueue.queue.errors.failed_message import KINDS
+from airflow_sqlqueue.queue.errors.filters import ErrorFilter
 
 
 @dataclass(frozen=True)

@@ -16,16 +16,16 @@ from airflow_sqlqueue.cli.message_options import read_body
 from airflow_sqlqueue.cli.operation_options import parameters_of
 from airflow_sqlqueue.cli.options import Common, DryRun, QueueArgument
 from airflow_sqlqueue.cli.output import progress_bar, stdout
-from airflow_sqlqueue.errorqueue.actions import ACTIONS, Action
-from airflow_sqlqueue.errorqueue.bulk_action import ErrorQueueOptions, ErrorQueueResult
-from airflow_sqlqueue.errorqueue.effects import ActionInputs
-from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.groupings import GROUPINGS
-from airflow_sqlqueue.errorqueue.reasons import NO_DESTINATION, StayReason
-from airflow_sqlqueue.errorqueue.scan import ShownError
-from airflow_sqlqueue.errorqueue.triage import DEFAULT_KEYS, MAX_SCANNED, Triage
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.message import HeaderNames
+from airflow_sqlqueue.messages.message import HeaderNames
+from airflow_sqlqueue.queue.errors.actions import ACTIONS, Action
+from airflow_sqlqueue.queue.errors.bulk_action import ErrorQueueOptions, ErrorQueueResult
+from airflow_sqlqueue.queue.errors.effects import ActionInputs
+from airflow_sqlqueue.queue.errors.filters import ErrorFilter
+from airflow_sqlqueue.queue.errors.groupings import GROUPINGS
+from airflow_sqlqueue.queue.errors.reasons import NO_DESTINATION, StayReason
+from airflow_sqlqueue.queue.errors.scan import ShownError
+from airflow_sqlqueue.queue.errors.triage import DEFAULT_KEYS, MAX_SCANNED, Triage
 
 _SHOWN = {
     HeaderNames.EXCEPTION_MESSAGE: "exception_message",

@@ -8,8 +8,8 @@ import typer
 
 from airflow_sqlqueue.cli.message_options import MessageOptions
 from airflow_sqlqueue.cli.options import Common
-from airflow_sqlqueue.message import HeaderNames
-from airflow_sqlqueue.tables.create import SUBSCRIPTION_TABLE
+from airflow_sqlqueue.messages.message import HeaderNames
+from airflow_sqlqueue.queue.tables.create import SUBSCRIPTION_TABLE
 
 Endpoint = Annotated[str, typer.Argument(help="The endpoint's name.")]
 TypeName = Annotated[str, typer.Argument(help="The event's .NET type, with its namespace.")]

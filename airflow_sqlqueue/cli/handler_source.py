@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from airflow_sqlqueue.consuming.message_handlers import MessageHandlers
+from airflow_sqlqueue.endpoint.message_handlers import MessageHandlers
 from airflow_sqlqueue.errors import ConfigurationError
 
 

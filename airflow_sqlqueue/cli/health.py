@@ -13,9 +13,9 @@ from socketserver import TCPServer
 from types import TracebackType
 from typing import Any, ClassVar
 
-from airflow_sqlqueue.consuming.options import ConsumeResult
+from airflow_sqlqueue.endpoint.options import ConsumeResult
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.routing import ResolvedAddress
+from airflow_sqlqueue.messages.routing import ResolvedAddress
 
 log = logging.getLogger(__name__)
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from airflow_sqlqueue.budget import count_of
 from airflow_sqlqueue.cli.output import note
 from airflow_sqlqueue.errors import SqlQueueError
+from airflow_sqlqueue.options.budget import count_of
 
 if TYPE_CHECKING:
-    from airflow_sqlqueue.client import QueueClient
+    from airflow_sqlqueue.client.client import QueueClient
 
 
 class InterruptedDrainError(BaseException):

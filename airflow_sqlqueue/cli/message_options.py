@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from airflow_sqlqueue.envelope.outgoing import Sender
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue.messages.envelope.outgoing import Sender
+from airflow_sqlqueue.messages.message import HeaderNames, Message
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.queue.filters import MessageFilter

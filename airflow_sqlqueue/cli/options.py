@@ -14,7 +14,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from airflow_sqlqueue.cli import output
-from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue.client.client import QueueClient
 from airflow_sqlqueue.client.queues import Queue
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.extras import not_installed

@@ -13,9 +13,9 @@ import typer
 from airflow_sqlqueue.cli.message_options import FilterOptions, MessageOptions
 from airflow_sqlqueue.cli.options import Common, DryRun, QueueOptions, age
 from airflow_sqlqueue.cli.output import counted, note, progress_bar
-from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError, TransientError
-from airflow_sqlqueue.message import HeaderNames, ReceivedMessage
+from airflow_sqlqueue.messages.envelope import Envelope
+from airflow_sqlqueue.messages.message import HeaderNames, ReceivedMessage
 from airflow_sqlqueue.queue.browsing import MessageHead, browse, find
 from airflow_sqlqueue.queue.forwarding import ForwardOptions
 from airflow_sqlqueue.queue.purge import PurgeOptions

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from airflow_sqlqueue.bodies.redaction.actions import PLACES, names
 from airflow_sqlqueue.cli.message_options import FilterOptions
 from airflow_sqlqueue.cli.options import QueueOptions
 from airflow_sqlqueue.cli.output import note
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.redaction.actions import PLACES, names
-from airflow_sqlqueue.row import Row
+from airflow_sqlqueue.messages.row import Row
 from airflow_sqlqueue.untrusted import label
 
 if TYPE_CHECKING:
-    from airflow_sqlqueue.message import ReceivedMessage
-    from airflow_sqlqueue.redaction.redactor import Redaction, Redactor
+    from airflow_sqlqueue.bodies.redaction.redactor import Redaction, Redactor
+    from airflow_sqlqueue.messages.message import ReceivedMessage
 
 KEY_VARIABLE = "SQLQUEUE_REDACTION_KEY"
 _ANY_KEY = "a preview shows no hash"
@@ -28,7 +28,7 @@ def redactor_of(rules: Optional[str]) -> Redactor | None:
     """The redactor of a file of rules, with the key of the environment. Raises :class:`ConfigurationError`."""
     if rules is None:
         return None
-    from airflow_sqlqueue.redaction.redactor import Redactor
+    from airflow_sqlqueue.bodies.redaction.redactor import Redactor
 
     return Redactor.of(rules, os.environ.get(KEY_VARIABLE))
 
@@ -50,7 +50,7 @@ def redact(
 
     A queue itself is never redacted: give the rules to a drain, with --redaction.
     """
-    from airflow_sqlqueue.redaction.redactor import Redactor
+    from airflow_sqlqueue.bodies.redaction.redactor import Redactor
 
     if not dry_run:
         raise ConfigurationError("A queue is not redacted: give --dry-run here, and --redaction to the command drain.")

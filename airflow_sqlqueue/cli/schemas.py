@@ -14,7 +14,7 @@ from airflow_sqlqueue.untrusted import quoted
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.bodies.schemas import Type
-    from airflow_sqlqueue.schemas.sampling import Sample
+    from airflow_sqlqueue.client.schemas.sampling import Sample
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,9 +72,9 @@ def _compare(target: SampleOptions, title: str = "", *, write: bool = False) -> 
     from airflow_sqlqueue.bodies.extension import EMPTY, differences
     from airflow_sqlqueue.bodies.inference import infer, struct_of
     from airflow_sqlqueue.bodies.patterns import TypePatterns
+    from airflow_sqlqueue.client.schemas.files import SchemaFolder, file_stem
+    from airflow_sqlqueue.client.schemas.sampling import Sample
     from airflow_sqlqueue.errors import SqlQueueError
-    from airflow_sqlqueue.schemas.files import SchemaFolder, file_stem
-    from airflow_sqlqueue.schemas.sampling import Sample
 
     unusable: dict[str, str] = {}
     folder, types = SchemaFolder(target.folder), TypePatterns.of(target.types)

@@ -10,8 +10,8 @@ import typer
 from airflow_sqlqueue.cli.options import Common, QueueArgument
 from airflow_sqlqueue.cli.output import say, stdout
 from airflow_sqlqueue.errors import ConfigurationError, QueueNotEmptyError
-from airflow_sqlqueue.inspection.inspect import Inspection
-from airflow_sqlqueue.tables.layout import SHAPES
+from airflow_sqlqueue.queue.inspection.inspect import Inspection
+from airflow_sqlqueue.queue.tables.layout import SHAPES
 
 
 def create(

@@ -9,32 +9,32 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from airflow_sqlqueue.budget import Budget
 from airflow_sqlqueue.client.connector import Connector, folder_of
 from airflow_sqlqueue.drain.batches import BatchInfo, batches, find_stranded, recorded_batch
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.locks import BatchLocks
 from airflow_sqlqueue.drain.manifest import UNFINISHED, Batch, check_readable
 from airflow_sqlqueue.errors import ConfigurationError, TransactionError
-from airflow_sqlqueue.message import ReceivedMessage
+from airflow_sqlqueue.messages.message import ReceivedMessage
+from airflow_sqlqueue.messages.routing import AddressResolver
+from airflow_sqlqueue.options.budget import Budget
 from airflow_sqlqueue.queue.queue_table import received_message
-from airflow_sqlqueue.routing import AddressResolver
 
 if TYPE_CHECKING:
     from os import PathLike
 
-    from airflow_sqlqueue.databus.batch_payloads import StagedPayload
-    from airflow_sqlqueue.databus.data_bus import DataBus
-    from airflow_sqlqueue.databus.options import PayloadOptions
-    from airflow_sqlqueue.databus.payload_file import PayloadsResult
+    from airflow_sqlqueue.client.conversation import Conversation
     from airflow_sqlqueue.drain.erase import EraseRequest, EraseResult
     from airflow_sqlqueue.drain.ledger import Part
     from airflow_sqlqueue.drain.options import SweepOptions
     from airflow_sqlqueue.drain.requeue import RequeueResult
     from airflow_sqlqueue.drain.storage.folder import StagingFolder
     from airflow_sqlqueue.drain.sweep import SweepResult
-    from airflow_sqlqueue.flow.conversation import Conversation
-    from airflow_sqlqueue.session import Session
+    from airflow_sqlqueue.endpoint.databus.batch_payloads import StagedPayload
+    from airflow_sqlqueue.endpoint.databus.data_bus import DataBus
+    from airflow_sqlqueue.endpoint.databus.options import PayloadOptions
+    from airflow_sqlqueue.endpoint.databus.payload_file import PayloadsResult
+    from airflow_sqlqueue.server.session import Session
 
 T = TypeVar("T")
 
@@ -226,9 +226,9 @@ class BatchManager:
 
         It reads the headers of all their messages, until ``max_seconds`` have passed, and returns what it found. The
         batches are those of the connection's database, or of ``catalogs``. ``staging`` as for :meth:`requeue`;
-        ``session`` is used instead of a new one. See :func:`airflow_sqlqueue.flow.conversation.find_conversation`.
+        ``session`` is used instead of a new one. See :func:`airflow_sqlqueue.client.conversation.find_conversation`.
         """
-        from airflow_sqlqueue.flow.conversation import MAX_BATCHES, READABLE, find_conversation
+        from airflow_sqlqueue.client.conversation import MAX_BATCHES, READABLE, find_conversation
 
         folder, budget = folder_of(staging), Budget(max_seconds=max_seconds)
         with nullcontext(session) if session else self._connector.enlisted_session() as opened:
@@ -251,10 +251,10 @@ class BatchManager:
 
         Call it soon after the drain: payloads disappear after their time to live. Idempotent, and a payload that is
         gone, too large or refused is recorded with the reason. ``data_bus`` as for :class:`~airflow_sqlqueue.DataBus`,
-        ``staging`` as for :meth:`requeue`. See :func:`airflow_sqlqueue.databus.batch_payloads.fetch_payloads`.
+        ``staging`` as for :meth:`requeue`. See :func:`airflow_sqlqueue.endpoint.databus.batch_payloads.fetch_payloads`.
         """
-        from airflow_sqlqueue.databus.batch_payloads import fetch_payloads
-        from airflow_sqlqueue.databus.data_bus import DataBus
+        from airflow_sqlqueue.endpoint.databus.batch_payloads import fetch_payloads
+        from airflow_sqlqueue.endpoint.databus.data_bus import DataBus
 
         known, parts = self._recorded(batch)
         return fetch_payloads(known, parts, DataBus.of(data_bus), folder_of(staging), options, on_payload)
@@ -265,9 +265,9 @@ class BatchManager:
         """Iterate over the payloads that :meth:`fetch_payloads` has staged, without Spark; ``staging`` as there.
 
         Raises :class:`~airflow_sqlqueue.errors.BatchError` if they were not fetched. See
-        :func:`airflow_sqlqueue.databus.batch_payloads.staged_payloads`.
+        :func:`airflow_sqlqueue.endpoint.databus.batch_payloads.staged_payloads`.
         """
-        from airflow_sqlqueue.databus.batch_payloads import staged_payloads
+        from airflow_sqlqueue.endpoint.databus.batch_payloads import staged_payloads
 
         known, _ = self._recorded(batch)
         return staged_payloads(known, folder_of(staging))
@@ -349,10 +349,10 @@ class BatchManager:
         Without a folder it removes only batches without files: those of the stage ``table``. It also drops private
         queues for replies that killed processes have left in the default schema. After a lost connection it starts
         again, and its counts start at 0. See :func:`airflow_sqlqueue.drain.sweep.sweep` and
-        :func:`airflow_sqlqueue.publishing.private_queue.sweep_private_queues`.
+        :func:`airflow_sqlqueue.queue.publishing.private_queue.sweep_private_queues`.
         """
         from airflow_sqlqueue.drain.sweep import sweep
-        from airflow_sqlqueue.publishing.private_queue import sweep_private_queues
+        from airflow_sqlqueue.queue.publishing.private_queue import sweep_private_queues
 
         folder = folder_of(staging)
 

@@ -16,17 +16,17 @@ from airflow_sqlqueue.client.queues import Queue
 from airflow_sqlqueue.client.streams import StreamManager
 from airflow_sqlqueue.client.subscriptions import SubscriptionManager
 from airflow_sqlqueue.client.tables import TableManager
-from airflow_sqlqueue.envelope import Envelope, reply
-from airflow_sqlqueue.envelope.causation import outgoing
-from airflow_sqlqueue.envelope.tracing import REPLY
-from airflow_sqlqueue.message import ReceivedMessage
-from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.messages.envelope import Envelope, reply
+from airflow_sqlqueue.messages.envelope.causation import outgoing
+from airflow_sqlqueue.messages.envelope.tracing import REPLY
+from airflow_sqlqueue.messages.message import ReceivedMessage
+from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.queue.tables.create import LEDGER_SCHEMA, SUBSCRIPTION_TABLE
 from airflow_sqlqueue.server.connection_string import ConnectionString, is_connection_string
+from airflow_sqlqueue.server.session import DEFAULT_LOCK_TIMEOUT, Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.session import DEFAULT_LOCK_TIMEOUT, Session
-from airflow_sqlqueue.sql import Query, query
-from airflow_sqlqueue.tables.create import LEDGER_SCHEMA, SUBSCRIPTION_TABLE
-from airflow_sqlqueue.transactions import SENDS_ATOMIC_WITH_RECEIVE, Transaction, transaction
+from airflow_sqlqueue.server.sql import Query, query
+from airflow_sqlqueue.server.transactions import SENDS_ATOMIC_WITH_RECEIVE, Transaction, transaction
 
 
 class QueueClient:
@@ -69,7 +69,7 @@ class QueueClient:
 
         The ``Queue Schema`` of a connection string (versions 1 and 2 of the transport) becomes the default schema.
         Headers of messages may name ``allowed_catalogs`` and ``allowed_schemas``
-        (:class:`~airflow_sqlqueue.routing.AddressResolver`). Raises
+        (:class:`~airflow_sqlqueue.messages.routing.AddressResolver`). Raises
         :class:`~airflow_sqlqueue.errors.ConfigurationError`.
         """
         schema = None
@@ -189,8 +189,9 @@ class QueueClient:
         dooms it: until the end of the block every further call fails.
 
         ``mode`` is ``sends_atomic_with_receive``, ``receive_only`` (sends commit at once: at least once) or ``none``
-        (everything commits at once, received messages can be lost): :func:`airflow_sqlqueue.transactions.transaction`.
-        Raises :class:`~airflow_sqlqueue.errors.TransactionError` where another server or login would be needed.
+        (everything commits at once, received messages can be lost):
+        :func:`airflow_sqlqueue.server.transactions.transaction`. Raises
+        :class:`~airflow_sqlqueue.errors.TransactionError` where another server or login would be needed.
         """
         return transaction(self.settings, self._connector.session, mode)
 
@@ -218,6 +219,6 @@ class QueueClient:
         """Return the identity of the table at an address: its names as the server's catalog spells them.
 
         A synonym's is its base table, that of a missing table the address itself. ``queue@MACHINE`` of versions 1 and 2
-        is understood: see :func:`airflow_sqlqueue.tables.discovery.find_queue`.
+        is understood: see :func:`airflow_sqlqueue.queue.tables.discovery.find_queue`.
         """
         return self._connector.find(queue_name)

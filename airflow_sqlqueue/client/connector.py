@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.locks import BatchLocks
+from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.send_ledger import SendLedger
-from airflow_sqlqueue.reconnecting import Reconnecting
-from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.queue.tables.create import LEDGER_SCHEMA
+from airflow_sqlqueue.queue.tables.discovery import find_address, find_queue
+from airflow_sqlqueue.server.reconnecting import Reconnecting
+from airflow_sqlqueue.server.session import DEFAULT_LOCK_TIMEOUT, Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.session import DEFAULT_LOCK_TIMEOUT, Session
-from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
-from airflow_sqlqueue.tables.discovery import find_address, find_queue
-from airflow_sqlqueue.transactions import current_transaction
+from airflow_sqlqueue.server.transactions import current_transaction
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -47,7 +47,7 @@ class Connector:
     lock_timeout: float = DEFAULT_LOCK_TIMEOUT
 
     def session(self) -> Session:
-        """Open a session outside of any transaction. Raises as :class:`~airflow_sqlqueue.session.Session`."""
+        """Open a session outside of any transaction. Raises as :class:`~airflow_sqlqueue.server.session.Session`."""
         return Session(self.settings, lock_timeout=self.lock_timeout)
 
     @contextmanager

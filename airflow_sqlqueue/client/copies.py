@@ -8,7 +8,7 @@ from datetime import timedelta
 from airflow_sqlqueue.client.connector import Connector
 from airflow_sqlqueue.errors import CopyError
 from airflow_sqlqueue.queue.copies import CopyInfo, CopyTable, QueueCopy
-from airflow_sqlqueue.tables.own import stored_name
+from airflow_sqlqueue.queue.tables.own import stored_name
 
 
 class CopyManager:

@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 
 from airflow_sqlqueue.client.connector import Connector
-from airflow_sqlqueue.delayed.mover import MoveOptions, MoveResult, move_due
-from airflow_sqlqueue.delayed.table import DelayedMessage, DelayedTable, delayed_name
-from airflow_sqlqueue.envelope.causation import outgoing
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.envelope.causation import outgoing
+from airflow_sqlqueue.messages.message import Message
+from airflow_sqlqueue.messages.routing import ResolvedAddress
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.delayed.mover import MoveOptions, MoveResult, move_due
+from airflow_sqlqueue.queue.delayed.table import DelayedMessage, DelayedTable, delayed_name
 from airflow_sqlqueue.queue.send_ledger import SendResult
-from airflow_sqlqueue.routing import ResolvedAddress
 
 
 class DelayedQueue:
@@ -52,7 +52,7 @@ class DelayedQueue:
 
         They wait in the queue's own table of delayed messages, or in the table of the queue ``through``, whose endpoint
         forwards them. In both cases an endpoint, or :meth:`move`, has to run there. Delivery and errors: see
-        :meth:`airflow_sqlqueue.delayed.table.DelayedTable.store`.
+        :meth:`airflow_sqlqueue.queue.delayed.table.DelayedTable.store`.
         """
         waiting = self if through is None else DelayedQueue(self._connector, through)
         with waiting.open(sending=True) as table, table.session.transaction():
@@ -88,7 +88,7 @@ class DelayedQueue:
             return table.cancel(row_versions or ()) if message_id is None else table.cancel_message(message_id)
 
     def move(self, options: MoveOptions | None = None, *, error_queue: str | None = None) -> MoveResult:
-        """Move due messages to the queue, as its endpoint does. See :func:`airflow_sqlqueue.delayed.mover.move_due`."""
+        """Move due messages to the queue, as its endpoint does. See :func:`..queue.delayed.mover.move_due`."""
         with self.open(what=f"Moving delayed messages of the queue {self._queue_name}") as table:
 
             def queue(name: str) -> QueueTable:

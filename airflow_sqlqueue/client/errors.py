@@ -8,20 +8,20 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from airflow_sqlqueue.client.connector import Connector
-from airflow_sqlqueue.consuming.attempt import current_messages
-from airflow_sqlqueue.envelope import Envelope
-from airflow_sqlqueue.errorqueue.actions import OnProgress, action_named
-from airflow_sqlqueue.errorqueue.archive import Archive
-from airflow_sqlqueue.errorqueue.bulk_action import ErrorQueueOptions, ErrorQueueResult
-from airflow_sqlqueue.errorqueue.editing import EditResult, edit
-from airflow_sqlqueue.errorqueue.effects import ErrorStore
-from airflow_sqlqueue.errorqueue.failure_headers import Failure, failed_message
-from airflow_sqlqueue.errorqueue.filters import ErrorFilter, Filters
-from airflow_sqlqueue.errorqueue.scan import ShownError, show_error
-from airflow_sqlqueue.errorqueue.triage import DEFAULT_KEYS, MAX_SCANNED, Triage, triage
+from airflow_sqlqueue.endpoint.attempt import current_messages
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.message import Message, ReceivedMessage
+from airflow_sqlqueue.messages.envelope import Envelope
+from airflow_sqlqueue.messages.message import Message, ReceivedMessage
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.errors.actions import OnProgress, action_named
+from airflow_sqlqueue.queue.errors.archive import Archive
+from airflow_sqlqueue.queue.errors.bulk_action import ErrorQueueOptions, ErrorQueueResult
+from airflow_sqlqueue.queue.errors.editing import EditResult, edit
+from airflow_sqlqueue.queue.errors.effects import ErrorStore
+from airflow_sqlqueue.queue.errors.failure_headers import Failure, failed_message
+from airflow_sqlqueue.queue.errors.filters import ErrorFilter, Filters
+from airflow_sqlqueue.queue.errors.scan import ShownError, show_error
+from airflow_sqlqueue.queue.errors.triage import DEFAULT_KEYS, MAX_SCANNED, Triage, triage
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -58,7 +58,7 @@ class ErrorManager:
         filters: Filters | None = None,
         limit: int = MAX_SCANNED,
     ) -> Triage:
-        """Count failed messages in groups. See :func:`airflow_sqlqueue.errorqueue.triage.triage`."""
+        """Count failed messages in groups. See :func:`airflow_sqlqueue.queue.errors.triage.triage`."""
         with self.store(queue_name) as store:
             return triage(store.failed(), by, ErrorFilter.of(filters), limit)
 
@@ -70,7 +70,7 @@ class ErrorManager:
         message_id: str | None = None,
         with_body: bool = False,
     ) -> ShownError:
-        """Return a failed message with its headers. See :func:`airflow_sqlqueue.errorqueue.scan.show_error`."""
+        """Return a failed message with its headers. See :func:`airflow_sqlqueue.queue.errors.scan.show_error`."""
         with self._connector.queue(queue_name) as queue:
             return show_error(queue, row_version=row_version, message_id=message_id, with_body=with_body)
 
@@ -85,15 +85,15 @@ class ErrorManager:
         on_progress: OnProgress | None = None,
         **inputs: Any,
     ) -> ErrorQueueResult:
-        """Do an action of :data:`~airflow_sqlqueue.errorqueue.actions.ACTIONS` on failed messages, or archived ones.
+        """Do an action of :data:`~airflow_sqlqueue.queue.errors.actions.ACTIONS` on failed messages, or archived ones.
 
         Delivery: exactly once, whichever process or connection dies: see
-        :class:`airflow_sqlqueue.errorqueue.bulk_action.BulkAction`.
+        :class:`airflow_sqlqueue.queue.errors.bulk_action.BulkAction`.
 
         :param filters: conditions on the messages; for archived ones a number of the archive takes the place of the
             RowVersion.
         :param all_messages: every message; only without filters.
-        :param inputs: those of the action, see :class:`~airflow_sqlqueue.errorqueue.effects.ActionInputs`.
+        :param inputs: those of the action, see :class:`~airflow_sqlqueue.queue.errors.effects.ActionInputs`.
 
         Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` for an input that the action does not have or that
         is missing, and the errors of a queue.
@@ -122,7 +122,7 @@ class ErrorManager:
     def return_to_source(self, queue_name: str = ERROR_QUEUE, **selection: Unpack[Selection]) -> ErrorQueueResult:
         """Return failed messages to the queues where they failed. ``selection`` and delivery are those of :meth:`act`.
 
-        See :class:`airflow_sqlqueue.errorqueue.effects.Return` for what is kept.
+        See :class:`airflow_sqlqueue.queue.errors.effects.Return` for what is kept.
         """
         return self.act("return", queue_name, **selection)
 
@@ -180,7 +180,7 @@ class ErrorManager:
         to_queue: str | None = None,
         keep_original: bool = False,
     ) -> EditResult:
-        """Replace a failed message by an edited copy. See :func:`airflow_sqlqueue.errorqueue.editing.edit`."""
+        """Replace a failed message by an edited copy. See :func:`airflow_sqlqueue.queue.errors.editing.edit`."""
         with self._connector.queue(queue_name) as queue:
             return edit(
                 queue,
@@ -256,7 +256,7 @@ class ArchiveManager:
     ) -> Triage:
         """Count archived messages in groups, also by ``archived_by`` and ``reason``; ``example`` is a number.
 
-        See :func:`airflow_sqlqueue.errorqueue.triage.triage`.
+        See :func:`airflow_sqlqueue.queue.errors.triage.triage`.
         """
         with self._errors.store(queue_name) as store:
             return triage(store.archived(), by, ErrorFilter.of(filters), limit)

@@ -10,11 +10,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.client.connector import Connector, folder_of
-from airflow_sqlqueue.envelope.causation import outgoing
 from airflow_sqlqueue.errors import TransactionError
-from airflow_sqlqueue.message import Message, ReceivedMessage
-from airflow_sqlqueue.publishing import conversation
-from airflow_sqlqueue.publishing.private_queue import private_queue
+from airflow_sqlqueue.messages.envelope.causation import outgoing
+from airflow_sqlqueue.messages.message import Message, ReceivedMessage
+from airflow_sqlqueue.messages.routing import ResolvedAddress
 from airflow_sqlqueue.queue import (
     Backlog,
     ConditionResult,
@@ -30,23 +29,24 @@ from airflow_sqlqueue.queue.browsing import WINDOW, browse, find
 from airflow_sqlqueue.queue.condition import check_condition
 from airflow_sqlqueue.queue.depth import backlog, depth
 from airflow_sqlqueue.queue.forwarding import ForwardOptions, ForwardResult, forward
+from airflow_sqlqueue.queue.publishing import conversation
+from airflow_sqlqueue.queue.publishing.private_queue import private_queue
 from airflow_sqlqueue.queue.purge import purge
 from airflow_sqlqueue.queue.send_ledger import SendResult
 from airflow_sqlqueue.queue.table_access import FIRST
-from airflow_sqlqueue.routing import ResolvedAddress
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.tables.create import delayed_address
-from airflow_sqlqueue.tables.discovery import find_address
+from airflow_sqlqueue.queue.tables.create import delayed_address
+from airflow_sqlqueue.queue.tables.discovery import find_address
+from airflow_sqlqueue.server.session import Session
 
 if TYPE_CHECKING:
     from os import PathLike
 
-    from airflow_sqlqueue.consuming.handler import Handle
-    from airflow_sqlqueue.consuming.options import ConsumeOptions, ConsumeResult
     from airflow_sqlqueue.drain.drain import DrainResult, Engine
     from airflow_sqlqueue.drain.progress import Progress
     from airflow_sqlqueue.drain.request import DrainRequest
     from airflow_sqlqueue.drain.storage.folder import StagingFolder
+    from airflow_sqlqueue.endpoint.handler import Handle
+    from airflow_sqlqueue.endpoint.options import ConsumeOptions, ConsumeResult
 
 
 class Queue:
@@ -207,7 +207,7 @@ class Queue:
         """Send a request, and wait up to ``timeout`` seconds for the reply.
 
         The reply comes to ``reply_queue``, which may be shared, or to a private queue, which the call creates and
-        drops. See :func:`airflow_sqlqueue.publishing.conversation.request`.
+        drops. See :func:`airflow_sqlqueue.queue.publishing.conversation.request`.
         """
         polling = conversation.Polling(timeout)
         with ExitStack() as stack:
@@ -246,13 +246,13 @@ class Queue:
         Sends and statements of ``handle`` through a client of this server are part of the transaction. An exception of
         ``handle`` rolls it back: the message is tried again, then goes to the error queue. ``handle`` runs in several
         threads; it may be :class:`~airflow_sqlqueue.MessageHandlers`, functions by message type. See
-        :class:`airflow_sqlqueue.consuming.consumer.Consumer`.
+        :class:`airflow_sqlqueue.endpoint.consumer.Consumer`.
 
         Raises :class:`~airflow_sqlqueue.errors.TransactionError` in the client's transaction: each message is one.
         """
         if self._connector.in_transaction:
             raise TransactionError("Each message is a transaction of its own: call consume outside the transaction.")
-        from airflow_sqlqueue.consuming.consumer import Consumer
+        from airflow_sqlqueue.endpoint.consumer import Consumer
 
         connector = self._connector
         return Consumer(

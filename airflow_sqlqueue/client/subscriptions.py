@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from airflow_sqlqueue.client.connector import Connector
-from airflow_sqlqueue.envelope.causation import outgoing
-from airflow_sqlqueue.envelope.tracing import PUBLISH
-from airflow_sqlqueue.message import Message
-from airflow_sqlqueue.publishing.subscriptions import PublishResult, Subscription, SubscriptionTable, publish
-from airflow_sqlqueue.routing import ResolvedAddress
+from airflow_sqlqueue.messages.envelope.causation import outgoing
+from airflow_sqlqueue.messages.envelope.tracing import PUBLISH
+from airflow_sqlqueue.messages.message import Message
+from airflow_sqlqueue.messages.routing import ResolvedAddress
+from airflow_sqlqueue.queue.publishing.subscriptions import PublishResult, Subscription, SubscriptionTable, publish
 
 
 class SubscriptionManager:
@@ -36,7 +36,7 @@ class SubscriptionManager:
         """Subscribe an endpoint to events of these types, in one transaction; return how many subscriptions changed.
 
         The events go to the endpoint's queue, or to ``queue_name``. See
-        :meth:`airflow_sqlqueue.publishing.subscriptions.SubscriptionTable.subscribe`.
+        :meth:`airflow_sqlqueue.queue.publishing.subscriptions.SubscriptionTable.subscribe`.
         """
         queue = self.queue_of(endpoint, queue_name)
         with self.open() as table, table.session.transaction():
@@ -55,7 +55,7 @@ class SubscriptionManager:
     def publish(self, type_names: Sequence[str], messages: Iterable[Message]) -> PublishResult:
         """Publish events of a type, the first of ``type_names``, and of its base types, in one transaction.
 
-        See :func:`airflow_sqlqueue.publishing.subscriptions.publish`.
+        See :func:`airflow_sqlqueue.queue.publishing.subscriptions.publish`.
         """
         with (
             self.open(sending=True) as table,

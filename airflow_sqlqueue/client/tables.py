@@ -7,20 +7,27 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from airflow_sqlqueue.client.connector import Connector
-from airflow_sqlqueue.consuming.inbox import Inbox
 from airflow_sqlqueue.drain.ledger import ledger_definitions
 from airflow_sqlqueue.drain.streams import StreamTable
-from airflow_sqlqueue.errorqueue.archive import Archive
-from airflow_sqlqueue.inspection.findings import Finding
-from airflow_sqlqueue.inspection.inspect import Inspection, fix, inspect
-from airflow_sqlqueue.inspection.overview import HEADS, DatabaseOverview, QueueOverview
+from airflow_sqlqueue.endpoint.inbox import Inbox
+from airflow_sqlqueue.messages.routing import ResolvedAddress
 from airflow_sqlqueue.queue.copies import copy_definitions
+from airflow_sqlqueue.queue.errors.archive import Archive
+from airflow_sqlqueue.queue.inspection.findings import Finding
+from airflow_sqlqueue.queue.inspection.inspect import Inspection, fix, inspect
+from airflow_sqlqueue.queue.inspection.overview import HEADS, DatabaseOverview, QueueOverview
 from airflow_sqlqueue.queue.outgoing import OutgoingTable
 from airflow_sqlqueue.queue.send_ledger import SendLedger
-from airflow_sqlqueue.routing import ResolvedAddress
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.tables.create import CreateResult, Definition, create_all, definitions_for, drop_queue, script
-from airflow_sqlqueue.tables.discovery import list_tables, secondary_queues
+from airflow_sqlqueue.queue.tables.create import (
+    CreateResult,
+    Definition,
+    create_all,
+    definitions_for,
+    drop_queue,
+    script,
+)
+from airflow_sqlqueue.queue.tables.discovery import list_tables, secondary_queues
+from airflow_sqlqueue.server.session import Session
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -57,7 +64,7 @@ class TableManager:
         """Create a missing queue, and on request the tables beside it; see :class:`QueueTables`.
 
         The queue's result is the first. Existing tables stay, and their layout is compared. ``create_schema`` creates a
-        missing schema. See :func:`airflow_sqlqueue.tables.create.create_all`.
+        missing schema. See :func:`airflow_sqlqueue.queue.tables.create.create_all`.
         """
         definitions = self._definitions(queue_name, **tables)
         with self._connector.enlisted_session() as session:
@@ -80,12 +87,12 @@ class TableManager:
         return definitions
 
     def drop(self, queue_name: str, *, force: bool = False) -> int:
-        """Drop a queue; return how many messages it held. See :func:`airflow_sqlqueue.tables.create.drop_queue`."""
+        """Drop a queue; return how many messages it held. See :func:`..queue.tables.create.drop_queue`."""
         with self._named(queue_name) as (session, table):
             return drop_queue(session, table, force=force)
 
     def inspect(self, queue_name: str) -> Inspection:
-        """Inspect a table: its layout and its faults. See :func:`airflow_sqlqueue.inspection.inspect.inspect`."""
+        """Inspect a table: its layout and its faults. See :func:`airflow_sqlqueue.queue.inspection.inspect.inspect`."""
         with self._named(queue_name) as (session, table):
             return inspect(session, table, self._connector.resolver.delayed_suffix)
 
@@ -99,7 +106,7 @@ class TableManager:
     def overview(self) -> list[QueueOverview]:
         """Count the messages of all queues of the connection's database by its catalog, and look at their heads.
 
-        See :class:`airflow_sqlqueue.inspection.overview.DatabaseOverview`.
+        See :class:`airflow_sqlqueue.queue.inspection.overview.DatabaseOverview`.
         """
         connector = self._connector
         overview = DatabaseOverview(
@@ -112,7 +119,7 @@ class TableManager:
         return found
 
     def fix(self, queue_name: str, code: str) -> Finding:
-        """Run the statement of one finding of :meth:`inspect`. See :func:`airflow_sqlqueue.inspection.inspect.fix`."""
+        """Run the statement of one finding of :meth:`inspect`. See :func:`..queue.inspection.inspect.fix`."""
         with self._named(queue_name) as (session, table):
             return fix(session, table, code, self._connector.resolver.delayed_suffix)
 
@@ -126,7 +133,7 @@ class TableManager:
     def with_secondary_queues(self, queue_name: str) -> list[str]:
         """List the addresses of the queue and its secondary queues: ``expand(queue_name=...)`` drains them all.
 
-        See :func:`airflow_sqlqueue.tables.discovery.secondary_queues`.
+        See :func:`airflow_sqlqueue.queue.tables.discovery.secondary_queues`.
         """
         with self._connector.queue(queue_name) as queue:
             tables = list_tables(queue.session, queue.address.catalog)

@@ -19,7 +19,7 @@ from airflow_sqlqueue.drain.stages.message_table import MessageTable
 from airflow_sqlqueue.drain.storage.folder import StagingFolder, locate
 from airflow_sqlqueue.drain.storage.object_stores import raise_staging_error
 from airflow_sqlqueue.errors import BatchMismatchError, SqlQueueError, StagingError
-from airflow_sqlqueue.row import BODY_FILE, NAMES, Row
+from airflow_sqlqueue.messages.row import BODY_FILE, NAMES, Row
 
 _ROWS = 256
 

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from airflow_sqlqueue.budget import count_of
 from airflow_sqlqueue.drain.counts import Counts
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.locks import BatchLocks
 from airflow_sqlqueue.drain.manifest import STATES, UNFINISHED, Batch
 from airflow_sqlqueue.errors import ConfigurationError, StrandedBatchError
-from airflow_sqlqueue.routing import AddressResolver
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import Fragment, passing
-from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
-from airflow_sqlqueue.tables.own import stored_name
+from airflow_sqlqueue.messages.routing import AddressResolver
+from airflow_sqlqueue.options.budget import count_of
+from airflow_sqlqueue.queue.tables.create import LEDGER_SCHEMA
+from airflow_sqlqueue.queue.tables.own import stored_name
+from airflow_sqlqueue.server.session import Session
+from airflow_sqlqueue.server.sql import Fragment, passing
 
 
 @dataclass(frozen=True)

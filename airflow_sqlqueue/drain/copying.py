@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from airflow_sqlqueue.budget import Budget
 from airflow_sqlqueue.drain.ledger import Part
 from airflow_sqlqueue.drain.worker import CommittedPart, Worker, next_wait
 from airflow_sqlqueue.errors import DeadlockError, LockTimeoutError
+from airflow_sqlqueue.options.budget import Budget
 from airflow_sqlqueue.queue.copies import QueueCopy
 
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
-from airflow_sqlqueue.budget import Budget, count_of, size_of
 from airflow_sqlqueue.drain.copying import CopyingDrain, NewMessagesCopy
 from airflow_sqlqueue.drain.counts import Counts
 from airflow_sqlqueue.drain.ledger import Ledger, LedgerEntry, Part
@@ -28,15 +27,16 @@ from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.worker import Worker, WorkPlan
 from airflow_sqlqueue.drain.worker_pool import ThreadEngine, drain_rest
 from airflow_sqlqueue.errors import BatchNotFoundError, ConfigurationError, WrongBatchError
+from airflow_sqlqueue.messages.routing import ResolvedAddress
+from airflow_sqlqueue.options.budget import Budget, count_of, size_of
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.copies import CopyTable
 from airflow_sqlqueue.queue.receivers import other_receivers
 from airflow_sqlqueue.queue.table_access import LAST
-from airflow_sqlqueue.reconnecting import Reconnecting
-from airflow_sqlqueue.routing import ResolvedAddress
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
-from airflow_sqlqueue.tables.reading import identify
+from airflow_sqlqueue.queue.tables.create import LEDGER_SCHEMA
+from airflow_sqlqueue.queue.tables.reading import identify
+from airflow_sqlqueue.server.reconnecting import Reconnecting
+from airflow_sqlqueue.server.session import Session
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +111,7 @@ class Drain:
     def run(self) -> DrainResult:
         """Drain up to the high-water mark taken when the batch was opened, or as the options say; seal and list it.
 
-        The drain waits for a server that is away (:mod:`airflow_sqlqueue.reconnecting`). Raises
+        The drain waits for a server that is away (:mod:`airflow_sqlqueue.server.reconnecting`). Raises
         :class:`WrongBatchError` for a batch that was requeued, and :class:`TransientError` or
         :class:`ServerUnreachableError` if deadlocks, lock timeouts or lost connections do not stop. Committed parts
         stay in the open batch then, and a later run with the same id resumes it. Raises :class:`StagingError` for a

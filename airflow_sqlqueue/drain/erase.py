@@ -11,6 +11,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from airflow_sqlqueue.bodies.redaction.actions import keyed_forms
+from airflow_sqlqueue.bodies.redaction.bodies import field_values
+from airflow_sqlqueue.bodies.redaction.redactor import hasher_of
+from airflow_sqlqueue.bodies.redaction.rules import FieldPath
 from airflow_sqlqueue.drain.batches import batches
 from airflow_sqlqueue.drain.erased_parts import FileEraser
 from airflow_sqlqueue.drain.ledger import ErasedPart, Ledger, Part
@@ -25,12 +29,8 @@ from airflow_sqlqueue.errors import (
     StagingError,
     TransactionError,
 )
-from airflow_sqlqueue.message import HeaderNames, decode_headers
-from airflow_sqlqueue.redaction.actions import keyed_forms
-from airflow_sqlqueue.redaction.bodies import field_values
-from airflow_sqlqueue.redaction.redactor import hasher_of
-from airflow_sqlqueue.redaction.rules import FieldPath
-from airflow_sqlqueue.row import COLUMN_HEADERS, NAMES
+from airflow_sqlqueue.messages.message import HeaderNames, decode_headers
+from airflow_sqlqueue.messages.row import COLUMN_HEADERS, NAMES
 
 log = logging.getLogger(__name__)
 

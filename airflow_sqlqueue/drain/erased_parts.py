@@ -20,7 +20,7 @@ from airflow_sqlqueue.drain.stages.part_file import PartFile
 from airflow_sqlqueue.drain.storage.batch_files import files_of, remove, write_manifest
 from airflow_sqlqueue.drain.storage.folder import PRIVATE, StagingFolder, locate
 from airflow_sqlqueue.drain.storage.object_stores import raise_staging_error
-from airflow_sqlqueue.row import BODY_FILE, COLUMN_HEADERS, drained_row_schema
+from airflow_sqlqueue.messages.row import BODY_FILE, COLUMN_HEADERS, drained_row_schema
 
 _PIECE = MAX_BYTES + 1
 """Bytes of a piece of a body. The first one is too large to be parsed if the body is, and then no reader takes it."""

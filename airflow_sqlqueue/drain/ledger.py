@@ -17,9 +17,9 @@ from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.stages.message_table import MessageTable
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError, StatementError, WrongBatchError
 from airflow_sqlqueue.queue.quarantine import Quarantine
-from airflow_sqlqueue.sql import Fragment, Query, identifier
-from airflow_sqlqueue.tables.create import LEDGER_SCHEMA, Definition, ensure
-from airflow_sqlqueue.tables.own import OwnTable, lock_name, stored_name
+from airflow_sqlqueue.queue.tables.create import LEDGER_SCHEMA, Definition, ensure
+from airflow_sqlqueue.queue.tables.own import OwnTable, lock_name, stored_name
+from airflow_sqlqueue.server.sql import Fragment, Query, identifier
 
 _NOT_OPEN = 50001
 _COUNT_CHANGED = 266

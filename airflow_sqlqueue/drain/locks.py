@@ -11,9 +11,9 @@ import uuid
 from collections.abc import Callable
 
 from airflow_sqlqueue.errors import SqlQueueError
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import Query, identifier, query
-from airflow_sqlqueue.tables.own import lock_name
+from airflow_sqlqueue.queue.tables.own import lock_name
+from airflow_sqlqueue.server.session import Session
+from airflow_sqlqueue.server.sql import Query, identifier, query
 
 log = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from airflow_sqlqueue.budget import Budget
 from airflow_sqlqueue.drain.ledger import Part
 from airflow_sqlqueue.drain.worker import SETTLE_PAUSE, CommittedPart, Worker, WorkPlan, next_wait
+from airflow_sqlqueue.options.budget import Budget
 from airflow_sqlqueue.queue.browsing import MessageHead, Search
 from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.queue.table_access import LAST

@@ -6,8 +6,8 @@ import uuid
 from dataclasses import dataclass
 from datetime import timedelta
 
-from airflow_sqlqueue.budget import MIB, Limits
 from airflow_sqlqueue.options import BYTES, Options, argument, option
+from airflow_sqlqueue.options.budget import MIB, Limits
 from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT
 
 MAX_WORKERS = 32

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from airflow_sqlqueue.budget import count_of, size_of
 from airflow_sqlqueue.drain.counts import Counts
 from airflow_sqlqueue.drain.ledger import Part
+from airflow_sqlqueue.options.budget import count_of, size_of
 
 
 @dataclass(frozen=True)

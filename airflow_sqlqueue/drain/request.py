@@ -6,11 +6,11 @@ import json
 import uuid
 from dataclasses import dataclass, field
 
+from airflow_sqlqueue.bodies.redaction.redactor import Redactor
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue.copies import check_copy_name
 from airflow_sqlqueue.queue.filters import MessageFilter
-from airflow_sqlqueue.redaction.redactor import Redactor
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,6 @@ import logging
 import uuid
 from dataclasses import dataclass
 
-from airflow_sqlqueue.budget import count_of
 from airflow_sqlqueue.drain.batch_reader import batch_rows
 from airflow_sqlqueue.drain.ledger import Ledger, LedgerEntry
 from airflow_sqlqueue.drain.locks import BatchLocks
@@ -23,9 +22,10 @@ from airflow_sqlqueue.errors import (
     ConfigurationError,
     LockTimeoutError,
 )
+from airflow_sqlqueue.messages.routing import AddressResolver
+from airflow_sqlqueue.options.budget import count_of
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.copies import CopyTable
-from airflow_sqlqueue.routing import AddressResolver
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from airflow_sqlqueue.drain.batches import batches
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.locks import BatchLocks
 from airflow_sqlqueue.errors import WrongBatchError
-from airflow_sqlqueue.tables.own import OwnTable, stored_name
+from airflow_sqlqueue.queue.tables.own import OwnTable, stored_name
 
 _NAMESPACE = uuid.UUID("0d6f5a0e-93c5-5b0d-9d0a-5c0f6f3d7c55")
 

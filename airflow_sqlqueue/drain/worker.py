@@ -14,21 +14,21 @@ from contextlib import suppress
 from dataclasses import dataclass
 from threading import Event, current_thread
 
+from airflow_sqlqueue.bodies.redaction.redactor import Redactor
 from airflow_sqlqueue.drain.counts import PartCounts
 from airflow_sqlqueue.drain.ledger import Ledger, Part
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.stages.base import PartPlan, PartWriter, Stage
 from airflow_sqlqueue.errors import StagingError
+from airflow_sqlqueue.messages.routing import ResolvedAddress
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.copies import QueueCopy
 from airflow_sqlqueue.queue.quarantine import Quarantine
 from airflow_sqlqueue.queue.table_access import FIRST, LAST
+from airflow_sqlqueue.queue.tables.create import LEDGER_SCHEMA
+from airflow_sqlqueue.queue.tables.layout import Layout
 from airflow_sqlqueue.queue.window import Window
-from airflow_sqlqueue.redaction.redactor import Redactor
-from airflow_sqlqueue.routing import ResolvedAddress
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
-from airflow_sqlqueue.tables.layout import Layout
+from airflow_sqlqueue.server.session import Session
 
 LONGEST_WAIT = 1.0
 """Longest wait of one statement for others' locks, in seconds; a signal is handled when the statement ends."""

@@ -12,15 +12,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
-from airflow_sqlqueue.budget import Budget
 from airflow_sqlqueue.drain.ledger import Part
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.worker import SETTLE_PAUSE, CancelledError, Worker, WorkPlan, next_wait
+from airflow_sqlqueue.options.budget import Budget
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.table_access import FIRST
 from airflow_sqlqueue.queue.window import Window
-from airflow_sqlqueue.reconnecting import Reconnecting
-from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.server.reconnecting import Reconnecting
+from airflow_sqlqueue.server.session import Session
 
 _END_SECONDS = 5.0
 """Seconds to wait for each worker once the drain is interrupted."""

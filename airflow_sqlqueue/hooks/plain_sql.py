@@ -12,14 +12,14 @@ from airflow_sqlqueue.errors import SqlQueueError
 from airflow_sqlqueue.hooks.lineage import database_info
 from airflow_sqlqueue.server.connection import open_connection
 from airflow_sqlqueue.server.settings import load_pyodbc
-from airflow_sqlqueue.transactions import current_transaction
+from airflow_sqlqueue.server.transactions import current_transaction
 
 if TYPE_CHECKING:
     import pyodbc
     from airflow.providers.openlineage.sqlparser import DatabaseInfo
     from airflow.sdk import Connection
 
-    from airflow_sqlqueue.client import QueueClient
+    from airflow_sqlqueue.client.client import QueueClient
 
 
 class UnloggedCursor:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_sqlqueue.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from airflow_sqlqueue.redaction.redactor import Redactor
+    from airflow_sqlqueue.bodies.redaction.redactor import Redactor
 
 
 def redactor_of(rules: Any, conn_id: str | None) -> Redactor | None:
@@ -19,7 +19,7 @@ def redactor_of(rules: Any, conn_id: str | None) -> Redactor | None:
     """
     if rules is None:
         return None
-    from airflow_sqlqueue.redaction.redactor import Redactor
+    from airflow_sqlqueue.bodies.redaction.redactor import Redactor
 
     return Redactor.of(rules, None if conn_id is None else redaction_key(conn_id))
 

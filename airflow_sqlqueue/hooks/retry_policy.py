@@ -10,7 +10,7 @@ from airflow.sdk import Context
 
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.permanent_errors import PASSING, PERMANENT
-from airflow_sqlqueue.reconnecting import pause_after
+from airflow_sqlqueue.server.reconnecting import pause_after
 from airflow_sqlqueue.versions.airflow import RETRY_POLICIES, RetryDecision, RetryPolicy
 
 

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowNotFoundException
 
 from airflow_sqlqueue.assets import create_asset
-from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue.client.client import QueueClient
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks import connection_form
 from airflow_sqlqueue.hooks.configuration import allowed
 from airflow_sqlqueue.hooks.connection import QueueConnection, read_connection
 from airflow_sqlqueue.hooks.plain_sql import PlainSqlHook
 from airflow_sqlqueue.hooks.staging import staging_folder
-from airflow_sqlqueue.message import Message, ReceivedMessage
+from airflow_sqlqueue.messages.message import Message, ReceivedMessage
+from airflow_sqlqueue.messages.routing import ResolvedAddress
 from airflow_sqlqueue.queue import Depth, PurgeOptions, PurgeResult
-from airflow_sqlqueue.routing import ResolvedAddress
-from airflow_sqlqueue.transactions import SENDS_ATOMIC_WITH_RECEIVE, Transaction
+from airflow_sqlqueue.server.transactions import SENDS_ATOMIC_WITH_RECEIVE, Transaction
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.client.tables import QueueTables
     from airflow_sqlqueue.drain.drain import DrainResult, Engine
     from airflow_sqlqueue.drain.request import DrainRequest
+    from airflow_sqlqueue.queue.tables.create import CreateResult
     from airflow_sqlqueue.spark.manifests import AnyBatch
-    from airflow_sqlqueue.tables.create import CreateResult
 
     Staging = str | PathLike[str] | ObjectStoragePath
 
@@ -232,6 +232,6 @@ class SqlQueueHook(PlainSqlHook):
     def transaction(self, mode: str = SENDS_ATOMIC_WITH_RECEIVE) -> AbstractContextManager[Transaction]:
         """Begin a transaction; every call of this hook, ``run`` and ``get_records`` included, enlists in it.
 
-        See :meth:`airflow_sqlqueue.client.QueueClient.transaction`.
+        See :meth:`airflow_sqlqueue.QueueClient.transaction`.
         """
         return self.client.transaction(mode)

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
     from airflow.sdk import ObjectStoragePath
 
-    from airflow_sqlqueue.databus.data_bus import DataBus
     from airflow_sqlqueue.drain.storage.folder import StagingFolder
+    from airflow_sqlqueue.endpoint.databus.data_bus import DataBus
 
 
 def staging_folder(location: str | PathLike[str] | ObjectStoragePath) -> StagingFolder:
@@ -32,7 +32,7 @@ def data_bus_at(location: str | PathLike[str] | ObjectStoragePath) -> DataBus:
     Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` for an unusable
     location.
     """
-    from airflow_sqlqueue.databus.data_bus import DataBus
+    from airflow_sqlqueue.endpoint.databus.data_bus import DataBus
 
     return DataBus(_with_connection(location))
 

@@ -9,7 +9,7 @@ from typing import Any
 from airflow.sdk import Context
 from airflow.sdk.bases.notifier import BaseNotifier
 
-from airflow_sqlqueue.routing import check_named_once
+from airflow_sqlqueue.messages.routing import check_named_once
 
 __all__ = ["SqlQueueNotifier"]
 
@@ -75,8 +75,8 @@ class SqlQueueNotifier(BaseNotifier):
 
     def notify(self, context: Context) -> None:
         """Send it; raises this package's errors, which Airflow logs."""
-        from airflow_sqlqueue.envelope.outgoing import Sender
         from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
+        from airflow_sqlqueue.messages.envelope.outgoing import Sender
 
         about = _about(context)
         facts = about.values() if about["run_id"] else [uuid.uuid4()]

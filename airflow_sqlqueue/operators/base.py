@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import Asset, BaseOperator
 
-from airflow_sqlqueue import routing
 from airflow_sqlqueue.errors import AddressError, ConfigurationError
+from airflow_sqlqueue.messages import routing
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

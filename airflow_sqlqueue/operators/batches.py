@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_sqlqueue.budget import count_of, size_of
 from airflow_sqlqueue.drain.options import SweepOptions
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.hooks.staging import staging_folder
 from airflow_sqlqueue.operators.base import BatchTask, ServerTask, check_options, note_batch, templated
 from airflow_sqlqueue.operators.metrics import Metrics
+from airflow_sqlqueue.options.budget import count_of, size_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, ObjectStoragePath

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowException
 
-from airflow_sqlqueue.budget import count_of
-from airflow_sqlqueue.consuming.arguments import arguments_for
-from airflow_sqlqueue.consuming.message_handlers import MessageHandlers
-from airflow_sqlqueue.consuming.options import ConsumeOptions, ConsumeResult
+from airflow_sqlqueue.endpoint.arguments import arguments_for
+from airflow_sqlqueue.endpoint.message_handlers import MessageHandlers
+from airflow_sqlqueue.endpoint.options import ConsumeOptions, ConsumeResult
 from airflow_sqlqueue.errors import TooManyFailuresError
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.hooks.staging import data_bus_at
 from airflow_sqlqueue.operators.base import LimitedTask, check_named_once, check_options, templated
 from airflow_sqlqueue.operators.metrics import Metrics
 from airflow_sqlqueue.operators.rendered import message_filter
+from airflow_sqlqueue.options.budget import count_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, ObjectStoragePath
 
-    from airflow_sqlqueue.envelope import Envelope
+    from airflow_sqlqueue.messages.envelope import Envelope
 
 HOOK, CLIENT = "hook", "client"
 """Names of the handler's parameters for the task's hook and its client."""

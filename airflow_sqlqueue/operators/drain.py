@@ -12,9 +12,9 @@ from urllib.parse import quote, urlsplit
 
 from airflow.providers.common.compat.sdk import AirflowException, BaseOperatorLink, conf
 
-from airflow_sqlqueue.databus.options import PayloadOptions
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions, batch_id_for, owner_of
+from airflow_sqlqueue.endpoint.databus.options import PayloadOptions
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.hooks.redaction import redactor_of
@@ -419,11 +419,12 @@ class DrainOperatorBase(LimitedTask, QueueWaitingTask):
 class SqlQueueDrainOperator(DrainOperatorBase):
     """Drain a queue into a sealed batch, call a Python function with its messages, and mark the batch consumed.
 
-    ``python_callable`` is called with an iterator of the messages (:class:`~airflow_sqlqueue.message.ReceivedMessage`),
-    in the order of the queue; the iterator reads each message on demand, so memory stays small. The function's other
-    parameters get their values by name: ``batch``, the manifest with ``batch_id`` and the ``paths`` of the Parquet
-    files, ``hook``, this task's :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`, values of ``op_kwargs``, and of
-    the task's context. Without a function the batch waits for a task that reads it and marks it consumed.
+    ``python_callable`` is called with an iterator of the messages
+    (:class:`~airflow_sqlqueue.messages.message.ReceivedMessage`), in the order of the queue; the iterator reads each
+    message on demand, so memory stays small. The function's other parameters get their values by name: ``batch``, the
+    manifest with ``batch_id`` and the ``paths`` of the Parquet files, ``hook``, this task's
+    :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`, values of ``op_kwargs``, and of the task's context. Without
+    a function the batch waits for a task that reads it and marks it consumed.
 
     Delivery: from the queue to the batch is exactly once. The function runs at least once: it is called again with the
     same batch after it failed, or after the task died before the batch was marked consumed. If it keys its output by

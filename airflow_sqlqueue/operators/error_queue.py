@@ -8,14 +8,14 @@ from typing import Any, ClassVar
 
 from airflow.sdk import Context
 
-from airflow_sqlqueue.budget import count_of
-from airflow_sqlqueue.errorqueue.actions import action_named
-from airflow_sqlqueue.errorqueue.bulk_action import ErrorQueueOptions, ErrorQueueResult
-from airflow_sqlqueue.errorqueue.effects import ActionInputs
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.operators.base import LimitedTask, RoutedTask, check_options, note_counts, task_key, templated
 from airflow_sqlqueue.operators.lineage import Lineage, of_table
 from airflow_sqlqueue.operators.metrics import Metrics
+from airflow_sqlqueue.options.budget import count_of
+from airflow_sqlqueue.queue.errors.actions import action_named
+from airflow_sqlqueue.queue.errors.bulk_action import ErrorQueueOptions, ErrorQueueResult
+from airflow_sqlqueue.queue.errors.effects import ActionInputs
 
 _STEP = 1_000
 """Messages between two log lines of progress."""
@@ -43,7 +43,7 @@ class SqlQueueFailedMessagesOperator(LimitedTask, RoutedTask):
     ``message_ids`` and ``row_versions`` (for archived messages numbers in the archive); a message must meet all given
     conditions.
 
-    :param action: a name in :data:`~airflow_sqlqueue.errorqueue.actions.ACTIONS`.
+    :param action: a name in :data:`~airflow_sqlqueue.queue.errors.actions.ACTIONS`.
     :param queue_name: the error queue's address, ``table@[schema]@[catalog]``; ``error`` unless given (templated)
     :param endpoint: the name whose queue is the error queue, instead of ``queue_name`` (templated)
     :param filters: conditions on the messages, a mapping (templated)

@@ -15,10 +15,10 @@ from airflow_sqlqueue.drain.stores import store_at
 from airflow_sqlqueue.hooks.lineage import namespace_of
 
 if TYPE_CHECKING:
-    from airflow_sqlqueue.client import QueueClient
+    from airflow_sqlqueue.client.client import QueueClient
     from airflow_sqlqueue.drain.manifest import Batch
-    from airflow_sqlqueue.message import Message
-    from airflow_sqlqueue.routing import ResolvedAddress
+    from airflow_sqlqueue.messages.message import Message
+    from airflow_sqlqueue.messages.routing import ResolvedAddress
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,6 @@ from typing import Any, ClassVar
 
 from airflow.sdk import Context
 
-from airflow_sqlqueue.budget import count_of
-from airflow_sqlqueue.delayed.mover import MoveOptions
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.operators.base import (
     LimitedTask,
@@ -23,6 +21,8 @@ from airflow_sqlqueue.operators.base import (
 from airflow_sqlqueue.operators.lineage import Lineage, of_table
 from airflow_sqlqueue.operators.metrics import Metrics
 from airflow_sqlqueue.operators.rendered import message_filter
+from airflow_sqlqueue.options.budget import count_of
+from airflow_sqlqueue.queue.delayed.mover import MoveOptions
 from airflow_sqlqueue.queue.forwarding import ForwardOptions
 from airflow_sqlqueue.queue.purge import PurgeOptions
 from airflow_sqlqueue.untrusted import quoted

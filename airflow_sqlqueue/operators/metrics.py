@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import conf
 
-from airflow_sqlqueue.budget import count_of
-from airflow_sqlqueue.errorqueue.actions import ACTIONS
 from airflow_sqlqueue.errors import SqlQueueError
+from airflow_sqlqueue.options.budget import count_of
+from airflow_sqlqueue.queue.errors.actions import ACTIONS
 from airflow_sqlqueue.versions.airflow import TaskStats
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.client.queues import Queue
     from airflow_sqlqueue.drain.drain import DrainResult
     from airflow_sqlqueue.drain.progress import Progress
+    from airflow_sqlqueue.messages.routing import ResolvedAddress
     from airflow_sqlqueue.operators.base import ServerTask
-    from airflow_sqlqueue.routing import ResolvedAddress
 
 _log = logging.getLogger(__name__)
 

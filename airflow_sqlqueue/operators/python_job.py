@@ -10,8 +10,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_sqlqueue.consuming.arguments import arguments_for
 from airflow_sqlqueue.drain.manifest import Batch
+from airflow_sqlqueue.endpoint.arguments import arguments_for
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.staging import staging_folder
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.errors import MessageError, NoReplyError
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
-from airflow_sqlqueue.message import HeaderNames
+from airflow_sqlqueue.messages.envelope import Envelope
+from airflow_sqlqueue.messages.message import HeaderNames
 from airflow_sqlqueue.operators.base import RoutedTask, task_key, templated
 from airflow_sqlqueue.operators.metrics import Metrics
 from airflow_sqlqueue.operators.results import check_result
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
     from airflow.triggers.base import BaseTrigger
 
-    from airflow_sqlqueue.message import Message
-    from airflow_sqlqueue.publishing.conversation import Reply
+    from airflow_sqlqueue.messages.message import Message
+    from airflow_sqlqueue.queue.publishing.conversation import Reply
 
 
 class SqlQueueRequestOperator(WaitingTask, RoutedTask):
@@ -133,7 +133,7 @@ class SqlQueueRequestOperator(WaitingTask, RoutedTask):
 
     def _request(self, context: Context) -> Message:
         """The request, with a new id, which the send ledger replaces if an earlier try has sent the request."""
-        from airflow_sqlqueue.envelope.outgoing import Sender
+        from airflow_sqlqueue.messages.envelope.outgoing import Sender
 
         written = self.message(context) if callable(self.message) else self.message
         if not isinstance(written, Mapping):

@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_sqlqueue.budget import count_of
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.operators.base import RoutedTask, ServerTask, note_counts, task_key, templated
 from airflow_sqlqueue.operators.lineage import Counted, Lineage, of_table
 from airflow_sqlqueue.operators.metrics import Metrics
+from airflow_sqlqueue.options.budget import count_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_sqlqueue.envelope.outgoing import Sender
+    from airflow_sqlqueue.messages.envelope.outgoing import Sender
 
     MessageFields = Iterable[Mapping[str, Any]]
 
@@ -46,7 +46,7 @@ class MessagesTask(ServerTask):
 
     def sender(self, context: Context, enclosed_message_types: str | None = None) -> Sender:
         """The sender of the task instance, which gives a message the same id in every try."""
-        from airflow_sqlqueue.envelope.outgoing import Sender
+        from airflow_sqlqueue.messages.envelope.outgoing import Sender
 
         return Sender(
             key="\0".join(map(str, task_key(context))),

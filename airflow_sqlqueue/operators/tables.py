@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
     from airflow.sdk.types import Logger
 
-    from airflow_sqlqueue.tables.create import CreateResult
+    from airflow_sqlqueue.queue.tables.create import CreateResult
 
 
 class SqlQueueCreateOperator(RoutedTask):

@@ -12,7 +12,7 @@ from airflow.providers.common.compat.sdk import conf
 
 from airflow_sqlqueue.errors import ConditionNotMetError, ConfigurationError, LoginFailedError, SqlQueueError
 from airflow_sqlqueue.operators.base import ConditionTask, ServerTask
-from airflow_sqlqueue.reconnecting import MAX_FAILURES, passes
+from airflow_sqlqueue.server.reconnecting import MAX_FAILURES, passes
 from airflow_sqlqueue.versions.airflow import TaskDeferralTimeout
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ MAX_SECONDS = {"preview": 600, "order": 86_400}
 class ActionRequest:
     """Action of the page on messages or on a batch.
 
-    ``group`` is a name of :func:`~airflow_sqlqueue.errorqueue.groupings.group_name`. ``limit`` is the number of
+    ``group`` is a name of :func:`~airflow_sqlqueue.queue.errors.groupings.group_name`. ``limit`` is the number of
     messages to count, ``rate`` the number of them a second. ``reason`` is the text of the user, and ``by`` that user's
     name. The user confirmed ``messages``, so the action takes at most that number, and only up to the RowVersion
     ``up_to``, the last one counted: a repeated request takes no later messages. Only the ``holder`` may use the token:
@@ -59,7 +59,7 @@ class ActionRequest:
 
     @property
     def filters(self) -> dict[str, Any]:
-        """Conditions on failed messages, for :class:`~airflow_sqlqueue.errorqueue.filters.ErrorFilter`."""
+        """Conditions on failed messages, for :class:`~airflow_sqlqueue.queue.errors.filters.ErrorFilter`."""
         given = {"group": self.group, "row_versions": self.row_versions, "up_to": self.up_to}
         return {
             name: list(value) if isinstance(value, tuple) else value

@@ -8,12 +8,12 @@ from urllib.parse import unquote
 from pydantic import BeforeValidator
 
 from airflow_sqlqueue.errors import AddressError
-from airflow_sqlqueue.routing import ResolvedAddress
+from airflow_sqlqueue.messages.routing import ResolvedAddress
 
 if TYPE_CHECKING:
-    from airflow_sqlqueue.client import QueueClient
+    from airflow_sqlqueue.client.client import QueueClient
     from airflow_sqlqueue.queue import QueueTable
-    from airflow_sqlqueue.session import Session
+    from airflow_sqlqueue.server.session import Session
 
 
 class DatabaseNotShownError(AddressError):

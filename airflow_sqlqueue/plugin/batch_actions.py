@@ -7,19 +7,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_sqlqueue.budget import count_of
 from airflow_sqlqueue.drain.batches import BatchInfo, batches
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import FINISHED
 from airflow_sqlqueue.drain.options import SweepOptions
 from airflow_sqlqueue.errors import BatchError, BatchNotFoundError, ConfigurationError
+from airflow_sqlqueue.options.budget import count_of
 from airflow_sqlqueue.plugin.action_tokens import ActionRequest
 from airflow_sqlqueue.plugin.addresses import Address, address_of, catalogs_of, shown_queue
 
 if TYPE_CHECKING:
-    from airflow_sqlqueue.client import QueueClient
+    from airflow_sqlqueue.client.client import QueueClient
     from airflow_sqlqueue.plugin.servers import Server
-    from airflow_sqlqueue.session import Session
+    from airflow_sqlqueue.server.session import Session
 
 
 Counted = tuple[ActionRequest, str, str]

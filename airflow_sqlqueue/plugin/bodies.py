@@ -6,7 +6,7 @@ import json
 import re
 from dataclasses import replace
 
-from airflow_sqlqueue.envelope import Envelope
+from airflow_sqlqueue.messages.envelope import Envelope
 
 MAX_CHARACTERS = 200_000
 MAX_BYTES = 1024 * 1024

@@ -8,20 +8,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_sqlqueue.budget import count_of
-from airflow_sqlqueue.errorqueue.actions import Action
-from airflow_sqlqueue.errorqueue.bulk_action import Effect, ErrorQueueOptions
-from airflow_sqlqueue.errorqueue.effects import ActionInputs
-from airflow_sqlqueue.errorqueue.failed_message import FailedMessage
-from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.reasons import StayReason
-from airflow_sqlqueue.errorqueue.scan import FailedMessages, scan
 from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.options.budget import count_of
 from airflow_sqlqueue.plugin.action_tokens import ActionRequest
 from airflow_sqlqueue.plugin.addresses import shown_queue
+from airflow_sqlqueue.queue.errors.actions import Action
+from airflow_sqlqueue.queue.errors.bulk_action import Effect, ErrorQueueOptions
+from airflow_sqlqueue.queue.errors.effects import ActionInputs
+from airflow_sqlqueue.queue.errors.failed_message import FailedMessage
+from airflow_sqlqueue.queue.errors.filters import ErrorFilter
+from airflow_sqlqueue.queue.errors.reasons import StayReason
+from airflow_sqlqueue.queue.errors.scan import FailedMessages, scan
 
 if TYPE_CHECKING:
-    from airflow_sqlqueue.client import QueueClient
+    from airflow_sqlqueue.client.client import QueueClient
     from airflow_sqlqueue.plugin.servers import Server
     from airflow_sqlqueue.queue import QueueTable
 
@@ -56,7 +56,7 @@ PACE: list[dict[str, Any]] = [
 
 @dataclass(frozen=True)
 class FailureAction:
-    """Action of the table :data:`~airflow_sqlqueue.errorqueue.actions.ACTIONS`, on the page."""
+    """Action of the table :data:`~airflow_sqlqueue.queue.errors.actions.ACTIONS`, on the page."""
 
     action: Action
 

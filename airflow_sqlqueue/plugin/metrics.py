@@ -19,11 +19,11 @@ from starlette.responses import Response
 
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import UNFINISHED
+from airflow_sqlqueue.messages.routing import ResolvedAddress
 from airflow_sqlqueue.plugin import settings
 from airflow_sqlqueue.plugin.addresses import catalogs_of
 from airflow_sqlqueue.plugin.servers import Server, server_of, shown_connections
 from airflow_sqlqueue.plugin.snapshots import SNAPSHOTS, Snapshot
-from airflow_sqlqueue.routing import ResolvedAddress
 
 log = logging.getLogger(__name__)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from airflow_sqlqueue.errorqueue.actions import ACTIONS
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.plugin.batch_actions import BATCH_ACTIONS, BatchAction
 from airflow_sqlqueue.plugin.failure_actions import FailureAction
+from airflow_sqlqueue.queue.errors.actions import ACTIONS
 
 
 def page_actions() -> dict[str, FailureAction | BatchAction]:

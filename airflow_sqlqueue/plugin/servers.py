@@ -16,13 +16,13 @@ from airflow.utils.session import create_session
 from fastapi import Depends, HTTPException
 from sqlalchemy import select
 
-from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue.client.client import QueueClient
 from airflow_sqlqueue.hooks.configuration import allowed
 from airflow_sqlqueue.hooks.connection import CONNECTION_TYPES, read_connection
 from airflow_sqlqueue.plugin import settings
 from airflow_sqlqueue.plugin.addresses import address_of, shown_queue
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.server.session import Session
 
 MAX_CONNECTIONS = 200
 LOGIN_SECONDS = 5

@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
-from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue.client.client import QueueClient
 from airflow_sqlqueue.errors import LockTimeoutError, SqlQueueError
-from airflow_sqlqueue.inspection.overview import DatabaseOverview, QueueOverview
+from airflow_sqlqueue.messages.routing import ResolvedAddress
 from airflow_sqlqueue.operators import metrics
 from airflow_sqlqueue.plugin import servers
 from airflow_sqlqueue.plugin.addresses import catalogs_of
 from airflow_sqlqueue.plugin.servers import SESSIONS, SessionLimiter
-from airflow_sqlqueue.routing import ResolvedAddress
+from airflow_sqlqueue.queue.inspection.overview import DatabaseOverview, QueueOverview
 from airflow_sqlqueue.versions.airflow import ServerStats
 
 FRESH_SECONDS = 5.0

@@ -1,7 +1,8 @@
 """Browsing a queue page by page without its bodies, and finding messages by their headers.
 
-SQL never interprets headers: the server leaves out headers that cannot match (:mod:`airflow_sqlqueue.sql.narrowing`),
-and this module decides about the others, through :func:`decode_headers`.
+SQL never interprets headers: the server leaves out headers that cannot match
+(:mod:`airflow_sqlqueue.server.sql.narrowing`), and this module decides about the others, through
+:func:`decode_headers`.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ from datetime import datetime, timezone
 from functools import cached_property
 from typing import Any, Protocol
 
-from airflow_sqlqueue.budget import MIB
 from airflow_sqlqueue.errors import DeadlockError, LockTimeoutError
-from airflow_sqlqueue.message import DecodedHeaders, decode_headers
+from airflow_sqlqueue.messages.message import DecodedHeaders, decode_headers
+from airflow_sqlqueue.options.budget import MIB
 from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.queue.table_access import FIRST, LAST, TableAccess, check_rows
+from airflow_sqlqueue.queue.tables.layout import Layout
 from airflow_sqlqueue.queue.window import Window, padded_chunks, placeholders
-from airflow_sqlqueue.sql import readpast
-from airflow_sqlqueue.sql.columns import head_page
-from airflow_sqlqueue.sql.columns import page as page_of
-from airflow_sqlqueue.tables.layout import Layout
+from airflow_sqlqueue.server.sql import readpast
+from airflow_sqlqueue.server.sql.columns import head_page
+from airflow_sqlqueue.server.sql.columns import page as page_of
 
 WINDOW = 10_000
 """Messages at the head of a queue that :func:`find` reads by default."""
@@ -42,8 +43,9 @@ STRETCH = 2_000
 class MessageHead:
     """Row without its body. Times are in UTC.
 
-    ``headers`` is the raw text; headers that are longer than :data:`~airflow_sqlqueue.message.MAX_HEADER_BYTES` are
-    cut. ``header_bytes`` and ``body_bytes`` are the lengths of the columns.
+    ``headers`` is the raw text; headers that are longer than
+    :data:`~airflow_sqlqueue.messages.message.MAX_HEADER_BYTES` are cut. ``header_bytes`` and ``body_bytes`` are the
+    lengths of the columns.
     """
 
     row_version: int
@@ -121,7 +123,8 @@ def read(
     max_bytes: int,
     bounded: bool = False,
 ) -> list[Any]:
-    """Read one page of the named columns (:data:`~airflow_sqlqueue.row.COLUMNS`), with the RowVersion at the end.
+    """Read one page of the named columns (:data:`~airflow_sqlqueue.messages.row.COLUMNS`), with the RowVersion at the
+    end.
 
     The page has messages of the window that are not locked, in order. It ends after ``rows``, or with the row that
     reaches ``max_bytes`` of those columns. Other columns stay on the server. With ``bounded`` too

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError
+from airflow_sqlqueue.messages.routing import ResolvedAddress
 from airflow_sqlqueue.queue.browsing import Search
 from airflow_sqlqueue.queue.copies import QueueCopy, check_copy_name
 from airflow_sqlqueue.queue.depth import Depth, check_kind, depth, oldest_seconds
 from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.queue.table_access import TableAccess
-from airflow_sqlqueue.routing import ResolvedAddress
-from airflow_sqlqueue.sql import identifier, query
-from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
-from airflow_sqlqueue.tables.reading import read_layout
+from airflow_sqlqueue.queue.tables.create import LEDGER_SCHEMA
+from airflow_sqlqueue.queue.tables.reading import read_layout
+from airflow_sqlqueue.server.sql import identifier, query
 
 EXPIRED_ALLOWANCE = 1_000
 """Expired messages at the head of the queue that a check skips before it counts the whole queue."""

@@ -19,11 +19,11 @@ from airflow_sqlqueue.errors import ConfigurationError, CopyError, LockTimeoutEr
 from airflow_sqlqueue.queue.depth import Depth
 from airflow_sqlqueue.queue.gaps import Gap, gaps_between, shrink
 from airflow_sqlqueue.queue.table_access import FIRST, LAST, MAX_ROWS_PER_STATEMENT, TableAccess
+from airflow_sqlqueue.queue.tables.create import LEDGER_SCHEMA, Definition, ensure
+from airflow_sqlqueue.queue.tables.layout import Layout
+from airflow_sqlqueue.queue.tables.own import OwnTable, lock_name, stored_name
 from airflow_sqlqueue.queue.window import padded_chunks, placeholders
-from airflow_sqlqueue.sql import Fragment, Query, identifier, seek
-from airflow_sqlqueue.tables.create import LEDGER_SCHEMA, Definition, ensure
-from airflow_sqlqueue.tables.layout import Layout
-from airflow_sqlqueue.tables.own import OwnTable, lock_name, stored_name
+from airflow_sqlqueue.server.sql import Fragment, Query, identifier, seek
 
 log = logging.getLogger(__name__)
 

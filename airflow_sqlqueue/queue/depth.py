@@ -20,14 +20,14 @@ from dataclasses import dataclass
 from datetime import timezone
 from typing import Any
 
-from airflow_sqlqueue.envelope.times import parse_time
 from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError
-from airflow_sqlqueue.message import HeaderNames, decode_headers
+from airflow_sqlqueue.messages.envelope.times import parse_time
+from airflow_sqlqueue.messages.message import HeaderNames, decode_headers
+from airflow_sqlqueue.messages.routing import ResolvedAddress
 from airflow_sqlqueue.queue.table_access import FIRST, TableAccess
-from airflow_sqlqueue.routing import ResolvedAddress
-from airflow_sqlqueue.sql import identifier, query
-from airflow_sqlqueue.sql.columns import cut_headers
-from airflow_sqlqueue.tables.reading import read_layout
+from airflow_sqlqueue.queue.tables.reading import read_layout
+from airflow_sqlqueue.server.sql import identifier, query
+from airflow_sqlqueue.server.sql.columns import cut_headers
 
 KINDS = ("exact", "quick", "catalog")
 

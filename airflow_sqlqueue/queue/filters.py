@@ -10,11 +10,11 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, ClassVar
 
-from airflow_sqlqueue.envelope.times import format_time, moment_of, parse_time
-from airflow_sqlqueue.envelope.typed_headers import Content
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.message import DecodedHeaders, HeaderNames
-from airflow_sqlqueue.sql.narrowing import Condition, header_pattern, may_match, mention_pattern
+from airflow_sqlqueue.messages.envelope.times import format_time, moment_of, parse_time
+from airflow_sqlqueue.messages.envelope.typed_headers import Content
+from airflow_sqlqueue.messages.message import DecodedHeaders, HeaderNames
+from airflow_sqlqueue.server.sql.narrowing import Condition, header_pattern, may_match, mention_pattern
 
 
 @dataclass(frozen=True, kw_only=True)

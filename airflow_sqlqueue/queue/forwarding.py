@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from airflow_sqlqueue.budget import Budget, Limits
 from airflow_sqlqueue.errors import ConfigurationError, LockTimeoutError, RowRefusedError, TransactionError
-from airflow_sqlqueue.message import Headers, ReceivedMessage
+from airflow_sqlqueue.messages.message import Headers, ReceivedMessage
+from airflow_sqlqueue.messages.row import COLUMN_HEADERS, row_of
 from airflow_sqlqueue.options import argument, option
+from airflow_sqlqueue.options.budget import Budget, Limits
 from airflow_sqlqueue.queue.browsing import Search, read
 from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.queue.queue_table import QueueTable, received_message
 from airflow_sqlqueue.queue.sending import column_text, headers_text, numbered_sizes
 from airflow_sqlqueue.queue.table_access import FIRST, MAX_ROWS_PER_STATEMENT
+from airflow_sqlqueue.queue.tables.layout import Layout
 from airflow_sqlqueue.queue.window import Window, padded_chunks, placeholders
-from airflow_sqlqueue.reconnecting import reconnecting
-from airflow_sqlqueue.row import COLUMN_HEADERS, row_of
-from airflow_sqlqueue.sql import identifier
-from airflow_sqlqueue.sql.columns import forwarding, row_columns, transferring
-from airflow_sqlqueue.tables.layout import Layout
+from airflow_sqlqueue.server.reconnecting import reconnecting
+from airflow_sqlqueue.server.sql import identifier
+from airflow_sqlqueue.server.sql.columns import forwarding, row_columns, transferring
 
 REFUSALS = 100
 """Refused messages, one after the other and before the first accepted one, after which the move ends with an error."""

@@ -10,10 +10,10 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from airflow_sqlqueue.budget import MIB
+from airflow_sqlqueue.messages.row import Row
+from airflow_sqlqueue.options.budget import MIB
 from airflow_sqlqueue.queue.table_access import TableAccess
 from airflow_sqlqueue.queue.window import Window
-from airflow_sqlqueue.row import Row
 
 PIECE = 4 * MIB
 """Bytes of a body that one statement reads."""

@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from airflow_sqlqueue.errors import TransactionError
+from airflow_sqlqueue.messages.row import Row
 from airflow_sqlqueue.queue.queue_table import QueueTable
 from airflow_sqlqueue.queue.send_ledger import SendLedger, SendResult, seconds_before
 from airflow_sqlqueue.queue.sending import chunks, restored_parameters
 from airflow_sqlqueue.queue.table_access import MAX_ROWS_PER_STATEMENT
-from airflow_sqlqueue.row import Row
+from airflow_sqlqueue.queue.tables.layout import Layout
+from airflow_sqlqueue.queue.tables.own import OwnTable
 from airflow_sqlqueue.server.settings import load_pyodbc
-from airflow_sqlqueue.sql import identifier
-from airflow_sqlqueue.sql.columns import STAGED, definitions, forwarding, restoration
-from airflow_sqlqueue.tables.layout import Layout
-from airflow_sqlqueue.tables.own import OwnTable
+from airflow_sqlqueue.server.sql import identifier
+from airflow_sqlqueue.server.sql.columns import STAGED, definitions, forwarding, restoration
 
 _ROWS = MAX_ROWS_PER_STATEMENT // 2
 """Rows of a statement: an INSERT locks each row and its key in each index."""

@@ -13,16 +13,16 @@ from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import Protocol
 
-from airflow_sqlqueue.budget import Limits
-from airflow_sqlqueue.envelope.times import parse_time
 from airflow_sqlqueue.errors import ConfigurationError, LockTimeoutError, TransactionError
-from airflow_sqlqueue.message import HeaderNames
+from airflow_sqlqueue.messages.envelope.times import parse_time
+from airflow_sqlqueue.messages.message import HeaderNames
 from airflow_sqlqueue.options import argument, option
+from airflow_sqlqueue.options.budget import Limits
 from airflow_sqlqueue.queue.browsing import MessageHead, Search, delete
 from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.queue.table_access import FIRST, LAST, MAX_ROWS_PER_STATEMENT, TableAccess
 from airflow_sqlqueue.queue.window import Window
-from airflow_sqlqueue.reconnecting import reconnecting
+from airflow_sqlqueue.server.reconnecting import reconnecting
 
 CHUNK = 1_000
 """Rows of one transaction, by default."""

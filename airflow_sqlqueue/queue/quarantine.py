@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from airflow_sqlqueue.errors import MessageNotFoundError
-from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.messages.routing import ResolvedAddress
+from airflow_sqlqueue.queue.queue_table import QueueTable
 from airflow_sqlqueue.queue.redacting import RedactedRow, redact_rows
+from airflow_sqlqueue.queue.tables.own import OwnTable, stored_name
 from airflow_sqlqueue.queue.window import padded_chunks, placeholders
-from airflow_sqlqueue.routing import ResolvedAddress
-from airflow_sqlqueue.sql import Fragment, identifier, seek
-from airflow_sqlqueue.sql.columns import (
+from airflow_sqlqueue.server.sql import Fragment, identifier, seek
+from airflow_sqlqueue.server.sql.columns import (
     STAGED,
     STAGED_DELETED,
     STAGED_NAMES,
@@ -27,7 +28,6 @@ from airflow_sqlqueue.sql.columns import (
     row_columns,
     row_names,
 )
-from airflow_sqlqueue.tables.own import OwnTable, stored_name
 
 NO_BATCH = uuid.UUID(int=0)
 """Batch id of a message that no drain moved here."""

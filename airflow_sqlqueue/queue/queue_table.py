@@ -9,16 +9,16 @@ from datetime import timedelta, timezone
 from typing import Any
 
 from airflow_sqlqueue.errors import LockTimeoutError, NotAQueueError
-from airflow_sqlqueue.message import Message, ReceivedMessage
+from airflow_sqlqueue.messages.message import Message, ReceivedMessage
+from airflow_sqlqueue.messages.row import Row
 from airflow_sqlqueue.queue.browsing import WINDOW, find, row_id, row_versions_of
 from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.queue.sending import chunks, restored_parameters, sent_parameters
 from airflow_sqlqueue.queue.table_access import FIRST, LAST, MAX_ROWS_PER_STATEMENT, TableAccess, check_rows
+from airflow_sqlqueue.queue.tables.layout import Layout
 from airflow_sqlqueue.queue.window import Window, padded_chunks, placeholders
-from airflow_sqlqueue.row import Row
-from airflow_sqlqueue.sql import number
-from airflow_sqlqueue.sql.columns import insertion, restoration, row_columns
-from airflow_sqlqueue.tables.layout import Layout
+from airflow_sqlqueue.server.sql import number
+from airflow_sqlqueue.server.sql.columns import insertion, restoration, row_columns
 
 log = logging.getLogger(__name__)
 
@@ -120,8 +120,8 @@ class QueueTable(TableAccess):
         With ``where`` only matching messages are taken, among the first ``window`` of the queue: their headers are read
         page by page, without their bodies. Expired messages then match only with ``keep_expired``.
 
-        With ``bounded`` headers longer than :data:`~airflow_sqlqueue.message.MAX_HEADER_BYTES` are cut. Use it only in
-        a transaction, and roll back when such a message comes.
+        With ``bounded`` headers longer than :data:`~airflow_sqlqueue.messages.message.MAX_HEADER_BYTES` are cut. Use it
+        only in a transaction, and roll back when such a message comes.
         """
         check_rows(limit)
         if where is not None:
@@ -190,8 +190,8 @@ class QueueTable(TableAccess):
         The rows end with the one that reaches ``max_bytes`` of headers and bodies. Rows with more than ``max_body``
         bytes of body are skipped: ``large_messages`` reads them. Call it only in a transaction: it sets the savepoint
         for :meth:`.Session.roll_back_to_savepoint`. The order of the rows is undefined; expired ones are among them.
-        They are the driver's rows, nine values in the order of :data:`~airflow_sqlqueue.row.COLUMNS`, because making a
-        :class:`Row` of each would take most of a drain's time.
+        They are the driver's rows, nine values in the order of :data:`~airflow_sqlqueue.messages.row.COLUMNS`, because
+        making a :class:`Row` of each would take most of a drain's time.
         """
         check_rows(count)
         values = (count, *window.values, max_body, max_bytes)

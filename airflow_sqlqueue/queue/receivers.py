@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from airflow_sqlqueue.errors import PermissionDeniedError, StatementError
-from airflow_sqlqueue.routing import ResolvedAddress
+from airflow_sqlqueue.messages.routing import ResolvedAddress
+from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import APPLICATION_NAME
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import identifier, query
+from airflow_sqlqueue.server.sql import identifier, query
 
 
 def other_receivers(session: Session, queue: ResolvedAddress) -> list[str]:

@@ -6,9 +6,9 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from airflow_sqlqueue.row import COLUMN_HEADERS, NAMES
-from airflow_sqlqueue.sql.columns import KEPT, NULLED, redaction
-from airflow_sqlqueue.tables.own import OwnTable
+from airflow_sqlqueue.messages.row import COLUMN_HEADERS, NAMES
+from airflow_sqlqueue.queue.tables.own import OwnTable
+from airflow_sqlqueue.server.sql.columns import KEPT, NULLED, redaction
 from airflow_sqlqueue.untrusted import row_text
 
 _NO_ID = str(uuid.UUID(int=0))

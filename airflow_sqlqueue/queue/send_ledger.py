@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from airflow_sqlqueue.errors import TransactionError
-from airflow_sqlqueue.message import Message
-from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT, QueueTable
-from airflow_sqlqueue.routing import ResolvedAddress
-from airflow_sqlqueue.tables.own import OwnTable, lock_name, stored_name
+from airflow_sqlqueue.messages.message import Message
+from airflow_sqlqueue.messages.routing import ResolvedAddress
+from airflow_sqlqueue.queue.queue_table import QueueTable
+from airflow_sqlqueue.queue.table_access import MAX_ROWS_PER_STATEMENT
+from airflow_sqlqueue.queue.tables.own import OwnTable, lock_name, stored_name
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Protocol, TypeVar
 
-from airflow_sqlqueue.budget import MIB
 from airflow_sqlqueue.errors import MessageError
-from airflow_sqlqueue.message import MAX_CHARACTERS, Headers, Message, encode_headers, escape_non_ascii
-from airflow_sqlqueue.row import COLUMN_HEADERS, NAMES, SENT_BITS, Row
+from airflow_sqlqueue.messages.message import MAX_CHARACTERS, Headers, Message, encode_headers, escape_non_ascii
+from airflow_sqlqueue.messages.row import COLUMN_HEADERS, NAMES, SENT_BITS, Row
+from airflow_sqlqueue.options.budget import MIB
 from airflow_sqlqueue.server.settings import load_pyodbc
-from airflow_sqlqueue.sql.columns import FLAGS, NEVER
+from airflow_sqlqueue.server.sql.columns import FLAGS, NEVER
 from airflow_sqlqueue.untrusted import row_text
 
 ROWS = (256, 64, 16, 4, 1)
@@ -65,8 +65,8 @@ def sent_parameters(
 ) -> tuple[frozenset[str], list[Any], list[Any]]:
     """Return the columns that a piece of :func:`chunks` fills, and the values and types of the INSERT's parameters.
 
-    ``types`` are the base types of the table's columns. The order is that of ``sql.columns.insertion``. A column that
-    is empty in all messages takes no parameters, because a bulk send spends its time on their number.
+    ``types`` are the base types of the table's columns. The order is that of ``server.sql.columns.insertion``. A column
+    that is empty in all messages takes no parameters, because a bulk send spends its time on their number.
     """
     columns = {
         column: [column_text(message.header(name)) for message in messages]
@@ -124,14 +124,14 @@ def _sizes(given: set[str]) -> list[Any]:
 
 
 def numbered_sizes(rows: int) -> list[Any]:
-    """Return parameter types as :func:`sent_parameters`, for rows in the form of ``sql.columns.numbered``."""
+    """Return parameter types as :func:`sent_parameters`, for rows in the form of ``server.sql.columns.numbered``."""
     pyodbc = load_pyodbc()
     texts = [(pyodbc.SQL_VARCHAR, 255, 0)] * len(COLUMN_HEADERS)
     return [(pyodbc.SQL_BIGINT, 0, 0), (pyodbc.SQL_WVARCHAR, 0, 0), *texts] * rows
 
 
 def restored_parameters(rows: Sequence[Row], present: Collection[str]) -> tuple[list[Any], list[Any]]:
-    """Return values and types of the parameters of ``sql.columns.restoration``, for a table with these columns.
+    """Return values and types of the parameters of ``server.sql.columns.restoration``, for a table with these columns.
 
     A row whose ``recoverable`` is None comes from a table without that column; in a table with it the value becomes 1,
     as every sender writes it.

@@ -13,13 +13,13 @@ from airflow_sqlqueue.errors import (
     QueueNotFoundError,
     StatementError,
 )
-from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
-from airflow_sqlqueue.row import Row, row_of
-from airflow_sqlqueue.session import Session, retrying
-from airflow_sqlqueue.sql import Fragment, Query, identifier, query, seek
-from airflow_sqlqueue.sql.columns import output
-from airflow_sqlqueue.tables.layout import Layout
-from airflow_sqlqueue.tables.reading import identify, is_allowed, read_layout, remember_trigger
+from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.messages.row import Row, row_of
+from airflow_sqlqueue.queue.tables.layout import Layout
+from airflow_sqlqueue.queue.tables.reading import identify, is_allowed, read_layout, remember_trigger
+from airflow_sqlqueue.server.session import Session, retrying
+from airflow_sqlqueue.server.sql import Fragment, Query, identifier, query, seek
+from airflow_sqlqueue.server.sql.columns import output
 
 MAX_ROWS_PER_STATEMENT = 2_000
 """Most rows of a statement: at 5,000 locks the server locks the table, and a row takes two or three (docs/design.md,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_sqlqueue.queue.table_access import FIRST, LAST
-from airflow_sqlqueue.sql import Fragment
+from airflow_sqlqueue.server.sql import Fragment
 
 MAX_VALUES = 1_000
 """Values in the list of one statement, which takes 2,100 parameters."""

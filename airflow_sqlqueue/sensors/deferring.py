@@ -12,7 +12,7 @@ from airflow.providers.common.compat.sdk import BaseSensorOperator, PokeReturnVa
 from airflow_sqlqueue.errors import SqlQueueError
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.operators.base import ServerTask
-from airflow_sqlqueue.reconnecting import passes
+from airflow_sqlqueue.server.reconnecting import passes
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

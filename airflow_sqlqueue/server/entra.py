@@ -16,9 +16,9 @@ from functools import cache, lru_cache
 from types import ModuleType
 from typing import Any
 
-from airflow_sqlqueue.allowed import CLOUDS
 from airflow_sqlqueue.errors import ConfigurationError, LoginFailedError
 from airflow_sqlqueue.extras import from_extra
+from airflow_sqlqueue.server.allowed import CLOUDS
 
 AccessToken = Callable[[], str]
 """A function that returns a token that is valid now."""

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError
 from airflow_sqlqueue.extras import from_extra
-from airflow_sqlqueue.message import HeaderNames
-from airflow_sqlqueue.row import spark_schema
+from airflow_sqlqueue.messages.message import HeaderNames
+from airflow_sqlqueue.messages.row import spark_schema
 from airflow_sqlqueue.spark import headers
 from airflow_sqlqueue.spark.errors import translate_read_errors
 from airflow_sqlqueue.spark.manifests import AnyBatch, load_batch

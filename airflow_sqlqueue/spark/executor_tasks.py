@@ -7,15 +7,15 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from airflow_sqlqueue.budget import Budget
 from airflow_sqlqueue.drain.ledger import Part
 from airflow_sqlqueue.drain.worker import Worker, WorkPlan
 from airflow_sqlqueue.drain.worker_pool import drain_window
 from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError
+from airflow_sqlqueue.options.budget import Budget
 from airflow_sqlqueue.queue.window import Window
-from airflow_sqlqueue.reconnecting import Reconnecting
+from airflow_sqlqueue.server.reconnecting import Reconnecting
+from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.spark.errors import error_to_text
 
 

@@ -21,7 +21,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_sqlqueue.budget import MIB, Budget
 from airflow_sqlqueue.drain.ledger import Part
 from airflow_sqlqueue.drain.options import MAX_WORKERS
 from airflow_sqlqueue.drain.stages.files import FileStage
@@ -29,10 +28,11 @@ from airflow_sqlqueue.drain.storage.object_stores import error_text
 from airflow_sqlqueue.drain.worker import Worker, WorkPlan
 from airflow_sqlqueue.drain.worker_pool import Windows
 from airflow_sqlqueue.errors import ConfigurationError, SparkJobError, SqlQueueError, StagingError
+from airflow_sqlqueue.options.budget import MIB, Budget
 from airflow_sqlqueue.queue.window import Window
-from airflow_sqlqueue.reconnecting import Reconnecting
+from airflow_sqlqueue.server.reconnecting import Reconnecting
+from airflow_sqlqueue.server.session import DEFAULT_LOCK_TIMEOUT, Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.session import DEFAULT_LOCK_TIMEOUT, Session
 from airflow_sqlqueue.spark.errors import error_from_text
 from airflow_sqlqueue.spark.executor_tasks import ExecutorPlan, TaskWindow, drain_tasks
 from airflow_sqlqueue.spark.secrets import broadcast

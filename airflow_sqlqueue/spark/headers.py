@@ -1,4 +1,5 @@
-"""Headers and the transport's times as Spark columns, by the same rules as :mod:`airflow_sqlqueue.message` in Python.
+"""Headers and the transport's times as Spark columns, by the same rules as :mod:`airflow_sqlqueue.messages.message` in
+Python.
 
 The results do not depend on the session's settings: time zone, ANSI mode, the time parser's policy, and the policy for
 a map's duplicate keys.
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from airflow_sqlqueue.message import BLANKS, MAX_CHARACTERS, MAX_GENERIC, MAX_HEADERS, SPACE, HeaderNames
+from airflow_sqlqueue.messages.message import BLANKS, MAX_CHARACTERS, MAX_GENERIC, MAX_HEADERS, SPACE, HeaderNames
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -63,10 +64,10 @@ def readable(text: Column) -> Column:
     """The text of readable headers, an empty object for empty text and null; null for malformed headers.
 
     Malformed is a text that is not a JSON object of texts, has more than
-    :data:`~airflow_sqlqueue.message.MAX_CHARACTERS` characters or more than
-    :data:`~airflow_sqlqueue.message.MAX_HEADERS` headers, or that Spark's reader does not take: with a key of more than
-    50,000 characters. Pass the result to the other functions as a column of its own: Spark then parses each text once,
-    and not at all if no selected column depends on it.
+    :data:`~airflow_sqlqueue.messages.message.MAX_CHARACTERS` characters or more than
+    :data:`~airflow_sqlqueue.messages.message.MAX_HEADERS` headers, or that Spark's reader does not take: with a key of
+    more than 50,000 characters. Pass the result to the other functions as a column of its own: Spark then parses each
+    text once, and not at all if no selected column depends on it.
     """
     from pyspark.sql import functions as sf
 
@@ -127,7 +128,7 @@ def wire_time(text: Column) -> Column:
 def first_type(enclosed: Column) -> Column:
     """The full name of the first enclosed type, without its assembly; null without a type.
 
-    The rule is that of :func:`airflow_sqlqueue.message.first_type`.
+    The rule is that of :func:`airflow_sqlqueue.messages.message.first_type`.
     """
     from pyspark.sql import functions as sf
 

@@ -61,7 +61,7 @@ def load_batch(
         if connection is None:
             raise ConfigurationError(f"Batch {batch} is given by its id: give the connection to its database as well.")
         from airflow_sqlqueue.drain.ledger import Ledger
-        from airflow_sqlqueue.session import Session
+        from airflow_sqlqueue.server.session import Session
 
         with Session(connection) as session:
             return Ledger(session, connection.database, ledger_schema).manifest(batch)
@@ -77,7 +77,7 @@ def load_batch(
     Batch.check_names(values)
     if connection is not None:
         from airflow_sqlqueue.drain.batches import recorded_batch
-        from airflow_sqlqueue.session import Session
+        from airflow_sqlqueue.server.session import Session
 
         with Session(connection) as session:
             return recorded_batch(session, values, ledger_schema)

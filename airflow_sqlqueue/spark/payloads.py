@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_sqlqueue.databus.payload_file import MANIFEST, check_staged, read_result, spark_schema
+from airflow_sqlqueue.endpoint.databus.payload_file import MANIFEST, check_staged, read_result, spark_schema
 from airflow_sqlqueue.errors import BatchError
 from airflow_sqlqueue.extras import from_extra
 from airflow_sqlqueue.spark.errors import is_read_error, translate_read_errors

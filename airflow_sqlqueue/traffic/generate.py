@@ -10,9 +10,9 @@ from datetime import datetime, timedelta, timezone
 from itertools import accumulate
 from random import Random
 
-from airflow_sqlqueue.envelope.times import format_interval
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue.messages.envelope.times import format_interval
+from airflow_sqlqueue.messages.message import HeaderNames, Message
 from airflow_sqlqueue.traffic.bodies import CUSTOMERS, BodyTemplate
 from airflow_sqlqueue.traffic.clock import Rhythm, microseconds, wire_time
 from airflow_sqlqueue.traffic.headers import HeaderTemplate, MessageFacts, malformed

@@ -10,7 +10,7 @@ import json
 from random import Random
 from typing import NamedTuple
 
-from airflow_sqlqueue.message import HeaderNames
+from airflow_sqlqueue.messages.message import HeaderNames
 from airflow_sqlqueue.traffic.bodies import CUSTOMERS
 from airflow_sqlqueue.traffic.clock import wire_time
 from airflow_sqlqueue.traffic.shop import FAILURES, SALES, Handling, ShopFailure, Step

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_sqlqueue.message import HeaderNames
+from airflow_sqlqueue.messages.message import HeaderNames
 
 
 @dataclass(frozen=True)

@@ -14,16 +14,16 @@ from airflow.providers.common.compat.sdk import AirflowException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError
+from airflow_sqlqueue.messages.routing import check_named_once
 from airflow_sqlqueue.queue.filters import MessageFilter
-from airflow_sqlqueue.routing import check_named_once
 from airflow_sqlqueue.triggers.events import failed, met
 from airflow_sqlqueue.untrusted import quoted
 
 if TYPE_CHECKING:
-    from airflow_sqlqueue.client import QueueClient
+    from airflow_sqlqueue.client.client import QueueClient
     from airflow_sqlqueue.client.queues import Queue
     from airflow_sqlqueue.queue import QueueTable
-    from airflow_sqlqueue.session import Session
+    from airflow_sqlqueue.server.session import Session
     from airflow_sqlqueue.triggers.poller import Poll, Watch
 
 MOST_SECONDS = 1_000_000_000

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
-from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.messages.envelope import Envelope
 from airflow_sqlqueue.triggers.base import QueueTrigger, names, packed, unpacked
 from airflow_sqlqueue.untrusted import event_value
 from airflow_sqlqueue.versions.airflow import SHARED_STREAMS
@@ -16,9 +16,9 @@ from airflow_sqlqueue.versions.airflow import SHARED_STREAMS
 if TYPE_CHECKING:
     from airflow.triggers.shared_stream import SharedStreamProducer
 
-    from airflow_sqlqueue.client import QueueClient
+    from airflow_sqlqueue.client.client import QueueClient
     from airflow_sqlqueue.client.queues import Queue
-    from airflow_sqlqueue.consuming.locked_messages import LockedMessages
+    from airflow_sqlqueue.endpoint.locked_messages import LockedMessages
     from airflow_sqlqueue.queue import QueueTable
     from airflow_sqlqueue.queue.browsing import MessageHead
 
@@ -121,8 +121,8 @@ class SqlQueueMessageEventTrigger(QueueTrigger, BaseEventTrigger):
 
     def locked_messages(self, client: QueueClient) -> LockedMessages:
         """Make the object that locks and deletes the queue's messages."""
-        from airflow_sqlqueue.consuming.locked_messages import LockedMessages
-        from airflow_sqlqueue.session import Session
+        from airflow_sqlqueue.endpoint.locked_messages import LockedMessages
+        from airflow_sqlqueue.server.session import Session
         from airflow_sqlqueue.triggers.poller import STATEMENT_TIMEOUT
 
         def connect() -> Session:

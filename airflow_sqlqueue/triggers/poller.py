@@ -20,11 +20,11 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue.client.client import QueueClient
 from airflow_sqlqueue.errors import LockTimeoutError, LoginFailedError, SqlQueueError, TransientError
 from airflow_sqlqueue.hooks.lookups import look_up
-from airflow_sqlqueue.reconnecting import SERVER_ERRORS, may_have_lost, passes, pause_after
-from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.server.reconnecting import SERVER_ERRORS, may_have_lost, passes, pause_after
+from airflow_sqlqueue.server.session import Session
 
 log = logging.getLogger(__name__)
 

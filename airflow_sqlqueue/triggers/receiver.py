@@ -16,8 +16,8 @@ from airflow_sqlqueue.errors import MessageError, TransientError
 from airflow_sqlqueue.triggers.base import Attempts
 
 if TYPE_CHECKING:
-    from airflow_sqlqueue.client import QueueClient
-    from airflow_sqlqueue.consuming.locked_messages import LockedMessages
+    from airflow_sqlqueue.client.client import QueueClient
+    from airflow_sqlqueue.endpoint.locked_messages import LockedMessages
     from airflow_sqlqueue.queue.browsing import MessageHead
     from airflow_sqlqueue.triggers.base import QueueTrigger
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from airflow_sqlqueue.triggers.base import OneEventTrigger, names, seconds, unpacked
 
 if TYPE_CHECKING:
-    from airflow_sqlqueue.client import QueueClient
+    from airflow_sqlqueue.client.client import QueueClient
     from airflow_sqlqueue.drain.batches import BatchInfo
-    from airflow_sqlqueue.session import Session
+    from airflow_sqlqueue.server.session import Session
     from airflow_sqlqueue.triggers.poller import Poll
 
 LISTED = 100

@@ -84,7 +84,7 @@ def hook(live: str) -> Any:
 def queue_name(live: str) -> Iterator[str]:
     """A queue that is there, and that no other test uses; dropped afterwards."""
     from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-    from airflow_sqlqueue.sql import Query
+    from airflow_sqlqueue.server.sql import Query
 
     hook = SqlQueueHook(live)
     name = f"test.{uuid.uuid4().hex[:12]}"

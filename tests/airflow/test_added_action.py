@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.errorqueue.actions import ACTIONS, Action
-from airflow_sqlqueue.errorqueue.groupings import GROUPINGS
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.operators import SqlQueueFailedMessagesOperator, metrics
+from airflow_sqlqueue.queue.errors.actions import ACTIONS, Action
+from airflow_sqlqueue.queue.errors.groupings import GROUPINGS
 from tests.airflow.test_return_to_source import error
 from tests.made_up import LEND, SIZE
 
@@ -22,8 +22,8 @@ __all__ = ["error"]
 
 PROGRAM = """
 import json, sys
-from airflow_sqlqueue.errorqueue.actions import ACTIONS
-from airflow_sqlqueue.errorqueue.groupings import GROUPINGS
+from airflow_sqlqueue.queue.errors.actions import ACTIONS
+from airflow_sqlqueue.queue.errors.groupings import GROUPINGS
 from tests.made_up import LEND, SIZE
 ACTIONS["lend"], GROUPINGS["size"] = LEND, SIZE
 from airflow_sqlqueue.cli import main
@@ -71,7 +71,7 @@ def test_an_added_action_and_an_added_grouping_are_on_the_command_line(
 def test_an_added_grouping_is_a_key_and_a_filter_of_the_client(
     hook: SqlQueueHook, error: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from airflow_sqlqueue.errorqueue.groupings import group_name
+    from airflow_sqlqueue.queue.errors.groupings import group_name
 
     with pytest.raises(ConfigurationError, match="grouped by 'size'"):
         hook.client.errors.triage(error, by=["size"])

@@ -13,7 +13,7 @@ from airflow_sqlqueue.assets import convert_to_openlineage, create_asset
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.lineage import namespace_of
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.operators import (
     SqlQueueDrainOperator,
     SqlQueueDrainToSparkOperator,

@@ -20,10 +20,10 @@ from airflow.sdk import DAG
 
 from airflow_sqlqueue.errors import SqlQueueError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.operators import SqlQueueDrainToSparkOperator, SqlQueuePurgeOperator
 from airflow_sqlqueue.sensors import SqlQueueDepthSensor
-from airflow_sqlqueue.sql import Query
+from airflow_sqlqueue.server.sql import Query
 from tests.airflow.conftest import HOME
 from tests.airflow.running_dag import run_in_full
 

@@ -16,7 +16,7 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 
 from airflow_sqlqueue.errors import ConfigurationError, LoginFailedError, QueueNotFoundError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.queue import MessageFilter
 from airflow_sqlqueue.sensors import SqlQueueDepthSensor, depth
 from airflow_sqlqueue.triggers.events import failed

@@ -11,7 +11,7 @@ from airflow.providers.common.compat.sdk import AirflowException
 
 from airflow_sqlqueue.drain.batches import BatchInfo
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.operators import SqlQueueDrainToSparkOperator
 from airflow_sqlqueue.operators.metrics import DrainLog
 from airflow_sqlqueue.operators.spark_job import SparkJob

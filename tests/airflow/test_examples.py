@@ -16,8 +16,8 @@ import pytest
 from airflow.sdk import DAG
 
 from airflow_sqlqueue.drain.manifest import Batch
-from airflow_sqlqueue.envelope import Envelope, Sender
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
+from airflow_sqlqueue.messages.envelope import Envelope, Sender
 from airflow_sqlqueue.traffic import generate
 
 EXAMPLES = Path(__file__).parents[2] / "example_dags"

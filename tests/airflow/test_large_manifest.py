@@ -13,13 +13,13 @@ from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import batch_id_for
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.operators import (
     SqlQueueDrainToSparkOperator,
     SqlQueueMarkConsumedOperator,
     SqlQueueRequeueOperator,
 )
-from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.server.session import Session
 from tests.contract.conftest import run_sql
 
 PARTS = 100_000

@@ -12,7 +12,7 @@ from airflow.providers.openlineage.extractors.base import DefaultExtractor, Oper
 
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.operators import (
     SqlQueueDrainToSparkOperator,
     SqlQueueForwardOperator,

@@ -15,7 +15,7 @@ from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.errors import TransactionError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.operators import SqlQueueDrainToSparkOperator, SqlQueueRequeueOperator, SqlQueueSweepOperator
 
 

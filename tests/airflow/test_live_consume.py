@@ -13,11 +13,11 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 from airflow.sdk import DAG, task
 
-from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.consuming.message_handlers import MessageHandlers
+from airflow_sqlqueue import QueueClient
+from airflow_sqlqueue.endpoint.message_handlers import MessageHandlers
 from airflow_sqlqueue.errors import AddressError, TooManyFailuresError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
+from airflow_sqlqueue.messages.message import HeaderNames, Message, decode_headers
 from airflow_sqlqueue.operators import SqlQueueConsumeOperator
 from tests.drains import bodies
 

@@ -14,9 +14,9 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_sqlqueue.errors import ConfigurationError, NoReplyError, QueueNotFoundError, TransactionError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
+from airflow_sqlqueue.messages.message import HeaderNames, Message, decode_headers
 from airflow_sqlqueue.operators import SqlQueueMoveDelayedOperator, SqlQueuePublishOperator
-from airflow_sqlqueue.publishing.subscriptions import Subscription
+from airflow_sqlqueue.queue.publishing.subscriptions import Subscription
 
 NOW = timedelta(0)
 PLACED = "Shop.OrderPlaced"

@@ -19,7 +19,7 @@ from airflow_sqlqueue.drain.options import DrainOptions, batch_id_for
 from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.errors import ConfigurationError, SparkJobError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.operators import (
     SqlQueueMarkConsumedOperator,
     SqlQueueSendOperator,

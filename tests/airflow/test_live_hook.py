@@ -15,7 +15,7 @@ import pytest
 
 from airflow_sqlqueue.errors import BatchError, LoginFailedError, QueueNotFoundError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.provider_info import get_provider_info
 from airflow_sqlqueue.queue import Depth, MessageFilter, PurgeOptions
 from fakemssql import FakeServer

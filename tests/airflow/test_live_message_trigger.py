@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from airflow_sqlqueue import untrusted
-from airflow_sqlqueue.envelope import Envelope
-from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue.messages.envelope import Envelope
+from airflow_sqlqueue.messages.message import HeaderNames, Message
 from airflow_sqlqueue.triggers import SqlQueueMessageEventTrigger, poller
 from airflow_sqlqueue.versions.airflow import SHARED_STREAMS
 from fakemssql import FakeServer

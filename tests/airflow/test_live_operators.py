@@ -11,9 +11,9 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import ObjectStoragePath
 
-from airflow_sqlqueue.envelope import Envelope, reply
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
+from airflow_sqlqueue.messages.envelope import Envelope, reply
+from airflow_sqlqueue.messages.message import HeaderNames, Message, decode_headers
 from airflow_sqlqueue.operators import (
     SqlQueueCreateOperator,
     SqlQueuePurgeExpiredOperator,

@@ -14,7 +14,7 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.errors import DataBusUnreachableError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.operators import SqlQueueConsumeOperator, SqlQueueDrainOperator
 from tests.payloads import KEY, SECRET, as_json, names, new_key, put
 
@@ -84,7 +84,7 @@ def test_a_task_that_is_ended_fetches_no_further_payload(
 ) -> None:
     hook.send(queue_name, [Message(names(Picture=put(share, new_key(), b"1")))] * 3)
     task = drain_task(queue_name, tmp_path / "s", data_bus=str(share), payload_options={"workers": 1})
-    from airflow_sqlqueue.databus.data_bus import DataBus
+    from airflow_sqlqueue.endpoint.databus.data_bus import DataBus
 
     fetch, fetched = DataBus.fetch, []
 

@@ -11,7 +11,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_sqlqueue.errors import ConfigurationError, QueueNotEmptyError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.operators import (
     SqlQueueDropOperator,
     SqlQueueForwardOperator,

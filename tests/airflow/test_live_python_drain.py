@@ -11,7 +11,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage
+from airflow_sqlqueue.messages.message import HeaderNames, Message, ReceivedMessage
 from airflow_sqlqueue.operators import SqlQueueConsumeOperator, SqlQueueDrainOperator, SqlQueuePurgeOperator
 from airflow_sqlqueue.sensors import SqlQueueDepthSensor
 from airflow_sqlqueue.triggers import SqlQueueDepthTrigger

@@ -10,9 +10,9 @@ from unittest.mock import Mock
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from airflow_sqlqueue.envelope.times import format_time
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.envelope.times import format_time
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.queue import condition
 from airflow_sqlqueue.sensors import SqlQueueDepthSensor
 from tests.airflow.versions import AirflowRescheduleException

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
-from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.errors import ConfigurationError, LoginFailedError, QueueNotFoundError
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.sql import Query
+from airflow_sqlqueue.server.sql import Query
 from airflow_sqlqueue.triggers import (
     SqlQueueDepthEventTrigger,
     SqlQueueDepthTrigger,

@@ -23,7 +23,7 @@ from airflow.sdk.execution_time.comms import GetConnection, _ResponseFrame
 from asgiref.sync import SyncToAsync
 
 import airflow_sqlqueue
-from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.hooks.lookups import look_up
 from airflow_sqlqueue.notifications import SqlQueueNotifier
 from airflow_sqlqueue.triggers import (

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue.messages.message import HeaderNames, Message
 from airflow_sqlqueue.operators import (
     SqlQueueDrainOperator,
     SqlQueueForwardOperator,

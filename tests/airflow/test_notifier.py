@@ -13,7 +13,7 @@ from airflow.sdk import DAG, task
 
 from airflow_sqlqueue.errors import AddressError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-from airflow_sqlqueue.message import HeaderNames, decode_headers
+from airflow_sqlqueue.messages.message import HeaderNames, decode_headers
 from airflow_sqlqueue.notifications import SqlQueueNotifier
 from tests.airflow.running_dag import run_in_full
 from tests.airflow.tasks import run_coroutine

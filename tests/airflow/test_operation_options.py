@@ -17,14 +17,14 @@ from typer.testing import CliRunner
 from airflow_sqlqueue import operators
 from airflow_sqlqueue.cli.commands import Command, with_option_groups
 from airflow_sqlqueue.cli.operation_options import words_of
-from airflow_sqlqueue.consuming.options import ConsumeOptions
-from airflow_sqlqueue.databus.options import PayloadOptions
-from airflow_sqlqueue.delayed.mover import MoveOptions
 from airflow_sqlqueue.drain.options import DrainOptions, SweepOptions
-from airflow_sqlqueue.errorqueue.bulk_action import ErrorQueueOptions
+from airflow_sqlqueue.endpoint.databus.options import PayloadOptions
+from airflow_sqlqueue.endpoint.options import ConsumeOptions
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.operators import batches, consume, drain, error_queue, maintenance
 from airflow_sqlqueue.options import BYTES, Options, option
+from airflow_sqlqueue.queue.delayed.mover import MoveOptions
+from airflow_sqlqueue.queue.errors.bulk_action import ErrorQueueOptions
 from airflow_sqlqueue.queue.forwarding import ForwardOptions
 from airflow_sqlqueue.queue.purge import PurgeOptions
 

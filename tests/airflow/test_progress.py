@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_sqlqueue.drain.progress import Progress
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.operators import SqlQueueDrainToSparkOperator
 from airflow_sqlqueue.operators.metrics import DrainLog, Metrics
 

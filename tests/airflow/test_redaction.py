@@ -17,13 +17,13 @@ from airflow.sdk import DAG
 
 from airflow_sqlqueue.errors import BatchError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue.messages.message import HeaderNames, Message
 from airflow_sqlqueue.operators import (
     SqlQueueDrainOperator,
     SqlQueueDrainToSparkOperator,
     SqlQueueRequeueOperator,
 )
-from airflow_sqlqueue.sql import Query
+from airflow_sqlqueue.server.sql import Query
 from tests.airflow.conftest import HOME
 from tests.airflow.running_dag import run_in_full
 from tests.airflow.test_canary import note_metrics, texts_under

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.errors import LoginFailedError, StatementError
-from airflow_sqlqueue.message import HeaderNames, Message
-from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.messages.message import HeaderNames, Message
+from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.triggers import (
     SqlQueueDepthEventTrigger,
     SqlQueueDepthTrigger,

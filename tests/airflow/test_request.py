@@ -16,11 +16,11 @@ from airflow.sdk.bases.xcom import BaseXCom
 from airflow.sdk.execution_time.comms import SetXCom
 
 from airflow_sqlqueue import reply
-from airflow_sqlqueue.envelope import Envelope
-from airflow_sqlqueue.envelope.outgoing import Sender
 from airflow_sqlqueue.errors import ConfigurationError, NoReplyError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
+from airflow_sqlqueue.messages.envelope import Envelope
+from airflow_sqlqueue.messages.envelope.outgoing import Sender
+from airflow_sqlqueue.messages.message import HeaderNames, Message, decode_headers
 from airflow_sqlqueue.operators import SqlQueueRequestOperator
 from airflow_sqlqueue.operators.base import task_key
 from airflow_sqlqueue.operators.results import check_result

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from airflow_sqlqueue.errorqueue.bulk_action import ErrorQueueOptions
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
+from airflow_sqlqueue.messages.message import HeaderNames, Message, decode_headers
 from airflow_sqlqueue.operators import SqlQueueFailedMessagesOperator, SqlQueueReturnToSourceOperator
+from airflow_sqlqueue.queue.errors.bulk_action import ErrorQueueOptions
 
 SECRET = "s3cret-c0ntent"
 

@@ -17,7 +17,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_sqlqueue.errors import LoginFailedError, UntrustedServerError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.operators import SqlQueueConsumeOperator
 from airflow_sqlqueue.sensors import SqlQueueDepthSensor
 from airflow_sqlqueue.server.settings import ConnectionSettings
@@ -65,7 +65,7 @@ def test_a_drain_waits_for_a_server_that_comes_some_seconds_later(
     with (
         Proxy(ConnectionSettings.from_url(server.url("sqlqueue")), listening=False) as proxy,
         ThreadPoolExecutor(1) as pool,
-        warned("airflow_sqlqueue.reconnecting") as waits,
+        warned("airflow_sqlqueue.server.reconnecting") as waits,
     ):
         edit(host="127.0.0.1", port=proxy.settings.port, extra={"encrypt": "no"})
         draining = pool.submit(drain_task(queue_name, str(tmp_path), renew=renew).execute, context())

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.consuming.options import ConsumeOptions
-from airflow_sqlqueue.envelope import Envelope, reply
+from airflow_sqlqueue import QueueClient
+from airflow_sqlqueue.endpoint.options import ConsumeOptions
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue.messages.envelope import Envelope, reply
+from airflow_sqlqueue.messages.message import HeaderNames, Message
 from airflow_sqlqueue.traffic import generate, generate_failed
 from tests.airflow.test_examples import Load, load, states, xcom
 

@@ -19,7 +19,7 @@ from airflow.providers.common.sql.operators.sql import (
 from bench_setting import connection_fields
 
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.server.settings import ConnectionSettings
 
 Context = Callable[..., dict[str, Any]]

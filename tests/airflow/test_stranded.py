@@ -21,10 +21,10 @@ from airflow_sqlqueue.drain.options import DrainOptions, batch_id_for, owner_of
 from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.errors import StrandedBatchError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.operators import SqlQueueDrainToSparkOperator
 from airflow_sqlqueue.operators.spark_job import SparkJob
-from airflow_sqlqueue.sql import Query
+from airflow_sqlqueue.server.sql import Query
 
 
 class Jobs:

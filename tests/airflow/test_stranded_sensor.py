@@ -14,7 +14,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, TaskDeferr
 
 from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.sensors import SqlQueueStrandedBatchSensor
 from airflow_sqlqueue.triggers import SqlQueueStrandedBatchTrigger
 

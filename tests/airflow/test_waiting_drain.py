@@ -14,7 +14,7 @@ from airflow_sqlqueue.drain.options import DrainOptions, batch_id_for
 from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.errors import ConditionNotMetError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.operators import SqlQueueDrainToSparkOperator
 from tests.airflow.tasks import drain_task
 from tests.airflow.versions import TaskDeferralError

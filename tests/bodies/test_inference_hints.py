@@ -12,8 +12,8 @@ from airflow_sqlqueue.bodies.inference import infer, struct_of
 from airflow_sqlqueue.bodies.patterns import Hints
 from airflow_sqlqueue.bodies.schemas import array, fields_of, map_of, struct
 from airflow_sqlqueue.bodies.statistics import Statistics
+from airflow_sqlqueue.client.schemas.files import SchemaFolder
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.schemas.files import SchemaFolder
 
 BODY = {
     "Zip": 1234,

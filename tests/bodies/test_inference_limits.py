@@ -19,11 +19,11 @@ from airflow_sqlqueue.bodies.inference import infer, struct_of
 from airflow_sqlqueue.bodies.patterns import TypePatterns
 from airflow_sqlqueue.bodies.schemas import MAX_FIELDS, all_fields, array, fields_of, map_of, read_schema, struct
 from airflow_sqlqueue.bodies.statistics import MAX_NODES, Statistics
+from airflow_sqlqueue.client.schemas import sampling
+from airflow_sqlqueue.client.schemas.files import SchemaFolder
+from airflow_sqlqueue.client.schemas.sampling import Sample
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.message import ReceivedMessage, encode_headers
-from airflow_sqlqueue.schemas import sampling
-from airflow_sqlqueue.schemas.files import SchemaFolder
-from airflow_sqlqueue.schemas.sampling import Sample
+from airflow_sqlqueue.messages.message import ReceivedMessage, encode_headers
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,8 @@ from airflow_sqlqueue.bodies.names import (
 from airflow_sqlqueue.bodies.schemas import fields_of, read_schema, struct
 from airflow_sqlqueue.bodies.statistics import Statistics
 from airflow_sqlqueue.bodies.tree import Number
+from airflow_sqlqueue.client.schemas.files import file_stem
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.schemas.files import file_stem
 
 MANY = settings(max_examples=300, deadline=None)
 anything = st.text(st.characters(exclude_categories=()), max_size=20)

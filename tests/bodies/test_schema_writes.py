@@ -12,15 +12,15 @@ import fsspec
 import pytest
 
 from airflow_sqlqueue.bodies.schemas import fields_of, struct
+from airflow_sqlqueue.client.schemas.files import SchemaFolder
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import ConfigurationError, StagingError
-from airflow_sqlqueue.schemas.files import SchemaFolder
 
 TYPE = "Shop.PlaceOrder"
 PROGRAM = """
 import sys
 from airflow_sqlqueue.bodies.schemas import struct
-from airflow_sqlqueue.schemas.files import SchemaFolder
+from airflow_sqlqueue.client.schemas.files import SchemaFolder
 
 folder, name = SchemaFolder(sys.argv[1]), sys.argv[2]
 for number in range(20):
@@ -87,7 +87,7 @@ def test_an_extension_that_changes_nothing_writes_nothing(tmp_path: Path) -> Non
 
 
 def test_others_that_write_each_time_end_an_extension(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_sqlqueue.schemas.files.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("airflow_sqlqueue.client.schemas.files.time.sleep", lambda seconds: None)
     folder = Overtaken(tmp_path, *(struct({f"n{number}": "long"}) for number in range(1_000)))
     with pytest.raises(StagingError, match="was written by others at each attempt"):
         folder.extend(TYPE, struct({"ours": "long"}))

@@ -18,10 +18,10 @@ from airflow_sqlqueue.bodies.extension import differences, extended, takes
 from airflow_sqlqueue.bodies.inference import struct_of
 from airflow_sqlqueue.bodies.schemas import MAX_FIELDS, fields_of, read_schema, spark_schema, struct, write_schema
 from airflow_sqlqueue.bodies.statistics import Statistics
+from airflow_sqlqueue.client.schemas.files import SchemaFolder, file_stem
+from airflow_sqlqueue.client.schemas.sampling import Sample
 from airflow_sqlqueue.errors import ConfigurationError, StagingError
-from airflow_sqlqueue.message import ReceivedMessage, encode_headers
-from airflow_sqlqueue.schemas.files import SchemaFolder, file_stem
-from airflow_sqlqueue.schemas.sampling import Sample
+from airflow_sqlqueue.messages.message import ReceivedMessage, encode_headers
 
 EMPTY: Any = {"type": "struct", "fields": []}
 

@@ -23,8 +23,8 @@ from airflow_sqlqueue.bodies.schemas import all_fields, array, fields_of, map_of
 from airflow_sqlqueue.bodies.statistics import Statistics
 from airflow_sqlqueue.bodies.types import LEAVES, Leaf, number_type, read_leaf
 from airflow_sqlqueue.bodies.values import Misfit
+from airflow_sqlqueue.client.schemas.files import SchemaFolder
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.schemas.files import SchemaFolder
 from airflow_sqlqueue.spark.bodies import result_schema
 
 FEW = settings(max_examples=150, deadline=None)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue import QueueClient
 
 
 @pytest.fixture(scope="module", autouse=True)

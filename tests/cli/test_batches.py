@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue import QueueClient
+from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.server.sql import Query
 from airflow_sqlqueue.spark.source.claims import Claims, StreamOptions
 from airflow_sqlqueue.spark.source.options import ServerAccess, SourceOptions
-from airflow_sqlqueue.sql import Query
 from tests.cli.runner import answer, one_sentence, process, sqlqueue
 
 

@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 
+from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.cli import consume
 from airflow_sqlqueue.cli.handler_source import load_handlers
-from airflow_sqlqueue.client import QueueClient
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue.messages.message import HeaderNames, Message
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from tests.cli.runner import one_sentence, sqlqueue
 from tests.cli.service import WAIT, Service

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue import QueueClient
+from airflow_sqlqueue.messages.message import Message
 from tests.cli.runner import answer, one_sentence, sqlqueue
 from tests.cli.test_errors import failed
 

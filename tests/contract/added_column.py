@@ -21,7 +21,7 @@ ENTRY = (
 
 def add_column() -> None:
     """Load the module with a field and an entry more."""
-    name = "airflow_sqlqueue.row"
+    name = "airflow_sqlqueue.messages.row"
     spec = importlib.util.find_spec(name)
     assert spec is not None
     assert spec.origin is not None
@@ -40,9 +40,9 @@ def main(url: str, schema: str, folder: str) -> dict[str, Any]:
     import pyarrow.parquet as pq
 
     from airflow_sqlqueue import Message, PurgeOptions, QueueClient
+    from airflow_sqlqueue.messages.row import spark_schema
     from airflow_sqlqueue.queue.browsing import browse
     from airflow_sqlqueue.queue.forwarding import transfer
-    from airflow_sqlqueue.row import spark_schema
     from airflow_sqlqueue.spark.source.messages import message_row
 
     client = QueueClient.from_url(url, ledger_schema=schema)

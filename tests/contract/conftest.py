@@ -12,7 +12,6 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_sqlqueue.address import quote
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
@@ -23,15 +22,16 @@ from airflow_sqlqueue.drain.stages.part_file import to_arrow
 from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import PermissionDeniedError
-from airflow_sqlqueue.message import Message, decode_headers
+from airflow_sqlqueue.messages.address import quote
+from airflow_sqlqueue.messages.message import Message, decode_headers
+from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.purge import PurgeOptions, purge
-from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.queue.tables.create import create_queue
+from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import Query
-from airflow_sqlqueue.tables.create import create_queue
+from airflow_sqlqueue.server.sql import Query
 from fakemssql import FakeServer
 from tests.conftest import Connect
 from tests.grammar import MAXDOP, Recorder, problems

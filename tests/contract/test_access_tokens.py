@@ -11,14 +11,14 @@ from typing import Any
 import azure.identity
 import pytest
 
-from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.errors import ConfigurationError, LoginFailedError, TransactionError
-from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.messages.routing import AddressResolver
 from airflow_sqlqueue.server import entra
+from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.server.sql import Query
 from airflow_sqlqueue.spark.secrets import broadcast
-from airflow_sqlqueue.sql import Query
 from fakemssql import FakeServer
 
 WHO = Query("who", "ask who is logged in", "SELECT SUSER_SNAME();")

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from airflow_sqlqueue import ConnectionSettings, Message, PurgeOptions, QueueClient
-from airflow_sqlqueue.envelope import Envelope
 from airflow_sqlqueue.errors import (
     AddressError,
     BatchError,
@@ -20,6 +19,7 @@ from airflow_sqlqueue.errors import (
     QueueNotFoundError,
     TransactionError,
 )
+from airflow_sqlqueue.messages.envelope import Envelope
 
 
 @pytest.fixture

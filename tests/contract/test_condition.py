@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.drain.stages.table import TableStage
-from airflow_sqlqueue.envelope.times import format_time
 from airflow_sqlqueue.errors import ConfigurationError, NotAQueueError, QueueNotFoundError
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.envelope.times import format_time
+from airflow_sqlqueue.messages.message import Message
+from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.queue import ConditionResult, QueueCondition, QueueTable, condition
 from airflow_sqlqueue.queue.condition import check_condition
 from airflow_sqlqueue.queue.copies import QueueCopy
 from airflow_sqlqueue.queue.depth import Depth
-from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.queue.tables.create import create, create_queue, delayed_address, delayed_definition
+from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.tables.create import create, create_queue, delayed_address, delayed_definition
 from tests.contract.conftest import Connect, run_sql
 from tests.drains import drain, fill
 

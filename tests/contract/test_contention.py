@@ -13,28 +13,28 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.delayed.table import DelayedTable, delayed_name
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.scan import show_error, window_of
 from airflow_sqlqueue.errors import DeadlockError, LockTimeoutError
-from airflow_sqlqueue.message import Message
-from airflow_sqlqueue.publishing.conversation import Polling, wait_for_reply
+from airflow_sqlqueue.messages.message import Message
+from airflow_sqlqueue.messages.routing import AddressResolver
 from airflow_sqlqueue.queue import PurgeOptions, QueueTable
 from airflow_sqlqueue.queue.browsing import browse
+from airflow_sqlqueue.queue.delayed.table import DelayedTable, delayed_name
 from airflow_sqlqueue.queue.depth import backlog, depth
+from airflow_sqlqueue.queue.errors.filters import ErrorFilter
+from airflow_sqlqueue.queue.errors.scan import show_error, window_of
+from airflow_sqlqueue.queue.publishing.conversation import Polling, wait_for_reply
 from airflow_sqlqueue.queue.purge import purge
 from airflow_sqlqueue.queue.quarantine import Quarantine
 from airflow_sqlqueue.queue.send_ledger import SendLedger
 from airflow_sqlqueue.queue.table_access import LAST
-from airflow_sqlqueue.routing import AddressResolver
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import Query
-from airflow_sqlqueue.tables.create import create, delayed_definition
+from airflow_sqlqueue.queue.tables.create import create, delayed_definition
+from airflow_sqlqueue.server.session import Session
+from airflow_sqlqueue.server.sql import Query
 from fakemssql import FakeServer
 from tests.contract.conftest import Connect, run_sql
 

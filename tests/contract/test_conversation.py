@@ -9,24 +9,24 @@ from uuid import uuid4
 
 import pytest
 
-from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.envelope import Envelope
+from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.errors import AddressError, ConfigurationError, MessageError, NoReplyError, TransactionError
-from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
-from airflow_sqlqueue.publishing.conversation import (
+from airflow_sqlqueue.messages.envelope import Envelope
+from airflow_sqlqueue.messages.message import HeaderNames, Message, decode_headers
+from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.depth import depth
+from airflow_sqlqueue.queue.publishing.conversation import (
     Polling,
     Reply,
     request,
     wait_for_reply,
 )
-from airflow_sqlqueue.publishing.private_queue import PRIVATE_PREFIX, private_queue, sweep_private_queues
-from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.queue.depth import depth
-from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.queue.publishing.private_queue import PRIVATE_PREFIX, private_queue, sweep_private_queues
+from airflow_sqlqueue.queue.tables.create import create_queue, drop_queue
+from airflow_sqlqueue.queue.tables.reading import exists
+from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.tables.create import create_queue, drop_queue
-from airflow_sqlqueue.tables.reading import exists
 from tests.contract.conftest import Connect, run_sql
 
 LAYOUTS = ["v1", "v3.0", "v4", "modern"]

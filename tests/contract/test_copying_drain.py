@@ -23,13 +23,13 @@ from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.sweep import sweep
 from airflow_sqlqueue.errors import BatchError, ConfigurationError, DeadlockError, WrongBatchError
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.queue import MessageFilter, QueueTable
 from airflow_sqlqueue.queue.browsing import browse
 from airflow_sqlqueue.queue.depth import depth
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import Query
-from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
+from airflow_sqlqueue.queue.tables.create import LEDGER_SCHEMA
+from airflow_sqlqueue.server.session import Session
+from airflow_sqlqueue.server.sql import Query
 from tests.contract.conftest import Connect, run_sql
 from tests.drains import SMALL_PARTS, batch_bodies, drain, fill
 

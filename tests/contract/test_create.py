@@ -16,13 +16,11 @@ from airflow_sqlqueue.errors import (
     QueueNotEmptyError,
     QueueNotFoundError,
 )
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
+from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.depth import depth
-from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
-from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.tables.create import (
+from airflow_sqlqueue.queue.tables.create import (
     create,
     create_all,
     create_queue,
@@ -33,8 +31,10 @@ from airflow_sqlqueue.tables.create import (
     script,
     subscription_definition,
 )
-from airflow_sqlqueue.tables.layout import SHAPES, shape_of
-from airflow_sqlqueue.tables.reading import exists, read_layout
+from airflow_sqlqueue.queue.tables.layout import SHAPES, shape_of
+from airflow_sqlqueue.queue.tables.reading import exists, read_layout
+from airflow_sqlqueue.server.session import Session
+from airflow_sqlqueue.server.settings import ConnectionSettings
 from tests.contract.conftest import Connect, run_sql
 
 
@@ -157,9 +157,9 @@ def test_the_script_makes_the_same_and_can_be_run_twice(session: Session, table:
 _CREATE_WHEN_TOLD = """
 import sys
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.tables.create import create_queue
-from airflow_sqlqueue.routing import AddressResolver
-from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.queue.tables.create import create_queue
+from airflow_sqlqueue.messages.routing import AddressResolver
+from airflow_sqlqueue.server.session import Session
 
 settings = ConnectionSettings.from_url(sys.argv[1])
 table = AddressResolver(default_catalog=settings.database).resolve(sys.argv[2])

@@ -8,12 +8,12 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from airflow_sqlqueue.delayed.table import DelayedTable, delayed_name
 from airflow_sqlqueue.errors import ConfigurationError, MessageError, NotAQueueError, QueueNotFoundError
-from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
-from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.tables.create import create, create_queue, delayed_definition, subscription_definition
+from airflow_sqlqueue.messages.message import HeaderNames, Message, decode_headers
+from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.queue.delayed.table import DelayedTable, delayed_name
+from airflow_sqlqueue.queue.tables.create import create, create_queue, delayed_definition, subscription_definition
+from airflow_sqlqueue.server.session import Session
 from tests.contract.conftest import HEADERS, Connect, run_sql
 
 DUE_NOW = timedelta(0)

@@ -8,16 +8,16 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from airflow_sqlqueue.envelope.times import format_time
 from airflow_sqlqueue.errors import ConfigurationError, NotAQueueError
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.envelope.times import format_time
+from airflow_sqlqueue.messages.message import Message
+from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.depth import Depth, backlog, depth
-from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import Fragment, Query
-from airflow_sqlqueue.tables.create import create, create_queue, delayed_address, delayed_definition
-from airflow_sqlqueue.tables.discovery import find_queue
+from airflow_sqlqueue.queue.tables.create import create, create_queue, delayed_address, delayed_definition
+from airflow_sqlqueue.queue.tables.discovery import find_queue
+from airflow_sqlqueue.server.session import Session
+from airflow_sqlqueue.server.sql import Fragment, Query
 from tests.contract.conftest import Connect, run_sql
 
 LATE = timedelta(seconds=-5)

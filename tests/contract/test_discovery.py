@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 
 import airflow_sqlqueue
-from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.errors import NotAQueueError, QueueNotFoundError
-from airflow_sqlqueue.inspection.overview import DatabaseOverview
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
+from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.depth import depth
-from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.queue.inspection.overview import DatabaseOverview
+from airflow_sqlqueue.queue.tables.create import create, create_queue, delayed_definition, subscription_definition
+from airflow_sqlqueue.queue.tables.discovery import find_queue, list_tables, secondary_queues
+from airflow_sqlqueue.queue.tables.own import OwnTable
+from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.tables.create import create, create_queue, delayed_definition, subscription_definition
-from airflow_sqlqueue.tables.discovery import find_queue, list_tables, secondary_queues
-from airflow_sqlqueue.tables.own import OwnTable
 from tests.contract.conftest import run_sql
 
 

@@ -27,12 +27,12 @@ from airflow_sqlqueue.drain.stages.files import FileStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.worker import Worker, WorkPlan
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError, ConfigurationError
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
+from airflow_sqlqueue.messages.row import drained_row_schema
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.window import Window
-from airflow_sqlqueue.row import drained_row_schema
-from airflow_sqlqueue.sql import Query, query
+from airflow_sqlqueue.server.sql import Query, query
 from tests.contract.conftest import Connect
 from tests.drains import SMALL_PARTS, drain, file_bodies, fill, numbered_bodies, read_files
 
@@ -237,7 +237,7 @@ def test_an_open_batch_cannot_be_consumed_or_listed(connect: Connect, queue: Que
 def test_a_ledger_that_went_back_in_time_is_noticed(
     connect: Connect, queue: QueueTable, staging: StagingFolder
 ) -> None:
-    from airflow_sqlqueue.sql import Query
+    from airflow_sqlqueue.server.sql import Query
 
     fill(queue, 30)
     batch = drain(connect, queue, staging).batch
@@ -256,8 +256,8 @@ from airflow_sqlqueue.drain.stages import part_file
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.request import DrainRequest
-from airflow_sqlqueue.routing import AddressResolver
-from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.messages.routing import AddressResolver
+from airflow_sqlqueue.server.session import Session
 
 url, queue, staging, batch_id, where = sys.argv[1:]
 settings = ConnectionSettings.from_url(url)

@@ -13,11 +13,11 @@ from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.worker import LONGEST_WAIT
-from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue.messages.message import HeaderNames, Message
 from airflow_sqlqueue.queue import QueueTable, browsing
 from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.queue.purge import PurgeOptions, purge
-from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.server.session import Session
 from tests.contract.conftest import Connect
 
 SALES = {HeaderNames.ORIGINATING_ENDPOINT: "Sales"}

@@ -8,19 +8,19 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from airflow_sqlqueue.envelope.times import format_time
-from airflow_sqlqueue.errorqueue import scan, triage
-from airflow_sqlqueue.errorqueue.failed_message import FAILED, MALFORMED, NO_FAILED_QUEUE
-from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.poison import set_aside
-from airflow_sqlqueue.errorqueue.scan import show_error
 from airflow_sqlqueue.errors import ConfigurationError, MessageNotFoundError, NotAQueueError, QueueNotFoundError
-from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue.messages.envelope.times import format_time
+from airflow_sqlqueue.messages.message import HeaderNames, Message
+from airflow_sqlqueue.messages.routing import ResolvedAddress
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.depth import depth
-from airflow_sqlqueue.routing import ResolvedAddress
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.tables.create import create_queue
+from airflow_sqlqueue.queue.errors import scan, triage
+from airflow_sqlqueue.queue.errors.failed_message import FAILED, MALFORMED, NO_FAILED_QUEUE
+from airflow_sqlqueue.queue.errors.filters import ErrorFilter
+from airflow_sqlqueue.queue.errors.poison import set_aside
+from airflow_sqlqueue.queue.errors.scan import show_error
+from airflow_sqlqueue.queue.tables.create import create_queue
+from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.traffic import generate
 from tests.contract.conftest import Connect, run_sql
 

@@ -15,7 +15,7 @@ from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.storage.durable_file import replace_file
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from tests.contract.conftest import Connect
 

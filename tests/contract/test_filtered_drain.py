@@ -17,12 +17,12 @@ from airflow_sqlqueue.drain.progress import Progress
 from airflow_sqlqueue.drain.stages.factory import stage_of
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import ConfigurationError, DeadlockError, WrongBatchError
-from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue.messages.message import HeaderNames, Message
 from airflow_sqlqueue.queue import MessageFilter, QueueTable, browsing
 from airflow_sqlqueue.queue.browsing import browse, find
 from airflow_sqlqueue.queue.depth import depth
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import Query
+from airflow_sqlqueue.server.session import Session
+from airflow_sqlqueue.server.sql import Query
 from tests.contract.conftest import Connect, run_sql
 from tests.drains import SMALL_PARTS, batch_bodies, drain
 

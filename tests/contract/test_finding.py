@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue.messages.message import HeaderNames, Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.browsing import PAGE, Search, browse, find
 from airflow_sqlqueue.queue.depth import depth

@@ -18,7 +18,8 @@ import pytest
 from airflow_sqlqueue.drain.ledger import Ledger, Part
 from airflow_sqlqueue.drain.stages.message_table import MessageTable
 from airflow_sqlqueue.errors import LockTimeoutError, QueueNotFoundError, SqlQueueError
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
+from airflow_sqlqueue.messages.row import row_of
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.browsing import hold
 from airflow_sqlqueue.queue.copies import CopyTable, QueueCopy
@@ -26,7 +27,6 @@ from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.queue_table import FIRST, LAST
 from airflow_sqlqueue.queue.send_ledger import SendLedger
 from airflow_sqlqueue.queue.window import Window
-from airflow_sqlqueue.row import row_of
 from fakemssql import FakeServer
 from tests.contract.conftest import Connect, run_sql
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.budget import Budget
-from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.drain import batch_reader
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.envelope.times import format_time
-from airflow_sqlqueue.message import HeaderNames, Message
-from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.messages.envelope.times import format_time
+from airflow_sqlqueue.messages.message import HeaderNames, Message
+from airflow_sqlqueue.messages.routing import AddressResolver
+from airflow_sqlqueue.options.budget import Budget
 from airflow_sqlqueue.server.settings import ConnectionSettings
 
 AT = datetime(2026, 3, 2, 23, 59, 59, tzinfo=timezone.utc)
@@ -84,7 +84,7 @@ def test_a_search_ends_at_its_limits(
 ) -> None:
     drained(*(audited(n) for n in range(5)))
     assert client.batches.conversation(CONVERSATION, max_seconds=0).complete is False
-    monkeypatch.setattr("airflow_sqlqueue.flow.conversation.MAX_STEPS", 3)
+    monkeypatch.setattr("airflow_sqlqueue.client.conversation.MAX_STEPS", 3)
     found = client.batches.conversation(CONVERSATION)
     assert (len(found.steps), found.complete) == (3, False)
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue import QueueClient
+from airflow_sqlqueue.messages.message import Message
 
 PROGRAM = """
 import os, sys
-from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.errors import TransactionError
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 
 client, mode = QueueClient.from_url(sys.argv[1]), sys.argv[3]
 queue = client.queue(sys.argv[2])
@@ -80,8 +80,8 @@ def test_a_child_leaves_the_transaction_to_its_parent(url: str, queue_name: str,
 
 CONSUMER = """
 import os, sys
-from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.consuming.options import ConsumeOptions
+from airflow_sqlqueue import QueueClient
+from airflow_sqlqueue.endpoint.options import ConsumeOptions
 
 client, started = QueueClient.from_url(sys.argv[1]), os.getpid()
 
@@ -110,8 +110,8 @@ def test_a_handler_may_fork(url: str, queue_name: str, child: str) -> None:
 def test_a_child_may_use_the_server_on_its_own(url: str, queue_name: str) -> None:
     program = """
 import os, sys
-from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue import QueueClient
+from airflow_sqlqueue.messages.message import Message
 queue = QueueClient.from_url(sys.argv[1]).queue(sys.argv[2])
 queue.send([Message(body=b"parent")])
 if not (child := os.fork()):

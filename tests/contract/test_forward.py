@@ -7,15 +7,15 @@ from datetime import timedelta
 
 import pytest
 
-from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError, RowRefusedError, TransactionError
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
+from airflow_sqlqueue.messages.routing import AddressResolver
 from airflow_sqlqueue.queue import MessageFilter, QueueTable, forwarding
 from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.forwarding import ForwardOptions, forward
-from airflow_sqlqueue.routing import AddressResolver
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.tables.create import create_queue, drop_queue
+from airflow_sqlqueue.queue.tables.create import create_queue, drop_queue
+from airflow_sqlqueue.server.session import Session
 from tests.contract.conftest import HEADERS, Connect, run_sql
 
 LATE = timedelta(seconds=-5)

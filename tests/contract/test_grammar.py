@@ -13,23 +13,29 @@ from pathlib import Path
 
 import pytest
 
-from airflow_sqlqueue import sql
-from airflow_sqlqueue.consuming.inbox import Inbox
 from airflow_sqlqueue.drain.ledger import ledger_definitions
 from airflow_sqlqueue.drain.streams import StreamTable
-from airflow_sqlqueue.errorqueue.archive import Archive
+from airflow_sqlqueue.endpoint.inbox import Inbox
 from airflow_sqlqueue.errors import StatementError
-from airflow_sqlqueue.inspection.findings import BLOATED_PAGES, ESCALATING_ROWS, IndexPages, InspectedTable, ServerFacts
-from airflow_sqlqueue.inspection.inspect import findings_of
+from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.queue.copies import copy_definitions
+from airflow_sqlqueue.queue.errors.archive import Archive
+from airflow_sqlqueue.queue.inspection.findings import (
+    BLOATED_PAGES,
+    ESCALATING_ROWS,
+    IndexPages,
+    InspectedTable,
+    ServerFacts,
+)
+from airflow_sqlqueue.queue.inspection.inspect import findings_of
 from airflow_sqlqueue.queue.outgoing import OutgoingTable
 from airflow_sqlqueue.queue.send_ledger import SendLedger
-from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import Query
-from airflow_sqlqueue.tables.create import create, create_queue, definitions_for, delayed_definition, script
-from airflow_sqlqueue.tables.layout import SHAPES, Layout, Trigger
-from airflow_sqlqueue.tables.reading import read_layout
+from airflow_sqlqueue.queue.tables.create import create, create_queue, definitions_for, delayed_definition, script
+from airflow_sqlqueue.queue.tables.layout import SHAPES, Layout, Trigger
+from airflow_sqlqueue.queue.tables.reading import read_layout
+from airflow_sqlqueue.server import sql
+from airflow_sqlqueue.server.session import Session
+from airflow_sqlqueue.server.sql import Query
 from support.mutants import disagreements, mutants
 from tests.contract.conftest import run_sql
 from tests.grammar import MAXDOP, WHY_NOT, Recorder, problems, with_parameters

@@ -10,14 +10,14 @@ from dataclasses import replace
 import pytest
 
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.inspection.findings import ServerFacts
-from airflow_sqlqueue.inspection.inspect import fix, inspect
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
+from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.queue.inspection.findings import ServerFacts
+from airflow_sqlqueue.queue.inspection.inspect import fix, inspect
+from airflow_sqlqueue.queue.tables.create import create, create_queue, delayed_definition
+from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.tables.create import create, create_queue, delayed_definition
 from tests.contract.conftest import Connect, run_sql
 
 

@@ -9,18 +9,18 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from airflow_sqlqueue.delayed.mover import MoveOptions, move_due
-from airflow_sqlqueue.delayed.table import DelayedCount, DelayedTable
-from airflow_sqlqueue.message import Message, decode_headers
-from airflow_sqlqueue.publishing.subscriptions import SubscriptionTable, publish
+from airflow_sqlqueue.messages.message import Message, decode_headers
+from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.delayed.mover import MoveOptions, move_due
+from airflow_sqlqueue.queue.delayed.table import DelayedCount, DelayedTable
 from airflow_sqlqueue.queue.depth import depth
+from airflow_sqlqueue.queue.publishing.subscriptions import SubscriptionTable, publish
 from airflow_sqlqueue.queue.purge import purge
-from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.queue.tables.create import create, create_queue, delayed_definition, subscription_definition
+from airflow_sqlqueue.queue.tables.reading import read_layout
+from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.tables.create import create, create_queue, delayed_definition, subscription_definition
-from airflow_sqlqueue.tables.reading import read_layout
 from tests.contract.conftest import Connect, run_sql
 from tests.endpoint import PEEK, Endpoint
 

@@ -19,7 +19,7 @@ from airflow_sqlqueue.drain.requeue import requeue
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.sweep import sweep
 from airflow_sqlqueue.errors import StagingError
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.queue import QueueTable, large_messages
 from airflow_sqlqueue.queue.depth import depth
 from tests.contract.conftest import Connect

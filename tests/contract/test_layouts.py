@@ -17,19 +17,19 @@ from airflow_sqlqueue.errors import (
     QueueNotFoundError,
     StatementError,
 )
-from airflow_sqlqueue.inspection.inspect import fix, inspect
-from airflow_sqlqueue.message import Message, decode_headers
+from airflow_sqlqueue.messages.message import Message, decode_headers
+from airflow_sqlqueue.messages.routing import ResolvedAddress
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.depth import backlog, depth
+from airflow_sqlqueue.queue.inspection.inspect import fix, inspect
 from airflow_sqlqueue.queue.purge import PurgeOptions, purge
+from airflow_sqlqueue.queue.tables.create import create_queue
+from airflow_sqlqueue.queue.tables.discovery import list_tables
+from airflow_sqlqueue.queue.tables.layout import SHAPES
+from airflow_sqlqueue.queue.tables.reading import read_layout
 from airflow_sqlqueue.queue.window import Window
-from airflow_sqlqueue.routing import ResolvedAddress
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import Query
-from airflow_sqlqueue.tables.create import create_queue
-from airflow_sqlqueue.tables.discovery import list_tables
-from airflow_sqlqueue.tables.layout import SHAPES
-from airflow_sqlqueue.tables.reading import read_layout
+from airflow_sqlqueue.server.session import Session
+from airflow_sqlqueue.server.sql import Query
 from tests.contract.conftest import HEADERS, Connect, Exercise, run_sql
 
 ALTERATIONS: dict[str, str] = {

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.errors import ServerUnreachableError
 from fakemssql import FakeServer
 from fakemssql.browser import Browser

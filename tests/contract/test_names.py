@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from airflow_sqlqueue.errors import AddressError, QueueNotFoundError
-from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.queue.tables.create import create_lock, queue_definition
+from airflow_sqlqueue.queue.tables.reading import exists, read_layout
+from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.tables.create import create_lock, queue_definition
-from airflow_sqlqueue.tables.reading import exists, read_layout
 from tests.contract.conftest import run_sql
 
 PIECES = [

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.drain import copying as drain_copying
 from airflow_sqlqueue.drain.drain import Drain, DrainResult
 from airflow_sqlqueue.drain.ledger import Ledger
@@ -27,15 +27,15 @@ from airflow_sqlqueue.drain.stages.base import Stage
 from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import BatchError, ConfigurationError, CopyError, WrongBatchError
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.queue import QueueTable, copies
 from airflow_sqlqueue.queue.copies import CopyState, CopyTable, QueueCopy
 from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.table_access import FIRST
+from airflow_sqlqueue.queue.tables.create import create_queue
+from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import query
-from airflow_sqlqueue.tables.create import create_queue
+from airflow_sqlqueue.server.sql import query
 from tests.contract.conftest import Connect, run_sql
 from tests.drains import SMALL_PARTS, batch_bodies, drain, fill, numbered_bodies
 

@@ -13,15 +13,15 @@ from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.options import SweepOptions
 from airflow_sqlqueue.drain.sweep import sweep
 from airflow_sqlqueue.errors import QueueNotFoundError, TransactionError
+from airflow_sqlqueue.messages.routing import AddressResolver
+from airflow_sqlqueue.messages.row import Row
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue import outgoing as module
 from airflow_sqlqueue.queue.outgoing import OutgoingTable, StagedAttempt
 from airflow_sqlqueue.queue.send_ledger import SendResult
-from airflow_sqlqueue.routing import AddressResolver
-from airflow_sqlqueue.row import Row
+from airflow_sqlqueue.queue.tables.create import create_queue
+from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.tables.create import create_queue
 from tests.contract.conftest import run_sql
 from tests.drains import bodies
 

@@ -9,18 +9,18 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from airflow_sqlqueue.drain.ledger import Ledger
-from airflow_sqlqueue.envelope.times import format_time
-from airflow_sqlqueue.inspection.inspect import inspect
-from airflow_sqlqueue.inspection.overview import COUNTED_EXPIRED, HEADS, DatabaseOverview, QueueOverview
-from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue.messages.envelope.times import format_time
+from airflow_sqlqueue.messages.message import HeaderNames, Message
+from airflow_sqlqueue.messages.routing import AddressResolver
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.browsing import browse
+from airflow_sqlqueue.queue.inspection.inspect import inspect
+from airflow_sqlqueue.queue.inspection.overview import COUNTED_EXPIRED, HEADS, DatabaseOverview, QueueOverview
 from airflow_sqlqueue.queue.quarantine import Quarantine
-from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.queue.tables.create import create, create_queue, delayed_definition
+from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import Query
-from airflow_sqlqueue.tables.create import create, create_queue, delayed_definition
+from airflow_sqlqueue.server.sql import Query
 from tests.conftest import Connect
 from tests.contract.conftest import run_sql
 
@@ -32,7 +32,7 @@ SENT = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 def _all_heads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Read the heads of all queues at once: tests of other modules leave queues in the database."""
     if request.function is not test_queues_take_turns:
-        monkeypatch.setattr("airflow_sqlqueue.inspection.overview.HEADS", 10_000)
+        monkeypatch.setattr("airflow_sqlqueue.queue.inspection.overview.HEADS", 10_000)
 
 
 @pytest.fixture

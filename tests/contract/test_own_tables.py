@@ -8,19 +8,19 @@ from collections.abc import Collection, Iterator
 
 import pytest
 
-from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.client import tables as client_tables
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.errors import PermissionDeniedError, StatementError
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
+from airflow_sqlqueue.messages.routing import ResolvedAddress
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.send_ledger import SendLedger
-from airflow_sqlqueue.routing import ResolvedAddress
+from airflow_sqlqueue.queue.tables.create import Definition, create, create_queue, script
+from airflow_sqlqueue.queue.tables.own import OwnTable
+from airflow_sqlqueue.queue.tables.reading import read_layout
+from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.tables.create import Definition, create, create_queue, script
-from airflow_sqlqueue.tables.own import OwnTable
-from airflow_sqlqueue.tables.reading import read_layout
 from tests.contract.conftest import LoginIn, run_sql
 
 assert client_tables

@@ -10,27 +10,27 @@ from unittest.mock import patch
 
 import pytest
 
-from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.consuming.inbox import Inbox
+from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.drain.ledger import Ledger, ledger_definitions
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.errorqueue.archive import Archive
+from airflow_sqlqueue.endpoint.inbox import Inbox
 from airflow_sqlqueue.errors import PermissionDeniedError, QueueNotFoundError
-from airflow_sqlqueue.inspection.inspect import fix, inspect
-from airflow_sqlqueue.inspection.overview import DatabaseOverview
-from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue.messages.message import HeaderNames, Message
+from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.queue import QueueTable, copies
 from airflow_sqlqueue.queue.copies import CopyTable, QueueCopy
 from airflow_sqlqueue.queue.depth import depth
+from airflow_sqlqueue.queue.errors.archive import Archive
+from airflow_sqlqueue.queue.inspection.inspect import fix, inspect
+from airflow_sqlqueue.queue.inspection.overview import DatabaseOverview
 from airflow_sqlqueue.queue.purge import purge
 from airflow_sqlqueue.queue.receivers import other_receivers
-from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.queue.tables.create import create, create_queue, drop_queue
+from airflow_sqlqueue.queue.tables.discovery import list_tables
+from airflow_sqlqueue.queue.tables.layout import SHAPES
+from airflow_sqlqueue.queue.tables.reading import exists
+from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.tables.create import create, create_queue, drop_queue
-from airflow_sqlqueue.tables.discovery import list_tables
-from airflow_sqlqueue.tables.layout import SHAPES
-from airflow_sqlqueue.tables.reading import exists
 from tests.contract.conftest import Exercise, LoginIn, run_sql
 from tests.drains import drain
 

@@ -10,32 +10,32 @@ from collections.abc import Iterator
 
 import pytest
 
-from airflow_sqlqueue import sql
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.stages.message_table import MessageTable
-from airflow_sqlqueue.errorqueue.archive import Archive
-from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.scan import window_of
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
+from airflow_sqlqueue.messages.routing import ResolvedAddress
+from airflow_sqlqueue.messages.row import ROW_VERSION
 from airflow_sqlqueue.queue import QueueTable, browsing
 from airflow_sqlqueue.queue.browsing import browse, hold
 from airflow_sqlqueue.queue.copies import CopyGaps, CopyTable, QueueCopy
 from airflow_sqlqueue.queue.depth import backlog, depth
+from airflow_sqlqueue.queue.errors.archive import Archive
+from airflow_sqlqueue.queue.errors.filters import ErrorFilter
+from airflow_sqlqueue.queue.errors.scan import window_of
 from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.queue.forwarding import lock, transfer
 from airflow_sqlqueue.queue.large_messages import lock_large, read_body, read_heads, take_large
 from airflow_sqlqueue.queue.purge import PurgeOptions, purge
 from airflow_sqlqueue.queue.quarantine import Quarantine
 from airflow_sqlqueue.queue.table_access import FIRST, LAST
+from airflow_sqlqueue.queue.tables.create import create_queue
+from airflow_sqlqueue.queue.tables.layout import SHAPES
 from airflow_sqlqueue.queue.window import Window
-from airflow_sqlqueue.routing import ResolvedAddress
-from airflow_sqlqueue.row import ROW_VERSION
+from airflow_sqlqueue.server import sql
+from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import Fragment, identifier, readpast
-from airflow_sqlqueue.sql.columns import copied_page, forwarding
-from airflow_sqlqueue.tables.create import create_queue
-from airflow_sqlqueue.tables.layout import SHAPES
+from airflow_sqlqueue.server.sql import Fragment, identifier, readpast
+from airflow_sqlqueue.server.sql.columns import copied_page, forwarding
 from tests.contract.conftest import HEADERS, run_sql
 from tests.plans import Operator, PlanSession, heads, sorted_heads
 

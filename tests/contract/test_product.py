@@ -8,8 +8,8 @@ from unittest.mock import patch
 import pytest
 
 from airflow_sqlqueue.errors import ConfigurationError, StatementError, UnsupportedServerError
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import Query
+from airflow_sqlqueue.server.session import Session
+from airflow_sqlqueue.server.sql import Query
 from fakemssql import FakeServer
 from tests.conftest import Server
 from tests.contract.conftest import Connect, run_sql

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.envelope.times import format_time
 from airflow_sqlqueue.errors import ConfigurationError, LockTimeoutError, TransactionError
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.envelope.times import format_time
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.browsing import browse
 from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.purge import PurgeOptions, PurgeResult, purge
+from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.session import Session
 from tests.contract.conftest import Connect, run_sql
 from tests.drains import bodies
 

@@ -14,18 +14,18 @@ from airflow_sqlqueue.errors import (
     QueueNotFoundError,
     ServerUnreachableError,
 )
-from airflow_sqlqueue.message import Message, decode_headers
+from airflow_sqlqueue.messages.message import Message, decode_headers
+from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.messages.row import ROW_VERSION
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.browsing import browse
 from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.purge import PurgeOptions, purge
+from airflow_sqlqueue.queue.tables.create import create_queue
 from airflow_sqlqueue.queue.window import Window
-from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
-from airflow_sqlqueue.row import ROW_VERSION
+from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import Query
-from airflow_sqlqueue.tables.create import create_queue
+from airflow_sqlqueue.server.sql import Query
 from tests.contract.conftest import Connect
 from tests.contract.test_layouts import add_trigger
 

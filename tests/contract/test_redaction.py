@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_sqlqueue.bodies.decoding import MAX_BYTES
+from airflow_sqlqueue.bodies.redaction.redactor import Redactor
 from airflow_sqlqueue.drain.batch_reader import batch_rows
 from airflow_sqlqueue.drain.batches import batches
 from airflow_sqlqueue.drain.ledger import Ledger
@@ -24,12 +25,11 @@ from airflow_sqlqueue.drain.stages.base import Stage
 from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import BatchError, StatementError, WrongBatchError
-from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue.messages.message import HeaderNames, Message
+from airflow_sqlqueue.messages.row import Row
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.depth import depth
-from airflow_sqlqueue.redaction.redactor import Redactor
-from airflow_sqlqueue.row import Row
-from airflow_sqlqueue.tables.create import create
+from airflow_sqlqueue.queue.tables.create import create
 from tests.conftest import Connect
 from tests.contract.conftest import run_sql
 from tests.drains import SMALL_PARTS, bodies, drain

@@ -11,14 +11,14 @@ from datetime import timedelta
 import pytest
 
 from airflow_sqlqueue.errors import MessageError, TransactionError
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
+from airflow_sqlqueue.messages.routing import AddressResolver
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.outgoing import OutgoingTable
 from airflow_sqlqueue.queue.send_ledger import SendLedger, SendResult
-from airflow_sqlqueue.routing import AddressResolver
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.tables.create import create_queue
+from airflow_sqlqueue.queue.tables.create import create_queue
+from airflow_sqlqueue.server.session import Session
 from tests.contract.conftest import Connect, run_sql
 
 MESSAGES = [Message(body=b"%d" % n) for n in range(300)]
@@ -116,11 +116,11 @@ def test_of_several_at_once_with_the_same_id_one_sends(queue: QueueTable, ledger
 _SEND_AND_HANG = """
 import sys, uuid
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.messages.routing import AddressResolver
 from airflow_sqlqueue.queue.send_ledger import SendLedger
-from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.server.session import Session
 
 settings = ConnectionSettings.from_url(sys.argv[1])
 table = AddressResolver(default_catalog=settings.database).resolve(sys.argv[2])

@@ -28,11 +28,11 @@ from airflow_sqlqueue.errors import (
     ConfigurationError,
     StagingError,
 )
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
+from airflow_sqlqueue.messages.row import drained_row_schema, spark_schema
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.browsing import browse, read
 from airflow_sqlqueue.queue.window import Window
-from airflow_sqlqueue.row import drained_row_schema, spark_schema
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.spark.source import peek
 from airflow_sqlqueue.spark.source.columns import SelectedColumns

@@ -10,20 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.consuming.options import ConsumeOptions
+from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.streams import StreamTable
+from airflow_sqlqueue.endpoint.options import ConsumeOptions
 from airflow_sqlqueue.errors import AddressError, ConfigurationError, NotAQueueError, WrongBatchError
-from airflow_sqlqueue.message import HeaderNames, Message
-from airflow_sqlqueue.publishing.private_queue import private_queue, sweep_private_queues
+from airflow_sqlqueue.messages.message import HeaderNames, Message
+from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.publishing.private_queue import private_queue, sweep_private_queues
 from airflow_sqlqueue.queue.quarantine import NO_BATCH, Quarantine
-from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.queue.tables.create import create_queue
+from airflow_sqlqueue.queue.tables.reading import identify
+from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.tables.create import create_queue
-from airflow_sqlqueue.tables.reading import identify
 from tests.contract.conftest import run_sql
 
 EVENT, EPOCH = "Shop.OrderPlaced", datetime(2020, 1, 1, tzinfo=timezone.utc)

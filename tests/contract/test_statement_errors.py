@@ -12,10 +12,10 @@ import pytest
 
 from airflow_sqlqueue.errors import RowRefusedError, StatementError, UnsupportedServerError
 from airflow_sqlqueue.server.connection import open_connection
+from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.server.sql import Query
 from airflow_sqlqueue.server.translation import state_and_number
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import Query
 from tests.contract.conftest import Recorder, run_sql
 
 SECRET = "s3cret"

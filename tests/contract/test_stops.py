@@ -26,7 +26,7 @@ from airflow_sqlqueue.errors import (
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.browsing import browse
 from airflow_sqlqueue.queue.depth import depth
-from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.server.session import Session
 from tests.contract.conftest import Connect, run_sql
 from tests.drains import fill
 
@@ -159,7 +159,7 @@ def test_a_server_that_comes_back_is_waited_for(
     connect: Connect, queue: QueueTable, staging: StagingFolder, monkeypatch: pytest.MonkeyPatch, first: bool
 ) -> None:
     """From the first connection on: connections may be refused while a server is restarted."""
-    monkeypatch.setattr("airflow_sqlqueue.reconnecting.pause_after", lambda _: 0)
+    monkeypatch.setattr("airflow_sqlqueue.server.reconnecting.pause_after", lambda _: 0)
     fill(queue, 20)
     answers = iter([first, False, False, True])
 

@@ -10,13 +10,13 @@ from dataclasses import replace
 import pytest
 
 from airflow_sqlqueue.errors import AddressError, ConfigurationError, MessageError, NotAQueueError, QueueNotFoundError
-from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
-from airflow_sqlqueue.publishing.subscriptions import Subscription, SubscriptionTable, publish, topic_of
+from airflow_sqlqueue.messages.message import HeaderNames, Message, decode_headers
+from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.depth import depth
-from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.tables.create import create, create_queue, subscription_definition
+from airflow_sqlqueue.queue.publishing.subscriptions import Subscription, SubscriptionTable, publish, topic_of
+from airflow_sqlqueue.queue.tables.create import create, create_queue, subscription_definition
+from airflow_sqlqueue.server.session import Session
 from tests.contract.conftest import Connect, run_sql
 
 PLACED = "Shop.OrderPlaced"

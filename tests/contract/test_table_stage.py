@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.delayed.table import DelayedTable
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
@@ -24,16 +23,17 @@ from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.worker import Worker, WorkPlan
 from airflow_sqlqueue.errors import BatchError, ConfigurationError
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
+from airflow_sqlqueue.messages.row import Row
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.delayed.table import DelayedTable
 from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.quarantine import Quarantine
 from airflow_sqlqueue.queue.redacting import RedactedRow, redact_rows
+from airflow_sqlqueue.queue.tables.create import create, delayed_definition
 from airflow_sqlqueue.queue.window import Window
-from airflow_sqlqueue.row import Row
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import Query
-from airflow_sqlqueue.tables.create import create, delayed_definition
+from airflow_sqlqueue.server.session import Session
+from airflow_sqlqueue.server.sql import Query
 from tests.contract.conftest import Connect, run_sql, staged_rows
 from tests.drains import SMALL_PARTS, drain, fill, numbered_bodies
 

@@ -17,13 +17,13 @@ from airflow_sqlqueue.errors import (
     SqlQueueError,
     TransactionError,
 )
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.server.connection import open_connection
+from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import Query
-from airflow_sqlqueue.transactions import current_transaction, transaction
+from airflow_sqlqueue.server.sql import Query
+from airflow_sqlqueue.server.transactions import current_transaction, transaction
 from tests.contract.conftest import Connect, run_sql
 
 
@@ -364,7 +364,7 @@ def test_a_connection_begins_at_read_committed(queue: QueueTable, monkeypatch: p
         connection.execute(f"SET TRANSACTION ISOLATION LEVEL {level}")
         return connection
 
-    monkeypatch.setattr("airflow_sqlqueue.session.open_connection", used)
+    monkeypatch.setattr("airflow_sqlqueue.server.session.open_connection", used)
     with Session(queue.session.settings) as session:
         assert [message.body for message in other(queue, session).receive(1)] == [b"a"]
 

@@ -15,10 +15,10 @@ import pytest
 
 from airflow_sqlqueue.drain.ledger import Ledger, Part
 from airflow_sqlqueue.errors import BatchError, StatementError, TransactionError
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import Query
+from airflow_sqlqueue.server.session import Session
+from airflow_sqlqueue.server.sql import Query
 from fakemssql import FakeServer
 from tests.conftest import Server
 from tests.contract.conftest import run_sql

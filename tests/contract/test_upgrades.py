@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.errors import PermissionDeniedError
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from tests.drains import bodies, drain
 from tests.upgrades import SEND_ID, STREAM, VERSIONS, Remains, bodies_of, database, restored

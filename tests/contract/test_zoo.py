@@ -17,18 +17,17 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from airflow_sqlqueue import untrusted
-from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue import QueueClient, untrusted
 from airflow_sqlqueue.client.queues import Queue
-from airflow_sqlqueue.consuming.options import ConsumeOptions
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.request import DrainRequest
-from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue.endpoint.options import ConsumeOptions
+from airflow_sqlqueue.messages.message import HeaderNames, Message
+from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.queue import MessageFilter, QueueCondition
-from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.queue.errors.filters import ErrorFilter
+from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.session import Session
 from airflow_sqlqueue.spark.source.claims import Claims, StreamOptions
 from airflow_sqlqueue.spark.source.columns import SelectedColumns
 from airflow_sqlqueue.spark.source.options import ServerAccess, SourceOptions

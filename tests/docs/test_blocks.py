@@ -85,7 +85,7 @@ def run_sql(text: str) -> None:
 
     client = QueueClient.from_url(os.environ["SQLQUEUE_URL"])
     with client.session() as session:
-        from airflow_sqlqueue.sql import Query
+        from airflow_sqlqueue.server.sql import Query
 
         for statement in filter(str.strip, text.split(";")):
             if "CREATE LOGIN" in statement:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from airflow_sqlqueue.errorqueue.actions import ACTIONS
-from airflow_sqlqueue.errorqueue.groupings import GROUPINGS
+from airflow_sqlqueue.queue.errors.actions import ACTIONS
+from airflow_sqlqueue.queue.errors.groupings import GROUPINGS
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "errors.md").read_text("utf-8")
 

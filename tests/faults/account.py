@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import BatchNotFoundError
-from airflow_sqlqueue.message import Message, ReceivedMessage
+from airflow_sqlqueue.messages.message import Message, ReceivedMessage
+from airflow_sqlqueue.messages.routing import ResolvedAddress
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.routing import ResolvedAddress
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import Query
-from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
+from airflow_sqlqueue.queue.tables.create import LEDGER_SCHEMA
+from airflow_sqlqueue.server.session import Session
+from airflow_sqlqueue.server.sql import Query
 
 HEADERS = (
     '{{"NServiceBus.MessageId":"{n}","NServiceBus.CorrelationId":"c-{n}"}}',

@@ -6,10 +6,10 @@ import multiprocessing
 from multiprocessing.connection import Connection
 from typing import Any
 
-from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.consuming.options import ConsumeOptions
-from airflow_sqlqueue.envelope import Envelope
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue import QueueClient
+from airflow_sqlqueue.endpoint.options import ConsumeOptions
+from airflow_sqlqueue.messages.envelope import Envelope
+from airflow_sqlqueue.messages.message import Message
 
 HANDLING, ENDED = "handling", "ended"
 
@@ -19,7 +19,7 @@ OPTIONS = ConsumeOptions(
 """Rounds follow one another at once: a killed process leaves messages in every state that there is."""
 
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["__main__", "tests.faults.consuming", "airflow_sqlqueue.consuming.consumer", "pyodbc"])
+_context.set_forkserver_preload(["__main__", "tests.faults.consuming", "airflow_sqlqueue.endpoint.consumer", "pyodbc"])
 
 
 class Consuming:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.errorqueue.bulk_action import ErrorQueueOptions, ErrorQueueResult
+from airflow_sqlqueue import QueueClient
+from airflow_sqlqueue.queue.errors.bulk_action import ErrorQueueOptions, ErrorQueueResult
 
 _ALL: Any = {"all_messages": True}
 _CHUNK = 4

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.consuming.message_handlers import MessageHandlers
-from airflow_sqlqueue.consuming.options import ConsumeOptions
-from airflow_sqlqueue.envelope import Envelope
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue import QueueClient
+from airflow_sqlqueue.endpoint.message_handlers import MessageHandlers
+from airflow_sqlqueue.endpoint.options import ConsumeOptions
+from airflow_sqlqueue.messages.envelope import Envelope
+from airflow_sqlqueue.messages.message import Message
 from tests.faults.consuming import consuming_client
 
 THREADS = "message handler"

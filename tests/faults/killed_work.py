@@ -7,8 +7,8 @@ import uuid
 from dataclasses import replace
 from pathlib import Path
 
-from airflow_sqlqueue.delayed.mover import MoveOptions
 from airflow_sqlqueue.drain.request import DrainRequest
+from airflow_sqlqueue.queue.delayed.mover import MoveOptions
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from tests.faults.killed_failures import client_of
 from tests.faults.processes import SMALL_PARTS

@@ -19,7 +19,7 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.server.session import Session
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_sqlqueue.errors import ConnectionLostError
-from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.server.session import Session
 
 
 class Killed(BaseException):

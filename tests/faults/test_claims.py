@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_sqlqueue.errors import WrongBatchError
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.server.settings import ConnectionSettings

@@ -9,10 +9,10 @@ from contextlib import closing
 
 import pytest
 
-from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.envelope import Envelope
-from airflow_sqlqueue.message import Message
-from airflow_sqlqueue.session import Session
+from airflow_sqlqueue import QueueClient
+from airflow_sqlqueue.messages.envelope import Envelope
+from airflow_sqlqueue.messages.message import Message
+from airflow_sqlqueue.server.session import Session
 from tests.contract.conftest import run_sql
 from tests.faults.conftest import KILLS, SEED
 from tests.faults.consuming import Consuming, consuming_client

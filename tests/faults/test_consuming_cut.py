@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.consuming.options import ConsumeOptions
-from airflow_sqlqueue.envelope import Envelope
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue import QueueClient
+from airflow_sqlqueue.endpoint.options import ConsumeOptions
+from airflow_sqlqueue.messages.envelope import Envelope
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from tests.faults.proxy import MOMENTS, Proxy
 

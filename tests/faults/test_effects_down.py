@@ -14,13 +14,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.consuming.options import ConsumeOptions
-from airflow_sqlqueue.envelope import Envelope
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue import QueueClient
+from airflow_sqlqueue.endpoint.options import ConsumeOptions
+from airflow_sqlqueue.messages.envelope import Envelope
+from airflow_sqlqueue.messages.message import Message
+from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import Query
+from airflow_sqlqueue.server.sql import Query
 from tests.faults.conftest import LONG
 from tests.faults.proxy import Proxy
 

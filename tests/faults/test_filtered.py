@@ -11,7 +11,7 @@ import pytest
 from airflow_sqlqueue.drain.batch_reader import batch_rows
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.stages.base import Stage
-from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue.messages.message import HeaderNames, Message
 from airflow_sqlqueue.queue import MessageFilter, QueueTable
 from tests.contract.conftest import Connect
 from tests.faults.conftest import LONG

@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.session import Session
+from airflow_sqlqueue import QueueClient
+from airflow_sqlqueue.server.session import Session
 from tests.contract.conftest import run_sql
 from tests.contract.return_to_source.conftest import failed
 from tests.faults.killed_failures import ACTIONS, act, client_of

@@ -9,10 +9,10 @@ from collections import Counter
 
 import pytest
 
-from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.message import HeaderNames, Message
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.transactions import RECEIVE_ONLY, SENDS_ATOMIC_WITH_RECEIVE
+from airflow_sqlqueue import QueueClient
+from airflow_sqlqueue.messages.message import HeaderNames, Message
+from airflow_sqlqueue.server.session import Session
+from airflow_sqlqueue.server.transactions import RECEIVE_ONLY, SENDS_ATOMIC_WITH_RECEIVE
 from tests.contract.conftest import run_sql
 from tests.faults.consuming import consuming_client
 from tests.faults.killed_handlers import THREADS, handle_copies

@@ -17,26 +17,26 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.consuming.options import ConsumeOptions
-from airflow_sqlqueue.delayed.mover import MoveOptions
+from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.stages.base import Stage
 from airflow_sqlqueue.drain.stages.files import FileStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.envelope import Envelope
-from airflow_sqlqueue.errorqueue.bulk_action import ErrorQueueOptions
+from airflow_sqlqueue.endpoint.options import ConsumeOptions
 from airflow_sqlqueue.errors import ConnectionLostError
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.envelope import Envelope
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.queue import PurgeOptions, QueueTable
+from airflow_sqlqueue.queue.delayed.mover import MoveOptions
+from airflow_sqlqueue.queue.errors.bulk_action import ErrorQueueOptions
+from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.server.sql import Query
 from airflow_sqlqueue.spark.source.claims import Claims, StreamOptions
 from airflow_sqlqueue.spark.source.columns import SelectedColumns
 from airflow_sqlqueue.spark.source.options import ServerAccess, SourceOptions
-from airflow_sqlqueue.sql import Query
 from fakemssql import FakeServer
 from tests.faults.account import Account
 from tests.faults.proxy import DURING, Link, Proxy

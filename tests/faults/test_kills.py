@@ -16,8 +16,8 @@ import pytest
 from airflow_sqlqueue.drain.batch_reader import batch_rows
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.errors import BatchNotFoundError
-from airflow_sqlqueue.message import Message
-from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.messages.message import Message
+from airflow_sqlqueue.server.session import Session
 from tests.contract.conftest import run_sql
 from tests.faults import killed_work
 from tests.faults.killed_failures import client_of

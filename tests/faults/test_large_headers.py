@@ -19,11 +19,11 @@ from tests.contract.conftest import run_sql
 CHILD = """
 import asyncio, json, sys, time
 from functools import partial
-from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.consuming.locked_messages import LockedMessages
-from airflow_sqlqueue.envelope import Envelope
-from airflow_sqlqueue.errorqueue.scan import ErrorQueue, scan, window_of
-from airflow_sqlqueue.errorqueue.filters import ErrorFilter
+from airflow_sqlqueue import QueueClient
+from airflow_sqlqueue.endpoint.locked_messages import LockedMessages
+from airflow_sqlqueue.messages.envelope import Envelope
+from airflow_sqlqueue.queue.errors.scan import ErrorQueue, scan, window_of
+from airflow_sqlqueue.queue.errors.filters import ErrorFilter
 from airflow_sqlqueue.queue import MessageFilter, QueueCondition
 from airflow_sqlqueue.queue.browsing import browse
 

@@ -24,12 +24,12 @@ from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.stages.base import Stage
 from airflow_sqlqueue.errors import BatchNotFoundError
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.queue import QueueTable, copies
 from airflow_sqlqueue.queue.copies import CopyTable, QueueCopy
+from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import query
+from airflow_sqlqueue.server.sql import query
 from tests.contract.conftest import Connect, run_sql
 from tests.drains import batch_bodies
 from tests.faults.conftest import LONG

@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.databus import batch_payloads
-from airflow_sqlqueue.databus.batch_payloads import fetch_payloads, staged_payloads
-from airflow_sqlqueue.databus.data_bus import DataBus
 from airflow_sqlqueue.drain.ledger import Part
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
+from airflow_sqlqueue.endpoint.databus import batch_payloads
+from airflow_sqlqueue.endpoint.databus.batch_payloads import fetch_payloads, staged_payloads
+from airflow_sqlqueue.endpoint.databus.data_bus import DataBus
 from airflow_sqlqueue.errors import BatchError
 from tests.payloads import KEY, names, new_key, put, staged
 
 PAYLOADS = 6
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["airflow_sqlqueue.databus.batch_payloads"])
+_context.set_forkserver_preload(["airflow_sqlqueue.endpoint.databus.batch_payloads"])
 
 
 def die(*_: Any, **__: Any) -> None:

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.consuming.options import ConsumeOptions
+from airflow_sqlqueue import QueueClient
+from airflow_sqlqueue.endpoint.options import ConsumeOptions
 from airflow_sqlqueue.errors import (
     LoginFailedError,
     ServerUnreachableError,
@@ -24,7 +24,7 @@ from airflow_sqlqueue.errors import (
     UnknownHostError,
     UntrustedServerError,
 )
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.spark.source.claims import Claims, StreamOptions
 from airflow_sqlqueue.spark.source.options import ServerAccess, SourceOptions
@@ -104,7 +104,7 @@ def test_a_server_that_comes_some_seconds_after_the_work_has_begun_is_waited_for
             waited.set()
 
     noticed = Noticed(logging.WARNING)
-    logger = logging.getLogger("airflow_sqlqueue.reconnecting")
+    logger = logging.getLogger("airflow_sqlqueue.server.reconnecting")
     logger.addHandler(noticed)
     try:
         with Proxy(settings, listening=False) as proxy, ThreadPoolExecutor(1) as pool:
@@ -176,7 +176,7 @@ def test_a_login_that_was_taken_at_first_is_tried_again_while_the_database_comes
                 with admin.session() as session:
                     run_sql(session, f"ALTER LOGIN [{login}] ENABLE")
 
-    enabling, logger = Enabling(logging.WARNING), logging.getLogger("airflow_sqlqueue.reconnecting")
+    enabling, logger = Enabling(logging.WARNING), logging.getLogger("airflow_sqlqueue.server.reconnecting")
     logger.addHandler(enabling)
     try:
         client = QueueClient(replace(settings, user=login, password="Waiting 1"))

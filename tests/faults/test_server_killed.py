@@ -16,8 +16,8 @@ from airflow_sqlqueue.drain.stages.base import Stage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import ServerUnreachableError
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.session import Session
 from fakemssql import FakeServer
 from tests.contract.conftest import Connect
 from tests.drains import drain
@@ -91,7 +91,7 @@ def test_a_server_that_stays_away_ends_the_try_and_not_the_batch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The try ends with an error; the next one resumes the batch."""
-    monkeypatch.setattr("airflow_sqlqueue.reconnecting.pause_after", lambda _: 0)
+    monkeypatch.setattr("airflow_sqlqueue.server.reconnecting.pause_after", lambda _: 0)
     account.send(60)
 
     def kill(link: Link) -> None:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue import QueueClient
+from airflow_sqlqueue.messages.message import HeaderNames, Message
 from tests.cli.service import Service
 from tests.contract.conftest import run_sql
 from tests.faults.conftest import LONG

@@ -15,16 +15,16 @@ from unittest.mock import patch
 
 import pytest
 
-from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.client.queues import Queue
-from airflow_sqlqueue.consuming.options import ConsumeOptions
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.stages.base import Stage
+from airflow_sqlqueue.endpoint.options import ConsumeOptions
 from airflow_sqlqueue.errors import StatementError
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.session import Session
 from fakemssql import FakeServer
 from tests.conftest import Server
 from tests.contract.conftest import Connect

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from airflow_sqlqueue.bodies.names import RESCUED, UNPARSED, column_names
-from airflow_sqlqueue.message import Message
-from airflow_sqlqueue.schemas.files import SchemaFolder
+from airflow_sqlqueue.client.schemas.files import SchemaFolder
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.spark.message_tables import write_message_tables
 from airflow_sqlqueue.spark.message_tables.tables import COLUMNS
 from tests.bodies.test_account import Json, Xml, account_json, account_xml, data_names, messages, models, names

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_sqlqueue.bodies.names import column_key, column_names, is_column_name, path_text
 from airflow_sqlqueue.bodies.schemas import fields_of
-from airflow_sqlqueue.message import Message
-from airflow_sqlqueue.schemas.files import SchemaFolder
+from airflow_sqlqueue.client.schemas.files import SchemaFolder
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.spark.message_tables import compact_message_tables, reparse, write_message_tables
 from airflow_sqlqueue.spark.message_tables.tables import COLUMNS
 from airflow_sqlqueue.spark.sinks.checks import session_settings

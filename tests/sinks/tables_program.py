@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from airflow_sqlqueue.schemas.files import SchemaFolder
+from airflow_sqlqueue.client.schemas.files import SchemaFolder
 from airflow_sqlqueue.spark import local_session
 from airflow_sqlqueue.spark.message_tables import (
     compact_message_tables,

@@ -17,7 +17,7 @@ from jars import stop_java
 
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.errors import BatchError, ConfigurationError, TransientError
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.spark import MicroBatch, foreach_batch, local_session, read_batch, write_iceberg
 from airflow_sqlqueue.spark.sinks import iceberg
 from tests.sinks.conftest import ICEBERG_JARS

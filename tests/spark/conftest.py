@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from airflow_sqlqueue.drain.manifest import Batch
-from airflow_sqlqueue.message import Message, encode_headers
-from airflow_sqlqueue.row import drained_row_schema
+from airflow_sqlqueue.messages.message import Message, encode_headers
+from airflow_sqlqueue.messages.row import drained_row_schema
 from airflow_sqlqueue.spark import local_session
 from airflow_sqlqueue.versions import Feature
 

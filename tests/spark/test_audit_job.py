@@ -16,9 +16,9 @@ import pytest
 from demo import changed
 
 from airflow_sqlqueue.drain.manifest import Batch
-from airflow_sqlqueue.envelope.times import format_time, parse_time
 from airflow_sqlqueue.errors import BatchMismatchError
-from airflow_sqlqueue.message import HeaderNames, Message, encode_headers, first_type
+from airflow_sqlqueue.messages.envelope.times import format_time, parse_time
+from airflow_sqlqueue.messages.message import HeaderNames, Message, encode_headers, first_type
 from airflow_sqlqueue.traffic import DEFAULT_START, generate
 from tests.spark.conftest import MakeBatch, batches_in
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_sqlqueue.drain.manifest import Batch
-from airflow_sqlqueue.envelope.times import format_time, parse_time
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError
-from airflow_sqlqueue.message import (
+from airflow_sqlqueue.messages.envelope.times import format_time, parse_time
+from airflow_sqlqueue.messages.message import (
     MAX_HEADERS,
     HeaderNames,
     Message,
@@ -24,7 +24,7 @@ from airflow_sqlqueue.message import (
     first_type,
     full_name,
 )
-from airflow_sqlqueue.row import drained_row_schema
+from airflow_sqlqueue.messages.row import drained_row_schema
 from airflow_sqlqueue.spark import raw_schema, read_batch, verify_count
 from airflow_sqlqueue.traffic import generate
 

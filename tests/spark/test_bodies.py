@@ -12,7 +12,7 @@ import pytest
 
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.errors import BatchMismatchError
-from airflow_sqlqueue.row import drained_row_schema
+from airflow_sqlqueue.messages.row import drained_row_schema
 from airflow_sqlqueue.spark import read_batch, read_bodies, verify_count
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from airflow_sqlqueue.budget import Budget
+from airflow_sqlqueue.bodies.redaction.redactor import Redactor
 from airflow_sqlqueue.drain.drain import DrainResult, Engine
 from airflow_sqlqueue.drain.ledger import Ledger, Part
 from airflow_sqlqueue.drain.options import DrainOptions
@@ -25,16 +25,16 @@ from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.worker import WorkPlan
 from airflow_sqlqueue.errors import ConfigurationError, SparkJobError, StagingError
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
+from airflow_sqlqueue.options.budget import Budget
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.table_access import LAST
 from airflow_sqlqueue.queue.window import Window
-from airflow_sqlqueue.redaction.redactor import Redactor
 from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.server.sql import Query
 from airflow_sqlqueue.spark.errors import error_from_text
 from airflow_sqlqueue.spark.executor_tasks import ExecutorPlan, TaskWindow, drain_tasks
 from airflow_sqlqueue.spark.executors import BackgroundAction, SparkEngine
-from airflow_sqlqueue.sql import Query
 from tests.contract.conftest import Connect
 from tests.drains import drain as drain_queue
 from tests.drains import read_files
@@ -375,7 +375,7 @@ from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.stages.files import FileStage
 from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.worker import WorkPlan
-from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.messages.routing import AddressResolver
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.spark import executors
 from airflow_sqlqueue.queue.window import Window

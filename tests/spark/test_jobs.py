@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_sqlqueue.envelope.times import format_time, parse_time
 from airflow_sqlqueue.errors import BatchMismatchError
-from airflow_sqlqueue.message import HeaderNames, Message, first_type
+from airflow_sqlqueue.messages.envelope.times import format_time, parse_time
+from airflow_sqlqueue.messages.message import HeaderNames, Message, first_type
 from airflow_sqlqueue.spark import audit_table
 from airflow_sqlqueue.spark.jobs import audit as audit_program
 from airflow_sqlqueue.spark.jobs import replay as replay_program

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_sqlqueue.bodies.schemas import fields_of, struct
+from airflow_sqlqueue.client.schemas.files import SchemaFolder
 from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError, SparkJobError
-from airflow_sqlqueue.message import Message
-from airflow_sqlqueue.schemas.files import SchemaFolder
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.spark import MicroBatch, foreach_batch, raw_schema, read_batch
 from airflow_sqlqueue.spark.message_tables import (
     compact_message_tables,

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_sqlqueue.databus.batch_payloads import PayloadOptions, fetch_payloads
-from airflow_sqlqueue.databus.data_bus import DataBus
-from airflow_sqlqueue.databus.payload_file import COLUMNS, MANIFEST
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
+from airflow_sqlqueue.endpoint.databus.batch_payloads import PayloadOptions, fetch_payloads
+from airflow_sqlqueue.endpoint.databus.data_bus import DataBus
+from airflow_sqlqueue.endpoint.databus.payload_file import COLUMNS, MANIFEST
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError
-from airflow_sqlqueue.message import HeaderNames
+from airflow_sqlqueue.messages.message import HeaderNames
 from airflow_sqlqueue.spark import read_batch, read_payloads
 from tests.payloads import KEY, as_json, names, new_key, put, staged
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_sqlqueue.envelope.times import format_time
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.envelope.times import format_time
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.spark.message_tables import expire_message_tables, write_message_tables
 
 if TYPE_CHECKING:

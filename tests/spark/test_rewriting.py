@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_sqlqueue.bodies.schemas import array, fields_of, map_of, struct
+from airflow_sqlqueue.client.schemas.files import SchemaFolder
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.message import Message
-from airflow_sqlqueue.schemas.files import SchemaFolder
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.spark.message_tables import lakes, reparse, rewrite_message_table, write_message_tables
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.versions.spark import STREAMS

@@ -13,7 +13,7 @@ import pytest
 
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.stages.table import TableStage
-from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue.messages.message import HeaderNames, Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.outgoing import OutgoingTable
 from airflow_sqlqueue.server.settings import ConnectionSettings
@@ -70,7 +70,7 @@ def test_a_task_that_fails_in_the_middle_sends_nothing(
         import time
         from pathlib import Path
 
-        from airflow_sqlqueue.client import QueueClient
+        from airflow_sqlqueue import QueueClient
 
         yield from batches
         if not Path(mark).exists():

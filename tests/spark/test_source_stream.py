@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
+from airflow_sqlqueue.messages.routing import AddressResolver
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.depth import depth
-from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.queue.tables.create import create_queue
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.spark import finish_stream, raw_schema, register
-from airflow_sqlqueue.tables.create import create_queue
 from airflow_sqlqueue.versions.spark import STREAMS
 from tests.contract.conftest import run_sql
 from tests.spark.conftest import event_log, needs

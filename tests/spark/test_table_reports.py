@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_sqlqueue.bodies.schemas import struct
+from airflow_sqlqueue.client.schemas.files import SchemaFolder
 from airflow_sqlqueue.errors import ConfigurationError, TooManyRescuedError
-from airflow_sqlqueue.message import Message
-from airflow_sqlqueue.schemas.files import SchemaFolder
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.spark import message_tables_job
 from airflow_sqlqueue.spark.message_tables import MessageTypeTable, RescuedField, write_message_tables
 from airflow_sqlqueue.spark.message_tables.packing import REPORT, Packing

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.spark.message_tables import write_message_tables
 from airflow_sqlqueue.spark.sinks import write_partitions
 from airflow_sqlqueue.spark.sinks.checks import TIMES, session_settings

@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 from airflow.sdk.io import attach
 
-from airflow_sqlqueue.databus import batch_payloads
-from airflow_sqlqueue.databus.batch_payloads import fetch_payloads, staged_payloads
-from airflow_sqlqueue.databus.data_bus import DataBus
-from airflow_sqlqueue.databus.payload_file import MANIFEST
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
+from airflow_sqlqueue.endpoint.databus import batch_payloads
+from airflow_sqlqueue.endpoint.databus.batch_payloads import fetch_payloads, staged_payloads
+from airflow_sqlqueue.endpoint.databus.data_bus import DataBus
+from airflow_sqlqueue.endpoint.databus.payload_file import MANIFEST
 from airflow_sqlqueue.errors import (
     BatchError,
     DataBusUnreachableError,
@@ -40,7 +40,7 @@ def bus(s3: S3Server, bucket: Bucket) -> DataBus:
 
 
 def test_a_payload_is_read_in_pieces(bus: DataBus, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_sqlqueue.databus.data_bus._PIECE", 1000)
+    monkeypatch.setattr("airflow_sqlqueue.endpoint.databus.data_bus._PIECE", 1000)
     content = random.Random(1).randbytes(2500)
     bucket.put(object_of(KEY), content)
     assert bus.fetch(KEY) == content

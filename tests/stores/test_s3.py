@@ -29,7 +29,7 @@ from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.sweep import sweep
 from airflow_sqlqueue.errors import BatchNotFoundError, ConfigurationError, StagingError
 from airflow_sqlqueue.hooks.staging import staging_folder
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.depth import depth
 from tests.contract.conftest import Connect

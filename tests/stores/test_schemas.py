@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from airflow_sqlqueue.bodies.schemas import fields_of, struct
+from airflow_sqlqueue.client.schemas.files import SchemaFolder
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import StagingError
-from airflow_sqlqueue.schemas.files import SchemaFolder
 from tests.stores.conftest import Bucket
 from tests.stores.server import S3Server
 

@@ -10,9 +10,9 @@ from itertools import islice
 
 import pytest
 
-from airflow_sqlqueue.envelope.times import format_time, parse_time
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.message import HeaderNames, Message, decode_headers, encode_headers
+from airflow_sqlqueue.messages.envelope.times import format_time, parse_time
+from airflow_sqlqueue.messages.message import HeaderNames, Message, decode_headers, encode_headers
 from airflow_sqlqueue.traffic import DEFAULT_START, generate
 from airflow_sqlqueue.traffic.clock import Rhythm, microseconds, wire_time
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser
 
-from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue import QueueClient
 from fakemssql import FakeServer
 from tests.ui.chromium import Screen, chromium, chromium_path, signed_in
 from tests.ui.guarded_airflow import GuardedAirflow

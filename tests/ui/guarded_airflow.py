@@ -10,10 +10,10 @@ from typing import Any
 
 import httpx
 
-from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.request import DrainRequest
-from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue.messages.message import HeaderNames, Message
 from airflow_sqlqueue.traffic import FAILED_QUEUES, generate, generate_failed
 from fakemssql import FakeServer
 from tests.airflow.running.running_airflow import WAIT, RunningAirflow, free_port, until

@@ -10,9 +10,9 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, FrameLocator, expect
 
-from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.drain.request import DrainRequest
-from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue.messages.message import HeaderNames, Message
 from airflow_sqlqueue.queue import MessageFilter
 from tests.ui.chromium import Screen, row_of, signed_in
 from tests.ui.guarded_airflow import CONNECTION, ROLES, GuardedAirflow

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.envelope.times import format_time
-from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue import QueueClient
+from airflow_sqlqueue.messages.envelope.times import format_time
+from airflow_sqlqueue.messages.message import HeaderNames, Message
 from tests.ui.chromium import Screen, row_of
 from tests.ui.guarded_airflow import CONNECTION
 

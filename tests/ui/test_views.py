@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Browser, expect
 
-from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.message import HeaderNames
+from airflow_sqlqueue import QueueClient
+from airflow_sqlqueue.messages.message import HeaderNames
 from tests.ui.chromium import Screen, row_of, signed_in
 from tests.ui.guarded_airflow import CONNECTION, DOWN, GuardedAirflow
 

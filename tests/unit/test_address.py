@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_sqlqueue.address import QueueAddress, as_sql_name, quote, unquote, without_machine
 from airflow_sqlqueue.errors import AddressError
-from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.messages.address import QueueAddress, as_sql_name, quote, unquote, without_machine
+from airflow_sqlqueue.messages.routing import AddressResolver
 
 VECTORS = json.loads((Path(__file__).parent / "address_vectors.json").read_text("utf-8"))
 RESOLVER = AddressResolver(default_schema="dbo", default_catalog="nsb")

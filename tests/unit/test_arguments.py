@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.consuming.arguments import arguments_for
+from airflow_sqlqueue.endpoint.arguments import arguments_for
 from airflow_sqlqueue.errors import ConfigurationError
 
 OFFERED = {"context": 1, "queue": 2, "message": 3}

@@ -19,15 +19,20 @@ from unittest.mock import Mock
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_sqlqueue.databus import batch_payloads
-from airflow_sqlqueue.databus.batch_payloads import PayloadOptions, StagedPayload, fetch_payloads, staged_payloads
-from airflow_sqlqueue.databus.data_bus import DataBus
-from airflow_sqlqueue.databus.keys import path_of
-from airflow_sqlqueue.databus.payload_file import MANIFEST, PayloadsResult, arrow_schema
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
+from airflow_sqlqueue.endpoint.databus import batch_payloads
+from airflow_sqlqueue.endpoint.databus.batch_payloads import (
+    PayloadOptions,
+    StagedPayload,
+    fetch_payloads,
+    staged_payloads,
+)
+from airflow_sqlqueue.endpoint.databus.data_bus import DataBus
+from airflow_sqlqueue.endpoint.databus.keys import path_of
+from airflow_sqlqueue.endpoint.databus.payload_file import MANIFEST, PayloadsResult, arrow_schema
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, ConfigurationError, DataBusUnreachableError
-from airflow_sqlqueue.message import HeaderNames
+from airflow_sqlqueue.messages.message import HeaderNames
 from tests.payloads import KEY, SECRET, as_json, names, new_key, put, staged
 
 

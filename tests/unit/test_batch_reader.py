@@ -16,7 +16,7 @@ from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.storage.batch_files import check_files
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import StagingError
-from airflow_sqlqueue.row import Row
+from airflow_sqlqueue.messages.row import Row
 
 
 class Files:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.budget import Budget
-from airflow_sqlqueue.consuming.options import ConsumeOptions
 from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.errorqueue.bulk_action import ErrorQueueOptions
+from airflow_sqlqueue.endpoint.options import ConsumeOptions
 from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.options.budget import Budget
+from airflow_sqlqueue.queue.errors.bulk_action import ErrorQueueOptions
 from airflow_sqlqueue.queue.purge import PurgeOptions
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import pyodbc
 import pytest
 
-from airflow_sqlqueue.allowed import MICROSOFT_DRIVERS
 from airflow_sqlqueue.errors import ConfigurationError, DriverNotFoundError
+from airflow_sqlqueue.server.allowed import MICROSOFT_DRIVERS
 from airflow_sqlqueue.server.settings import ConnectionSettings, find_driver, packaged_driver
 
 

@@ -7,11 +7,11 @@ from datetime import timedelta
 
 import pytest
 
-from airflow_sqlqueue.consuming.consumer import Consumer, pause_until_due
-from airflow_sqlqueue.consuming.options import ConsumeOptions
+from airflow_sqlqueue.endpoint.consumer import Consumer, pause_until_due
+from airflow_sqlqueue.endpoint.options import ConsumeOptions
 from airflow_sqlqueue.errors import ServerUnreachableError
-from airflow_sqlqueue.routing import AddressResolver
-from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.messages.routing import AddressResolver
+from airflow_sqlqueue.server.session import Session
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from airflow_sqlqueue.databus.data_bus import DataBus
-from airflow_sqlqueue.databus.keys import MAX_KEY, kept_until, path_of
+from airflow_sqlqueue.endpoint.databus.data_bus import DataBus
+from airflow_sqlqueue.endpoint.databus.keys import MAX_KEY, kept_until, path_of
 from airflow_sqlqueue.errors import (
     ConfigurationError,
     DataBusUnreachableError,
@@ -48,7 +48,7 @@ def test_a_payload_is_read_by_the_key_of_either_system(share: Path) -> None:
 
 
 def test_a_location_in_memory_or_a_store_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_sqlqueue.databus.data_bus._PIECE", 3)
+    monkeypatch.setattr("airflow_sqlqueue.endpoint.databus.data_bus._PIECE", 3)
     bus = DataBus("memory://databus-test/base")
     bus._folder.filesystem.pipe_file("/databus-test/base/a/b", b"0123456789")
     assert bus.fetch("a/b", limit=10) == b"0123456789"

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_sqlqueue.address import QueueAddress
-from airflow_sqlqueue.envelope import Envelope, typed_headers
-from airflow_sqlqueue.envelope.typed_headers import Content, HeaderGroup
-from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage, encode_headers
+from airflow_sqlqueue.messages.address import QueueAddress
+from airflow_sqlqueue.messages.envelope import Envelope, typed_headers
+from airflow_sqlqueue.messages.envelope.typed_headers import Content, HeaderGroup
+from airflow_sqlqueue.messages.message import HeaderNames, Message, ReceivedMessage, encode_headers
 from airflow_sqlqueue.traffic import generate
 
 ROW = uuid.UUID("11111111-2222-3333-4444-555555555555")
@@ -355,7 +355,7 @@ def test_the_traffic_of_a_shop_is_read_whole() -> None:
 
 def test_neither_airflow_nor_spark_is_imported() -> None:
     loads = (
-        "import sys, airflow_sqlqueue.envelope; "
+        "import sys, airflow_sqlqueue.messages.envelope; "
         "print([m for m in ('airflow', 'pyspark', 'pyarrow') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", loads], capture_output=True, text=True, timeout=120, check=True)

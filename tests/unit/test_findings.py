@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from airflow_sqlqueue.errors import LockTimeoutError, PermissionDeniedError
-from airflow_sqlqueue.inspection.findings import Finding, IndexPages, InspectedTable
-from airflow_sqlqueue.inspection.inspect import findings_of
-from airflow_sqlqueue.inspection.pages import GHOST_PAGES, READ_PAGES
-from airflow_sqlqueue.routing import ResolvedAddress
-from airflow_sqlqueue.tables.discovery import FoundTable
-from airflow_sqlqueue.tables.reading import layout_of
+from airflow_sqlqueue.messages.routing import ResolvedAddress
+from airflow_sqlqueue.queue.inspection.findings import Finding, IndexPages, InspectedTable
+from airflow_sqlqueue.queue.inspection.inspect import findings_of
+from airflow_sqlqueue.queue.inspection.pages import GHOST_PAGES, READ_PAGES
+from airflow_sqlqueue.queue.tables.discovery import FoundTable
+from airflow_sqlqueue.queue.tables.reading import layout_of
 
 TABLE = ResolvedAddress("orders", "dbo", "nsb")
 COLUMNS = [

@@ -9,8 +9,8 @@ import pytest
 
 from airflow_sqlqueue.cli import health
 from airflow_sqlqueue.cli.health import Health, HealthServer
-from airflow_sqlqueue.consuming.options import ConsumeResult
-from airflow_sqlqueue.routing import ResolvedAddress
+from airflow_sqlqueue.endpoint.options import ConsumeResult
+from airflow_sqlqueue.messages.routing import ResolvedAddress
 
 WAIT = 30
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_sqlqueue.queue import browsing
-from airflow_sqlqueue.sql import _queries
+from airflow_sqlqueue.server.sql import _queries
 
 HINTS = [
     pytest.param(name, {*re.findall(r"[A-Z]+", hints)}, hints, id=f"{name}-{number}")

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from airflow_sqlqueue.errors import ConfigurationError, NotAQueueError
-from airflow_sqlqueue.routing import ResolvedAddress
-from airflow_sqlqueue.tables.layout import SHAPES, Index, Layout, TableColumn, Trigger, kind_of, shape_of
+from airflow_sqlqueue.messages.routing import ResolvedAddress
+from airflow_sqlqueue.queue.tables.layout import SHAPES, Index, Layout, TableColumn, Trigger, kind_of, shape_of
 
 TABLE = ResolvedAddress("audit", "dbo", "nsb")
 COLUMNS = {

@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 import pytest
 
-from airflow_sqlqueue.budget import MIB
-from airflow_sqlqueue.consuming.message_handlers import MessageHandlers
-from airflow_sqlqueue.consuming.options import SLOW_DOWN, ConsumeOptions
-from airflow_sqlqueue.consuming.recoverability import RecoverabilityOptions
-from airflow_sqlqueue.databus.batch_payloads import PayloadOptions
 from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.errorqueue.bulk_action import ErrorQueueOptions
+from airflow_sqlqueue.endpoint.databus.batch_payloads import PayloadOptions
+from airflow_sqlqueue.endpoint.message_handlers import MessageHandlers
+from airflow_sqlqueue.endpoint.options import SLOW_DOWN, ConsumeOptions
+from airflow_sqlqueue.endpoint.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.options.budget import MIB
+from airflow_sqlqueue.queue.errors.bulk_action import ErrorQueueOptions
 from airflow_sqlqueue.queue.purge import PurgeOptions
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.spark.source.options import SourceOptions

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from airflow_sqlqueue import message
 from airflow_sqlqueue.errors import MessageError
-from airflow_sqlqueue.message import Message, decode_headers, encode_headers, escape_non_ascii
+from airflow_sqlqueue.messages import message
+from airflow_sqlqueue.messages.message import Message, decode_headers, encode_headers, escape_non_ascii
 
 text = st.text(st.characters(exclude_categories=["Cs"]))
 mappings = st.dictionaries(text, st.none() | text)

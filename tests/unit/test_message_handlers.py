@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.consuming.message_handlers import MessageHandlers
-from airflow_sqlqueue.envelope import Envelope
+from airflow_sqlqueue.endpoint.message_handlers import MessageHandlers
 from airflow_sqlqueue.errors import ConfigurationError, NoHandlerError
-from airflow_sqlqueue.message import HeaderNames
+from airflow_sqlqueue.messages.envelope import Envelope
+from airflow_sqlqueue.messages.message import HeaderNames
 
 
 def of_types(*names: str) -> Envelope:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_sqlqueue.envelope.typed_headers import Content
-from airflow_sqlqueue.message import HeaderNames, first_type
+from airflow_sqlqueue.messages.envelope.typed_headers import Content
+from airflow_sqlqueue.messages.message import HeaderNames, first_type
 
 GENERIC = "Ns.Evt`1[[System.Int32, mscorlib, Version=4.0.0.0]]"
 

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_sqlqueue.address import QueueAddress
-from airflow_sqlqueue.envelope.causation import outgoing
-from airflow_sqlqueue.envelope.outgoing import Sender, row_id
-from airflow_sqlqueue.envelope.times import parse_time
 from airflow_sqlqueue.errors import MessageError
-from airflow_sqlqueue.message import HeaderNames, Message
-from airflow_sqlqueue.routing import ResolvedAddress
+from airflow_sqlqueue.messages.address import QueueAddress
+from airflow_sqlqueue.messages.envelope.causation import outgoing
+from airflow_sqlqueue.messages.envelope.outgoing import Sender, row_id
+from airflow_sqlqueue.messages.envelope.times import parse_time
+from airflow_sqlqueue.messages.message import HeaderNames, Message
+from airflow_sqlqueue.messages.routing import ResolvedAddress
 
 SENDER = Sender("dag\0run\0task\0-1", "airflow.dag", enclosed_message_types="Shop.PlaceOrder, Shop")
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_sqlqueue.envelope import Envelope, Payload
-from airflow_sqlqueue.envelope.payloads import payload_references
 from airflow_sqlqueue.errors import ConfigurationError, PayloadError
-from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue.messages.envelope import Envelope, Payload
+from airflow_sqlqueue.messages.envelope.payloads import payload_references
+from airflow_sqlqueue.messages.message import HeaderNames, Message
 from tests.payloads import KEY, as_json, names
 
 PREFIX = HeaderNames.DATA_BUS_PREFIX

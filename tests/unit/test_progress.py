@@ -6,9 +6,9 @@ import uuid
 
 import pytest
 
-from airflow_sqlqueue.budget import count_of, size_of
 from airflow_sqlqueue.drain.ledger import Part
 from airflow_sqlqueue.drain.progress import Progress, ProgressCounter
+from airflow_sqlqueue.options.budget import count_of, size_of
 
 
 def test_progress_counts_what_earlier_tries_have_taken() -> None:

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import airflow_sqlqueue
-from airflow_sqlqueue.sql import _queries
+from airflow_sqlqueue.server.sql import _queries
 
 QUERIES = frozenset(_queries())
 NAME = re.compile(rf"({'|'.join({name.partition('.')[0] for name in QUERIES})})\.[a-z_]*")

@@ -22,7 +22,14 @@ from airflow_sqlqueue.errors import (
     UnknownHostError,
     UntrustedServerError,
 )
-from airflow_sqlqueue.reconnecting import MAX_FAILURES, Reconnecting, may_have_lost, passes, pause_after, reconnecting
+from airflow_sqlqueue.server.reconnecting import (
+    MAX_FAILURES,
+    Reconnecting,
+    may_have_lost,
+    passes,
+    pause_after,
+    reconnecting,
+)
 
 
 class Session:
@@ -158,7 +165,7 @@ def test_a_retry_is_logged_with_its_purpose(caplog: pytest.LogCaptureFixture) ->
 def test_a_session_is_dropped_after_an_error_that_may_have_broken_it(
     monkeypatch: pytest.MonkeyPatch, error: Exception, lost: bool
 ) -> None:
-    monkeypatch.setattr("airflow_sqlqueue.reconnecting.MAX_SECONDS", 0)
+    monkeypatch.setattr("airflow_sqlqueue.server.reconnecting.MAX_SECONDS", 0)
     assert may_have_lost(error) is lost
     server = Server()
     connection = server.connection()
@@ -178,7 +185,7 @@ class Reopened(Session):
 
 
 def test_a_unit_of_work_goes_on_with_its_session_where_the_connection_was_lost(monkeypatch: Any) -> None:
-    monkeypatch.setattr("airflow_sqlqueue.reconnecting.pause_after", lambda _: 0)
+    monkeypatch.setattr("airflow_sqlqueue.server.reconnecting.pause_after", lambda _: 0)
     session: Any = Reopened(7)
     work = failing(ConnectionLostError("cut"), ServerUnreachableError("down"), DeadlockError("1205"))
     assert reconnecting(session, "The work", lambda: work(session)) == 7
@@ -186,14 +193,14 @@ def test_a_unit_of_work_goes_on_with_its_session_where_the_connection_was_lost(m
 
 
 def test_a_unit_of_work_is_given_up_after_too_many_lost_connections(monkeypatch: Any) -> None:
-    monkeypatch.setattr("airflow_sqlqueue.reconnecting.MAX_SECONDS", 0)
+    monkeypatch.setattr("airflow_sqlqueue.server.reconnecting.MAX_SECONDS", 0)
     waited: list[int] = []
 
     def pause(failures: int) -> float:
         waited.append(failures)
         return 0
 
-    monkeypatch.setattr("airflow_sqlqueue.reconnecting.pause_after", pause)
+    monkeypatch.setattr("airflow_sqlqueue.server.reconnecting.pause_after", pause)
     session: Any = Reopened(7)
     work = failing(*[ConnectionLostError("cut")] * 9)
     with pytest.raises(ConnectionLostError):
@@ -255,7 +262,7 @@ def test_a_server_that_is_away_has_two_minutes(
 ) -> None:
     """As a paused database of Azure needs to resume; the number of failures does not end the work before."""
     clock = Clock()
-    monkeypatch.setattr("airflow_sqlqueue.reconnecting.time", clock)
+    monkeypatch.setattr("airflow_sqlqueue.server.reconnecting.time", clock)
     with pytest.raises(type(error)):
         Reconnecting(Server().connect, "The work").run(failing(*[error] * 100))
     assert seconds <= round(clock.now - 1_000, 3) < seconds + 10
@@ -263,7 +270,7 @@ def test_a_server_that_is_away_has_two_minutes(
 
 def test_so_has_a_unit_of_work_with_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, session, error = Clock(), cast(Any, Reopened(0)), ConnectionLostError("cut")
-    monkeypatch.setattr("airflow_sqlqueue.reconnecting.time", clock)
+    monkeypatch.setattr("airflow_sqlqueue.server.reconnecting.time", clock)
     work = failing(*[error] * 100)
     with pytest.raises(ConnectionLostError):
         reconnecting(session, "The work", lambda: work(session))

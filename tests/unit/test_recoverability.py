@@ -7,11 +7,11 @@ from types import ModuleType
 
 import pytest
 
-from airflow_sqlqueue.consuming.recoverability import FailureStorage, RecoverabilityAction, RecoverabilityOptions
-from airflow_sqlqueue.envelope import Envelope
-from airflow_sqlqueue.envelope.times import format_time
-from airflow_sqlqueue.errorqueue.failure_headers import Failure
-from airflow_sqlqueue.message import HeaderNames
+from airflow_sqlqueue.endpoint.recoverability import FailureStorage, RecoverabilityAction, RecoverabilityOptions
+from airflow_sqlqueue.messages.envelope import Envelope
+from airflow_sqlqueue.messages.envelope.times import format_time
+from airflow_sqlqueue.messages.message import HeaderNames
+from airflow_sqlqueue.queue.errors.failure_headers import Failure
 
 DEFAULTS = RecoverabilityOptions()
 

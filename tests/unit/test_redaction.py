@@ -17,13 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_sqlqueue.bodies.decoding import MAX_BYTES, parse
+from airflow_sqlqueue.bodies.redaction.redactor import Redaction, Redactor
+from airflow_sqlqueue.bodies.redaction.rules import RedactionRules
 from airflow_sqlqueue.bodies.tree import BLANKS, TEXT
 from airflow_sqlqueue.drain.stages.enclosed_types import enclosed_types
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.message import HeaderNames
-from airflow_sqlqueue.redaction.redactor import Redaction, Redactor
-from airflow_sqlqueue.redaction.rules import RedactionRules
-from airflow_sqlqueue.row import Row
+from airflow_sqlqueue.messages.message import HeaderNames
+from airflow_sqlqueue.messages.row import Row
 
 KEY = "a key of 16 bytes or more"
 PLACE = "Shop.PlaceOrder"

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from airflow_sqlqueue.bodies.redaction.actions import ACTIONS, PLACES, RedactionAction
+from airflow_sqlqueue.bodies.redaction.redactor import Redactor
+from airflow_sqlqueue.bodies.redaction.rules import RedactionRules
 from airflow_sqlqueue.cli.app import app
 from airflow_sqlqueue.cli.redaction import rules_help
 from airflow_sqlqueue.drain.erase import Conditions, EraseRequest
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.redaction import redactor_of
-from airflow_sqlqueue.message import HeaderNames
-from airflow_sqlqueue.redaction.actions import ACTIONS, PLACES, RedactionAction
-from airflow_sqlqueue.redaction.redactor import Redactor
-from airflow_sqlqueue.redaction.rules import RedactionRules
-from airflow_sqlqueue.row import NAMES, Row
+from airflow_sqlqueue.messages.message import HeaderNames
+from airflow_sqlqueue.messages.row import NAMES, Row
 from tests.cli.runner import one_sentence, sqlqueue
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "redaction.md"

@@ -15,14 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_sqlqueue.bodies.decoding import parse
+from airflow_sqlqueue.bodies.redaction.bodies import field_values, redact_body
+from airflow_sqlqueue.bodies.redaction.fields import Reach
+from airflow_sqlqueue.bodies.redaction.redactor import Redactor, hasher_of
+from airflow_sqlqueue.bodies.redaction.rules import FieldPath, RedactionRules
 from airflow_sqlqueue.drain.erase import Conditions, EraseRequest
 from airflow_sqlqueue.errors import BodyError
-from airflow_sqlqueue.message import HeaderNames
-from airflow_sqlqueue.redaction.bodies import field_values, redact_body
-from airflow_sqlqueue.redaction.fields import Reach
-from airflow_sqlqueue.redaction.redactor import Redactor, hasher_of
-from airflow_sqlqueue.redaction.rules import FieldPath, RedactionRules
-from airflow_sqlqueue.row import COLUMN_HEADERS, Row
+from airflow_sqlqueue.messages.message import HeaderNames
+from airflow_sqlqueue.messages.row import COLUMN_HEADERS, Row
 
 SECRET = "zzSECRETzz"
 HASHER = hasher_of("a key of 16 bytes or more")

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.envelope import Envelope, reply
 from airflow_sqlqueue.errors import MessageError
-from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage, encode_headers
+from airflow_sqlqueue.messages.envelope import Envelope, reply
+from airflow_sqlqueue.messages.message import HeaderNames, Message, ReceivedMessage, encode_headers
 
 ROW = uuid.UUID("11111111-2222-3333-4444-555555555555")
 REQUEST = {

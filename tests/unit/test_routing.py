@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.address import QueueAddress
 from airflow_sqlqueue.errors import AddressError
-from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.messages.address import QueueAddress
+from airflow_sqlqueue.messages.routing import AddressResolver
 
 
 @pytest.mark.parametrize(

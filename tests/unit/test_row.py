@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import re
 
-from airflow_sqlqueue.row import BODY_FILE, COLUMNS, LEGACY, NAMES, TABLE_NAMES, Row, drained_row_schema, spark_schema
-from airflow_sqlqueue.sql.columns import STAGED, row_columns
+from airflow_sqlqueue.messages.row import (
+    BODY_FILE,
+    COLUMNS,
+    LEGACY,
+    NAMES,
+    TABLE_NAMES,
+    Row,
+    drained_row_schema,
+    spark_schema,
+)
+from airflow_sqlqueue.server.sql.columns import STAGED, row_columns
 
 
 def test_a_row_has_a_field_for_each_column_in_the_same_order() -> None:

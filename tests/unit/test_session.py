@@ -23,9 +23,9 @@ from airflow_sqlqueue.errors import (
     TransactionLostError,
     TransientError,
 )
-from airflow_sqlqueue.reconnecting import passes
+from airflow_sqlqueue.server.reconnecting import passes
+from airflow_sqlqueue.server.session import retrying
 from airflow_sqlqueue.server.translation import safe_cause, translate
-from airflow_sqlqueue.session import retrying
 
 
 def driver_error(state: str, number: int | None, text: str = "text") -> Exception:

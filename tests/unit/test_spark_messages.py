@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_sqlqueue.errors import ConfigurationError, MessageError
-from airflow_sqlqueue.message import HeaderNames, decode_headers
+from airflow_sqlqueue.messages.message import HeaderNames, decode_headers
 from airflow_sqlqueue.spark.source.messages import MessageColumns, message_row
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from airflow_sqlqueue.errors import (
     ServerBusyError,
     StatementError,
 )
+from airflow_sqlqueue.messages.routing import ResolvedAddress
 from airflow_sqlqueue.queue.table_access import TableAccess
-from airflow_sqlqueue.routing import ResolvedAddress
-from airflow_sqlqueue.sql import Query
-from airflow_sqlqueue.tables.layout import Layout
+from airflow_sqlqueue.queue.tables.layout import Layout
+from airflow_sqlqueue.server.sql import Query
 
 TABLE = ResolvedAddress("audit", "dbo", "nsb")
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from airflow_sqlqueue.envelope.times import format_interval, format_time, moment_of, parse_interval, parse_time
 from airflow_sqlqueue.errors import ConfigurationError, MessageError
+from airflow_sqlqueue.messages.envelope.times import format_interval, format_time, moment_of, parse_interval, parse_time
 
 MOMENT = datetime(2026, 1, 31, 8, 5, 9, 12345, tzinfo=timezone.utc)
 

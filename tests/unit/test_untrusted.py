@@ -18,7 +18,7 @@ import airflow_sqlqueue
 from airflow_sqlqueue import untrusted
 from airflow_sqlqueue.cli import output
 from airflow_sqlqueue.errors import AddressError, NoReplyError, SqlQueueError
-from airflow_sqlqueue.message import decode_headers
+from airflow_sqlqueue.messages.message import decode_headers
 from airflow_sqlqueue.untrusted import is_text, printable
 
 HOSTILE = {

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_sqlqueue.budget import Budget
 from airflow_sqlqueue.drain.ledger import Part
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.worker import CancelledError, CommittedPart
 from airflow_sqlqueue.drain.worker_pool import Windows, WorkerPool
 from airflow_sqlqueue.errors import ConnectionLostError, DeadlockError, StagingError
+from airflow_sqlqueue.options.budget import Budget
 from airflow_sqlqueue.queue.window import Window
 
 

@@ -10,7 +10,7 @@ from airflow_sqlqueue.drain.stages.files import FileStage
 from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
+from airflow_sqlqueue.queue.tables.create import LEDGER_SCHEMA
 
 
 def check_stage(stage: str, staging: Any | None) -> None:

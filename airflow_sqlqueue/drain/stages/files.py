@@ -20,13 +20,13 @@ from airflow_sqlqueue.drain.stages.part_file import PartFile, UnwritableError
 from airflow_sqlqueue.drain.storage.batch_files import write_manifest
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import StagingError
+from airflow_sqlqueue.messages.row import COLUMNS, EXPIRED, NAMES, ROW_VERSION, Row
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.large_messages import PIECE, lock_large, read_body, read_heads, take_large
 from airflow_sqlqueue.queue.quarantine import Quarantine
 from airflow_sqlqueue.queue.redacting import RedactedRow
-from airflow_sqlqueue.row import COLUMNS, EXPIRED, NAMES, ROW_VERSION, Row
-from airflow_sqlqueue.sql import readpast
-from airflow_sqlqueue.sql.columns import copied_page
+from airflow_sqlqueue.server.sql import readpast
+from airflow_sqlqueue.server.sql.columns import copied_page
 
 _BODY_BYTES = len(COLUMNS)
 _ID, _HEADERS, _BODY = map(NAMES.index, ("Id", "Headers", "Body"))

@@ -13,17 +13,19 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from airflow_sqlqueue.bodies.decoding import MAX_BYTES
-from airflow_sqlqueue.budget import MIB
+from airflow_sqlqueue.bodies.redaction.redactor import Redactor
 from airflow_sqlqueue.drain.counts import PartCounts
 from airflow_sqlqueue.errors import BatchMismatchError, StagingError
+from airflow_sqlqueue.messages.row import NAMES, Row
+from airflow_sqlqueue.options.budget import MIB
 from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT, QueueTable
 from airflow_sqlqueue.queue.redacting import RedactedRow, redact_rows
 from airflow_sqlqueue.queue.table_access import FIRST
+from airflow_sqlqueue.queue.tables.layout import Layout
+from airflow_sqlqueue.queue.tables.own import OwnTable
 from airflow_sqlqueue.queue.window import Window, padded_chunks, placeholders
-from airflow_sqlqueue.redaction.redactor import Redactor
-from airflow_sqlqueue.row import NAMES, Row
-from airflow_sqlqueue.sql import Fragment, identifier, readpast, seek
-from airflow_sqlqueue.sql.columns import (
+from airflow_sqlqueue.server.sql import Fragment, identifier, readpast, seek
+from airflow_sqlqueue.server.sql.columns import (
     STAGED,
     STAGED_HEADS,
     STAGED_NAMES,
@@ -32,8 +34,6 @@ from airflow_sqlqueue.sql.columns import (
     row_names,
     suspect,
 )
-from airflow_sqlqueue.tables.layout import Layout
-from airflow_sqlqueue.tables.own import OwnTable
 
 PAGE_BYTES = 8 * MIB
 """Bytes of headers and bodies in one page for the client, and one row more."""

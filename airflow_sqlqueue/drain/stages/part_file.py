@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from airflow_sqlqueue.drain.storage.durable_file import DurableFile
 from airflow_sqlqueue.drain.storage.folder import PRIVATE, StagingFolder
 from airflow_sqlqueue.drain.storage.object_stores import run_in_thread
-from airflow_sqlqueue.row import BODY_FILE, COLUMN_HEADERS, HALF_A_PAIR, ROW_VERSION, Row, drained_row_schema
+from airflow_sqlqueue.messages.row import BODY_FILE, COLUMN_HEADERS, HALF_A_PAIR, ROW_VERSION, Row, drained_row_schema
 
 # The first array of a process loads pandas, if installed, which takes a second: do it before rows are locked.
 pa.array([], pa.int64())

@@ -15,11 +15,11 @@ from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.stages.base import PartPlan
 from airflow_sqlqueue.drain.stages.message_table import MessageTable
+from airflow_sqlqueue.messages.row import unreadable
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.quarantine import Quarantine
+from airflow_sqlqueue.queue.tables.create import LEDGER_SCHEMA
 from airflow_sqlqueue.queue.window import Window
-from airflow_sqlqueue.row import unreadable
-from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
 
 
 @dataclass(frozen=True)

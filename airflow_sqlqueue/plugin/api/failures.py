@@ -10,15 +10,15 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends
 from pydantic import AfterValidator, Field
 
-from airflow_sqlqueue.errorqueue.failed_message import Archived, FailedMessage
-from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.groupings import GROUPINGS, group_name, value_of
-from airflow_sqlqueue.errorqueue.triage import ErrorGroup
 from airflow_sqlqueue.errors import SqlQueueError
 from airflow_sqlqueue.plugin.addresses import Address, DatabaseNotShownError
 from airflow_sqlqueue.plugin.failure_actions import SECONDS, scanned
 from airflow_sqlqueue.plugin.responses import RequestBody, read_as
 from airflow_sqlqueue.plugin.servers import RequestedServer
+from airflow_sqlqueue.queue.errors.failed_message import Archived, FailedMessage
+from airflow_sqlqueue.queue.errors.filters import ErrorFilter
+from airflow_sqlqueue.queue.errors.groupings import GROUPINGS, group_name, value_of
+from airflow_sqlqueue.queue.errors.triage import ErrorGroup
 from airflow_sqlqueue.untrusted import label
 
 router = APIRouter()

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, Depends
 
-from airflow_sqlqueue.errorqueue.editing import edit
 from airflow_sqlqueue.plugin import audit
 from airflow_sqlqueue.plugin.addresses import Address, PathAddress, shown_queue
 from airflow_sqlqueue.plugin.responses import RequestBody, read_as
 from airflow_sqlqueue.plugin.rights import may_act
 from airflow_sqlqueue.plugin.servers import RequestedServer
+from airflow_sqlqueue.queue.errors.editing import edit
 
 router = APIRouter(prefix="/queues/{address}/messages/{row_version}/edit")
 
@@ -38,7 +38,7 @@ def edit_and_return(
 ) -> dict[str, Any]:
     """Replace a failed message by an edited copy in the queue where it failed; a dry run reports the destination.
 
-    Delivery: exactly once, see :func:`airflow_sqlqueue.errorqueue.editing.edit`.
+    Delivery: exactly once, see :func:`airflow_sqlqueue.queue.errors.editing.edit`.
     """
     headers = wanted.headers or {}
     changes = [f"{len(headers)} headers changed"] if headers else []

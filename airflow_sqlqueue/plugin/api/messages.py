@@ -14,9 +14,7 @@ from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, Depends, HTTPException
 from pydantic import BaseModel, ConfigDict, Field
 
-from airflow_sqlqueue.envelope import Envelope
-from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.errorqueue.scan import classified
+from airflow_sqlqueue.messages.envelope import Envelope
 from airflow_sqlqueue.plugin import audit
 from airflow_sqlqueue.plugin.addresses import PathAddress
 from airflow_sqlqueue.plugin.api.failures import Group, GroupKey, group_of
@@ -26,9 +24,11 @@ from airflow_sqlqueue.plugin.rights import may_see_bodies
 from airflow_sqlqueue.plugin.servers import RequestedServer
 from airflow_sqlqueue.queue import MessageFilter, QueueTable
 from airflow_sqlqueue.queue.browsing import PAGE_BYTES, MessageHead, Search, browse
+from airflow_sqlqueue.queue.errors.filters import ErrorFilter
+from airflow_sqlqueue.queue.errors.scan import classified
 from airflow_sqlqueue.queue.table_access import FIRST
 from airflow_sqlqueue.queue.window import Window
-from airflow_sqlqueue.sql import readpast
+from airflow_sqlqueue.server.sql import readpast
 from airflow_sqlqueue.untrusted import label
 
 router = APIRouter(prefix="/queues/{address}/messages")

@@ -11,8 +11,8 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING
 
-from airflow_sqlqueue.errorqueue.failure_headers import FAILURE_HEADERS
 from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.queue.errors.failure_headers import FAILURE_HEADERS
 from airflow_sqlqueue.spark.headers import all_headers, last_wins, readable
 from airflow_sqlqueue.spark.jobs.program import Program, connection_of_environment, need_columns
 from airflow_sqlqueue.spark.source import register

@@ -13,9 +13,9 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.bodies.names import name_key
+from airflow_sqlqueue.client.schemas.files import SchemaFolder
 from airflow_sqlqueue.drain.storage.object_stores import error_text
 from airflow_sqlqueue.errors import ConfigurationError, SparkJobError
-from airflow_sqlqueue.schemas.files import SchemaFolder
 from airflow_sqlqueue.spark.message_tables.lakes import Format, lake_of
 from airflow_sqlqueue.spark.message_tables.parquet import ParquetLake
 from airflow_sqlqueue.spark.message_tables.reports import first_fitting

@@ -17,7 +17,7 @@ from airflow_sqlqueue.bodies.fitting import to_json
 from airflow_sqlqueue.bodies.names import BODY_COLUMNS, ENVELOPE, RESCUED, UNPARSED, column_names
 from airflow_sqlqueue.bodies.patterns import ALL_TYPES, TypePatterns
 from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of
-from airflow_sqlqueue.schemas.files import file_stem
+from airflow_sqlqueue.client.schemas.files import file_stem
 from airflow_sqlqueue.spark.bodies import IF_UNPARSED, decoded
 from airflow_sqlqueue.spark.message_tables.reports import Report
 from airflow_sqlqueue.spark.message_tables.samples import statistics_of, with_new_fields

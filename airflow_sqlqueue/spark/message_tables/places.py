@@ -12,10 +12,10 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from airflow_sqlqueue.client.schemas.files import file_stem
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.storage.object_stores import raise_staging_error
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.schemas.files import file_stem
 from airflow_sqlqueue.spark.sinks.checks import is_table_name, quoted_table
 
 if TYPE_CHECKING:

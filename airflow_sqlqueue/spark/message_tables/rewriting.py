@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from airflow_sqlqueue.bodies.decoding import MAX_BYTES
 from airflow_sqlqueue.bodies.names import BODY_COLUMNS, RESCUED, is_own_column
 from airflow_sqlqueue.bodies.schemas import Struct, struct
+from airflow_sqlqueue.client.schemas.files import SchemaFolder
 from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError
-from airflow_sqlqueue.schemas.files import SchemaFolder
 from airflow_sqlqueue.spark.batch import raw_schema, typed_columns
 from airflow_sqlqueue.spark.bodies import result_schema
 from airflow_sqlqueue.spark.message_tables.columns import as_fields, field_names

@@ -21,8 +21,8 @@ from airflow_sqlqueue.bodies.inference import infer
 from airflow_sqlqueue.bodies.names import BODY_COLUMNS, ENVELOPE, UNPARSED, column_names, name_key
 from airflow_sqlqueue.bodies.patterns import Hints, TypePatterns
 from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of, read_schema
+from airflow_sqlqueue.client.schemas.files import SchemaFolder, type_of
 from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError, SqlQueueError
-from airflow_sqlqueue.schemas.files import SchemaFolder, type_of
 from airflow_sqlqueue.spark.batch import read_batch, typed_columns
 from airflow_sqlqueue.spark.bodies import IF_UNPARSED, result_schema
 from airflow_sqlqueue.spark.manifests import AnyBatch, load_batch

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypedDict, TypeVar
 
-from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue.client.client import QueueClient
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.ledger import Ledger, Part
 from airflow_sqlqueue.drain.locks import BatchLocks
@@ -25,12 +25,12 @@ from airflow_sqlqueue.drain.stages.message_table import MessageTable
 from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.streams import StreamState, StreamTable, copy_of_stream, stream_id
 from airflow_sqlqueue.errors import BatchError, BatchNotFoundError, ConfigurationError, WrongBatchError
+from airflow_sqlqueue.messages.routing import ResolvedAddress
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.copies import QueueCopy
 from airflow_sqlqueue.queue.table_access import FIRST, LAST
-from airflow_sqlqueue.reconnecting import Reconnecting
-from airflow_sqlqueue.routing import ResolvedAddress
-from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.server.reconnecting import Reconnecting
+from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.spark.source.options import ServerAccess, SourceOptions
 from airflow_sqlqueue.spark.source.staged import BatchShare, share_out
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_sqlqueue.errors import ConfigurationError, StagingError
-from airflow_sqlqueue.row import BODY_FILE, drained_row_schema, spark_schema
+from airflow_sqlqueue.messages.row import BODY_FILE, drained_row_schema, spark_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWrite
 from pyspark.sql.types import StructType
 
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.row import spark_schema
+from airflow_sqlqueue.messages.row import spark_schema
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.spark.source.columns import SelectedColumns
 from airflow_sqlqueue.spark.source.messages import MessageColumns

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from airflow_sqlqueue.envelope.times import format_time, parse_time
 from airflow_sqlqueue.errors import ConfigurationError, MessageError
-from airflow_sqlqueue.message import HeaderNames, decode_headers, encode_headers, escape_non_ascii, first_type
-from airflow_sqlqueue.row import BODY_FILE, COLUMN_HEADERS, NAMES, SENT_BITS, Row
+from airflow_sqlqueue.messages.envelope.times import format_time, parse_time
+from airflow_sqlqueue.messages.message import HeaderNames, decode_headers, encode_headers, escape_non_ascii, first_type
+from airflow_sqlqueue.messages.row import BODY_FILE, COLUMN_HEADERS, NAMES, SENT_BITS, Row
 from airflow_sqlqueue.spark.headers import TEXT_HEADERS, TIME_HEADERS
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue.client.client import QueueClient
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.table_access import FIRST, LAST
+from airflow_sqlqueue.queue.tables.create import LEDGER_SCHEMA
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.tables.create import LEDGER_SCHEMA
 
 URL_VARIABLE = "SQLQUEUE_URL"
 """The environment variable, on driver and executors, that names the server of reads and writes without a URL."""

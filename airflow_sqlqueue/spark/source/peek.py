@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from airflow_sqlqueue.budget import MIB
+from airflow_sqlqueue.options.budget import MIB
 from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT, QueueTable
 from airflow_sqlqueue.queue.browsing import read
 from airflow_sqlqueue.queue.window import Window

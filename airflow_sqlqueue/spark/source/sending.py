@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from airflow_sqlqueue.envelope.times import format_time
+from airflow_sqlqueue.messages.envelope.times import format_time
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.outgoing import OutgoingTable, StagedAttempt
 from airflow_sqlqueue.queue.send_ledger import send_id_for

@@ -12,12 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_sqlqueue.budget import MIB
 from airflow_sqlqueue.drain.ledger import Ledger, Part
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.stages.message_table import MessageTable
 from airflow_sqlqueue.errors import BatchMismatchError, BatchNotFoundError
-from airflow_sqlqueue.row import NAMES
+from airflow_sqlqueue.messages.row import NAMES
+from airflow_sqlqueue.options.budget import MIB
 from airflow_sqlqueue.spark.source.columns import SelectedColumns
 from airflow_sqlqueue.spark.source.options import BatchOptions, ServerAccess
 

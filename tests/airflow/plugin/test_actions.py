@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.errorqueue.failure_headers import EDIT_OF
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
-from airflow_sqlqueue.sql import Query
+from airflow_sqlqueue.messages.message import HeaderNames, Message, decode_headers
+from airflow_sqlqueue.queue.errors.failure_headers import EDIT_OF
+from airflow_sqlqueue.server.sql import Query
 from tests.airflow.plugin.actions import conf_of, execute
 
 pytestmark = pytest.mark.airflow

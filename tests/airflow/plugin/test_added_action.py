@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from airflow_sqlqueue import plugin
-from airflow_sqlqueue.errorqueue.actions import ACTIONS
-from airflow_sqlqueue.errorqueue.groupings import GROUPINGS
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.plugin.batch_actions import BATCH_ACTIONS
+from airflow_sqlqueue.queue.errors.actions import ACTIONS
+from airflow_sqlqueue.queue.errors.groupings import GROUPINGS
 from tests.airflow.plugin.test_actions import ACTIONS as PATH
 from tests.airflow.plugin.test_actions import CONNECTION, error_queue, failures, run
 from tests.made_up import LEND, SIZE

@@ -14,13 +14,13 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from pydantic import BaseModel
 
 from airflow_sqlqueue import plugin
-from airflow_sqlqueue.errorqueue.actions import ACTIONS
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue.messages.message import HeaderNames, Message
 from airflow_sqlqueue.plugin import action_tokens
 from airflow_sqlqueue.plugin.action_tokens import ActionRequest
 from airflow_sqlqueue.plugin.addresses import Address
 from airflow_sqlqueue.plugin.responses import RequestBody
+from airflow_sqlqueue.queue.errors.actions import ACTIONS
 from tests.airflow.plugin.actions import execute
 
 pytestmark = pytest.mark.airflow

@@ -15,7 +15,7 @@ import pytest
 from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.errors import BatchError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.operators import SqlQueueDrainOperator
 from airflow_sqlqueue.operators.drain import BatchLink
 from airflow_sqlqueue.plugin.actions_dag import actions_dag

@@ -12,7 +12,7 @@ import pytest
 from bench_setting import connection_fields
 
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.server.settings import ConnectionSettings
 
 pytestmark = pytest.mark.airflow

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from tests.airflow.plugin.test_actions import ACTIONS, CONNECTION, SECRET, error_queue, failed, failures, groups, run
 
 __all__ = ["error_queue", "failures"]
@@ -120,7 +120,7 @@ def test_previews_and_runs_hold_no_text_of_a_message(post: Any, failures: str, h
 def test_another_receiver_is_warned_of(
     post: Any, failures: str, dag: Any, monkeypatch: pytest.MonkeyPatch, hook: SqlQueueHook
 ) -> None:
-    from airflow_sqlqueue.errorqueue import other_owners
+    from airflow_sqlqueue.queue.errors import other_owners
 
     monkeypatch.setattr(other_owners, "other_receivers", lambda session, queue: ["a program on HOST"])
     run_id, sentence = confirm(post, {"action": "archive", **group_of(post, failures, "Lost")}, 3)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.envelope.times import format_time
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue.messages.envelope.times import format_time
+from airflow_sqlqueue.messages.message import HeaderNames, Message
 
 pytestmark = pytest.mark.airflow
 

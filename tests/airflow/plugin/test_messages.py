@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pytest
 
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from tests import zoo
 
 pytestmark = pytest.mark.airflow

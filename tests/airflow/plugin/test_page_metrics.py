@@ -14,7 +14,7 @@ import pytest
 
 from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.plugin.metrics import FAMILIES, exposition
 
 pytestmark = pytest.mark.airflow

@@ -13,10 +13,10 @@ from bench_setting import connection_fields
 
 from airflow_sqlqueue.errors import LockTimeoutError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
-from airflow_sqlqueue.inspection.overview import DatabaseOverview
-from airflow_sqlqueue.message import Message
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import Query
+from airflow_sqlqueue.messages.message import Message
+from airflow_sqlqueue.queue.inspection.overview import DatabaseOverview
+from airflow_sqlqueue.server.session import Session
+from airflow_sqlqueue.server.sql import Query
 
 pytestmark = pytest.mark.airflow
 

@@ -18,11 +18,11 @@ import psutil
 import pyarrow.parquet
 import pyspark
 
-from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.drain.batches import BatchInfo
 from airflow_sqlqueue.drain.ledger import Ledger
-from airflow_sqlqueue.message import Message
-from airflow_sqlqueue.sql import Query
+from airflow_sqlqueue.messages.message import Message
+from airflow_sqlqueue.server.sql import Query
 from tests.airflow.running.running_airflow import RunningAirflow, until
 
 DRAIN, IN_JOB = "drain", "job"

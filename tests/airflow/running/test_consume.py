@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue import QueueClient
+from airflow_sqlqueue.messages.message import Message
 from tests.airflow.running.running_airflow import RunningAirflow, until
 
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue import operators
-from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue import QueueClient, operators
 from tests.airflow.running.running_airflow import DAGS, RunningAirflow, until
 
 pytestmark = [pytest.mark.airflow, pytest.mark.timeout(900)]

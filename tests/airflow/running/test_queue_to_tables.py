@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow.dataset
 import pytest
 
-from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue import QueueClient
+from airflow_sqlqueue.client.schemas.files import SchemaFolder
 from airflow_sqlqueue.drain.manifest import Batch
-from airflow_sqlqueue.message import Message
-from airflow_sqlqueue.schemas.files import SchemaFolder
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.spark import local_session, write_message_tables
 from airflow_sqlqueue.traffic import generate
 from tests.airflow.running.running_airflow import RunningAirflow, until

@@ -7,7 +7,7 @@ import uuid
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue import QueueClient
 from tests.airflow.running.running_airflow import RunningAirflow, until
 from tests.airflow.running.trace_collector import TraceCollector
 

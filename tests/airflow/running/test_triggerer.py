@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
+from airflow_sqlqueue import QueueClient
+from airflow_sqlqueue.messages.message import HeaderNames, Message, decode_headers
 from airflow_sqlqueue.versions.airflow import SHARED_STREAMS, TRIGGER_TEMPLATES
 from tests.airflow.running.running_airflow import RunningAirflow, until
 

@@ -16,10 +16,9 @@ from typing import Any
 import psutil
 import pytest
 
-from airflow_sqlqueue import reply
-from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue import QueueClient, reply
 from airflow_sqlqueue.drain.request import DrainRequest
-from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue.messages.message import HeaderNames, Message
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from fakemssql import FakeServer
 from tests.airflow.running.running_airflow import WAIT, RunningAirflow, until

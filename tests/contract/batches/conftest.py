@@ -20,8 +20,8 @@ from airflow_sqlqueue.drain.sweep import sweep
 from airflow_sqlqueue.drain.worker import Worker, WorkPlan
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.window import Window
+from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.session import Session
 from tests.contract.conftest import Connect, run_sql
 from tests.drains import SMALL_PARTS, fill
 from tests.drains import drain as drain_queue

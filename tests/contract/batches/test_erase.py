@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_sqlqueue.bodies.redaction.redactor import Redactor
 from airflow_sqlqueue.drain.batch_reader import batch_rows
 from airflow_sqlqueue.drain.batches import batches, recorded_batch
 from airflow_sqlqueue.drain.erase import EraseRequest, EraseResult, erase
@@ -30,9 +31,8 @@ from airflow_sqlqueue.errors import (
     StagingError,
     TransactionError,
 )
-from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue.messages.message import HeaderNames, Message
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.redaction.redactor import Redactor
 from tests.conftest import Connect
 from tests.contract.conftest import run_sql
 from tests.drains import bodies, drain

@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.drain import locks
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.locks import BatchLocks
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import BatchError, BatchNotFoundError, SqlQueueError
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.window import Window
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import query
+from airflow_sqlqueue.server.session import Session
+from airflow_sqlqueue.server.sql import query
 from tests.conftest import Connect
 from tests.contract.batches.conftest import SCHEMA, open_batch, worker_of
 

@@ -8,11 +8,11 @@ from datetime import timedelta
 
 import pytest
 
-from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.stages.base import Stage
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from tests.contract.batches.conftest import SCHEMA, DrainIt
 from tests.contract.conftest import HEADERS

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from airflow_sqlqueue.client import QueueClient
+from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.drain.options import DrainOptions, SweepOptions
 from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import BatchError
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
+from airflow_sqlqueue.messages.routing import AddressResolver
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.routing import AddressResolver
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from tests.payloads import KEY, names, new_key, put
 

@@ -29,13 +29,13 @@ from airflow_sqlqueue.errors import (
     LockTimeoutError,
     StagingError,
 )
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.browsing import browse
 from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.window import Window
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql.columns import row_columns
+from airflow_sqlqueue.server.session import Session
+from airflow_sqlqueue.server.sql.columns import row_columns
 from tests.contract.batches.conftest import SCHEMA, SMALL_PARTS, DrainIt, open_batch, worker_of
 from tests.contract.conftest import Connect, run_sql
 
@@ -248,7 +248,7 @@ from airflow_sqlqueue.drain import requeue as module
 from airflow_sqlqueue.drain.ledger import Ledger, LedgerEntry
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.server.session import Session
 
 settings = ConnectionSettings.from_url(sys.argv[1])
 in_order = batch_reader.rows_in_order

@@ -20,12 +20,12 @@ from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.sweep import SweepResult, sweep
 from airflow_sqlqueue.errors import BatchError, BatchNotFoundError, ConfigurationError, TransactionError
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.send_ledger import SendLedger
 from airflow_sqlqueue.queue.window import Window
-from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.server.session import Session
 from tests.contract.batches.conftest import NOW, SCHEMA, DrainIt, open_batch, worker_of
 from tests.contract.conftest import run_sql
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue import QueueClient
+from airflow_sqlqueue.messages.routing import AddressResolver
 from airflow_sqlqueue.server.settings import ConnectionSettings
 
 

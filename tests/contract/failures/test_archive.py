@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.errorqueue.archive import MAX_REASON
-from airflow_sqlqueue.errorqueue.bulk_action import ErrorQueueOptions, ErrorQueueResult
+from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.errors import (
     ConfigurationError,
     DataMovedError,
@@ -17,10 +15,12 @@ from airflow_sqlqueue.errors import (
     QueueNotFoundError,
     TransactionError,
 )
-from airflow_sqlqueue.message import HeaderNames, Message
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import Query
-from airflow_sqlqueue.tables.layout import SHAPES
+from airflow_sqlqueue.messages.message import HeaderNames, Message
+from airflow_sqlqueue.queue.errors.archive import MAX_REASON
+from airflow_sqlqueue.queue.errors.bulk_action import ErrorQueueOptions, ErrorQueueResult
+from airflow_sqlqueue.queue.tables.layout import SHAPES
+from airflow_sqlqueue.server.session import Session
+from airflow_sqlqueue.server.sql import Query
 from tests.contract.conftest import Connect, run_sql
 from tests.contract.return_to_source.conftest import failed
 

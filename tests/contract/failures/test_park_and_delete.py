@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_sqlqueue.client import QueueClient
-from airflow_sqlqueue.errorqueue.bulk_action import ErrorQueueOptions
+from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError
-from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
+from airflow_sqlqueue.messages.message import HeaderNames, Message, decode_headers
+from airflow_sqlqueue.queue.errors.bulk_action import ErrorQueueOptions
+from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.session import Session
 from tests.contract.conftest import run_sql
 from tests.contract.return_to_source.conftest import failed
 

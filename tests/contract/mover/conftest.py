@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.delayed.mover import MoveOptions, MoveResult, move_due
-from airflow_sqlqueue.delayed.table import DelayedTable
-from airflow_sqlqueue.message import HeaderNames
+from airflow_sqlqueue.messages.message import HeaderNames
+from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.routing import AddressResolver, ResolvedAddress
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.tables.create import create, create_queue, delayed_definition
+from airflow_sqlqueue.queue.delayed.mover import MoveOptions, MoveResult, move_due
+from airflow_sqlqueue.queue.delayed.table import DelayedTable
+from airflow_sqlqueue.queue.tables.create import create, create_queue, delayed_definition
+from airflow_sqlqueue.server.session import Session
 from tests.contract.conftest import Connect, run_sql
 
 NOW, TOMORROW = timedelta(0), timedelta(days=1)

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from airflow_sqlqueue.errors import NotAQueueError
-from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
-from airflow_sqlqueue.routing import ResolvedAddress
-from airflow_sqlqueue.tables.create import create_queue
+from airflow_sqlqueue.messages.message import HeaderNames, Message, decode_headers
+from airflow_sqlqueue.messages.routing import ResolvedAddress
+from airflow_sqlqueue.queue.tables.create import create_queue
 from tests.contract.conftest import run_sql
 from tests.contract.mover.conftest import HEADERS, NOW, Endpoint
 

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from airflow_sqlqueue.errors import ConfigurationError, TransactionError
-from airflow_sqlqueue.message import HeaderNames, Message, decode_headers
-from airflow_sqlqueue.tables.create import create_queue
+from airflow_sqlqueue.messages.message import HeaderNames, Message, decode_headers
+from airflow_sqlqueue.queue.tables.create import create_queue
 from tests.contract.conftest import run_sql
 from tests.contract.mover.conftest import HEADERS, NOW, TOMORROW, Endpoint
 

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.delayed.mover import MoveResult
-from airflow_sqlqueue.delayed.table import DelayedTable
-from airflow_sqlqueue.message import Message
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.delayed.mover import MoveResult
+from airflow_sqlqueue.queue.delayed.table import DelayedTable
+from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.sql import Query
+from airflow_sqlqueue.server.sql import Query
 from tests.contract.conftest import Connect, run_sql
 from tests.contract.mover.conftest import NOW, Endpoint
 
@@ -139,11 +139,11 @@ def test_two_movers_move_every_message_once(connect: Connect, endpoint: Endpoint
 KILLED = """
 import sys
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.delayed.table import DelayedTable
-from airflow_sqlqueue.delayed.mover import MoveOptions, move_due
+from airflow_sqlqueue.queue.delayed.table import DelayedTable
+from airflow_sqlqueue.queue.delayed.mover import MoveOptions, move_due
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.routing import AddressResolver
-from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.messages.routing import AddressResolver
+from airflow_sqlqueue.server.session import Session
 
 url, queue, statement = sys.argv[1:]
 count = 0

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.errorqueue.actions import ACTIONS
-from airflow_sqlqueue.errorqueue.archive import Archive
-from airflow_sqlqueue.errorqueue.bulk_action import Clock, ErrorQueueOptions, ErrorQueueResult
-from airflow_sqlqueue.errorqueue.effects import ErrorStore
-from airflow_sqlqueue.errorqueue.filters import ErrorFilter
-from airflow_sqlqueue.message import HeaderNames, Message, ReceivedMessage, decode_headers
+from airflow_sqlqueue.messages.message import HeaderNames, Message, ReceivedMessage, decode_headers
+from airflow_sqlqueue.messages.routing import AddressResolver
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.routing import AddressResolver
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.tables.create import create_queue
+from airflow_sqlqueue.queue.errors.actions import ACTIONS
+from airflow_sqlqueue.queue.errors.archive import Archive
+from airflow_sqlqueue.queue.errors.bulk_action import Clock, ErrorQueueOptions, ErrorQueueResult
+from airflow_sqlqueue.queue.errors.effects import ErrorStore
+from airflow_sqlqueue.queue.errors.filters import ErrorFilter
+from airflow_sqlqueue.queue.tables.create import create_queue
+from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.traffic.shop import FAILURES, SALES
 
 KEPT = {

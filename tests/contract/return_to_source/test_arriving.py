@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.errorqueue.filters import ErrorFilter
 from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError
-from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue.messages.message import HeaderNames, Message
+from airflow_sqlqueue.messages.routing import AddressResolver
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.depth import depth
-from airflow_sqlqueue.routing import AddressResolver
-from airflow_sqlqueue.session import Session
-from airflow_sqlqueue.tables.create import create_queue
+from airflow_sqlqueue.queue.errors.filters import ErrorFilter
+from airflow_sqlqueue.queue.tables.create import create_queue
+from airflow_sqlqueue.server.session import Session
 from tests.contract.conftest import run_sql
 from tests.contract.return_to_source.conftest import HOUR, KEPT, Make, failed, headers_of, returned
 from tests.drains import bodies

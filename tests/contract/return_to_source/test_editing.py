@@ -6,12 +6,12 @@ import uuid
 
 import pytest
 
-from airflow_sqlqueue.errorqueue.editing import edit
 from airflow_sqlqueue.errors import ConfigurationError, MessageError, MessageNotFoundError
-from airflow_sqlqueue.message import HeaderNames, Message
+from airflow_sqlqueue.messages.message import HeaderNames, Message
+from airflow_sqlqueue.messages.routing import AddressResolver
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.depth import depth
-from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.queue.errors.editing import edit
 from tests.contract.return_to_source.conftest import KEPT, Make, failed, headers_of
 from tests.drains import bodies
 

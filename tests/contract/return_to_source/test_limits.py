@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.errorqueue.bulk_action import Clock
 from airflow_sqlqueue.errors import TransactionError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.depth import depth
+from airflow_sqlqueue.queue.errors.bulk_action import Clock
 from tests.contract.return_to_source.conftest import failed
 
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.errorqueue.bulk_action import ErrorQueueResult
 from airflow_sqlqueue.errors import DeadlockError, SqlQueueError
+from airflow_sqlqueue.messages.routing import AddressResolver
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.routing import AddressResolver
+from airflow_sqlqueue.queue.errors.bulk_action import ErrorQueueResult
 from tests.contract.conftest import Connect, run_sql
 from tests.contract.return_to_source.conftest import Make, failed, returned
 from tests.drains import bodies
@@ -114,8 +114,8 @@ CHILD = """
 import sys
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.routing import AddressResolver
-from airflow_sqlqueue.session import Session
+from airflow_sqlqueue.messages.routing import AddressResolver
+from airflow_sqlqueue.server.session import Session
 from tests.contract.return_to_source.conftest import returned
 
 url, schema, where = sys.argv[1:]

@@ -1,0 +1,90 @@
+"""Samples of messages by type, for commands on schemas.
+
+Source: docs/guides/bodies.md, "Inferred types".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from airflow_sqlqueue.bodies.decoding import parse
+from airflow_sqlqueue.bodies.patterns import ALL_TYPES, TypePatterns
+from airflow_sqlqueue.bodies.statistics import MAX_NODES as PATHS_PER_TYPE
+from airflow_sqlqueue.bodies.statistics import Statistics, sender_number
+from airflow_sqlqueue.errors import BodyError
+from airflow_sqlqueue.messages.message import HeaderNames, ReceivedMessage, decode_headers, first_type
+from airflow_sqlqueue.untrusted import is_text
+
+MESSAGES_PER_TYPE = 10_000
+"""Messages of a type and a sender that a sample takes by default: the first ones of the batch."""
+
+BYTES_PER_TYPE = 64 * 1024 * 1024
+"""Bytes of bodies of a type that a sample takes at most."""
+
+MAX_TYPES = 1_000
+"""Message types of a sample; the messages of further types are counted alone."""
+
+MAX_NODES = 200_000
+"""The paths of a sample that are counted: a type has its part of them, by the number of types so far."""
+
+
+@dataclass
+class TypeSample:
+    """Statistics of one message type in a sample, and the RowVersions of its first and last message."""
+
+    statistics: Statistics
+    unparsed: int = 0
+    bytes: int = 0
+    first: int = 0
+    last: int = 0
+
+    @property
+    def messages(self) -> int:
+        """The messages, those that are not parsed included."""
+        return sum(self.statistics.messages.values()) + self.unparsed
+
+
+@dataclass
+class Sample:
+    """A sample by message type. ``others`` counts the messages without a type, and those of types beyond the limit."""
+
+    types: dict[str, TypeSample] = field(default_factory=dict)
+    others: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        messages: Iterable[ReceivedMessage],
+        *,
+        per_type: int = MESSAGES_PER_TYPE,
+        types: TypePatterns = ALL_TYPES,
+    ) -> Sample:
+        """Take the first messages of each type and originating endpoint, ``per_type`` at most."""
+        sample = cls()
+        for message in messages:
+            sample._add(message, per_type, types)
+        return sample
+
+    def _add(self, message: ReceivedMessage, per_type: int, types: TypePatterns) -> None:
+        headers = decode_headers(message.headers).values
+        name = first_type(headers.get(HeaderNames.ENCLOSED_MESSAGE_TYPES))
+        if name is not None and not types.matches(name):
+            return
+        # No file has a name that is no text.
+        if name is None or not is_text(name) or (name not in self.types and len(self.types) >= MAX_TYPES):
+            self.others += 1
+            return
+        if name not in self.types:
+            paths = MAX_NODES // (len(self.types) + 1)
+            self.types[name] = TypeSample(Statistics(min(PATHS_PER_TYPE, paths)))
+        found = self.types[name]
+        body, sender, statistics = message.body or b"", headers.get(HeaderNames.ORIGINATING_ENDPOINT), found.statistics
+        if statistics.messages[sender_number(sender)] >= per_type or found.bytes + len(body) > BYTES_PER_TYPE:
+            return
+        found.first, found.last = found.first or message.row_version, message.row_version
+        found.bytes += len(body)
+        try:
+            statistics.add(parse(body, headers.get(HeaderNames.CONTENT_TYPE)), sender)
+        except BodyError:
+            found.unparsed += 1

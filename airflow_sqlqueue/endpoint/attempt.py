@@ -1,0 +1,84 @@
+"""Attempts of handlers: the messages of one, their outcomes, and the messages that are being handled now."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+
+from airflow_sqlqueue.endpoint.endpoint import Endpoint
+from airflow_sqlqueue.endpoint.recoverability import FailedAttempts
+from airflow_sqlqueue.errors import is_of_a_message
+from airflow_sqlqueue.messages.envelope import Envelope
+from airflow_sqlqueue.messages.message import ReceivedMessage
+
+
+@dataclass
+class CurrentMessages:
+    """Ids of the messages that an endpoint is handling: one, or those of a batch.
+
+    ``given_up`` has those that the handler has put into the error queue.
+    """
+
+    endpoint: Endpoint
+    message_ids: frozenset[str | None]
+    given_up: set[str | None] = field(default_factory=set)
+
+
+HANDLING: ContextVar[CurrentMessages | None] = ContextVar("sqlqueue_handling", default=None)
+"""The messages that are being handled in this thread or task."""
+
+
+def current_messages() -> CurrentMessages | None:
+    """Return the messages that are being handled in this thread or task; None outside of handlers."""
+    return HANDLING.get()
+
+
+class Outcome(Enum):
+    """Outcome of a message that was received. After ``ROLLED_BACK`` the message, or its batch, is in the queue again.
+
+    After ``GIVEN_UP`` it is in the error queue without another attempt, and after ``FAILED`` because of this attempt.
+    """
+
+    HANDLED = "handled"
+    FAILED = "failed"
+    GIVEN_UP = "given up"
+    DELAYED = "delayed"
+    FORWARDED = "forwarded"
+    DUPLICATE = "duplicate"
+    DISCARDED = "discarded"
+    ROLLED_BACK = "rolled_back"
+
+
+@dataclass
+class Attempt:
+    """An attempt to handle a message or a batch.
+
+    ``message`` was received first, with ``envelope`` if it goes to the function. ``batch`` are the messages that go to
+    the function together, and ``received`` has these and the ``duplicates``, whose ids the inbox has.
+    ``at_risk``: from now on every error counts as caused by the message. ``waits``: another handler has a message with
+    the same id, so the attempt counts as none. ``giving_up``: the message is on its way to
+    the error queue. ``failed`` is the record of the message's failures after this attempt has failed. ``started`` is
+    the time at which the function was called.
+    """
+
+    message: ReceivedMessage | None = None
+    envelope: Envelope | None = None
+    received: list[ReceivedMessage] = field(default_factory=list)
+    batch: list[tuple[ReceivedMessage, Envelope]] = field(default_factory=list)
+    duplicates: int = 0
+    at_risk: bool = False
+    waits: bool = False
+    giving_up: bool = False
+    failed: FailedAttempts | None = None
+    started: datetime | None = None
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several messages go to the function, so that a failure is of none of them in particular."""
+        return len(self.received) > 1
+
+    def is_to_blame(self, error: Exception) -> bool:
+        """Whether the message causes an error, and not the server, a table or a setting."""
+        return self.message is not None and (self.at_risk or is_of_a_message(error))

@@ -1,0 +1,437 @@
+"""Handler: receives a message or a batch, calls the function, and commits, or rolls back and counts the failure.
+
+As in endpoints, the next receive of a failed message decides whether it is retried, delayed or given up, and does so in
+that receive's transaction. So a crash in between loses nothing (docs/transport/transactions.md, "Recoverability").
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import threading
+from collections.abc import Callable, Set
+from contextlib import AbstractContextManager, nullcontext
+from datetime import datetime, timezone
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+from airflow_sqlqueue.endpoint import recoverability, service_control
+from airflow_sqlqueue.endpoint.attempt import HANDLING, Attempt, CurrentMessages, Outcome
+from airflow_sqlqueue.endpoint.endpoint import Endpoint, EndpointTables
+from airflow_sqlqueue.endpoint.message_handlers import DISCARD, HandlerFunction, MessageHandlers, no_handler
+from airflow_sqlqueue.endpoint.options import ConsumeOptions
+from airflow_sqlqueue.endpoint.receiver import Receiver
+from airflow_sqlqueue.endpoint.session_stack import SessionStack
+from airflow_sqlqueue.errors import (
+    AddressError,
+    ConfigurationError,
+    DeadlockError,
+    LockTimeoutError,
+    NoHandlerError,
+    NotAQueueError,
+    PayloadError,
+    PermissionDeniedError,
+    QueueNotFoundError,
+    TransientError,
+    is_of_a_message,
+)
+from airflow_sqlqueue.messages.envelope import Envelope, causation, tracing
+from airflow_sqlqueue.messages.message import HeaderNames, Message, ReceivedMessage, can_be_written
+from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.options.budget import MIB
+from airflow_sqlqueue.queue import MessageHead, QueueTable
+from airflow_sqlqueue.queue.errors.failure_headers import (
+    Failure,
+    complete_headers,
+    failed_message,
+    type_name,
+    unchanged,
+)
+from airflow_sqlqueue.queue.tables.discovery import find_queue
+from airflow_sqlqueue.server.session import Session
+from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.server.transactions import NONE, transaction
+from airflow_sqlqueue.untrusted import quoted
+
+log = logging.getLogger(__name__)
+
+Handle = Callable[[Envelope], Any]
+"""The function that handles a message; its result is ignored, and an exception makes the message fail."""
+
+BATCH_BYTES = 64 * MIB
+"""Bytes of bodies at which the collection of a batch ends."""
+
+_NO_FAILURE = Failure("", {})
+"""The failure of a message with unreadable headers, to which no header can be added."""
+
+
+class Handler:
+    """Handler of a queue's messages, one or one batch at a time. For one thread.
+
+    :param on_received: called after each receive that found a message, before it is handled, with a function that
+        counts the waiting messages up to a limit.
+    :param stop: when set, ends the collection of a batch.
+    """
+
+    def __init__(
+        self,
+        settings: ConnectionSettings,
+        endpoint: Endpoint,
+        resolver: AddressResolver,
+        handlers: MessageHandlers,
+        options: ConsumeOptions,
+        failures: recoverability.FailureStorage,
+        receiver: Receiver,
+        on_received: Callable[[Callable[[int], int]], None],
+        stop: threading.Event,
+    ) -> None:
+        self._settings, self._endpoint, self._resolver, self._handlers = settings, endpoint, resolver, handlers
+        self._has_inbox, self._stop = options.inbox, stop
+        self._mode, self._recoverability = options.transaction_mode, options
+        self._data_bus = None if options.data_bus is None else options.data_bus.limited(options.payload_bytes)
+        self._failures, self._receiver, self._on_received = failures, receiver, on_received
+        self._tables: EndpointTables | None = None
+        self._acknowledging: dict[str, ResolvedAddress] = {}
+        self._unsettled: tuple[Attempt, Failure | None] | None = None
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether the next call of :meth:`next` finishes a message that is in no queue."""
+        return self._unsettled is not None
+
+    def next(self, sessions: SessionStack, limit: int = 1) -> list[Outcome]:
+        """Receive and handle a message, or a batch of up to ``limit`` messages; return an outcome for each.
+
+        The list is empty if there was no message to receive, and has one outcome if a batch was rolled back. Raises a
+        server error that the message does not cause; the messages are in the queue then.
+        """
+        if self._unsettled is not None:
+            return [self._settle(sessions)]
+        attempt = Attempt()
+        try:
+            outcomes = self._attempt(sessions, attempt, limit)
+        except Exception as error:
+            if attempt.waits:
+                log.info("Message %s waits: another handler has one with its id", _id_of(attempt.received[0]))
+                self._put_back(attempt)
+                return [Outcome.ROLLED_BACK]
+            if attempt.message is None or not attempt.is_to_blame(error):
+                raise
+            if attempt.giving_up:
+                return [self._set_aside(sessions, attempt.message, error)]
+            return [self._rolled_back(attempt, attempt.message, error)]
+        if self._unsettled is not None:
+            return [self._settle(sessions)]
+        for message in attempt.received:
+            self._failures.forget(message.row_version)
+        return outcomes
+
+    def _attempt(self, sessions: SessionStack, attempt: Attempt, limit: int) -> list[Outcome]:
+        with transaction(self._settings, sessions.lend, self._mode) as current:
+            try:
+                # Even in the mode ``none`` messages that do not go to the function leave the queue in a transaction.
+                with current.receiving.transaction() if self._mode == NONE else nullcontext():
+                    outcome = self._receive(current.receiving, attempt)
+                if attempt.message is not None and attempt.envelope is not None:
+                    return self._dispatch(current.receiving, attempt, attempt.message, attempt.envelope, limit)
+            except Exception as error:
+                # Noted before the rollback: after it, another handler may receive the message.
+                if attempt.message is not None and attempt.is_to_blame(error):
+                    self._note_failure(attempt, attempt.message, error)
+                raise
+        return [] if outcome is None else [outcome]
+
+    def _receive(self, session: Session, attempt: Attempt) -> Outcome | None:
+        """Receive a message; handle it here if it is malformed, has failed too often, or is for another queue."""
+        tables = self._tables_of(session)
+        received = self._receiver.receive(tables.queue)
+        if not received:
+            return None
+        (message,) = received
+        attempt.message = message
+        attempt.received.append(message)
+        self._on_received(partial(self._receiver.waiting, tables.queue))
+        envelope = Envelope.of(message)
+        if envelope.problem is not None:
+            attempt.giving_up = True
+            line = "Message %s goes to the error queue as it is: %s"
+            self._failures.log.note(logging.ERROR, "malformed messages", line, message.id, envelope.problem)
+            return self._give_up(tables, message, _NO_FAILURE)
+        envelope = self._completed(message, envelope)
+        failed = self._failures.find(message.row_version)
+        if failed is not None and (outcome := self._recover(tables, attempt, envelope, failed)):
+            return outcome
+        if destination := self._destination(session, envelope):
+            attempt.at_risk = True
+            return self._forward(session, envelope, destination)
+        attempt.envelope = envelope
+        return None
+
+    def _completed(self, message: ReceivedMessage, envelope: Envelope) -> Envelope:
+        headers = MappingProxyType(complete_headers(message, envelope))
+        return Envelope(headers, message.body, message.id, data_bus=self._data_bus)
+
+    def _recover(
+        self, tables: EndpointTables, attempt: Attempt, envelope: Envelope, failed: recoverability.FailedAttempts
+    ) -> Outcome | None:
+        """Delay or give up a message that has failed before; return None if it is tried again."""
+        message = attempt.message
+        assert message is not None
+        # A message for another queue has been delayed before. After another delay it would be handled here.
+        is_ours = self._destination(tables.session, envelope) is None
+        can_delay = tables.delayed is not None and is_ours and can_be_written(envelope.headers)
+        action = recoverability.RecoverabilityAction.GIVE_UP
+        if not failed.is_final:
+            action = self._recoverability.action(failed.attempts, envelope, can_delay=can_delay)
+        shown_id, kind = quoted(envelope.identity.message_id), failed.failure.exception_type
+        if action is recoverability.RecoverabilityAction.RETRY:
+            return None
+        if action is recoverability.RecoverabilityAction.GIVE_UP or tables.delayed is None:
+            attempt.giving_up = True
+            line = "Message %s goes to the error queue after %s, attempt %d"
+            what = f"messages to the error queue after {kind}"
+            self._failures.log.note(logging.ERROR, what, line, shown_id, kind, failed.attempts)
+            return self._give_up(tables, message, failed.failure)
+        delay = self._recoverability.delay(envelope)
+        line = "Message %s is tried again in %s after %s"
+        self._failures.log.note(logging.WARNING, f"messages delayed after {kind}", line, shown_id, delay, kind)
+        tables.delayed.store(
+            [Message(recoverability.delayed_headers(envelope.headers, envelope), message.body)], delay=delay
+        )
+        return Outcome.DELAYED
+
+    def _give_up(self, tables: EndpointTables, message: ReceivedMessage, failure: Failure) -> Outcome:
+        failed_queue = self._destination(tables.session, Envelope.of(message)) or self._endpoint.queue.canonical
+        tables.error_queue.send([failed_message(message, failure, failed_queue, self._endpoint.name)])
+        return Outcome.GIVEN_UP
+
+    def _destination(self, session: Session, envelope: Envelope) -> str | None:
+        """Return the destination of a message that was delayed on its way to another queue; None for this queue."""
+        text = envelope.headers.get(HeaderNames.FORWARD_DESTINATION)
+        try:
+            return text if text and find_queue(session, self._resolver, text) != self._endpoint.queue else None
+        except AddressError:
+            return text
+
+    def _forward(self, session: Session, envelope: Envelope, destination: str) -> Outcome:
+        """Send a delayed message to its destination, a task that the transport's own mover leaves to the endpoint.
+
+        An error of the destination makes the message fail.
+        """
+        queue = QueueTable(session, find_queue(session, self._resolver, destination))
+        queue.require_allowed(self._resolver)
+        headers = {name: value for name, value in envelope.headers.items() if name != HeaderNames.FORWARD_DESTINATION}
+        queue.send([Message(headers, envelope.body, id=envelope.row_id)])
+        return Outcome.FORWARDED
+
+    def _dispatch(
+        self, session: Session, attempt: Attempt, message: ReceivedMessage, envelope: Envelope, limit: int
+    ) -> list[Outcome]:
+        """Call the function of a message, with a batch if it takes one; the inbox leaves out what was handled."""
+        function = self._handlers.find(envelope)
+        if function is None and self._handlers.unhandled == DISCARD:
+            return [Outcome.DISCARDED]
+        attempt.batch = [(message, envelope)]
+        if function is not None and function.is_batch and not self._failures.is_alone(message.row_version):
+            attempt.batch += self._collect(session, attempt, function, min(limit, function.max_messages) - 1)
+        if self._has_inbox:
+            self._enter_inbox(session, attempt)
+        outcomes = [Outcome.DUPLICATE] * attempt.duplicates
+        if attempt.batch:
+            with self._tracing(attempt, function):
+                given_up = self._call(session, attempt, function)
+                if self._mode != NONE:
+                    self._report(session, attempt, given_up)
+            outcomes += [
+                Outcome.FAILED if each.identity.message_id in given_up else Outcome.HANDLED for _, each in attempt.batch
+            ]
+        return outcomes
+
+    def _tracing(self, attempt: Attempt, function: HandlerFunction | None) -> AbstractContextManager[None]:
+        """Span of a message; a batch, whose messages are of several traces, has none."""
+        if function is not None and function.is_batch:
+            return nullcontext()
+        return tracing.process_span(attempt.batch[0][1], self._endpoint.name, self._endpoint.queue.canonical)
+
+    def _causing(self, attempt: Attempt, function: HandlerFunction) -> AbstractContextManager[None]:
+        """Make a message the cause of what the function sends; a batch has no single cause."""
+        return nullcontext() if function.is_batch else causation.handling(attempt.batch[0][1], self._endpoint.name)
+
+    def _collect(
+        self, session: Session, attempt: Attempt, function: HandlerFunction, wanted: int
+    ) -> list[tuple[ReceivedMessage, Envelope]]:
+        """Receive further messages for a batch: those of the same function that were not in a failed one."""
+        queue, collected = self._tables_of(session).queue, []
+
+        def joins(head: MessageHead) -> bool:
+            envelope = Envelope.of(head.decoded)
+            if self._failures.is_alone(head.row_version) or envelope.problem is not None or head.expired:
+                return False
+            return self._handlers.find(envelope) is function and self._destination(session, envelope) is None
+
+        left = BATCH_BYTES - len(attempt.batch[0][0].body)
+        for message in self._receiver.collect(queue, joins, wanted, left, function.max_seconds, self._stop):
+            attempt.received.append(message)
+            collected.append((message, self._completed(message, Envelope.of(message))))
+        return collected
+
+    def _enter_inbox(self, session: Session, attempt: Attempt) -> None:
+        """Enter the messages in the inbox, and leave those out of the batch that it has."""
+        inbox, queue = self._tables_of(session).inbox, self._endpoint.queue
+        kept = []
+        # In one order, so that two batches with the same ids do not deadlock.
+        for message, envelope in sorted(attempt.batch, key=lambda each: each[1].identity.message_id or ""):
+            try:
+                is_new = inbox.enter(queue, envelope.identity.message_id or "")
+            except (DeadlockError, LockTimeoutError):
+                attempt.waits = True
+                raise
+            if is_new:
+                kept.append((message, envelope))
+            else:
+                attempt.duplicates += 1
+                log.debug("Message %s was handled before and is deleted", quoted(envelope.identity.message_id))
+                service_control.acknowledge(session, self._resolver, envelope, self._acknowledging)
+        attempt.batch = sorted(kept, key=lambda each: each[0].row_version)
+
+    def _call(self, session: Session, attempt: Attempt, function: HandlerFunction | None) -> Set[str | None]:
+        """Call the function, and return the ids of messages that it has given up."""
+        envelopes = [envelope for _, envelope in attempt.batch]
+        handling = CurrentMessages(self._endpoint, frozenset(each.identity.message_id for each in envelopes))
+        token = HANDLING.set(handling)
+        attempt.at_risk = self._mode != NONE
+        attempt.started = datetime.now(timezone.utc)
+        try:
+            if function is None:
+                raise no_handler(envelopes[0])
+            with self._causing(attempt, function), tracing.handler_span(function.call):
+                try:
+                    result = function.call(envelopes if function.is_batch else envelopes[0])
+                except SystemExit as error:
+                    if session.is_inherited:
+                        raise  # It ends the process that the function has forked.
+                    raise RuntimeError("The function of the message ended by SystemExit, as of sys.exit.") from error
+        except Exception as error:
+            if self._mode != NONE:
+                raise
+            self._unsettled = attempt, Failure.of(error)
+            return frozenset()
+        finally:
+            HANDLING.reset(token)
+        if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+            attempt.at_risk = False
+            if not inspect.isasyncgen(result):
+                getattr(result, "close", lambda: None)()
+            raise ConfigurationError("The handler is asynchronous or a generator, so nothing ran: give a function.")
+        if self._has_inbox:
+            for message_id in handling.given_up:
+                # It may come back from the error queue, to be handled then.
+                self._tables_of(session).inbox.leave(self._endpoint.queue, message_id or "")
+        is_reported = self._endpoint.audit_queue or service_control.is_retry(envelopes[0])
+        if self._mode == NONE and is_reported and not handling.given_up:
+            self._unsettled = attempt, None
+        return handling.given_up
+
+    def _report(self, session: Session, attempt: Attempt, given_up: Set[str | None] = frozenset()) -> None:
+        """Acknowledge retries of ServiceControl, and copy handled messages to the audit queue.
+
+        In the mode ``receive_only`` too this is in the transaction of the receive, not in that of the sends.
+        """
+        tables, started = self._tables_of(session), attempt.started
+        assert started is not None
+        for message, envelope in attempt.batch:
+            if envelope.identity.message_id in given_up:
+                continue
+            acknowledged = service_control.acknowledge(session, self._resolver, envelope, self._acknowledging)
+            try:
+                service_control.audit(tables, message, envelope, started, acknowledged=acknowledged)
+            except (QueueNotFoundError, NotAQueueError, PermissionDeniedError):
+                # No message can be copied to this audit queue, so this message is not to blame.
+                attempt.at_risk = False
+                raise
+
+    def _settle(self, sessions: SessionStack) -> Outcome:
+        """Finish a message that is in no queue; the handler repeats this until it succeeds.
+
+        A handled message is reported. A failed one, or one that cannot be reported, goes to the error queue.
+        """
+        assert self._unsettled is not None
+        attempt, failure = self._unsettled
+        message = attempt.message
+        assert message is not None
+        with sessions.lend() as session:
+            tables = self._tables_of(session)
+            if failure is None:
+                try:
+                    with session.transaction():
+                        self._report(session, attempt)
+                except Exception as error:
+                    if not is_of_a_message(error):
+                        raise
+                    failure = Failure.of(error)
+                    self._unsettled = attempt, failure
+                else:
+                    self._unsettled = None
+                    return Outcome.HANDLED
+            kind = failure.exception_type
+            what, line = f"messages to the error queue after {kind}", "Message %s goes to the error queue after %s"
+            self._failures.log.note(logging.ERROR, what, line, _id_of(message), kind)
+            try:
+                with session.transaction():
+                    self._give_up(tables, message, failure)
+            except Exception as error:
+                if not is_of_a_message(error):
+                    raise
+                # The message is in no queue, so it is put back first; another handler may receive it then.
+                with session.transaction():
+                    (row_version,) = tables.queue.send_numbered([unchanged(message)])
+                tables.set_aside(row_version, error, Envelope.of(message).problem)
+        self._unsettled = None
+        return Outcome.FAILED
+
+    def _set_aside(self, sessions: SessionStack, message: ReceivedMessage, error: Exception) -> Outcome:
+        """Move a message that the error queue has refused, unchanged; after the rollback it is in its queue."""
+        with sessions.lend() as session:
+            self._tables_of(session).set_aside(message.row_version, error, Envelope.of(message).problem)
+        self._failures.forget(message.row_version)
+        return Outcome.GIVEN_UP
+
+    def _note_failure(self, attempt: Attempt, message: ReceivedMessage, error: Exception) -> None:
+        """Note the failure of a message; after that of a batch each of its messages is tried alone."""
+        if attempt.is_shared:
+            self._failures.single_out(each.row_version for each in attempt.received)
+            return
+        # A destination that cannot take a message cannot take it a moment later either.
+        is_final = attempt.envelope is None and not isinstance(error, TransientError)
+        # No retry brings back a payload that is gone, or makes it smaller, or finds another function.
+        never: tuple[type[Exception], ...] = PayloadError, NoHandlerError, *self._recoverability.unrecoverable
+        attempt.failed = self._failures.record(
+            message.row_version, error, is_final=is_final or isinstance(error, never)
+        )
+
+    def _rolled_back(self, attempt: Attempt, message: ReceivedMessage, error: Exception) -> Outcome:
+        if attempt.failed is None:
+            # The failure of a commit is not noted yet; noting a batch twice changes nothing.
+            self._note_failure(attempt, message, error)
+        self._put_back(attempt)
+        kind = type_name(error)
+        if attempt.failed is None:
+            what, line = f"batches failed with {kind}", "A batch of %d failed with %s: its messages are tried alone"
+            self._failures.log.note(logging.WARNING, what, line, len(attempt.received), kind)
+        else:
+            what, line = f"attempts failed with {kind}", "Message %s failed with %s, attempt %d"
+            self._failures.log.note(logging.WARNING, what, line, _id_of(message), kind, attempt.failed.attempts)
+        return Outcome.ROLLED_BACK
+
+    def _put_back(self, attempt: Attempt) -> None:
+        for each in attempt.received:
+            self._receiver.put_back(each.row_version)
+
+    def _tables_of(self, session: Session) -> EndpointTables:
+        self._tables = self._endpoint.tables(session, self._tables)
+        return self._tables
+
+
+def _id_of(message: ReceivedMessage) -> str:
+    return quoted(Envelope.of(message).identity.message_id)

@@ -1,0 +1,177 @@
+"""Pool of handlers, from one to a maximum by the number of messages, each in a thread with a connection of its own.
+
+A handler that receives a message counts the waiting messages and lets the pool start handlers for them. A handler that
+finds no message ends, except for the last one, which polls (docs/transport/transactions.md, "Recoverability").
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+
+from airflow_sqlqueue.endpoint.attempt import Outcome
+from airflow_sqlqueue.endpoint.failure_budget import FailureBudget
+from airflow_sqlqueue.endpoint.handler import Handler
+from airflow_sqlqueue.endpoint.options import ConsumeOptions
+from airflow_sqlqueue.endpoint.session_stack import SessionStack
+from airflow_sqlqueue.options.budget import Budget
+from airflow_sqlqueue.server.reconnecting import Reconnecting
+from airflow_sqlqueue.server.session import Session
+
+
+class StoppedError(Exception):
+    """Consuming was stopped during a wait for the server."""
+
+
+class HandlerPool:
+    """Pool of handlers for one run.
+
+    :param connect: opens a session for a handler.
+    :param what: names the work in the log, as for :class:`.Reconnecting`.
+    :param handler: makes a handler; its argument is the handler's ``on_received``.
+    :param stop: when set, ends each handler after its current message.
+    :param on_outcome: called after each receive with its outcome, from one thread at a time.
+    :param failures: the failures of all handlers. While it is slow, there is one handler.
+    :param on_contact: called with False before a wait for the server, and with True after each receive.
+    :param max_batch: the most messages of one receive.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Session],
+        what: str,
+        handler: Callable[[Callable[[Callable[[int], int]], None]], Handler],
+        options: ConsumeOptions,
+        budget: Budget,
+        stop: threading.Event,
+        on_outcome: Callable[[Outcome], None],
+        failures: FailureBudget,
+        on_contact: Callable[[bool], None],
+        max_batch: int = 1,
+    ) -> None:
+        self._connect, self._what, self._handler, self._options = connect, what, handler, options
+        self._budget, self._stop, self._on_outcome, self._failures = budget, stop, on_outcome, failures
+        self._on_contact, self._max_batch = on_contact, max_batch
+        # Handlers inherit the caller's context variables, such as the context of its logs. The context is copied here
+        # because a handler that starts another one is in a transaction, which the other must not inherit.
+        self._context = contextvars.copy_context()
+        self._lock = threading.Lock()
+        self._alive = self._started = self.most = 0
+        self._failure: BaseException | None = None
+        self.ended = threading.Event()
+
+    def start(self) -> None:
+        """Start one handler; ``ended`` is set when the last handler has ended."""
+        self._add(1)
+
+    def raise_failure(self) -> None:
+        """Raise the first error that ended a handler, if any."""
+        if self._failure is not None:
+            raise self._failure
+
+    def _add(self, wanted: int) -> None:
+        with self._lock:
+            for _ in range(min(wanted, self._options.max_handlers - self._alive)):
+                if self._stop.is_set():
+                    break
+                self._alive += 1
+                self._started += 1
+                self.most = max(self.most, self._alive)
+                work = self._context.copy().run
+                name = f"message handler {self._started}"
+                threading.Thread(target=work, args=(self._guarded,), name=name, daemon=True).start()
+            if not self._alive:
+                self.ended.set()
+
+    def _grow(self, waiting: Callable[[int], int]) -> None:
+        """Start handlers for the waiting messages. A full pool does not count them, nor does a slow one."""
+        room = self._options.max_handlers - self._alive
+        if room > 0 and not self._stop.is_set() and not self._failures.is_slow:
+            self._add(waiting(room))
+
+    def _guarded(self) -> None:
+        retired = False
+        try:
+            retired = self._work()
+        except StoppedError:
+            pass
+        except BaseException as error:
+            with self._lock:
+                self._failure = self._failure or error
+            self._stop.set()
+        if not retired:
+            self._leave()
+
+    def _leave(self, *, unless_last: bool = False) -> bool:
+        with self._lock:
+            if unless_last and self._alive == 1:
+                return False
+            self._alive -= 1
+            if not self._alive:
+                self.ended.set()
+            return True
+
+    def _work(self) -> bool:
+        connect = partial(SessionStack, self._connect)
+        patient = self._options.wait_for_server
+        connection = Reconnecting(connect, self._what, pause=self._wait, known=True, patient=patient)
+        handler = self._handler(self._grow)
+        with closing(connection):
+            return connection.run(lambda sessions: self._handle_messages(handler, sessions, connection))
+
+    def _wait(self, seconds: float) -> None:
+        self._on_contact(False)
+        if self._stop.wait(seconds):
+            raise StoppedError
+
+    def _handle_messages(
+        self, handler: Handler, sessions: SessionStack, connection: Reconnecting[SessionStack]
+    ) -> bool:
+        """Handle messages until the end; return True if this handler has left the pool and others continue."""
+        while not self._stop.is_set():
+            if self._failures.is_slow and not handler.is_unsettled:
+                if self._leave(unless_last=True):
+                    return True
+                self._pause(self._failures.next_pause())
+                if self._stop.is_set():
+                    break
+            reserved = self._budget.reserve(1 if self._failures.is_slow else self._max_batch)
+            if not reserved:
+                break
+            outcomes: list[Outcome] = []
+            try:
+                outcomes = handler.next(sessions, reserved)
+            finally:
+                self._budget.give_back(reserved - sum(each is not Outcome.ROLLED_BACK for each in outcomes))
+            self._on_contact(True)
+            if outcomes:
+                connection.made_progress()
+                with self._lock:
+                    for outcome in outcomes:
+                        self._on_outcome(outcome)
+                for outcome in outcomes:
+                    self._note(outcome)
+            elif self._leave(unless_last=True):
+                return True
+            elif self._options.until_empty:
+                return False
+            else:
+                self._pause(self._options.poll_seconds)
+        return False
+
+    def _pause(self, seconds: float) -> None:
+        left = self._budget.seconds_left
+        if seconds:
+            self._stop.wait(seconds if left is None else min(seconds, left))
+
+    def _note(self, outcome: Outcome) -> None:
+        """Note the outcome in the failure budget, which may end the pool by an error."""
+        if outcome is Outcome.HANDLED:
+            self._failures.note_success()
+        if outcome in (Outcome.FAILED, Outcome.GIVEN_UP):
+            self._failures.note_given_up()
+        if outcome in (Outcome.FAILED, Outcome.ROLLED_BACK):
+            self._failures.note_failure()

@@ -1,9 +1,0 @@
-"""Envelopes of messages: typed headers, bodies as text or JSON, default headers for a send, replies."""
-
-from __future__ import annotations
-
-from airflow_sqlqueue.envelope.outgoing import Sender, reply
-from airflow_sqlqueue.envelope.payloads import Payload
-from airflow_sqlqueue.envelope.reading import Envelope
-
-__all__ = ["Envelope", "Payload", "Sender", "reply"]

@@ -1,0 +1,1 @@
+"""Messages and addresses, without I/O: their meaning, their rows, and envelopes for people."""

@@ -1,0 +1,124 @@
+"""Filter of failed messages, by their failure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.queue.errors.failed_message import KINDS, FailedMessage, table_of
+from airflow_sqlqueue.queue.errors.groupings import check_keys, group_name, value_of
+from airflow_sqlqueue.queue.filters import TimeFilter
+
+
+@dataclass(frozen=True)
+class ErrorFilter(TimeFilter):
+    """Filter of failed messages. All conditions must match; None is no condition.
+
+    :param exception_type: the exception's .NET type in full; ``""`` matches messages without one, here and in the next
+        three.
+    :param message_type: the first enclosed message type in full, without its assembly.
+    :param endpoint: the endpoint that failed.
+    :param failed_queue: the queue where the message failed: the address as in its header, or the table only.
+    :param kind: ``failed``, ``no failed queue`` or ``malformed headers``.
+    :param since: failed at this moment or later; messages without a time of failure do not match.
+    :param until: failed before this moment.
+    :param message_ids: has one of these message ids; several rows may have the same.
+    :param row_versions: has one of these RowVersions; a RowVersion belongs to one row only.
+    :param up_to: has this RowVersion or a lower one, so that later failures do not match.
+    :param group: belongs to this group, named by :func:`~airflow_sqlqueue.queue.errors.groupings.group_name`.
+
+    Raises :class:`ConfigurationError` for an unknown kind, a time without a zone, a RowVersion that no row has.
+    """
+
+    texts = ("exception_type", "message_type", "endpoint", "failed_queue", "kind", "group")
+
+    exception_type: str | None = None
+    message_type: str | None = None
+    endpoint: str | None = None
+    failed_queue: str | None = None
+    kind: str | None = None
+    message_ids: frozenset[str] | None = None
+    row_versions: frozenset[int] | None = None
+    up_to: int | None = None
+    group: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.kind is not None and self.kind not in KINDS:
+            raise ConfigurationError(f"There is no kind {self.kind!r} of error: it is one of {', '.join(KINDS)}.")
+        if self.group is not None:
+            check_keys((self.group.partition(":")[0],))
+        if any(abs(number) >= 2**62 for number in (*(self.row_versions or ()), self.up_to or 0)):
+            raise ConfigurationError("A RowVersion of the filter is larger than any table's can be: check it.")
+
+    @classmethod
+    def of(cls, values: Filters | None) -> ErrorFilter:
+        """Make a filter from plain values, unless it is one.
+
+        Times may be texts (UTC where they name no zone), ids and RowVersions one or a list.
+
+        Raises :class:`ConfigurationError` for values that cannot be read.
+        """
+        if isinstance(values, cls):
+            return values
+        given = cls.conditions_in(values or {})  # type: ignore[arg-type]
+        if "message_ids" in given:
+            given["message_ids"] = frozenset(map(str, _several(given["message_ids"])))
+        if "row_versions" in given:
+            given["row_versions"] = frozenset(map(_row_version, _several(given["row_versions"])))
+        if "up_to" in given:
+            given["up_to"] = _row_version(given["up_to"])
+        return cls(**given)
+
+    @classmethod
+    def chosen(cls, filters: Filters | None, *, all_messages: bool) -> ErrorFilter:
+        """Return the filter of a call that moves messages: either conditions or, explicitly, all messages.
+
+        Raises :class:`ConfigurationError` for neither and for both.
+        """
+        where = cls.of(filters)
+        if where.is_empty != all_messages:
+            raise ConfigurationError("Say which messages are meant, by a filter or by asking for all: one of the two.")
+        return where
+
+    @property
+    def is_empty(self) -> bool:
+        """True if the filter has no condition, so that every message matches."""
+        return self == ErrorFilter()
+
+    def matches(self, message: FailedMessage) -> bool:
+        """True if every condition matches the message."""
+        failed_queue, key = message.failed_queue, (self.group or "").partition(":")[0]
+        return (
+            _same(self.exception_type, message.exception_type)
+            and _same(self.message_type, message.message_type)
+            and _same(self.endpoint, message.endpoint)
+            and (_same(self.failed_queue, failed_queue) or self.failed_queue == table_of(failed_queue))
+            and self.kind in (None, message.kind)
+            and self.is_in_range(message.time_of_failure)
+            and (self.message_ids is None or message.message_id in self.message_ids)
+            and (self.row_versions is None or message.row_version in self.row_versions)
+            and (self.up_to is None or message.row_version <= self.up_to)
+            and (self.group is None or self.group == group_name(key, value_of(key, message)))
+        )
+
+
+Filters = ErrorFilter | Mapping[str, Any]
+"""Filter of failed messages, or the mapping that :meth:`ErrorFilter.of` reads."""
+
+
+def _same(wanted: str | None, found: str | None) -> bool:
+    return wanted is None or wanted == (found or "")
+
+
+def _several(value: Any) -> Collection[Any]:
+    return [value] if isinstance(value, (str, int)) else list(value)
+
+
+def _row_version(value: Any) -> int:
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        raise ConfigurationError(f"{value!r} is no RowVersion: give a whole number.") from None
