@@ -38,7 +38,6 @@ def get_provider_info() -> dict[str, Any]:
                 "operators.drain_to_spark",
                 "operators.batches",
                 "operators.maintenance",
-                "operators.return_to_source",
                 "operators.error_queue",
                 "operators.request",
             )
