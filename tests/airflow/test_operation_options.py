@@ -188,6 +188,17 @@ def test_options_may_be_the_dataclass() -> None:
     assert draining(drain_options=DrainOptions(workers=3))._check() == DrainOptions(workers=3)
 
 
+def test_defaults_of_a_dag_reach_the_mapping_and_the_flat_arguments() -> None:
+    """A task's own mapping replaces that of the DAG."""
+    defaults = {"max_seconds": 60, "drain_options": {"workers": 3}, "consume_options": {"max_handlers": 8}}
+    with DAG("d", schedule=None, default_args=defaults):
+        assert draining()._check() == DrainOptions(workers=3, max_seconds=60)
+    with DAG("own", schedule=None, default_args=defaults):
+        assert draining(drain_options={"rows_per_part": 7})._check() == DrainOptions(rows_per_part=7, max_seconds=60)
+    with DAG("consuming", schedule=None, default_args=defaults):
+        assert consuming()._options() == ConsumeOptions(max_handlers=8, max_seconds=60)
+
+
 def test_a_mapping_may_come_from_another_task() -> None:
     with DAG("d", schedule=None):
         made = operators.SqlQueueRequeueOperator(task_id="make", batch={})
