@@ -10,6 +10,7 @@ from airflow.sdk import Asset, BaseOperator
 
 from airflow_sqlqueue.errors import AddressError, ConfigurationError
 from airflow_sqlqueue.messages import routing
+from airflow_sqlqueue.queue.condition import QueueCondition
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
     from airflow_sqlqueue.operators.lineage import Lineage
     from airflow_sqlqueue.options import Options
-    from airflow_sqlqueue.queue.condition import ConditionResult, QueueCondition
+    from airflow_sqlqueue.queue.condition import ConditionResult
 
 
 def templated(*parts: type[BaseOperator] | str) -> Sequence[str]:
@@ -104,7 +105,7 @@ class RoutedTask(ServerTask):
 class ConditionTask(RoutedTask):
     """Base class of tasks that wait until their queue meets a condition.
 
-    :param wait_for: the condition to wait for, options of :class:`~airflow_sqlqueue.queue.condition.QueueCondition`:
+    :param wait_for: the condition to wait for, options of :class:`~airflow_sqlqueue.QueueCondition`:
         ``{"min_messages": 1000, "oldest_seconds": 3600}``, ``max_messages``, ``min_expired``, ``min_delayed``, ``kind``
         and ``filters``; None: one message (templated)
     """
@@ -115,13 +116,12 @@ class ConditionTask(RoutedTask):
     def __init__(self, *, wait_for: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.wait_for = wait_for
+        check_options(self, QueueCondition)
 
     @property
     def condition(self) -> QueueCondition:
         """The condition, checked. Raises :class:`ConfigurationError`."""
-        from airflow_sqlqueue.queue.condition import QueueCondition
-
-        return QueueCondition.of(self.wait_for or {})
+        return QueueCondition.of(self.wait_for)
 
     def check_condition(self) -> ConditionResult:
         """Check the queue once, and log the result."""

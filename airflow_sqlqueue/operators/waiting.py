@@ -102,7 +102,7 @@ class QueueWaitingTask(WaitingTask, ConditionTask):
     """Base class of tasks that can wait until their queue meets a condition.
 
     :param wait_for: the condition to wait for first, options of
-        :class:`~airflow_sqlqueue.queue.condition.QueueCondition`: ``{"min_messages": 1000, "oldest_seconds": 3600}``;
+        :class:`~airflow_sqlqueue.QueueCondition`: ``{"min_messages": 1000, "oldest_seconds": 3600}``;
         None: do not wait (templated)
     """
 

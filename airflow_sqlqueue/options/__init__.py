@@ -106,15 +106,25 @@ class Option:
             return
         if self.choices and value not in self.choices:
             raise ConfigurationError(f"{self.name} is {quoted(str(value))}: choose one of {', '.join(self.choices)}.")
-        is_low = (self.above is not None and value <= self.above) or (self.least is not None and value < self.least)
-        if is_low or (self.most is not None and value > self.most):
+        above, least, most = self.above, self.least, self.most
+        # Not a number is beyond every limit.
+        if not (
+            (above is None or value > above) and (least is None or value >= least) and (most is None or value <= most)
+        ):
             reason = self.because or ("leave it out for no limit" if self.default is None else "")
             raise ConfigurationError(f"{self.name} must be {self.limits}{reason and f': {reason}'}.")
 
 
-def option(default: Any, meaning: str, *, repr: bool = True, **description: Any) -> Any:  # noqa: A002
+def option(
+    default: Any,
+    meaning: str,
+    *,
+    repr: bool = True,  # noqa: A002
+    hash: bool | None = None,  # noqa: A002
+    **description: Any,
+) -> Any:
     """Return a field of a dataclass of options, with the description of an :class:`Option`."""
-    return field(default=default, repr=repr, metadata={"option": Option(meaning, **description)})
+    return field(default=default, repr=repr, hash=hash, metadata={"option": Option(meaning, **description)})
 
 
 def argument(default: Any, meaning: str, *, repr: bool = True) -> Any:  # noqa: A002
@@ -140,7 +150,8 @@ class Options:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        cls.parameter = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
+        if "parameter" not in vars(cls):
+            cls.parameter = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
         if cls.__doc__:
             known = [vars(base).get("__dataclass_fields__", {}) for base in reversed(cls.__mro__)]
             # The class itself is no dataclass yet.

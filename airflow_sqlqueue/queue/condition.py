@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError
 from airflow_sqlqueue.messages.routing import ResolvedAddress
+from airflow_sqlqueue.options import Options, option
 from airflow_sqlqueue.queue.browsing import Search
 from airflow_sqlqueue.queue.copies import QueueCopy, check_copy_name
-from airflow_sqlqueue.queue.depth import Depth, check_kind, depth, oldest_seconds
+from airflow_sqlqueue.queue.depth import KINDS, Depth, depth, oldest_seconds
 from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.queue.table_access import TableAccess
 from airflow_sqlqueue.queue.tables.create import LEDGER_SCHEMA
@@ -20,55 +21,52 @@ from airflow_sqlqueue.server.sql import identifier, query
 EXPIRED_ALLOWANCE = 1_000
 """Expired messages at the head of the queue that a check skips before it counts the whole queue."""
 
-_COUNTS = {"min_messages": 1, "max_messages": 0, "min_expired": 1, "min_delayed": 1}
-"""Options that are counts, with the least value of each."""
-
-_OPTIONS = {"kind", "filters", "only_new"}
+_HOW = {"kind", "filters", "only_new"}
 """Options that say what is counted and how."""
 
 
-@dataclass(frozen=True)
-class QueueCondition:
+@dataclass(frozen=True, kw_only=True)
+class QueueCondition(Options):
     """Condition to wait for: the first option that holds ends the wait; without options one message does.
 
-    - ``min_messages``: the least number of messages that have not expired and are not locked.
-    - ``max_messages``: the highest number of them, without other options. 0 does not yet mean "drained": other
-      transactions may hold messages.
-    - ``oldest_seconds``: the least age of the message at the head of the queue, by its header TimeSent.
-    - ``min_expired``: the least number of expired messages that are not locked, which a purge would delete.
-    - ``min_delayed``: the least number of messages in the queue's table of delayed messages.
-
-    With ``filters``, a :class:`~airflow_sqlqueue.queue.filters.MessageFilter` or a mapping for its ``of``, only
-    matching messages count. ``filters`` go with ``min_messages`` and ``max_messages`` alone. Each check reads the
-    headers of the queue until enough messages match, or to the end.
-
-    ``only_new`` is the name of a copy (:mod:`airflow_sqlqueue.queue.copies`): only messages count that it does not
-    have. It goes with ``min_messages`` and ``max_messages`` alone.
-
-    ``kind`` is the way of counting, see :mod:`airflow_sqlqueue.queue.depth`. Raises :class:`ConfigurationError`.
+    ``max_messages`` goes without other options, and ``filters`` and ``only_new`` with ``min_messages`` and
+    ``max_messages`` alone. A queue without messages is not yet drained: other transactions may hold some. With
+    ``filters`` each check reads the headers of the queue until enough messages match, or to the end.
     """
 
-    min_messages: int | None = None
-    max_messages: int | None = None
-    oldest_seconds: float | None = None
-    min_expired: int | None = None
-    min_delayed: int | None = None
-    kind: str = "exact"
-    filters: Mapping[str, Any] | None = field(default=None, hash=False)
-    only_new: str | None = None
+    parameter = "wait_for"
+
+    min_messages: int | None = option(
+        None, "the least number of messages that have not expired and are not locked", least=1
+    )
+    max_messages: int | None = option(None, "the highest number of them", least=0)
+    oldest_seconds: float | None = option(
+        None,
+        "the least age of the message at the head of the queue, by its header TimeSent",
+        above=0,
+    )
+    min_expired: int | None = option(
+        None,
+        "the least number of expired messages that are not locked, which a purge would delete",
+        least=1,
+    )
+    min_delayed: int | None = option(
+        None, "the least number of messages in the queue's table of delayed messages", least=1
+    )
+    kind: str = option("exact", "way of counting", choices=KINDS)
+    filters: Mapping[str, Any] | None = option(
+        None, "count only messages that match, conditions of :class:`~airflow_sqlqueue.MessageFilter`", hash=False
+    )
+    only_new: str | None = option(None, "count only messages that the copy with this name does not have")
 
     def __post_init__(self) -> None:
-        check_kind(self.kind)
+        super().__post_init__()
         if self.filters is not None:
             where = self.filters if isinstance(self.filters, MessageFilter) else MessageFilter.of(self.filters)
             object.__setattr__(self, "filters", where.to_dict())
-        given = self.to_dict().keys() - _OPTIONS
+        given = self.to_dict().keys() - _HOW
         if not given:
             object.__setattr__(self, "min_messages", 1)
-        for name in given & _COUNTS.keys():
-            object.__setattr__(self, name, _count(name, getattr(self, name)))
-        if self.oldest_seconds is not None:
-            object.__setattr__(self, "oldest_seconds", _seconds(self.oldest_seconds))
         if self.filters is not None and (given - {"min_messages", "max_messages"} or self.kind != "exact"):
             raise ConfigurationError(
                 "Matching messages are counted exactly: with filters give only min_messages or max_messages."
@@ -81,14 +79,6 @@ class QueueCondition:
                 )
         if self.max_messages is not None and len(given) > 1:
             raise ConfigurationError("max_messages waits for a queue to run empty: give it without other conditions.")
-
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> QueueCondition:
-        """Return the condition of a mapping of its options; numbers may be text, as templates make them."""
-        known = {field.name for field in fields(cls)}
-        if not isinstance(values, Mapping) or values.keys() - known:
-            raise ConfigurationError(f"A condition is a mapping of {', '.join(sorted(known))}.")
-        return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the options that are not None, for :meth:`of`."""
@@ -213,24 +203,3 @@ def _delayed(table: TableAccess, address: ResolvedAddress | None, limit: int) ->
         raise QueueNotFoundError("No table of delayed messages is known: name the queue that it belongs to.")
     read_layout(table.session, address, "delayed").require("delayed")
     return int(table.session.value(query("delayed.count_up_to", table=identifier(address)), limit))
-
-
-def _count(name: str, value: Any) -> int:
-    try:
-        number = int(value)
-    except (TypeError, ValueError) as error:
-        raise ConfigurationError(f"{name} {value!r} is not a whole number.") from error
-    least = _COUNTS[name]
-    if number < least:
-        raise ConfigurationError(f"{name} is {number}: wait for at least {least}.")
-    return number
-
-
-def _seconds(value: Any) -> float:
-    try:
-        seconds = float(value)
-    except (TypeError, ValueError) as error:
-        raise ConfigurationError(f"oldest_seconds {value!r} is not a number of seconds.") from error
-    if not seconds > 0:
-        raise ConfigurationError(f"oldest_seconds is {seconds:g}: wait for an age above 0 seconds.")
-    return seconds

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class DepthTrigger(QueueTrigger):
     """Base class of triggers that wait for a condition.
 
-    :param wait_for: the condition to wait for, options of :class:`~airflow_sqlqueue.queue.condition.QueueCondition`:
+    :param wait_for: the condition to wait for, options of :class:`~airflow_sqlqueue.QueueCondition`:
         ``{"min_messages": 1000, "oldest_seconds": 3600}``; None: one message.
     """
 
@@ -66,7 +66,7 @@ class SqlQueueDepthEventTrigger(DepthTrigger, BaseEventTrigger):
     An event holds ``queue_name`` or ``endpoint`` and the numbers of the condition, but no content of messages. Errors,
     also a missing queue or a refused login, are logged once each, and the trigger tries again after 1 to 60 seconds.
 
-    :param wait_for: the condition to signal, options of :class:`~airflow_sqlqueue.queue.condition.QueueCondition` but
+    :param wait_for: the condition to signal, options of :class:`~airflow_sqlqueue.QueueCondition` but
         ``max_messages``: ``{"min_messages": 100}``; None: one message. With ``filters`` only matching messages count,
         and each poll reads the headers of the queue until enough match: choose a longer ``poll_interval``.
     :param poll_interval: seconds between two polls while the condition is not met.

@@ -21,12 +21,14 @@ from airflow_sqlqueue.drain.options import DrainOptions, SweepOptions
 from airflow_sqlqueue.endpoint.databus.options import PayloadOptions
 from airflow_sqlqueue.endpoint.options import ConsumeOptions
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.operators import batches, consume, drain, error_queue, maintenance
+from airflow_sqlqueue.operators import base, batches, consume, drain, error_queue, maintenance
 from airflow_sqlqueue.options import BYTES, Options, option
+from airflow_sqlqueue.queue.condition import QueueCondition
 from airflow_sqlqueue.queue.delayed.mover import MoveOptions
 from airflow_sqlqueue.queue.errors.bulk_action import ErrorQueueOptions
 from airflow_sqlqueue.queue.forwarding import ForwardOptions
 from airflow_sqlqueue.queue.purge import PurgeOptions
+from airflow_sqlqueue.sensors import SqlQueueDepthSensor
 
 
 class Operation(NamedTuple):
@@ -74,6 +76,10 @@ def returning(**arguments: Any) -> Any:
     return operators.SqlQueueReturnToSourceOperator(task_id="t", all_messages=True, **arguments)
 
 
+def waiting(**arguments: Any) -> Any:
+    return SqlQueueDepthSensor(task_id="t", queue_name="q", **arguments)
+
+
 OPERATIONS = [
     Operation(ConsumeOptions, consume, consuming, lambda task: task._options()),
     Operation(DrainOptions, drain, draining, lambda task: task._check()),
@@ -81,6 +87,7 @@ OPERATIONS = [
     Operation(PurgeOptions, maintenance, purging, lambda task: task._options()),
     Operation(ForwardOptions, maintenance, forwarding, lambda task: task._options()),
     Operation(MoveOptions, maintenance, moving, lambda task: task._options()),
+    Operation(QueueCondition, base, waiting, lambda task: task.condition),
     Operation(SweepOptions, batches, sweeping, lambda task: task._options()),
     Operation(ErrorQueueOptions, error_queue, returning, lambda task: task._options()),
 ]
@@ -208,5 +215,5 @@ def test_a_mapping_may_come_from_another_task() -> None:
 
 @pytest.mark.parametrize("kind", [each.kind for each in OPERATIONS], ids=str)
 def test_defaults_are_within_the_limits_and_can_be_stored(kind: type[Options]) -> None:
-    assert kind().changed() == {}
+    assert kind().changed() == ({"min_messages": 1} if kind is QueueCondition else {})
     json.dumps({each.name: each.words(each.default) for each in kind.described() if each.default})

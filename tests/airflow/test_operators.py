@@ -160,18 +160,24 @@ def test_a_drain_that_cannot_work_fails_without_retry(arguments: Any, says: str,
         (SqlQueueMarkConsumedOperator(task_id="t", batch={"batch": {}}), "misses the manifest's"),
         (
             SqlQueueDepthSensor(task_id="t", queue_name="q", wait_for={"min_messages": "many"}),
-            "'many' is not a whole number",
+            "'many': give a whole number",
         ),
-        (SqlQueueDepthSensor(task_id="t", queue_name="q", wait_for={"min_messages": 0}), "at least 1"),
+        (
+            SqlQueueDepthSensor(task_id="t", queue_name="q", wait_for={"min_messages": 0}),
+            "min_messages must be 1 or more",
+        ),
         (
             SqlQueueDepthSensor(task_id="t", queue_name="q", wait_for={"min_messages": 1, "max_messages": 5}),
             "without other",
         ),
         (
             SqlQueueDepthSensor(task_id="t", queue_name="q", wait_for={"oldest_seconds": "long"}),
-            "not a number of seconds",
+            "is 'long': give a number",
         ),
-        (SqlQueueDepthSensor(task_id="t", queue_name="q", wait_for={"oldest_seconds": 0}), "above 0 seconds"),
+        (
+            SqlQueueDepthSensor(task_id="t", queue_name="q", wait_for={"oldest_seconds": 0}),
+            "oldest_seconds must be more than 0",
+        ),
         (SqlQueuePurgeOperator(task_id="t", queue_name="q", all_messages=True), "confirm that they may be lost"),
         (SqlQueuePurgeOperator(task_id="t", queue_name="q", purge_options={"chunk": 5_000}), "locks never escalate"),
     ],

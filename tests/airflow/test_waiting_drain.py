@@ -84,7 +84,7 @@ def test_a_wait_that_takes_too_long_fails_the_try(queue_name: str, tmp_path: Pat
 def test_a_condition_that_cannot_be_met_fails_the_drain_without_a_retry(
     queue_name: str, tmp_path: Path, context: Any
 ) -> None:
-    with pytest.raises(AirflowFailException, match="A condition is a mapping of"):
-        waiting_drain(queue_name, tmp_path, wait_for={"messages": 1}).execute(context())
+    with pytest.raises(AirflowFailException, match="without other conditions"):
+        waiting_drain(queue_name, tmp_path, wait_for={"max_messages": 1, "min_expired": 1}).execute(context())
     with pytest.raises(AirflowFailException, match=r"test\.missing.* does not exist"):
         waiting_drain("test.missing", tmp_path, wait_for={}).execute(context())

@@ -56,10 +56,10 @@ def test_messages_that_match_are_counted_up_to_the_bound(queue: QueueTable) -> N
     assert not is_met(queue, max_messages=2, filters=filters)
 
 
-@pytest.mark.parametrize(("age", "problem"), [("soon", "is not a number"), (0, "is 0: wait for an age above")])
+@pytest.mark.parametrize(("age", "problem"), [("soon", "is 'soon': give a number"), (0, "must be more than 0")])
 def test_an_age_is_a_number_of_seconds(age: Any, problem: str) -> None:
     with pytest.raises(ConfigurationError, match=problem):
-        QueueCondition(oldest_seconds=age)
+        QueueCondition.of({"oldest_seconds": age})
 
 
 def test_no_expired_message_is_reported_where_none_is(queue: QueueTable) -> None:
@@ -166,14 +166,14 @@ def test_a_queue_that_does_not_exist_is_an_error(session: Session, table: Resolv
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"min_messages": "many"}, "min_messages 'many' is not a whole number"),
-        ({"min_messages": 0}, "min_messages is 0: wait for at least 1"),
-        ({"max_messages": -1}, "max_messages is -1: wait for at least 0"),
-        ({"oldest_seconds": 0}, "above 0 seconds"),
-        ({"oldest_seconds": "nan"}, "above 0 seconds"),
+        ({"min_messages": "many"}, "is 'many': give a whole number"),
+        ({"min_messages": 0}, "min_messages must be 1 or more"),
+        ({"max_messages": -1}, "max_messages must be 0 or more"),
+        ({"oldest_seconds": 0}, "oldest_seconds must be more than 0"),
+        ({"oldest_seconds": "nan"}, "oldest_seconds must be more than 0"),
         ({"max_messages": 3, "min_expired": 1}, "without other conditions"),
-        ({"kind": "guess"}, "no depth of the kind 'guess'"),
-        ({"messages": 3}, "A condition is a mapping of"),
+        ({"kind": "guess"}, "kind is 'guess': choose one of exact"),
+        ({"messages": 3}, "wait_for has no option 'messages': did you mean"),
     ],
 )
 def test_a_condition_that_cannot_be_is_refused(options: dict[str, Any], says: str) -> None:

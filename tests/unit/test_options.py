@@ -114,6 +114,7 @@ def test_the_docstring_has_every_option_with_its_choices_limits_and_plain_defaul
     [
         ({"shade": "pink"}, "shade is 'pink': choose one of red, green, blue."),
         ({"hours": 0}, "hours must be more than 0, up to 1,000."),
+        ({"hours": float("nan")}, "hours must be more than 0, up to 1,000."),
         ({"hours": 1_001}, "hours must be more than 0, up to 1,000."),
         ({"lamps": 0}, "lamps must be 1 to 2,000: each takes a socket."),
         ({"lamps": 2_001}, "lamps must be 1 to 2,000: each takes a socket."),
