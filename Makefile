@@ -3,7 +3,7 @@
 PYTHON  ?= python3
 # Tests run side by side, file by file, each process with a fakemssql of its own; one after the other on a shared server.
 # They wait for other processes for much of their time, so there is one process more than there are cores.
-# Files keep their order: the operators' tests, which start and stop Spark sessions, come before Spark's own.
+# The scopes that take longest begin first (tests/scopes.py).
 ASIDE   := -n $(if $(SQLQUEUE_TEST_SERVER),0,$(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)) --maxprocesses 5 --dist loadfile --no-loadscope-reorder
 # What starts whole programs beside the server: Airflow, spark-submit, clusters of Spark, Spark Connect, Delta Lake on an
 # object store, streams that are stopped again and again, and what is measured of Spark and of the page.
@@ -56,9 +56,9 @@ demo: $(READY) ## Run the main job on fakemssql with realistic traffic, to table
 bench: $(READY) ## Measure speed, growth and memory (some 10 minutes; PARTS="drain growth" for some parts)
 	@$(RUN)/python scripts/bench.py $(PARTS)
 
-test: $(READY) ## Run the tests, those that compare rates by themselves
+test: $(READY) ## Run the tests, those that compare rates by themselves (DURATIONS=1 records how long each file takes)
 	@$(RUN)/python scripts/jars.py --optional
-	@$(RUN)/python -m pytest $(ASIDE) tests fakemssql/tests --ignore tests/ui $(patsubst %,--ignore %,$(SYSTEM) $(ALONE))
+	@$(if $(DURATIONS),SQLQUEUE_DURATIONS=1) $(RUN)/python -m pytest $(ASIDE) tests fakemssql/tests --ignore tests/ui $(patsubst %,--ignore %,$(SYSTEM) $(ALONE))
 	@$(RUN)/python -m pytest $(ALONE)
 
 test-system: $(READY) ## Run the tests that start Airflow, clusters of Spark and an object store with Delta Lake

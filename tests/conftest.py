@@ -11,7 +11,6 @@ from typing import Any, Protocol
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 import pytest
-from xdist.scheduler import LoadFileScheduling
 
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.messages.routing import AddressResolver
@@ -21,6 +20,7 @@ from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.server.sql import Query
 from fakemssql import FakeServer
+from tests.scopes import DurationRecorder, ScopeScheduling, known_seconds, longest_first
 
 Connect = Callable[[], Session]
 
@@ -31,24 +31,21 @@ if find_spec("pyspark") is not None:
         os.environ.setdefault(_name, _value)
 
 
-_OF_ONE_PROCESS = ("tests/airflow/running/", "tests/airflow/", "tests/spark/")
-"""Folders whose files are run by one process: one Airflow that runs, one metadata database, one Spark session."""
-_APART = tuple(f"tests/spark/test_{name}.py" for name in ("audit_script", "cluster", "source_connect"))
-"""Their sessions are in processes of their own."""
-
-
-class ByFileScheduling(LoadFileScheduling):
-    """A file is run by one process, and so are all files that share what takes long to start."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        file = str(super()._split_scope(nodeid))
-        return next((folder for folder in _OF_ONE_PROCESS if nodeid.startswith(folder) and file not in _APART), file)
-
-
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Scheduler for ``--dist loadfile``."""
-    return ByFileScheduling(config, log) if config.getvalue("dist") == "loadfile" else None
+    return ScopeScheduling(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if os.environ.get("SQLQUEUE_DURATIONS") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(DurationRecorder())
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        items[:] = [items[number] for number in longest_first([item.nodeid for item in items], known_seconds())]
 
 
 class Server(Protocol):
