@@ -2,7 +2,7 @@ from airflow_sqlqueue.assets import create_asset as create_asset
 from airflow_sqlqueue.bodies.redaction.redactor import Redaction as Redaction
 from airflow_sqlqueue.bodies.redaction.redactor import Redactor as Redactor
 from airflow_sqlqueue.bodies.redaction.rules import RedactionRules as RedactionRules
-from airflow_sqlqueue.client.batches import BatchManager as BatchManager
+from airflow_sqlqueue.client.batch_manager import BatchManager as BatchManager
 from airflow_sqlqueue.client.client import QueueClient as QueueClient
 from airflow_sqlqueue.client.conversation import Conversation as Conversation
 from airflow_sqlqueue.client.conversation import ConversationStep as ConversationStep

@@ -21,7 +21,7 @@ from bench_spark import least_seconds, run
 from jars import jars_for, stop_java
 
 from airflow_sqlqueue import Batch, HeaderNames, Message
-from airflow_sqlqueue.bodies.blocks import BodyParser
+from airflow_sqlqueue.bodies.arrow_parser import BodyParser
 from airflow_sqlqueue.bodies.schemas import read_schema, struct
 from airflow_sqlqueue.client.schemas.files import SchemaFolder
 from airflow_sqlqueue.drain.drain import Drain

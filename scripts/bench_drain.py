@@ -107,7 +107,7 @@ def bare_loop(queue: QueueTable) -> int:
     """The drain's own DELETE through the driver, in transactions of a part's size; the rows are discarded."""
     layout = queue.layout
     text = queue.query(
-        "queue.take_head", window=Window().condition, **output(layout.types, into=layout.output_into)
+        "queue.delete_first_rows", window=Window().condition, **output(layout.types, into=layout.output_into)
     ).text
     options = DrainOptions()
     connection = open_connection(queue.session.settings)

@@ -21,7 +21,7 @@ from jars import jars_for, stop_java
 
 from airflow_sqlqueue import Batch, ConnectionSettings, HeaderNames, Message
 from airflow_sqlqueue.drain.drain import Drain
-from airflow_sqlqueue.drain.stages.message_table import MessageTable
+from airflow_sqlqueue.drain.stages.staging_table import MessageTable
 from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.queue import QueueTable

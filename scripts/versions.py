@@ -39,14 +39,14 @@ _UNDATED = ("mssql-python", "mssql-python-odbc", "mssql-python-rs", "pixeltable-
 IMPORTS = """
 import importlib, importlib.util, pkgutil
 import airflow_sqlqueue
-from airflow_sqlqueue.versions import Feature
+from airflow_sqlqueue.versions import VersionedFeature
 
 absent = {name for name in ("airflow", "pyspark") if importlib.util.find_spec(name) is None}
 features = [
     value
     for package in {"airflow", "pyspark"} - absent
     for value in vars(importlib.import_module(f"airflow_sqlqueue.versions.{package.removeprefix('py')}")).values()
-    if isinstance(value, Feature)
+    if isinstance(value, VersionedFeature)
 ]
 lacking = {
     name: f"{each.package} {each.since}" for each in features if not each.is_available for name in each.modules

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_sqlqueue.bodies.fitting import to_json
+from airflow_sqlqueue.bodies.coercion import to_json
 from airflow_sqlqueue.bodies.json_reader import DECODER, is_number
 from airflow_sqlqueue.bodies.names import Path, name_key, path_text
 from airflow_sqlqueue.bodies.schemas import Struct, Type, all_leaves, item_of

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from airflow_sqlqueue.bodies import values
 from airflow_sqlqueue.bodies.tree import BLANKS, NOTHING
-from airflow_sqlqueue.bodies.values import BITS, DATE_FORM, LOCAL_FORM, ZONE_FORM, Misfit
+from airflow_sqlqueue.bodies.values import BITS, DATE_FORM, LOCAL_FORM, ZONE_FORM, CoercionError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -81,20 +81,20 @@ def _known(kind: str) -> tuple[Leaf, Parameters]:
 
 
 def read_leaf(kind: str, text: str, given: Given | None) -> Any:
-    """The value of a text, or :class:`Misfit`; ``given`` is its kind in JSON, None for XML or a stored column."""
+    """Return the value of a text; ``given`` is its kind in JSON, None for XML or a column; or CoercionError."""
     leaf, parameters = _known(kind)
     if given is None and kind != "string":
         text = text.strip(BLANKS)
     elif given is not None and given not in leaf.json:
-        raise Misfit
+        raise CoercionError
     try:
         return leaf.read(text, *parameters)
     except (ValueError, ArithmeticError) as error:
-        raise Misfit from error
+        raise CoercionError from error
 
 
 def text_reader(kind: str) -> Callable[[str, bool], Any]:
-    """The reader of the text of an element and whether it is nil: None for no value, or :class:`Misfit`."""
+    """The reader of the text of an element and whether it is nil: None for no value, or :class:`CoercionError`."""
     leaf, parameters = _known(kind)
     read_value, is_string = leaf.read, kind == "string"
 
@@ -108,7 +108,7 @@ def text_reader(kind: str) -> Callable[[str, bool], Any]:
         try:
             return read_value(text, *parameters)
         except (ValueError, ArithmeticError) as error:
-            raise Misfit from error
+            raise CoercionError from error
 
     return read
 
@@ -175,7 +175,7 @@ def read_or_none(kind: str, text: str, given: Given) -> Any:
     """The value of a text, None for one that does not fit."""
     try:
         return read_leaf(kind, text, given)
-    except Misfit:
+    except CoercionError:
         return None
 
 

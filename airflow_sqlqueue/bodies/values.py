@@ -32,14 +32,14 @@ MICROS = tuple((day - _DAYS) * 86_400_000_000 for day in (date.min.toordinal(), 
 """The first microsecond of the year 1 and the one after the year 9999, since 1970."""
 
 
-class Misfit(ValueError):
+class CoercionError(ValueError):
     """A value does not fit its column."""
 
 
 def integer(text: str, bits: int) -> int:
     """A whole number of ``bits`` beside its sign, without a fraction or an exponent."""
     if not _INTEGER.fullmatch(text) or len(text) > 20 or not -(1 << bits) <= (found := int(text)) < 1 << bits:
-        raise Misfit
+        raise CoercionError
     return found
 
 
@@ -51,7 +51,7 @@ def double(text: str) -> float:
     """The number that is written, if its shortest text says the same."""
     found = _nearest(text)
     if not math.isfinite(found) or Decimal(text) != Decimal(repr(found)):
-        raise Misfit
+        raise CoercionError
     return found
 
 
@@ -59,7 +59,7 @@ def float32(text: str) -> float:
     """The number of 32 bits that is written, if its shortest text says the same."""
     (found,) = struct.unpack("f", struct.pack("f", _nearest(text)))
     if not math.isfinite(found) or Decimal(text) != Decimal(shortest32(found)):
-        raise Misfit
+        raise CoercionError
     return found  # type: ignore[no-any-return]
 
 
@@ -79,14 +79,14 @@ def decimal(text: str, precision: int, scale: int) -> Decimal:
     """The number that is written, if the type has its digits."""
     form = _NUMBER.fullmatch(text)
     if not form:
-        raise Misfit
+        raise CoercionError
     whole, _, fraction = text.partition(".")
     if not form[2] and len(whole) <= precision - scale and len(fraction) <= scale:
         return Decimal(text)
     found = Decimal(text).normalize(_EXACT)
     exponent = found.as_tuple().exponent
     if found and (found.adjusted() >= precision - scale or not isinstance(exponent, int) or exponent < -scale):
-        raise Misfit
+        raise CoercionError
     return found.quantize(Decimal(1).scaleb(-scale), context=_EXACT) if found else Decimal(0)
 
 
@@ -99,7 +99,7 @@ def decimal_text(value: Decimal) -> str:
 def days(text: str) -> int:
     """Days since 1970."""
     if not re.fullmatch(DATE_FORM, text, re.ASCII):
-        raise Misfit
+        raise CoercionError
     return date.fromisoformat(text).toordinal() - _DAYS
 
 
@@ -107,11 +107,11 @@ def instant(text: str, *, has_zone: bool) -> int:
     """Microseconds since 1970 of the years 1 to 9999, in UTC or as the clock shows them; finer digits are cut off."""
     found = _TIME.fullmatch(text)
     if found is None or bool(found[3]) is not has_zone:
-        raise Misfit
+        raise CoercionError
     zone = (found[3] or "Z").replace("Z", "+00:00")
     micros = (datetime.fromisoformat(f"{found[1]}.{(found[2] or '')[:6]:0<6}{zone}") - _EPOCH) // _MICROSECOND
     if not MICROS[0] <= micros < MICROS[1]:
-        raise Misfit
+        raise CoercionError
     return micros
 
 
@@ -130,7 +130,7 @@ def text_of(text: str) -> str:
 def boolean(text: str) -> bool:
     """True or false."""
     if text not in ("true", "false"):
-        raise Misfit
+        raise CoercionError
     return text == "true"
 
 
@@ -138,5 +138,5 @@ def binary(text: str) -> bytes:
     """The bytes of Base64, if this is the one text of them."""
     found = base64.b64decode(text, validate=True)
     if base64.b64encode(found).decode() != text:
-        raise Misfit
+        raise CoercionError
     return found

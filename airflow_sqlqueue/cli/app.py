@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from airflow_sqlqueue.cli import (
-    batches,
+    batch_commands,
     consume,
     conversation,
     copies,
@@ -37,7 +37,13 @@ from airflow_sqlqueue.untrusted import printable
 
 COMMANDS: Mapping[str, tuple[Callable[..., Any], ...]] = {
     "Queues": (*queues.COMMANDS, *consume.COMMANDS, *tables.COMMANDS),
-    "Batches": (*batches.COMMANDS, *copies.COMMANDS, *erase.COMMANDS, *redaction.COMMANDS, *conversation.COMMANDS),
+    "Batches": (
+        *batch_commands.COMMANDS,
+        *copies.COMMANDS,
+        *erase.COMMANDS,
+        *redaction.COMMANDS,
+        *conversation.COMMANDS,
+    ),
     "Error queues": errors.COMMANDS,
     "Delayed messages and events": (*delayed.COMMANDS, *events.COMMANDS),
 }

@@ -24,7 +24,7 @@ def copies(
         Optional[str], typer.Option(help="With --close: no transaction of the queue lasts longer: 30m, 12h, 7d.")
     ] = None,
 ) -> None:
-    """List the copies of drains with --only-new, or reset one."""
+    """List the copies of drains with --incremental, or reset one."""
     found = common.connect().copies
     if close is not None or older_than is not None:
         if close is None or older_than is None or queue is None:

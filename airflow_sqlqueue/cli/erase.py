@@ -9,7 +9,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from airflow_sqlqueue.cli.batches import LedgerQueue
+from airflow_sqlqueue.cli.batch_commands import LedgerQueue
 from airflow_sqlqueue.cli.message_options import header_values, named_values
 from airflow_sqlqueue.cli.options import Common
 from airflow_sqlqueue.cli.redaction import KEY_VARIABLE

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from contextlib import AbstractContextManager
 from typing import Any
 
-from airflow_sqlqueue.client.batches import BatchManager
+from airflow_sqlqueue.client.batch_manager import BatchManager
 from airflow_sqlqueue.client.connector import Connector
 from airflow_sqlqueue.client.copies import CopyManager
 from airflow_sqlqueue.client.delayed import DelayedQueue

@@ -12,7 +12,7 @@ from airflow_sqlqueue.queue.tables.own import stored_name
 
 
 class CopyManager:
-    """Copies of new messages, of drains with ``only_new`` and streams with ``keep``, in the ledgers of a server.
+    """Copies of new messages, of drains with ``incremental`` and streams with ``copy``, in the ledgers of a server.
 
     The watermarks are in the queue's database. A call without a queue reads those of the connection's database.
     """

@@ -96,7 +96,7 @@ class Drain:
     ) -> None:
         self._request = request = request or DrainRequest()
         if engine is not None and not request.is_plain:
-            raise ConfigurationError("A drain with a filter, or with keep, has one worker: leave out the engine.")
+            raise ConfigurationError("A drain with a filter, or with copy, has one worker: leave out the engine.")
         self._connect, self._engine = connect, engine or ThreadEngine(connect)
         self._work = WorkPlan(
             batch_id=request.batch_id or uuid.uuid4(),
@@ -144,7 +144,7 @@ class Drain:
                 budget = connection.run(lambda session: _budget(session, opened))
                 self._engine.run(work, up_to, budget, self._progress.add)
             locked = self._drain_rest(connection, opened, up_to)
-        for other in () if self._request.keep else connection.run(lambda session: other_receivers(session, work.queue)):
+        for other in () if self._request.copy else connection.run(lambda session: other_receivers(session, work.queue)):
             log.warning(
                 "%s receives from %s as well: the batch has only the messages that it left. Stop it, or drain another "
                 "queue.",
@@ -170,7 +170,7 @@ class Drain:
         if up_to is not None and options.up_to is not None:
             up_to = min(up_to, options.up_to)
         ledger.create()
-        if self._request.only_new is not None:
+        if self._request.incremental is not None:
             CopyTable(session, work.queue.catalog, work.ledger_schema).create()
         if self._request.renew:
             work = replace(work, batch_id=ledger.current(work.batch_id))
@@ -190,9 +190,9 @@ class Drain:
         drain: Callable[[Worker, Budget, Callable[[Part], None]], int]
         if self._request.where is not None:
             drain = MatchingDrain(work, self._request.where, up_to).run
-        elif self._request.only_new is not None:
-            drain = NewMessagesCopy(self._request.only_new, up_to, work.ledger_schema).run
-        elif self._request.keep:
+        elif self._request.incremental is not None:
+            drain = NewMessagesCopy(self._request.incremental, up_to, work.ledger_schema).run
+        elif self._request.copy:
             drain = CopyingDrain(up_to, settle_seconds).run
         else:
             drain = partial(drain_rest, up_to, settle_seconds)

@@ -19,7 +19,7 @@ from airflow_sqlqueue.drain.batches import batches
 from airflow_sqlqueue.drain.erased_parts import FileEraser
 from airflow_sqlqueue.drain.ledger import ErasedPart, Ledger, Part
 from airflow_sqlqueue.drain.locks import BatchLocks
-from airflow_sqlqueue.drain.stages.message_table import MessageTable
+from airflow_sqlqueue.drain.stages.staging_table import MessageTable
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import (
     BatchError,

@@ -14,7 +14,7 @@ from airflow_sqlqueue.drain.counts import Counts, PartCounts
 from airflow_sqlqueue.drain.manifest import UNFINISHED, Batch
 from airflow_sqlqueue.drain.options import batch_after
 from airflow_sqlqueue.drain.request import DrainRequest
-from airflow_sqlqueue.drain.stages.message_table import MessageTable
+from airflow_sqlqueue.drain.stages.staging_table import MessageTable
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError, StatementError, WrongBatchError
 from airflow_sqlqueue.queue.quarantine import Quarantine
 from airflow_sqlqueue.queue.tables.create import LEDGER_SCHEMA, Definition, ensure
@@ -119,7 +119,7 @@ class Ledger(OwnTable):
             stage,
             "" if up_to is None else str(up_to),
             request.filter_text,
-            request.keep,
+            request.copy,
             request.fingerprint,
         )
         with self.session.transaction():
@@ -130,10 +130,10 @@ class Ledger(OwnTable):
             raise WrongBatchError(f"Batch {batch_id} drains {row.queue}, not {queue}: ask for a new batch.")
         if row.stage != stage:
             raise WrongBatchError(f"Batch {batch_id} is staged as {row.stage}, not as {stage}: ask for a new batch.")
-        if (row.filter or "") != request.filter_text and (row.kept or request.keep):
+        if (row.filter or "") != request.filter_text and (row.kept or request.copy):
             raise WrongBatchError(
-                f"Batch {batch_id} was opened for other messages: give it the same keep and only_new, or ask for a new "
-                "batch."
+                f"Batch {batch_id} was opened for other messages: give it the same copy and incremental, or ask for a "
+                "new batch."
             )
         if (row.filter or "") != request.filter_text:
             raise WrongBatchError(
@@ -145,9 +145,9 @@ class Ledger(OwnTable):
                 f"Batch {batch_id} was opened with other rules of redaction, or with rules where none are given now: "
                 "give it the same, or ask for a new batch."
             )
-        if row.kept != request.keep:
+        if row.kept != request.copy:
             how = "copies messages of" if row.kept else "takes messages out of"
-            raise WrongBatchError(f"Batch {batch_id} {how} the queue: give keep={row.kept}, or ask for a new batch.")
+            raise WrongBatchError(f"Batch {batch_id} {how} the queue: give copy={row.kept}, or ask for a new batch.")
         return row
 
     def find(self, batch_id: uuid.UUID) -> LedgerEntry:

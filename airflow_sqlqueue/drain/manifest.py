@@ -113,7 +113,7 @@ class Batch(Counts):
         """Return the values for XCom: :meth:`to_dict`, less than 16 kB for any number of parts.
 
         If the paths take more than 8 kB, the dictionary has :attr:`manifest_path` under ``manifest`` instead.
-        :func:`airflow_sqlqueue.spark.load_batch` and :meth:`.client.batches.BatchManager.load` read it.
+        :func:`airflow_sqlqueue.spark.load_batch` and :meth:`.client.batch_manager.BatchManager.load` read it.
         """
         values = self.to_dict()
         if self.is_listed:

@@ -20,10 +20,10 @@ class DrainRequest:
     :param options: the limits of the drain.
     :param where: drain matching messages only; a retry needs the same filter. One worker in this process finds and
         takes them.
-    :param keep: copy the messages up to the mark to files and leave them in the queue, also with one worker; a retry
+    :param copy: copy the messages up to the mark to files and leave them in the queue, also with one worker; a retry
         needs the same value.
-    :param only_new: with ``keep``, the name of a copy: only messages that no earlier batch of the copy has. Each one is
-        copied once over all batches, see :mod:`airflow_sqlqueue.queue.copies`; a retry needs the same name.
+    :param incremental: with ``copy``, the name of a copy: only messages that no earlier batch of the copy has. Each one
+        is copied once over all batches, see :mod:`airflow_sqlqueue.queue.copies`; a retry needs the same name.
     :param redaction: rules for private data, applied to the messages before they are staged; a retry needs the same
         rules.
     :param batch_id: the batch; the same id resumes it, or returns it if it is sealed already; None: a new batch.
@@ -36,8 +36,8 @@ class DrainRequest:
 
     options: DrainOptions = field(default_factory=DrainOptions)
     where: MessageFilter | None = None
-    keep: bool = False
-    only_new: str | None = None
+    copy: bool = False
+    incremental: str | None = None
     redaction: Redactor | None = None
     batch_id: uuid.UUID | None = None
     renew: bool = False
@@ -45,25 +45,25 @@ class DrainRequest:
     owner: uuid.UUID | None = None
 
     def __post_init__(self) -> None:
-        if self.where is not None and self.keep:
-            raise ConfigurationError("A drain with keep copies all messages: leave out the filter, or keep.")
+        if self.where is not None and self.copy:
+            raise ConfigurationError("A drain with copy copies all messages: leave out the filter, or copy.")
         if self.options.max_bytes is not None and self.where is not None:
             raise ConfigurationError("max_bytes is for drains of all messages: leave out the filter.")
-        if self.only_new is not None:
-            check_copy_name(self.only_new)
-            if not self.keep:
-                raise ConfigurationError("only_new is for messages that stay in the queue: give keep as well.")
+        if self.incremental is not None:
+            check_copy_name(self.incremental)
+            if not self.copy:
+                raise ConfigurationError("incremental is for messages that stay in the queue: give copy as well.")
 
     @property
     def is_plain(self) -> bool:
         """True for a drain of all messages, which several workers can share."""
-        return self.where is None and not self.keep
+        return self.where is None and not self.copy
 
     @property
     def filter_text(self) -> str:
         """The text by which the ledger knows the messages of the batch: a filter, a copy of new ones, empty for all."""
-        if self.only_new is not None:
-            return json.dumps({"only_new": self.only_new})
+        if self.incremental is not None:
+            return json.dumps({"only_new": self.incremental})
         return "" if self.where is None else self.where.canonical
 
     @property

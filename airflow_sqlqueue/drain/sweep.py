@@ -18,7 +18,7 @@ from airflow_sqlqueue.drain.batches import batches
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import FINISHED
 from airflow_sqlqueue.drain.options import SweepOptions
-from airflow_sqlqueue.drain.stages.message_table import MessageTable
+from airflow_sqlqueue.drain.stages.staging_table import MessageTable
 from airflow_sqlqueue.drain.storage.batch_files import StagedFile, remove, remove_folder, staged_files
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import TransactionError

@@ -14,7 +14,7 @@ from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.delayed.table import DelayedTable
 from airflow_sqlqueue.queue.errors.failure_headers import type_name
-from airflow_sqlqueue.queue.errors.poison import set_aside
+from airflow_sqlqueue.queue.errors.poison import quarantine_unreadable
 from airflow_sqlqueue.queue.tables.create import LEDGER_SCHEMA, delayed_address
 from airflow_sqlqueue.queue.tables.discovery import find_address, find_queue
 from airflow_sqlqueue.queue.tables.layout import Layout
@@ -130,7 +130,7 @@ class EndpointTables:
         """Inbox in the queue's database."""
         return Inbox(self.session, self.endpoint.queue.catalog, self.endpoint.ledger_schema)
 
-    def set_aside(self, row_version: int, error: Exception, problem: str | None = None) -> None:
-        """Move a message that the error queue has refused, unchanged, by :func:`.set_aside`."""
+    def quarantine_unreadable(self, row_version: int, error: Exception, problem: str | None = None) -> None:
+        """Move a message that the error queue has refused, unchanged, by :func:`.quarantine_unreadable`."""
         reason = problem or f"the error queue did not take the message ({type_name(error)})"
-        set_aside(self.queue, self.error_queue, row_version, reason, self.endpoint.ledger_schema)
+        quarantine_unreadable(self.queue, self.error_queue, row_version, reason, self.endpoint.ledger_schema)

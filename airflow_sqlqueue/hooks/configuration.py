@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from airflow.providers.common.compat.sdk import conf
 
-from airflow_sqlqueue.server.allowed import ANY, Allowed
+from airflow_sqlqueue.server.connection_policy import ANY, Allowed
 
 
 def allowed() -> Allowed:
-    """Return the permissions that the configuration adds to the lists of :mod:`airflow_sqlqueue.server.allowed`."""
+    """Return what the configuration allows beyond the lists of :mod:`~airflow_sqlqueue.server.connection_policy`."""
     return Allowed(
         any_driver=bool(conf.getboolean("sqlqueue", "allow_driver_in_extra", fallback=False)),
         token_hosts=_names("token_hosts"),

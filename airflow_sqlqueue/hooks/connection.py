@@ -25,7 +25,7 @@ from airflow_sqlqueue.hooks.access_token import ConnectionToken
 from airflow_sqlqueue.messages.routing import DELAYED_SUFFIX, AddressResolver
 from airflow_sqlqueue.queue.tables.create import LEDGER_SCHEMA
 from airflow_sqlqueue.server import entra
-from airflow_sqlqueue.server.allowed import ONLY_LISTED, Allowed, check_keywords
+from airflow_sqlqueue.server.connection_policy import ONLY_LISTED, Allowed, check_keywords
 from airflow_sqlqueue.server.connection_string import ConnectionString
 from airflow_sqlqueue.server.session import DEFAULT_LOCK_TIMEOUT
 from airflow_sqlqueue.server.settings import ConnectionSettings, load_pyodbc, named_instance, split_host
@@ -106,8 +106,8 @@ def read_connection(
 
     A mapping in ``arguments`` wins key by key. An argument that the extra has too is the extra's, and is trusted no
     more than that: Airflow's SQL operators pass each key of an extra to the hook. ``allowed`` adds permissions to the
-    lists of :mod:`airflow_sqlqueue.server.allowed`. Raises :class:`ConfigurationError`, with the connection's id, for
-    an unusable connection.
+    lists of :mod:`airflow_sqlqueue.server.connection_policy`. Raises :class:`ConfigurationError`, with the
+    connection's id, for an unusable connection.
     """
     name = connection.conn_id
     try:

@@ -36,9 +36,9 @@ class SparkTarget:
         """Return the target of a connection of type ``spark`` or ``spark_connect``; without one, this machine.
 
         Keys of the extra that begin with ``spark.`` are settings; they have to be on a list
-        (:mod:`airflow_sqlqueue.server.allowed`). ``settings`` may hold any setting and override those of the extra.
-        Raises :class:`ConfigurationError` for another setting in the extra, and for a connection of another type or
-        without a host.
+        (:mod:`airflow_sqlqueue.server.connection_policy`). ``settings`` may hold any setting and override those of the
+        extra. Raises :class:`ConfigurationError` for another setting in the extra, and for a connection of another type
+        or without a host.
         """
         if conn_id is None:
             return cls(LOCAL, dict(settings or {}))

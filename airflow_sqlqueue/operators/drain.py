@@ -90,11 +90,11 @@ class DrainOperatorBase(LimitedTask, QueueWaitingTask):
         ``{"message_type": "Shop.OrderPlaced", "since": "2026-01-31T08:00:00Z"}``; ``message_id``, ``correlation_id``,
         ``endpoint``, ``until`` and ``headers``, names and values, are others. One worker finds and drains them. A retry
         must have the same filters (templated)
-    :param keep: copy the messages to files and leave them in the queue: a snapshot up to the last message at the time
+    :param copy: copy the messages to files and leave them in the queue: a snapshot up to the last message at the time
         the batch was opened. Not with ``filters``.
-    :param only_new: with ``keep``, copy only messages that no earlier run has copied, each once over all runs. True: of
-        a copy that is named ``dag_id.task_id``, and with its map index if the task is mapped; a text: of the copy with
-        this name (templated)
+    :param incremental: with ``copy``, copy only messages that no earlier run has copied, each once over all runs. True:
+        of a copy that is named ``dag_id.task_id``, and with its map index if the task is mapped; a text: of the copy
+        with this name (templated)
     :param python_callable: the job, a function.
     :param op_kwargs: further arguments of ``python_callable`` (templated)
     :param renew: drain a new batch when the task runs again after its batch was consumed or requeued.
@@ -123,7 +123,7 @@ class DrainOperatorBase(LimitedTask, QueueWaitingTask):
     template_fields = templated(
         QueueWaitingTask,
         LimitedTask,
-        *("staging", "stage", "filters", "only_new", "op_kwargs", "drain_options", "data_bus", "payload_options"),
+        *("staging", "stage", "filters", "incremental", "op_kwargs", "drain_options", "data_bus", "payload_options"),
         *("redaction", "redaction_conn_id"),
     )
     template_fields_renderers: ClassVar[dict[str, str]] = {
@@ -143,8 +143,8 @@ class DrainOperatorBase(LimitedTask, QueueWaitingTask):
         staging: str | ObjectStoragePath | None = None,
         stage: str = "files",
         filters: Mapping[str, Any] | None = None,
-        keep: bool = False,
-        only_new: bool | str = False,
+        copy: bool = False,
+        incremental: bool | str = False,
         python_callable: Callable[..., Any] | None = None,
         op_kwargs: Mapping[str, Any] | None = None,
         renew: bool = False,
@@ -166,8 +166,8 @@ class DrainOperatorBase(LimitedTask, QueueWaitingTask):
         self.staging = staging
         self.stage = stage
         self.filters = filters
-        self.keep = keep
-        self.only_new = only_new
+        self.copy = copy
+        self.incremental = incremental
         self.python_callable = python_callable
         self.op_kwargs = op_kwargs
         self.renew = renew
@@ -244,8 +244,8 @@ class DrainOperatorBase(LimitedTask, QueueWaitingTask):
             request = DrainRequest(
                 options=options,
                 where=where,
-                keep=self.keep,
-                only_new=self._copy_name(dag_id, task_id, map_index),
+                copy=self.copy,
+                incremental=self._copy_name(dag_id, task_id, map_index),
                 redaction=redaction,
                 batch_id=batch_id,
                 origin=origin,
@@ -312,8 +312,8 @@ class DrainOperatorBase(LimitedTask, QueueWaitingTask):
         if self.rerun is not None and self.renew:
             raise ConfigurationError("Both rerun and renew are given: run the job again, or drain a new batch.")
         message_filter(self.filters)
-        if self.only_new is not False and not self.keep:
-            raise ConfigurationError("only_new is for messages that stay in the queue: give keep=True as well.")
+        if self.incremental is not False and not self.copy:
+            raise ConfigurationError("incremental is for messages that stay in the queue: give copy=True as well.")
         if redactor_of(self.redaction, self.redaction_conn_id) is not None and self.data_bus is not None:
             raise ConfigurationError(
                 "No rule of redaction changes payloads of the data bus: leave out data_bus or redaction."
@@ -352,10 +352,10 @@ class DrainOperatorBase(LimitedTask, QueueWaitingTask):
 
     def _copy_name(self, dag_id: str, task_id: str, map_index: int) -> str | None:
         """Name of the copy that the task makes, None for another drain."""
-        if isinstance(self.only_new, str):
-            return self.only_new
+        if isinstance(self.incremental, str):
+            return self.incremental
         name = f"{dag_id}.{task_id}" if map_index < 0 else f"{dag_id}.{task_id}.{map_index}"
-        return name if self.only_new else None
+        return name if self.incremental else None
 
     def _adopt(
         self, locks: BatchLocks, owner: uuid.UUID, own: uuid.UUID, metrics: Metrics, *, has_job: bool

@@ -81,7 +81,7 @@ def of_batch(client: QueueClient, batch: Batch) -> list[Flow]:
     if not batch.parts:
         return []
     if batch.stage == "table":
-        from airflow_sqlqueue.drain.stages.message_table import MessageTable
+        from airflow_sqlqueue.drain.stages.staging_table import MessageTable
 
         table = MessageTable.address_in(client.resolve(batch.queue).catalog, client.ledger_schema)
         return [of_table(client, table, batch.messages, batch.bytes)]

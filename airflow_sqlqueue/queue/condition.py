@@ -21,7 +21,7 @@ from airflow_sqlqueue.server.sql import identifier, query
 EXPIRED_ALLOWANCE = 1_000
 """Expired messages at the head of the queue that a check skips before it counts the whole queue."""
 
-_HOW = {"kind", "filters", "only_new"}
+_HOW = {"kind", "filters", "incremental"}
 """Options that say what is counted and how."""
 
 
@@ -29,7 +29,7 @@ _HOW = {"kind", "filters", "only_new"}
 class QueueCondition(Options):
     """Condition to wait for: the first option that holds ends the wait; without options one message does.
 
-    ``max_messages`` goes without other options, and ``filters`` and ``only_new`` with ``min_messages`` and
+    ``max_messages`` goes without other options, and ``filters`` and ``incremental`` with ``min_messages`` and
     ``max_messages`` alone. A queue without messages is not yet drained: other transactions may hold some. With
     ``filters`` each check reads the headers of the queue until enough messages match, or to the end.
     """
@@ -57,7 +57,7 @@ class QueueCondition(Options):
     filters: Mapping[str, Any] | None = option(
         None, "count only messages that match, conditions of :class:`~airflow_sqlqueue.MessageFilter`", hash=False
     )
-    only_new: str | None = option(None, "count only messages that the copy with this name does not have")
+    incremental: str | None = option(None, "count only messages that the copy with this name does not have")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -71,11 +71,11 @@ class QueueCondition(Options):
             raise ConfigurationError(
                 "Matching messages are counted exactly: with filters give only min_messages or max_messages."
             )
-        if self.only_new is not None:
-            check_copy_name(self.only_new)
+        if self.incremental is not None:
+            check_copy_name(self.incremental)
             if given - {"min_messages", "max_messages"} or self.kind != "exact" or self.filters is not None:
                 raise ConfigurationError(
-                    "New messages are counted exactly: with only_new give only min_messages or max_messages."
+                    "New messages are counted exactly: with incremental give only min_messages or max_messages."
                 )
         if self.max_messages is not None and len(given) > 1:
             raise ConfigurationError("max_messages waits for a queue to run empty: give it without other conditions.")
@@ -142,7 +142,7 @@ def check_condition(
     and :class:`CopyError`.
     """
     table.require()
-    copy = None if condition.only_new is None else QueueCopy(table, condition.only_new, ledger_schema)
+    copy = None if condition.incremental is None else QueueCopy(table, condition.incremental, ledger_schema)
     counted, counted_all = _messages(table, condition, copy)
     messages = None if counted is None else counted.messages
     expired = None if counted is None else counted.expired

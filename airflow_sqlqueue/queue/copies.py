@@ -49,7 +49,9 @@ _NAMESPACE = uuid.UUID("8a0f6f5e-7a0b-5d57-8c43-6d2f3f1c9b62")
 def check_copy_name(name: str) -> str:
     """Return the name of a copy. Raises :class:`ConfigurationError` for one that is empty or too long."""
     if not isinstance(name, str) or not name.strip() or len(name) > LONGEST_NAME:
-        raise ConfigurationError(f"The name of a copy has 1 to {LONGEST_NAME} characters: give only_new another one.")
+        raise ConfigurationError(
+            f"The name of a copy has 1 to {LONGEST_NAME} characters: give incremental another one."
+        )
     return name
 
 
@@ -170,7 +172,7 @@ class QueueCopy:
         if identity is None:
             raise CopyError(
                 f"The column RowVersion of {self._queue.address.canonical} has no IDENTITY, so that a number may come "
-                "again: copy its messages without only_new."
+                "again: copy its messages without incremental."
             )
         table_id = f"{object_id} {created.isoformat()}"
         if known != table_id:

@@ -184,7 +184,7 @@ class QueueTable(TableAccess):
             taken += self.delete_output("queue.take", *chunk, bounded=bounded, row_versions=placeholders(chunk))
         return _in_order(taken)
 
-    def take_head(self, count: int, window: Window, max_bytes: int, max_body: int = LAST) -> list[Any]:
+    def delete_first_rows(self, count: int, window: Window, max_bytes: int, max_body: int = LAST) -> list[Any]:
         """Take up to ``count`` rows for a drain, as :meth:`receive`, from a window, which is one piece.
 
         The rows end with the one that reaches ``max_bytes`` of headers and bodies. Rows with more than ``max_body``
@@ -195,7 +195,7 @@ class QueueTable(TableAccess):
         """
         check_rows(count)
         values = (count, *window.values, max_body, max_bytes)
-        return self.delete_output_raw("queue.take_head", *values, window=window.condition)
+        return self.delete_output_raw("queue.delete_first_rows", *values, window=window.condition)
 
     def mean_bytes(self, up_to: int = LAST, *, rows: int = 100) -> int | None:
         """Return the mean size of headers and body at the head of the queue, locked rows included, or None."""

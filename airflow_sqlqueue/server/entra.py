@@ -18,7 +18,7 @@ from typing import Any
 
 from airflow_sqlqueue.errors import ConfigurationError, LoginFailedError
 from airflow_sqlqueue.extras import from_extra
-from airflow_sqlqueue.server.allowed import CLOUDS
+from airflow_sqlqueue.server.connection_policy import CLOUDS
 
 AccessToken = Callable[[], str]
 """A function that returns a token that is valid now."""

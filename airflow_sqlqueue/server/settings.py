@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from airflow_sqlqueue.errors import ConfigurationError, DriverNotFoundError
 from airflow_sqlqueue.extras import with_extra
 from airflow_sqlqueue.server import browser, entra
-from airflow_sqlqueue.server.allowed import MICROSOFT_DRIVERS, check_is_microsofts, check_keywords
+from airflow_sqlqueue.server.connection_policy import MICROSOFT_DRIVERS, check_is_microsofts, check_keywords
 from airflow_sqlqueue.server.libraries import missing_library
 
 DEFAULT_PORT = 1433

@@ -108,7 +108,7 @@ def _parsed(
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from airflow_sqlqueue.bodies.blocks import BodyParser
+    from airflow_sqlqueue.bodies.arrow_parser import BodyParser
 
     parser = BodyParser(schema, rescues=rescued, max_bytes=max_bytes)
     for batch in batches:

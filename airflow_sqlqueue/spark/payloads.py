@@ -28,8 +28,8 @@ def read_payloads(
 ) -> DataFrame:
     """The payloads that the messages of a batch name, one row for each: join it with :func:`read_batch` by ``Id``.
 
-    A drain with ``data_bus``, or :meth:`.client.batches.BatchManager.fetch_payloads`, has fetched them. ``batch`` is
-    named as for :func:`read_batch`.
+    A drain with ``data_bus``, or :meth:`.client.batch_manager.BatchManager.fetch_payloads`, has fetched them. ``batch``
+    is named as for :func:`read_batch`.
 
     - ``Id``, ``RowVersion``, ``message_id``: those of the message.
     - ``property``: the property's name; for a property of type ``ClaimCheckProperty``, the ``Key`` that the message's

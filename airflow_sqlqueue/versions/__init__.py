@@ -13,8 +13,8 @@ from airflow_sqlqueue.errors import ConfigurationError
 
 
 @dataclass(frozen=True)
-class Feature:
-    """Feature of ours that takes a version of a package: ``Streaming reads``, ``Spark``, ``4.2``."""
+class VersionedFeature:
+    """VersionedFeature of ours that takes a version of a package: ``Streaming reads``, ``Spark``, ``4.2``."""
 
     name: str
     package: str

@@ -13,7 +13,7 @@ from airflow import __version__
 from airflow.sdk.execution_time.context import OutletEventAccessor
 from airflow.triggers.base import BaseTrigger
 
-from airflow_sqlqueue.versions import Feature
+from airflow_sqlqueue.versions import VersionedFeature
 
 __all__ = [
     "PARTITION_KEYS",
@@ -51,8 +51,8 @@ else:
     except ImportError:  # Airflow 3.1 and 3.2
         RetryDecision, RetryPolicy = None, object
 
-RETRY_POLICIES = Feature("TransientRetryPolicy", "Airflow", "3.3", __version__, RetryDecision is not None)
-SHARED_STREAMS = Feature(
+RETRY_POLICIES = VersionedFeature("TransientRetryPolicy", "Airflow", "3.3", __version__, RetryDecision is not None)
+SHARED_STREAMS = VersionedFeature(
     "SqlQueueMessageEventTrigger",
     "Airflow",
     "3.3",
@@ -60,9 +60,9 @@ SHARED_STREAMS = Feature(
     find_spec("airflow.triggers.shared_stream") is not None,
     ("airflow_sqlqueue.triggers.receiver",),
 )
-PARTITION_KEYS = Feature(
+PARTITION_KEYS = VersionedFeature(
     "partition_by_batch", "Airflow", "3.3", __version__, hasattr(OutletEventAccessor, "add_partitions")
 )
-TRIGGER_TEMPLATES = Feature(
+TRIGGER_TEMPLATES = VersionedFeature(
     "start_from_trigger", "Airflow", "3.3", __version__, hasattr(BaseTrigger, "render_template_fields")
 )

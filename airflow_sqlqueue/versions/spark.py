@@ -7,12 +7,12 @@ from importlib.util import find_spec
 
 from pyspark import __version__
 
-from airflow_sqlqueue.versions import Feature
+from airflow_sqlqueue.versions import VersionedFeature
 
 _HAS_DATA_SOURCES = find_spec("pyspark.sql.datasource") is not None
 
-SPARK = Feature("airflow_sqlqueue.spark", "Spark", "4.0", __version__, _HAS_DATA_SOURCES)
-PUSHED_FILTERS = Feature(
+SPARK = VersionedFeature("airflow_sqlqueue.spark", "Spark", "4.0", __version__, _HAS_DATA_SOURCES)
+PUSHED_FILTERS = VersionedFeature(
     "The option pushdown of the format sqlqueue",
     "Spark",
     "4.1",
@@ -20,7 +20,7 @@ PUSHED_FILTERS = Feature(
     _HAS_DATA_SOURCES and hasattr(import_module("pyspark.sql.datasource"), "EqualTo"),
     ("airflow_sqlqueue.spark.source.pushdown",),
 )
-STREAMS = Feature(
+STREAMS = VersionedFeature(
     "A stream of the format sqlqueue",
     "Spark",
     "4.2",

@@ -141,8 +141,8 @@ def test_each_run_copies_what_is_new(hook: SqlQueueHook, queue_name: str, tmp_pa
     task = python_drain(
         queue_name,
         str(tmp_path),
-        keep=True,
-        only_new=True,
+        copy=True,
+        incremental=True,
         renew=True,
         python_callable=lambda messages: got.append([message.body for message in messages]),
     )
@@ -152,7 +152,7 @@ def test_each_run_copies_what_is_new(hook: SqlQueueHook, queue_name: str, tmp_pa
     ti = context()["ti"]
     assert (copy.name, copy.messages) == (f"{ti.dag_id}.{ti.task_id}", 3)
     sensor = SqlQueueDepthSensor(
-        task_id="s", queue_name=queue_name, wait_for={"min_messages": 2, "only_new": copy.name}
+        task_id="s", queue_name=queue_name, wait_for={"min_messages": 2, "incremental": copy.name}
     )
     assert not sensor.poke(context())
     hook.send(queue_name, [Message(body=b"new 1"), Message(body=b"new 2")])
@@ -161,10 +161,10 @@ def test_each_run_copies_what_is_new(hook: SqlQueueHook, queue_name: str, tmp_pa
     assert SqlQueueDepthTrigger(**arguments).serialize() == (path, arguments)
     task.execute(context())
     assert got == [[b"0", b"1", b"2"], [b"new 1", b"new 2"]]
-    task.only_new = "another copy"
+    task.incremental = "another copy"
     task.execute(context())
     assert len(got[-1]) == 5
     task.keep = False
-    with pytest.raises(AirflowFailException, match="give keep=True"):
+    with pytest.raises(AirflowFailException, match="give copy=True"):
         task.execute(context())
     assert hook.depth(queue_name).messages == 5

@@ -46,7 +46,7 @@ WAITS: list[Any] = [
     {"min_messages": 1},
     {"min_messages": "1000", "oldest_seconds": 3600.5, "min_expired": 2, "kind": "exact"},
     {"min_delayed": 3, "kind": "quick"},
-    {"min_messages": 2, "only_new": "archive"},
+    {"min_messages": 2, "incremental": "archive"},
     {"filters": {"headers": {"Shop.List": "a", "__var": None, "\u00e9\u2603 \"'{}": "\U0001f600"}}},
     {"filters": {"message_type": "Shop.OrderPlaced", "since": SINCE, "until": "2026-12-31T00:00:00Z"}},
     {"filters": MessageFilter(endpoint="Sales", since=SINCE), "max_messages": 0},

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import Stats
 
-from airflow_sqlqueue.versions import Feature
+from airflow_sqlqueue.versions import VersionedFeature
 
 try:
     from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 
-def needs(feature: Feature) -> pytest.MarkDecorator:
+def needs(feature: VersionedFeature) -> pytest.MarkDecorator:
     """Mark that skips a test where the installed version lacks a feature."""
     reason = f"{feature.name} needs {feature.package} {feature.since}"
     return pytest.mark.skipif(not feature.is_available, reason=reason)

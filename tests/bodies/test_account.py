@@ -22,7 +22,7 @@ import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from airflow_sqlqueue.bodies.blocks import BodyParser
+from airflow_sqlqueue.bodies.arrow_parser import BodyParser
 from airflow_sqlqueue.bodies.decoding import parse
 from airflow_sqlqueue.bodies.inference import struct_of
 from airflow_sqlqueue.bodies.schemas import read_schema, struct

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from airflow_sqlqueue.bodies.coercion import Coercion
 from airflow_sqlqueue.bodies.extension import would_extend
-from airflow_sqlqueue.bodies.fitting import Fitting
 from airflow_sqlqueue.bodies.inference import struct_of
 from airflow_sqlqueue.bodies.names import (
     ENVELOPE,
@@ -119,7 +119,7 @@ def test_names_that_iceberg_writes_alike_are_no_two_columns(name: str, written: 
     assert len({name, written} & fields_of(inner).keys()) == 1
     schema = struct({"o": struct({name: "long"})})
     assert not would_extend(schema, ("o", written))
-    fitting = Fitting()
+    fitting = Coercion()
     assert fitting.struct({"o": {written: Number("2")}}, schema) == {"o": {}}, "it is another field"
     assert fitting.rescued == {("o", written): Number("2")}
 

@@ -1,4 +1,4 @@
-"""Leaf types: one that is added to the table works everywhere; each is read alike one by one and in blocks."""
+"""Leaf types: one that is added to the table works everywhere; each is read alike one by one and in arrow_parser."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_sqlqueue.bodies import blocks
-from airflow_sqlqueue.bodies.blocks import BodyParser
+from airflow_sqlqueue.bodies import arrow_parser
+from airflow_sqlqueue.bodies.arrow_parser import BodyParser
 from airflow_sqlqueue.bodies.decoding import parse
 from airflow_sqlqueue.bodies.extension import Change, differences, extended, takes
 from airflow_sqlqueue.bodies.inference import struct_of
@@ -22,7 +22,7 @@ from airflow_sqlqueue.bodies.names import RESCUED, UNPARSED
 from airflow_sqlqueue.bodies.schemas import all_fields, array, fields_of, map_of, read_schema, struct
 from airflow_sqlqueue.bodies.statistics import Statistics
 from airflow_sqlqueue.bodies.types import LEAVES, Leaf, number_type, read_leaf
-from airflow_sqlqueue.bodies.values import Misfit
+from airflow_sqlqueue.bodies.values import CoercionError
 from airflow_sqlqueue.client.schemas.files import SchemaFolder
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.spark.bodies import result_schema
@@ -169,7 +169,7 @@ def test_a_type_of_the_table_is_compared_and_written(made_up: str) -> None:
     assert bool(list(differences(own, narrow))) is (made_up != "money")
     for value in GOOD[made_up].values():
         assert read_leaf(made_up, MADE_UP[made_up].write(value), None) == value
-    with pytest.raises(Misfit):
+    with pytest.raises(CoercionError):
         read_leaf(made_up, "soon", None)
 
 
@@ -217,7 +217,7 @@ def test_a_value_is_read_from_its_text(case: tuple[str, Any]) -> None:
     leaf = LEAVES[kind.partition("(")[0]]
     assert read_leaf(kind, leaf.write(value), leaf.json[0]) == value
     assert read_leaf(kind, leaf.write(value), None) == value
-    assert pa.array([value], blocks.arrow_type(kind))[0].is_valid
+    assert pa.array([value], arrow_parser.arrow_type(kind))[0].is_valid
 
 
 digits = st.text("0123456789", min_size=1, max_size=20)

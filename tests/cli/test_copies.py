@@ -20,7 +20,7 @@ def test_a_copy_of_what_is_new(url: str, tmp_path: Path) -> None:
     name = f"cli.{uuid.uuid4().hex[:10]}"
     answer("create", name, url=url)
     answer("generate", name, "--count", "20", "--seed", "3", url=url)
-    drain = ("drain", name, "--staging", str(tmp_path), "--keep", "--only-new", "lake")
+    drain = ("drain", name, "--staging", str(tmp_path), "--copy", "--incremental", "lake")
     assert answer(*drain, url=url)["messages"] == 20
     assert answer(*drain, url=url)["batch_id"] is None, "nothing is new"
     answer("generate", name, "--count", "5", "--seed", "4", url=url)
@@ -44,7 +44,7 @@ def test_a_copy_of_what_is_new(url: str, tmp_path: Path) -> None:
             ["copies", "--close", "lake", "--queue", "q"],
             "Gaps are closed with all of --queue, --close and --older-than.",
         ),
-        (["drain", "q", "--stage", "table", "--only-new", "lake"], "give keep as well"),
+        (["drain", "q", "--stage", "table", "--incremental", "lake"], "give copy as well"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(url: str, arguments: list[str], sentence: str) -> None:

@@ -190,7 +190,7 @@ def test_numbers_may_be_text_and_a_condition_survives_its_dictionary() -> None:
 
 def test_new_messages_are_counted(connect: Connect, queue: QueueTable) -> None:
     """Those above the watermark of a copy, and late ones; before the first run, all messages."""
-    condition = QueueCondition(min_messages=3, only_new="daily")
+    condition = QueueCondition(min_messages=3, incremental="daily")
     fill(queue, 2)
     assert check_condition(queue, condition).messages == 2
     with connect() as late:
@@ -198,7 +198,7 @@ def test_new_messages_are_counted(connect: Connect, queue: QueueTable) -> None:
             QueueTable(late, queue.address).send([Message(body=b"late")])
             fill(queue, 5)
             assert check_condition(queue, condition).met
-            drain(connect, queue, TableStage(), keep=True, only_new="daily")
+            drain(connect, queue, TableStage(), copy=True, incremental="daily")
             assert check_condition(queue, condition).messages == 0
             queue.send([Message(body=b"old", time_to_be_received=timedelta(seconds=-5))])
             fill(queue, 2)
@@ -206,15 +206,15 @@ def test_new_messages_are_counted(connect: Connect, queue: QueueTable) -> None:
             assert (found.met, found.messages, found.expired) == (False, 2, 1)
         found = check_condition(queue, condition)
     assert (found.met, found.messages, found.expired) == (True, 3, 1)
-    assert check_condition(queue, QueueCondition(max_messages=3, only_new="daily")).met
-    assert not check_condition(queue, QueueCondition(max_messages=2, only_new="daily")).met
+    assert check_condition(queue, QueueCondition(max_messages=3, incremental="daily")).met
+    assert not check_condition(queue, QueueCondition(max_messages=2, incremental="daily")).met
 
 
 def test_new_messages_are_counted_by_their_numbers(connect: Connect, any_queue: QueueTable) -> None:
     """Without a look-up of their rows: expired ones count apart where an index has them, up to the limit."""
     queue = any_queue
     fill(queue, 2)
-    drain(connect, queue, TableStage(), keep=True, only_new="daily")
+    drain(connect, queue, TableStage(), copy=True, incremental="daily")
     copy = QueueCopy(queue, "daily")
     queue.send([Message(body=b"old", time_to_be_received=timedelta(seconds=-5))] * 3)
     fill(queue, 4)
@@ -222,8 +222,8 @@ def test_new_messages_are_counted_by_their_numbers(connect: Connect, any_queue: 
     assert copy.count(100) == (Depth(4, 3) if has_index else Depth(7, 0))
     assert copy.count(7) == Depth(7, 0), "a limit that was reached hides which of them have expired"
     assert copy.count(100, 5) == (Depth(0, 3) if has_index else Depth(3, 0)), "up to a number"
-    assert check_condition(queue, QueueCondition(min_messages=4, only_new="daily")).met
-    assert check_condition(queue, QueueCondition(max_messages=4, only_new="daily")).met is has_index
+    assert check_condition(queue, QueueCondition(min_messages=4, incremental="daily")).met
+    assert check_condition(queue, QueueCondition(max_messages=4, incremental="daily")).met is has_index
 
 
 def test_many_expired_messages_do_not_make_a_wait_for_new_ones_endless(
@@ -232,14 +232,14 @@ def test_many_expired_messages_do_not_make_a_wait_for_new_ones_endless(
     """The next run of the copy passes them, so the wait ends: they would hide each new message for good."""
     monkeypatch.setattr(condition, "EXPIRED_ALLOWANCE", 2)
     fill(queue, 1)
-    drain(connect, queue, TableStage(), keep=True, only_new="daily")
+    drain(connect, queue, TableStage(), copy=True, incremental="daily")
     queue.send([Message(body=b"old", time_to_be_received=timedelta(seconds=-5))] * 4)
     fill(queue, 1)
-    found = check_condition(queue, QueueCondition(min_messages=1, only_new="daily"))
+    found = check_condition(queue, QueueCondition(min_messages=1, incremental="daily"))
     assert (found.met, found.counted_all) == (True, False)
-    assert not check_condition(queue, QueueCondition(max_messages=1, only_new="daily")).met
-    drain(connect, queue, TableStage(), keep=True, only_new="daily")
-    assert check_condition(queue, QueueCondition(max_messages=0, only_new="daily")).met
+    assert not check_condition(queue, QueueCondition(max_messages=1, incremental="daily")).met
+    drain(connect, queue, TableStage(), copy=True, incremental="daily")
+    assert check_condition(queue, QueueCondition(max_messages=0, incremental="daily")).met
 
 
 def test_late_messages_are_found_up_to_a_number(connect: Connect, queue: QueueTable) -> None:
@@ -248,7 +248,7 @@ def test_late_messages_are_found_up_to_a_number(connect: Connect, queue: QueueTa
         with late.transaction():
             QueueTable(late, queue.address).send(Message(body=b"%d" % n) for n in range(4))
             fill(queue, 1)
-            drain(connect, queue, TableStage(), keep=True, only_new="daily")
+            drain(connect, queue, TableStage(), copy=True, incremental="daily")
         copy = QueueCopy(queue, "daily")
         first = queue.peek(1)[0].row_version
         for up_to, expected in ((first - 1, 0), (first, 1), (first + 2, 3), (first + 9, 4)):
@@ -259,9 +259,9 @@ def test_late_messages_are_found_up_to_a_number(connect: Connect, queue: QueueTa
 
 
 def test_new_messages_go_with_few_conditions() -> None:
-    assert str(QueueCondition(only_new="daily")) == "min_messages=1, only_new=daily"
+    assert str(QueueCondition(incremental="daily")) == "min_messages=1, incremental=daily"
     for others in ({"oldest_seconds": 5}, {"kind": "quick"}, {"filters": {"endpoint": "Sales"}}):
-        with pytest.raises(ConfigurationError, match="with only_new give only min_messages or max_messages"):
-            QueueCondition(only_new="daily", **others)  # type: ignore[arg-type]
+        with pytest.raises(ConfigurationError, match="with incremental give only min_messages or max_messages"):
+            QueueCondition(incremental="daily", **others)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="The name of a copy has"):
-        QueueCondition(only_new="")
+        QueueCondition(incremental="")

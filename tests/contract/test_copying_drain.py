@@ -37,7 +37,7 @@ from tests.drains import SMALL_PARTS, batch_bodies, drain, fill
 def test_the_messages_stay(connect: Connect, any_queue: QueueTable, staging: StagingFolder) -> None:
     expected = fill(any_queue, 105)
     any_queue.send([Message(body=b"late", time_to_be_received=timedelta(seconds=-5))])
-    done = drain(connect, any_queue, staging, keep=True)
+    done = drain(connect, any_queue, staging, copy=True)
     assert (done.batch.kept, done.batch.state, done.batch.parts, done.batch.expired) == (True, "sealed", 6, 1)
     assert batch_bodies(connect, any_queue, done.batch) == expected
     assert Batch.from_dict(done.batch.to_dict()) == done.batch
@@ -47,7 +47,7 @@ def test_the_messages_stay(connect: Connect, any_queue: QueueTable, staging: Sta
 def test_a_copy_goes_to_a_table_too(connect: Connect, any_queue: QueueTable) -> None:
     expected = fill(any_queue, 45)
     any_queue.send([Message(body=b"late", time_to_be_received=timedelta(seconds=-5))])
-    done = drain(connect, any_queue, TableStage(), keep=True)
+    done = drain(connect, any_queue, TableStage(), copy=True)
     assert (done.batch.kept, done.batch.messages, done.batch.expired) == (True, 45, 1)
     assert batch_bodies(connect, any_queue, done.batch) == expected
     assert depth(any_queue).messages == 45
@@ -56,7 +56,7 @@ def test_a_copy_goes_to_a_table_too(connect: Connect, any_queue: QueueTable) -> 
 def test_large_bodies_are_copied_in_their_place(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
     bodies = [b"%d" % n * (1_000 if n % 4 == 1 else 1) for n in range(20)]
     queue.send(Message(body=body) for body in bodies)
-    done = drain(connect, queue, staging, keep=True, options=replace(SMALL_PARTS, inline_body_bytes=500))
+    done = drain(connect, queue, staging, copy=True, options=replace(SMALL_PARTS, inline_body_bytes=500))
     assert batch_bodies(connect, queue, done.batch) == bodies
     assert depth(queue).messages == 20
 
@@ -69,11 +69,11 @@ def test_a_retry_goes_on_where_the_last_part_ended(connect: Connect, queue: Queu
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        drain(connect, queue, staging, keep=True, batch_id=batch_id, on_progress=stop)
+        drain(connect, queue, staging, copy=True, batch_id=batch_id, on_progress=stop)
     fill(queue, 10)
-    with pytest.raises(WrongBatchError, match="give keep=True"):
+    with pytest.raises(WrongBatchError, match="give copy=True"):
         Drain(connect, queue.address, staging, DrainRequest(batch_id=batch_id)).run()
-    done = drain(connect, queue, staging, keep=True, batch_id=batch_id)
+    done = drain(connect, queue, staging, copy=True, batch_id=batch_id)
     assert done.resumed
     assert batch_bodies(connect, queue, done.batch) == expected, "what came after the mark is not in it"
     assert depth(queue).messages == 110
@@ -86,7 +86,7 @@ def test_two_tries_at_once_copy_each_message_once(connect: Connect, queue: Queue
 
     def another() -> None:
         try:
-            drain(connect, queue, staging, keep=True, batch_id=batch_id)
+            drain(connect, queue, staging, copy=True, batch_id=batch_id)
         except BatchError as error:
             refused.append(error)
 
@@ -96,7 +96,7 @@ def test_two_tries_at_once_copy_each_message_once(connect: Connect, queue: Queue
     for thread in threads:
         thread.join()
     assert len(refused) < 3
-    done = drain(connect, queue, staging, keep=True, batch_id=batch_id)
+    done = drain(connect, queue, staging, copy=True, batch_id=batch_id)
     assert batch_bodies(connect, queue, done.batch) == expected
 
 
@@ -107,7 +107,7 @@ def test_messages_held_for_a_while_are_copied(connect: Connect, queue: QueueTabl
         assert len(QueueTable(other, queue.address).receive(1)) == 1
         timer = threading.Timer(0.5, other.roll_back)
         timer.start()
-        done = drain(connect, queue, staging, keep=True, options=replace(SMALL_PARTS, settle_seconds=30))
+        done = drain(connect, queue, staging, copy=True, options=replace(SMALL_PARTS, settle_seconds=30))
         timer.join()
     assert done.locked == 0
     assert batch_bodies(connect, queue, done.batch) == expected
@@ -134,7 +134,7 @@ def test_a_deadlock_with_a_receiver_is_as_a_lock_that_lasts(
         sessions.append(Deadlocked(queue.session.settings))
         return sessions[-1]
 
-    done = drain(session, queue, staging, keep=True, options=replace(SMALL_PARTS, settle_seconds=30))
+    done = drain(session, queue, staging, copy=True, options=replace(SMALL_PARTS, settle_seconds=30))
     assert batch_bodies(connect, queue, done.batch) == expected
     assert (len(deadlocks), len(sessions)) == (times, 1), "no connection is opened anew"
 
@@ -145,7 +145,7 @@ def test_messages_held_for_long_are_left_out_and_reported(
     expected = fill(queue, 50)
     with connect() as other, other.transaction():
         assert len(QueueTable(other, queue.address).receive(1)) == 1
-        done = drain(connect, queue, staging, keep=True)
+        done = drain(connect, queue, staging, copy=True)
         assert done.locked >= 1
         assert batch_bodies(connect, queue, done.batch) == expected[1:]
 
@@ -157,14 +157,14 @@ def test_receivers_skip_no_message(connect: Connect, queue: QueueTable, staging:
     def on_progress(done: Progress) -> None:
         received.extend(message.body for message in queue.receive(10))
 
-    done = drain(connect, queue, staging, keep=True, on_progress=on_progress)
+    done = drain(connect, queue, staging, copy=True, on_progress=on_progress)
     assert received == expected[:30]
     assert batch_bodies(connect, queue, done.batch) == expected
 
 
 def test_a_copy_is_not_put_back_and_is_swept(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
     expected = fill(queue, 10)
-    batch = drain(connect, queue, staging, keep=True).batch
+    batch = drain(connect, queue, staging, copy=True).batch
     batch_id = uuid.UUID(batch.batch_id)
     with connect() as session, BatchLocks(connect, queue.address.catalog, LEDGER_SCHEMA) as locks:
         ledger = Ledger(session, queue.address.catalog)
@@ -190,7 +190,7 @@ def test_messages_that_no_file_can_keep_are_left_out_and_counted(
     text = "REPLACE([Headers], N'}', N',\"a\":\"' + NCHAR(55357) + N'\"}')"
     table = queue.address.qualified_name
     run_sql(queue.session, f"UPDATE {table} SET [Headers] = {text} WHERE [RowVersion] = {first}")
-    done = drain(connect, queue, staging, keep=True)
+    done = drain(connect, queue, staging, copy=True)
     assert (done.batch.messages, done.batch.quarantined) == (2, 1)
     assert depth(queue).messages == 3
 
@@ -200,6 +200,6 @@ def test_options_that_do_not_fit_a_copy_are_refused(
 ) -> None:
     fill(queue, 1)
     with pytest.raises(ConfigurationError, match="leave out the filter"):
-        drain(connect, queue, staging, keep=True, where=MessageFilter(endpoint="Sales"))
+        drain(connect, queue, staging, copy=True, where=MessageFilter(endpoint="Sales"))
     with pytest.raises(ConfigurationError, match="one worker"):
-        drain(connect, queue, staging, keep=True, engine=object())
+        drain(connect, queue, staging, copy=True, engine=object())

@@ -24,7 +24,7 @@ SALES = {HeaderNames.ORIGINATING_ENDPOINT: "Sales"}
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"where": MessageFilter(endpoint="Sales")}, {"keep": True}], ids=["all", "filtered", "copied"]
+    "options", [{}, {"where": MessageFilter(endpoint="Sales")}, {"copy": True}], ids=["all", "filtered", "copied"]
 )
 def test_no_statement_waits_long_for_others(
     connect: Connect, queue: QueueTable, tmp_path: Path, options: dict[str, Any]
@@ -57,7 +57,7 @@ def test_no_statement_waits_long_for_others(
         ({}, 7),
         ({"where": MessageFilter(endpoint="Sales")}, 7),
         ({"where": MessageFilter(endpoint="Sales")}, 2_000),
-        ({"keep": True}, 7),
+        ({"copy": True}, 7),
     ],
     ids=["all", "filtered", "looked for", "copied"],
 )

@@ -16,7 +16,7 @@ import pyodbc
 import pytest
 
 from airflow_sqlqueue.drain.ledger import Ledger, Part
-from airflow_sqlqueue.drain.stages.message_table import MessageTable
+from airflow_sqlqueue.drain.stages.staging_table import MessageTable
 from airflow_sqlqueue.errors import LockTimeoutError, QueueNotFoundError, SqlQueueError
 from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.messages.row import row_of
@@ -44,7 +44,7 @@ def commit(queue: QueueTable, ledger: Ledger, path: str | None) -> uuid.UUID:
     batch_id = uuid.uuid4()
     ledger.open(batch_id, queue.address.canonical, LAST)
     queue.session.begin()
-    (row,) = queue.take_head(1, Window(0), 1000)
+    (row,) = queue.delete_first_rows(1, Window(0), 1000)
     version = row_of(row).row_version
     ledger.commit_part(
         batch_id,
@@ -58,7 +58,7 @@ def commit(queue: QueueTable, ledger: Ledger, path: str | None) -> uuid.UUID:
 def test_1_rows_are_deleted_by_a_common_table_expression_that_adds_up_their_bytes(queue: QueueTable) -> None:
     queue.send(Message(body=b"x" * 100) for _ in range(5))
     with queue.session.transaction():
-        taken = queue.take_head(5, Window(0), 250)
+        taken = queue.delete_first_rows(5, Window(0), 250)
     assert 1 <= len(taken) < 5
     assert depth(queue).messages == 5 - len(taken)
 

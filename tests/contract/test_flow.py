@@ -97,7 +97,7 @@ def test_a_search_ends_within_a_batch(
     monkeypatch.setattr("airflow_sqlqueue.drain.batch_reader._ROWS", 10)
     drained(*(Message({"a": text}) for _ in range(100)))
     read = []
-    monkeypatch.setattr("airflow_sqlqueue.client.batches.Budget", partial(Budget, clock=lambda: len(read)))
+    monkeypatch.setattr("airflow_sqlqueue.client.batch_manager.Budget", partial(Budget, clock=lambda: len(read)))
     pages = batch_reader.batch_headers
 
     def noting(*arguments: Any) -> Iterator[list[str]]:

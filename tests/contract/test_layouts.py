@@ -303,7 +303,7 @@ def _take_head(queue: QueueTable) -> list[Any]:
     """As a drain does, which runs its part again."""
     for _ in range(2):
         with suppress(LayoutChangedError), queue.session.transaction():
-            return queue.take_head(2, Window(1, 3), 100)
+            return queue.delete_first_rows(2, Window(1, 3), 100)
     raise AssertionError
 
 

@@ -55,7 +55,7 @@ class Copying:
         return batch_bodies(self._connect, self._queue, done.batch)
 
     def drain(self, **request: object) -> DrainResult:
-        return drain(self._connect, self._queue, self._stage, keep=True, only_new=NAME, **request)  # type: ignore[arg-type]
+        return drain(self._connect, self._queue, self._stage, copy=True, incremental=NAME, **request)  # type: ignore[arg-type]
 
     @property
     def state(self) -> CopyState:
@@ -138,7 +138,7 @@ def test_each_copy_has_its_own_watermark(connect: Connect, copying: Copying, que
     expected = fill(queue, 5)
     assert copying.run() == expected
     assert copying.run() == []
-    with_another_name = drain(connect, queue, TableStage(), keep=True, only_new="another").batch
+    with_another_name = drain(connect, queue, TableStage(), copy=True, incremental="another").batch
     assert batch_bodies(connect, queue, with_another_name) == expected
 
 
@@ -531,7 +531,7 @@ def test_a_table_whose_numbers_are_no_identity_is_refused(
     run_sql(queue.session, f"INSERT INTO {name} VALUES (NEWID(), NULL, N'{{}}', 0x01, 7)")
     with pytest.raises(CopyError, match="has no IDENTITY, so that a number may come again: copy its messages without"):
         Copying(connect, queue, staging).run()
-    assert len(batch_bodies(connect, queue, drain(connect, queue, staging, keep=True).batch)) == 1
+    assert len(batch_bodies(connect, queue, drain(connect, queue, staging, copy=True).batch)) == 1
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -622,20 +622,20 @@ def test_a_retry_for_another_copy_is_refused(
     connect: Connect, queue: QueueTable, staging: StagingFolder, copying: Copying
 ) -> None:
     fill(queue, 3)
-    done = drain(connect, queue, staging, keep=True, only_new=NAME)
+    done = drain(connect, queue, staging, copy=True, incremental=NAME)
     batch_id = uuid.UUID(done.batch.batch_id)
     for other in (None, "another"):
-        request = DrainRequest(batch_id=batch_id, keep=True, only_new=other)
-        with pytest.raises(WrongBatchError, match="give it the same keep and only_new"):
+        request = DrainRequest(batch_id=batch_id, copy=True, incremental=other)
+        with pytest.raises(WrongBatchError, match="give it the same copy and incremental"):
             Drain(connect, queue.address, staging, request).run()
 
 
 def test_names_and_options_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match="give keep as well"):
-        DrainRequest(only_new=NAME)
+    with pytest.raises(ConfigurationError, match="give copy as well"):
+        DrainRequest(incremental=NAME)
     for name in ("", " ", "x" * 221):
         with pytest.raises(ConfigurationError, match="The name of a copy has 1 to 220 characters"):
-            DrainRequest(keep=True, only_new=name)
+            DrainRequest(copy=True, incremental=name)
 
 
 def test_a_copy_with_a_plain_watermark_misses_messages(

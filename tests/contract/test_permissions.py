@@ -186,7 +186,7 @@ def test_a_copy_of_new_messages_needs_no_right_to_delete(
         queue, staging = QueueTable(reader, table), StagingFolder.of(str(tmp_path))
         with patch.object(copies, "CLOSING_SECONDS", 0):
             for expected in (3, 0):
-                assert drain(low, queue, staging, keep=True, only_new=table.table).batch.messages == expected
+                assert drain(low, queue, staging, copy=True, incremental=table.table).batch.messages == expected
         state = QueueCopy(queue, table.table).state()
         assert (state.high, state.gaps) == (3, 0)
         with pytest.raises(PermissionDeniedError, match="DELETE"):

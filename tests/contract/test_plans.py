@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_sqlqueue.drain.ledger import Ledger
-from airflow_sqlqueue.drain.stages.message_table import MessageTable
+from airflow_sqlqueue.drain.stages.staging_table import MessageTable
 from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.messages.routing import ResolvedAddress
 from airflow_sqlqueue.messages.row import ROW_VERSION
@@ -54,7 +54,14 @@ NAMED = GAPS | {name for name in SEEKING if "TOP" not in sql._queries()[name].te
 UNASKED = {"errors.end"}
 """Queries that find an end of the queue by the index without a hint."""
 
-SCANNING = ("queue.peek", "queue.receive", "queue.take_head", "queue.first_left", "queue.high_water", "queue.ends")
+SCANNING = (
+    "queue.peek",
+    "queue.receive",
+    "queue.delete_first_rows",
+    "queue.first_left",
+    "queue.high_water",
+    "queue.ends",
+)
 """Queries that sort a table without the index."""
 
 TRIGGER = "EXEC('CREATE TRIGGER [{schema}].[{name}.trigger] ON [{schema}].[{name}] AFTER DELETE AS SELECT 1')"
@@ -167,7 +174,7 @@ def use(planning: PlanSession, table: ResolvedAddress) -> dict[str, list[Operato
     assert moved_rows[0][0] == 500
     planning.roll_back()
     planning.begin()
-    assert len(queue.take_head(500, Window(), 2**40)) == 500
+    assert len(queue.delete_first_rows(500, Window(), 2**40)) == 500
     planning.roll_back()
     assert len(queue.receive(500)) == 500
     # Most of them stay: of a queue that is nearly empty, a scan is as good a way to find the head.

@@ -243,7 +243,7 @@ def test_a_drains_statement_is_bounded_by_bytes(session: Session, table: Resolve
     queue.send(Message(body=b"x" * size) for size in sizes)
     after, taken = -1, []
     with session.transaction():
-        while rows := queue.take_head(4, Window(after), 4_000):
+        while rows := queue.delete_first_rows(4, Window(after), 4_000):
             rows.sort(key=lambda row: row[ROW_VERSION])
             after = rows[-1][ROW_VERSION]
             taken.append([len(row[6]) for row in rows])

@@ -158,14 +158,14 @@ def test_messages_in_quarantine_are_redacted(
 LARGE = DrainOptions(inline_body_bytes=100, rows_per_part=20, settle_seconds=0)
 
 
-@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("copy", [False, True])
 def test_large_bodies_are_redacted_left_out_or_kept(
     connect: Connect, queue: QueueTable, staging: StagingFolder, keep: bool
 ) -> None:
     text = json.dumps({"Customer": {"Email": "hush-email"}, "Note": "x" * 200}).encode()
     huge = b'{"Customer": {"Email": "hush-email"}, "Note": "' + b"x" * MAX_BYTES + b'"}'
     queue.send([order(text), order(huge), order(b"y" * 200, OTHER), order(b"hush-card" * 30)])
-    batch = drain(connect, queue, staging, LARGE, redaction=REDACTOR, keep=keep).batch
+    batch = drain(connect, queue, staging, LARGE, redaction=REDACTOR, copy=keep).batch
     found = [row.body for row in staged(connect, queue, batch)]
     assert json.loads(found[0] or b"") == {"Customer": {"Email": REDACTOR.hashed("hush-email")}, "Note": "x" * 200}
     assert found[1:] == [None, b"y" * 200, None]
@@ -209,7 +209,7 @@ def test_large_bodies_in_the_table_are_redacted_left_out_or_kept(
 def test_a_copy_is_redacted_and_the_queue_is_not(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
     message = order()
     queue.send([message])
-    batch = drain(connect, queue, staging, redaction=REDACTOR, keep=True).batch
+    batch = drain(connect, queue, staging, redaction=REDACTOR, copy=True).batch
     assert (batch.kept, batch.redacted) == (True, REDACTOR.fingerprint)
     assert stored(queue, staging, batch) == {}
     assert bodies(queue) == [message.body]

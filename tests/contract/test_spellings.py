@@ -83,14 +83,14 @@ def test_the_zoo_has_every_kind_that_the_server_knows(zoo: Zoo) -> None:
 
 
 def copies(zoo: Zoo, tmp_path: Path) -> None:
-    request = DrainRequest(keep=True, only_new=f"zoo {zoo.table.schema}")
+    request = DrainRequest(copy=True, incremental=f"zoo {zoo.table.schema}")
     zoo.put(b"1", b"2")
     found = [zoo.client.queue(text).drain(tmp_path, request).batch.messages for text in zoo.spellings]
     assert found == [2, *[0] * (len(found) - 1)]
     for text in zoo.spellings:
         (info,) = zoo.client.copies.list(text)
         assert (info.queue, info.messages) == (zoo.name, 2)
-    assert zoo.client.copies.reset(request.only_new or "", zoo.spellings[-1])
+    assert zoo.client.copies.reset(request.incremental or "", zoo.spellings[-1])
 
 
 def inbox(zoo: Zoo, tmp_path: Path) -> None:

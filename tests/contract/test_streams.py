@@ -48,7 +48,7 @@ def test_an_abandoned_stream_that_keeps(
 ) -> None:
     """Its claims do not go back, as the messages never left; a new stream of that name begins at the head."""
     queue.send(Message({}, b"%d" % n) for n in range(6))
-    options = StreamOptions(queue.address.canonical, name, 4, 2, False, keep=True)
+    options = StreamOptions(queue.address.canonical, name, 4, 2, False, copy=True)
     for _ in range(2):
         claims = Claims(ServerAccess.of(SourceOptions({}), settings), options)
         claims.claim(claims.begin(), 4)
@@ -79,7 +79,7 @@ def test_an_idle_stream_seldom_looks_for_late_messages(
 
     monkeypatch.setattr(QueueCopy, "count", asking)
     monkeypatch.setattr(claims_module, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=lambda seconds: None))
-    options = StreamOptions(queue.address.canonical, name, 100, 2, False, keep=True)
+    options = StreamOptions(queue.address.canonical, name, 100, 2, False, copy=True)
     claims = Claims(ServerAccess.of(SourceOptions({}), settings), options)
     with connect() as other:
         with other.transaction():

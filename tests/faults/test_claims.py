@@ -82,7 +82,7 @@ def claims(settings: ConnectionSettings, queue: QueueTable) -> Iterator[Any]:
     made: list[Claims] = []
 
     def make(*, keep: bool = False) -> Claims:
-        options = StreamOptions(queue.address.canonical, name, 4, 2, False, keep=keep)
+        options = StreamOptions(queue.address.canonical, name, 4, 2, False, copy=keep)
         made.append(Claims(ServerAccess.of(SourceOptions({}), settings), options))
         return made[-1]
 
@@ -92,7 +92,7 @@ def claims(settings: ConnectionSettings, queue: QueueTable) -> Iterator[Any]:
     run_sql(queue.session, f"DELETE FROM [sqlqueue].[Consumer] WHERE [Name] = N'{name}'")
 
 
-@pytest.mark.parametrize("keep", [False, True], ids=["take", "keep"])
+@pytest.mark.parametrize("copy", [False, True], ids=["take", "copy"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_a_reader_that_dies_at_every_statement(
     claims: Any,
@@ -111,7 +111,7 @@ def test_a_reader_that_dies_at_every_statement(
         queue.send(Message({}, b"%d" % n) for n in range(sent, sent + 3))
         sent += 3
         mortal.born(lives, after=after)
-        reader = claims(keep=keep)
+        reader = claims(copy=keep)
         try:
             MicroBatches(tmp_path, reader, columns).run()
         except Killed:
@@ -120,7 +120,7 @@ def test_a_reader_that_dies_at_every_statement(
             mortal.born(None)
             reader.close()
         lives = lives + 7 if lives < 140 else 5
-    last = MicroBatches(tmp_path, claims(keep=keep), columns)
+    last = MicroBatches(tmp_path, claims(copy=keep), columns)
     last.run()
     assert sorted(map(int, last.sink())) == list(range(sent))
     assert depth(queue).messages == (sent if keep else 0)
@@ -144,7 +144,7 @@ def test_a_stream_that_keeps_reads_late_messages_once(
         with late.transaction():
             QueueTable(late, queue.address).send([Message({}, b"0")])
             queue.send(Message({}, b"%d" % n) for n in range(1, 6))
-            query = MicroBatches(tmp_path, claims(keep=True), columns)
+            query = MicroBatches(tmp_path, claims(copy=True), columns)
             query.run()
             assert sorted(query.sink()) == ["1", "2", "3", "4", "5"]
         query.run()

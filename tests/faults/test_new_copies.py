@@ -169,7 +169,7 @@ def test_each_message_is_copied_once_despite_late_commits_and_kills(
             return session
 
         senders.note_run()
-        request = DrainRequest(batch_id=batches[-1], keep=True, only_new=NAME, options=OPTIONS)
+        request = DrainRequest(batch_id=batches[-1], copy=True, incremental=NAME, options=OPTIONS)
         Drain(dying, queue.address, stage, request).run()
 
     def has_shown_little() -> bool:
@@ -259,7 +259,7 @@ def test_a_copy_that_dies_at_every_statement(
     def run(lives: int | None) -> None:
         mortal.born(lives, after=after)
         try:
-            request = DrainRequest(batch_id=batches[-1], keep=True, only_new=NAME, options=options)
+            request = DrainRequest(batch_id=batches[-1], copy=True, incremental=NAME, options=options)
             Drain(connect, queue.address, stage, request).run()
         finally:
             mortal.born(None)

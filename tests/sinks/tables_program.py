@@ -16,13 +16,13 @@ from airflow_sqlqueue.client.schemas.files import SchemaFolder
 from airflow_sqlqueue.spark import local_session
 from airflow_sqlqueue.spark.message_tables import (
     compact_message_tables,
-    lakes,
     reparse,
     rewrite_message_table,
-    work,
+    table_formats,
+    work_folder,
     write_message_tables,
 )
-from airflow_sqlqueue.spark.message_tables.work import WorkFolder
+from airflow_sqlqueue.spark.message_tables.work_folder import WorkFolder
 
 
 def die() -> None:
@@ -61,9 +61,9 @@ def die_with_a_file(root: Path, known: set[Path]) -> None:
 KINDS = {
     "work": WorkFolder,
     "schemas": SchemaFolder,
-    "parquet": lakes.ParquetLake,
-    "delta": lakes.DeltaLake,
-    "iceberg": lakes.IcebergLake,
+    "parquet": table_formats.ParquetFormat,
+    "delta": table_formats.DeltaFormat,
+    "iceberg": table_formats.IcebergFormat,
 }
 
 
@@ -71,7 +71,7 @@ def main() -> None:
     plan = json.loads(Path(sys.argv[1]).read_text())
     kind, name = plan["method"].split(".")
     if plan["is_large"]:
-        work._SMALL_BYTES = 0
+        work_folder._SMALL_BYTES = 0
     dying(KINDS[kind], name, plan["number"], plan["when"], Path(plan["watched"]))
     with local_session("killed", "local[2]", plan["config"]) as spark:
         if plan["rewrite"]:

@@ -15,7 +15,7 @@ from pyiceberg.table import StaticTable
 
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.spark import local_session
-from airflow_sqlqueue.spark.message_tables import compact_message_tables, lakes, write_message_tables
+from airflow_sqlqueue.spark.message_tables import compact_message_tables, table_formats, write_message_tables
 from tests.sinks.accounts import check_account
 from tests.sinks.conftest import ICEBERG_JARS
 from tests.sinks.message_tables import (
@@ -122,7 +122,7 @@ def test_times_are_64_bit_microseconds(place: Place) -> None:
 
 
 def test_names_of_tables(place: Place) -> None:
-    lake = lakes.IcebergLake(place.spark, place.location)
+    lake = table_formats.IcebergFormat(place.spark, place.location)
     names = [
         lake.table(name).rpartition(".")[2]
         for name in ("Shop.A", "Shop_A", "Shop.A_B", "Shop.A`1[[Shop.B]]", "x" * 200)

@@ -15,7 +15,7 @@ from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.messages.message import Message, encode_headers
 from airflow_sqlqueue.messages.row import drained_row_schema
 from airflow_sqlqueue.spark import local_session
-from airflow_sqlqueue.versions import Feature
+from airflow_sqlqueue.versions import VersionedFeature
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,7 +50,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         yield session
 
 
-def needs(feature: Feature) -> pytest.MarkDecorator:
+def needs(feature: VersionedFeature) -> pytest.MarkDecorator:
     """Mark of a test for a feature that the installed Spark may lack."""
     reason = f"{feature.name} needs {feature.package} {feature.since}, and {feature.installed} is installed"
     return pytest.mark.skipif(not feature.is_available, reason=reason)

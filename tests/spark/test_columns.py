@@ -8,7 +8,7 @@ import pytest
 
 from airflow_sqlqueue.bodies.schemas import array, map_of, struct
 from airflow_sqlqueue.spark.message_tables.columns import adopted, as_fields, differences
-from airflow_sqlqueue.spark.message_tables.lakes import IcebergLake
+from airflow_sqlqueue.spark.message_tables.table_formats import IcebergFormat
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_differences(has: Any, wanted: Any, found: list[Any]) -> None:
 
 def test_types_that_a_format_writes_as_others_are_the_same() -> None:
     has, wanted = struct({"a": "integer", "b": "integer"}), struct({"a": "short", "b": "long"})
-    assert list(differences(has, wanted, IcebergLake.same_types)) == [("b", "integer", "long")]
+    assert list(differences(has, wanted, IcebergFormat.same_types)) == [("b", "integer", "long")]
 
 
 def test_columns_are_the_fields_that_have_them() -> None:

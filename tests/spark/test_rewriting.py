@@ -19,7 +19,7 @@ from airflow_sqlqueue.bodies.schemas import array, fields_of, map_of, struct
 from airflow_sqlqueue.client.schemas.files import SchemaFolder
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.messages.message import Message
-from airflow_sqlqueue.spark.message_tables import lakes, reparse, rewrite_message_table, write_message_tables
+from airflow_sqlqueue.spark.message_tables import reparse, rewrite_message_table, table_formats, write_message_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -171,16 +171,16 @@ def test_a_field_that_a_killed_run_made_keeps_its_type(
 def test_a_type_that_another_job_gave_a_new_field_meanwhile_is_said(
     spark: SparkSession, make_batch: MakeBatch, lake: str, schemas: SchemaFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    batch, append = make_batch(sent(ORDER, {"Id": "a", "New": 1})), lakes.ParquetLake.append_small
+    batch, append = make_batch(sent(ORDER, {"Id": "a", "New": 1})), table_formats.ParquetFormat.append_small
 
     def overtaken(*given: Any) -> None:
         append(*given)
         schemas.put(ORDER, struct({"Id": "string", "New": "string"}))
 
-    monkeypatch.setattr(lakes.ParquetLake, "append_small", overtaken)
+    monkeypatch.setattr(table_formats.ParquetFormat, "append_small", overtaken)
     with pytest.raises(ConfigurationError, match=r"'New' of 'Shop.PlaceOrder' the type string meanwhile"):
         write_message_tables(spark, batch, lake)
-    monkeypatch.setattr(lakes.ParquetLake, "append_small", append)
+    monkeypatch.setattr(table_formats.ParquetFormat, "append_small", append)
     rewrite_message_table(spark, lake, ORDER)
     write_message_tables(spark, batch, lake)
     assert rows_of(spark, f"{lake}/{ORDER}", "Id", "New") == [("a", "1")]
@@ -245,16 +245,16 @@ def test_no_batch_is_written_until_a_killed_rewrite_has_ended(
     for batch in batches[:2]:
         write_message_tables(spark, batch, lake)
     retype(schemas, ORDER, Id="string")
-    move = lakes.ParquetLake.move
+    move = table_formats.ParquetFormat.move
 
     def once(self: Any, table: str, partition: str) -> None:
-        monkeypatch.setattr(lakes.ParquetLake, "move", lambda self, table, partition: 1 / 0)
+        monkeypatch.setattr(table_formats.ParquetFormat, "move", lambda self, table, partition: 1 / 0)
         move(self, table, partition)
 
-    monkeypatch.setattr(lakes.ParquetLake, "move", once)
+    monkeypatch.setattr(table_formats.ParquetFormat, "move", once)
     with pytest.raises(ZeroDivisionError):
         rewrite_message_table(spark, lake, ORDER)
-    monkeypatch.setattr(lakes.ParquetLake, "move", move)
+    monkeypatch.setattr(table_formats.ParquetFormat, "move", move)
     with pytest.raises(ConfigurationError, match="was killed, or runs: wait for it"):
         write_message_tables(spark, batches[2], lake)
     rewrite_message_table(spark, lake, ORDER)
@@ -293,4 +293,4 @@ def test_a_table_or_a_schema_that_is_missing_is_said(
     with pytest.raises(ConfigurationError, match=r"There is no table .*Shop.PlaceOrder of this format"):
         rewrite_message_table(spark, lake, ORDER)
     assert not list(Path(lake).glob("_rewrite*"))
-    assert lakes.lake_of(spark, "parquet", lake).columns(f"{lake}/{ORDER}") is None
+    assert table_formats.table_format(spark, "parquet", lake).columns(f"{lake}/{ORDER}") is None

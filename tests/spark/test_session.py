@@ -14,7 +14,7 @@ from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.spark import register, typed_columns
 from airflow_sqlqueue.spark.executors import SparkEngine
 from airflow_sqlqueue.spark.session import check_java, java_version, local_session
-from airflow_sqlqueue.versions import Feature
+from airflow_sqlqueue.versions import VersionedFeature
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -91,7 +91,7 @@ def test_workers_run_this_python(spark: SparkSession) -> None:
 
 def test_an_older_spark_is_refused(spark: SparkSession, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """By whatever begins work with Spark, in one sentence, and not by an error about a missing name."""
-    lacking = Feature("airflow_sqlqueue.spark", "Spark", "4.0", "3.5.9", is_available=False)
+    lacking = VersionedFeature("airflow_sqlqueue.spark", "Spark", "4.0", "3.5.9", is_available=False)
     monkeypatch.setattr("airflow_sqlqueue.versions.spark.SPARK", lacking)
     rows = spark.createDataFrame([], "Id string, Headers string")
 

@@ -85,7 +85,7 @@ def test_a_stream_that_keeps_leaves_the_messages_in_the_queue(
     spark: SparkSession, settings: ConnectionSettings, queue: QueueTable, tmp_path: Path
 ) -> None:
     register(spark, settings)
-    options = {"queue": queue.address.canonical, "stream": f"lake {uuid.uuid4()}", "maxMessages": "5", "keep": "true"}
+    options = {"queue": queue.address.canonical, "stream": f"lake {uuid.uuid4()}", "maxMessages": "5", "copy": "true"}
 
     def run() -> int:
         stream = spark.readStream.format("sqlqueue").options(**options).load().select("Body")

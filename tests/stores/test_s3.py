@@ -123,7 +123,7 @@ def test_a_part_that_is_undone_leaves_nothing(
     size: int,
 ) -> None:
     send_random(queue, size)
-    take, takes = QueueTable.take_head, []
+    take, takes = QueueTable.delete_first_rows, []
 
     def failing(self: QueueTable, *arguments: Any, **options: Any) -> Any:
         takes.append(bucket.unfinished())
@@ -131,7 +131,7 @@ def test_a_part_that_is_undone_leaves_nothing(
             raise RuntimeError("cut")
         return take(self, *arguments, **options)
 
-    monkeypatch.setattr(QueueTable, "take_head", failing)
+    monkeypatch.setattr(QueueTable, "delete_first_rows", failing)
     with pytest.raises(RuntimeError, match="cut"):
         drain_by_two(connect, queue, staging)
     assert len(takes[2]) == (1 if size == LARGE else 0)

@@ -14,7 +14,7 @@ import pyodbc
 import pytest
 
 from airflow_sqlqueue.errors import ConfigurationError, DriverNotFoundError
-from airflow_sqlqueue.server.allowed import MICROSOFT_DRIVERS
+from airflow_sqlqueue.server.connection_policy import MICROSOFT_DRIVERS
 from airflow_sqlqueue.server.settings import ConnectionSettings, find_driver, packaged_driver
 
 

@@ -17,9 +17,9 @@ SALES = MessageFilter(endpoint="Sales")
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        ({"where": SALES, "keep": True}, "leave out the filter, or keep"),
+        ({"where": SALES, "copy": True}, "leave out the filter, or copy"),
         ({"where": SALES, "options": DrainOptions(max_bytes=1)}, "max_bytes is for drains of all messages"),
-        ({"only_new": "daily"}, "give keep as well"),
+        ({"incremental": "daily"}, "give copy as well"),
     ],
 )
 def test_requests_that_contradict_themselves_are_refused(given: dict[str, Any], problem: str) -> None:

@@ -20,7 +20,7 @@ def test_the_scope_that_takes_longest_begins_and_files_keep_their_order() -> Non
     assert longest_first(nodeids, seconds) == [1, 3, 0, 2]
 
 
-def test_what_shares_a_start_is_one_scope() -> None:
+def test_files_that_share_a_start_are_one_scope() -> None:
     assert scope_of("tests/spark/test_batch.py") == SPARK
     assert scope_of("tests/spark/test_cluster.py") == "tests/spark/test_cluster.py"
     assert scope_of("tests/airflow/plugin/test_actions.py") == scope_of("tests/airflow/test_examples.py") == AIRFLOW

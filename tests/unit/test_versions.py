@@ -30,7 +30,7 @@ from versions import (
 
 import airflow_sqlqueue
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.versions import Feature, check_pyspark
+from airflow_sqlqueue.versions import VersionedFeature, check_pyspark
 
 PACKAGE = Path(airflow_sqlqueue.__file__).parent
 ROOT = PACKAGE.parent
@@ -51,7 +51,7 @@ MOVED = (
 
 NAMES_IN_ALL_VERSIONS = {"airflow.exceptions": {"DagNotFound", "DagRunAlreadyExists"}}
 OF_A_FEATURE = {"spark/source/streaming.py", "spark/source/pushdown.py", "triggers/receiver.py"}
-"""Modules that are imported after ``Feature.require``."""
+"""Modules that are imported after ``VersionedFeature.require``."""
 
 
 def imported_in(path: Path) -> dict[str, set[str]]:
@@ -81,7 +81,7 @@ def test_moved_names_are_imported_in_one_place() -> None:
         for module, names in imported_in(path).items():
             if module.startswith(MOVED) and not (names and names <= NAMES_IN_ALL_VERSIONS.get(module, set())):
                 broken.append(f"{name}: {module}")
-    # In a method that runs in the triggerer, after Feature.require in the constructor.
+    # In a method that runs in the triggerer, after VersionedFeature.require in the constructor.
     assert broken == ["triggers/message.py: airflow.triggers.shared_stream"]
 
 
@@ -96,9 +96,9 @@ def test_versions_are_asked_for_in_one_place() -> None:
 
 
 def test_a_missing_feature_is_refused_in_one_sentence() -> None:
-    Feature("Streams", "Spark", "4.2", "4.2.0", is_available=True).require()
+    VersionedFeature("Streams", "Spark", "4.2", "4.2.0", is_available=True).require()
     with pytest.raises(ConfigurationError) as caught:
-        Feature("Streams", "Spark", "4.2", "4.0.5", is_available=False).require()
+        VersionedFeature("Streams", "Spark", "4.2", "4.0.5", is_available=False).require()
     assert str(caught.value) == "Streams needs Spark 4.2 or later, and 4.0.5 is installed."
 
 

@@ -142,7 +142,7 @@ class FilePartWriter(_FileWriter):
     def _take_inline(self, rows: int) -> PartCounts | None:
         limits = (self._options.bytes_per_statement, self._options.inline_body_bytes)
         pieces = self._plan.window.above(self._after).pieces()
-        head = (self._queue.take_head(rows, piece, *limits) for piece in pieces)
+        head = (self._queue.delete_first_rows(rows, piece, *limits) for piece in pieces)
         taken = next(filter(None, head), None)
         if not taken:
             return None
@@ -154,7 +154,7 @@ class FilePartWriter(_FileWriter):
         return counts
 
     def _take_large(self) -> PartCounts | None:
-        """Take one message with a large body, which ``take_head`` skips."""
+        """Take one message with a large body, which ``delete_first_rows`` skips."""
         self._queue.session.save()
         pieces, limit = self._plan.window.above(self._after).pieces(), self._options.inline_body_bytes
         large = (lock_large(self._queue, piece, limit) for piece in pieces)

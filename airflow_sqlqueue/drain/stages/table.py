@@ -14,7 +14,7 @@ from airflow_sqlqueue.drain.counts import PartCounts
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.stages.base import PartPlan
-from airflow_sqlqueue.drain.stages.message_table import MessageTable
+from airflow_sqlqueue.drain.stages.staging_table import MessageTable
 from airflow_sqlqueue.messages.row import unreadable
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.quarantine import Quarantine

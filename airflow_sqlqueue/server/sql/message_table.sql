@@ -12,7 +12,7 @@ CREATE TABLE {table} (
 CREATE CLUSTERED INDEX [Index_Batch] ON {table} ([BatchId] ASC, [PartId] ASC, [RowVersion] ASC);
 
 -- take: move messages of the queue into the table of staged messages
--- The head is that of queue.take_head. Its RowVersions are above those already in the part, so the rows above these are
+-- The head is that of queue.delete_first_rows. Its RowVersions are above those already in the part, so the rows above these are
 -- the ones that this statement has moved. Expired rows are moved as well, because their RowVersions count.
 DECLARE @batch uniqueidentifier = ?, @part uniqueidentifier = ?, @after bigint = ?, @keep bit = ?;
 WITH sized AS (

@@ -45,7 +45,7 @@ OUTPUT {output};
 
 -- hold: lock messages of the queue
 -- Their bodies stay on the server. The transaction keeps the locks until it ends, also of the rows beyond the limit of
--- bytes, as in take_head.
+-- bytes, as in delete_first_rows.
 SELECT {columns}
 FROM (
     SELECT *, SUM([Bytes]) OVER (ORDER BY [RowVersion] ROWS UNBOUNDED PRECEDING) - [Bytes] AS [BytesBefore]
@@ -56,7 +56,7 @@ FROM (
 ) AS sized
 WHERE [BytesBefore] < ? ORDER BY [RowVersion];
 
--- take_head: take messages out of the queue
+-- delete_first_rows: take messages out of the queue
 -- The same, up to a high-water mark, without which a drain of a busy queue would not end, and up to a number of bytes,
 -- which limits the memory of the client: the result has the first row, and each row that begins before the limit. Rows
 -- with bodies over another limit are skipped, for take_large. DATALENGTH reads no bodies, and the server computes a
@@ -167,7 +167,7 @@ WHERE {window} ORDER BY [RowVersion];
 -- "Readers beside receivers"): a receiver that has locked one of the rows waits as long. Hence the limit of rows, well
 -- below the number of locks that escalates. Without READPAST the statement waits at a row that others have locked,
 -- because the row may match after their rollback; a receiver that waits for a key while it has locked such a row is a
--- deadlock. The page ends after a number of bytes, as in take_head.
+-- deadlock. The page ends after a number of bytes, as in delete_first_rows.
 SELECT {columns}
 FROM (
     SELECT *, SUM([Bytes]) OVER (ORDER BY [RowVersion] ROWS UNBOUNDED PRECEDING) - [Bytes] AS [BytesBefore]
@@ -183,7 +183,7 @@ WHERE [BytesBefore] < ? ORDER BY [RowVersion];
 SELECT SUBSTRING([Body], ?, ?) FROM {queue} WITH ({readpast}ROWLOCK, READCOMMITTEDLOCK{seek}) WHERE [RowVersion] = ? AND [Id] = ?;
 
 -- peek_page: peek at the queue
--- The result has the requested columns, up to a number of bytes as in take_head: the first row, and each row that
+-- The result has the requested columns, up to a number of bytes as in delete_first_rows: the first row, and each row that
 -- begins before the limit. Other columns do not count. The locks are shared: receivers do not skip these rows, and may
 -- wait for the end of the statement, as in search.
 SELECT {columns}

@@ -19,7 +19,7 @@ from airflow_sqlqueue.spark.message_tables import (
     rewrite_message_table,
     write_message_tables,
 )
-from airflow_sqlqueue.spark.message_tables.lakes import FORMATS
+from airflow_sqlqueue.spark.message_tables.table_formats import FORMATS
 from airflow_sqlqueue.untrusted import event_value
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError
 from airflow_sqlqueue.untrusted import quoted
 
 if TYPE_CHECKING:
-    from airflow_sqlqueue.spark.message_tables.lakes import Lake
+    from airflow_sqlqueue.spark.message_tables.table_formats import TableFormat
 
 
 def as_fields(columns: Struct, schema: Struct) -> Struct:
@@ -55,7 +55,7 @@ def differences(
         yield from differences(item_of(has) or "", item_of(wanted) or "", same, (*path, None))
 
 
-def refusal(lake: Lake, message_type: str, schema: Struct) -> SqlQueueError | None:
+def refusal(lake: TableFormat, message_type: str, schema: Struct) -> SqlQueueError | None:
     """Why the table of a type does not take rows of its schema; None if it does."""
     try:
         columns = lake.columns(lake.table(message_type))

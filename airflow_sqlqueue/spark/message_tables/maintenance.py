@@ -16,9 +16,9 @@ from airflow_sqlqueue.bodies.names import name_key
 from airflow_sqlqueue.client.schemas.files import SchemaFolder
 from airflow_sqlqueue.drain.storage.object_stores import error_text
 from airflow_sqlqueue.errors import ConfigurationError, SparkJobError
-from airflow_sqlqueue.spark.message_tables.lakes import Format, lake_of
-from airflow_sqlqueue.spark.message_tables.parquet import ParquetLake
+from airflow_sqlqueue.spark.message_tables.parquet import ParquetFormat
 from airflow_sqlqueue.spark.message_tables.reports import first_fitting
+from airflow_sqlqueue.spark.message_tables.table_formats import Format, table_format
 from airflow_sqlqueue.spark.message_tables.tables import TableWriter
 from airflow_sqlqueue.spark.sinks.keys import partition_of
 from airflow_sqlqueue.spark.sinks.partitions import COLUMN
@@ -80,8 +80,8 @@ def compact_message_tables(
     """
     if not isinstance(target_bytes, int) or target_bytes < 1024 * 1024:
         raise ConfigurationError("target_bytes is a whole number of bytes, at least 1048576.")
-    lake = lake_of(spark, format, location)
-    if isinstance(lake, ParquetLake):
+    lake = table_format(spark, format, location)
+    if isinstance(lake, ParquetFormat):
         raise ConfigurationError(
             "Tables of Parquet cannot be compacted: a reader would see messages twice or not at all while files "
             "change, and a repeated batch could not find its rows. Write the tables as delta or iceberg."
@@ -141,7 +141,7 @@ def expire_message_tables(
             if age is None or table is None:
                 continue
             rows = lake.read(table, StructType().add("time_sent", "timestamp").add(COLUMN, "string"))
-            count, where, batches = _old(rows, now - age, whole_batches=isinstance(lake, ParquetLake))
+            count, where, batches = _old(rows, now - age, whole_batches=isinstance(lake, ParquetFormat))
             if count:
                 found.append(ExpiredTable(name, table, count, now - age))
                 if not dry_run:

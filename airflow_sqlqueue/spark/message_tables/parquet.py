@@ -37,7 +37,7 @@ Make: TypeAlias = "Callable[[DataFrame], DataFrame]"
 """Makes the new rows of the old ones."""
 
 
-class ParquetLake(Location):
+class ParquetFormat(Location):
     """Folders of Parquet files, with the partitions ``batch_id=.../parse_attempt=...``."""
 
     def append(self, rows: DataFrame, table: str, key: AnyKey) -> None:

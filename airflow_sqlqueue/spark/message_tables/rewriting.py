@@ -19,13 +19,13 @@ from airflow_sqlqueue.client.schemas.files import SchemaFolder
 from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError
 from airflow_sqlqueue.spark.batch import raw_schema, typed_columns
 from airflow_sqlqueue.spark.bodies import result_schema
+from airflow_sqlqueue.spark.message_tables.chunks import COLUMNS, PARSED, blocks, to_pack
 from airflow_sqlqueue.spark.message_tables.columns import as_fields, field_names
-from airflow_sqlqueue.spark.message_tables.lakes import Format
-from airflow_sqlqueue.spark.message_tables.packing import COLUMNS, PARSED, blocks, to_pack
 from airflow_sqlqueue.spark.message_tables.parquet import ATTEMPT
 from airflow_sqlqueue.spark.message_tables.reports import MessageTypeTable
+from airflow_sqlqueue.spark.message_tables.table_formats import Format
 from airflow_sqlqueue.spark.message_tables.tables import BodyForm, TableWriter, unparsed_schema, with_variant
-from airflow_sqlqueue.spark.message_tables.work import WorkFolder
+from airflow_sqlqueue.spark.message_tables.work_folder import WorkFolder
 from airflow_sqlqueue.spark.sinks import checks
 from airflow_sqlqueue.spark.sinks.keys import partition_of
 from airflow_sqlqueue.spark.sinks.partitions import COLUMN
@@ -160,7 +160,7 @@ def _broken(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The number of texts of ``_rescued`` that are no JSON objects."""
     import pyarrow as pa
 
-    from airflow_sqlqueue.bodies.refitting import read_rescued
+    from airflow_sqlqueue.bodies.stored_rows import read_rescued
 
     for texts in batches:
         number = sum(read_rescued(each) is None for each in texts.column(0).to_pylist())
@@ -196,11 +196,11 @@ class Rewriting:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        from airflow_sqlqueue.bodies.blocks import BodyParser
-        from airflow_sqlqueue.bodies.refitting import Refitting
+        from airflow_sqlqueue.bodies.arrow_parser import BodyParser
+        from airflow_sqlqueue.bodies.stored_rows import StoredRows
 
         names = field_names([each["name"] for each in self.columns["fields"]], self.schema)
-        refitting, parser = Refitting(self.schema, as_fields(self.columns, self.schema)), BodyParser(self.schema)
+        refitting, parser = StoredRows(self.schema, as_fields(self.columns, self.schema)), BodyParser(self.schema)
         for rows in blocks(batches):
             types = rows["content_type"].to_pylist()
             is_json = [_JSON.fullmatch((each or "").partition(";")[0].strip()) is not None for each in types]

@@ -26,13 +26,13 @@ from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError, SqlQ
 from airflow_sqlqueue.spark.batch import read_batch, typed_columns
 from airflow_sqlqueue.spark.bodies import IF_UNPARSED, result_schema
 from airflow_sqlqueue.spark.manifests import AnyBatch, load_batch
+from airflow_sqlqueue.spark.message_tables.chunks import COLUMNS, PARSED, UNPARSED_KIND, Packing, Unpacking, to_pack
 from airflow_sqlqueue.spark.message_tables.columns import adopted, as_fields, differences, refusal
-from airflow_sqlqueue.spark.message_tables.lakes import Format, Lake, lake_of, without_repeats
-from airflow_sqlqueue.spark.message_tables.packing import COLUMNS, PARSED, UNPARSED_KIND, Packing, Unpacking, to_pack
-from airflow_sqlqueue.spark.message_tables.parquet import ParquetLake
+from airflow_sqlqueue.spark.message_tables.parquet import ParquetFormat
 from airflow_sqlqueue.spark.message_tables.places import absolute, is_folder
 from airflow_sqlqueue.spark.message_tables.reports import MessageTypeTable, Report, ShareLimit, check_shares
-from airflow_sqlqueue.spark.message_tables.work import Key, WorkFolder
+from airflow_sqlqueue.spark.message_tables.table_formats import Format, TableFormat, table_format, without_repeats
+from airflow_sqlqueue.spark.message_tables.work_folder import Key, WorkFolder
 from airflow_sqlqueue.spark.sinks.checks import key_columns
 from airflow_sqlqueue.spark.sinks.keys import AnyKey, partition_of
 from airflow_sqlqueue.untrusted import quoted
@@ -190,7 +190,7 @@ class TableWriter:
             raise ConfigurationError(f"Whole bodies are kept as {names}: name one as body.")
         if self.body == "variant" and self.format == "iceberg":
             raise ConfigurationError("Tables of Iceberg have no variant here: keep whole bodies as body='text'.")
-        self.lake = lake_of(self.spark, self.format, self.location)
+        self.lake = table_format(self.spark, self.format, self.location)
         self._packing = Packing({}, max_bytes=self.max_bytes, types=TypePatterns.of(self.types), body=self.body)
         self._warnings: list[str] = []
 
@@ -220,7 +220,7 @@ class TableWriter:
             refused = self.refused(packed)
             existing = set(map(name_key, self.lake.tables())) if self._merge_on else set()
             is_plain = not self._merge_on and not self._cluster_by and self.body != "variant"
-            parquet = self.lake if is_plain and isinstance(self.lake, ParquetLake) else None
+            parquet = self.lake if is_plain and isinstance(self.lake, ParquetFormat) else None
             small = work.small(packed.shares) if parquet else {}
 
             def write(each: Key) -> MessageTypeTable:
@@ -359,7 +359,7 @@ class Packed:
         """The types and kinds in the order of their names."""
         return sorted(self.shares, key=lambda key: (key[0] is None, key[0] or "", key[1]))
 
-    def table(self, lake: Lake, name: str | None, kind: str) -> MessageTypeTable:
+    def table(self, lake: TableFormat, name: str | None, kind: str) -> MessageTypeTable:
         """The result for a table."""
         share, is_unparsed = self.shares[name, kind], kind == UNPARSED_KIND
         table, report = lake.table(name, is_unparsed=is_unparsed), self.reports.get(name, Report())

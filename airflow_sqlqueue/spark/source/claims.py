@@ -21,7 +21,7 @@ from airflow_sqlqueue.drain.ledger import Ledger, Part
 from airflow_sqlqueue.drain.locks import BatchLocks
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.request import DrainRequest
-from airflow_sqlqueue.drain.stages.message_table import MessageTable
+from airflow_sqlqueue.drain.stages.staging_table import MessageTable
 from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.streams import StreamState, StreamTable, copy_of_stream, stream_id
 from airflow_sqlqueue.errors import BatchError, BatchNotFoundError, ConfigurationError, WrongBatchError
@@ -60,7 +60,7 @@ class Offset(TypedDict):
 class StreamOptions:
     """Options of a stream: a claim has at most ``max_messages`` and about ``max_bytes``, read in ``partitions``.
 
-    With ``keep`` claims are copies of new messages, which stay in the queue.
+    With ``copy`` claims are copies of new messages, which stay in the queue.
     """
 
     queue: str
@@ -69,9 +69,9 @@ class StreamOptions:
     partitions: int
     keep_expired: bool
     max_bytes: int | None = None
-    keep: bool = False
+    copy: bool = False
 
-    OPTIONS = ("queue", "stream", "maxMessages", "maxBytesPerTrigger", "partitions", "keepExpired", "keep")
+    OPTIONS = ("queue", "stream", "maxMessages", "maxBytesPerTrigger", "partitions", "keepExpired", "copy")
 
     @classmethod
     def of(cls, options: SourceOptions) -> StreamOptions:
@@ -85,7 +85,7 @@ class StreamOptions:
             partitions=options.partitions,
             keep_expired=options.flag("keepExpired"),
             max_bytes=options.size("maxBytesPerTrigger"),
-            keep=options.flag("keep"),
+            copy=options.flag("copy"),
         )
 
 
@@ -154,8 +154,8 @@ class Claims:
                 origin=f"Spark stream {state.name}, claim {number}",
                 owner=opened.lock_id,
                 options=options,
-                keep=self.options.keep,
-                only_new=copy_of_stream(state.name) if self.options.keep else None,
+                copy=self.options.copy,
+                incremental=copy_of_stream(state.name) if self.options.copy else None,
             ),
             ledger_schema=opened.schema,
         ).run()
@@ -163,7 +163,7 @@ class Claims:
 
     def _has_messages(self, queue: QueueTable, opened: _OpenStream) -> bool:
         """Whether the queue has a message for the next claim."""
-        if self.options.keep:
+        if self.options.copy:
             late = self._up_to != LAST or time.monotonic() >= self._asks_for_late
             copy = QueueCopy(queue, copy_of_stream(self.options.stream), opened.schema)
             new = copy.count(1, self._up_to, late=late)

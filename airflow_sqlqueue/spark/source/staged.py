@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.drain.ledger import Ledger, Part
 from airflow_sqlqueue.drain.manifest import Batch
-from airflow_sqlqueue.drain.stages.message_table import MessageTable
+from airflow_sqlqueue.drain.stages.staging_table import MessageTable
 from airflow_sqlqueue.errors import BatchMismatchError, BatchNotFoundError
 from airflow_sqlqueue.messages.row import NAMES
 from airflow_sqlqueue.options.budget import MIB

@@ -195,7 +195,7 @@ def test_staged_rows_go_with_a_batch_that_is_done_with(
     queue: QueueTable, ledger: Ledger, drain: DrainIt, staging: StagingFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In chunks; a batch that is open or sealed keeps its rows, and one in files stays without its folder."""
-    monkeypatch.setattr("airflow_sqlqueue.drain.stages.message_table.MAX_ROWS_PER_STATEMENT", 7)
+    monkeypatch.setattr("airflow_sqlqueue.drain.stages.staging_table.MAX_ROWS_PER_STATEMENT", 7)
     table = TableStage(SCHEMA)
     sealed, consumed, requeued = (drain(30, staging=table) for _ in range(3))
     files = drain(5)

@@ -58,7 +58,7 @@ with DAG("operators", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=time
         ),
         SqlQueueMoveDelayedOperator(task_id="move_delayed", queue_name=orders),
         SqlQueueDrainOperator(
-            task_id="copy", queue_name=orders, staging=staging, keep=True, python_callable=bodies, run_on_empty=True
+            task_id="copy", queue_name=orders, staging=staging, copy=True, python_callable=bodies, run_on_empty=True
         ),
         drain,
         SqlQueueRequeueOperator(task_id="requeue", batch=drain.output, staging=staging),

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_sqlqueue.bodies.blocks import BodyParser
+from airflow_sqlqueue.bodies.arrow_parser import BodyParser
 from airflow_sqlqueue.bodies.decoding import parse
 from airflow_sqlqueue.bodies.inference import struct_of
 from airflow_sqlqueue.bodies.names import read_path
-from airflow_sqlqueue.bodies.refitting import Refitting
 from airflow_sqlqueue.bodies.schemas import array, fields_of, map_of, read_schema, struct
 from airflow_sqlqueue.bodies.statistics import Statistics
+from airflow_sqlqueue.bodies.stored_rows import StoredRows
 
 JSON, XML = "application/json", "text/xml"
 
@@ -38,7 +38,7 @@ def refitted(
     """Rows of the bodies by one schema, made rows of another one."""
     rows = parsed(old, *bodies, content_type=content_type)
     columns = dict(zip(fields_of(old), rows.field("fields").flatten(), strict=True))
-    found = Refitting(new, old).rows(columns, rows.field("rescued"), [content_type == JSON] * len(bodies))
+    found = StoredRows(new, old).rows(columns, rows.field("rescued"), [content_type == JSON] * len(bodies))
     return rows_of(found)
 
 
@@ -258,7 +258,7 @@ def test_rescued_xml_may_have_more_levels_than_a_body_of_json() -> None:
 
 def test_an_empty_name_in_a_body_that_was_decoded_stops_no_rewrite() -> None:
     rows = parsed(struct({"N": "long"}), '{"N":1,"a":{"":5}}')
-    found = Refitting(read_schema(struct({"N": "long", "a": array("string")})), struct({"N": "long"})).rows(
+    found = StoredRows(read_schema(struct({"N": "long", "a": array("string")})), struct({"N": "long"})).rows(
         {"N": rows.field("fields").field("N")}, rows.field("rescued"), [False]
     )
     assert rows_of(found) == [({"N": 1, "a": ["5"]}, None)]
@@ -275,7 +275,7 @@ def test_a_member_that_comes_twice_and_a_path_that_leads_nowhere_stay_rescued() 
     ((fields, rescued),) = refitted(old, new, '{"A":1,"A":2,"B":{"x":1,"x":2}}')
     assert (fields["A"], rescued) == ("2", {"A[-2]": 1})
     assert fields["B"] == '{"x":1,"x":2}'
-    rows = Refitting(new, struct({})).rows({}, pa.array(['{"no path]":1,"A[4]":2,"A":3}']), [True])
+    rows = StoredRows(new, struct({})).rows({}, pa.array(['{"no path]":1,"A[4]":2,"A":3}']), [True])
     assert rows_of(rows) == [({"A": "3", "B": None}, {'["no path]"]': 1, "A[4]": 2})]
     assert refitted(struct({"A": array("long")}), struct({"A": array("long")}), '{"A":[9],"A":[null,null,1]}') == [
         ({"A": [None, None, 1]}, {"A[-2]": [9]})
@@ -299,7 +299,7 @@ def test_a_broken_text_in_rescued_costs_itself(text: str) -> None:
     """Its row keeps its columns, and what these have no more place for is rescued beside the text."""
     columns = {"A": pa.array([1, 2, 3, 4]), "C": pa.array(["c", "5", None, "d"])}
     rescued = pa.array(['{"B":7}', text, text, None])
-    found = Refitting(struct({"A": "string", "B": "long", "C": "long"}), struct({"A": "long", "C": "string"})).rows(
+    found = StoredRows(struct({"A": "string", "B": "long", "C": "long"}), struct({"A": "long", "C": "string"})).rows(
         columns, rescued, [True] * 4
     )
     assert found.field("fields").to_pylist() == [
@@ -309,15 +309,17 @@ def test_a_broken_text_in_rescued_costs_itself(text: str) -> None:
         {"A": "4", "B": None, "C": None},
     ]
     assert found.field("rescued").to_pylist() == ['{"C":"c"}', text, text, '{"C":"d"}']
-    narrow = Refitting(struct({"A": "string"}), struct({"A": "long", "C": "string"})).rows(columns, rescued, [True] * 4)
+    narrow = StoredRows(struct({"A": "string"}), struct({"A": "long", "C": "string"})).rows(
+        columns, rescued, [True] * 4
+    )
     both = json.loads(narrow.field("rescued")[1].as_py())
     assert both == {"C": "5", "_rescued": text}
-    again = Refitting(struct({"C": "string"}), struct({})).rows({}, narrow.field("rescued")[1:2], [True])
+    again = StoredRows(struct({"C": "string"}), struct({})).rows({}, narrow.field("rescued")[1:2], [True])
     assert rows_of(again) == [({"C": "5"}, {"_rescued": text})]
 
 
 def test_a_member_that_a_person_wrote_twice_is_kept_twice() -> None:
-    found = Refitting(struct({"B": "long"}), struct({})).rows({}, pa.array(['{"B":5,"B":6}']), [True])
+    found = StoredRows(struct({"B": "long"}), struct({})).rows({}, pa.array(['{"B":5,"B":6}']), [True])
     assert rows_of(found) == [({"B": 5}, {"B": 6})]
 
 

@@ -16,8 +16,9 @@ from airflow_sqlqueue.bodies.patterns import TypePatterns
 from airflow_sqlqueue.bodies.schemas import Struct, array, fields_of, read_schema, struct
 from airflow_sqlqueue.bodies.statistics import Statistics
 from airflow_sqlqueue.spark.bodies import IF_UNPARSED
-from airflow_sqlqueue.spark.message_tables import packing, samples
-from airflow_sqlqueue.spark.message_tables.packing import (
+from airflow_sqlqueue.spark.message_tables import chunks as parsed
+from airflow_sqlqueue.spark.message_tables import samples
+from airflow_sqlqueue.spark.message_tables.chunks import (
     COLUMNS,
     PARSED,
     REPORT,
@@ -119,10 +120,10 @@ def test_chunks_of_an_older_schema_get_nulls() -> None:
 
 
 def test_blocks_and_chunks_are_bounded(monkeypatch: Any) -> None:
-    monkeypatch.setattr(packing, "_BLOCK_BYTES", 4_000)
-    monkeypatch.setattr(packing, "_CHUNK_BYTES", 500)
+    monkeypatch.setattr(parsed, "_BLOCK_BYTES", 4_000)
+    monkeypatch.setattr(parsed, "_CHUNK_BYTES", 500)
     given: list[Any] = [("Shop.A", None, b'{"a":%d}' % number) for number in range(1_000)]
-    sizes = [batch.num_rows for batch in packing.blocks(iter([rows_of(given), rows_of(given[:3])]))]
+    sizes = [batch.num_rows for batch in parsed.blocks(iter([rows_of(given), rows_of(given[:3])]))]
     assert sum(sizes) == 1_003
     assert max(sizes) < 150
     chunks = packed({"Shop.A": struct({"a": "long"})}, [rows_of(given)], new=False)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from airflow_sqlqueue.bodies.coercion import Coercion
 from airflow_sqlqueue.bodies.decoding import parse
-from airflow_sqlqueue.bodies.fitting import Fitting
 from airflow_sqlqueue.bodies.schemas import read_schema, struct
 
 
@@ -19,7 +19,7 @@ def array(kind: Any) -> Any:
 
 def fitted(kind: Any, body: str) -> tuple[Any, Any]:
     """The value of the column ``A``, and the rescued values."""
-    fitting = Fitting()
+    fitting = Coercion()
     found = fitting.struct(parse(body.encode()), read_schema(struct({"A": kind})))
     return found.get("A"), json.loads(fitting.rescued_text() or "{}")
 
@@ -107,6 +107,6 @@ def test_json_in_columns(kind: Any, body: str, value: Any, rescued: Any) -> None
 
 
 def test_many_repeats_are_rescued_in_linear_time() -> None:
-    fitting = Fitting()
+    fitting = Coercion()
     fitting.struct(parse(b"<M>" + b"<A>1</A>" * 200_000 + b"</M>"), read_schema(struct({"A": "long"})))
     assert len(json.loads(fitting.rescued_text() or "")) == 199_999

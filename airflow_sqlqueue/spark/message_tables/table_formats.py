@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias, get_args
 
 from airflow_sqlqueue.bodies.schemas import Struct
 from airflow_sqlqueue.errors import ConfigurationError, TransientError
-from airflow_sqlqueue.spark.message_tables.parquet import ATTEMPT, Make, ParquetLake, no_table
+from airflow_sqlqueue.spark.message_tables.parquet import ATTEMPT, Make, ParquetFormat, no_table
 from airflow_sqlqueue.spark.message_tables.places import Location, absolute, is_folder
 from airflow_sqlqueue.spark.sinks import write_delta, write_iceberg
 from airflow_sqlqueue.spark.sinks.checks import TIMES, is_table_name, quoted, quoted_table, session_settings
@@ -31,7 +31,7 @@ Format: TypeAlias = Literal["parquet", "delta", "iceberg"]
 FORMATS: tuple[str, ...] = get_args(Format)
 
 
-def lake_of(spark: SparkSession, format: Format, location: str) -> Lake:  # noqa: A002
+def table_format(spark: SparkSession, format: Format, location: str) -> TableFormat:  # noqa: A002
     """The tables of a format. Raises :class:`ConfigurationError` for an unknown one."""
     if format not in FORMATS:
         raise ConfigurationError(f"The format of the tables is one of {', '.join(FORMATS)}.")
@@ -39,11 +39,11 @@ def lake_of(spark: SparkSession, format: Format, location: str) -> Lake:  # noqa
     if format == "iceberg":
         if not is_schema:
             raise ConfigurationError("Iceberg tables are in a namespace: give the location as catalog.namespace.")
-        return IcebergLake(spark, location)
+        return IcebergFormat(spark, location)
     if format == "parquet":
-        return ParquetLake(spark, absolute(location))
+        return ParquetFormat(spark, absolute(location))
     is_known = is_schema and not is_folder(location) and spark.catalog.databaseExists(quoted_table(location))
-    return DeltaLake(spark, location if is_known else absolute(location))
+    return DeltaFormat(spark, location if is_known else absolute(location))
 
 
 class _Commits(Location):
@@ -76,7 +76,7 @@ class _Commits(Location):
         return delta_name(table)
 
 
-class DeltaLake(_Commits):
+class DeltaFormat(_Commits):
     """Folders of Delta Lake, or tables in a schema of a catalog."""
 
     def append(self, rows: DataFrame, table: str, key: AnyKey) -> None:
@@ -112,7 +112,7 @@ class DeltaLake(_Commits):
         return int(row["numFilesRemoved"]), int(row["numFilesAdded"])
 
 
-class IcebergLake(_Commits):
+class IcebergFormat(_Commits):
     """Tables in a namespace of an Iceberg catalog."""
 
     same_types = (("integer", "byte"), ("integer", "short"))
@@ -167,11 +167,11 @@ class IcebergLake(_Commits):
         return name
 
 
-Lake: TypeAlias = "ParquetLake | DeltaLake | IcebergLake"
+TableFormat: TypeAlias = "ParquetFormat | DeltaFormat | IcebergFormat"
 
 
 def without_repeats(
-    rows: DataFrame, lake: Lake, table: str, exists: bool, key: AnyKey, merge_on: Sequence[str]
+    rows: DataFrame, lake: TableFormat, table: str, exists: bool, key: AnyKey, merge_on: Sequence[str]
 ) -> DataFrame:
     """The rows whose values in these columns no row of another batch has, one for each; rows without a value stay."""
     from pyspark.sql import functions as sf

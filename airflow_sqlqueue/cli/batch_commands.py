@@ -61,11 +61,11 @@ def drain(
     new: Annotated[
         bool, typer.Option("--new", help="Begin the batch of --batch-id if the ledger does not know it.")
     ] = False,
-    keep: Annotated[bool, typer.Option("--keep", help="Copy the messages and leave them in the queue.")] = False,
-    only_new: Annotated[
+    copy: Annotated[bool, typer.Option("--copy", help="Copy the messages and leave them in the queue.")] = False,
+    incremental: Annotated[
         Optional[str],
         typer.Option(
-            metavar="NAME", help="With --keep, copy only messages that no earlier drain with this name has copied."
+            metavar="NAME", help="With --copy, copy only messages that no earlier drain with this name has copied."
         ),
     ] = None,
     redaction: Annotated[
@@ -104,11 +104,11 @@ def drain(
     queues = client.tables.with_secondary_queues(queue) if secondary else [queue]
     if batch_id is not None and not new:
         _require(client, queue, batch_id)
-    own = {"staging": staging, "stage": stage, "conn_id": target.conn_id, "keep": keep}
-    own |= {"only_new": only_new, "redaction": redaction, "data_bus": data_bus}
+    own = {"staging": staging, "stage": stage, "conn_id": target.conn_id, "copy": copy}
+    own |= {"incremental": incremental, "redaction": redaction, "data_bus": data_bus}
     command = [*_options({**own, **vars(selected)}), *words_of(options), *words_of(payloads)]
     request = DrainRequest(
-        options=options, where=where, keep=keep, only_new=only_new, redaction=redactor, origin="sqlqueue drain"
+        options=options, where=where, copy=copy, incremental=incremental, redaction=redactor, origin="sqlqueue drain"
     )
     quiet = target.as_json
     drained = [_drain(client, each, folder, stage, request, batch_id, command, fetch, quiet=quiet) for each in queues]

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from pyarrow import json
 
 from airflow_sqlqueue.bodies import misfits
+from airflow_sqlqueue.bodies.coercion import Coercion, Columns
 from airflow_sqlqueue.bodies.decoding import MAX_BYTES, kind_of, parse
-from airflow_sqlqueue.bodies.fitting import Columns, Fitting
 from airflow_sqlqueue.bodies.schemas import Struct, Type, all_fields, fields_of
 from airflow_sqlqueue.bodies.tree import MAX_NODES
 from airflow_sqlqueue.bodies.types import arrow_leaf, converted_leaf, reader_leaf
@@ -225,7 +225,7 @@ class BodyParser:
     def _one(self, body: bytes, content_type: str | None) -> dict[str, Any]:
         try:
             tree = parse(body, content_type, max_bytes=self._max_bytes, fields=self._fields)
-            fitting = Fitting(self._columns)
+            fitting = Coercion(self._columns)
             fields = fitting.struct(tree, self._schema)
             rescued = fitting.rescued_text(len(body)) if self._rescues else None
             return {"fields": fields, "rescued": rescued, "unparsed": None}

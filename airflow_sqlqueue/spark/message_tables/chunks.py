@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from airflow_sqlqueue.bodies.coercion import to_json
 from airflow_sqlqueue.bodies.decoding import MAX_BYTES, kind_of, parse_xml, read_text
-from airflow_sqlqueue.bodies.fitting import to_json
 from airflow_sqlqueue.bodies.names import BODY_COLUMNS, ENVELOPE, RESCUED, UNPARSED, column_names
 from airflow_sqlqueue.bodies.patterns import ALL_TYPES, TypePatterns
 from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
-    from airflow_sqlqueue.bodies.blocks import BodyParser
+    from airflow_sqlqueue.bodies.arrow_parser import BodyParser
 
 COLUMNS = (*ENVELOPE, "enclosed_types")
 """Columns of every table, beside the fields, ``_rescued``, ``batch_id`` and ``parse_attempt``."""
@@ -114,7 +114,7 @@ class Packing:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        from airflow_sqlqueue.bodies.blocks import BodyParser
+        from airflow_sqlqueue.bodies.arrow_parser import BodyParser
 
         schema = self.schemas[name]
         if name not in self._parsers:
@@ -259,7 +259,7 @@ def _widened(values: pa.Array | None, kind: Type, count: int) -> pa.Array:
     """A column with the fields that its type has since; new ones are null."""
     import pyarrow as pa
 
-    from airflow_sqlqueue.bodies.blocks import arrow_type
+    from airflow_sqlqueue.bodies.arrow_parser import arrow_type
 
     if values is None:
         return pa.nulls(count, arrow_type(kind))

@@ -10,7 +10,7 @@ from operator import or_
 from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_sqlqueue.bodies.statistics import Statistics
-from airflow_sqlqueue.spark.message_tables.packing import (
+from airflow_sqlqueue.spark.message_tables.chunks import (
     CHUNKS,
     PARSED,
     REPORT,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_sqlqueue.bodies.blocks import arrow_type
-from airflow_sqlqueue.bodies.fitting import Columns, Fitting, Occurrences, placed, to_element
+from airflow_sqlqueue.bodies.arrow_parser import arrow_type
+from airflow_sqlqueue.bodies.coercion import Coercion, Columns, Occurrences, placed, to_element
 from airflow_sqlqueue.bodies.json_reader import DECODER, read_json
 from airflow_sqlqueue.bodies.names import RESCUED, Path, name_key, read_path
 from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of, item_of
@@ -18,7 +18,7 @@ from airflow_sqlqueue.bodies.types import leaf_of
 from airflow_sqlqueue.errors import BodyError
 
 
-class Refitting:
+class StoredRows:
     """Values of rows of a table, whose columns have the types of ``fields``, by another schema."""
 
     def __init__(self, schema: Struct, fields: Struct) -> None:
@@ -69,7 +69,7 @@ class Refitting:
         return {"fields": fields, "rescued": fitting.rescued_text() or kept}
 
 
-class _Fitting(Fitting):
+class _Fitting(Coercion):
     """The values of a row, in which a text may stand for another value and, of XML, an object for an element."""
 
     def __init__(self, columns: dict[int, Columns], is_json: bool) -> None:

@@ -61,8 +61,8 @@ class MessageTable(OwnTable):
 
         Returns their counts, and the number of rows that :meth:`suspect` would return.
 
-        The limits and the window are those of :meth:`~airflow_sqlqueue.queue.QueueTable.take_head`; the part has no
-        RowVersion above the window's ``after``. One round trip, in a transaction of the caller's, without messages.
+        The limits and the window are those of :meth:`~airflow_sqlqueue.queue.QueueTable.delete_first_rows`; the part
+        has no RowVersion above the window's ``after``. One round trip, in the caller's transaction, without messages.
         """
 
         def run(layout: Layout) -> Any:

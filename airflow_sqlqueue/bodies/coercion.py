@@ -1,4 +1,4 @@
-"""Values of one body by a schema, and what does not fit it; :mod:`.blocks` follows the same rule for many bodies."""
+"""Values of one body by a schema, and what does not fit it; :mod:`.arrow_parser` has the same rule for many bodies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from airflow_sqlqueue.bodies.tree import (
     most_characters,
 )
 from airflow_sqlqueue.bodies.types import Given, read_leaf, text_reader
-from airflow_sqlqueue.bodies.values import Misfit
+from airflow_sqlqueue.bodies.values import CoercionError
 from airflow_sqlqueue.errors import BodyError
 from airflow_sqlqueue.untrusted import is_text
 
@@ -62,7 +62,7 @@ class Occurrences(list[Any]):
     """The values of a name that occurs more than once in an element."""
 
 
-class Fitting:
+class Coercion:
     """The values of one body, and in ``rescued`` what did not fit, by path.
 
     No two values have one path. Of an element that repeats and is no list the first one counts, and the position of
@@ -118,7 +118,7 @@ class Fitting:
                     try:
                         found[column] = read(each.text, each.is_nil)
                         continue
-                    except Misfit:
+                    except CoercionError:
                         pass
                 found[column] = self.fitted(each, kind, (*path, name))
             elif not is_empty(each):
@@ -144,7 +144,7 @@ class Fitting:
             if isinstance(kind, dict):
                 return self._nested(value, kind, path)
             return self._simple(value, kind, path) if isinstance(value, Element) else _leaf(value, kind)
-        except Misfit:
+        except CoercionError:
             self.rescue(path, value)
             return None
 
@@ -156,12 +156,12 @@ class Fitting:
             if not text or (text == "null" and not takes_text):
                 return None if text or value.is_nil else {} if is_struct else []
             if is_struct and not takes_text:
-                raise Misfit
+                raise CoercionError
         if kind["type"] == "array":
             items = self._items(value, kind["elementType"], path)
             return [self.fitted(each, kind["elementType"], (*path, number)) for number, each in enumerate(items)]
         if not isinstance(value, (dict, Element)):
-            raise Misfit
+            raise CoercionError
         if is_struct:
             return self.struct(value, kind, path) or (None if isinstance(value, Element) and value.is_nil else {})
         members = _members(value)
@@ -187,13 +187,13 @@ class Fitting:
         if isinstance(value, Element):
             value = Occurrences((value,))
         if not isinstance(value, list):
-            raise Misfit
+            raise CoercionError
         if type(value) is not Occurrences or any(self._is_item(each, kind) for each in value):
             return value
         if len(value) > 1 and all(map(is_empty, value)):
             return value
         if any(map(_is_plain_text, value)):
-            raise Misfit
+            raise CoercionError
         items = []
         for name, child in chain.from_iterable(each.children for each in value):
             if is_element(name):
@@ -241,7 +241,7 @@ def _members(value: Any) -> dict[str, Any]:
 
 
 def _leaf(value: Any, kind: str) -> Any:
-    """The value of a leaf type; see :func:`~airflow_sqlqueue.bodies.types.read_leaf`. Raises :class:`Misfit`."""
+    """The value of a leaf type; see :func:`~airflow_sqlqueue.bodies.types.read_leaf`. Raises :class:`CoercionError`."""
     if isinstance(value, str):
         return read_leaf(kind, value, None if isinstance(value, Untyped) else "text")
     given: Given = "boolean" if isinstance(value, bool) else "number" if isinstance(value, Number) else "nested"
