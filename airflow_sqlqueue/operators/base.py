@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.operators.lineage import Lineage
     from airflow_sqlqueue.options import Options
     from airflow_sqlqueue.queue.condition import ConditionResult
+    from airflow_sqlqueue.queue.filters import TimeFilter
 
 
 def templated(*parts: type[BaseOperator] | str) -> Sequence[str]:
@@ -192,8 +193,8 @@ def check_named_once(
         raise AddressError(f"Task {task_id!r}: {error}") from error
 
 
-def check_options(task: BaseOperator, *kinds: type[Options]) -> None:
-    """Check the names in the task's mappings of options when the DAG is parsed; templates have no names before a run.
+def check_options(task: BaseOperator, *kinds: type[Options | TimeFilter]) -> None:
+    """Check the names in the task's mappings when the DAG is parsed; a template of a mapping has none before a run.
 
     Raises :class:`ConfigurationError`, with the task in it.
     """

@@ -20,6 +20,7 @@ from airflow_sqlqueue.operators.base import LimitedTask, check_named_once, check
 from airflow_sqlqueue.operators.metrics import Metrics
 from airflow_sqlqueue.operators.rendered import message_filter
 from airflow_sqlqueue.options.budget import count_of
+from airflow_sqlqueue.queue.filters import MessageFilter
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, ObjectStoragePath
@@ -98,7 +99,7 @@ class SqlQueueConsumeOperator(LimitedTask):
         self.endpoint = endpoint
         self.data_bus = data_bus
         self.consume_options = consume_options
-        check_options(self, ConsumeOptions)
+        check_options(self, ConsumeOptions, MessageFilter)
         if queue_name is None:
             # With an address, the endpoint is only the name in the headers of failed messages.
             check_named_once(self.task_id, queue_name, endpoint)

@@ -25,6 +25,7 @@ from airflow_sqlqueue.operators.python_job import PythonJob
 from airflow_sqlqueue.operators.rendered import message_filter
 from airflow_sqlqueue.operators.results import check_result
 from airflow_sqlqueue.operators.waiting import QueueWaitingTask
+from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.versions.airflow import PARTITION_KEYS
 
 if TYPE_CHECKING:
@@ -179,7 +180,7 @@ class DrainOperatorBase(LimitedTask, QueueWaitingTask):
         self.payload_options = payload_options
         self.redaction = redaction
         self.redaction_conn_id = redaction_conn_id
-        check_options(self, DrainOptions, PayloadOptions)
+        check_options(self, DrainOptions, PayloadOptions, MessageFilter)
 
     @abstractmethod
     def _make_job(self, context: Context) -> BatchJob:

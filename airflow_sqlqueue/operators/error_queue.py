@@ -16,6 +16,7 @@ from airflow_sqlqueue.options.budget import count_of
 from airflow_sqlqueue.queue.errors.actions import action_named
 from airflow_sqlqueue.queue.errors.bulk_action import ErrorQueueOptions, ErrorQueueResult
 from airflow_sqlqueue.queue.errors.effects import ActionInputs
+from airflow_sqlqueue.queue.errors.filters import ErrorFilter
 
 _STEP = 1_000
 """Messages between two log lines of progress."""
@@ -96,7 +97,7 @@ class SqlQueueFailedMessagesOperator(LimitedTask, RoutedTask):
         self.confirm = confirm
         self.only_count = only_count
         self.error_queue_options = error_queue_options
-        check_options(self, ErrorQueueOptions)
+        check_options(self, ErrorQueueOptions, ErrorFilter)
         given = [name for name, value in self._inputs().items() if value not in (None, "", False)]
         action_named(action).check(given, dry_run=only_count)
 

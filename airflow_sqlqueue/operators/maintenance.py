@@ -23,6 +23,7 @@ from airflow_sqlqueue.operators.metrics import Metrics
 from airflow_sqlqueue.operators.rendered import message_filter
 from airflow_sqlqueue.options.budget import count_of
 from airflow_sqlqueue.queue.delayed.mover import MoveOptions
+from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.queue.forwarding import ForwardOptions
 from airflow_sqlqueue.queue.purge import PurgeOptions
 from airflow_sqlqueue.untrusted import quoted
@@ -107,6 +108,7 @@ class SqlQueuePurgeOperator(PurgeTask):
         self.older_than = older_than
         self.filters = filters
         self.confirm = confirm
+        check_options(self, MessageFilter)
 
     def selection(self) -> dict[str, Any]:
         return {
@@ -161,7 +163,7 @@ class SqlQueueForwardOperator(LimitedTask, RoutedTask):
         self.to_endpoint = to_endpoint
         self.filters = filters
         self.forward_options = forward_options
-        check_options(self, ForwardOptions)
+        check_options(self, ForwardOptions, MessageFilter)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Move them; raises this package's errors, those that no retry can fix as AirflowFailException."""

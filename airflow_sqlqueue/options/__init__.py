@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, replace
 from datetime import timedelta
 from difflib import get_close_matches
@@ -172,12 +172,9 @@ class Options:
     @classmethod
     def check_names(cls, values: Mapping[str, Any]) -> None:
         """Raise :class:`ConfigurationError` for a name of no option, with the names that are like it."""
-        names = [each.name for each in cls.described() if each.in_mapping]
-        for name in values:
-            if name not in names:
-                near = get_close_matches(str(name), names, n=2)
-                hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"choose from {', '.join(names)}."
-                raise ConfigurationError(f"{cls.parameter} has no option {quoted(str(name))}: {hint}")
+        check_names(
+            values, [each.name for each in cls.described() if each.in_mapping], f"{cls.parameter} has no option"
+        )
 
     @classmethod
     def of(cls: type[T], values: Mapping[str, Any] | T | None, **arguments: Any) -> T:
@@ -206,6 +203,15 @@ class Options:
         """Return the options whose values are not their defaults."""
         given = vars(self)
         return {each.name: given[each.name] for each in self.described() if given[each.name] != each.default}
+
+
+def check_names(names: Iterable[Any], known: Sequence[str], says: str) -> None:
+    """Raise :class:`ConfigurationError` for a name that is not known, with those like it; ``says`` begins its text."""
+    for name in names:
+        if name not in known:
+            near = get_close_matches(str(name), known, n=2)
+            hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"choose from {', '.join(known)}."
+            raise ConfigurationError(f"{says} {quoted(str(name))}: {hint}")
 
 
 def plain(text: str, replace: Callable[[str], str] = str) -> str:

@@ -14,6 +14,7 @@ from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.messages.envelope.times import format_time, moment_of, parse_time
 from airflow_sqlqueue.messages.envelope.typed_headers import Content
 from airflow_sqlqueue.messages.message import DecodedHeaders, HeaderNames
+from airflow_sqlqueue.options import check_names
 from airflow_sqlqueue.server.sql.narrowing import Condition, header_pattern, may_match, mention_pattern
 
 
@@ -26,6 +27,9 @@ class TimeFilter:
 
     Raises :class:`ConfigurationError` for a time without a zone.
     """
+
+    parameter: ClassVar[str] = "filters"
+    """The parameter of operators that takes these conditions as a mapping."""
 
     texts: ClassVar[tuple[str, ...]] = ()
     """Names of conditions that are texts."""
@@ -40,16 +44,19 @@ class TimeFilter:
                 raise ConfigurationError(f"The filter's {name} has no time zone: give an aware time.")
 
     @classmethod
+    def check_names(cls, values: Mapping[str, Any]) -> None:
+        """Raise :class:`ConfigurationError` for a name of no condition, with the names that are like it."""
+        check_names(values, [field.name for field in fields(cls)], "There is no filter")
+
+    @classmethod
     def conditions_in(cls, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the conditions of a mapping without None, with texts checked and times read (UTC without a zone).
 
         Raises :class:`ConfigurationError` for unknown names, other types than text, and unreadable times.
         """
-        known = [field.name for field in fields(cls)]
         if not isinstance(values, Mapping):
-            raise ConfigurationError(f"A filter is a mapping of {', '.join(known)}.")
-        if unknown := [name for name in values if name not in known]:
-            raise ConfigurationError(f"There is no filter {unknown[0]!r}: it is one of {', '.join(known)}.")
+            raise ConfigurationError(f"A filter is a mapping of {', '.join(field.name for field in fields(cls))}.")
+        cls.check_names(values)
         given = {name: value for name, value in values.items() if value is not None}
         for name in cls.texts:
             if not isinstance(given.get(name, ""), str):

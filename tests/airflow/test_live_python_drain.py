@@ -109,8 +109,8 @@ def test_operators_take_filters(hook: SqlQueueHook, queue_name: str, tmp_path: P
     assert done["batch"]["messages"] == 20
     with pytest.raises(AirflowFailException, match="another filter"):
         python_drain(queue_name, str(tmp_path), filters={"endpoint": "Billing"}).execute(context())
-    with pytest.raises(AirflowFailException, match="There is no filter 'type'"):
-        python_drain(queue_name, str(tmp_path), filters={"type": "Billing"}).execute(context())
+    with pytest.raises(AirflowFailException, match="since is not a time"):
+        python_drain(queue_name, str(tmp_path), filters={"since": "soon"}).execute(context())
     sensor = SqlQueueDepthSensor(
         task_id="s", queue_name=queue_name, wait_for={"min_messages": 20, "filters": {"endpoint": "Billing"}}
     )

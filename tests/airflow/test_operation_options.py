@@ -73,7 +73,7 @@ def sweeping(**arguments: Any) -> Any:
 
 
 def returning(**arguments: Any) -> Any:
-    return operators.SqlQueueReturnToSourceOperator(task_id="t", all_messages=True, **arguments)
+    return operators.SqlQueueReturnToSourceOperator(task_id="t", **arguments)
 
 
 def waiting(**arguments: Any) -> Any:
@@ -181,6 +181,14 @@ def test_a_mistyped_option_is_named_when_the_dag_is_parsed(operation: Operation)
     assert str(caught.value).startswith(f"Task 't': {name} has no option '{near}s': did you mean '{near}'")
     with pytest.raises(ConfigurationError, match=rf"{name} has no option 'zzz': choose from {near}, "):
         operation.operator(**{name: {"zzz": 1}})
+
+
+@pytest.mark.parametrize("make", [consuming, draining, forwarding, returning])
+def test_a_mistyped_condition_of_a_filter_is_named_when_the_dag_is_parsed(make: Any) -> None:
+    with pytest.raises(
+        ConfigurationError, match="Task 't': There is no filter 'messagetype': did you mean 'message_type'"
+    ):
+        make(filters={"messagetype": "{{ 1 }}"})
 
 
 def test_an_argument_of_the_task_is_no_option() -> None:

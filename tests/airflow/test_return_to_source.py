@@ -90,7 +90,6 @@ def test_the_operator_can_count_redirect_and_stop(
         ({}, "Say which messages are meant"),
         ({"filters": {"endpoint": None}}, "Say which messages are meant"),
         ({"filters": {"endpoint": "Sales"}, "all_messages": True}, "one of the two"),
-        ({"filters": {"colour": "red"}}, "no filter 'colour'"),
         ({"filters": {"since": ""}}, "since is not a time"),
         ({"all_messages": True, "error_queue_options": {"rate": 0}}, "rate must be"),
     ],

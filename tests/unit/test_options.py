@@ -87,6 +87,7 @@ class LampOptions(Options):
     oil: int = option(16 * 2**20, "oil in bytes", unit=BYTES, least=1, most=2**30)
     delay: timedelta = option(timedelta(hours=36), "time before light", least=timedelta(0))
     owner: str | None = argument(None, "owner of the lamp")
+    key: str | None = argument(None, "key of the lamp", repr=False)
 
 
 NAMES = "shade, glow, hours, lamps, most, oil, delay"
@@ -104,7 +105,8 @@ def test_the_docstring_has_every_option_with_its_choices_limits_and_plain_defaul
 :param most: the most lamps.
 :param oil: oil in bytes; 1 to 1GiB, 16MiB by default.
 :param delay: time before light, 36h by default.
-:param owner: owner of the lamp."""
+:param owner: owner of the lamp.
+:param key: key of the lamp."""
     )
     assert LampOptions.parameter == "lamp_options"
 
@@ -132,6 +134,13 @@ def test_values_outside_of_choices_and_limits_are_refused(values: dict[str, Any]
 def test_values_at_the_limits_are_taken() -> None:
     LampOptions(shade="blue", hours=1_000, lamps=1, most=1, oil=1, delay=timedelta(0))
     LampOptions(hours=1e-9, lamps=2_000, oil=2**30)
+
+
+def test_a_repr_shows_options_and_arguments_but_for_secret_ones() -> None:
+    assert repr(LampOptions(key="secret")) == (
+        "LampOptions(shade='red', glow='off', hours=1.5, lamps=2, most=None, oil=16777216, "
+        "delay=datetime.timedelta(days=1, seconds=43200), owner=None)"
+    )
 
 
 def test_a_mapping_is_read() -> None:
