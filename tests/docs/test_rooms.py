@@ -1,4 +1,4 @@
-"""The tables of rooms in CONTRIBUTING.md: the house in the order of its layers, and the tests of every folder."""
+"""The tables of rooms: the house in the order of its layers, and the tests of every folder."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def test_the_house_names_every_room_within_a_room() -> None:
 
 def table() -> dict[str, list[str]]:
     """Tests by room."""
-    section = (ROOT / "CONTRIBUTING.md").read_text("utf-8").partition("## Tests of each room")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| `([^`]+)/`[^|]*\| (.*) \|$", section, re.MULTILINE)
+    page = (ROOT / "docs/development/tests.md").read_text("utf-8")
+    rows = re.findall(r"^\| `([^`]+)/`[^|]*\| (.*) \|$", page, re.MULTILINE)
     return {room: re.findall(r"`([^`]+)`", tests) for room, tests in rows}
 
 
