@@ -96,7 +96,7 @@ class SqlQueueSweepOperator(ServerTask):
         staging: str | ObjectStoragePath | None = None,
         queue_name: str | None = None,
         only_count: bool = False,
-        sweep_options: Mapping[str, Any] | None = None,
+        sweep_options: SweepOptions | Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)

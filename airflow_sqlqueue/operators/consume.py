@@ -88,7 +88,7 @@ class SqlQueueConsumeOperator(LimitedTask):
         filters: Mapping[str, Any] | None = None,
         endpoint: str | None = None,
         data_bus: str | ObjectStoragePath | None = None,
-        consume_options: Mapping[str, Any] | None = None,
+        consume_options: ConsumeOptions | Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)

@@ -81,7 +81,7 @@ class SqlQueueFailedMessagesOperator(LimitedTask, RoutedTask):
         older_than: timedelta | float | str | None = None,
         confirm: bool = False,
         only_count: bool = False,
-        error_queue_options: Mapping[str, Any] | None = None,
+        error_queue_options: ErrorQueueOptions | Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         if queue_name is None and endpoint is None:

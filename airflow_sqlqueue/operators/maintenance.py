@@ -41,7 +41,7 @@ class PurgeTask(LimitedTask, RoutedTask):
     template_fields_renderers: ClassVar[dict[str, str]] = {"purge_options": "json"}
 
     def __init__(
-        self, *, only_count: bool = False, purge_options: Mapping[str, Any] | None = None, **kwargs: Any
+        self, *, only_count: bool = False, purge_options: PurgeOptions | Mapping[str, Any] | None = None, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
         self.only_count = only_count
@@ -154,7 +154,7 @@ class SqlQueueForwardOperator(LimitedTask, RoutedTask):
         to_queue: str | None = None,
         to_endpoint: str | None = None,
         filters: Mapping[str, Any] | None = None,
-        forward_options: Mapping[str, Any] | None = None,
+        forward_options: ForwardOptions | Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -202,7 +202,11 @@ class SqlQueueMoveDelayedOperator(LimitedTask, RoutedTask):
     template_fields_renderers: ClassVar[dict[str, str]] = {"move_options": "json"}
 
     def __init__(
-        self, *, error_queue: str | None = None, move_options: Mapping[str, Any] | None = None, **kwargs: Any
+        self,
+        *,
+        error_queue: str | None = None,
+        move_options: MoveOptions | Mapping[str, Any] | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.error_queue = error_queue

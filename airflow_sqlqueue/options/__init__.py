@@ -66,7 +66,7 @@ class Option:
     def text(self) -> str:
         """The meaning, with the choices and the limits that it does not name itself."""
         text, choices = self.meaning, [f"``{choice}``" for choice in self.choices]
-        if choices and choices[0] not in text:
+        if any(choice not in text for choice in choices):
             text += f": {', '.join(choices[:-1])} or {choices[-1]}"
         return text if self.most is None else f"{text}; {self.limits}"
 
