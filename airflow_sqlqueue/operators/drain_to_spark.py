@@ -35,7 +35,7 @@ class SqlQueueDrainToSparkOperator(DrainOperatorBase):
     XCom: ``batch`` (the :class:`~airflow_sqlqueue.drain.manifest.Batch`), ``locked`` (messages that stay in the queue
     because others had locked them to the end), ``seconds`` of the drain, ``result``, the result of ``python_callable``,
     which XCom must be able to store, ``adopted``, the ``batch_id`` and ``messages`` of each adopted batch, and
-    ``payloads``, the counts of :class:`~airflow_sqlqueue.PayloadsResult`, None without a ``data_bus``.
+    ``payloads``, the counts of :class:`~airflow_sqlqueue.client.PayloadsResult`, None without a ``data_bus``.
 
     :param staging: the folder for batches: a path, a URL, or an ``ObjectStoragePath`` with its Airflow connection.
         Spark must reach it too. None if the stage is ``table`` (templated)

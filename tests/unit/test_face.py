@@ -1,4 +1,4 @@
-"""Public names of ``airflow_sqlqueue`` and of its five namespaces, and the cost of importing them."""
+"""Public names of ``airflow_sqlqueue`` and of its six namespaces, and the cost of importing them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from airflow_sqlqueue import errors
 
 NAMESPACES = (
     "airflow_sqlqueue",
-    *(f"airflow_sqlqueue.{n}" for n in ("hooks", "operators", "sensors", "spark", "triggers")),
+    *(f"airflow_sqlqueue.{n}" for n in ("client", "hooks", "operators", "sensors", "spark", "triggers")),
 )
 ROOT = Path(__file__).parent.parent.parent
 SECONDS = 0.05
