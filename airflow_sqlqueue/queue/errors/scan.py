@@ -13,7 +13,7 @@ from airflow_sqlqueue.queue import browsing
 from airflow_sqlqueue.queue.browsing import MessageHead
 from airflow_sqlqueue.queue.errors.failed_message import FailedMessage, classify
 from airflow_sqlqueue.queue.errors.filters import ErrorFilter
-from airflow_sqlqueue.queue.errors.other_owners import warnings_about
+from airflow_sqlqueue.queue.errors.other_receivers import warnings_about
 from airflow_sqlqueue.queue.queue_table import QueueTable
 from airflow_sqlqueue.queue.table_access import FIRST
 from airflow_sqlqueue.queue.window import Window

@@ -120,9 +120,9 @@ def test_previews_and_runs_hold_no_text_of_a_message(post: Any, failures: str, h
 def test_another_receiver_is_warned_of(
     post: Any, failures: str, dag: Any, monkeypatch: pytest.MonkeyPatch, hook: SqlQueueHook
 ) -> None:
-    from airflow_sqlqueue.queue.errors import other_owners
+    from airflow_sqlqueue.queue.errors import other_receivers
 
-    monkeypatch.setattr(other_owners, "other_receivers", lambda session, queue: ["a program on HOST"])
+    monkeypatch.setattr(other_receivers, "other_receivers", lambda session, queue: ["a program on HOST"])
     run_id, sentence = confirm(post, {"action": "archive", **group_of(post, failures, "Lost")}, 3)
     assert "receives from" in sentence
     assert "ServicePulse" in run(dag, run_id)[-1]["sentence"]

@@ -1,4 +1,4 @@
-"""Other owners of failed messages: programs that receive from the error queue, such as ServiceControl."""
+"""Other receivers of failed messages: programs that receive from the error queue, such as ServiceControl."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COPIES = ".log"
 
 
 def warnings_about(queue: QueueTable) -> list[str]:
-    """Return warnings, one sentence each, about others who own the messages of an error queue as well.
+    """Return warnings, one sentence each, about others who receive the messages of an error queue as well.
 
     Other receivers are those of :func:`~airflow_sqlqueue.queue.receivers.other_receivers`, which takes a permission.
     ``error.log`` beside a queue ``error`` holds copies of messages that ServiceControl has taken and can retry itself
