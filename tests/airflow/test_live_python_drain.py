@@ -164,7 +164,7 @@ def test_each_run_copies_what_is_new(hook: SqlQueueHook, queue_name: str, tmp_pa
     task.incremental = "another copy"
     task.execute(context())
     assert len(got[-1]) == 5
-    task.keep = False
+    task.copy = False
     with pytest.raises(AirflowFailException, match="give copy=True"):
         task.execute(context())
     assert hook.depth(queue_name).messages == 5

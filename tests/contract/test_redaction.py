@@ -160,12 +160,12 @@ LARGE = DrainOptions(inline_body_bytes=100, rows_per_part=20, settle_seconds=0)
 
 @pytest.mark.parametrize("copy", [False, True])
 def test_large_bodies_are_redacted_left_out_or_kept(
-    connect: Connect, queue: QueueTable, staging: StagingFolder, keep: bool
+    connect: Connect, queue: QueueTable, staging: StagingFolder, copy: bool
 ) -> None:
     text = json.dumps({"Customer": {"Email": "hush-email"}, "Note": "x" * 200}).encode()
     huge = b'{"Customer": {"Email": "hush-email"}, "Note": "' + b"x" * MAX_BYTES + b'"}'
     queue.send([order(text), order(huge), order(b"y" * 200, OTHER), order(b"hush-card" * 30)])
-    batch = drain(connect, queue, staging, LARGE, redaction=REDACTOR, copy=keep).batch
+    batch = drain(connect, queue, staging, LARGE, redaction=REDACTOR, copy=copy).batch
     found = [row.body for row in staged(connect, queue, batch)]
     assert json.loads(found[0] or b"") == {"Customer": {"Email": REDACTOR.hashed("hush-email")}, "Note": "x" * 200}
     assert found[1:] == [None, b"y" * 200, None]

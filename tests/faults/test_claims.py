@@ -81,8 +81,8 @@ def claims(settings: ConnectionSettings, queue: QueueTable) -> Iterator[Any]:
     name = f"c {uuid.uuid4()}"
     made: list[Claims] = []
 
-    def make(*, keep: bool = False) -> Claims:
-        options = StreamOptions(queue.address.canonical, name, 4, 2, False, copy=keep)
+    def make(*, copy: bool = False) -> Claims:
+        options = StreamOptions(queue.address.canonical, name, 4, 2, False, copy=copy)
         made.append(Claims(ServerAccess.of(SourceOptions({}), settings), options))
         return made[-1]
 
@@ -101,7 +101,7 @@ def test_a_reader_that_dies_at_every_statement(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     after: bool,
-    keep: bool,
+    copy: bool,
 ) -> None:
     mortal = Mortal(monkeypatch)
     sent, restarts, lives = 0, 0, 5
@@ -111,7 +111,7 @@ def test_a_reader_that_dies_at_every_statement(
         queue.send(Message({}, b"%d" % n) for n in range(sent, sent + 3))
         sent += 3
         mortal.born(lives, after=after)
-        reader = claims(copy=keep)
+        reader = claims(copy=copy)
         try:
             MicroBatches(tmp_path, reader, columns).run()
         except Killed:
@@ -120,10 +120,10 @@ def test_a_reader_that_dies_at_every_statement(
             mortal.born(None)
             reader.close()
         lives = lives + 7 if lives < 140 else 5
-    last = MicroBatches(tmp_path, claims(copy=keep), columns)
+    last = MicroBatches(tmp_path, claims(copy=copy), columns)
     last.run()
     assert sorted(map(int, last.sink())) == list(range(sent))
-    assert depth(queue).messages == (sent if keep else 0)
+    assert depth(queue).messages == (sent if copy else 0)
 
 
 def test_a_consumer_has_one_query(claims: Any, queue: QueueTable, monkeypatch: pytest.MonkeyPatch) -> None:

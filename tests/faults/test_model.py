@@ -158,6 +158,6 @@ def test_no_interleaving_loses_or_doubles_a_row() -> None:
     assert [state for state in ends if not is_right(state)] == []
 
 
-@pytest.mark.parametrize("rule", ["seal", "lock", "copy"])
+@pytest.mark.parametrize("rule", ["seal", "lock", "keep"])
 def test_without_any_rule_rows_are_lost(rule: str) -> None:
     assert any(not is_right(state) for state in end_states(Protocol(**{rule: False})))

@@ -111,7 +111,7 @@ def room(disk: Path) -> int:
 @pytest.mark.parametrize("copy", [False, True], ids=["draining", "copying"])
 @pytest.mark.parametrize("size", [7_000, 300_000], ids=["bodies in the rows", "bodies in files"])
 def test_a_disk_that_a_drain_has_filled_has_its_room_again(
-    connect: Connect, queue: QueueTable, small_disk: Path, batch_id: uuid.UUID, size: int, *, keep: bool
+    connect: Connect, queue: QueueTable, small_disk: Path, batch_id: uuid.UUID, size: int, *, copy: bool
 ) -> None:
     """Every try fails at the same place, others can use the disk meanwhile, and no message is lost."""
     staging = StagingFolder.of(small_disk / "staging")
@@ -119,16 +119,16 @@ def test_a_disk_that_a_drain_has_filled_has_its_room_again(
     queue.send([Message({}, body) for body in bodies])
     for _ in range(3):
         with pytest.raises(StagingError, match=f"No space left on device{STAYS}"):
-            drain(connect, queue, staging, SMALL_PARTS, batch_id=batch_id, copy=keep)
+            drain(connect, queue, staging, SMALL_PARTS, batch_id=batch_id, copy=copy)
         assert unlisted(connect, queue, files_of(staging), batch_id) == []
     with connect() as session:
         used = sum(part.bytes for part in Ledger(session, queue.address.catalog).parts(batch_id))
     assert room(small_disk) > 2**20 - used - 100_000
     (small_disk / "of others").write_bytes(bytes(room(small_disk) // 2))
     subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
-    batch = drain(connect, queue, staging, SMALL_PARTS, batch_id=batch_id, copy=keep).batch
+    batch = drain(connect, queue, staging, SMALL_PARTS, batch_id=batch_id, copy=copy).batch
     assert (batch.state, batch.messages) == ("sealed", len(bodies))
-    assert depth(queue).messages == (len(bodies) if keep else 0)
+    assert depth(queue).messages == (len(bodies) if copy else 0)
 
 
 class Interrupted(BaseException):

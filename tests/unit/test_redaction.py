@@ -71,7 +71,7 @@ def hashed(text: str) -> str:
         ([{"message_type": PLACE, "header": {}}], "does not know 'header'"),
         ([{"message_type": PLACE, "headers": {"A": "mask"}}], "unknown action"),
         ([{"message_type": PLACE, "headers": {}}], "not empty"),
-        ([{"message_type": PLACE, "fields": {"A": "copy"}}], "unknown action"),
+        ([{"message_type": PLACE, "fields": {"A": "keep"}}], "unknown action"),
         ([{"message_type": PLACE, "fields": {"A..B": "drop"}}], "cannot be read"),
         ([{"message_type": PLACE, "fields": {"A[0]": "drop"}}], "cannot be read"),
         ([{"message_type": PLACE, "fields": {"$.A": "drop"}}], "begins with"),
