@@ -64,7 +64,7 @@ def test_sent_forwarded_and_purged_messages_are_counted(
     options = {"task_id": "t", "queue_name": queue_name, "all_messages": True}
     SqlQueuePurgeOperator(**options, only_count=True).execute(context())
     assert statsd.named("purge.messages") == {}
-    SqlQueuePurgeOperator(**options, confirm=queue_name).execute(context())
+    SqlQueuePurgeOperator(**options, confirm=True).execute(context())
     assert statsd.named("purge.messages") == {tags: 3}
     assert statsd.named("backlog.messages") == {tags: 0}
 
