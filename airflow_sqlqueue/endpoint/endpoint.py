@@ -14,7 +14,7 @@ from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.delayed.table import DelayedTable
 from airflow_sqlqueue.queue.errors.failure_headers import type_name
-from airflow_sqlqueue.queue.errors.poison import quarantine_unreadable
+from airflow_sqlqueue.queue.errors.poison import dead_letter
 from airflow_sqlqueue.queue.tables.create import LEDGER_SCHEMA, delayed_address
 from airflow_sqlqueue.queue.tables.discovery import find_address, find_queue
 from airflow_sqlqueue.queue.tables.layout import Layout
@@ -130,7 +130,7 @@ class EndpointTables:
         """Inbox in the queue's database."""
         return Inbox(self.session, self.endpoint.queue.catalog, self.endpoint.ledger_schema)
 
-    def quarantine_unreadable(self, row_version: int, error: Exception, problem: str | None = None) -> None:
-        """Move a message that the error queue has refused, unchanged, by :func:`.quarantine_unreadable`."""
+    def dead_letter(self, row_version: int, error: Exception, problem: str | None = None) -> None:
+        """Move a message that the error queue has refused, unchanged, by :func:`.dead_letter`."""
         reason = problem or f"the error queue did not take the message ({type_name(error)})"
-        quarantine_unreadable(self.queue, self.error_queue, row_version, reason, self.endpoint.ledger_schema)
+        dead_letter(self.queue, self.error_queue, row_version, reason, self.endpoint.ledger_schema)

@@ -386,14 +386,14 @@ class Handler:
                 # The message is in no queue, so it is put back first; another handler may receive it then.
                 with session.transaction():
                     (row_version,) = tables.queue.send_numbered([unchanged(message)])
-                tables.quarantine_unreadable(row_version, error, Envelope.of(message).problem)
+                tables.dead_letter(row_version, error, Envelope.of(message).problem)
         self._unsettled = None
         return Outcome.FAILED
 
     def _set_aside(self, sessions: SessionStack, message: ReceivedMessage, error: Exception) -> Outcome:
         """Move a message that the error queue has refused, unchanged; after the rollback it is in its queue."""
         with sessions.lend() as session:
-            self._tables_of(session).quarantine_unreadable(message.row_version, error, Envelope.of(message).problem)
+            self._tables_of(session).dead_letter(message.row_version, error, Envelope.of(message).problem)
         self._failures.forget(message.row_version)
         return Outcome.GIVEN_UP
 

@@ -93,7 +93,7 @@ class LockedMessages:
                 if len(row_versions) > 1:
                     self._reject(tables, [row_version], failure)
                 else:
-                    tables.quarantine_unreadable(row_version, error)
+                    tables.dead_letter(row_version, error)
 
     def _move_rejected(self, tables: EndpointTables, row_versions: Sequence[int], failure: Failure) -> None:
         name, source = tables.endpoint.name, tables.endpoint.queue.canonical

@@ -17,7 +17,7 @@ from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.errors import scan, triage
 from airflow_sqlqueue.queue.errors.failed_message import FAILED, MALFORMED, NO_FAILED_QUEUE
 from airflow_sqlqueue.queue.errors.filters import ErrorFilter
-from airflow_sqlqueue.queue.errors.poison import quarantine_unreadable
+from airflow_sqlqueue.queue.errors.poison import dead_letter
 from airflow_sqlqueue.queue.errors.scan import show_error
 from airflow_sqlqueue.queue.tables.create import create_queue
 from airflow_sqlqueue.server.session import Session
@@ -194,12 +194,10 @@ def test_a_message_that_is_set_aside_is_logged_once(
     queue.send([Message(body=b"poison")])
     (message,) = queue.peek()
     try:
-        assert quarantine_unreadable(queue, QueueTable(session, address), message.row_version, "it failed", "sqlqueue")
+        assert dead_letter(queue, QueueTable(session, address), message.row_version, "it failed", "sqlqueue")
         assert [text for text in caplog.messages if f"is in {address.canonical} as it is: it failed" in text] != []
         caplog.clear()
-        assert not quarantine_unreadable(
-            queue, QueueTable(session, address), message.row_version, "it failed", "sqlqueue"
-        )
+        assert not dead_letter(queue, QueueTable(session, address), message.row_version, "it failed", "sqlqueue")
         assert caplog.messages == []
         assert [row.body for row in QueueTable(session, address).receive(5)] == [b"poison"]
     finally:

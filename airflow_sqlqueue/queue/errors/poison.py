@@ -17,7 +17,7 @@ from airflow_sqlqueue.server.session import retrying
 log = logging.getLogger(__name__)
 
 
-def quarantine_unreadable(
+def dead_letter(
     queue: QueueTable, error_queue: QueueTable, row_version: int, reason: str, ledger_schema: str = LEDGER_SCHEMA
 ) -> bool:
     """Move a message unchanged to the error queue, or into quarantine if the error queue does not take it.
