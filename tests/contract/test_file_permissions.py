@@ -82,5 +82,5 @@ def test_files_have_the_group_that_the_staging_folder_gives_them(
 
 
 def test_readable_by_has_three_values() -> None:
-    with pytest.raises(ConfigurationError, match="readable_by must be one of owner, group, all"):
+    with pytest.raises(ConfigurationError, match="choose one of owner, group, all"):
         DrainOptions(readable_by="0644")

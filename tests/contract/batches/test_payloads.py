@@ -43,14 +43,14 @@ def test_payloads_stay_with_their_batch_until_it_is_swept(
     assert sorted(content for content in found.values() if content is not None) == sorted(
         b"%d" % number for number in range(count)
     )
-    keep, at_once = SweepOptions(timedelta(0), timedelta(0)), SweepOptions(timedelta(0), timedelta(0))
+    options = SweepOptions(retain=timedelta(0), grace=timedelta(0))
     folder = Path(staging.root, batch.batch_id)
     folder.joinpath(f"payloads-{uuid.uuid4()}.parquet").write_bytes(b"of a killed try")
-    client.batches.sweep(staging, options=keep)
+    client.batches.sweep(staging, options=options)
     assert len(list(client.batches.payloads(batch))) == count + 1
     client.batches.mark_consumed(batch)
     assert len(list(client.batches.payloads(batch))) == count + 1
-    swept = client.batches.sweep(staging, options=at_once)
+    swept = client.batches.sweep(staging, options=options)
     assert (swept.files, swept.orphans) == (batch.parts + 3, 0)
     assert not folder.exists()
 
