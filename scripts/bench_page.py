@@ -42,7 +42,7 @@ def compare_page(queue: QueueTable, looks: int = 5, queues: int = QUEUES) -> lis
         client = stack.enter_context(database_with_queues(QueueClient(queue.session.settings), queues))
         look = stack.enter_context(page_server(client))
         first, *later = (_timed(lambda: look("queues")) for _ in range(looks + 1))
-        database = DatabaseOverview(client.settings.database, client.ledger_schema)
+        database = DatabaseOverview(client.settings.database)
         with client.session() as session:
             bare = [_timed(lambda: database.read(session)) for _ in range(looks + 1)][1:]
     name = f"{queues} queues on the page"

@@ -52,7 +52,7 @@ def airflow_connection(client: QueueClient) -> dict[str, Any]:
     """An Airflow connection to a client's server, with its keywords, its default schema and its ledgers."""
     extra = {
         "keywords": dict(client.settings.keywords),
-        "ledger_schema": client.ledger_schema,
+        "ledger_schema": client.settings.ledger_schema,
         "default_schema": client.resolver.default_schema or "",
     }
     return {"conn_type": "sqlqueue", **connection_fields(client.settings), "extra": extra}

@@ -105,7 +105,7 @@ def read(plan: Plan, batches: Iterable[UUID]) -> tuple[Account, Ledgers]:
         account.add("in error", _bodies(session, plan, ERROR))
         account.add("handled", _bodies(session, plan, "Handled"))
         account.add("in quarantine", _bodies(session, plan, "Quarantine"))
-        ledger = Ledger(session, plan.client.resolve(AUDIT).catalog, plan.schema)
+        ledger = Ledger(session, plan.client.resolve(AUDIT).catalog)
         in_table = 0
         for batch_id in batches:
             try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 
 from airflow_sqlqueue import AddressResolver, ConnectionSettings, HeaderNames, Message, QueueClient
@@ -63,7 +63,7 @@ class Plan:
     @property
     def client(self) -> QueueClient:
         resolver = AddressResolver(self.schema, self.settings.database)
-        return QueueClient(self.settings, resolver, ledger_schema=self.schema)
+        return QueueClient(replace(self.settings, ledger_schema=self.schema), resolver)
 
 
 def message_id(sender: int, number: int) -> uuid.UUID:

@@ -23,7 +23,6 @@ from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.messages.row import drained_row_schema
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.queue.tables.create import LEDGER_SCHEMA
 from airflow_sqlqueue.server.session import Session
 
 SMALL_PARTS = DrainOptions(rows_per_statement=7, rows_per_part=20, settle_seconds=0)
@@ -47,16 +46,13 @@ def drain(
     stage: StagingFolder | Stage,
     options: DrainOptions = SMALL_PARTS,
     *,
-    ledger_schema: str = LEDGER_SCHEMA,
     engine: Engine | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     **request: Any,
 ) -> DrainResult:
     """Drain a queue; further arguments are fields of :class:`DrainRequest`."""
     wanted = DrainRequest(options=options, **{"origin": "test", **request})
-    return Drain(
-        connect, queue.address, stage, wanted, ledger_schema=ledger_schema, engine=engine, on_progress=on_progress
-    ).run()
+    return Drain(connect, queue.address, stage, wanted, engine=engine, on_progress=on_progress).run()
 
 
 def bodies(queue: QueueTable | Queue, limit: int = 2_000) -> list[bytes]:

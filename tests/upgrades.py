@@ -34,7 +34,6 @@ from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.worker import Worker, WorkPlan
 from airflow_sqlqueue.messages.message import Message
-from airflow_sqlqueue.queue.tables.create import LEDGER_SCHEMA
 from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from fakemssql import FakeServer
@@ -159,7 +158,7 @@ def _interrupted(client: QueueClient, staging: StagingFolder) -> uuid.UUID:
         ends = queue.ends()
         assert ends is not None
         ledger.open(batch_id, queue.address.canonical, ends[1], "files", DrainRequest(origin="version of the past"))
-        worker = Worker(queue.session, WorkPlan(batch_id, queue.address, FileStage(staging), PARTS, LEDGER_SCHEMA))
+        worker = Worker(queue.session, WorkPlan(batch_id, queue.address, FileStage(staging), PARTS))
         assert worker.drain_part(Window(), None) is not None
     return batch_id
 

@@ -188,7 +188,7 @@ class BatchManager:
         values = values.get("batch", values)
         Batch.check_names(values)
         with self._connector.enlisted_session() as session:
-            return recorded_batch(session, values, self._connector.ledger_schema)
+            return recorded_batch(session, values)
 
     def messages(
         self, batch: Batch, *, staging: str | PathLike[str] | StagingFolder | None = None
@@ -207,7 +207,7 @@ class BatchManager:
         folder = folder_of(staging)
         catalog, batch_id = AddressResolver().resolve(batch.queue).catalog, uuid.UUID(batch.batch_id)
         with self._connector.enlisted_session() as session:
-            ledger = Ledger(session, catalog, self._connector.ledger_schema)
+            ledger = Ledger(session, catalog)
             # The ledger decides, because the manifest may come from an untrusted place.
             entry = ledger.find(batch_id)
             check_readable(batch_id, entry.state)
@@ -234,7 +234,7 @@ class BatchManager:
         with nullcontext(session) if session else self._connector.enlisted_session() as opened:
             found = []
             for catalog in catalogs or (self._connector.settings.database,):
-                ledger = Ledger(opened, catalog, self._connector.ledger_schema)
+                ledger = Ledger(opened, catalog)
                 found.append((ledger, batches(ledger, states=READABLE, newest=MAX_BATCHES)[::-1]))
             return find_conversation(found, conversation_id, staging=folder, budget=budget)
 
@@ -277,7 +277,7 @@ class BatchManager:
         catalog, batch_id = AddressResolver().resolve(batch.queue).catalog, uuid.UUID(batch.batch_id)
 
         def read(session: Session) -> tuple[Batch, Sequence[Part]]:
-            ledger = Ledger(session, catalog, self._connector.ledger_schema)
+            ledger = Ledger(session, catalog)
             return ledger.manifest(batch_id), ledger.parts(batch_id)
 
         return self._connector.repeated(f"Reading batch {batch_id}", read)
@@ -288,7 +288,7 @@ class BatchManager:
         catalog = AddressResolver().resolve(batch.queue).catalog
         self._connector.repeated(
             f"Marking batch {batch.batch_id} consumed",
-            lambda session: Ledger(session, catalog, self._connector.ledger_schema).consume(batch),
+            lambda session: Ledger(session, catalog).consume(batch),
         )
 
     def requeue(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 from airflow_sqlqueue.client.batch_manager import BatchManager
@@ -21,10 +22,10 @@ from airflow_sqlqueue.messages.envelope.causation import outgoing
 from airflow_sqlqueue.messages.envelope.tracing import REPLY
 from airflow_sqlqueue.messages.message import ReceivedMessage
 from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
-from airflow_sqlqueue.queue.tables.create import LEDGER_SCHEMA, SUBSCRIPTION_TABLE
+from airflow_sqlqueue.queue.tables.create import SUBSCRIPTION_TABLE
 from airflow_sqlqueue.server.connection_string import ConnectionString, is_connection_string
 from airflow_sqlqueue.server.session import DEFAULT_LOCK_TIMEOUT, Session
-from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.server.settings import LEDGER_SCHEMA, ConnectionSettings
 from airflow_sqlqueue.server.sql import Query, query
 from airflow_sqlqueue.server.transactions import SENDS_ATOMIC_WITH_RECEIVE, Transaction, transaction
 
@@ -40,7 +41,6 @@ class QueueClient:
     :param settings: the server and the login; :meth:`from_url` reads them from a URL.
     :param resolver: the routing settings; by default an address without a schema means ``dbo``, one without a catalog
         means the connection's database, and headers may name queues of that database only.
-    :param ledger_schema: the schema of the drain's ledger and of the send ledger, in the queue's database.
     :param lock_timeout: seconds a statement waits for a lock.
     """
 
@@ -49,11 +49,10 @@ class QueueClient:
         settings: ConnectionSettings,
         resolver: AddressResolver | None = None,
         *,
-        ledger_schema: str = LEDGER_SCHEMA,
         lock_timeout: float = DEFAULT_LOCK_TIMEOUT,
     ) -> None:
         resolver = resolver or AddressResolver(default_catalog=settings.database)
-        self._connector = Connector(settings, resolver, ledger_schema, lock_timeout)
+        self._connector = Connector(settings, resolver, lock_timeout)
 
     @classmethod
     def from_url(
@@ -68,6 +67,7 @@ class QueueClient:
         """Make a client for ``mssql://user:password@host:port/database?Encrypt=yes``, or a .NET connection string.
 
         The ``Queue Schema`` of a connection string (versions 1 and 2 of the transport) becomes the default schema.
+        ``ledger_schema`` is the schema of this package's own tables, as the drain's ledger, in the queues' databases.
         Headers of messages may name ``allowed_catalogs`` and ``allowed_schemas``
         (:class:`~airflow_sqlqueue.messages.routing.AddressResolver`). Raises
         :class:`~airflow_sqlqueue.errors.ConfigurationError`.
@@ -78,10 +78,11 @@ class QueueClient:
             settings, schema = read.settings(), read.queue_schema
         else:
             settings = ConnectionSettings.from_url(url)
+        settings = replace(settings, ledger_schema=ledger_schema)
         resolver = AddressResolver(
             schema, settings.database, allowed_catalogs=allowed_catalogs, allowed_schemas=allowed_schemas
         )
-        return cls(settings, resolver, ledger_schema=ledger_schema, lock_timeout=lock_timeout)
+        return cls(settings, resolver, lock_timeout=lock_timeout)
 
     @property
     def settings(self) -> ConnectionSettings:
@@ -92,11 +93,6 @@ class QueueClient:
     def resolver(self) -> AddressResolver:
         """Routing settings."""
         return self._connector.resolver
-
-    @property
-    def ledger_schema(self) -> str:
-        """Schema of the ledgers."""
-        return self._connector.ledger_schema
 
     @property
     def lock_timeout(self) -> float:

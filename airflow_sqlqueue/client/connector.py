@@ -12,7 +12,6 @@ from airflow_sqlqueue.drain.locks import BatchLocks
 from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.send_ledger import SendLedger
-from airflow_sqlqueue.queue.tables.create import LEDGER_SCHEMA
 from airflow_sqlqueue.queue.tables.discovery import find_address, find_queue
 from airflow_sqlqueue.server.reconnecting import Reconnecting
 from airflow_sqlqueue.server.session import DEFAULT_LOCK_TIMEOUT, Session
@@ -39,11 +38,10 @@ def folder_of(staging: str | PathLike[str] | StagingFolder | None) -> StagingFol
 
 @dataclass(frozen=True)
 class Connector:
-    """Server and login, the routing settings, and the schema of the ledgers. ``lock_timeout`` is in seconds."""
+    """Server and login, and the routing settings. ``lock_timeout`` is in seconds."""
 
     settings: ConnectionSettings
     resolver: AddressResolver = field(repr=False)
-    ledger_schema: str = LEDGER_SCHEMA
     lock_timeout: float = DEFAULT_LOCK_TIMEOUT
 
     def session(self) -> Session:
@@ -115,7 +113,7 @@ class Connector:
 
     def send_ledger(self, session: Session, catalog: str) -> SendLedger:
         """Return the send ledger of a queue's database; create it where it is missing."""
-        ledger = SendLedger(session, catalog, self.ledger_schema)
+        ledger = SendLedger(session, catalog)
         ledger.create()
         return ledger
 
@@ -131,9 +129,9 @@ class Connector:
         with nullcontext(session) if session else self.enlisted_session() as opened:
             queue = None if queue_name is None else self.find_in(opened, queue_name)
             catalog = self.settings.database if queue is None else queue.catalog
-            yield Ledger(opened, catalog, self.ledger_schema), None if queue is None else queue.canonical
+            yield Ledger(opened, catalog), None if queue is None else queue.canonical
 
     def locks(self, queue_name: str | None = None) -> BatchLocks:
         """Return locks on batches in the ledger of the queue's database, or of the connection's."""
         catalog = self.settings.database if queue_name is None else self.find(queue_name).catalog
-        return BatchLocks(self.session, catalog, self.ledger_schema)
+        return BatchLocks(self.session, catalog)

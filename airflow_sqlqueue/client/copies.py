@@ -23,7 +23,7 @@ class CopyManager:
     def list(self, queue_name: str | None = None) -> Sequence[CopyInfo]:
         """List the copies of a queue, or all: see :class:`airflow_sqlqueue.queue.copies.CopyInfo`."""
         with self._connector.ledger_of(queue_name) as (ledger, queue):
-            table = CopyTable(ledger.session, ledger.catalog, ledger.schema)
+            table = CopyTable(ledger.session, ledger.catalog)
             found = table.rows() if table.exists() else []
         return [info for info in found if queue is None or info.queue == stored_name(queue)]
 
@@ -36,7 +36,7 @@ class CopyManager:
         :class:`~airflow_sqlqueue.errors.CopyError` for an unknown copy.
         """
         with self._connector.queue(queue_name) as queue:
-            copy = QueueCopy(queue, name, self._connector.ledger_schema)
+            copy = QueueCopy(queue, name)
             if not copy.exists() or not copy.state().stored:
                 raise CopyError(f"There is no copy {name!r} of {queue_name}: 'sqlqueue copies' lists them.")
             return copy.close_gaps(longest_transaction)
@@ -44,5 +44,5 @@ class CopyManager:
     def reset(self, name: str, queue_name: str) -> bool:
         """Delete the watermark of a copy: its next run copies all messages of the queue again. False: it has none."""
         with self._connector.ledger_of(queue_name) as (ledger, queue):
-            table = CopyTable(ledger.session, ledger.catalog, ledger.schema)
+            table = CopyTable(ledger.session, ledger.catalog)
             return queue is not None and table.exists() and table.forget(name, queue)

@@ -116,7 +116,7 @@ class ErrorManager:
 
     def store_of(self, queue: QueueTable) -> ErrorStore:
         """Return an open error queue with its archive, through the queue's session."""
-        archive = Archive(queue.session, queue.address.catalog, self._connector.ledger_schema)
+        archive = Archive(queue.session, queue.address.catalog)
         return ErrorStore(queue, archive, self._connector.resolver)
 
     def return_to_source(self, queue_name: str = ERROR_QUEUE, **selection: Unpack[Selection]) -> ErrorQueueResult:

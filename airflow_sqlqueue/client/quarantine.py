@@ -43,4 +43,4 @@ class QuarantineManager:
             self._of(table).requeue(table, numbers)
 
     def _of(self, table: QueueTable) -> Quarantine:
-        return Quarantine(table.session, table.address.catalog, self._connector.ledger_schema)
+        return Quarantine(table.session, table.address.catalog)

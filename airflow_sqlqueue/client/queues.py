@@ -176,8 +176,7 @@ class Queue:
         :class:`airflow_sqlqueue.queue.condition.QueueCondition`.
         """
         with nullcontext(table) if table else self.open() as queue:
-            schema = self._connector.ledger_schema
-            return check_condition(queue, condition, delayed=self._delayed(queue.session), ledger_schema=schema)
+            return check_condition(queue, condition, delayed=self._delayed(queue.session))
 
     def _delayed(self, session: Session) -> ResolvedAddress:
         resolver = self._connector.resolver
@@ -263,7 +262,6 @@ class Queue:
             options,
             on_progress=on_progress,
             stop=stop,
-            ledger_schema=connector.ledger_schema,
             on_contact=on_contact,
         ).run()
 
@@ -296,9 +294,8 @@ class Queue:
         return Drain(
             self._connector.session,
             self.address,
-            stage_of(stage, folder_of(staging), self._connector.ledger_schema),
+            stage_of(stage, folder_of(staging)),
             request,
-            ledger_schema=self._connector.ledger_schema,
             engine=engine,
             on_progress=on_progress,
         ).run()

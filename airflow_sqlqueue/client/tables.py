@@ -77,7 +77,7 @@ class TableManager:
     def _definitions(self, queue_name: str, *, ledger: bool = False, **options: Any) -> list[Definition]:
         definitions = definitions_for(self._connector.resolver, queue_name, **options)
         if ledger:
-            catalog, schema = definitions[0].table.catalog, self._connector.ledger_schema
+            catalog, schema = definitions[0].table.catalog, self._connector.settings.ledger_schema
             others = (SendLedger, OutgoingTable, StreamTable, Inbox, Archive)
             definitions += [
                 *ledger_definitions(catalog, schema),
@@ -109,9 +109,7 @@ class TableManager:
         See :class:`airflow_sqlqueue.queue.inspection.overview.DatabaseOverview`.
         """
         connector = self._connector
-        overview = DatabaseOverview(
-            connector.settings.database, connector.ledger_schema, delayed_suffix=connector.resolver.delayed_suffix
-        )
+        overview = DatabaseOverview(connector.settings.database, delayed_suffix=connector.resolver.delayed_suffix)
         with connector.enlisted_session() as session:
             found = overview.read(session)
             for _ in range(0, len(found), HEADS):

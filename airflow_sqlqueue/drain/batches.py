@@ -15,7 +15,6 @@ from airflow_sqlqueue.drain.manifest import STATES, UNFINISHED, Batch
 from airflow_sqlqueue.errors import ConfigurationError, StrandedBatchError
 from airflow_sqlqueue.messages.routing import AddressResolver
 from airflow_sqlqueue.options.budget import count_of
-from airflow_sqlqueue.queue.tables.create import LEDGER_SCHEMA
 from airflow_sqlqueue.queue.tables.own import stored_name
 from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.sql import Fragment, passing
@@ -123,7 +122,7 @@ def refuse_stranded(found: Iterable[BatchInfo]) -> None:
         )
 
 
-def recorded_batch(session: Session, values: Mapping[str, Any], ledger_schema: str = LEDGER_SCHEMA) -> Batch:
+def recorded_batch(session: Session, values: Mapping[str, Any]) -> Batch:
     """Read from the ledger the batch that a dictionary of :meth:`.Batch.to_reference` or :meth:`.Batch.to_dict` names.
 
     Its names were checked (:meth:`.Batch.check_names`). The state may have changed since. Raises
@@ -134,7 +133,7 @@ def recorded_batch(session: Session, values: Mapping[str, Any], ledger_schema: s
         catalog, batch_id = AddressResolver().resolve(str(values["queue"])).catalog, uuid.UUID(str(values["batch_id"]))
     except ValueError as error:
         raise ConfigurationError("This is no manifest of a batch: it names no queue or no batch id.") from error
-    batch = Ledger(session, catalog, ledger_schema).manifest(batch_id)
+    batch = Ledger(session, catalog).manifest(batch_id)
     batch.check_same(values)
     return batch
 

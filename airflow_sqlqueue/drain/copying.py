@@ -59,12 +59,12 @@ class NewMessagesCopy:
     :param up_to: the high-water mark, the highest RowVersion that is copied.
     """
 
-    def __init__(self, name: str, up_to: int, ledger_schema: str) -> None:
-        self._name, self._up_to, self._schema = name, up_to, ledger_schema
+    def __init__(self, name: str, up_to: int) -> None:
+        self._name, self._up_to = name, up_to
 
     def run(self, worker: Worker, budget: Budget, on_part: Callable[[Part], None]) -> int:
         """Copy parts until the mark or a limit is reached; return 0, because no message is left out for good."""
-        copy = QueueCopy(worker.queue, self._name, self._schema)
+        copy = QueueCopy(worker.queue, self._name)
         self._copy(worker, budget, on_part, late=True)
         copy.close_gaps()
         copy.check_gaps()

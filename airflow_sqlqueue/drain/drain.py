@@ -33,7 +33,6 @@ from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.copies import CopyTable
 from airflow_sqlqueue.queue.receivers import other_receivers
 from airflow_sqlqueue.queue.table_access import LAST
-from airflow_sqlqueue.queue.tables.create import LEDGER_SCHEMA
 from airflow_sqlqueue.queue.tables.reading import identify
 from airflow_sqlqueue.server.reconnecting import Reconnecting
 from airflow_sqlqueue.server.session import Session
@@ -90,7 +89,6 @@ class Drain:
         stage: Stage | StagingFolder,
         request: DrainRequest | None = None,
         *,
-        ledger_schema: str = LEDGER_SCHEMA,
         engine: Engine | None = None,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> None:
@@ -103,7 +101,6 @@ class Drain:
             queue=queue,
             stage=FileStage(stage) if isinstance(stage, StagingFolder) else stage,
             options=request.options,
-            ledger_schema=ledger_schema,
             redactor=request.redaction,
         )
         self._progress = ProgressCounter(on_progress)
@@ -171,7 +168,7 @@ class Drain:
             up_to = min(up_to, options.up_to)
         ledger.create()
         if self._request.incremental is not None:
-            CopyTable(session, work.queue.catalog, work.ledger_schema).create()
+            CopyTable(session, work.queue.catalog).create()
         if self._request.renew:
             work = replace(work, batch_id=ledger.current(work.batch_id))
         _check_stage(work, ledger)
@@ -191,7 +188,7 @@ class Drain:
         if self._request.where is not None:
             drain = MatchingDrain(work, self._request.where, up_to).run
         elif self._request.incremental is not None:
-            drain = NewMessagesCopy(self._request.incremental, up_to, work.ledger_schema).run
+            drain = NewMessagesCopy(self._request.incremental, up_to).run
         elif self._request.copy:
             drain = CopyingDrain(up_to, settle_seconds).run
         else:

@@ -17,8 +17,9 @@ from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.stages.staging_table import MessageTable
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError, StatementError, WrongBatchError
 from airflow_sqlqueue.queue.quarantine import Quarantine
-from airflow_sqlqueue.queue.tables.create import LEDGER_SCHEMA, Definition, ensure
+from airflow_sqlqueue.queue.tables.create import Definition, ensure
 from airflow_sqlqueue.queue.tables.own import OwnTable, lock_name, stored_name
+from airflow_sqlqueue.server.settings import LEDGER_SCHEMA
 from airflow_sqlqueue.server.sql import Fragment, Query, identifier
 
 _NOT_OPEN = 50001

@@ -30,11 +30,10 @@ class BatchLocks:
 
     :param connect: opens a session; called again after a lost connection.
     :param catalog: the database of the ledger.
-    :param schema: the schema of the ledger.
     """
 
-    def __init__(self, connect: Callable[[], Session], catalog: str, schema: str) -> None:
-        self._connect, self._catalog, self._schema = connect, catalog, schema
+    def __init__(self, connect: Callable[[], Session], catalog: str) -> None:
+        self._connect, self._catalog = connect, catalog
         self._session: Session | None = None
         self._held: dict[uuid.UUID, bool] = {}
         self._mutex = threading.Lock()
@@ -91,7 +90,7 @@ class BatchLocks:
     def _release(self, batch_id: uuid.UUID) -> None:
         if self._held.pop(batch_id, False) and self._session is not None:
             try:
-                self._session.run(self._query("ledger.release_batch"), self._resource(batch_id))
+                self._session.run(self._query("ledger.release_batch"), _resource(self._session, batch_id))
             except SqlQueueError:
                 # The lock ended with its connection; the others are taken again.
                 self._lose()
@@ -124,8 +123,8 @@ class BatchLocks:
         return self._session
 
     def _get(self, batch_id: uuid.UUID, wait: float) -> bool:
-        lock = self._query("ledger.lock_batch")
-        return bool(self._connected().value(lock, self._resource(batch_id), int(wait * 1000)) >= 0)
+        session, lock = self._connected(), self._query("ledger.lock_batch")
+        return bool(session.value(lock, _resource(session, batch_id), int(wait * 1000)) >= 0)
 
     def _lose(self) -> None:
         self._drop()
@@ -139,5 +138,6 @@ class BatchLocks:
     def _query(self, name: str) -> Query:
         return query(name, catalog=identifier(self._catalog))
 
-    def _resource(self, batch_id: uuid.UUID) -> str:
-        return lock_name("batch", self._schema, batch_id)
+
+def _resource(session: Session, batch_id: uuid.UUID) -> str:
+    return lock_name("batch", session.settings.ledger_schema, batch_id)

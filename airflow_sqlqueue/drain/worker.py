@@ -25,7 +25,6 @@ from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.copies import QueueCopy
 from airflow_sqlqueue.queue.quarantine import Quarantine
 from airflow_sqlqueue.queue.table_access import FIRST, LAST
-from airflow_sqlqueue.queue.tables.create import LEDGER_SCHEMA
 from airflow_sqlqueue.queue.tables.layout import Layout
 from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.server.session import Session
@@ -58,13 +57,12 @@ class WorkPlan:
     queue: ResolvedAddress
     stage: Stage
     options: DrainOptions
-    ledger_schema: str = LEDGER_SCHEMA
     mean_bytes: int | None = None
     layout: Layout | None = None
     redactor: Redactor | None = None
 
     def ledger(self, session: Session) -> Ledger:
-        return Ledger(session, self.queue.catalog, self.ledger_schema)
+        return Ledger(session, self.queue.catalog)
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,7 @@ class Worker:
         self._session, self._work, self._options = session, work, work.options
         self.queue = QueueTable(session, work.queue, work.layout)
         self._ledger = work.ledger(session)
-        self._quarantine = Quarantine(session, work.queue.catalog, work.ledger_schema)
+        self._quarantine = Quarantine(session, work.queue.catalog)
         self._cancelled = cancelled or Event()
         self._mean_bytes = max(1, work.mean_bytes or _UNKNOWN)
         self._name = f"{socket.gethostname()}:{os.getpid()}:{current_thread().name}"
@@ -147,7 +145,7 @@ class Worker:
         notes in the copy what it has copied, and keeps other parts of the copy out. It skips locked rows, which a later
         part finds in a gap or above the watermark. Raises :class:`CopyError`.
         """
-        session, copy = self._session, QueueCopy(self.queue, name, self._work.ledger_schema)
+        session, copy = self._session, QueueCopy(self.queue, name)
         session.begin()
         try:
             state = copy.lock()

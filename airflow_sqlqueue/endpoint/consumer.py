@@ -22,7 +22,6 @@ from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.messages.routing import AddressResolver
 from airflow_sqlqueue.options.budget import Budget, Clock
 from airflow_sqlqueue.queue.delayed.mover import MoveOptions, MoveResult, move_due
-from airflow_sqlqueue.queue.tables.create import LEDGER_SCHEMA
 from airflow_sqlqueue.server.reconnecting import Reconnecting
 from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
@@ -78,7 +77,6 @@ class Consumer:
     :param on_progress: called with the counts after each message, from one thread at a time.
     :param stop: when set, ends consuming after the messages that are being handled.
     :param clock: the clock for the limit in seconds.
-    :param ledger_schema: the schema of the quarantine table and the inbox.
     :param on_contact: called with False before a wait for a server that is away, and with True when the server has
         answered, from several threads.
     """
@@ -94,7 +92,6 @@ class Consumer:
         on_progress: Callable[[ConsumeResult], None] | None = None,
         stop: threading.Event | None = None,
         clock: Clock = time.monotonic,
-        ledger_schema: str = LEDGER_SCHEMA,
         on_contact: Callable[[bool], None] | None = None,
     ) -> None:
         if not callable(handle):
@@ -108,7 +105,6 @@ class Consumer:
         self._on_contact = on_contact or (lambda reached: None)
         self._on_progress = on_progress or (lambda done: None)
         self._stop, self._clock = stop or threading.Event(), clock
-        self._ledger_schema = ledger_schema
         self._tables: EndpointTables | None = None
         self._done = ConsumeResult()
         self._failures = FailureStorage()
@@ -165,12 +161,7 @@ class Consumer:
 
     def _find(self, session: Session) -> Endpoint:
         names = self._resolver, self._queue_name, self._options, self._options.endpoint
-        endpoint = Endpoint.find(
-            session,
-            *names,
-            ledger_schema=self._ledger_schema,
-            audit_queue=self._options.audit_queue,
-        )
+        endpoint = Endpoint.find(session, *names, audit_queue=self._options.audit_queue)
         if self._options.inbox:
             endpoint.tables(session).inbox.create()
         return endpoint

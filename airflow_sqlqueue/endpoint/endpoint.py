@@ -15,7 +15,7 @@ from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.delayed.table import DelayedTable
 from airflow_sqlqueue.queue.errors.failure_headers import type_name
 from airflow_sqlqueue.queue.errors.poison import dead_letter
-from airflow_sqlqueue.queue.tables.create import LEDGER_SCHEMA, delayed_address
+from airflow_sqlqueue.queue.tables.create import delayed_address
 from airflow_sqlqueue.queue.tables.discovery import find_address, find_queue
 from airflow_sqlqueue.queue.tables.layout import Layout
 from airflow_sqlqueue.server.session import Session
@@ -28,15 +28,13 @@ class Endpoint:
     """Name and tables of an endpoint. ``name`` is for headers. ``delayed`` is None for a queue without such a table.
 
     ``audit_queue`` is None if handled messages are not copied. ``layouts`` are the layouts of the queues at the time of
-    :meth:`find`, so that not every handler has to read them. ``ledger_schema`` is the schema of the quarantine and the
-    inbox.
+    :meth:`find`, so that not every handler has to read them.
     """
 
     name: str
     queue: ResolvedAddress
     error_queue: ResolvedAddress
     delayed: ResolvedAddress | None
-    ledger_schema: str = LEDGER_SCHEMA
     layouts: Mapping[ResolvedAddress, Layout] = field(default_factory=dict, repr=False, compare=False)
     audit_queue: ResolvedAddress | None = None
 
@@ -49,7 +47,6 @@ class Endpoint:
         options: RecoverabilityOptions,
         name: str | None = None,
         *,
-        ledger_schema: str = LEDGER_SCHEMA,
         audit_queue: str | None = None,
     ) -> Endpoint:
         """Find the tables and check them before anything is received.
@@ -84,7 +81,7 @@ class Endpoint:
                 )
             delayed = None
         name = name or queue.table
-        return cls(name, queue, found["error"], delayed, ledger_schema, layouts, found.get("audit"))
+        return cls(name, queue, found["error"], delayed, layouts, found.get("audit"))
 
     def tables(self, session: Session, last: EndpointTables | None = None) -> EndpointTables:
         """Return the tables through a session: ``last`` if it is of that session, else new ones.
@@ -128,9 +125,9 @@ class EndpointTables:
     @cached_property
     def inbox(self) -> Inbox:
         """Inbox in the queue's database."""
-        return Inbox(self.session, self.endpoint.queue.catalog, self.endpoint.ledger_schema)
+        return Inbox(self.session, self.endpoint.queue.catalog)
 
     def dead_letter(self, row_version: int, error: Exception, problem: str | None = None) -> None:
         """Move a message that the error queue has refused, unchanged, by :func:`.dead_letter`."""
         reason = problem or f"the error queue did not take the message ({type_name(error)})"
-        dead_letter(self.queue, self.error_queue, row_version, reason, self.endpoint.ledger_schema)
+        dead_letter(self.queue, self.error_queue, row_version, reason)

@@ -12,7 +12,6 @@ from airflow_sqlqueue.queue import browsing
 from airflow_sqlqueue.queue.browsing import MessageHead
 from airflow_sqlqueue.queue.errors.failure_headers import Failure, failed_message
 from airflow_sqlqueue.queue.forwarding import lock, transfer
-from airflow_sqlqueue.queue.tables.create import LEDGER_SCHEMA
 from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.sql import query
 
@@ -28,19 +27,12 @@ class LockedMessages:
     :param connect: opens a session.
     :param queue_name: the queue's address.
     :param error_queue: the address of the queue for messages that are rejected.
-    :param ledger_schema: the schema of the quarantine table.
     """
 
     def __init__(
-        self,
-        connect: Callable[[], Session],
-        resolver: AddressResolver,
-        queue_name: str,
-        error_queue: str,
-        ledger_schema: str = LEDGER_SCHEMA,
+        self, connect: Callable[[], Session], resolver: AddressResolver, queue_name: str, error_queue: str
     ) -> None:
         self._connect, self._resolver, self._queue_name = connect, resolver, queue_name
-        self._ledger_schema = ledger_schema
         self._options = RecoverabilityOptions(error_queue=error_queue, delayed_retries=0)
         self._tables: EndpointTables | None = None
 
@@ -117,7 +109,7 @@ class LockedMessages:
             session = self._connect()
             try:
                 names = self._resolver, self._queue_name, self._options
-                self._tables = Endpoint.find(session, *names, ledger_schema=self._ledger_schema).tables(session)
+                self._tables = Endpoint.find(session, *names).tables(session)
             except BaseException:
                 session.close()
                 raise

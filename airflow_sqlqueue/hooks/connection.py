@@ -23,12 +23,11 @@ from airflow.sdk.log import mask_secret
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.access_token import ConnectionToken
 from airflow_sqlqueue.messages.routing import DELAYED_SUFFIX, AddressResolver
-from airflow_sqlqueue.queue.tables.create import LEDGER_SCHEMA
 from airflow_sqlqueue.server import entra
 from airflow_sqlqueue.server.connection_policy import ONLY_LISTED, Allowed, check_keywords
 from airflow_sqlqueue.server.connection_string import ConnectionString
 from airflow_sqlqueue.server.session import DEFAULT_LOCK_TIMEOUT
-from airflow_sqlqueue.server.settings import ConnectionSettings, load_pyodbc, named_instance, split_host
+from airflow_sqlqueue.server.settings import LEDGER_SCHEMA, ConnectionSettings, load_pyodbc, named_instance, split_host
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -77,7 +76,6 @@ class QueueConnection:
 
     settings: ConnectionSettings
     resolver: AddressResolver
-    ledger_schema: str
     lock_timeout: float
     secrets: frozenset[str] = field(repr=False)
 
@@ -134,6 +132,7 @@ def read_connection(
             login_timeout=int(_number(extra, "login_timeout", string.login_timeout)),
             access_token=None if token_from is None else ConnectionToken(token_from, entra.scope_of(host)),
             conn_id=name,
+            ledger_schema=_text(given, "ledger_schema") or LEDGER_SCHEMA,
         )
         _check_hosts(settings, allowed)
         names = {key: _text(given, key) for key in ROUTING_NAMES}
@@ -146,7 +145,6 @@ def read_connection(
         return QueueConnection(
             settings=settings,
             resolver=AddressResolver(**names, **mappings, **lists),  # type: ignore[arg-type]
-            ledger_schema=_text(given, "ledger_schema") or LEDGER_SCHEMA,
             lock_timeout=_number(given, "lock_timeout", DEFAULT_LOCK_TIMEOUT),
             secrets=frozenset(filter(None, (connection.password, string.password, text))),
         )

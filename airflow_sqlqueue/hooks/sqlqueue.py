@@ -139,9 +139,7 @@ class SqlQueueHook(PlainSqlHook):
     def client(self) -> QueueClient:
         """Client of the connection's server. Raises ConfigurationError for a missing or unusable connection."""
         read = self.queue_connection
-        return QueueClient(
-            read.settings, read.resolver, ledger_schema=read.ledger_schema, lock_timeout=read.lock_timeout
-        )
+        return QueueClient(read.settings, read.resolver, lock_timeout=read.lock_timeout)
 
     def queue(self, queue_name: str | None = None, *, endpoint: str | None = None) -> Queue:
         """Return a queue, by its address or its endpoint, with all its operations: :meth:`.QueueClient.queue`."""
@@ -226,8 +224,7 @@ class SqlQueueHook(PlainSqlHook):
         """
         from airflow_sqlqueue.spark import read_batch
 
-        ledger_schema = self.client.ledger_schema
-        return read_batch(spark, batch, self.client.settings, ledger_schema=ledger_schema, headers_map=headers_map)
+        return read_batch(spark, batch, self.client.settings, headers_map=headers_map)
 
     def transaction(self, mode: str = SENDS_ATOMIC_WITH_RECEIVE) -> AbstractContextManager[Transaction]:
         """Begin a transaction; every call of this hook, ``run`` and ``get_records`` included, enlists in it.

@@ -83,7 +83,7 @@ def of_batch(client: QueueClient, batch: Batch) -> list[Flow]:
     if batch.stage == "table":
         from airflow_sqlqueue.drain.stages.staging_table import MessageTable
 
-        table = MessageTable.address_in(client.resolve(batch.queue).catalog, client.ledger_schema)
+        table = MessageTable.address_in(client.resolve(batch.queue).catalog, client.settings.ledger_schema)
         return [of_table(client, table, batch.messages, batch.bytes)]
     namespace, name = _folder(batch.paths[0])
     return [Flow(namespace, name, batch.messages, batch.bytes, len(batch.paths))]

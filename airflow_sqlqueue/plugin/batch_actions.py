@@ -60,7 +60,7 @@ class BatchAction:
 def find_batch(client: QueueClient, session: Session, batch_id: uuid.UUID) -> tuple[Ledger, BatchInfo]:
     """Find a batch in the connection's ledgers. Raises :class:`BatchNotFoundError` if no ledger has it."""
     for catalog in catalogs_of(client):
-        ledger = Ledger(session, catalog, client.ledger_schema)
+        ledger = Ledger(session, catalog)
         if found := batches(ledger, batch_id=batch_id):
             return ledger, found[0]
     raise BatchNotFoundError(f"No ledger of the connection knows the batch {batch_id}.")
@@ -124,7 +124,7 @@ def _count_finished(server: Server, request: ActionRequest) -> Counted:
     options, client = SweepOptions(), server.client
     with server.session() as session:
         catalog = client.settings.database if request.queue is None else address_of(client, request.queue).catalog
-        ledger = Ledger(session, catalog, client.ledger_schema)
+        ledger = Ledger(session, catalog)
         found = len(batches(ledger, states=FINISHED, older_than=options.retain))
     sentence = (
         f"{found} batches of {catalog} that were finished more than {options.retain.days} days ago would be removed, "

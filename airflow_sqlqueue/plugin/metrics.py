@@ -149,7 +149,7 @@ def _of_snapshot(conn_id: str, snapshot: Snapshot) -> Iterator[Sample]:
 def _of_batches(server: Server) -> Iterator[Sample]:
     with server.session() as session:
         for catalog in catalogs_of(server.client):
-            ledger = Ledger(session, catalog, server.client.ledger_schema)
+            ledger = Ledger(session, catalog)
             rows: dict[str, Any] = {}
             if ledger.exists():
                 rows = {row[0]: row for row in session.run(ledger.query("ledger.unfinished_by_state"))}

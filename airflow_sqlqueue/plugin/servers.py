@@ -108,7 +108,7 @@ def client_of(conn_id: str) -> QueueClient:
     read = read_connection(connection, allowed=allowed())
     read.mask_secrets()
     server = replace(read.settings, login_timeout=min(read.settings.login_timeout, LOGIN_SECONDS))
-    return QueueClient(server, read.resolver, ledger_schema=read.ledger_schema, lock_timeout=LOCK_SECONDS)
+    return QueueClient(server, read.resolver, lock_timeout=LOCK_SECONDS)
 
 
 def too_many_requests() -> HTTPException:

@@ -87,8 +87,7 @@ class _Watched:
         self.counts: dict[ResolvedAddress, tuple[float, int, int | None]] = {}
         self.histories: dict[ResolvedAddress, History] = {}
         self.databases = [
-            DatabaseOverview(catalog, client.ledger_schema, delayed_suffix=client.resolver.delayed_suffix)
-            for catalog in catalogs_of(client)
+            DatabaseOverview(catalog, delayed_suffix=client.resolver.delayed_suffix) for catalog in catalogs_of(client)
         ]
 
 
@@ -131,7 +130,7 @@ class Snapshots:
         return time.monotonic() - watched.taken < FRESH_SECONDS
 
     def _watch(self, conn_id: str, client: QueueClient) -> _Watched:
-        key = (client.settings.server, client.settings.login, client.resolver, client.ledger_schema)
+        key = (client.settings.server, client.settings.login, client.settings.ledger_schema, client.resolver)
         with self._mutex:
             watched = self._watched.get(conn_id)
             if watched is None or watched.key != key:

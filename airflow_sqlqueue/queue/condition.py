@@ -14,7 +14,6 @@ from airflow_sqlqueue.queue.copies import QueueCopy, check_copy_name
 from airflow_sqlqueue.queue.depth import KINDS, Depth, depth, oldest_seconds
 from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.queue.table_access import TableAccess
-from airflow_sqlqueue.queue.tables.create import LEDGER_SCHEMA
 from airflow_sqlqueue.queue.tables.reading import read_layout
 from airflow_sqlqueue.server.sql import identifier, query
 
@@ -133,16 +132,14 @@ def check_condition(
     condition: QueueCondition,
     *,
     delayed: ResolvedAddress | None = None,
-    ledger_schema: str = LEDGER_SCHEMA,
 ) -> ConditionResult:
     """Check once, and read only as many rows as the condition needs, however deep the queue is.
 
-    ``delayed`` is the address of the table of delayed messages, ``ledger_schema`` the schema of copies' watermarks.
-    Raises :class:`QueueNotFoundError` and :class:`NotAQueueError`, also for that table where the condition needs it,
-    and :class:`CopyError`.
+    ``delayed`` is the address of the table of delayed messages. Raises :class:`QueueNotFoundError` and
+    :class:`NotAQueueError`, also for that table where the condition needs it, and :class:`CopyError`.
     """
     table.require()
-    copy = None if condition.incremental is None else QueueCopy(table, condition.incremental, ledger_schema)
+    copy = None if condition.incremental is None else QueueCopy(table, condition.incremental)
     counted, counted_all = _messages(table, condition, copy)
     messages = None if counted is None else counted.messages
     expired = None if counted is None else counted.expired

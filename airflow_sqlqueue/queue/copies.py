@@ -19,10 +19,11 @@ from airflow_sqlqueue.errors import ConfigurationError, CopyError, LockTimeoutEr
 from airflow_sqlqueue.queue.depth import Depth
 from airflow_sqlqueue.queue.gaps import Gap, gaps_between, shrink
 from airflow_sqlqueue.queue.table_access import FIRST, LAST, MAX_ROWS_PER_STATEMENT, TableAccess
-from airflow_sqlqueue.queue.tables.create import LEDGER_SCHEMA, Definition, ensure
+from airflow_sqlqueue.queue.tables.create import Definition, ensure
 from airflow_sqlqueue.queue.tables.layout import Layout
 from airflow_sqlqueue.queue.tables.own import OwnTable, lock_name, stored_name
 from airflow_sqlqueue.queue.window import padded_chunks, placeholders
+from airflow_sqlqueue.server.settings import LEDGER_SCHEMA
 from airflow_sqlqueue.server.sql import Fragment, Query, identifier, seek
 
 log = logging.getLogger(__name__)
@@ -145,11 +146,11 @@ class CopyTable(OwnTable):
 class QueueCopy:
     """Copy of one queue under one name, through the queue's connection."""
 
-    def __init__(self, queue: TableAccess, name: str, schema: str = LEDGER_SCHEMA) -> None:
+    def __init__(self, queue: TableAccess, name: str) -> None:
         self._queue, self._name = queue, check_copy_name(name)
         self._identity = queue.layout.table
         self._id = copy_id(name, self._identity.canonical)
-        self._table = CopyTable(queue.session, self._identity.catalog, schema)
+        self._table = CopyTable(queue.session, self._identity.catalog)
         self._session = queue.session
 
     def exists(self) -> bool:

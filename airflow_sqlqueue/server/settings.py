@@ -28,6 +28,8 @@ APPLICATION_NAME = "airflow-sqlqueue"
 """The program name of a session on the server; the ODBC keyword APP of a connection replaces it."""
 DEFAULT_LOGIN_TIMEOUT = 15
 """Seconds."""
+LEDGER_SCHEMA = "sqlqueue"
+"""The schema of this package's own tables by default."""
 
 _DEFAULTS = {"APP": APPLICATION_NAME, "Encrypt": "yes", "LongAsMax": "yes"}
 """Default ODBC keywords. Driver 17 would encrypt only the login and check no certificate. Without LongAsMax a text of
@@ -46,7 +48,9 @@ class ConnectionSettings:
     ``TrustServerCertificate``, ``ApplicationIntent``, ``Authentication`` ...); keywords that write a file, load code or
     replace another field are refused. ``login_timeout`` is in seconds. ``access_token`` is a function that gets a token
     of Microsoft Entra ID for each new connection, instead of user and password; such settings cannot be pickled.
-    ``conn_id`` is the id of the Airflow connection that they come from, for the texts of errors.
+    ``conn_id`` is the id of the Airflow connection that they come from, for the texts of errors. ``ledger_schema`` is
+    the schema of this package's own tables, as the drain's ledger, in the databases of the queues. Settings that differ
+    in it are different, and no transaction takes both.
 
     Raises :class:`ConfigurationError` for unusable settings; its text may name a keyword but never its value.
     """
@@ -62,6 +66,7 @@ class ConnectionSettings:
     instance: str | None = None
     access_token: entra.AccessToken | None = field(default=None, repr=False)
     conn_id: str | None = field(default=None, repr=False, compare=False)
+    ledger_schema: str = LEDGER_SCHEMA
 
     def __post_init__(self) -> None:
         if self.instance is not None and not _INSTANCE.fullmatch(self.instance):

@@ -80,8 +80,8 @@ def transaction(
 
 
 def current_transaction(settings: ConnectionSettings) -> Transaction | None:
-    """Return the open transaction or None. Raises :class:`TransactionError` if it is on another server, or if this
-    process is a fork of the one that began it.
+    """Return the open transaction or None. Raises :class:`TransactionError` if it is on another server or has
+    another ledger schema, or if this process is a fork of the one that began it.
     """
     current = _current.get()
     if current is not None and current.receiving.is_inherited:
@@ -95,5 +95,11 @@ def current_transaction(settings: ConnectionSettings) -> Transaction | None:
             f"A transaction on {server} as {current.settings.user!r} is open, and one "
             f"on {settings.server} as {settings.user!r} cannot commit together with it: end it first, "
             "or use the same connection."
+        )
+    # A session knows one schema of this package's own tables.
+    if current.settings.ledger_schema != settings.ledger_schema:
+        raise TransactionError(
+            f"A transaction with the ledger schema {current.settings.ledger_schema!r} is open, and one with "
+            f"{settings.ledger_schema!r} cannot commit together with it: end it first, or use the same connection."
         )
     return current

@@ -48,7 +48,6 @@ def read_batch(
     batch: AnyBatch,
     connection: ConnectionSettings | None = None,
     *,
-    ledger_schema: str = "sqlqueue",
     headers_map: bool = False,
 ) -> DataFrame:
     """The messages of a batch: the columns of the queue table, and the usual headers as columns.
@@ -73,10 +72,10 @@ def read_batch(
 
     A batch in files: Spark reads exactly the files that the manifest names, whatever the session's settings are; Spark
     Connect works as well. A batch in a table (stage ``table``): Spark's tasks read from the server, part by part, and
-    each checks that a part has as many messages as the ledger says. This needs ``connection``, the ledger's schema if
-    it is not the default, this package and an ODBC driver on the executors, and a session with a master. The login is
-    in no plan, no web UI and no event log. Every action reads all columns from the server again, and large bodies are
-    in their rows: ``persist`` a DataFrame that is used twice. In both cases a second read gives the same rows.
+    each checks that a part has as many messages as the ledger says. This needs ``connection``, this package
+    and an ODBC driver on the executors, and a session with a master. The login is in no plan, no web UI and no event
+    log. Every action reads all columns from the server again, and large bodies are in their rows: ``persist`` a
+    DataFrame that is used twice. In both cases a second read gives the same rows.
 
     Raises :class:`BatchError` for a batch that is open (it is not final) or requeued (its messages are in the queue
     again), :class:`BatchMismatchError` for a file that is missing or that, by its folder and name, a drain of this
@@ -84,10 +83,10 @@ def read_batch(
     For a batch in a table :class:`ConfigurationError` without a ``connection`` and with Spark Connect, and the errors
     of a session.
     """
-    batch = load_batch(spark, batch, connection, ledger_schema=ledger_schema)
+    batch = load_batch(spark, batch, connection)
     batch.check_readable()
     in_table = batch.stage == "table"
-    rows = _table_rows(spark, batch, connection, ledger_schema) if in_table else _file_rows(spark, batch)
+    rows = _table_rows(spark, batch, connection) if in_table else _file_rows(spark, batch)
     return typed_columns(rows, headers_map=headers_map)
 
 
@@ -171,9 +170,7 @@ def read_bodies(df: DataFrame, batch: Batch) -> DataFrame:
     return joined.withColumn("Body", sf.coalesce("Body", "_content")).select(*df.columns)
 
 
-def _table_rows(
-    spark: SparkSession, batch: Batch, connection: ConnectionSettings | None, ledger_schema: str
-) -> DataFrame:
+def _table_rows(spark: SparkSession, batch: Batch, connection: ConnectionSettings | None) -> DataFrame:
     if connection is None:
         raise ConfigurationError(
             f"Batch {batch.batch_id} is in a table of the server: give read_batch the connection to it."
@@ -182,7 +179,7 @@ def _table_rows(
     from airflow_sqlqueue.spark.source.options import BatchOptions, ServerAccess
     from airflow_sqlqueue.spark.source.staged import plan_shares, read_share
 
-    access = ServerAccess(settings=connection, ledger_schema=ledger_schema)
+    access = ServerAccess(settings=connection)
     # Values that the function refers to go into the plan: numbers, ids and the handle of the login.
     login = broadcast(spark, access)
     options = BatchOptions(uuid.UUID(batch.batch_id), batch.queue, spark.sparkContext.defaultParallelism)

@@ -27,13 +27,7 @@ AnyBatch = Union[Batch, Mapping[str, Any], uuid.UUID, str, "os.PathLike[str]"]
 _ID = re.compile(GUID, re.IGNORECASE)
 
 
-def load_batch(
-    spark: SparkSession,
-    batch: AnyBatch,
-    connection: ConnectionSettings | None = None,
-    *,
-    ledger_schema: str = "sqlqueue",
-) -> Batch:
+def load_batch(spark: SparkSession, batch: AnyBatch, connection: ConnectionSettings | None = None) -> Batch:
     """The manifest of a batch, with all its paths.
 
     ``batch`` is one of these:
@@ -64,7 +58,7 @@ def load_batch(
         from airflow_sqlqueue.server.session import Session
 
         with Session(connection) as session:
-            return Ledger(session, connection.database, ledger_schema).manifest(batch)
+            return Ledger(session, connection.database).manifest(batch)
     if isinstance(batch, Mapping):
         values = batch
     elif isinstance(batch, (str, os.PathLike)):
@@ -80,7 +74,7 @@ def load_batch(
         from airflow_sqlqueue.server.session import Session
 
         with Session(connection) as session:
-            return recorded_batch(session, values, ledger_schema)
+            return recorded_batch(session, values)
     if "manifest" not in values:
         return Batch.from_dict(values)
     found = Batch.from_dict(_read(spark, manifest_of(values)))

@@ -19,13 +19,7 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.server.settings import ConnectionSettings
 
 
-def read_payloads(
-    spark: SparkSession,
-    batch: AnyBatch,
-    connection: ConnectionSettings | None = None,
-    *,
-    ledger_schema: str = "sqlqueue",
-) -> DataFrame:
+def read_payloads(spark: SparkSession, batch: AnyBatch, connection: ConnectionSettings | None = None) -> DataFrame:
     """The payloads that the messages of a batch name, one row for each: join it with :func:`read_batch` by ``Id``.
 
     A drain with ``data_bus``, or :meth:`.client.batch_manager.BatchManager.fetch_payloads`, has fetched them. ``batch``
@@ -45,7 +39,7 @@ def read_payloads(
     with from_extra("spark", "Spark"):
         from pyspark.sql.types import StructType
 
-    batch = load_batch(spark, batch, connection, ledger_schema=ledger_schema)
+    batch = load_batch(spark, batch, connection)
     check_staged(batch)
     schema = StructType.fromJson(spark_schema())
     path = _file_of_payloads(spark, batch.batch_id, batch.paths[0].rpartition("/")[0]) if batch.paths else None

@@ -129,7 +129,7 @@ class SqlQueueMessageEventTrigger(QueueTrigger, BaseEventTrigger):
             return Session(client.settings, lock_timeout=client.lock_timeout, statement_timeout=STATEMENT_TIMEOUT)
 
         queue_name = client.resolver.address_of(self.queue_name, self.endpoint)
-        return LockedMessages(connect, client.resolver, queue_name, self.error_queue, client.ledger_schema)
+        return LockedMessages(connect, client.resolver, queue_name, self.error_queue)
 
     def _payload(self, head: MessageHead, envelope: Envelope) -> dict[str, Any]:
         identity, sent = envelope.identity, envelope.time.time_sent

@@ -109,7 +109,7 @@ class Watch(Generic[T]):
 
     def _join(self, client: QueueClient) -> _Poller:
         self.client, self.poll, self.is_new = client, self.source.make_poll(client), True
-        key = (client.settings.odbc_connection_string(), client.settings.login)
+        key = (client.settings.odbc_connection_string(), client.settings.login, client.settings.ledger_schema)
         with _mutex:
             joined = _pollers.get(key) or _Poller(key, client)
             joined.watches.add(self)
@@ -200,7 +200,7 @@ class Watch(Generic[T]):
 
 def _settings(client: QueueClient) -> tuple[Any, ...]:
     """Settings of a client that come from its connection."""
-    return client.settings, client.resolver, client.ledger_schema, client.lock_timeout
+    return client.settings, client.resolver, client.lock_timeout
 
 
 _asked: dict[tuple[Any, ...], asyncio.Task[QueueClient]] = {}

@@ -105,7 +105,7 @@ def test_the_hook_reads_with_its_own_login(
     monkeypatch.setattr("airflow_sqlqueue.spark.read_batch", lambda *args, **kwargs: given.append((args, kwargs)))
     hook.read_batch(spark := object(), batch)  # type: ignore[arg-type]
     settings = hook.queue_connection.settings
-    assert given == [((spark, batch, settings), {"ledger_schema": hook.client.ledger_schema, "headers_map": False})]
+    assert given == [((spark, batch, settings), {"headers_map": False})]
     assert settings.password
 
 

@@ -137,11 +137,11 @@ def test_routing_comes_from_the_extra_and_arguments_win(connection: Any) -> None
     assert plain.client.resolve("audit").canonical == "audit@[ops]@[monitoring]"
     assert plain.client.resolve("orders").canonical == "orders@[nsb]@[shop]"
     assert plain.client.resolver.resolve_endpoint("Sales").schema == "sales"
-    assert plain.client.ledger_schema == "ledger"
+    assert plain.client.settings.ledger_schema == "ledger"
     other = SqlQueueHook(conn_id, default_schema="dbo", queue_schemas={"error": "err"}, ledger_schema="mine")
     assert other.client.resolve("orders").schema == "dbo"
     assert (other.client.resolve("error").schema, other.client.resolve("audit").schema) == ("err", "ops")
-    assert other.client.ledger_schema == "mine"
+    assert other.client.settings.ledger_schema == "mine"
 
 
 def test_a_queue_is_named_by_its_endpoint(connection: Any) -> None:

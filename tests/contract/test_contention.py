@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from airflow_sqlqueue.queue.send_ledger import SendLedger
 from airflow_sqlqueue.queue.table_access import LAST
 from airflow_sqlqueue.queue.tables.create import create, delayed_definition
 from airflow_sqlqueue.server.session import Session
+from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.server.sql import Query
 from fakemssql import FakeServer
 from tests.contract.conftest import Connect, run_sql
@@ -71,8 +73,13 @@ def filled(queue: QueueTable) -> QueueTable:
     return queue
 
 
+@pytest.fixture(scope="session")
+def settings(settings: ConnectionSettings) -> ConnectionSettings:
+    return replace(settings, ledger_schema=SCHEMA)
+
+
 @pytest.fixture(scope="module", autouse=True)
-def ledger_schema(settings: Any) -> Iterator[None]:
+def ledger_schema(settings: ConnectionSettings) -> Iterator[None]:
     """Drop the ledger afterwards."""
     yield
     with Session(settings) as session:
@@ -114,14 +121,14 @@ def test_so_do_those_of_delayed_messages(
 
 
 def test_reading_the_quarantine_waits_for_no_part(connect: Connect, queue: QueueTable) -> None:
-    Ledger(queue.session, queue.address.catalog, SCHEMA).create()
+    Ledger(queue.session, queue.address.catalog).create()
     queue.send([Message(), Message()])
     first, second = (message.row_version for message in queue.peek())
-    quarantine = Quarantine(queue.session, queue.address.catalog, SCHEMA)
+    quarantine = Quarantine(queue.session, queue.address.catalog)
     assert quarantine.move(queue, uuid.uuid4(), {first: "no text"}) == 1
     with queue.session.transaction(), connect() as session, session.lock_timeout(0):
         assert quarantine.move(queue, uuid.uuid4(), {second: "no text"}) == 1
-        ((seen),) = Quarantine(session, queue.address.catalog, SCHEMA).messages(queue.address)
+        ((seen),) = Quarantine(session, queue.address.catalog).messages(queue.address)
         assert seen.row_version == first
 
 
@@ -147,45 +154,45 @@ def test_a_read_without_locks_is_repeated_where_rows_were_moved_under_it(
 def test_a_drain_goes_on(fake: FakeServer, connect: Connect, filled: QueueTable, tmp_path: Path) -> None:
     options, folder = DrainOptions(workers=2, settle_seconds=0), StagingFolder.of(tmp_path)
     with fake.switched(failing_dirty_reads=2):
-        batch = Drain(connect, filled.address, folder, DrainRequest(options=options), ledger_schema=SCHEMA).run().batch
+        batch = Drain(connect, filled.address, folder, DrainRequest(options=options)).run().batch
     assert (batch.messages, batch.expired) == (6, 1)
 
 
 def test_sends_of_different_ids_do_not_wait_for_each_other(connect: Connect, queue: QueueTable) -> None:
     """Also in an empty ledger, where there is one gap for all of them."""
-    ledger = SendLedger(queue.session, queue.address.catalog, SCHEMA)
+    ledger = SendLedger(queue.session, queue.address.catalog)
     ledger.create()
     send_id = uuid.uuid4()
     with queue.session.transaction(), connect() as session, session.lock_timeout(0):
         ledger.send(queue, send_id, [Message()])
-        other, others_queue = SendLedger(session, queue.address.catalog, SCHEMA), QueueTable(session, queue.address)
+        other, others_queue = SendLedger(session, queue.address.catalog), QueueTable(session, queue.address)
         assert not other.send(others_queue, uuid.uuid4(), [Message()]).repeated
         with pytest.raises(LockTimeoutError, match="lock of the send: another holds it for too long"):
             other.send(others_queue, send_id, [Message()])
-    assert SendLedger(queue.session, queue.address.catalog, SCHEMA).send(queue, send_id, [Message()]).repeated
+    assert SendLedger(queue.session, queue.address.catalog).send(queue, send_id, [Message()]).repeated
     assert depth(queue).messages == 2
 
 
 def test_batches_are_opened_beside_one_that_is_locked(connect: Connect, queue: QueueTable) -> None:
-    ledger = Ledger(queue.session, queue.address.catalog, SCHEMA)
+    ledger = Ledger(queue.session, queue.address.catalog)
     ledger.create()
     locked, opened = uuid.UUID(int=2**127), uuid.UUID(int=2**127 - 1)
     ledger.open(locked, "q", None)
     with queue.session.transaction(), connect() as session, session.lock_timeout(0):
         ledger.seal(locked)
-        entry = Ledger(session, queue.address.catalog, SCHEMA).open(opened, "q", None)
+        entry = Ledger(session, queue.address.catalog).open(opened, "q", None)
         assert (entry.state, entry.up_to) == ("open", None)
 
 
 def test_unfinished_batches_are_found_beside_one_that_is_locked(connect: Connect, queue: QueueTable) -> None:
-    ledger = Ledger(queue.session, queue.address.catalog, SCHEMA)
+    ledger = Ledger(queue.session, queue.address.catalog)
     ledger.create()
     owner, (locked, other) = uuid.uuid4(), sorted(uuid.uuid4() for _ in range(2))
     for batch_id in (locked, other):
         ledger.open(batch_id, "q", None, request=DrainRequest(owner=owner))
     with queue.session.transaction(), connect() as session, session.lock_timeout(0):
         ledger.seal(locked)
-        assert Ledger(session, queue.address.catalog, SCHEMA).unfinished(owner) == [other]
+        assert Ledger(session, queue.address.catalog).unfinished(owner) == [other]
     assert set(ledger.unfinished(owner)) == {locked, other}
 
 

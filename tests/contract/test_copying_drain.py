@@ -27,7 +27,6 @@ from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.queue import MessageFilter, QueueTable
 from airflow_sqlqueue.queue.browsing import browse
 from airflow_sqlqueue.queue.depth import depth
-from airflow_sqlqueue.queue.tables.create import LEDGER_SCHEMA
 from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.sql import Query
 from tests.contract.conftest import Connect, run_sql
@@ -166,7 +165,7 @@ def test_a_copy_is_not_put_back_and_is_swept(connect: Connect, queue: QueueTable
     expected = fill(queue, 10)
     batch = drain(connect, queue, staging, copy=True).batch
     batch_id = uuid.UUID(batch.batch_id)
-    with connect() as session, BatchLocks(connect, queue.address.catalog, LEDGER_SCHEMA) as locks:
+    with connect() as session, BatchLocks(connect, queue.address.catalog) as locks:
         ledger = Ledger(session, queue.address.catalog)
         (info,) = batches(ledger, batch_id=batch_id)
         assert (info.kept, info.state) == (True, "sealed")

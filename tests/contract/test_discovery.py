@@ -71,7 +71,7 @@ def test_own_tables_are_nowhere_shown_as_queues(
     The connection need not know their schema: another one's ledger may have it.
     """
     catalog = queue.address.catalog
-    client = QueueClient(settings, resolver, ledger_schema=schema if with_queues else "sqlqueue")
+    client = QueueClient(replace(settings, ledger_schema=schema) if with_queues else settings, resolver)
     users = [resolver.resolve(name) for name in ("Mine", "Mine.WEB01", "Archived")]
     for table in users:
         create_queue(session, table)
@@ -86,8 +86,9 @@ def test_own_tables_are_nowhere_shown_as_queues(
 
     assert here([found.table for found in list_tables(session, catalog)]) == set(users)
     assert here([found.layout.table for found in client.tables.inspect_all()]) == set(users)
-    overview = DatabaseOverview(catalog, client.ledger_schema)
-    assert here([found.table for found in overview.read(session)]) == set(users)
+    overview = DatabaseOverview(catalog)
+    with client.session() as mine:
+        assert here([found.table for found in overview.read(mine)]) == set(users)
     assert client.tables.with_secondary_queues("Mine") == [table.canonical for table in users[:2]]
     QueueTable(session, users[2]).receive()
     for table in own:

@@ -194,10 +194,10 @@ def test_a_message_that_is_set_aside_is_logged_once(
     queue.send([Message(body=b"poison")])
     (message,) = queue.peek()
     try:
-        assert dead_letter(queue, QueueTable(session, address), message.row_version, "it failed", "sqlqueue")
+        assert dead_letter(queue, QueueTable(session, address), message.row_version, "it failed")
         assert [text for text in caplog.messages if f"is in {address.canonical} as it is: it failed" in text] != []
         caplog.clear()
-        assert not dead_letter(queue, QueueTable(session, address), message.row_version, "it failed", "sqlqueue")
+        assert not dead_letter(queue, QueueTable(session, address), message.row_version, "it failed")
         assert caplog.messages == []
         assert [row.body for row in QueueTable(session, address).receive(5)] == [b"poison"]
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from pathlib import Path
@@ -27,7 +28,7 @@ CONVERSATION = "3f0a5f0e-0001-4b1e-9a53-b2c4012f7d11"
 @pytest.fixture
 def client(settings: ConnectionSettings, resolver: AddressResolver, schema: str) -> QueueClient:
     """A client whose queues and ledger are in the schema of the test."""
-    client = QueueClient(settings, resolver, ledger_schema=schema)
+    client = QueueClient(replace(settings, ledger_schema=schema), resolver)
     client.tables.create("audit")
     return client
 

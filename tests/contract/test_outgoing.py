@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -29,6 +30,11 @@ SCHEMA = f"outgoing_{uuid.uuid4().hex[:10]}"
 """A ledger of this module's own: a sweep takes whatever is old enough."""
 
 
+@pytest.fixture(scope="session")
+def settings(settings: ConnectionSettings) -> ConnectionSettings:
+    return replace(settings, ledger_schema=SCHEMA)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def ledger_schema(settings: ConnectionSettings) -> Iterator[None]:
     """Drop the ledger afterwards."""
@@ -41,7 +47,7 @@ def ledger_schema(settings: ConnectionSettings) -> Iterator[None]:
 
 @pytest.fixture
 def outgoing(queue: QueueTable) -> OutgoingTable:
-    table = OutgoingTable(queue.session, queue.address.catalog, SCHEMA)
+    table = OutgoingTable(queue.session, queue.address.catalog)
     table.create()
     return table
 
@@ -114,7 +120,7 @@ def test_a_swept_attempt_is_not_sent_in_part(queue: QueueTable, outgoing: Outgoi
 
 
 def test_a_sweep_removes_old_rows(queue: QueueTable, outgoing: OutgoingTable) -> None:
-    ledger = Ledger(queue.session, queue.address.catalog, SCHEMA)
+    ledger = Ledger(queue.session, queue.address.catalog)
     ledger.create()
     outgoing.stage(row(number) for number in range(5))
     attempt = outgoing.stage(row(number) for number in range(5, 8))

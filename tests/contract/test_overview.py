@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -36,8 +37,9 @@ def _all_heads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.fixture
-def overview(resolver: AddressResolver, schema: str) -> DatabaseOverview:
-    return DatabaseOverview(resolver.resolve("audit").catalog, schema, clock=lambda: 0.0)
+def overview(session: Session, resolver: AddressResolver, schema: str) -> DatabaseOverview:
+    session.settings = replace(session.settings, ledger_schema=schema)
+    return DatabaseOverview(resolver.resolve("audit").catalog, clock=lambda: 0.0)
 
 
 @pytest.fixture
@@ -65,13 +67,13 @@ def test_a_queue_is_shown_with_its_neighbouring_tables(
     audit = resolver.resolve("audit")
     create_queue(session, audit)
     create(session, delayed_definition(resolver.resolve("audit.Delayed")))
-    Ledger(session, audit.catalog, schema).create()
+    Ledger(session, audit.catalog).create()
     queue = QueueTable(session, audit)
     first = {HeaderNames.TIME_SENT: format_time(SENT)}
     queue.send([Message(first), Message(time_to_be_received=timedelta(seconds=-1)), Message(), Message()])
     run_sql(session, f"INSERT [{schema}].[audit.Delayed] ([Headers], [Due]) VALUES ('{{}}', GETUTCDATE())")
     (last,) = browse(queue, 1, after=browse(queue, 3)[-1].row_version)
-    assert Quarantine(session, audit.catalog, schema).move(queue, uuid.uuid4(), {last.row_version: "no text"}) == 1
+    assert Quarantine(session, audit.catalog).move(queue, uuid.uuid4(), {last.row_version: "no text"}) == 1
     look()
     found = look()
     assert found.keys() == {"audit", "audit.Delayed"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -133,7 +134,7 @@ def test_the_installer_adds_what_the_runtime_misses(
     def work() -> object:
         with login_in("sqlqueue_runtime")() as low:
             if own is Ledger:
-                return QueueClient(low.settings, ledger_schema=own_schema).batches.list()
+                return QueueClient(replace(low.settings, ledger_schema=own_schema)).batches.list()
             return SendLedger(low, table.catalog, own_schema).send(QueueTable(low, table), uuid.uuid4(), [Message()])
 
     with pytest.raises(StatementError, match="as an older version made it; run 'sqlqueue create <queue> --ledger'"):

@@ -30,6 +30,8 @@ from airflow_sqlqueue.messages.row import Row
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.tables.create import create
+from airflow_sqlqueue.server.session import Session
+from airflow_sqlqueue.server.settings import ConnectionSettings
 from tests.conftest import Connect
 from tests.contract.conftest import run_sql
 from tests.drains import SMALL_PARTS, bodies, drain
@@ -264,20 +266,23 @@ def test_an_open_redacted_batch_is_not_abandoned_without_a_word(
 
 @pytest.fixture
 def locks_of(connect: Connect, queue: QueueTable) -> Callable[[], BatchLocks]:
-    return lambda: BatchLocks(connect, queue.address.catalog, "sqlqueue")
+    return lambda: BatchLocks(connect, queue.address.catalog)
 
 
 def test_a_drain_takes_nothing_while_an_older_ledger_lacks_columns(
-    connect: Connect, queue: QueueTable, schema: str
+    settings: ConnectionSettings, queue: QueueTable, schema: str
 ) -> None:
+    def connect() -> Session:
+        return Session(replace(settings, ledger_schema=schema))
+
     ledger = Ledger(queue.session, queue.address.catalog, schema)
     ledger.create()
     run_sql(queue.session, f"ALTER TABLE [{schema}].[Batch] DROP COLUMN [Redacted], [Erased]")
     queue.send([order()])
     with pytest.raises(StatementError, match="run 'sqlqueue create <queue> --ledger'"):
-        drain(connect, queue, TableStage(schema), SMALL_PARTS, ledger_schema=schema, redaction=REDACTOR)
+        drain(connect, queue, TableStage(), SMALL_PARTS, redaction=REDACTOR)
     assert depth(queue).messages == 1
     create(queue.session, Ledger.definition(queue.address.catalog, schema))
-    result = drain(connect, queue, TableStage(schema), SMALL_PARTS, ledger_schema=schema, redaction=REDACTOR)
+    result = drain(connect, queue, TableStage(), SMALL_PARTS, redaction=REDACTOR)
     assert (result.batch.redacted, result.batch.messages) == (REDACTOR.fingerprint, 1)
     assert ledger.find(uuid.UUID(result.batch.batch_id)).erased == 0

@@ -229,7 +229,7 @@ def test_the_server_comes_from_options_or_the_environment(
     known = ServerAccess.OPTIONS
     access = ServerAccess.of(SourceOptions({"Password": "other", "ledger_schema": "mine"}, *known), None)
     client = access.client()
-    assert (client.settings.host, client.settings.password, client.ledger_schema) == ("h", "other", "mine")
+    assert (client.settings.host, client.settings.password, client.settings.ledger_schema) == ("h", "other", "mine")
     assert "other" not in repr(access)
     assert ServerAccess.of(SourceOptions({}), settings).client().settings == settings
     named = ServerAccess.of(SourceOptions({"url": "mssql://u:p@named/d"}, *known), settings)

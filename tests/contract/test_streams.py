@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -137,7 +138,7 @@ def test_an_abandoned_consumer(client: QueueClient, reader: Reader, queue: Queue
 
 
 def test_a_ledger_without_streams(client: QueueClient, settings: ConnectionSettings) -> None:
-    other = QueueClient(settings, ledger_schema=f"none_{uuid.uuid4().hex[:8]}")
+    other = QueueClient(replace(settings, ledger_schema=f"none_{uuid.uuid4().hex[:8]}"))
     assert other.streams.list() == []
     with pytest.raises(ConfigurationError, match="There is no stream"):
         other.streams.release("lake")

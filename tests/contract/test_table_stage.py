@@ -198,8 +198,8 @@ def test_a_batch_is_of_one_stage(connect: Connect, queue: QueueTable, tmp_path: 
 
 
 def test_stages_by_their_names(tmp_path: Any) -> None:
-    assert stage_of("table", None, "own") == TableStage("own")
-    assert pickle.loads(pickle.dumps(stage_of("table", None))) == TableStage()
+    assert stage_of("table", None) == TableStage()
+    assert pickle.loads(pickle.dumps(TableStage())) == TableStage()
     assert stage_of("files", StagingFolder.of(tmp_path)).name == "files"
     for stage, staging, match in [
         ("files", None, "needs a staging folder"),

@@ -423,12 +423,12 @@ def test_without_a_transaction_a_failure_loses_received_messages(
     assert waiting(queue) == []
 
 
-def test_a_second_server_is_refused(connect: Connect, settings: ConnectionSettings) -> None:
+def test_another_server_or_ledger_schema_is_refused(connect: Connect, settings: ConnectionSettings) -> None:
     with transaction(settings, connect) as begun:
         assert current_transaction(replace(settings, database="another")) is begun
-        for elsewhere in (replace(settings, host="other.example.com"), replace(settings, user="somebody")):
+        for change in ({"host": "other.example.com"}, {"user": "somebody"}, {"ledger_schema": "another"}):
             with pytest.raises(TransactionError, match="cannot commit together"):
-                current_transaction(elsewhere)
+                current_transaction(replace(settings, **change))
     assert current_transaction(replace(settings, host="other.example.com")) is None
 
 

@@ -66,7 +66,7 @@ class Estate:
         self._name = f"zoo{next(_numbers)}"
         # Versions 1 and 2 read no schema in an address: the queues stand in the default one.
         resolver = AddressResolver(schema, settings.database, transport_version=version)
-        self.client = QueueClient(settings, resolver, lock_timeout=10, ledger_schema=schema)
+        self.client = QueueClient(replace(settings, ledger_schema=schema), resolver, lock_timeout=10)
         for name in ("orders", "billing", "error"):
             self.client.tables.create(f"{self._name}.{name}", delayed=name == "orders")
         self.error_name = f"{self._name}.error"
@@ -271,7 +271,7 @@ def test_a_stream_reads_messages_behind_the_zoo(estate: MakeEstate) -> None:
     sent = mine.put("orders", zoo.ROWS)
     mine.queue("orders").send(mine.good())
     client, name = mine.client, mine.table("orders").canonical
-    access = replace(ServerAccess.of(SourceOptions({}), client.settings), ledger_schema=client.ledger_schema)
+    access = ServerAccess.of(SourceOptions({}), client.settings)
     claims = Claims(access, StreamOptions(name, f"c {uuid.uuid4()}", 1_000, 2, False))
     try:
         start = claims.begin()

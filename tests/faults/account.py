@@ -18,8 +18,8 @@ from airflow_sqlqueue.errors import BatchNotFoundError
 from airflow_sqlqueue.messages.message import Message, ReceivedMessage
 from airflow_sqlqueue.messages.routing import ResolvedAddress
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.queue.tables.create import LEDGER_SCHEMA
 from airflow_sqlqueue.server.session import Session
+from airflow_sqlqueue.server.settings import LEDGER_SCHEMA
 from airflow_sqlqueue.server.sql import Query
 
 HEADERS = (

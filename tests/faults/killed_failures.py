@@ -26,7 +26,7 @@ ACTIONS: dict[str, Callable[[QueueClient], ErrorQueueResult]] = {
 def client_of(url: str, schema: str) -> QueueClient:
     """A client whose queues and ledgers are in one schema."""
     client = QueueClient.from_url(url, ledger_schema=schema)
-    return QueueClient(client.settings, replace(client.resolver, default_schema=schema), ledger_schema=schema)
+    return QueueClient(client.settings, replace(client.resolver, default_schema=schema))
 
 
 def act(url: str, schema: str, action: str) -> None:

@@ -79,7 +79,7 @@ def die_at(module: str, name: str, when: str, nth: int) -> None:
 def erase_and_die(url: str, catalog: str, batch_id: uuid.UUID, step: tuple[str, str, str, int]) -> None:
     settings = ConnectionSettings.from_url(url)
     die_at(*step)
-    with Session(settings) as session, BatchLocks(lambda: Session(settings), catalog, "sqlqueue") as locks:
+    with Session(settings) as session, BatchLocks(lambda: Session(settings), catalog) as locks:
         erase(Ledger(session, catalog), locks, EraseRequest(**REQUEST, batch_ids=[batch_id]))
 
 
@@ -118,7 +118,7 @@ def test_a_kill_leaves_the_old_or_the_new_batch(
     assert process.exitcode == -signal.SIGKILL
     committed = step in ("after the transaction", "before an old file is removed", "after all files are removed")
     assert sorted(numbers(connect, catalog, batch_id)) == (REST if committed else ALL)
-    with BatchLocks(connect, catalog, "sqlqueue") as locks, connect() as session:
+    with BatchLocks(connect, catalog) as locks, connect() as session:
         # The server notices the end of the killed process only after a moment.
         assert locks.take(batch_id, wait=30)
         done = erase(Ledger(session, catalog), locks, EraseRequest(**REQUEST, batch_ids=[batch_id]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
+import pickle
 import platform
 import traceback
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ import pytest
 
 from airflow_sqlqueue.errors import ConfigurationError, DriverNotFoundError
 from airflow_sqlqueue.server.connection_policy import MICROSOFT_DRIVERS
-from airflow_sqlqueue.server.settings import ConnectionSettings, find_driver, packaged_driver
+from airflow_sqlqueue.server.settings import LEDGER_SCHEMA, ConnectionSettings, find_driver, packaged_driver
 
 
 def test_every_value_is_escaped() -> None:
@@ -125,6 +126,13 @@ def test_a_password_that_looks_like_a_port_is_not_shown() -> None:
 
 def test_the_password_is_not_shown() -> None:
     assert "s3cret" not in repr(ConnectionSettings("h", "d", user="u", password="s3cret"))
+
+
+def test_settings_carry_the_ledger_schema_to_sparks_executors() -> None:
+    settings = ConnectionSettings("h", "d", ledger_schema="own")
+    assert pickle.loads(pickle.dumps(settings)) == settings
+    assert settings != ConnectionSettings("h", "d")
+    assert ConnectionSettings("h", "d").ledger_schema == LEDGER_SCHEMA
 
 
 def test_a_driver_is_found() -> None:

@@ -10,7 +10,6 @@ from airflow_sqlqueue.drain.stages.files import FileStage
 from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.queue.tables.create import LEDGER_SCHEMA
 
 
 def check_stage(stage: str, staging: Any | None) -> None:
@@ -23,7 +22,7 @@ def check_stage(stage: str, staging: Any | None) -> None:
         raise ConfigurationError("A drain into a table writes no files: leave out the staging folder.")
 
 
-def stage_of(stage: str, staging: StagingFolder | None, ledger_schema: str = LEDGER_SCHEMA) -> Stage:
+def stage_of(stage: str, staging: StagingFolder | None) -> Stage:
     """Make the stage ``files`` in a staging folder, or ``table``. Raises as :func:`check_stage` does."""
     check_stage(stage, staging)
-    return TableStage(ledger_schema) if staging is None else FileStage(staging)
+    return TableStage() if staging is None else FileStage(staging)

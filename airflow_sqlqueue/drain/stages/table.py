@@ -18,7 +18,6 @@ from airflow_sqlqueue.drain.stages.staging_table import MessageTable
 from airflow_sqlqueue.messages.row import unreadable
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.quarantine import Quarantine
-from airflow_sqlqueue.queue.tables.create import LEDGER_SCHEMA
 from airflow_sqlqueue.queue.window import Window
 
 
@@ -26,7 +25,6 @@ from airflow_sqlqueue.queue.window import Window
 class TableStage:
     """Stage in the table of staged messages of the queue's database, in the schema of the ledger."""
 
-    ledger_schema: str = LEDGER_SCHEMA
     name = "table"
 
     def check(self, options: DrainOptions) -> None:
@@ -39,7 +37,7 @@ class TableStage:
         return TablePartWriter(queue, quarantine, self._table(queue), plan, options)
 
     def _table(self, queue: QueueTable) -> MessageTable:
-        return MessageTable(queue.session, queue.address.catalog, self.ledger_schema)
+        return MessageTable(queue.session, queue.address.catalog)
 
     def publish(self, batch: Batch, options: DrainOptions) -> None:
         """Do nothing: the batch has no files."""

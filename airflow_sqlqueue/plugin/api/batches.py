@@ -33,7 +33,7 @@ def newest(server: RequestedServer, limit: Annotated[int, Query(ge=1, le=500)] =
         with server.session() as session:
             for catalog in catalogs_of(server.client):
                 try:
-                    here = batches(Ledger(session, catalog, server.client.ledger_schema), newest=limit)
+                    here = batches(Ledger(session, catalog), newest=limit)
                     finished = [info.queue for info in here if info.state in FINISHED]
                     ledgers += [{"database": catalog, "queue": queue} for queue in finished[:1]]
                     found += here

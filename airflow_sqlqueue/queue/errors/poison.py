@@ -11,15 +11,12 @@ from airflow_sqlqueue.errors import is_of_a_message
 from airflow_sqlqueue.queue.forwarding import transfer
 from airflow_sqlqueue.queue.quarantine import NO_BATCH, Quarantine
 from airflow_sqlqueue.queue.queue_table import QueueTable
-from airflow_sqlqueue.queue.tables.create import LEDGER_SCHEMA
 from airflow_sqlqueue.server.session import retrying
 
 log = logging.getLogger(__name__)
 
 
-def dead_letter(
-    queue: QueueTable, error_queue: QueueTable, row_version: int, reason: str, ledger_schema: str = LEDGER_SCHEMA
-) -> bool:
+def dead_letter(queue: QueueTable, error_queue: QueueTable, row_version: int, reason: str) -> bool:
     """Move a message unchanged to the error queue, or into quarantine if the error queue does not take it.
 
     Returns False if the message is gone, or locked by others. ``reason`` is a sentence for people, which does not quote
@@ -41,7 +38,7 @@ def dead_letter(
     except Exception as error:
         if not is_of_a_message(error):
             raise
-        quarantine = Quarantine(queue.session, queue.address.catalog, ledger_schema)
+        quarantine = Quarantine(queue.session, queue.address.catalog)
         quarantine.create()
         moved, place = retrying(to_quarantine), "quarantine"
     if moved:

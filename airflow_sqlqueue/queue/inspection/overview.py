@@ -19,8 +19,8 @@ from airflow_sqlqueue.messages.envelope.times import parse_time
 from airflow_sqlqueue.messages.routing import DELAYED_SUFFIX, ResolvedAddress, endpoint_table
 from airflow_sqlqueue.queue.inspection.findings import Finding, InspectedTable, ServerFacts
 from airflow_sqlqueue.queue.inspection.inspect import findings_of, is_online
+from airflow_sqlqueue.queue.quarantine import Quarantine
 from airflow_sqlqueue.queue.table_access import FIRST
-from airflow_sqlqueue.queue.tables.create import LEDGER_SCHEMA
 from airflow_sqlqueue.queue.tables.layout import Layout
 from airflow_sqlqueue.queue.tables.own import stored_name
 from airflow_sqlqueue.queue.tables.reading import layout_of
@@ -112,13 +112,11 @@ class DatabaseOverview:
     def __init__(
         self,
         catalog: str,
-        ledger_schema: str = LEDGER_SCHEMA,
         *,
         delayed_suffix: str = DELAYED_SUFFIX,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.catalog, self._delayed_suffix, self._clock = catalog, delayed_suffix, clock
-        self._quarantine = ResolvedAddress("Quarantine", ledger_schema, catalog)
         self._layouts: dict[int, Layout] = {}
         self._durability: str | None = None
         self._read_at: float | None = None
@@ -156,9 +154,10 @@ class DatabaseOverview:
         if due:
             statements += [(query(name, catalog=identifier(self.catalog)), ()) for name in _LAYOUTS]
             statements.append((query("overview.database"), (self.catalog,)))
-        has_quarantine = any(layout.table == self._quarantine for layout in self._layouts.values()) and bool(heads)
+        quarantine = Quarantine(session, self.catalog).address
+        has_quarantine = any(layout.table == quarantine for layout in self._layouts.values()) and bool(heads)
         if has_quarantine:
-            found = query("overview.quarantined", quarantine=identifier(self._quarantine))
+            found = query("overview.quarantined", quarantine=identifier(quarantine))
             statements.append((found, (COUNTED_QUARANTINED,)))
         for each in heads:
             statements += self._head_queries(each)
@@ -249,7 +248,7 @@ class DatabaseOverview:
     def _overview(self, session: Session, counted: dict[int, _CountedTable]) -> list[QueueOverview]:
         names = {each.table: each.rows for each in counted.values()}
         facts = _OverviewFacts(session, names, self._durability)
-        quarantined = self._quarantined if self._quarantine in names else {}
+        quarantined = self._quarantined if Quarantine(session, self.catalog).address in names else {}
         found = []
         for number, layout in self._layouts.items():
             each = counted.get(number)

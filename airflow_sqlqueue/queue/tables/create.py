@@ -20,9 +20,6 @@ from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.sql import Fragment, Query, identifier, literal, query
 from airflow_sqlqueue.server.sql.columns import DELAYED, SUBSCRIPTION, definitions
 
-LEDGER_SCHEMA = "sqlqueue"
-"""The schema of the drain's ledger by default."""
-
 SUBSCRIPTION_TABLE = "SubscriptionRouting"
 
 LOCK_TIMEOUT = 60.0

@@ -8,9 +8,10 @@ from dataclasses import replace
 from typing import ClassVar
 
 from airflow_sqlqueue.messages.routing import ResolvedAddress
-from airflow_sqlqueue.queue.tables.create import LEDGER_SCHEMA, Definition, ensure
+from airflow_sqlqueue.queue.tables.create import Definition, ensure
 from airflow_sqlqueue.queue.tables.reading import exists
 from airflow_sqlqueue.server.session import Session
+from airflow_sqlqueue.server.settings import LEDGER_SCHEMA
 from airflow_sqlqueue.server.sql import Fragment, Query, identifier, query
 
 _COLUMN = re.compile(r"^    \[(\w+)\] (.+?),?$", re.MULTILINE)
@@ -33,16 +34,18 @@ class OwnTable:
     ``columns`` fills the placeholder for columns in these queries, if they have one. A column that is new in CREATE
     TABLE takes NULL or has a default: then :func:`~airflow_sqlqueue.queue.tables.create.create` and the script add it
     to a table that an older version made.
+
+    :param schema: the schema of the table; that of the session's settings unless given.
     """
 
     name: ClassVar[str]
     made_by: ClassVar[tuple[str, ...]]
     columns: ClassVar[Fragment] = Fragment("")
 
-    def __init__(self, session: Session, catalog: str, schema: str = LEDGER_SCHEMA) -> None:
-        self.session = session
-        self.catalog, self.schema = catalog, schema
-        self.address = self.address_in(catalog, schema)
+    def __init__(self, session: Session, catalog: str, schema: str | None = None) -> None:
+        self.session, self.catalog = session, catalog
+        self.schema = schema or session.settings.ledger_schema
+        self.address = self.address_in(catalog, self.schema)
 
     @classmethod
     def address_in(cls, catalog: str, schema: str = LEDGER_SCHEMA) -> ResolvedAddress:

@@ -75,7 +75,6 @@ def write_message_tables(
     max_rescued: ShareLimit = None,
     max_unparsed: ShareLimit = None,
     connection: ConnectionSettings | None = None,
-    ledger_schema: str = "sqlqueue",
 ) -> list[MessageTypeTable]:
     """Write a batch to one table for each message type, once; return what each table got.
 
@@ -112,7 +111,6 @@ def write_message_tables(
     :param max_unparsed: the same for messages that are not parsed. For those without a type or a table, which only
         ``*`` names, it is their share of the batch.
     :param connection: the server of a batch in a table (stage ``table``).
-    :param ledger_schema: the schema of its ledger.
 
     Raises :class:`BatchError` for a batch that is open or requeued, :class:`BatchMismatchError` if Spark reads, or a
     table gets, another number of messages than the ledger has, and :class:`ConfigurationError` for what cannot be used.
@@ -137,9 +135,8 @@ def write_message_tables(
         cluster_by=cluster_by,
         merge_on=merge_on,
     )
-    source = load_batch(spark, batch, connection, ledger_schema=ledger_schema)
-    rows = read_batch(spark, source, connection, ledger_schema=ledger_schema)
-    tables = writer.write(rows, source, source.messages)
+    source = load_batch(spark, batch, connection)
+    tables = writer.write(read_batch(spark, source, connection), source, source.messages)
     check_shares(tables, max_rescued, max_unparsed)
     return tables
 

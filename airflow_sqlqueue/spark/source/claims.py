@@ -148,7 +148,7 @@ class Claims:
         Drain(
             opened.client.session,
             opened.address,
-            TableStage(opened.schema),
+            TableStage(),
             DrainRequest(
                 batch_id=batch_id,
                 origin=f"Spark stream {state.name}, claim {number}",
@@ -157,7 +157,6 @@ class Claims:
                 copy=self.options.copy,
                 incremental=copy_of_stream(state.name) if self.options.copy else None,
             ),
-            ledger_schema=opened.schema,
         ).run()
         return opened.offset(state, number)
 
@@ -165,7 +164,7 @@ class Claims:
         """Whether the queue has a message for the next claim."""
         if self.options.copy:
             late = self._up_to != LAST or time.monotonic() >= self._asks_for_late
-            copy = QueueCopy(queue, copy_of_stream(self.options.stream), opened.schema)
+            copy = QueueCopy(queue, copy_of_stream(self.options.stream))
             new = copy.count(1, self._up_to, late=late)
             if late:
                 self._asks_for_late = time.monotonic() + _LATE_SECONDS
@@ -211,13 +210,12 @@ class _OpenStream:
 
     def __init__(self, access: ServerAccess, queue: str, name: str) -> None:
         self.client: QueueClient = access.client()
-        self.schema = access.ledger_schema
         self._name = name
         self._connection = Reconnecting(self.client.session, f"Reading {queue} as the stream {name!r}")
         self.address: ResolvedAddress = self._connection.run(
             lambda session: self.client.queue(queue).through(session).address
         )
-        self._locks = BatchLocks(self.client.session, self.address.catalog, self.schema)
+        self._locks = BatchLocks(self.client.session, self.address.catalog)
         self.lock_id = stream_id(name)
         if not self.lock(self.lock_id, _LOCK_SECONDS):
             self._locks.close()
@@ -236,10 +234,10 @@ class _OpenStream:
         self._streams(session).create()
 
     def _ledger(self, session: Session) -> Ledger:
-        return Ledger(session, self.address.catalog, self.schema)
+        return Ledger(session, self.address.catalog)
 
     def _streams(self, session: Session) -> StreamTable:
-        return StreamTable(session, self.address.catalog, self.schema)
+        return StreamTable(session, self.address.catalog)
 
     def run(self, work: Callable[[Session, QueueTable], T]) -> T:
         """The result of ``work(session, queue)``; after a lost connection it runs again on a new one."""
@@ -257,7 +255,7 @@ class _OpenStream:
         """The offset of a claim."""
         return {
             "queue": self.address.canonical,
-            "schema": self.schema,
+            "schema": self.client.settings.ledger_schema,
             "stream": self._name,
             "generation": str(state.generation),
             "number": number,
@@ -294,7 +292,7 @@ class _OpenStream:
 
     def commit(self, session: Session, end: Offset) -> None:
         ledger, streams = self._ledger(session), self._streams(session)
-        messages = MessageTable(session, self.address.catalog, self.schema)
+        messages = MessageTable(session, self.address.catalog)
         state = self.state()
         for number in range(state.done + 1, end["number"] + 1):
             batch_id = state.batch_id(number)

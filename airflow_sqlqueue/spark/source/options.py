@@ -8,12 +8,12 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from airflow_sqlqueue.client.client import QueueClient
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.table_access import FIRST, LAST
-from airflow_sqlqueue.queue.tables.create import LEDGER_SCHEMA
 from airflow_sqlqueue.server.settings import ConnectionSettings
 
 URL_VARIABLE = "SQLQUEUE_URL"
@@ -100,13 +100,14 @@ def _plain(name: str) -> str:
 class ServerAccess:
     """Access to the server from the driver and from tasks; it can be pickled, and its repr shows no secret.
 
-    Without a URL and settings, the environment of the calling process names the server.
+    Without a URL and settings, the environment of the calling process names the server. ``password`` and
+    ``ledger_schema`` replace those of the URL and the settings.
     """
 
     url: str | None = field(default=None, repr=False)
     password: str | None = field(default=None, repr=False)
     settings: ConnectionSettings | None = field(default=None, repr=False)
-    ledger_schema: str = LEDGER_SCHEMA
+    ledger_schema: str | None = None
 
     OPTIONS = ("url", "password", "ledgerSchema")
 
@@ -116,9 +117,7 @@ class ServerAccess:
 
         Raises :class:`ConfigurationError` for a URL that cannot be used, and if no server is named.
         """
-        access = cls(
-            options.text("url"), options.text("password"), settings, options.text("ledgerSchema") or LEDGER_SCHEMA
-        )
+        access = cls(options.text("url"), options.text("password"), settings, options.text("ledgerSchema"))
         access.client()
         return access
 
@@ -126,18 +125,17 @@ class ServerAccess:
         """The client of the server."""
         url = self.url or (os.environ.get(URL_VARIABLE) if self.settings is None else None)
         if url is not None:
-            client = QueueClient.from_url(url, ledger_schema=self.ledger_schema)
+            client = QueueClient.from_url(url)
         elif self.settings is not None:
-            client = QueueClient(self.settings, ledger_schema=self.ledger_schema)
+            client = QueueClient(self.settings)
         else:
             raise ConfigurationError(
                 f"No server is named: give the option 'url', pass the connection to register, or set {URL_VARIABLE} "
                 "for Spark's driver and executors."
             )
-        if self.password is None:
-            return client
-        settings = replace(client.settings, password=self.password)
-        return QueueClient(settings, client.resolver, ledger_schema=self.ledger_schema)
+        given: dict[str, Any] = {"password": self.password, "ledger_schema": self.ledger_schema}
+        given = {name: value for name, value in given.items() if value is not None}
+        return QueueClient(replace(client.settings, **given), client.resolver)
 
     @contextmanager
     def queue(self, name: str) -> Iterator[QueueTable]:

@@ -43,8 +43,7 @@ class Destination:
     def open(self) -> Iterator[tuple[QueueTable, OutgoingTable]]:
         """The queue and its database's table of staged messages, through one session."""
         with self.access.queue(self.queue_name) as queue:
-            table = OutgoingTable(queue.session, queue.address.catalog, self.access.ledger_schema)
-            yield queue, table
+            yield queue, OutgoingTable(queue.session, queue.address.catalog)
 
     def stage(self, batches: Iterator[pa.RecordBatch]) -> StagedMessage:
         """Stage the rows of a task, with one Arrow batch in memory."""

@@ -49,7 +49,7 @@ def plan_shares(access: ServerAccess, options: BatchOptions, known: Batch | None
     catalog = client.settings.database if options.queue is None else client.find(options.queue).catalog
     batch_id = options.batch_id
     with client.session() as session:
-        ledger = Ledger(session, catalog, access.ledger_schema)
+        ledger = Ledger(session, catalog)
         if not ledger.exists():
             raise BatchNotFoundError(f"There is no ledger with batch {batch_id} in {catalog!r}: name its queue.")
         batch = ledger.manifest(batch_id)
@@ -93,7 +93,7 @@ def _from_table(access: ServerAccess, columns: SelectedColumns, share: BatchShar
     if not share.parts:
         return
     with access.client().session() as session:
-        table = MessageTable(session, share.catalog, access.ledger_schema)
+        table = MessageTable(session, share.catalog)
         for part in share.parts:
             for page in table.part(share.batch_id, part.id, part.messages, bodies="Body" in columns.names):
                 yield columns.to_arrow(page, NAMES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -34,6 +35,11 @@ NOW = SweepOptions(retain=timedelta(0), grace=timedelta(0))
 DrainIt = Callable[..., Batch]
 
 
+@pytest.fixture(scope="session")
+def settings(settings: ConnectionSettings) -> ConnectionSettings:
+    return replace(settings, ledger_schema=SCHEMA)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def ledger_schema(settings: ConnectionSettings) -> Iterator[None]:
     """Drop the ledger afterwards."""
@@ -49,14 +55,14 @@ def stage(
     request: pytest.FixtureRequest, queue_name: str, settings: ConnectionSettings, staging: StagingFolder
 ) -> Iterator[Stage]:
     """Each of the stages; the fixture sweeps finished rows of the table, which other sweeps would see."""
-    yield FileStage(staging) if request.param == "files" else TableStage(SCHEMA)
+    yield FileStage(staging) if request.param == "files" else TableStage()
     with Session(settings) as session:
-        sweep(Ledger(session, settings.database, SCHEMA), None, NOW)
+        sweep(Ledger(session, settings.database), None, NOW)
 
 
 @pytest.fixture
 def ledger(queue: QueueTable) -> Ledger:
-    ledger = Ledger(queue.session, queue.address.catalog, SCHEMA)
+    ledger = Ledger(queue.session, queue.address.catalog)
     ledger.create()
     return ledger
 
@@ -67,14 +73,14 @@ def drain(connect: Connect, queue: QueueTable, staging: StagingFolder) -> DrainI
 
     def run(count: int = 0, *, staging: StagingFolder | Stage = staging, batch_id: uuid.UUID | None = None) -> Batch:
         fill(queue, count)
-        return drain_queue(connect, queue, staging, ledger_schema=SCHEMA, batch_id=batch_id).batch
+        return drain_queue(connect, queue, staging, batch_id=batch_id).batch
 
     return run
 
 
 def worker_of(queue: QueueTable, batch_id: uuid.UUID, staging: StagingFolder | Stage) -> Worker:
     stage = FileStage(staging) if isinstance(staging, StagingFolder) else staging
-    return Worker(queue.session, WorkPlan(batch_id, queue.address, stage, SMALL_PARTS, SCHEMA))
+    return Worker(queue.session, WorkPlan(batch_id, queue.address, stage, SMALL_PARTS))
 
 
 def open_batch(queue: QueueTable, ledger: Ledger, staging: StagingFolder | Stage, parts: int) -> uuid.UUID:

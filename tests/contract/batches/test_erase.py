@@ -53,7 +53,7 @@ def ledger(queue: QueueTable) -> Ledger:
 
 @pytest.fixture
 def locks(connect: Connect, queue: QueueTable) -> Iterator[BatchLocks]:
-    with BatchLocks(connect, queue.address.catalog, "sqlqueue") as locks:
+    with BatchLocks(connect, queue.address.catalog) as locks:
         yield locks
 
 
@@ -222,7 +222,7 @@ def test_a_batch_that_a_task_works_on_is_skipped(
 ) -> None:
     send(queue, 6)
     batch = drain(connect, queue, stage, PARTS).batch
-    with BatchLocks(connect, queue.address.catalog, "sqlqueue") as others:
+    with BatchLocks(connect, queue.address.catalog) as others:
         assert others.take(uuid.UUID(batch.batch_id))
         done = erased(batch, headers={"Person": "b"})
     assert (done.messages, done.skipped) == (0, {uuid.UUID(batch.batch_id): "a task works on it"})

@@ -15,7 +15,7 @@ from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from tests.contract.batches.conftest import SCHEMA, DrainIt, open_batch
+from tests.contract.batches.conftest import DrainIt, open_batch
 
 
 def test_each_state_is_listed_with_its_times_and_figures(
@@ -66,7 +66,7 @@ def test_a_batch_that_is_being_put_back_hides_no_other(
     """Its row is locked as long as that takes; where READ_COMMITTED_SNAPSHOT is off, a reader would wait for it."""
     kept, put_back = drain(1), drain(1)
     with Session(settings, lock_timeout=0.5) as session:
-        beside = Ledger(session, ledger.catalog, SCHEMA)
+        beside = Ledger(session, ledger.catalog)
         ledger.session.begin()
         assert ledger.session.value(ledger.query("ledger.requeue"), put_back.batch_id) == 1
         for further in ({"states": ["sealed"]}, {"newest": 100}, {}):

@@ -86,7 +86,7 @@ class Opened(list[Session]):
         self._connect = connect
 
     def locks(self) -> BatchLocks:
-        return BatchLocks(self._open, opened_catalog(self._connect), SCHEMA)
+        return BatchLocks(self._open, opened_catalog(self._connect))
 
     def _open(self) -> Session:
         self.append(self._connect())

@@ -19,7 +19,7 @@ from airflow_sqlqueue.drain.storage import durable_file
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.sweep import sweep
 from airflow_sqlqueue.errors import BatchMismatchError, StagingError
-from tests.contract.batches.conftest import NOW, SCHEMA, DrainIt
+from tests.contract.batches.conftest import NOW, DrainIt
 
 YOUNG = SweepOptions(grace=timedelta(0))
 
@@ -49,11 +49,11 @@ def test_a_manifest_file_lies_beside_its_parts_and_is_swept_with_them(
     parts = {path.rpartition("/")[2] for path in batch.paths}
     assert names(staging, batch) == parts | {batch.manifest_path.rpartition("/")[2]}
     assert len(names(staging, small)) == 1
-    assert recorded_batch(ledger.session, batch.to_reference(), SCHEMA) == batch
+    assert recorded_batch(ledger.session, batch.to_reference()) == batch
     sweep(ledger, staging, YOUNG)
     assert content(staging, batch) == batch.to_dict()
     with pytest.raises(BatchMismatchError, match="is not what its drain wrote"):
-        recorded_batch(ledger.session, {**batch.to_reference(), "expired": 1}, SCHEMA)
+        recorded_batch(ledger.session, {**batch.to_reference(), "expired": 1})
     assert requeue(ledger, uuid.UUID(batch.batch_id), staging).batch.messages == 300
     assert content(staging, batch) == batch.to_dict()
     assert sweep(ledger, staging, NOW).files == 16

@@ -23,7 +23,7 @@ from tests.payloads import KEY, names, new_key, put
 
 @pytest.fixture
 def client(settings: ConnectionSettings, address_of: AddressResolver) -> QueueClient:
-    return QueueClient(settings, address_of, ledger_schema=f"ledger_{uuid.uuid4().hex[:8]}", lock_timeout=10)
+    return QueueClient(replace(settings, ledger_schema=f"ledger_{uuid.uuid4().hex[:8]}"), address_of, lock_timeout=10)
 
 
 def test_payloads_stay_with_their_batch_until_it_is_swept(

@@ -62,10 +62,10 @@ def test_a_requeued_batch_is_in_the_queue_as_it_was(any_queue: QueueTable, conne
         changes = "[CorrelationId] = '', [ReplyToAddress] = 'x ', [Recoverable] = 0"
         run_sql(queue.session, f"UPDATE {table} SET {changes} WHERE [RowVersion] % 5 = 0")
     before = rows(queue)
-    batch = Drain(connect, queue.address, stage, DrainRequest(options=SMALL_PARTS), ledger_schema=SCHEMA).run().batch
+    batch = Drain(connect, queue.address, stage, DrainRequest(options=SMALL_PARTS)).run().batch
     assert rows(queue) == []
     queue.send([Message(body=b"came meanwhile")])
-    done = requeue(Ledger(queue.session, queue.address.catalog, SCHEMA), uuid.UUID(batch.batch_id))
+    done = requeue(Ledger(queue.session, queue.address.catalog), uuid.UUID(batch.batch_id))
     assert done == RequeueResult(replace(batch, state="requeued"), repeated=False)
     first, *rest = rows(queue)
     assert first[6] == b"came meanwhile"
@@ -88,7 +88,7 @@ def test_a_queue_altered_meanwhile_gets_the_columns_it_has(
     else:
         run_sql(queue.session, f"ALTER TABLE {table} DROP COLUMN [CorrelationId], [ReplyToAddress], [Recoverable]")
     with Session(queue.session.settings) as session:
-        requeue(Ledger(session, queue.address.catalog, SCHEMA), uuid.UUID(batch.batch_id))
+        requeue(Ledger(session, queue.address.catalog), uuid.UUID(batch.batch_id))
         received = QueueTable(session, queue.address).receive(100)
     assert [message.body for message in received] == [b"x", *(b"body %d" % n for n in range(30))]
     assert (received[0].headers, received[0].body) == (headers, body)
@@ -185,7 +185,7 @@ def test_of_several_at_once_one_puts_the_batch_back(
 
     def put_back(_: int) -> bool:
         with connect() as session:
-            return requeue(Ledger(session, queue.address.catalog, SCHEMA), uuid.UUID(batch.batch_id)).repeated
+            return requeue(Ledger(session, queue.address.catalog), uuid.UUID(batch.batch_id)).repeated
 
     with ThreadPoolExecutor(4) as pool:
         assert sorted(pool.map(put_back, range(4))) == [False, True, True, True]
@@ -205,11 +205,11 @@ def test_a_batch_that_is_sealed_meanwhile_is_put_back(
         def find(self, batch_id: uuid.UUID) -> LedgerEntry:
             if not self.sealed:
                 with connect() as session:
-                    Ledger(session, queue.address.catalog, SCHEMA).seal(batch_id)
+                    Ledger(session, queue.address.catalog).seal(batch_id)
                 self.sealed = True
             return super().find(batch_id)
 
-    assert not requeue(Overtaken(queue.session, queue.address.catalog, SCHEMA), batch_id).repeated
+    assert not requeue(Overtaken(queue.session, queue.address.catalog), batch_id).repeated
     assert depth(queue).messages == 1
 
 
@@ -222,7 +222,7 @@ def test_a_batch_that_cannot_be_marked_raises(queue: QueueTable, ledger: Ledger,
             return replace(super().find(batch_id), state="sealed")
 
     with pytest.raises(LockTimeoutError, match="nothing was put back"):
-        requeue(Ahead(queue.session, queue.address.catalog, SCHEMA), batch_id)
+        requeue(Ahead(queue.session, queue.address.catalog), batch_id)
     assert depth(queue).messages == 0
 
 
@@ -233,7 +233,7 @@ def test_a_consume_waits_for_a_requeue_and_loses(
     with connect() as session, ThreadPoolExecutor(1) as pool:
         with ledger.session.transaction():
             requeue(ledger, uuid.UUID(batch.batch_id))
-            consuming = pool.submit(Ledger(session, queue.address.catalog, SCHEMA).consume, batch)
+            consuming = pool.submit(Ledger(session, queue.address.catalog).consume, batch)
             with pytest.raises(FutureTimeoutError):
                 consuming.result(0.3)
         with pytest.raises(BatchError, match="put back"):
@@ -286,7 +286,7 @@ def test_a_batch_whose_rows_differ_from_the_ledger_stays_sealed(
     queue: QueueTable, ledger: Ledger, drain: DrainIt
 ) -> None:
     """The part at the head of the queue loses its first row; the order of the commits does not matter."""
-    batch = drain(30, staging=TableStage(SCHEMA))
+    batch = drain(30, staging=TableStage())
     head, _ = ledger.parts(uuid.UUID(batch.batch_id))
     first = f"[PartId] = '{head.id}' AND [RowVersion] = {head.min_row_version}"
     run_sql(queue.session, f"DELETE FROM [{SCHEMA}].[BatchMessage] WHERE [BatchId] = '{batch.batch_id}' AND {first}")

@@ -80,7 +80,7 @@ def test_files_of_an_open_batch_are_not_touched(queue: QueueTable, ledger: Ledge
         def close(self) -> None:
             close(self)
             with Session(ledger.session.settings) as session:
-                swept.append(sweep(Ledger(session, ledger.catalog, SCHEMA), staging, replace(NOW, unknown=True)))
+                swept.append(sweep(Ledger(session, ledger.catalog), staging, replace(NOW, unknown=True)))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("airflow_sqlqueue.drain.stages.files.PartFile", Stopped)
@@ -99,7 +99,7 @@ def test_a_zombies_file_is_an_orphan_once_the_batch_is_sealed(
     queue.send(Message({}, b"%d" % n) for n in range(40))
     batch_id = open_batch(queue, ledger, staging, 1)
     with Session(ledger.session.settings) as session:
-        batch = Ledger(session, ledger.catalog, SCHEMA).seal(batch_id)
+        batch = Ledger(session, ledger.catalog).seal(batch_id)
     with pytest.raises(BatchError, match="sealed meanwhile"):
         worker_of(queue, batch_id, staging).drain_part(Window(), None)
     assert len(staged(staging)) == 2
@@ -171,7 +171,7 @@ def test_files_of_unknown_batches_stay_unless_unknown_is_given(
 
 def test_a_sweep_forgets_old_sends(queue: QueueTable, ledger: Ledger, staging: StagingFolder) -> None:
     catalog = queue.address.catalog
-    send_id, sent = uuid.uuid4(), SendLedger(queue.session, catalog, SCHEMA)
+    send_id, sent = uuid.uuid4(), SendLedger(queue.session, catalog)
     sent.create()
     sent.send(queue, send_id, [Message()])
     assert sweep(ledger, staging, NOW).sends == 0
@@ -196,7 +196,7 @@ def test_staged_rows_go_with_a_batch_that_is_done_with(
 ) -> None:
     """In chunks; a batch that is open or sealed keeps its rows, and one in files stays without its folder."""
     monkeypatch.setattr("airflow_sqlqueue.drain.stages.staging_table.MAX_ROWS_PER_STATEMENT", 7)
-    table = TableStage(SCHEMA)
+    table = TableStage()
     sealed, consumed, requeued = (drain(30, staging=table) for _ in range(3))
     files = drain(5)
     for batch in (consumed, files):

@@ -14,6 +14,6 @@ from airflow_sqlqueue.server.settings import ConnectionSettings
 @pytest.fixture
 def client(settings: ConnectionSettings, address_of: AddressResolver, schema: str) -> QueueClient:
     """Its queues and its ledgers are in the test's schema."""
-    client = QueueClient(settings, replace(address_of, default_schema=schema), ledger_schema=schema)
+    client = QueueClient(replace(settings, ledger_schema=schema), replace(address_of, default_schema=schema))
     client.tables.create("error")
     return client
