@@ -14,7 +14,6 @@ import shutil
 import subprocess
 import sys
 import time
-import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -99,7 +98,7 @@ def main() -> int:
             result = run_dag(settings, steps)
             batch = recorded_batch(session, result["drain"]["batch"])
             left = depth(queue)
-            ledger = Ledger(session, address.catalog).manifest(uuid.UUID(batch.batch_id))
+            ledger = Ledger(session, address.catalog).manifest(batch.uuid)
         in_files = sum(pq.read_metadata(path.removeprefix("file://")).num_rows for path in batch.paths)
     counts = result["drain"]["result"]
     figures = {

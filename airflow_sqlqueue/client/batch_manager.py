@@ -16,19 +16,16 @@ from airflow_sqlqueue.drain.locks import BatchLocks
 from airflow_sqlqueue.drain.manifest import UNFINISHED, Batch, check_readable
 from airflow_sqlqueue.errors import ConfigurationError, TransactionError
 from airflow_sqlqueue.messages.message import ReceivedMessage
-from airflow_sqlqueue.messages.routing import AddressResolver
 from airflow_sqlqueue.options.budget import Budget
 from airflow_sqlqueue.queue.queue_table import received_message
 
 if TYPE_CHECKING:
-    from os import PathLike
-
+    from airflow_sqlqueue.client.connector import Staging
     from airflow_sqlqueue.client.conversation import Conversation
     from airflow_sqlqueue.drain.erase import EraseRequest, EraseResult
     from airflow_sqlqueue.drain.ledger import Part
     from airflow_sqlqueue.drain.options import SweepOptions
     from airflow_sqlqueue.drain.requeue import RequeueResult
-    from airflow_sqlqueue.drain.storage.folder import StagingFolder
     from airflow_sqlqueue.drain.sweep import SweepResult
     from airflow_sqlqueue.endpoint.databus.batch_payloads import StagedPayload
     from airflow_sqlqueue.endpoint.databus.data_bus import DataBus
@@ -150,7 +147,7 @@ class BatchManager:
         batch_id: BatchId,
         queue_name: str | None = None,
         *,
-        staging: str | PathLike[str] | StagingFolder | None = None,
+        staging: Staging | None = None,
         accept_redacted: bool = False,
     ) -> RequeueResult:
         """Abandon an open batch: seal it, then put its messages back, as :meth:`requeue` does.
@@ -190,9 +187,7 @@ class BatchManager:
         with self._connector.enlisted_session() as session:
             return recorded_batch(session, values)
 
-    def messages(
-        self, batch: Batch, *, staging: str | PathLike[str] | StagingFolder | None = None
-    ) -> Generator[ReceivedMessage, None, None]:
+    def messages(self, batch: Batch, *, staging: Staging | None = None) -> Generator[ReceivedMessage, None, None]:
         """Iterate over the messages of a batch, in the order of the queue, without Spark; for a job on one machine.
 
         Messages are read one by one: memory holds the rows of one statement for each part that overlaps. ``expired``
@@ -205,19 +200,18 @@ class BatchManager:
         from airflow_sqlqueue.drain.batch_reader import batch_rows
 
         folder = folder_of(staging)
-        catalog, batch_id = AddressResolver().resolve(batch.queue).catalog, uuid.UUID(batch.batch_id)
         with self._connector.enlisted_session() as session:
-            ledger = Ledger(session, catalog)
             # The ledger decides, because the manifest may come from an untrusted place.
-            entry = ledger.find(batch_id)
-            check_readable(batch_id, entry.state)
-            yield from map(received_message, batch_rows(ledger, batch_id, entry.stage, folder))
+            ledger = Ledger.of(session, batch.queue)
+            entry = ledger.find(batch.uuid)
+            check_readable(batch.uuid, entry.state)
+            yield from map(received_message, batch_rows(ledger, batch.uuid, entry.stage, folder))
 
     def conversation(
         self,
         conversation_id: str,
         *,
-        staging: str | PathLike[str] | StagingFolder | None = None,
+        staging: Staging | None = None,
         catalogs: Sequence[str] = (),
         max_seconds: float | None = None,
         session: Session | None = None,
@@ -241,9 +235,9 @@ class BatchManager:
     def fetch_payloads(
         self,
         batch: Batch,
-        data_bus: str | PathLike[str] | StagingFolder | DataBus,
+        data_bus: Staging | DataBus,
         *,
-        staging: str | PathLike[str] | StagingFolder | None = None,
+        staging: Staging | None = None,
         options: PayloadOptions | None = None,
         on_payload: Callable[[], None] | None = None,
     ) -> PayloadsResult:
@@ -259,9 +253,7 @@ class BatchManager:
         known, parts = self._recorded(batch)
         return fetch_payloads(known, parts, DataBus.of(data_bus), folder_of(staging), options, on_payload)
 
-    def payloads(
-        self, batch: Batch, *, staging: str | PathLike[str] | StagingFolder | None = None
-    ) -> Iterator[StagedPayload]:
+    def payloads(self, batch: Batch, *, staging: Staging | None = None) -> Iterator[StagedPayload]:
         """Iterate over the payloads that :meth:`fetch_payloads` has staged, without Spark; ``staging`` as there.
 
         Raises :class:`~airflow_sqlqueue.errors.BatchError` if they were not fetched. See
@@ -274,21 +266,18 @@ class BatchManager:
 
     def _recorded(self, batch: Batch) -> tuple[Batch, Sequence[Part]]:
         """The batch and its parts from the ledger, because a manifest may come from an untrusted place."""
-        catalog, batch_id = AddressResolver().resolve(batch.queue).catalog, uuid.UUID(batch.batch_id)
 
         def read(session: Session) -> tuple[Batch, Sequence[Part]]:
-            ledger = Ledger(session, catalog)
-            return ledger.manifest(batch_id), ledger.parts(batch_id)
+            ledger = Ledger.of(session, batch.queue)
+            return ledger.manifest(batch.uuid), ledger.parts(batch.uuid)
 
-        return self._connector.repeated(f"Reading batch {batch_id}", read)
+        return self._connector.repeated(f"Reading batch {batch.uuid}", read)
 
     def mark_consumed(self, batch: Batch) -> None:
         """Mark a sealed batch consumed, after it was read. Idempotent; raises BatchError for any other state."""
-        # The routing may have changed since the drain, so the manifest's address leads to the ledger.
-        catalog = AddressResolver().resolve(batch.queue).catalog
         self._connector.repeated(
             f"Marking batch {batch.batch_id} consumed",
-            lambda session: Ledger(session, catalog).consume(batch),
+            lambda session: Ledger.of(session, batch.queue).consume(batch),
         )
 
     def requeue(
@@ -296,7 +285,7 @@ class BatchManager:
         batch_id: BatchId,
         queue_name: str | None = None,
         *,
-        staging: str | PathLike[str] | StagingFolder | None = None,
+        staging: Staging | None = None,
         accept_redacted: bool = False,
     ) -> RequeueResult:
         """Put a sealed batch back into its queue, in one transaction, or in the client's transaction under way.
@@ -320,7 +309,7 @@ class BatchManager:
         request: EraseRequest,
         queue_name: str | None = None,
         *,
-        staging: str | PathLike[str] | StagingFolder | None = None,
+        staging: Staging | None = None,
     ) -> EraseResult:
         """Erase single messages, such as those of one person, from batches that are not open.
 
@@ -340,7 +329,7 @@ class BatchManager:
 
     def sweep(
         self,
-        staging: str | PathLike[str] | StagingFolder | None = None,
+        staging: Staging | None = None,
         queue_name: str | None = None,
         options: SweepOptions | None = None,
     ) -> SweepResult:

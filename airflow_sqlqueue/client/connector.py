@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 
     from airflow_sqlqueue.drain.storage.folder import StagingFolder
 
+    Staging = str | PathLike[str] | StagingFolder
+
 T = TypeVar("T")
 
 
-def folder_of(staging: str | PathLike[str] | StagingFolder | None) -> StagingFolder | None:
+def folder_of(staging: Staging | None) -> StagingFolder | None:
     """Staging folder of a location, None for None. Raises as :meth:`.StagingFolder.of`."""
     if staging is None:
         return None

@@ -39,12 +39,10 @@ from airflow_sqlqueue.queue.tables.discovery import find_address
 from airflow_sqlqueue.server.session import Session
 
 if TYPE_CHECKING:
-    from os import PathLike
-
+    from airflow_sqlqueue.client.connector import Staging
     from airflow_sqlqueue.drain.drain import DrainResult, Engine
     from airflow_sqlqueue.drain.progress import Progress
     from airflow_sqlqueue.drain.request import DrainRequest
-    from airflow_sqlqueue.drain.storage.folder import StagingFolder
     from airflow_sqlqueue.endpoint.handler import Handle
     from airflow_sqlqueue.endpoint.options import ConsumeOptions, ConsumeResult
 
@@ -267,7 +265,7 @@ class Queue:
 
     def drain(
         self,
-        staging: str | PathLike[str] | StagingFolder | None = None,
+        staging: Staging | None = None,
         request: DrainRequest | None = None,
         *,
         stage: str = "files",

@@ -13,7 +13,6 @@ from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.locks import BatchLocks
 from airflow_sqlqueue.drain.manifest import STATES, UNFINISHED, Batch
 from airflow_sqlqueue.errors import ConfigurationError, StrandedBatchError
-from airflow_sqlqueue.messages.routing import AddressResolver
 from airflow_sqlqueue.options.budget import count_of
 from airflow_sqlqueue.queue.tables.own import stored_name
 from airflow_sqlqueue.server.session import Session
@@ -130,10 +129,10 @@ def recorded_batch(session: Session, values: Mapping[str, Any]) -> Batch:
     queue or a batch id, and as :meth:`.Ledger.manifest` does.
     """
     try:
-        catalog, batch_id = AddressResolver().resolve(str(values["queue"])).catalog, uuid.UUID(str(values["batch_id"]))
+        ledger, batch_id = Ledger.of(session, str(values["queue"])), uuid.UUID(str(values["batch_id"]))
     except ValueError as error:
         raise ConfigurationError("This is no manifest of a batch: it names no queue or no batch id.") from error
-    batch = Ledger(session, catalog).manifest(batch_id)
+    batch = ledger.manifest(batch_id)
     batch.check_same(values)
     return batch
 

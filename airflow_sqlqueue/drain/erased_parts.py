@@ -30,7 +30,7 @@ class FileEraser:
     """Eraser of messages in the files of one batch, whose names were checked; without parts it needs the folder."""
 
     def __init__(self, batch: Batch, staging: StagingFolder | None) -> None:
-        self._batch, self._batch_id = batch, uuid.UUID(batch.batch_id)
+        self._batch, self._batch_id = batch, batch.uuid
         path = batch.paths[0] if batch.paths else ""
         # A batch may have been drained to another folder.
         if staging is None or (path and not path.startswith(f"{staging.uri}/")):

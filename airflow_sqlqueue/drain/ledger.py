@@ -16,9 +16,11 @@ from airflow_sqlqueue.drain.options import batch_after
 from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.stages.staging_table import MessageTable
 from airflow_sqlqueue.errors import BatchError, BatchMismatchError, BatchNotFoundError, StatementError, WrongBatchError
+from airflow_sqlqueue.messages.routing import AddressResolver
 from airflow_sqlqueue.queue.quarantine import Quarantine
 from airflow_sqlqueue.queue.tables.create import Definition, ensure
 from airflow_sqlqueue.queue.tables.own import OwnTable, lock_name, stored_name
+from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import LEDGER_SCHEMA
 from airflow_sqlqueue.server.sql import Fragment, Query, identifier
 
@@ -88,6 +90,11 @@ class Ledger(OwnTable):
 
     name = "Batch"
     made_by = ("ledger.make_batch", "ledger.index_owner")
+
+    @classmethod
+    def of(cls, session: Session, queue: str) -> Ledger:
+        """Return the ledger beside a queue, by the address in a manifest: the routing may have changed since."""
+        return cls(session, AddressResolver().resolve(queue).catalog)
 
     def query(self, name: str, **fragments: Fragment) -> Query:
         """Return a query by its full name, with the names of the tables and of their database filled in."""
@@ -286,7 +293,7 @@ class Ledger(OwnTable):
         Raises :class:`BatchMismatchError` if the manifest names other files than the ledger, so that a sweep would
         remove files that were not read, and :class:`BatchError` in any other case.
         """
-        batch_id = uuid.UUID(batch.batch_id)
+        batch_id = batch.uuid
         row = self.find(batch_id)
         if row.state == "consumed":
             return

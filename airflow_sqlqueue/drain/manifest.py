@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
+from uuid import UUID
 
 from airflow_sqlqueue.drain.counts import Counts
 from airflow_sqlqueue.drain.stores import is_staged
@@ -103,6 +104,11 @@ class Batch(Counts):
             raise ConfigurationError(f"Batch {self.batch_id} has {files} files but names {len(self.paths)}.")
         if self.messages and not self.parts:
             raise ConfigurationError(f"Batch {self.batch_id} has {self.messages} messages but no part.")
+
+    @property
+    def uuid(self) -> UUID:
+        """Batch id as a UUID."""
+        return UUID(self.batch_id)
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values only, the content of a manifest file. :meth:`from_dict` reads them."""

@@ -6,7 +6,6 @@ Source: docs/design.md, "Files that Spark reads" and "Counting before a batch is
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -182,7 +181,7 @@ def _table_rows(spark: SparkSession, batch: Batch, connection: ConnectionSetting
     access = ServerAccess(settings=connection)
     # Values that the function refers to go into the plan: numbers, ids and the handle of the login.
     login = broadcast(spark, access)
-    options = BatchOptions(uuid.UUID(batch.batch_id), batch.queue, spark.sparkContext.defaultParallelism)
+    options = BatchOptions(batch.uuid, batch.queue, spark.sparkContext.defaultParallelism)
     shares, schema = plan_shares(access, options, known=batch), raw_schema()
     columns = SelectedColumns.of(schema)
 
