@@ -129,3 +129,19 @@ def read_path(text: str) -> Path:
     if end != len(text) or path_text(tuple(path)) != text:
         raise ValueError("The text is no path.")
     return tuple(path)
+
+
+def matches_name(pattern: str, name: str) -> bool:
+    """Whether the parts between the stars of a pattern are in a name, in their order; in linear time."""
+    name, (first, *others) = name_key(name), name_key(pattern).split("*")
+    if not others:
+        return name == first
+    if not name.startswith(first):
+        return False
+    place = len(first)
+    for each in others[:-1]:
+        found = name.find(each, place)
+        if found < 0:
+            return False
+        place = found + len(each)
+    return name.endswith(others[-1], place)

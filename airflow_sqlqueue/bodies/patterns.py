@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from airflow_sqlqueue.bodies.names import Path, name_key, read_path
+from airflow_sqlqueue.bodies.names import Path, matches_name, read_path
 from airflow_sqlqueue.bodies.schemas import Type, fields_of, read_schema
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.untrusted import quoted
@@ -44,22 +44,6 @@ ALL_TYPES = TypePatterns()
 
 def _is_pattern(text: object) -> bool:
     return isinstance(text, str) and bool(text.removeprefix("!").strip())
-
-
-def matches_name(pattern: str, name: str) -> bool:
-    """Whether the parts between the stars of a pattern are in a name, in their order; in linear time."""
-    name, (first, *others) = name_key(name), name_key(pattern).split("*")
-    if not others:
-        return name == first
-    if not name.startswith(first):
-        return False
-    place = len(first)
-    for each in others[:-1]:
-        found = name.find(each, place)
-        if found < 0:
-            return False
-        place = found + len(each)
-    return name.endswith(others[-1], place)
 
 
 @dataclass

@@ -8,7 +8,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from airflow_sqlqueue.client.connector import Connector
-from airflow_sqlqueue.endpoint.attempt import current_messages
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.messages.envelope import Envelope
 from airflow_sqlqueue.messages.message import Message, ReceivedMessage
@@ -20,6 +19,7 @@ from airflow_sqlqueue.queue.errors.editing import EditResult, edit
 from airflow_sqlqueue.queue.errors.effects import ErrorStore
 from airflow_sqlqueue.queue.errors.failure_headers import Failure, failed_message
 from airflow_sqlqueue.queue.errors.filters import ErrorFilter, Filters
+from airflow_sqlqueue.queue.errors.handling import HANDLING
 from airflow_sqlqueue.queue.errors.scan import ShownError, show_error
 from airflow_sqlqueue.queue.errors.triage import DEFAULT_KEYS, MAX_SCANNED, Triage, triage
 
@@ -216,13 +216,12 @@ class ErrorManager:
         Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` outside of a handler without ``failed_queue``, and
         the errors of a queue.
         """
-        handling = current_messages()
+        handling = HANDLING.get()
         if failed_queue is None and handling is None:
             raise ConfigurationError("The queue of the message is unknown outside of a handler: give failed_queue.")
         with self._connector.enlisted_session() as session:
             if handling is not None and failed_queue is None:
-                here = handling.endpoint
-                source, error_queue, name = here.queue, here.error_queue, here.name
+                source, error_queue, name = handling.queue, handling.error_queue, handling.endpoint
             else:
                 source = self._connector.find_in(session, failed_queue or "")
                 error_queue, name = self._connector.find_in(session, queue_name or ERROR_QUEUE), source.table

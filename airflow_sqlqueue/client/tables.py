@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from airflow_sqlqueue.client.connector import Connector
 from airflow_sqlqueue.drain.ledger import ledger_definitions
 from airflow_sqlqueue.drain.streams import StreamTable
-from airflow_sqlqueue.endpoint.inbox import Inbox
 from airflow_sqlqueue.messages.routing import ResolvedAddress
 from airflow_sqlqueue.queue.copies import copy_definitions
 from airflow_sqlqueue.queue.errors.archive import Archive
+from airflow_sqlqueue.queue.inbox import Inbox
 from airflow_sqlqueue.queue.inspection.findings import Finding
 from airflow_sqlqueue.queue.inspection.inspect import Inspection, fix, inspect
 from airflow_sqlqueue.queue.inspection.overview import HEADS, DatabaseOverview, QueueOverview

@@ -1,38 +1,15 @@
-"""Attempts of handlers: the messages of one, their outcomes, and the messages that are being handled now."""
+"""Attempts of handlers: the messages of one, and their outcomes."""
 
 from __future__ import annotations
 
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 
-from airflow_sqlqueue.endpoint.endpoint import Endpoint
 from airflow_sqlqueue.endpoint.recoverability import FailedAttempts
 from airflow_sqlqueue.errors import is_of_a_message
 from airflow_sqlqueue.messages.envelope import Envelope
 from airflow_sqlqueue.messages.message import ReceivedMessage
-
-
-@dataclass
-class CurrentMessages:
-    """Ids of the messages that an endpoint is handling: one, or those of a batch.
-
-    ``given_up`` has those that the handler has put into the error queue.
-    """
-
-    endpoint: Endpoint
-    message_ids: frozenset[str | None]
-    given_up: set[str | None] = field(default_factory=set)
-
-
-HANDLING: ContextVar[CurrentMessages | None] = ContextVar("sqlqueue_handling", default=None)
-"""The messages that are being handled in this thread or task."""
-
-
-def current_messages() -> CurrentMessages | None:
-    """Return the messages that are being handled in this thread or task; None outside of handlers."""
-    return HANDLING.get()
 
 
 class Outcome(Enum):

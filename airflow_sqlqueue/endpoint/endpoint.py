@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from airflow_sqlqueue.endpoint.inbox import Inbox
 from airflow_sqlqueue.endpoint.recoverability import RecoverabilityOptions
-from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError
+from airflow_sqlqueue.errors import QueueNotFoundError
 from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.delayed.table import DelayedTable
-from airflow_sqlqueue.queue.errors.failure_headers import type_name
-from airflow_sqlqueue.queue.errors.poison import dead_letter
+from airflow_sqlqueue.queue.errors.poison import dead_letter, refusal
+from airflow_sqlqueue.queue.inbox import Inbox
 from airflow_sqlqueue.queue.tables.create import delayed_address
 from airflow_sqlqueue.queue.tables.discovery import find_address, find_queue
 from airflow_sqlqueue.queue.tables.layout import Layout
@@ -63,9 +62,7 @@ class Endpoint:
         found = {purpose: find_queue(session, resolver, name) for purpose, name in others.items() if name}
         for purpose, address in found.items():
             table = QueueTable(session, address)
-            table.check_accepts()
-            if input_table.layout.table == table.layout.table:
-                raise ConfigurationError(f"{queue.canonical} is its own {purpose} queue: name another one.")
+            input_table.check_destination(table, purpose)
             layouts[address] = table.layout
         delayed: ResolvedAddress | None
         delayed = expected = delayed_address(resolver, queue_name, find_address(session, resolver, queue_name))
@@ -129,5 +126,4 @@ class EndpointTables:
 
     def dead_letter(self, row_version: int, error: Exception, problem: str | None = None) -> None:
         """Move a message that the error queue has refused, unchanged, by :func:`.dead_letter`."""
-        reason = problem or f"the error queue did not take the message ({type_name(error)})"
-        dead_letter(self.queue, self.error_queue, row_version, reason)
+        dead_letter(self.queue, self.error_queue, row_version, problem or refusal(error))

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from airflow_sqlqueue.endpoint import recoverability, service_control
-from airflow_sqlqueue.endpoint.attempt import HANDLING, Attempt, CurrentMessages, Outcome
+from airflow_sqlqueue.endpoint.attempt import Attempt, Outcome
 from airflow_sqlqueue.endpoint.endpoint import Endpoint, EndpointTables
 from airflow_sqlqueue.endpoint.message_handlers import DISCARD, HandlerFunction, MessageHandlers, no_handler
 from airflow_sqlqueue.endpoint.options import ConsumeOptions
@@ -48,6 +48,7 @@ from airflow_sqlqueue.queue.errors.failure_headers import (
     type_name,
     unchanged,
 )
+from airflow_sqlqueue.queue.errors.handling import HANDLING, CurrentMessages
 from airflow_sqlqueue.queue.tables.discovery import find_queue
 from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
@@ -298,7 +299,8 @@ class Handler:
     def _call(self, session: Session, attempt: Attempt, function: HandlerFunction | None) -> Set[str | None]:
         """Call the function, and return the ids of messages that it has given up."""
         envelopes = [envelope for _, envelope in attempt.batch]
-        handling = CurrentMessages(self._endpoint, frozenset(each.identity.message_id for each in envelopes))
+        here, ids = self._endpoint, frozenset(each.identity.message_id for each in envelopes)
+        handling = CurrentMessages(here.name, here.queue, here.error_queue, ids)
         token = HANDLING.set(handling)
         attempt.at_risk = self._mode != NONE
         attempt.started = datetime.now(timezone.utc)

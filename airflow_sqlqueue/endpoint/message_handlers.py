@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from airflow_sqlqueue.endpoint.arguments import arguments_for
 from airflow_sqlqueue.errors import ConfigurationError, NoHandlerError
 from airflow_sqlqueue.messages.envelope import Envelope
 from airflow_sqlqueue.messages.message import full_name
+from airflow_sqlqueue.options.arguments import arguments_for
 from airflow_sqlqueue.untrusted import quoted
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowException
 
-from airflow_sqlqueue.endpoint.arguments import arguments_for
 from airflow_sqlqueue.endpoint.message_handlers import MessageHandlers
 from airflow_sqlqueue.endpoint.options import ConsumeOptions, ConsumeResult
 from airflow_sqlqueue.errors import TooManyFailuresError
@@ -19,6 +18,7 @@ from airflow_sqlqueue.hooks.staging import data_bus_at
 from airflow_sqlqueue.operators.base import LimitedTask, check_named_once, check_options, templated
 from airflow_sqlqueue.operators.metrics import Metrics
 from airflow_sqlqueue.operators.rendered import message_filter
+from airflow_sqlqueue.options.arguments import arguments_for
 from airflow_sqlqueue.options.budget import count_of
 from airflow_sqlqueue.queue.filters import MessageFilter
 

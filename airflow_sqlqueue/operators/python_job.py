@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_sqlqueue.drain.manifest import Batch
-from airflow_sqlqueue.endpoint.arguments import arguments_for
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.staging import staging_folder
+from airflow_sqlqueue.options.arguments import arguments_for
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, ObjectStoragePath

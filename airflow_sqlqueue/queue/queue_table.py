@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta, timezone
 from typing import Any
 
-from airflow_sqlqueue.errors import LockTimeoutError, NotAQueueError
+from airflow_sqlqueue.errors import ConfigurationError, LockTimeoutError, NotAQueueError
 from airflow_sqlqueue.messages.message import Message, ReceivedMessage
 from airflow_sqlqueue.messages.row import Row
 from airflow_sqlqueue.queue.browsing import WINDOW, find, row_id, row_versions_of
@@ -75,6 +75,12 @@ class QueueTable(TableAccess):
                 f"Nothing can be sent to {self.address.canonical}: its column {unfilled[0]!r} takes no NULL and has no "
                 "default; give it one."
             )
+
+    def check_destination(self, other: QueueTable, purpose: str) -> None:
+        """Raise as :meth:`check_accepts` of the other queue, and :class:`ConfigurationError` if it is this one."""
+        other.check_accepts()
+        if self.layout.table == other.layout.table:
+            raise ConfigurationError(f"{self.address.canonical} is its own {purpose} queue: name another one.")
 
     def _insert(self, name: str, messages: Sequence[Message]) -> list[Any]:
         def run(layout: Layout) -> list[Any]:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from airflow_sqlqueue.client.client import QueueClient
     from airflow_sqlqueue.client.queues import Queue
-    from airflow_sqlqueue.endpoint.locked_messages import LockedMessages
     from airflow_sqlqueue.queue import QueueTable
     from airflow_sqlqueue.queue.browsing import MessageHead
+    from airflow_sqlqueue.queue.locked_messages import LockedMessages
 
 MOST = 1_000
 """Largest number of messages that one transaction holds; Airflow's default allows 1,024 pending per trigger."""
@@ -121,7 +121,7 @@ class SqlQueueMessageEventTrigger(QueueTrigger, BaseEventTrigger):
 
     def locked_messages(self, client: QueueClient) -> LockedMessages:
         """Make the object that locks and deletes the queue's messages."""
-        from airflow_sqlqueue.endpoint.locked_messages import LockedMessages
+        from airflow_sqlqueue.queue.locked_messages import LockedMessages
         from airflow_sqlqueue.server.session import Session
         from airflow_sqlqueue.triggers.poller import STATEMENT_TIMEOUT
 

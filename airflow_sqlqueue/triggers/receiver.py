@@ -17,8 +17,8 @@ from airflow_sqlqueue.triggers.base import Attempts
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.client.client import QueueClient
-    from airflow_sqlqueue.endpoint.locked_messages import LockedMessages
     from airflow_sqlqueue.queue.browsing import MessageHead
+    from airflow_sqlqueue.queue.locked_messages import LockedMessages
     from airflow_sqlqueue.triggers.base import QueueTrigger
 
 log = logging.getLogger(__name__)

@@ -15,11 +15,11 @@ import pytest
 
 from airflow_sqlqueue.drain.ledger import ledger_definitions
 from airflow_sqlqueue.drain.streams import StreamTable
-from airflow_sqlqueue.endpoint.inbox import Inbox
 from airflow_sqlqueue.errors import StatementError
 from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.queue.copies import copy_definitions
 from airflow_sqlqueue.queue.errors.archive import Archive
+from airflow_sqlqueue.queue.inbox import Inbox
 from airflow_sqlqueue.queue.inspection.findings import (
     BLOATED_PAGES,
     ESCALATING_ROWS,

@@ -8,12 +8,12 @@ from unittest.mock import Mock
 
 import pytest
 
-from airflow_sqlqueue.endpoint.locked_messages import LockedMessages
 from airflow_sqlqueue.errors import DeadlockError
 from airflow_sqlqueue.messages.message import HeaderNames, Message
 from airflow_sqlqueue.messages.routing import AddressResolver
 from airflow_sqlqueue.queue import QueueTable, browsing
 from airflow_sqlqueue.queue.browsing import delete, hold
+from airflow_sqlqueue.queue.locked_messages import LockedMessages
 from airflow_sqlqueue.queue.tables.create import create_queue
 from airflow_sqlqueue.server.sql import query
 from tests.contract.conftest import Connect, run_sql

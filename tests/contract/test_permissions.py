@@ -13,7 +13,6 @@ import pytest
 from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.drain.ledger import Ledger, ledger_definitions
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.endpoint.inbox import Inbox
 from airflow_sqlqueue.errors import PermissionDeniedError, QueueNotFoundError
 from airflow_sqlqueue.messages.message import HeaderNames, Message
 from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
@@ -21,6 +20,7 @@ from airflow_sqlqueue.queue import QueueTable, copies
 from airflow_sqlqueue.queue.copies import CopyTable, QueueCopy
 from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.errors.archive import Archive
+from airflow_sqlqueue.queue.inbox import Inbox
 from airflow_sqlqueue.queue.inspection.inspect import fix, inspect
 from airflow_sqlqueue.queue.inspection.overview import DatabaseOverview
 from airflow_sqlqueue.queue.purge import purge

@@ -20,7 +20,7 @@ CHILD = """
 import asyncio, json, sys, time
 from functools import partial
 from airflow_sqlqueue import QueueClient
-from airflow_sqlqueue.endpoint.locked_messages import LockedMessages
+from airflow_sqlqueue.queue.locked_messages import LockedMessages
 from airflow_sqlqueue.messages.envelope import Envelope
 from airflow_sqlqueue.queue.errors.scan import ErrorQueue, scan, window_of
 from airflow_sqlqueue.queue.errors.filters import ErrorFilter

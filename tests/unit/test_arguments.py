@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.endpoint.arguments import arguments_for
 from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.options.arguments import arguments_for
 
 OFFERED = {"context": 1, "queue": 2, "message": 3}
 

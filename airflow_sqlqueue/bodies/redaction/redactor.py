@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from airflow_sqlqueue.bodies.decoding import MAX_BYTES
-from airflow_sqlqueue.bodies.patterns import matches_name as matches
+from airflow_sqlqueue.bodies.names import matches_name as matches
 from airflow_sqlqueue.bodies.redaction.actions import ACTIONS, Hasher, RedactionAction
 from airflow_sqlqueue.bodies.redaction.bodies import redact_body
 from airflow_sqlqueue.bodies.redaction.fields import NOTHING, Reach

@@ -8,12 +8,18 @@ from __future__ import annotations
 import logging
 
 from airflow_sqlqueue.errors import is_of_a_message
+from airflow_sqlqueue.queue.errors.failure_headers import type_name
 from airflow_sqlqueue.queue.forwarding import transfer
 from airflow_sqlqueue.queue.quarantine import NO_BATCH, Quarantine
 from airflow_sqlqueue.queue.queue_table import QueueTable
 from airflow_sqlqueue.server.session import retrying
 
 log = logging.getLogger(__name__)
+
+
+def refusal(error: Exception) -> str:
+    """Return the reason of a message that goes into quarantine because the error queue raised an error for it."""
+    return f"the error queue did not take the message ({type_name(error)})"
 
 
 def dead_letter(queue: QueueTable, error_queue: QueueTable, row_version: int, reason: str) -> bool:

@@ -364,7 +364,9 @@ def test_the_ledger_lists_what_was_erased(connect: Connect, queue: QueueTable, l
     erased(batch, message_ids=["m1"])
     (info,) = batches(ledger, batch_id=uuid.UUID(batch.batch_id))
     assert (info.messages, info.erased) == (2, 1)
-    assert run_sql(queue.session, f"SELECT [Erased] FROM [sqlqueue].[Batch] WHERE [BatchId] = '{batch.batch_id}'")
+    assert run_sql(
+        queue.session, f"SELECT [Erased] FROM {ledger.address.qualified_name} WHERE [BatchId] = '{batch.batch_id}'"
+    )
 
 
 def test_a_batch_with_payloads_of_the_data_bus_is_skipped(

@@ -10,12 +10,12 @@ import pytest
 
 from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.client.queues import Queue
-from airflow_sqlqueue.endpoint import inbox
 from airflow_sqlqueue.endpoint.message_handlers import MessageHandlers
 from airflow_sqlqueue.endpoint.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.messages.envelope import Envelope
 from airflow_sqlqueue.messages.message import HeaderNames, Message
+from airflow_sqlqueue.queue import inbox
 from tests.contract.endpoint.conftest import AT_ONCE, Consume, Seen, numbered, options
 from tests.drains import bodies
 

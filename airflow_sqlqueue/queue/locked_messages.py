@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from airflow_sqlqueue.endpoint.endpoint import Endpoint, EndpointTables
-from airflow_sqlqueue.endpoint.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.errors import is_of_a_message
 from airflow_sqlqueue.messages.routing import AddressResolver
 from airflow_sqlqueue.queue import browsing
 from airflow_sqlqueue.queue.browsing import MessageHead
 from airflow_sqlqueue.queue.errors.failure_headers import Failure, failed_message
+from airflow_sqlqueue.queue.errors.poison import dead_letter, refusal
 from airflow_sqlqueue.queue.forwarding import lock, transfer
+from airflow_sqlqueue.queue.queue_table import QueueTable
+from airflow_sqlqueue.queue.tables.discovery import find_queue
 from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.sql import query
 
@@ -32,9 +33,8 @@ class LockedMessages:
     def __init__(
         self, connect: Callable[[], Session], resolver: AddressResolver, queue_name: str, error_queue: str
     ) -> None:
-        self._connect, self._resolver, self._queue_name = connect, resolver, queue_name
-        self._options = RecoverabilityOptions(error_queue=error_queue, delayed_retries=0)
-        self._tables: EndpointTables | None = None
+        self._connect, self._resolver, self._names = connect, resolver, (queue_name, error_queue)
+        self._tables: tuple[QueueTable, QueueTable] | None = None
 
     def lock(self, limit: int) -> list[MessageHead]:
         """Lock up to ``limit`` messages at the head of the queue, expired ones included, and return their heads.
@@ -42,11 +42,11 @@ class LockedMessages:
         Messages that others have locked are skipped. Raises the errors of a missing or unusable queue, for the error
         queue as well, before it locks a message.
         """
-        tables = self._open()
-        session = tables.session
+        queue, _ = self._open()
+        session = queue.session
         session.begin()
         try:
-            heads = browsing.hold(tables.queue, limit)
+            heads = browsing.hold(queue, limit)
         except BaseException:
             session.roll_back()
             raise
@@ -62,55 +62,63 @@ class LockedMessages:
         that the error queue refuses goes into quarantine.
         """
         assert self._tables is not None
-        tables, session = self._tables, self._tables.session
+        queue, _ = self._tables
+        session = queue.session
         try:
-            browsing.delete(tables.queue, delete)
+            browsing.delete(queue, delete)
             session.run(query("session.commit"))
         except BaseException:
             session.roll_back()
             raise
         session.committed()
         for start in range(0, len(reject), _REJECTED):
-            self._reject(tables, reject[start : start + _REJECTED], Failure.of(reason))
+            self._reject(*self._tables, reject[start : start + _REJECTED], Failure.of(reason))
 
-    def _reject(self, tables: EndpointTables, row_versions: Sequence[int], failure: Failure) -> None:
+    def _reject(
+        self, queue: QueueTable, error_queue: QueueTable, row_versions: Sequence[int], failure: Failure
+    ) -> None:
         """Move messages to the error queue together, or one by one if it refuses one of them."""
         try:
-            with tables.session.transaction():
-                self._move_rejected(tables, row_versions, failure)
+            with queue.session.transaction():
+                _move_rejected(queue, error_queue, row_versions, failure)
         except Exception as error:
             if not is_of_a_message(error):
                 raise
             for row_version in row_versions:
                 if len(row_versions) > 1:
-                    self._reject(tables, [row_version], failure)
+                    self._reject(queue, error_queue, [row_version], failure)
                 else:
-                    tables.dead_letter(row_version, error)
-
-    def _move_rejected(self, tables: EndpointTables, row_versions: Sequence[int], failure: Failure) -> None:
-        name, source = tables.endpoint.name, tables.endpoint.queue.canonical
-        written = {}
-        # Messages that another receiver has received since the first transaction are missing here.
-        for message in lock(tables.queue, row_versions):
-            failed = failed_message(message, failure, source, name)
-            if not isinstance(failed.headers, str):
-                written[message.row_version] = failed.headers
-        transfer(tables.queue, tables.error_queue, row_versions, written)
+                    dead_letter(queue, error_queue, row_version, refusal(error))
 
     def close(self) -> None:
         """Release the locked messages and close the connection; may be called twice."""
         if self._tables is not None:
             # The server rolls back the open transaction.
-            self._tables.session.close()
+            self._tables[0].session.close()
         self._tables = None
 
-    def _open(self) -> EndpointTables:
+    def _open(self) -> tuple[QueueTable, QueueTable]:
+        """Return the queue and the error queue, through one session."""
         if self._tables is None:
             session = self._connect()
             try:
-                names = self._resolver, self._queue_name, self._options
-                self._tables = Endpoint.find(session, *names).tables(session)
+                queue, error_queue = (
+                    QueueTable(session, find_queue(session, self._resolver, each)) for each in self._names
+                )
+                queue.require()
+                queue.check_destination(error_queue, "error")
             except BaseException:
                 session.close()
                 raise
+            self._tables = queue, error_queue
         return self._tables
+
+
+def _move_rejected(queue: QueueTable, error_queue: QueueTable, row_versions: Sequence[int], failure: Failure) -> None:
+    written = {}
+    # Messages that another receiver has received since the first transaction are missing here.
+    for message in lock(queue, row_versions):
+        failed = failed_message(message, failure, queue.address.canonical, queue.address.table)
+        if not isinstance(failed.headers, str):
+            written[message.row_version] = failed.headers
+    transfer(queue, error_queue, row_versions, written)
