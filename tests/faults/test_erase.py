@@ -45,7 +45,7 @@ STEPS = {
     "after all files are removed": (f"{DRAIN}.erased_parts", "FileEraser.remove_unlisted", "after", 1),
 }
 TABLE_STEPS = {
-    "after rows are deleted": (f"{DRAIN}.stages.message_table", "MessageTable.erase", "after", 1),
+    "after rows are deleted": (f"{DRAIN}.stages.staging_table", "MessageTable.erase", "after", 1),
     "in the transaction": STEPS["in the transaction"],
     "after the transaction": (f"{DRAIN}.locks", "BatchLocks.release", "before", 1),
 }
