@@ -177,7 +177,7 @@ class QueueClient:
         return self._connector.enlisted_session(sending=sending)
 
     def transaction(self, mode: str = SENDS_ATOMIC_WITH_RECEIVE) -> AbstractContextManager[Transaction]:
-        """Begin a transaction: every call of this client, or of one with the same server and login, enlists in it.
+        """Begin a transaction; calls of clients with the same server, login and ledger schema enlist in it.
 
         ``with client.transaction(): billing.send(map(bill, orders.receive(100)))``: receives, sends and statements
         (:meth:`run_sql`) commit together at the end of the block. They roll back together when the block raises:

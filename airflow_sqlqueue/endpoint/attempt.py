@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
@@ -10,6 +11,9 @@ from airflow_sqlqueue.endpoint.recoverability import FailedAttempts
 from airflow_sqlqueue.errors import is_of_a_message
 from airflow_sqlqueue.messages.envelope import Envelope
 from airflow_sqlqueue.messages.message import ReceivedMessage
+
+OnReceived = Callable[[Callable[[int], int]], None]
+"""Is called after each receive that found a message, with a function that counts the waiting ones up to a limit."""
 
 
 class Outcome(Enum):

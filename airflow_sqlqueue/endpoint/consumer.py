@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from datetime import datetime, timedelta, timezone
 
-from airflow_sqlqueue.endpoint.attempt import Outcome
+from airflow_sqlqueue.endpoint.attempt import OnReceived, Outcome
 from airflow_sqlqueue.endpoint.endpoint import Endpoint, EndpointTables
 from airflow_sqlqueue.endpoint.failure_budget import FailureBudget
 from airflow_sqlqueue.endpoint.handler import Handle, Handler
@@ -169,7 +169,7 @@ class Consumer:
     def _pool(self, settings: ConnectionSettings, endpoint: Endpoint, budget: Budget) -> HandlerPool:
         shared = self._failures, Receiver(self._options.where)
 
-        def handler(on_received: Callable[[Callable[[int], int]], None]) -> Handler:
+        def handler(on_received: OnReceived) -> Handler:
             work = settings, endpoint, self._resolver, self._handlers, self._options
             return Handler(*work, *shared, on_received, self._stop)
 

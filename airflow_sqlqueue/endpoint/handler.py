@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from airflow_sqlqueue.endpoint import recoverability, service_control
-from airflow_sqlqueue.endpoint.attempt import Attempt, Outcome
+from airflow_sqlqueue.endpoint.attempt import Attempt, OnReceived, Outcome
 from airflow_sqlqueue.endpoint.endpoint import Endpoint, EndpointTables
 from airflow_sqlqueue.endpoint.message_handlers import DISCARD, HandlerFunction, MessageHandlers, no_handler
 from airflow_sqlqueue.endpoint.options import ConsumeOptions
@@ -84,7 +84,7 @@ class Handler:
         options: ConsumeOptions,
         failures: recoverability.FailureStorage,
         receiver: Receiver,
-        on_received: Callable[[Callable[[int], int]], None],
+        on_received: OnReceived,
         stop: threading.Event,
     ) -> None:
         self._settings, self._endpoint, self._resolver, self._handlers = settings, endpoint, resolver, handlers

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 
-from airflow_sqlqueue.endpoint.attempt import Outcome
+from airflow_sqlqueue.endpoint.attempt import OnReceived, Outcome
 from airflow_sqlqueue.endpoint.failure_budget import FailureBudget
 from airflow_sqlqueue.endpoint.handler import Handler
 from airflow_sqlqueue.endpoint.options import ConsumeOptions
@@ -43,7 +43,7 @@ class HandlerPool:
         self,
         connect: Callable[[], Session],
         what: str,
-        handler: Callable[[Callable[[Callable[[int], int]], None]], Handler],
+        handler: Callable[[OnReceived], Handler],
         options: ConsumeOptions,
         budget: Budget,
         stop: threading.Event,

@@ -1,8 +1,8 @@
 """Poller of a server for many triggers: one thread and one connection for all of them.
 
 A triggerer runs hundreds of triggers in one event loop, which must not be blocked, and pyodbc blocks. A thread and a
-connection for each trigger would cost the server hundreds of sessions, so all triggers with the same server and login
-take turns on one.
+connection for each trigger would cost the server hundreds of sessions, so all triggers with the same server, login
+and ledger schema take turns on one.
 """
 
 from __future__ import annotations

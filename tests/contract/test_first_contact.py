@@ -16,6 +16,8 @@ import pyodbc
 import pytest
 
 from airflow_sqlqueue.drain.ledger import Ledger, Part
+from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.stages.base import PartPlan
 from airflow_sqlqueue.drain.stages.staging_table import MessageTable
 from airflow_sqlqueue.errors import LockTimeoutError, QueueNotFoundError, SqlQueueError
 from airflow_sqlqueue.messages.message import Message
@@ -67,9 +69,8 @@ def test_1_rows_are_deleted_into_the_table_of_staged_messages(queue: QueueTable,
     queue.send(Message(body=b"x") for _ in range(5))
     table = MessageTable(queue.session, queue.address.catalog)
     with queue.session.transaction():
-        taken = table.take(
-            queue, uuid.uuid4(), uuid.uuid4(), rows=3, window=Window(0), max_bytes=10**6, keep_expired=True
-        )
+        plan = PartPlan(uuid.uuid4(), uuid.uuid4(), Window(0))
+        taken = table.take(queue, plan, DrainOptions(keep_expired=True), 3, plan.window)
     assert taken is not None
     assert depth(queue).messages == 2
 

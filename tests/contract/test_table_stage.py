@@ -17,6 +17,7 @@ from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.request import DrainRequest
+from airflow_sqlqueue.drain.stages.base import PartPlan
 from airflow_sqlqueue.drain.stages.factory import stage_of
 from airflow_sqlqueue.drain.stages.staging_table import MessageTable
 from airflow_sqlqueue.drain.stages.table import TableStage
@@ -80,13 +81,13 @@ def test_a_statement_is_bounded_by_bytes(queue: QueueTable) -> None:
     """So that the transaction log need not hold more than a part is meant to have."""
     queue.send(Message({}, bytes(10_000)) for _ in range(12))
     Ledger(queue.session, queue.address.catalog).create()
-    table, ids = MessageTable(queue.session, queue.address.catalog), (uuid.uuid4(), uuid.uuid4())
-    limits: dict[str, Any] = {"rows": 7, "max_bytes": 25_000, "keep_expired": False}
-    taken = table.take(queue, *ids, window=Window(), **limits)
+    table, plan = MessageTable(queue.session, queue.address.catalog), PartPlan(uuid.uuid4(), uuid.uuid4(), Window())
+    options = DrainOptions(bytes_per_statement=25_000)
+    taken = table.take(queue, plan, options, 7, plan.window)
     assert taken is not None
     first, _ = taken
     assert (first.rows, first.bytes) == (3, 3 * 10_004), "and what begins below the limit"
-    taken = table.take(queue, *ids, window=Window(first.max_row_version), **limits)
+    taken = table.take(queue, plan, options, 7, Window(first.max_row_version))
     assert taken is not None
     second, _ = taken
     assert (second.rows, second.min_row_version) == (3, first.max_row_version + 1)

@@ -15,6 +15,8 @@ from typing import Any
 from airflow_sqlqueue.bodies.decoding import MAX_BYTES
 from airflow_sqlqueue.bodies.redaction.redactor import Redactor
 from airflow_sqlqueue.drain.counts import PartCounts
+from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.stages.base import PartPlan
 from airflow_sqlqueue.errors import BatchMismatchError, StagingError
 from airflow_sqlqueue.messages.row import NAMES, Row
 from airflow_sqlqueue.options.budget import MIB
@@ -47,15 +49,7 @@ class MessageTable(OwnTable):
     columns = definitions(STAGED)
 
     def take(
-        self,
-        queue: QueueTable,
-        batch_id: uuid.UUID,
-        part_id: uuid.UUID,
-        *,
-        rows: int,
-        window: Window,
-        max_bytes: int,
-        keep_expired: bool,
+        self, queue: QueueTable, plan: PartPlan, options: DrainOptions, rows: int, window: Window
     ) -> tuple[PartCounts, int] | None:
         """Move the next rows of the window out of the queue; None if the window has no row.
 
@@ -77,8 +71,8 @@ class MessageTable(OwnTable):
                 suspect=suspect(types),
                 window=window.condition,
             )
-            part = (str(batch_id), str(part_id), window.after, keep_expired)
-            return self.session.run(statement, *part, rows, *window.values, max_bytes)[0]
+            part = (str(plan.batch_id), str(plan.part_id), window.after, options.keep_expired)
+            return self.session.run(statement, *part, rows, *window.values, options.bytes_per_statement)[0]
 
         moved = queue.run_for_layout(run)
         if not moved[0]:
@@ -89,16 +83,7 @@ class MessageTable(OwnTable):
         return counts, suspects
 
     def copy(
-        self,
-        queue: QueueTable,
-        batch_id: uuid.UUID,
-        part_id: uuid.UUID,
-        *,
-        rows: int,
-        window: Window,
-        max_bytes: int,
-        keep_expired: bool,
-        passes: bool,
+        self, queue: QueueTable, plan: PartPlan, options: DrainOptions, rows: int, window: Window, *, passes: bool
     ) -> tuple[PartCounts, int, list[int]] | None:
         """Copy the next rows of the window, which stay in the queue; None if the window has no row.
 
@@ -119,8 +104,8 @@ class MessageTable(OwnTable):
                 window=window.condition,
                 readpast=readpast(passes),
             )
-            part = (str(batch_id), str(part_id), window.after, keep_expired)
-            return self.session.run(statement, *part, rows, *window.values, max_bytes)
+            part = (str(plan.batch_id), str(plan.part_id), window.after, options.keep_expired)
+            return self.session.run(statement, *part, rows, *window.values, options.bytes_per_statement)
 
         copied = queue.run_for_layout(run)
         if not copied:

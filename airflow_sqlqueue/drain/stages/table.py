@@ -102,15 +102,7 @@ class TablePartWriter(_TableWriter):
         self._quarantine = quarantine
 
     def _stage(self, rows: int, piece: Window) -> tuple[PartCounts, int] | None:
-        return self._table.take(
-            self._queue,
-            self._plan.batch_id,
-            self._plan.part_id,
-            rows=rows,
-            window=piece,
-            max_bytes=self._options.bytes_per_statement,
-            keep_expired=self._options.keep_expired,
-        )
+        return self._table.take(self._queue, self._plan, self._options, rows, piece)
 
     def _remove(self, reasons: dict[int, str]) -> int:
         where = (self._table.address, self._queue.address, self._plan.batch_id, self._plan.part_id)
@@ -130,16 +122,7 @@ class TableCopyWriter(_TableWriter):
     def _stage(self, rows: int, piece: Window) -> tuple[PartCounts, int] | None:
         wait = self._wait
         with nullcontext() if wait is None else self._queue.session.lock_timeout(wait):
-            copied = self._table.copy(
-                self._queue,
-                self._plan.batch_id,
-                self._plan.part_id,
-                rows=rows,
-                window=piece,
-                max_bytes=self._options.bytes_per_statement,
-                keep_expired=self._options.keep_expired,
-                passes=wait is None,
-            )
+            copied = self._table.copy(self._queue, self._plan, self._options, rows, piece, passes=wait is None)
         if copied is None:
             return None
         counts, suspect, numbers = copied

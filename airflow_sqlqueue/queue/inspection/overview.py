@@ -110,11 +110,7 @@ class DatabaseOverview:
     """
 
     def __init__(
-        self,
-        catalog: str,
-        *,
-        delayed_suffix: str = DELAYED_SUFFIX,
-        clock: Callable[[], float] = time.monotonic,
+        self, catalog: str, *, delayed_suffix: str = DELAYED_SUFFIX, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.catalog, self._delayed_suffix, self._clock = catalog, delayed_suffix, clock
         self._layouts: dict[int, Layout] = {}
