@@ -265,7 +265,7 @@ class RowRefusedError(StatementError):
 
 
 def is_of_a_message(error: BaseException) -> bool:
-    """Whether an error comes from one message, so that others can still be handled.
+    """Return whether an error comes from one message, so that others can still be handled.
 
     The other errors of this package come from a server, a table, a permission or a setting, and so concern all
     messages.

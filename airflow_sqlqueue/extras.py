@@ -27,7 +27,7 @@ def with_extra(name: str) -> str:
 
 @contextmanager
 def from_extra(name: str, what: str) -> Iterator[None]:
-    """Context for imports of packages that an extra of this distribution installs.
+    """Provide the context for imports of packages that an extra of this distribution installs.
 
     Raises :class:`ConfigurationError` for the first missing package. Other errors of an import pass through.
     """

@@ -33,7 +33,7 @@ _CONTROL_OR_BREAK = re.compile(f"[\x00-\x1f{_INVISIBLE}]")
 
 
 def is_text(value: str) -> bool:
-    """Whether a text can be encoded, that is, contains no half of a surrogate pair."""
+    """Return whether a text can be encoded, that is, contains no half of a surrogate pair."""
     return value.isascii() or _HALVES.search(value) is None
 
 

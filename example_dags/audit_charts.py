@@ -76,7 +76,7 @@ def stacked_bars(
 
 
 def percentile_ranges(title: str, ranges: Sequence[Range]) -> Markup:
-    """Lines from p50 over p90 to p99 for each name, on a logarithmic scale of milliseconds."""
+    """Return the lines from p50 over p90 to p99 for each name, on a logarithmic scale of milliseconds."""
     row, left, right, top, bottom = 54, 150, 40, 10, 36
     height = top + bottom + row * max(len(ranges), 1)
     positive = [value for one in ranges for value in (one.p50, one.p90, one.p99) if value > 0] or [1.0, 1000.0]
@@ -134,12 +134,12 @@ def bars(title: str, items: Sequence[tuple[str, int]], css: str) -> Markup:
 
 
 def number(value: float) -> str:
-    """A whole number with thin spaces between the thousands."""
+    """Return a whole number with thin spaces between the thousands."""
     return f"{round(value):,}".replace(",", "\u202f")
 
 
 def duration(milliseconds: float | None) -> str:
-    """Milliseconds in a suitable unit, with three significant digits at most."""
+    """Return the milliseconds in a suitable unit, with three significant digits at most."""
     if milliseconds is None:
         return "\u2013"
     if milliseconds >= 60_000:
@@ -150,7 +150,7 @@ def duration(milliseconds: float | None) -> str:
 
 
 def size(value: int) -> str:
-    """Bytes in a decimal unit."""
+    """Return the bytes in a decimal unit."""
     amount = float(value)
     for unit in ("B", "kB", "MB", "GB"):
         if amount < 1_000:
@@ -160,7 +160,7 @@ def size(value: int) -> str:
 
 
 def shortened(text: str, length: int) -> str:
-    """The text, or its beginning and an ellipsis."""
+    """Return the text, or its beginning and an ellipsis."""
     return text if len(text) <= length else f"{text[: length - 1]}\u2026"
 
 

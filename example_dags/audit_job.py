@@ -74,7 +74,7 @@ def run(
 
 
 def gather(rows: DataFrame, batch: Batch) -> Figures:
-    """The report's figures: three aggregations; each reads only the columns of the table that it needs."""
+    """Return the report's figures: three aggregations; each reads only the columns of the table that it needs."""
     from pyspark.sql import functions as sf
 
     kind = sf.coalesce("message_type", sf.when(sf.col("headers_malformed"), MALFORMED), sf.lit(NO_TYPE))

@@ -65,7 +65,7 @@ def write_report(figures: Figures, target: str) -> None:
 
 
 def render(figures: Figures) -> str:
-    """The page as text."""
+    """Return the page as text."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -80,7 +80,7 @@ def render(figures: Figures) -> str:
 
 
 def view(figures: Figures) -> dict[str, Any]:
-    """Values that the template shows."""
+    """Return the values that the template shows."""
     types, endpoints = type_rows(figures), endpoint_rows(figures)
     exceptions: Counter[str] = Counter()
     for row in figures.failures:
@@ -113,7 +113,7 @@ def view(figures: Figures) -> dict[str, Any]:
 
 
 def revenue_view(revenue: Rows) -> dict[str, Any]:
-    """The chart of what was ordered and paid by hour, and its values."""
+    """Return the chart of what was ordered and paid by hour, and its values."""
     parts = [
         {"hour": row["hour"], "message_type": name, "messages": round(amount)}
         for row in revenue
@@ -133,7 +133,7 @@ def revenue_view(revenue: Rows) -> dict[str, Any]:
 
 
 def type_rows(figures: Figures) -> Rows:
-    """The table of message types, the most frequent first."""
+    """Return the table of message types, the most frequent first."""
     totals: dict[str, Counter[str]] = defaultdict(Counter)
     for row in figures.hourly:
         totals[row["message_type"]].update({name: row[name] for name in ("messages", "failed", "body_bytes")})
@@ -147,7 +147,7 @@ def type_rows(figures: Figures) -> Rows:
 
 
 def endpoint_rows(figures: Figures) -> Rows:
-    """The processing times per endpoint, by name."""
+    """Return the processing times per endpoint, by name."""
     rows = [{**row, "name": row["processing_endpoint"] or "(unknown)"} for row in figures.times if row["of_endpoint"]]
     return sorted(rows, key=lambda row: row["name"])
 
@@ -181,12 +181,12 @@ def over_time(hourly: Rows) -> tuple[list[tuple[str, int]], list[str], list[char
 
 
 def short_name(full_name: str) -> str:
-    """A type's name without its namespace."""
+    """Return a type's name without its namespace."""
     return full_name.rpartition(".")[2] or full_name
 
 
 def _largest(per_type: dict[str, list[int]]) -> list[charts.Series]:
-    """A series for each of the most frequent types, and one for the others."""
+    """Return a series for each of the most frequent types, and one for the others."""
     ranked = sorted(per_type, key=lambda name: (-sum(per_type[name]), name))
     if len(ranked) <= _COLOURS:
         return [charts.Series(name, per_type[name]) for name in ranked]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def price_of(reply: Envelope) -> float:
-    """The price in the reply, for XCom."""
+    """Return the price in the reply, for XCom."""
     return float(reply.json()["price"])
 
 

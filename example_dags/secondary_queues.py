@@ -18,7 +18,7 @@ from airflow_sqlqueue.operators import SqlQueueDrainToSparkOperator
 
 @task
 def queues(params: dict[str, str]) -> list[str]:
-    """The endpoint's own queue first, then the others, as canonical addresses."""
+    """Return the endpoint's own queue first, then the others, as canonical addresses."""
     from airflow_sqlqueue import SqlQueueHook
 
     return SqlQueueHook().client.tables.with_secondary_queues(params["endpoint"])

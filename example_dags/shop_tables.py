@@ -65,7 +65,7 @@ def write_shop_tables(spark: SparkSession, batch: Batch, location: str, schemas:
 
 
 def _by_type(found: Rows, frames: dict[str, DataFrame]) -> Rows:
-    """A row for each type, of its table and the table of its unparsed messages."""
+    """Return a row for each type, of its table and the table of its unparsed messages."""
     rows: dict[str | None, dict[str, Any]] = {}
     for each in found:
         empty = {"rows": 0, "columns": 0, "unparsed": 0, "rescued": 0, "new_fields": []}
@@ -78,7 +78,7 @@ def _by_type(found: Rows, frames: dict[str, DataFrame]) -> Rows:
 
 
 def _revenue(spark: SparkSession, tables: dict[str | None, DataFrame]) -> Rows:
-    """The answer by hour; empty for a batch without orders and payments."""
+    """Return the answer by hour; empty for a batch without orders and payments."""
     orders, payments = tables.get(ORDERS), tables.get(PAYMENTS)
     if orders is None or payments is None or not NEEDED.issubset(orders.columns) or "OrderId" not in payments.columns:
         return []

@@ -95,7 +95,7 @@ def compare_bodies(queue: QueueTable, *, count: int = 500_000, turns: int = TURN
 
 
 def _delta_seconds(batch: Batch, lake: str, turns: int) -> dict[str, float]:
-    """The seconds of writes to tables that exist, by the number of tasks that read a table's log."""
+    """Return the seconds of writes to tables that exist, by the number of tasks that read a table's log."""
     numbers = iter(range(1_000))
     settings = {
         "spark.jars": ",".join(DELTA_JARS),

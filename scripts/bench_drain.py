@@ -104,7 +104,7 @@ def _drained_by(workers: int) -> str:
 
 
 def bare_loop(queue: QueueTable) -> int:
-    """The drain's own DELETE through the driver, in transactions of a part's size; the rows are discarded."""
+    """Return the drain's own DELETE through the driver, in transactions of a part's size; the rows are discarded."""
     layout = queue.layout
     text = queue.query(
         "queue.delete_first_rows", window=Window().condition, **output(layout.types, into=layout.output_into)
@@ -178,7 +178,7 @@ def compare_growth(queue: QueueTable) -> list[Comparison]:
 
 
 def _growth_cost(queue: QueueTable, size: int) -> float:
-    """Microseconds for each message of a drain."""
+    """Return the microseconds for each message of a drain."""
     fill(queue, size)
     return 1e6 / rate_of(lambda: drain(queue))
 
@@ -211,7 +211,8 @@ def compare_millions(queue: QueueTable, *, count: int = 5 * MILLION, step: int =
 
 
 def moments_of(parts: Iterable[tuple[int, int]], step: int) -> list[float]:
-    """The moments at which ``step`` messages were drained, twice as many, and so on, in a straight line between parts.
+    """Return the moments at which ``step`` messages were drained, twice as many, and so on, in a straight line between
+    parts.
 
     :param parts: the messages and the moment of each part, by the moment.
     """

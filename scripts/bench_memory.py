@@ -78,7 +78,7 @@ def body_sizes(total: int, largest: int) -> list[int]:
 
 
 def _messages(sizes: Sequence[int], sent: dict[str, str]) -> Iterator[Message]:
-    """Messages with incompressible bodies; ``sent`` gets their ids and hashes."""
+    """Yield the messages with incompressible bodies; ``sent`` gets their ids and hashes."""
     rng = Random(11)  # noqa: S311 - repeatable on purpose
     for size in sizes:
         body, identity = rng.randbytes(size), uuid.UUID(int=rng.getrandbits(128))
@@ -106,7 +106,7 @@ def _drain_here() -> None:
 
 
 def _peak() -> int:
-    """Peak of this process's resident memory so far, in bytes."""
+    """Return the peak of this process's resident memory so far, in bytes."""
     if sys.platform == "darwin":
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     # Not ru_maxrss, which on Linux starts with the memory of the parent at the fork.
@@ -132,7 +132,7 @@ def check_bodies(paths: Sequence[str], sent: dict[str, str]) -> None:
 
 
 def _hash(row: dict[str, Any]) -> str:
-    """The hash of the body in the row, or in the file that the row names."""
+    """Return the hash of the body in the row, or in the file that the row names."""
     if row.get("BodyFile") is None:
         return hashlib.sha256(row["Body"]).hexdigest()
     found = hashlib.sha256()

@@ -113,7 +113,7 @@ def page_server(client: QueueClient) -> Iterator[Callable[[str], httpx.Response]
 
 
 def _timed(work: Any) -> float:
-    """Milliseconds that ``work`` took."""
+    """Return the milliseconds that ``work`` took."""
     started = time.perf_counter()
     work()
     return (time.perf_counter() - started) * 1_000

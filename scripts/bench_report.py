@@ -62,7 +62,7 @@ Part = Callable[[QueueTable], list[Comparison]]
 
 
 def cores() -> int:
-    """The number of cores that this process may use; fakemssql uses the same ones."""
+    """Return the number of cores that this process may use; fakemssql uses the same ones."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -38,7 +38,7 @@ def temporary_queue(url: str) -> Iterator[QueueTable]:
 
 
 def connection_fields(settings: ConnectionSettings) -> dict[str, Any]:
-    """The fields of an Airflow connection to a server's database, without its ``extra``."""
+    """Return the fields of an Airflow connection to a server's database, without its ``extra``."""
     return {
         "host": settings.host,
         "port": settings.port,
@@ -49,7 +49,7 @@ def connection_fields(settings: ConnectionSettings) -> dict[str, Any]:
 
 
 def airflow_connection(client: QueueClient) -> dict[str, Any]:
-    """An Airflow connection to a client's server, with its keywords, its default schema and its ledgers."""
+    """Return an Airflow connection to a client's server, with its keywords, its default schema and its ledgers."""
     extra = {
         "keywords": dict(client.settings.keywords),
         "ledger_schema": client.settings.ledger_schema,
@@ -132,7 +132,7 @@ def timed_turns(
 def best_rates(
     kinds: Mapping[str, Callable[[], int]], turns: int, before: Callable[[str], object] = lambda name: None
 ) -> dict[str, float]:
-    """The best rate of each kind of work, in messages per second; see :func:`timed_turns`."""
+    """Return the best rate of each kind of work, in messages per second; see :func:`timed_turns`."""
     best = dict.fromkeys(kinds, 0.0)
     for name, seconds, _, count in timed_turns(kinds, turns, before):
         best[name] = max(best[name], count / seconds)

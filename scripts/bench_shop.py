@@ -76,7 +76,7 @@ def compare_shop(
 
 
 def costs(kinds: Mapping[str, Callable[[], int]], turns: int, before: Callable[[], object]) -> dict[str, Cost]:
-    """The best costs of each kind of work."""
+    """Return the best costs of each kind of work."""
     best = dict.fromkeys(kinds, Cost(0.0, float("inf")))
     for name, seconds, cpu, count in timed_turns(kinds, turns, lambda _: before()):
         best[name] = Cost(max(best[name].rate, count / seconds), min(best[name].cpu, cpu / count * 1e6))
@@ -84,7 +84,9 @@ def costs(kinds: Mapping[str, Callable[[], int]], turns: int, before: Callable[[
 
 
 def plainest_loop(queue: QueueTable) -> int:
-    """The plainest loop that empties a queue: no bound on bytes, no window, no file, a commit for each statement."""
+    """Return the plainest loop that empties a queue: no bound on bytes, no window, no file, a commit for each
+    statement.
+    """
     taken = f"{_COLUMNS}, [RowVersion]"
     text = (
         f"WITH head AS (SELECT TOP ({MAX_ROWS_PER_STATEMENT}) {taken} FROM {queue.address.qualified_name} "  # noqa: S608
@@ -102,7 +104,7 @@ def plainest_loop(queue: QueueTable) -> int:
 
 
 def _inserts(queue: QueueTable, count: int) -> list[tuple[Query, list[object], list[object], int]]:
-    """The statements of a send of generated messages, with their parameters."""
+    """Return the statements of a send of generated messages, with their parameters."""
     types, made = queue.layout.types, []
     for chunk in chunks(generate(count, seed=_SEED)):
         given, values, sizes = sent_parameters(chunk, types)

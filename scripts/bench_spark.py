@@ -108,7 +108,7 @@ def run(frame: DataFrame) -> None:
 
 
 def least_seconds(kinds: Mapping[str, Callable[[], object]], turns: int) -> dict[str, float]:
-    """Seconds of the fastest turn of each kind of work."""
+    """Return the seconds of the fastest turn of each kind of work."""
     best: dict[str, float] = {}
     for name, seconds, *_ in timed_turns(kinds, turns):
         best[name] = min(best.get(name, float("inf")), seconds)

@@ -144,7 +144,7 @@ def _run(url: str, *texts: str) -> list[Any]:
 
 
 def _about(url: str) -> str:
-    """Versions of the server, the driver and Python."""
+    """Return the versions of the server, the driver and Python."""
     version, edition = _run(url, _VERSION)[0]
     return f"SQL Server {version}, engine edition {edition}; Python {platform.python_version()}, {platform.system()}"
 
@@ -162,7 +162,7 @@ def run(tests: list[str], url: str) -> Outcome:
 
 
 def outcome_of(suite: ElementTree.Element) -> Outcome:
-    """The outcome in a report of pytest."""
+    """Return the outcome in a report of pytest."""
     differs, skipped = [], 0
     for case in suite.iter("testcase"):
         problem = next((case.find(kind) for kind in ("failure", "error") if case.find(kind) is not None), None)

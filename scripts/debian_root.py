@@ -29,12 +29,12 @@ mkdir -p "$root$clone" &&
 
 
 def is_possible(python: str) -> bool:
-    """True if this machine can have the Python in a root folder."""
+    """Return whether this machine can have the Python in a root folder."""
     return python in PYTHONS and os.geteuid() == 0 and shutil.which("apt-get") is not None
 
 
 def enter(root: Path, clone: Path) -> list[str]:
-    """The beginning of a command that runs in a root folder, in the clone."""
+    """Return the beginning of a command that runs in a root folder, in the clone."""
     return ["unshare", "--mount", "sh", "-c", _MOUNTS, "sh", str(root), str(clone)]
 
 

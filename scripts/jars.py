@@ -61,7 +61,7 @@ class Jar:
 
 
 def read_lock(lock: Path = LOCK) -> list[Jar]:
-    """The jars of the lock file."""
+    """Return the jars of the lock file."""
     jars, use, spark = [], "", ""
     for line in lock.read_text("utf-8").splitlines():
         if line.startswith("["):
@@ -74,12 +74,12 @@ def read_lock(lock: Path = LOCK) -> list[Jar]:
 
 
 def own_jars() -> list[Jar]:
-    """The jars of the lock file for this environment's version of Spark."""
+    """Return the jars of the lock file for this environment's version of Spark."""
     return [jar for jar in read_lock() if jar.spark in ("", minor(version("pyspark")))]
 
 
 def jars_for(*uses: str, folder: Path = FOLDER) -> list[str] | None:
-    """The paths of the jars of these uses; None if one is missing, or the lock file has none for this Spark."""
+    """Return the paths of the jars of these uses; None if one is missing, or the lock file has none for this Spark."""
     jars = [jar for jar in own_jars() if jar.use in uses]
     paths = [folder / jar.name for jar in jars]
     is_whole = {jar.use for jar in jars} == {*uses} and all(path.exists() for path in paths)

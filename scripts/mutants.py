@@ -321,7 +321,7 @@ def _failing(folder: Path, tests: Sequence[str]) -> str | None:
 
 @cache
 def _explained() -> dict[tuple[str, str], str]:
-    """The mutants that no test can kill, with the reason."""
+    """Return the mutants that no test can kill, with the reason."""
     entries = json.loads(EXPLAINED.read_text("utf-8"))
     return {(entry["path"], entry["change"]): entry["reason"] for entry in entries}
 

@@ -148,10 +148,10 @@ class _Module(ast.NodeVisitor):
             self.visit(node.value)
 
     def visit_Assert(self, node: ast.Assert) -> None:
-        """An assertion is for the type checker."""
+        """Return an assertion is for the type checker."""
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
-        """Pieces of a text have no places of their own before Python 3.12."""
+        """Return the pieces of a text have no places of their own before Python 3.12."""
 
     def visit_Raise(self, node: ast.Raise) -> None:
         if node.exc is not None:
@@ -173,7 +173,7 @@ class _Module(ast.NodeVisitor):
             self.generic_visit(node)
 
     def visit_Tuple(self, node: ast.Tuple) -> None:
-        """The size that a parameter is declared with is a maximum, which no test can see."""
+        """Return the size that a parameter is declared with is a maximum, which no test can see."""
         if not ast.unparse(node).startswith("(pyodbc.SQL_"):
             self.generic_visit(node)
 

@@ -39,7 +39,7 @@ def build() -> None:
 
 
 def wheel(name: str) -> Path:
-    """The wheel of a distribution."""
+    """Return the wheel of a distribution."""
     (found,) = DIST.glob(f"{name}-[0-9]*.whl")
     return found
 
@@ -72,7 +72,7 @@ def bill_of_materials(environment: Path) -> dict[str, Any]:
 
 
 def licences(bill: dict[str, Any], brought: dict[str, str]) -> tuple[str, Counter[str]]:
-    """The table of packages and their licences, and the number of packages of each licence."""
+    """Return the table of packages and their licences, and the number of packages of each licence."""
     lines = ["| package | version | licence | brought by |", "|---|---|---|---|"]
     counts: Counter[str] = Counter()
     for each in sorted(bill["components"], key=lambda each: str(each["name"]).lower()):
@@ -84,7 +84,7 @@ def licences(bill: dict[str, Any], brought: dict[str, str]) -> tuple[str, Counte
 
 
 def licence_of(component: dict[str, Any]) -> str:
-    """The licence of a component: SPDX's name for it, else the package's own; ``unknown`` where it has none."""
+    """Return the licence of a component: SPDX's name for it, else the package's own; ``unknown`` where it has none."""
     given = component.get("licenses", [])
     named = [each.get("license", {}) for each in given]
     known = [each.get("expression") or licence.get("id") for each, licence in zip(given, named, strict=True)]

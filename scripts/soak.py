@@ -2,7 +2,7 @@
 
 ``python scripts/soak.py [--minutes 10] [--seed N] [--json]``, or ``make soak MINUTES=1``. The server is a fakemssql,
 which is killed and restarted, or the one of ``SQLQUEUE_TEST_SERVER``, where only connections are cut. Exits with 1
-where a message is lost or doubled, a process grows, or a role fails.
+where a message is lost or duplicated, a process grows, or a role fails.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Soak:
                 self._say(f"settling  {self._progress(roles)}")
 
     def _read_depths(self, *, delayed: bool = False) -> Mapping[str, int]:
-        """Depths of the queues; those of the last time while the server is away."""
+        """Return the depths of the queues; those of the last time while the server is away."""
         if self._faults.is_away.is_set():
             return self._depths
         client = self._plan.client
@@ -113,7 +113,7 @@ class Soak:
         return self._depths
 
     def _pids(self, roles: Roles) -> dict[str, int]:
-        """The roles' processes, this one, and those of the server if it is ours."""
+        """Return the roles' processes, this one, and those of the server if it is ours."""
         found = {**roles.pids, "the soak itself": os.getpid()}
         pid = None if self._server is None else self._server.pid
         if pid is not None:

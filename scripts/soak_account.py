@@ -124,7 +124,7 @@ def read(plan: Plan, batches: Iterable[UUID]) -> tuple[Account, Ledgers]:
 
 
 def _bodies(session: Session, plan: Plan, table: str) -> Iterable[bytes]:
-    """Bodies of a table, once no transaction of a lost connection holds a row of it."""
+    """Return the bodies of a table, once no transaction of a lost connection holds a row of it."""
     name = plan.client.resolve(table).qualified_name
     text = f"SELECT [Body] FROM {name} WITH (READCOMMITTEDLOCK)"  # noqa: S608 - our own names
     return (bytes(body or b"") for (body,) in session.run(Query("soak.bodies", "read a table of the soak", text)))

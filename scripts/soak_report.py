@@ -108,7 +108,7 @@ def _speed(outcome: Outcome) -> list[Check]:
 
 
 def _growth(outcome: Outcome) -> list[Check]:
-    """The worst process of each role, in the second half of the load."""
+    """Return the worst process of each role, in the second half of the load."""
     groups: dict[str, list[Growth]] = defaultdict(list)
     for each in outcome.growth:
         groups[each.name.rstrip(" 0123456789")].append(each)
@@ -133,7 +133,7 @@ def _worst(name: str, levels: Sequence[tuple[float, float]], spare: float, unit:
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The value below which this share of the values is, in milliseconds; 0 of none."""
+    """Return the value below which this share of the values is, in milliseconds; 0 of none."""
     ordered = sorted(values)
     return 1_000 * ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
 

@@ -81,7 +81,7 @@ class Samples:
                 self.series(name, pid).add(now, memory / MIB, descriptors)
 
     def series(self, name: str, pid: int) -> Series:
-        """The samples of a process."""
+        """Return the samples of a process."""
         return self._series[name, pid]
 
     @property
@@ -90,7 +90,7 @@ class Samples:
         return {name for name, _ in self._series}
 
     def growth(self, since: float, until: float) -> list[Growth]:
-        """The growth of each process that has lived for nearly all of this time."""
+        """Return the growth of each process that has lived for nearly all of this time."""
         found = []
         for (name, _), series in self._series.items():
             chosen = [n for n, moment in enumerate(series.times) if since <= moment <= until]
@@ -112,7 +112,7 @@ def private_memory(pid: int) -> int:
 
 
 def fitted_ends(times: Sequence[float], values: Sequence[float]) -> tuple[float, float]:
-    """The first and the last value of the straight line that is nearest to the values (least squares)."""
+    """Return the first and the last value of the straight line that is nearest to the values (least squares)."""
     middle, mean = sum(times) / len(times), sum(values) / len(values)
     spread = sum((moment - middle) ** 2 for moment in times)
     slope = sum((moment - middle) * (value - mean) for moment, value in zip(times, values, strict=True)) / spread
@@ -120,5 +120,5 @@ def fitted_ends(times: Sequence[float], values: Sequence[float]) -> tuple[float,
 
 
 def ratio(ends: tuple[float, float]) -> float:
-    """The last value against the first one, which a step may put below zero."""
+    """Return the last value against the first one, which a step may put below zero."""
     return ends[1] / max(ends[0], 0.5)

@@ -72,7 +72,7 @@ def message_id(sender: int, number: int) -> uuid.UUID:
 
 
 def body_of(name: uuid.UUID) -> bytes:
-    """Body of a message, which its name determines."""
+    """Return the body of a message, which its name determines."""
     size = 16 + SIZES[name.int % len(SIZES)]
     return (name.bytes * (size // 16 + 1))[:size]
 
@@ -87,7 +87,7 @@ def is_never_handled(name: uuid.UUID) -> bool:
 
 
 def messages(sender: int, first: int, count: int, kind: Kind) -> list[Message]:
-    """Messages of one send."""
+    """Return the messages of one send."""
     sent = format_time(datetime.now(timezone.utc))
     lives = SHORT if kind.expires else None
     found = []

@@ -25,12 +25,12 @@ _SECONDS = 600.0
 
 
 def java_options() -> str:
-    """Options in ``SPARK_SUBMIT_OPTS`` for the use of the archive; empty without an archive."""
+    """Return the options in ``SPARK_SUBMIT_OPTS`` for the use of the archive; empty without an archive."""
     return f'"-XX:SharedArchiveFile={ARCHIVE}" -Xshare:auto -Xlog:disable' if ARCHIVE.exists() else ""
 
 
 def quick_start() -> dict[str, str]:
-    """The environment of a short Spark session that starts fast."""
+    """Return the environment of a short Spark session that starts fast."""
     return {"SPARK_SUBMIT_OPTS": f"{QUICK} {java_options()}", "SPARK_LAUNCHER_OPTS": QUICK}
 
 

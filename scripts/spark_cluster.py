@@ -71,7 +71,7 @@ class SparkCluster:
         return self._stack.enter_context(worker)
 
     def settings(self, executors: int, config: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Settings of a session that waits for all of its ``executors``."""
+        """Return the settings of a session that waits for all of its ``executors``."""
         path = os.pathsep.join(path for path in sys.path if path)
         found = {
             "spark.cores.max": str(executors * self._cores),

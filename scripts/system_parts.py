@@ -40,7 +40,9 @@ def _has_driver_manager() -> bool:
 
 
 def _has_driver_libraries() -> bool:
-    """True if Microsoft's driver finds the Kerberos library that it is linked with; small images leave it out."""
+    """Return whether Microsoft's driver finds the Kerberos library that it is linked with; small images leave it
+    out.
+    """
     return packaged_driver() is None or platform.system() == "Darwin" or _loads("libgssapi_krb5.so.2")
 
 
@@ -52,7 +54,7 @@ def _has_java() -> bool:
 
 
 def _java_package() -> str:
-    """The oldest of the long-term releases that Spark takes and this distribution has."""
+    """Return the oldest of the long-term releases that Spark takes and this distribution has."""
     for version in (17, 21):
         package = f"openjdk-{version}-jre-headless"
         known = subprocess.run(["apt-cache", "show", package], capture_output=True, check=False) if _APT else None
@@ -63,7 +65,7 @@ def _java_package() -> str:
 
 
 def _missing() -> list[str]:
-    """The Debian packages that are missing."""
+    """Return the Debian packages that are missing."""
     parts = {
         "unixodbc": _has_driver_manager(),
         "libgssapi-krb5-2": _has_driver_libraries(),

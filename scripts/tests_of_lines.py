@@ -89,7 +89,7 @@ class TestsOfLines:
         return {test: self._seconds[test] for test in tests}
 
     def runs(self, path: str, line: int) -> bool:
-        """Whether anything executed the line, as far as is known: a module that has changed may run anywhere."""
+        """Return whether anything executed the line, as far as is known: a module that has changed may run anywhere."""
         lines = self._contexts(path)
         return not lines or path.endswith(".sql") or line in lines
 

@@ -225,7 +225,9 @@ def main() -> int:
 
 
 def ends() -> Iterator[Row]:
-    """The lowest and the highest row of each package, and the lowest and the highest whose Python this machine has."""
+    """Yield the lowest and the highest row of each package, and the lowest and the highest whose Python this machine
+    has.
+    """
     for package in dict.fromkeys(row.package for row in MATRIX):
         rows = [row for row in MATRIX if row.package == package]
         possible = [row for row in rows if python_of(row) is not None]
@@ -258,7 +260,7 @@ def ranges() -> str:
 
 
 def built() -> dict[str, Path]:
-    """The wheels of the provider (``.``), of ``core`` and of fakemssql, by their folders."""
+    """Return the wheels of the provider (``.``), of ``core`` and of fakemssql, by their folders."""
     found = {}
     for folder in (".", "core", "fakemssql"):
         out = FOLDER / "wheels" / (folder if folder != "." else "provider")
@@ -306,7 +308,7 @@ def attempt(row: Row, wheels: dict[str, Path], *, short: bool) -> Tried:
 
 
 def python_of(row: Row) -> str | None:
-    """The interpreter of the row's Python that this machine has, or can have in a root folder."""
+    """Return the interpreter of the row's Python that this machine has, or can have in a root folder."""
     found = _python_here(row)
     return f"/usr/bin/python{row.python}" if found is None and debian_root.is_possible(row.python) else found
 
@@ -318,7 +320,7 @@ def _python_here(row: Row) -> str | None:
 
 
 def inside(row: Row) -> list[str]:
-    """The beginning of each command of a row: empty unless its Python is in a root folder."""
+    """Return the beginning of each command of a row: empty unless its Python is in a root folder."""
     if _python_here(row) is not None:
         return []
     root = FOLDER / f"debian-{debian_root.PYTHONS[row.python]}"
@@ -338,7 +340,7 @@ def install(row: Row, wheels: dict[str, Path]) -> None:
 
 
 def pip_install(row: Row, project: str, interpreter: str | None = None) -> list[str]:
-    """The command that installs a project, with its extras, in the versions that the row has."""
+    """Return the command that installs a project, with its extras, in the versions that the row has."""
     dated = ["--exclude-newer", row.as_of] if row.as_of else []
     dated += [part for name in _UNDATED if dated for part in ("--exclude-newer-package", f"{name}=false")]
     # What a wheel requires is not direct, and would get the highest versions.
@@ -350,13 +352,15 @@ def pip_install(row: Row, project: str, interpreter: str | None = None) -> list[
 
 
 def wheels_of(project: str, wheels: dict[str, Path]) -> list[str]:
-    """The requirements of a project's wheels: of ``core[spark]`` the path of core's wheel and ``[spark]``."""
+    """Return the requirements of a project's wheels: of ``core[spark]`` the path of core's wheel and ``[spark]``."""
     folder, bracket, extras = project.partition("[")
     return [f"{wheels[folder]}{bracket}{extras}", *([str(wheels["core"])] if folder == "." else [])]
 
 
 def required_by(project: str) -> list[str]:
-    """The requirements of a project and of its named extras, and those of core where the project is the provider."""
+    """Return the requirements of a project and of its named extras, and those of core where the project is the
+    provider.
+    """
     folder, _, extras = project.rstrip("]").partition("[")
     text = (ROOT / folder / "pyproject.toml").read_text(encoding="utf-8")
     (block,) = re.findall(r"^dependencies = \[\n(.*?)^\]", text, re.MULTILINE | re.DOTALL)
@@ -372,7 +376,7 @@ def required_by(project: str) -> list[str]:
 
 
 def tools_of_tests() -> list[str]:
-    """The requirements of the extra ``test`` that are no extras themselves."""
+    """Return the requirements of the extra ``test`` that are no extras themselves."""
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     (block,) = re.findall(r"^test = \[\n(.*?)^\]", text, re.MULTILINE | re.DOTALL)
     found: list[str] = re.findall(r'^  "([^"]+)",$', block, re.MULTILINE)
@@ -380,7 +384,7 @@ def tools_of_tests() -> list[str]:
 
 
 def installed(row: Row) -> str:
-    """The version of the row's package, and the Python."""
+    """Return the version of the row's package, and the Python."""
     program = "import importlib.metadata as m, platform; print(m.version('{}'), platform.python_version())"
     name = {"Airflow": "apache-airflow", "Spark": "pyspark", "Python": "airflow-sqlqueue-core"}[row.package]
     version, python = run(*inside(row), row.interpreter, "-I", "-c", program.format(name)).split()
@@ -388,7 +392,7 @@ def installed(row: Row) -> str:
 
 
 def run_step(row: Row, step: Step, *, short: bool) -> tuple[int, str]:
-    """The exit status of a step, and what it printed."""
+    """Return the exit status of a step, and what it printed."""
     within = inside(row)
     if step.packages:
         run(*within, UV, "pip", "install", "--quiet", "--python", row.interpreter, *step.packages)
@@ -419,7 +423,8 @@ def run_step(row: Row, step: Step, *, short: bool) -> tuple[int, str]:
 
 
 def environment() -> dict[str, str]:
-    """The variables of this process, without those that would bring in another environment's packages or slow imports.
+    """Return the variables of this process, without those that would bring in another environment's packages or slow
+    imports.
 
     The Pythons of pyenv are on the path: its own commands run the one that it is set to alone.
     """
@@ -432,7 +437,7 @@ def environment() -> dict[str, str]:
 
 
 def outcome_of(log: str) -> str:
-    """Counts from the last line of a log that has some; else its last line."""
+    """Return the counts from the last line of a log that has some; else its last line."""
     for line in reversed(log.splitlines()):
         if re.search(r"\d+ (passed|failed|error|skipped)", line):
             return re.sub(r"^=+ | in [\d.]+s.*$|, \d+ warnings?|, \d+ deselected", "", line.strip())
@@ -440,7 +445,7 @@ def outcome_of(log: str) -> str:
 
 
 def skips_of(log: str) -> dict[str, int]:
-    """The number of skipped tests in a log, by reason."""
+    """Return the number of skipped tests in a log, by reason."""
     counts: Counter[str] = Counter()
     for number, reason in re.findall(r"^SKIPPED \[(\d+)\] (?:\S+: )?(.*)$", log, re.MULTILINE):
         counts[reason] += int(number)
@@ -471,7 +476,7 @@ def install_extras(row: Row, wheels: dict[str, Path]) -> tuple[int, str]:
 
 
 def extras_of(folder: str) -> list[str]:
-    """The extras for users: those of a distribution, without those for its developers."""
+    """Return the extras for users: those of a distribution, without those for its developers."""
     text = (ROOT / folder / "pyproject.toml").read_text(encoding="utf-8")
     (block,) = re.findall(r"^\[project\.optional-dependencies\]\n(.*?)^\[", text, re.MULTILINE | re.DOTALL)
     return [name for name in re.findall(r"^([a-z-]+) = \[", block, re.MULTILINE) if name not in ("test", "dev", "docs")]
@@ -489,7 +494,7 @@ def table(tried: Sequence[Tried]) -> str:
 
 
 def reasons(tried: Sequence[Tried]) -> list[str]:
-    """A line for each reason why tests of a cell were skipped."""
+    """Return a line for each reason why tests of a cell were skipped."""
     return [
         f"{each.row.name}: {name}: {number} skipped: {reason}"
         for each in tried
@@ -505,7 +510,7 @@ def say(text: str) -> None:
 
 
 def run(*command: str) -> str:
-    """The standard output of a command; its failure, or its end without one, is a ``SubprocessError``."""
+    """Return the standard output of a command; its failure, or its end without one, is a ``SubprocessError``."""
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, timeout=_SECONDS, check=True, env=environment()
     )
@@ -513,7 +518,7 @@ def run(*command: str) -> str:
 
 
 def reason_of(error: subprocess.SubprocessError) -> str:
-    """The end of what a command printed that failed."""
+    """Return the end of what a command printed that failed."""
     return f"{error}\n{getattr(error, 'stderr', None) or ''}"[-2_000:]
 
 

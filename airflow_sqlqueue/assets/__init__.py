@@ -31,7 +31,9 @@ def create_asset(
     instance: str | None = None,
     extra: dict[str, Any] | None = None,
 ) -> Asset:
-    """Asset of a queue table; a named ``instance`` ignores the port. ``SqlQueueHook.asset`` makes one of an address."""
+    """Return the asset of a queue table; a named ``instance`` ignores the port. ``SqlQueueHook.asset`` makes one of an
+    address.
+    """
     names = (database, schema, table) if instance is None else (instance, database, schema, table)
     path = "/".join(quote(name, safe="") for name in names)
     return Asset(uri=f"{SCHEME}://{authority(host, port, instance)}/{path}", extra=extra or {})
@@ -44,7 +46,9 @@ def authority(host: str, port: int, instance: str | None) -> str:
 
 
 def sanitize_uri(uri: SplitResult) -> SplitResult:
-    """The URI with its port, unless it names an instance. Raises ValueError, as Airflow expects, for an invalid one."""
+    """Return the URI with its port, unless it names an instance. Raises ValueError, as Airflow expects, for an invalid
+    one.
+    """
     if not uri.hostname:
         raise ValueError(f"A queue's URI names a host: {SCHEME}://host:port/database/schema/table.")
     parts = uri.path.split("/")[1:]

@@ -42,7 +42,9 @@ class Refused(Exception):
 
 
 def arrow_type(kind: Type, of_leaf: Callable[[str], pa.DataType] = arrow_leaf) -> pa.DataType:
-    """The Arrow type of a column of a schema, or with ``reader_leaf`` the one by which Arrow's reader reads it."""
+    """Return the Arrow type of a column of a schema, or with ``reader_leaf`` the one by which Arrow's reader reads
+    it.
+    """
     if isinstance(kind, str):
         return of_leaf(kind)
     if kind["type"] == "array":
@@ -234,7 +236,7 @@ class BodyParser:
 
 
 def _content(lines: pa.Array) -> pa.Buffer:
-    """The texts of an array without offset, one behind the other."""
+    """Return the texts of an array without offset, one behind the other."""
     _, offsets, content = lines.buffers()
     return content.slice(0, memoryview(offsets).cast("i")[len(lines)])
 
@@ -256,7 +258,7 @@ def _is_utf8_json(content_type: str) -> bool:
 
 
 def _converted(read: pa.Array, kind: Type) -> tuple[pa.Array, pa.Array]:
-    """The column of a type from what Arrow's reader read, and where it has values that do not fit."""
+    """Return the column of a type from what Arrow's reader read, and where it has values that do not fit."""
     is_null = pc.is_null(read) if read.null_count else None
     is_wrong = pa.repeat(False, len(read))
     if isinstance(kind, dict) and kind["type"] == "struct":

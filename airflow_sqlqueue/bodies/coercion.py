@@ -89,7 +89,7 @@ class Coercion:
             self.rescued[path] = value
 
     def rescued_text(self, size: int | None = None) -> str | None:
-        """JSON of the values that did not fit by their paths, with numbers as they were; None without any.
+        """Return the JSON of the values that did not fit by their paths, with numbers as they were; None without any.
 
         Raises :class:`BodyError` if it is too long for a body of a ``size``.
         """
@@ -203,7 +203,9 @@ class Coercion:
         return items
 
     def _is_item(self, value: Element, kind: Type) -> bool:
-        """Whether an element looks like an item of a list rather than like the list with its items as children."""
+        """Return whether an element looks like an item of a list rather than like the list with its items as
+        children.
+        """
         elements = {name: each for name, each in value.children if is_element(name)}
         if isinstance(kind, str):
             return not elements and not is_empty(value)
@@ -221,7 +223,7 @@ def _is_plain_text(value: Element) -> bool:
 
 
 def _members(value: Any) -> dict[str, Any]:
-    """The members of an object; of an element its children by their names."""
+    """Return the members of an object; of an element its children by their names."""
     if isinstance(value, dict):
         return value
     if not value.children:
@@ -241,7 +243,9 @@ def _members(value: Any) -> dict[str, Any]:
 
 
 def _leaf(value: Any, kind: str) -> Any:
-    """The value of a leaf type; see :func:`~airflow_sqlqueue.bodies.types.read_leaf`. Raises :class:`CoercionError`."""
+    """Return the value of a leaf type; see :func:`~airflow_sqlqueue.bodies.types.read_leaf`. Raises
+    :class:`CoercionError`.
+    """
     if isinstance(value, str):
         return read_leaf(kind, value, None if isinstance(value, Untyped) else "text")
     given: Given = "boolean" if isinstance(value, bool) else "number" if isinstance(value, Number) else "nested"
@@ -249,7 +253,7 @@ def _leaf(value: Any, kind: str) -> Any:
 
 
 def to_json(value: Any) -> str:
-    """JSON of a tree, with each number as it was written; XML becomes objects, repeated names arrays."""
+    """Return the JSON of a tree, with each number as it was written; XML becomes objects, repeated names arrays."""
     if isinstance(value, str):
         return _quoted(value)
     if isinstance(value, Number):
@@ -264,7 +268,7 @@ def to_json(value: Any) -> str:
 
 
 def to_element(value: Any) -> Element:
-    """The element whose :func:`to_json` a value is; the items of a list in a list are called ``Item``."""
+    """Return the element whose :func:`to_json` a value is; the items of a list in a list are called ``Item``."""
     if value is None:
         return Element(is_nil=True)
     if isinstance(value, Element):

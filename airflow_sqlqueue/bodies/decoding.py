@@ -111,7 +111,7 @@ def read_text(body: bytes, content_type: str | None = None, *, max_bytes: int = 
 
 
 def _encoding(body: bytes, content_type: str | None) -> str:
-    """The encoding by the content type, the declaration of XML, or zero bytes.
+    """Return the encoding by the content type, the declaration of XML, or zero bytes.
 
     A declaration of UTF-16, which .NET writes into any text, is not trusted.
     """

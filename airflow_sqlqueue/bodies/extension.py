@@ -55,19 +55,19 @@ def differences(known: Type | None, found: Type, path: Path = ()) -> Iterator[Ch
 
 
 def takes(known: Type, found: Type) -> bool:
-    """Whether a column of the type ``known`` holds every value of the type ``found``."""
+    """Return whether a column of the type ``known`` holds every value of the type ``found``."""
     return known in ("string", found) or (
         isinstance(known, str) and isinstance(found, str) and takes_leaf(known, found)
     )
 
 
 def extended(schema: Struct, found: Struct) -> Struct:
-    """The schema with the fields of ``found`` that it has not, as :func:`extended_by` takes them."""
+    """Return the schema with the fields of ``found`` that it has not, as :func:`extended_by` takes them."""
     return extended_by(schema, found)[0]
 
 
 def extended_by(schema: Struct, found: Struct) -> tuple[Struct, list[str], list[str]]:
-    """The schema with the fields of ``found`` that it has not, the paths of these, and of those without room.
+    """Return the schema with the fields of ``found`` that it has not, the paths of these, and of those without room.
 
     Those come first that more messages have (``messages`` of a field in a sample), then those of outer structs.
     """
@@ -84,7 +84,9 @@ def extended_by(schema: Struct, found: Struct) -> tuple[Struct, list[str], list[
 def _extended(
     known: Type | None, found: Type, path: Path, most: float, ranks: dict[Path, tuple[Any, ...]], left_out: set[Path]
 ) -> Type | None:
-    """The type with new fields, which get ranks, but those that are left out; None for a new one that is nothing."""
+    """Return the type with new fields, which get ranks, but those that are left out; None for a new one that is
+    nothing.
+    """
     if len(path) > MAX_NESTING:
         return known
     if not isinstance(found, dict) or not _is_alike(known, found):
@@ -110,7 +112,7 @@ def _extended(
 
 
 def _is_alike(known: Type | None, found: Type) -> bool:
-    """Whether a type is not known, or a struct, list or map as the other."""
+    """Return whether a type is not known, or a struct, list or map as the other."""
     return known is None or (isinstance(known, dict) and isinstance(found, dict) and known["type"] == found["type"])
 
 
@@ -119,7 +121,7 @@ def _struct(kind: Type | None) -> Struct:
 
 
 def would_extend(schema: Struct, path: Path) -> bool:
-    """Whether a value at a path could become a new column; fields in lists and maps stay as they are."""
+    """Return whether a value at a path could become a new column; fields in lists and maps stay as they are."""
     found: Type = "string"
     for name in reversed(path):
         if not isinstance(name, str) or not is_column_name(name):

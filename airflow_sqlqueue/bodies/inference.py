@@ -73,7 +73,9 @@ class _Types:
         self._hint_at = partial(hints.type_at, message_type)
 
     def struct(self, node: FieldVotes, where: Path) -> Struct | None:
-        """The struct with all fields, None without any; names of one column are called as most messages call it."""
+        """Return the struct with all fields, None without any; names of one column are called as most messages call
+        it.
+        """
         columns: dict[str, list[tuple[str, FieldVotes]]] = defaultdict(list)
         for name, inner in _fields(node).items():
             if is_column_name(name):
@@ -90,7 +92,7 @@ class _Types:
         return {"type": "struct", "fields": fields_in_order} if found else None
 
     def type(self, node: FieldVotes, where: Path, *, is_item: bool = False) -> Type | None:
-        """The type of a field or of the items of one; None if no value shows it."""
+        """Return the type of a field or of the items of one; None if no value shows it."""
         hint = self._hint_at(where)
         if hint is not None and hint not in ("map", "struct"):
             return hint
@@ -134,7 +136,7 @@ def _starting(node: FieldVotes, prefix: str) -> dict[str, int]:
 
 
 def _majority(kinds: dict[str, int]) -> str | None:
-    """The kind of two thirds of the values or more; None for a mixture."""
+    """Return the kind of two thirds of the values or more; None for a mixture."""
     kind = max(kinds, key=lambda each: (kinds[each], each), default=None)
     return kind if kind is not None and 3 * kinds[kind] >= 2 * sum(kinds.values()) else None
 
@@ -148,7 +150,7 @@ def _is_dictionary(node: FieldVotes) -> bool:
 
 
 def _items_of_element(node: FieldVotes, own: str | int | None) -> FieldVotes | None:
-    """The items, if elements are lists: children of one name, several or called as items, and few attributes."""
+    """Return the items, if elements are lists: children of one name, several or called as items, and few attributes."""
     structs, items = node.votes[f"{KIND}struct"], None
     for name, inner in _fields(node).items():
         votes = inner.votes
@@ -161,7 +163,7 @@ def _items_of_element(node: FieldVotes, own: str | int | None) -> FieldVotes | N
 
 
 def _is_item_of(item: str, own: str) -> bool:
-    """Whether an element is called as the item of a list: ``Line`` or ``OrderLine`` in ``Lines``, ``string``."""
+    """Return whether an element is called as the item of a list: ``Line`` or ``OrderLine`` in ``Lines``, ``string``."""
     if _ITEM_TYPES.fullmatch(item) or own == f"arrayof{item}":
         return True
     lists = [*(item + each for each in _LISTS), f"{item[:-1]}ies"]
@@ -175,7 +177,7 @@ def _leaf(kind: str | None, node: FieldVotes) -> Type:
 
 
 def _number_type(node: FieldVotes) -> Type:
-    """The type that takes all numbers, but one in twenty whose size would leave no room for the others."""
+    """Return the type that takes all numbers, but one in twenty whose size would leave no room for the others."""
     votes, numbers = node.votes, node.votes[f"{KIND}number"]
     if 20 * votes["exponent"] > numbers:
         return "double" if 20 * votes["beyond double"] <= numbers else "string"
@@ -187,7 +189,7 @@ def _number_type(node: FieldVotes) -> Type:
 
 
 def _needed(sizes: list[tuple[int, int]], numbers: int) -> int:
-    """The digits that all numbers but one in twenty need."""
+    """Return the digits that all numbers but one in twenty need."""
     beyond = 0
     for digits, count in sorted(sizes, reverse=True):
         beyond += count

@@ -51,7 +51,7 @@ DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=Number, parse_fl
 
 
 def is_number(identity: Any) -> bool:
-    """Whether an ``$id`` is the number of an object, as the serializers count them."""
+    """Return whether an ``$id`` is the number of an object, as the serializers count them."""
     return isinstance(identity, str) and identity.isascii() and identity.isdigit()
 
 
@@ -85,7 +85,7 @@ class References:
         return self._known.get(value["$ref"], value) if isinstance(value, dict) and _is_reference(value) else value
 
     def is_metadata(self, identity: Any) -> bool:
-        """Whether an ``$id`` is no data: others refer to it, or the serializer numbers its objects."""
+        """Return whether an ``$id`` is no data: others refer to it, or the serializer numbers its objects."""
         if not isinstance(identity, str) or identity not in self._known:
             return False
         return identity in self.referred or (self._is_numbered and is_number(identity))
@@ -113,13 +113,13 @@ class References:
 
 
 def _length(value: Any) -> int:
-    """The characters of a value itself: a text, a number, or the names of an object."""
+    """Return the characters of a value itself: a text, a number, or the names of an object."""
     text = value.text if isinstance(value, Number) else value
     return len(text) if isinstance(text, str) else 1 + sum(map(len, text)) if isinstance(text, dict) else 1
 
 
 def is_wrapper(value: Any) -> bool:
-    """Whether a value is an array with its metadata."""
+    """Return whether a value is an array with its metadata."""
     if not isinstance(value, dict) or isinstance(value, Repeated) or not set(value) <= _WRAPPER:
         return False
     return isinstance(value.get("$values"), list) and all(

@@ -63,7 +63,7 @@ def may_have_other_case(bodies: pa.Array, names: Collection[str]) -> pa.Array:
 
 
 def _members(read: pa.Array) -> pa.Array:
-    """The number of members of each value's objects that are not null."""
+    """Return the number of members of each value's objects that are not null."""
     if pa.types.is_list(read.type):
         sums = pa.concat_arrays([pa.array([0]), pc.cumulative_sum(_members(read.values))])
         return pc.subtract(sums.take(read.offsets[1:]), sums.take(read.offsets[:-1]))
@@ -119,7 +119,7 @@ def _collected(value: Any, known: Any, path: Path, texts: list[str]) -> bool:
 
 
 def _key(path: Path, name: str, keys: frozenset[str]) -> str:
-    """The key of an unknown field in what is rescued; nothing for metadata, and for a field in another case."""
+    """Return the key of an unknown field in what is rescued; nothing for metadata, and for a field in another case."""
     return "" if name[:1] == "$" or name_key(name) in keys else f"{_quoted(path_text((*path, name)))}:"
 
 
@@ -127,7 +127,7 @@ _cached_key = lru_cache(maxsize=1_024)(_key)
 
 
 def known_names(kind: Type) -> Any:
-    """The names of a struct with what is inside, and their keys; None without structs."""
+    """Return the names of a struct with what is inside, and their keys; None without structs."""
     if not isinstance(kind, dict) or kind["type"] == "map":
         return None
     if (item := item_of(kind)) is not None:
@@ -168,7 +168,7 @@ def matches(bodies: pa.Array, pattern: str, kind: str | None = None) -> pa.Array
 
 
 def wrong_kinds(read_as: pa.DataType) -> str:
-    """A regular expression of bodies with a value that Arrow's reader refuses: a guess, which saves time."""
+    """Return a regular expression of bodies with a value that Arrow's reader refuses: a guess, which saves time."""
     refused: dict[str, set[str]] = {}
     waiting = [read_as]
     while waiting:
@@ -186,7 +186,7 @@ def wrong_kinds(read_as: pa.DataType) -> str:
 
 
 def _refused(kind: pa.DataType) -> str:
-    """A regular expression of how values begin that Arrow's reader does not take for a type."""
+    """Return a regular expression of how values begin that Arrow's reader does not take for a type."""
     if pa.types.is_struct(kind):
         return r"[^{n \t\r\n]"
     if pa.types.is_list(kind):

@@ -40,7 +40,7 @@ _STEP = re.compile(r'(\[\])|\[(0|-?[1-9]\d*)\]|\[("(?:[^"\\]|\\.)*")\]|(\.?)([^.
 
 @lru_cache(maxsize=16_384)
 def is_column_name(name: str) -> bool:
-    """Whether a field can be a column: Parquet, Delta Lake, Iceberg and Spark take its name, nested as well."""
+    """Return whether a field can be a column: Parquet, Delta Lake, Iceberg and Spark take its name, nested as well."""
     return 0 < len(name) <= MAX_CHARACTERS and all(map(_is_allowed, name)) and len(name.encode()) <= MAX_BYTES
 
 
@@ -51,7 +51,7 @@ def _is_allowed(character: str) -> bool:
 
 @lru_cache(maxsize=16_384)
 def name_key(name: str) -> str:
-    """A text that is the same for two names exactly if they differ in case alone, to an engine or to Java."""
+    """Return a text that is the same for two names exactly if they differ in case alone, to an engine or to Java."""
     # Delta Lake, Iceberg, and the Parquet reader of Spark compare names by Java's ``toLowerCase(Locale.ROOT)``, Spark's
     # analyzer by ``equalsIgnoreCase``; here two names are the same if either says so.
     if name.isascii():
@@ -62,7 +62,9 @@ def name_key(name: str) -> str:
 
 @lru_cache(maxsize=16_384)
 def column_key(name: str) -> str:
-    """A text that is the same for two names if one struct cannot have both: Iceberg writes them alike in Parquet."""
+    """Return a text that is the same for two names if one struct cannot have both: Iceberg writes them alike in
+    Parquet.
+    """
     # As in AvroSchemaUtil.makeCompatibleName: ``a-b`` becomes ``a_x2Db``, and ``1`` becomes ``_1``.
     key = name_key(name)
     if key.isascii() and key.isidentifier():
@@ -81,14 +83,16 @@ def _escaped(character: str) -> str:
 
 
 def _folded(character: str) -> str:
-    """The lower case of the upper case, as Java's ``Character`` has them: one character for one."""
+    """Return the lower case of the upper case, as Java's ``Character`` has them: one character for one."""
     upper = character.upper()
     lower = (upper if len(upper) == 1 else character).lower()
     return lower if len(lower) == 1 else character
 
 
 def column_names(schema: Mapping[str, Any], envelope: Sequence[str]) -> dict[str, str]:
-    """The column of each field of a struct: its name, behind ``body_`` if it begins with ``_`` or a column has it."""
+    """Return the column of each field of a struct: its name, behind ``body_`` if it begins with ``_`` or a column has
+    it.
+    """
     taken = {column_key(name) for name in (*_OWN, *envelope)}
     names = {}
     for name in (each["name"] for each in schema["fields"]):
@@ -101,7 +105,7 @@ def column_names(schema: Mapping[str, Any], envelope: Sequence[str]) -> dict[str
 
 
 def is_own_column(column: str) -> bool:
-    """Whether a column of a table of a message type is not that of a field."""
+    """Return whether a column of a table of a message type is not that of a field."""
     return column.startswith("_") or column_key(column) in set(map(column_key, _OWN))
 
 
@@ -132,7 +136,7 @@ def read_path(text: str) -> Path:
 
 
 def matches_name(pattern: str, name: str) -> bool:
-    """Whether the parts between the stars of a pattern are in a name, in their order; in linear time."""
+    """Return whether the parts between the stars of a pattern are in a name, in their order; in linear time."""
     name, (first, *others) = name_key(name), name_key(pattern).split("*")
     if not others:
         return name == first

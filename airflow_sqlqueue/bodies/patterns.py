@@ -32,7 +32,7 @@ class TypePatterns:
         return cls(tuple(texts))
 
     def matches(self, message_type: str) -> bool:
-        """Whether a type is one of those that the patterns mean."""
+        """Return whether a type is one of those that the patterns mean."""
         included = [each for each in self.patterns if each[0] != "!"] or ["*"]
         excluded = [each[1:] for each in self.patterns if each[0] == "!"]
         is_one, is_none = (any(matches_name(each, message_type) for each in some) for some in (included, excluded))
@@ -112,7 +112,7 @@ def _path(text: str) -> Path:
 
 
 def _type(given: object, path: object) -> Type:
-    """The type of a hint, checked. Raises :class:`ConfigurationError`."""
+    """Return the type of a hint, checked. Raises :class:`ConfigurationError`."""
     if given in ("map", "struct"):
         return str(given)
     try:

@@ -34,32 +34,32 @@ def struct(fields: Mapping[str, Type], metadata: Mapping[str, dict[str, Any]] | 
 
 
 def field_of(name: str, kind: Type, metadata: object = None) -> dict[str, Any]:
-    """A field of a struct."""
+    """Return a field of a struct."""
     return {"name": name, "type": kind, "nullable": True, "metadata": metadata if isinstance(metadata, dict) else {}}
 
 
 def fields_of(schema: Struct) -> dict[str, Type]:
-    """The names and types of a struct's fields."""
+    """Return the names and types of a struct's fields."""
     return {each["name"]: each["type"] for each in schema["fields"]}
 
 
 def array(item: Type) -> Type:
-    """An array with items of this type."""
+    """Return an array with items of this type."""
     return {"type": "array", "elementType": item, "containsNull": True}
 
 
 def map_of(value: Type) -> Type:
-    """A map with texts as keys and values of this type."""
+    """Return a map with texts as keys and values of this type."""
     return {"type": "map", "keyType": "string", "valueType": value, "valueContainsNull": True}
 
 
 def item_of(kind: Type | None) -> Type | None:
-    """The type of an array's items or of a map's values; None for another type."""
+    """Return the type of an array's items or of a map's values; None for another type."""
     return kind.get("elementType") or kind.get("valueType") if isinstance(kind, dict) else None
 
 
 def with_item(kind: Type, item: Type) -> Type:
-    """An array or a map with another type of its items or values."""
+    """Return an array or a map with another type of its items or values."""
     return map_of(item) if isinstance(kind, dict) and kind["type"] == "map" else array(item)
 
 
@@ -78,12 +78,12 @@ def read_schema(values: object) -> Struct:
 
 
 def all_fields(kind: Type) -> Iterator[str]:
-    """The names of all fields of a type, those of nested structs included."""
+    """Return the names of all fields of a type, those of nested structs included."""
     return (name for _, name in _all_types(kind) if name is not None)
 
 
 def all_leaves(kind: Type) -> Iterator[tuple[str, str | None]]:
-    """The leaf types in a type with the names of their fields, None for items and values."""
+    """Return the leaf types in a type with the names of their fields, None for items and values."""
     return ((each, name) for each, name in _all_types(kind) if isinstance(each, str))
 
 
@@ -97,7 +97,7 @@ def _all_types(kind: Type, name: str | None = None) -> Iterator[tuple[Type, str 
 
 
 def spark_schema(kind: Type) -> Any:
-    """The JSON of Spark's type: a leaf type may have another name there."""
+    """Return the JSON of Spark's type: a leaf type may have another name there."""
     if isinstance(kind, str):
         return spark_leaf(kind)
     if (item := item_of(kind)) is not None:
@@ -111,7 +111,7 @@ def spark_schema(kind: Type) -> Any:
 
 
 def _checked(kind: object, path: Path) -> Type:
-    """The type in its canonical form."""
+    """Return the type in its canonical form."""
     where = f"the field {path_text(path)}" if path else "the root"
     if len(path) > MAX_NESTING:
         raise ConfigurationError(f"A schema has at most {MAX_NESTING} levels: make {where} a string.")
@@ -204,7 +204,7 @@ def _list(value: object) -> list[Any]:
 
 
 def _comment(text: object) -> dict[str, str]:
-    """The metadata of a field for Spark, which takes it for a column's comment."""
+    """Return the metadata of a field for Spark, which takes it for a column's comment."""
     return {"comment": text} if isinstance(text, str) and is_text(text) else {}
 
 

@@ -185,7 +185,7 @@ def sender_number(sender: str | None) -> str:
 
 
 def _votes(facts: dict[str, int]) -> dict[str, int]:
-    """The votes of a message at a path: its facts, with one kind and one size."""
+    """Return the votes of a message at a path: its facts, with one kind and one size."""
     kinds = [name for name in facts if name.startswith(KIND)]
     if len(kinds) > 1:
         for name in kinds:
@@ -266,7 +266,7 @@ class _Message:
 
 
 def _bounded(name: str) -> str:
-    """The name, cut if no column can have it, for it is a key of a dictionary at most."""
+    """Return the name, cut if no column can have it, for it is a key of a dictionary at most."""
     return name if len(name) <= MAX_CHARACTERS else f"{name[:MAX_CHARACTERS]}{zlib.crc32(repr(name).encode()):08x}"
 
 

@@ -116,14 +116,14 @@ def _path(text: str) -> Path:
 
 
 def _stored(kind: str) -> pa.DataType:
-    """The Arrow type of a leaf type, in which days and instants are numbers; texts for another type."""
+    """Return the Arrow type of a leaf type, in which days and instants are numbers; texts for another type."""
     found = leaf_of(kind)
     arrow = pa.string() if found is None else found[0].arrow(*found[1])
     return pa.int32() if pa.types.is_date(arrow) else pa.int64() if pa.types.is_timestamp(arrow) else arrow
 
 
 def _tree(value: Any, kind: Type) -> Any:
-    """A value of a column as a body has it: numbers and texts as they are written, None for null."""
+    """Return a value of a column as a body has it: numbers and texts as they are written, None for null."""
     if value is None:
         return None
     if isinstance(kind, str):

@@ -80,22 +80,24 @@ class Element:
 
 
 def most_characters(size: int) -> int:
-    """The most characters of the values of a body of this size, with what references repeat, or with their paths."""
+    """Return the most characters of the values of a body of this size, with what references repeat, or with their
+    paths.
+    """
     return max(_GROWTH * size, _ALWAYS)
 
 
 def is_element(name: str) -> bool:
-    """Whether the name of a child of an element is that of an element, not of an attribute or of text."""
+    """Return whether the name of a child of an element is that of an element, not of an attribute or of text."""
     return name[:1] not in ("@", "#")
 
 
 def is_nothing(text: str) -> bool:
-    """Whether a text of XML is no value."""
+    """Return whether a text of XML is no value."""
     return text.strip(BLANKS) in NOTHING
 
 
 def is_empty(value: Any) -> bool:
-    """Whether a value is nothing: null, an empty object, a blank element, a list of nothing."""
+    """Return whether a value is nothing: null, an empty object, a blank element, a list of nothing."""
     if isinstance(value, Element):
         return not value.children and not value.text.strip(BLANKS)
     if isinstance(value, list):

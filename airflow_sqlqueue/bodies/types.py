@@ -63,7 +63,7 @@ class Leaf:
 
 
 def leaf_of(kind: str) -> tuple[Leaf, Parameters] | None:
-    """The row of a type and its parameters, of ``decimal(10,2)`` for example; None for another text."""
+    """Return the row of a type and its parameters, of ``decimal(10,2)`` for example; None for another text."""
     name, parameters = _split(kind)
     leaf = LEAVES.get(name)
     return (leaf, parameters) if leaf and leaf.allows(parameters) else None
@@ -94,7 +94,9 @@ def read_leaf(kind: str, text: str, given: Given | None) -> Any:
 
 
 def text_reader(kind: str) -> Callable[[str, bool], Any]:
-    """The reader of the text of an element and whether it is nil: None for no value, or :class:`CoercionError`."""
+    """Return the reader of the text of an element and whether it is nil: None for no value, or
+    :class:`CoercionError`.
+    """
     leaf, parameters = _known(kind)
     read_value, is_string = leaf.read, kind == "string"
 
@@ -114,7 +116,7 @@ def text_reader(kind: str) -> Callable[[str, bool], Any]:
 
 
 def takes_leaf(known: str, found: str) -> bool:
-    """Whether a column of the type ``known`` takes values of the type ``found``."""
+    """Return whether a column of the type ``known`` takes values of the type ``found``."""
     if known in (found, "string"):
         return True
     leaf, own = _known(known)
@@ -122,7 +124,7 @@ def takes_leaf(known: str, found: str) -> bool:
 
 
 def leaf_of_json_schema(kind: str, form: str | None) -> str:
-    """The leaf type of a type and a format of JSON Schema; a format that is not known counts for nothing."""
+    """Return the leaf type of a type and a format of JSON Schema; a format that is not known counts for nothing."""
     for wanted in (form, None):
         for name, leaf in LEAVES.items():
             if (kind, wanted) in leaf.json_schema:
@@ -131,12 +133,14 @@ def leaf_of_json_schema(kind: str, form: str | None) -> str:
 
 
 def forms() -> dict[str, re.Pattern[str]]:
-    """The forms of texts that tell a leaf type."""
+    """Return the forms of texts that tell a leaf type."""
     return {name: re.compile(leaf.form, re.ASCII) for name, leaf in LEAVES.items() if leaf.form}
 
 
 def number_type(whole: int, scale: int, *, is_beyond_long: bool = False, has_exponents: bool = False) -> str:
-    """The one rule for the type of numbers: ``whole`` digits before the point at most, and ``scale`` behind it."""
+    """Return the one rule for the type of numbers: ``whole`` digits before the point at most, and ``scale`` behind
+    it.
+    """
     if has_exponents:
         return "double"
     if not scale and not is_beyond_long:
@@ -148,13 +152,13 @@ def number_type(whole: int, scale: int, *, is_beyond_long: bool = False, has_exp
 
 
 def arrow_leaf(kind: str) -> pa.DataType:
-    """The Arrow type of a leaf type."""
+    """Return the Arrow type of a leaf type."""
     leaf, parameters = _known(kind)
     return leaf.arrow(*parameters)
 
 
 def reader_leaf(kind: str) -> pa.DataType:
-    """The type by which Arrow's reader of JSON reads a leaf type."""
+    """Return the type by which Arrow's reader of JSON reads a leaf type."""
     leaf, parameters = _known(kind)
     if leaf.read_as is None and (leaf.convert is None or leaf.json == ("text",)):
         return _pa().string()
@@ -162,7 +166,9 @@ def reader_leaf(kind: str) -> pa.DataType:
 
 
 def converted_leaf(read: pa.Array, kind: str) -> pa.Array:
-    """The column of what Arrow's reader read, with null for each value that ``read`` has to look at, or refuses."""
+    """Return the column of what Arrow's reader read, with null for each value that ``read`` has to look at, or
+    refuses.
+    """
     leaf, parameters = _known(kind)
     if leaf.convert is not None:
         return leaf.convert(read, *parameters)
@@ -172,7 +178,7 @@ def converted_leaf(read: pa.Array, kind: str) -> pa.Array:
 
 
 def read_or_none(kind: str, text: str, given: Given) -> Any:
-    """The value of a text, None for one that does not fit."""
+    """Return the value of a text, None for one that does not fit."""
     try:
         return read_leaf(kind, text, given)
     except CoercionError:
@@ -180,7 +186,7 @@ def read_or_none(kind: str, text: str, given: Given) -> Any:
 
 
 def spark_leaf(kind: str) -> str:
-    """The name of a leaf type in Spark."""
+    """Return the name of a leaf type in Spark."""
     return _known(kind)[0].spark or kind
 
 
@@ -205,7 +211,7 @@ and the end of a UUID looks like one. A regular expression that begins with a fi
 
 
 def _where(fits: pa.Array, read: pa.Array) -> pa.Array:
-    """The values that fit, and null for others."""
+    """Return the values that fit, and null for others."""
     import pyarrow.compute as pc
 
     return read if pc.all(fits, min_count=0).as_py() else pc.if_else(fits, read, _pa().scalar(None, read.type))

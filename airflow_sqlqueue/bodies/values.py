@@ -37,7 +37,7 @@ class CoercionError(ValueError):
 
 
 def integer(text: str, bits: int) -> int:
-    """A whole number of ``bits`` beside its sign, without a fraction or an exponent."""
+    """Return a whole number of ``bits`` beside its sign, without a fraction or an exponent."""
     if not _INTEGER.fullmatch(text) or len(text) > 20 or not -(1 << bits) <= (found := int(text)) < 1 << bits:
         raise CoercionError
     return found
@@ -48,7 +48,7 @@ def _nearest(text: str) -> float:
 
 
 def double(text: str) -> float:
-    """The number that is written, if its shortest text says the same."""
+    """Return the number that is written, if its shortest text says the same."""
     found = _nearest(text)
     if not math.isfinite(found) or Decimal(text) != Decimal(repr(found)):
         raise CoercionError
@@ -56,7 +56,7 @@ def double(text: str) -> float:
 
 
 def float32(text: str) -> float:
-    """The number of 32 bits that is written, if its shortest text says the same."""
+    """Return the number of 32 bits that is written, if its shortest text says the same."""
     (found,) = struct.unpack("f", struct.pack("f", _nearest(text)))
     if not math.isfinite(found) or Decimal(text) != Decimal(shortest32(found)):
         raise CoercionError
@@ -64,19 +64,19 @@ def float32(text: str) -> float:
 
 
 def shortest32(value: float) -> str:
-    """The shortest text that a float of 32 bits is read from."""
+    """Return the shortest text that a float of 32 bits is read from."""
     texts = (f"{value:.{digits}g}" for digits in range(1, 10))
     return next(text for text in texts if struct.pack("f", float(text)) == struct.pack("f", value))
 
 
 def number_text(text: str) -> str:
-    """The text of a number, without a point and an exponent if it is whole."""
+    """Return the text of a number, without a point and an exponent if it is whole."""
     number = Decimal(text)
     return f"{number:.0f}" if number == number.to_integral_value() and abs(number) < 1 << 53 else text
 
 
 def decimal(text: str, precision: int, scale: int) -> Decimal:
-    """The number that is written, if the type has its digits."""
+    """Return the number that is written, if the type has its digits."""
     form = _NUMBER.fullmatch(text)
     if not form:
         raise CoercionError
@@ -91,7 +91,7 @@ def decimal(text: str, precision: int, scale: int) -> Decimal:
 
 
 def decimal_text(value: Decimal) -> str:
-    """The text of a decimal, without zeros at its end."""
+    """Return the text of a decimal, without zeros at its end."""
     text = format(value, "f")
     return text.rstrip("0").rstrip(".") if "." in text else text
 
@@ -116,12 +116,12 @@ def instant(text: str, *, has_zone: bool) -> int:
 
 
 def instant_text(micros: int, zone: str) -> str:
-    """The text of :func:`instant`."""
+    """Return the text of :func:`instant`."""
     return (_EPOCH + micros * _MICROSECOND).isoformat().removesuffix("+00:00") + zone
 
 
 def text_of(text: str) -> str:
-    """The text itself, which may not have half of a surrogate pair: no column can hold it."""
+    """Return the text itself, which may not have half of a surrogate pair: no column can hold it."""
     if not text.isascii():
         text.encode()
     return text
@@ -135,7 +135,7 @@ def boolean(text: str) -> bool:
 
 
 def binary(text: str) -> bytes:
-    """The bytes of Base64, if this is the one text of them."""
+    """Return the bytes of Base64, if this is the one text of them."""
     found = base64.b64decode(text, validate=True)
     if base64.b64encode(found).decode() != text:
         raise CoercionError

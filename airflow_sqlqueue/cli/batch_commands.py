@@ -167,7 +167,9 @@ def _drain(
 def _payload_fetch(
     location: str | None, stage: str, folder: StagingFolder | None, options: PayloadOptions
 ) -> PayloadFetch | None:
-    """Function that fetches the payloads of a drained batch; None without a data bus. Raises ConfigurationError."""
+    """Return the function that fetches the payloads of a drained batch; None without a data bus. Raises
+    ConfigurationError.
+    """
     if location is None:
         return None
     if stage != "files":
@@ -311,7 +313,7 @@ def mark_consumed(
 
 
 def _existing_folder(staging: Optional[str]) -> Optional[str]:
-    """The staging folder, checked to exist: a sweep of a mistyped name would find an empty folder."""
+    """Return the staging folder, checked to exist: a sweep of a mistyped name would find an empty folder."""
     from airflow_sqlqueue.drain.storage.folder import StagingFolder
 
     if staging is not None:

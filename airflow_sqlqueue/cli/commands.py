@@ -35,7 +35,9 @@ _FIRST_WORD = re.compile(r"^([a-z]+)(?= must| is)")
 
 
 def with_option_groups(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The command for typer: each parameter whose type is a dataclass becomes one option for each of its fields."""
+    """Return the command for typer: each parameter whose type is a dataclass becomes one option for each of its
+    fields.
+    """
     hints = {name: _annotated(hint) for name, hint in get_type_hints(command, include_extras=True).items()}
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
     members = {name: list(_parameters(kind)) for name, kind in groups.items()}
@@ -56,13 +58,13 @@ def with_option_groups(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _annotated(hint: Any) -> Any:
-    """The hint without the Optional that Python 3.10 puts around that of a parameter whose default is None."""
+    """Return the hint without the Optional that Python 3.10 puts around that of a parameter whose default is None."""
     inner = [each for each in get_args(hint) if get_origin(each) is Annotated]
     return inner[0] if get_origin(hint) is Union and len(inner) == 1 else hint
 
 
 def _parameters(group: Any) -> Iterable[inspect.Parameter]:
-    """Parameters for the group's fields; one without a default is a required argument."""
+    """Return the parameters for the group's fields; one without a default is a required argument."""
     if issubclass(group, Options):
         return parameters_of(group)
     types, required = get_type_hints(group, include_extras=True), inspect.Parameter.empty

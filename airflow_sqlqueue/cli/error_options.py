@@ -38,7 +38,9 @@ class ErrorFilterOptions:
     ] = None
 
     def filter(self) -> ErrorFilter:
-        """The filter of the options that were given; an empty list is no condition. Raises ConfigurationError."""
+        """Return the filter of the options that were given; an empty list is no condition. Raises
+        ConfigurationError.
+        """
         return ErrorFilter.of(
             {name: value if isinstance(value, str) else value or None for name, value in vars(self).items()}
         )

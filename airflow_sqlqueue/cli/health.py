@@ -64,7 +64,7 @@ class Health:
         self._has_contact = reached
 
     def exposition(self) -> str:
-        """Metrics in Prometheus's text format."""
+        """Return the metrics in Prometheus's text format."""
         labels = ",".join(f'{name}="{_escaped(value)}"' for name, value in self._labels.items())
         lines = [
             "# HELP sqlqueue_consume_ready 1 while the server answers and the consumer is not stopping, else 0.",

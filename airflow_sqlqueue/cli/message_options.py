@@ -28,7 +28,7 @@ class MessageOptions:
     content_type: Annotated[str, typer.Option(help="Content type of the body.")] = "application/json"
 
     def message(self, expire_after: float | None = None) -> Message:
-        """The message, with the headers that an endpoint needs. Raises ConfigurationError, MessageError."""
+        """Return the message, with the headers that an endpoint needs. Raises ConfigurationError, MessageError."""
         if not self.message_type.strip():
             raise ConfigurationError(
                 "--type is empty: give the message's .NET type with its namespace, as Shop.PlaceOrder."
@@ -60,7 +60,7 @@ class FilterOptions:
     until: Annotated[Optional[str], typer.Option(help="Only messages sent before this time.")] = None
 
     def filter(self) -> MessageFilter | None:
-        """The filter of the options that were given; None without any. Raises :class:`ConfigurationError`."""
+        """Return the filter of the options that were given; None without any. Raises :class:`ConfigurationError`."""
         from airflow_sqlqueue.queue.filters import MessageFilter
 
         values: dict[str, Any] = {
@@ -80,7 +80,7 @@ def header_values(header: list[str] | None) -> dict[str, str]:
 
 
 def named_values(given: list[str] | None, usage: str) -> dict[str, str]:
-    """The values of an option by their names. Raises ConfigurationError."""
+    """Return the values of an option by their names. Raises ConfigurationError."""
     pairs = [pair.partition("=") for pair in given or []]
     for name, equals, _ in pairs:
         if not (name.strip() and equals):
@@ -90,7 +90,7 @@ def named_values(given: list[str] | None, usage: str) -> dict[str, str]:
 
 
 def read_body(text: str) -> bytes:
-    """A body given as text, @FILE or -. Raises ConfigurationError."""
+    """Return a body given as text, @FILE or -. Raises ConfigurationError."""
     if text == "-":
         return sys.stdin.buffer.read()
     if text.startswith("@"):

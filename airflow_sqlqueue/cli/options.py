@@ -25,7 +25,7 @@ _ASKED_FOR = "-"
 
 
 def _url(context: typer.Context, url: Optional[str]) -> Optional[str]:
-    """The value of ``--url``; a named connection wins over the environment's URL."""
+    """Return the value of ``--url``; a named connection wins over the environment's URL."""
     source = context.get_parameter_source("url")
     if source is not None and source.name == "ENVIRONMENT" and context.params.get("conn_id") is not None:
         return None
@@ -58,7 +58,7 @@ class Common:
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False
 
     def connect(self) -> QueueClient:
-        """The client of the server that ``--url`` or ``--conn-id`` names. Raises ConfigurationError."""
+        """Return the client of the server that ``--url`` or ``--conn-id`` names. Raises ConfigurationError."""
         if (self.url is None) == (self.conn_id is None):
             raise ConfigurationError("Name the server with one of --url (or SQLQUEUE_URL) and --conn-id.")
         return client_of_url(self.url) if self.url is not None else client_of_connection(str(self.conn_id))
@@ -79,17 +79,17 @@ class QueueOptions(Common):
     ] = False
 
     def address(self, client: QueueClient) -> str:
-        """The address that the argument QUEUE gives, or that of the endpoint that it names."""
+        """Return the address that the argument QUEUE gives, or that of the endpoint that it names."""
         return client.resolver.address_of(*((None, self.queue) if self.endpoint else (self.queue, None)))
 
     def connect_queue(self) -> Queue:
-        """The queue that the argument QUEUE names, of the client of the server."""
+        """Return the queue that the argument QUEUE names, of the client of the server."""
         client = self.connect()
         return client.queue(self.address(client))
 
 
 def client_of_url(url: str) -> QueueClient:
-    """The client of a URL or of a connection string of .NET. Raises ConfigurationError.
+    """Return the client of a URL or of a connection string of .NET. Raises ConfigurationError.
 
     The password ``-`` is replaced by the value of ``SQLQUEUE_PASSWORD``, or by one that is typed on the terminal.
     """
@@ -101,7 +101,7 @@ def client_of_url(url: str) -> QueueClient:
 
 
 def _asked(client: QueueClient) -> str:
-    """The password that is typed on the terminal."""
+    """Return the password that is typed on the terminal."""
     try:
         # Not standard input, which may hold a body.
         with open("/dev/tty", "rb"):
@@ -114,7 +114,7 @@ def _asked(client: QueueClient) -> str:
 
 
 def client_of_connection(conn_id: str) -> QueueClient:
-    """The client of a connection as ``airflow connections get`` finds it. Raises ConfigurationError."""
+    """Return the client of a connection as ``airflow connections get`` finds it. Raises ConfigurationError."""
     # Airflow's own commands set this: without it, outside a task, Airflow searches only the environment.
     os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
     # Airflow logs to standard output, which is for the command's answer.
@@ -129,7 +129,9 @@ def client_of_connection(conn_id: str) -> QueueClient:
 
 
 def age(option: str, text: str) -> timedelta:
-    """A length of time that an option gives as ``90s``, ``30m``, ``12h`` or ``7d``. Raises ConfigurationError."""
+    """Return a length of time that an option gives as ``90s``, ``30m``, ``12h`` or ``7d``. Raises
+    ConfigurationError.
+    """
     found = interval(option, text)
     if found is None:
         raise ConfigurationError(f"{option} is empty: give a time as 90s, 30m, 12h or 7d.")

@@ -76,7 +76,7 @@ def say(heading: str, *lines: str | None) -> None:
 
 
 def _width() -> int:
-    """Width of the terminal, or the value of ``COLUMNS``; without a terminal lines have no limit."""
+    """Return the width of the terminal, or the value of ``COLUMNS``; without a terminal lines have no limit."""
     columns = os.environ.get("COLUMNS", "")
     if columns.isdecimal():
         return int(columns)
@@ -140,12 +140,14 @@ def name_of(key: str) -> str:
 
 
 def _shown(key: str, value: Any) -> list[str]:
-    """Lines of a value; a word for no value."""
+    """Return the lines of a value; a word for no value."""
     return [_ABSENT.get(key, "none")] if value is None or value == [] else lines_of(key, value)
 
 
 def lines_of(key: str, value: Any) -> list[str]:
-    """Lines of a value: one for each item of a list or mapping, those of a text, and an empty list for no value."""
+    """Return the lines of a value: one for each item of a list or mapping, those of a text, and an empty list for no
+    value.
+    """
     if value is None or value == "" or value == [] or value == {}:
         return []
     if key == "paths":
@@ -166,7 +168,7 @@ def lines_of(key: str, value: Any) -> list[str]:
 
 
 def duration(seconds: float) -> str:
-    """Length of time in its two largest units: ``3 h 12 min``, ``41 s``, ``2 d 5 h``."""
+    """Return the length of time in its two largest units: ``3 h 12 min``, ``41 s``, ``2 d 5 h``."""
     rest = round(seconds)
     if rest < 60:
         return f"{rest} s"

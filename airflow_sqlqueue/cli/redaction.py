@@ -25,7 +25,7 @@ _LISTED = 20
 
 
 def redactor_of(rules: Optional[str]) -> Redactor | None:
-    """The redactor of a file of rules, with the key of the environment. Raises :class:`ConfigurationError`."""
+    """Return the redactor of a file of rules, with the key of the environment. Raises :class:`ConfigurationError`."""
     if rules is None:
         return None
     from airflow_sqlqueue.bodies.redaction.redactor import Redactor
@@ -34,7 +34,7 @@ def redactor_of(rules: Optional[str]) -> Redactor | None:
 
 
 def rules_help() -> str:
-    """The help of the option for rules, with the actions."""
+    """Return the help of the option for rules, with the actions."""
     parts = [f"{' or '.join(names(place))} {place}" for place in PLACES]
     return f"A JSON file of rules, which {', '.join(parts)}."
 
@@ -89,7 +89,7 @@ def _record(number: int, redaction: Redaction) -> dict[str, Any]:
 
 
 def _listed(actions: dict[str, str]) -> dict[str, str]:
-    """Actions by name; names of headers come from senders, so they are cut and bounded in number."""
+    """Return the actions by name; names of headers come from senders, so they are cut and bounded in number."""
     return {str(label(name, 100)): action for name, action in list(actions.items())[:_LISTED]}
 
 

@@ -265,7 +265,7 @@ class BatchManager:
         return staged_payloads(known, folder_of(staging))
 
     def _recorded(self, batch: Batch) -> tuple[Batch, Sequence[Part]]:
-        """The batch and its parts from the ledger, because a manifest may come from an untrusted place."""
+        """Return the batch and its parts from the ledger, because a manifest may come from an untrusted place."""
 
         def read(session: Session) -> tuple[Batch, Sequence[Part]]:
             ledger = Ledger.of(session, batch.queue)

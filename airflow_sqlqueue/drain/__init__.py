@@ -1,1 +1,1 @@
-"""Drain: move the rows of a queue into a sealed batch of Parquet files; nothing is lost or doubled."""
+"""Drain: move the rows of a queue into a sealed batch of Parquet files; nothing is lost or duplicated."""

@@ -39,7 +39,7 @@ class PartCounts(Counts):
     max_row_version: int
 
     def merged(self, other: PartCounts) -> PartCounts:
-        """Counts of the rows of both."""
+        """Return the counts of the rows of both."""
         return PartCounts(
             **(self + other).counters,
             min_row_version=min(self.min_row_version, other.min_row_version),

@@ -39,7 +39,7 @@ class FileEraser:
         self._staging = staging
 
     def has_payloads(self) -> bool:
-        """Whether payloads of the data bus were fetched for the batch, which :meth:`rewrite` does not change."""
+        """Return whether payloads of the data bus were fetched for the batch, which :meth:`rewrite` does not change."""
         files = files_of(self._staging, self._batch_id)
         return any(file.part_id is None and not is_manifest(file.path.rpartition("/")[2]) for file in files)
 

@@ -322,6 +322,8 @@ class Ledger(OwnTable):
 
 
 def ledger_definitions(catalog: str, schema: str = LEDGER_SCHEMA) -> tuple[Definition, ...]:
-    """Definitions of the ledger's tables and those beside it, for :func:`.tables.create.create` and for scripts."""
+    """Return the definitions of the ledger's tables and those beside it, for :func:`.tables.create.create` and for
+    scripts.
+    """
     tables: tuple[type[OwnTable], ...] = (Ledger, _PartTable, MessageTable, Quarantine)
     return tuple(table.definition(catalog, schema) for table in tables)

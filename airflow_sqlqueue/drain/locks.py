@@ -26,7 +26,7 @@ class BatchLocks:
 
     The server releases the locks when the connection ends: at the end of the block, or of the process, however it ends.
     A broken connection is replaced, and the locks are taken again. Others can lock a stranded batch only. The protocol
-    of the drain does not depend on these locks, so a lock that is lost for a moment loses and doubles nothing.
+    of the drain does not depend on these locks, so a lock that is lost for a moment loses and duplicates nothing.
 
     :param connect: opens a session; called again after a lost connection.
     :param catalog: the database of the ledger.

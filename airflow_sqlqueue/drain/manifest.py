@@ -252,5 +252,5 @@ def manifest_of(values: Mapping[str, Any]) -> str:
 
 
 def is_manifest(name: str) -> bool:
-    """True if a file has the name of a manifest file."""
+    """Return whether a file has the name of a manifest file."""
     return _MANIFEST.fullmatch(name) is not None

@@ -24,7 +24,7 @@ _NAMESPACE = uuid.UUID("0d6f5a0e-93c5-5b0d-9d0a-5c0f6f3d7c55")
 
 
 def stream_id(name: str) -> uuid.UUID:
-    """Id of a stream: the owner of its claims in the ledger. A running query holds the lock of this id."""
+    """Return the id of a stream: the owner of its claims in the ledger. A running query holds the lock of this id."""
     return uuid.uuid5(_NAMESPACE, name)
 
 
@@ -43,7 +43,7 @@ class StreamState:
     done: int
 
     def batch_id(self, number: int) -> uuid.UUID:
-        """Id of a claim's batch, the same for every attempt."""
+        """Return the id of a claim's batch, the same for every attempt."""
         return uuid.uuid5(self.generation, str(number))
 
 

@@ -61,5 +61,5 @@ class Attempt:
         return len(self.received) > 1
 
     def is_to_blame(self, error: Exception) -> bool:
-        """Whether the message causes an error, and not the server, a table or a setting."""
+        """Return whether the message causes an error, and not the server, a table or a setting."""
         return self.message is not None and (self.at_risk or is_of_a_message(error))

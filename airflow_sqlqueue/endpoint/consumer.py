@@ -57,8 +57,9 @@ class Consumer:
 
     The delivery guarantee depends on the transaction mode. ``sends_atomic_with_receive``: sends and statements of the
     function through a client of this server commit together with the receive, or not at all. A crash of any part loses
-    no message, and effects on this server are neither lost nor doubled. ``receive_only``: sends are committed at once,
-    and the next attempt sends again. ``none``: a message leaves the queue when it is received, and a crash loses it.
+    no message, and effects on this server are neither lost nor duplicated. ``receive_only``: sends are committed
+    immediately, and the next attempt sends again. ``none``: a message leaves the queue when it is received, and a crash
+    loses it.
 
     After an exception of the function the message is in the queue again and is retried by
     :class:`.ConsumeOptions`. Then it goes to the error queue with the headers that endpoints write. Messages

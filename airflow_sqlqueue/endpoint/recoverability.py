@@ -166,7 +166,7 @@ class FailureStorage:
                 self._alone.popitem(last=False)
 
     def is_alone(self, row_version: int) -> bool:
-        """Whether a message is tried alone, because it or a batch with it has failed."""
+        """Return whether a message is tried alone, because it or a batch with it has failed."""
         with self._lock:
             return row_version in self._alone or row_version in self._failed
 

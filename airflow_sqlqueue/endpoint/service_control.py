@@ -83,7 +83,7 @@ def audit(
 
 
 def is_retry(envelope: Envelope) -> bool:
-    """Whether ServiceControl has sent a message again and waits for the acknowledgement."""
+    """Return whether ServiceControl has sent a message again and waits for the acknowledgement."""
     retry = envelope.service_control_retry
     return bool(header_value(retry.unique_message_id) and header_value(retry.acknowledgement_queue))
 

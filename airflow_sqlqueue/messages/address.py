@@ -136,7 +136,7 @@ class QueueAddress:
         return self.table
 
     def __str__(self) -> str:
-        """The address as text: only the parts that are given, with the schema and the catalog in brackets."""
+        """Return the address as text: only the parts that are given, with the schema and the catalog in brackets."""
         text = self.table
         if self.schema or self.catalog:
             text += f"@{_bracket(self.schema)}"

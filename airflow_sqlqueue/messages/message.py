@@ -239,7 +239,9 @@ def check_headers(headers: Headers) -> None:
 
 
 def can_be_written(headers: Headers) -> bool:
-    """Whether a message may have these headers: half a surrogate pair, which old versions accept, is not allowed."""
+    """Return whether a message may have these headers: half a surrogate pair, which old versions accept, is not
+    allowed.
+    """
     try:
         check_headers(headers)
     except MessageError:

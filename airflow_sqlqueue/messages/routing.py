@@ -131,7 +131,8 @@ class AddressResolver:
                 raise AddressError(f"{name} is a list of names, not one text.")
 
     def allows(self, table: ResolvedAddress, same_catalog: SameName = eq, same_schema: SameName = eq) -> bool:
-        """Whether an address in a message's headers may lead to this table; an address from the user may lead to any.
+        """Return whether an address in a message's headers may lead to this table; an address from the user may lead to
+        any.
 
         The sender of a message chooses its headers, and the login of this program may reach more tables than the
         sender. The schema and catalog of the queue's own settings are allowed. Only the server knows whether two

@@ -99,7 +99,7 @@ class SqlQueueNotifier(BaseNotifier):
 
 
 def _about(context: Mapping[str, Any]) -> dict[str, Any]:
-    """Facts of the task instance, or, in a callback of a DAG or of a deadline, of its run."""
+    """Return the facts of the task instance, or, in a callback of a DAG or of a deadline, of its run."""
     ti, run, deadline = context.get("ti"), context.get("dag_run"), context.get("deadline")
     # Airflow puts the last task instance into the context of a DAG's callback.
     if ti is not None and "reason" not in context:
@@ -118,6 +118,6 @@ def _about(context: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fact(subject: Any, name: str) -> Any:
-    """An attribute or a key: a task's callback gets objects from Airflow, that of a deadline dictionaries."""
+    """Return an attribute or a key: a task's callback gets objects from Airflow, that of a deadline dictionaries."""
     value = subject.get(name) if isinstance(subject, Mapping) else getattr(subject, name, None)
     return getattr(value, "value", value)

@@ -72,7 +72,7 @@ class ServerTask(BaseOperator):
         return {"sqlqueue_conn_id": self.sqlqueue_conn_id, "hook_params": self.hook_params}
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
-        """Lineage of the ended task for OpenLineage's provider; None if it moved no messages."""
+        """Return the lineage of the ended task for OpenLineage's provider; None if it moved no messages."""
         return None if self.lineage is None else self.lineage.facets()
 
 
@@ -132,7 +132,7 @@ class ConditionTask(RoutedTask):
         return found
 
     def trigger_arguments(self, poll_interval: float) -> dict[str, Any]:
-        """Arguments of the trigger that waits for the condition."""
+        """Return the arguments of the trigger that waits for the condition."""
         return {
             "queue_name": self.queue_name,
             "endpoint": self.endpoint,
@@ -142,7 +142,7 @@ class ConditionTask(RoutedTask):
         }
 
     def depth_trigger(self, poll_interval: float) -> BaseTrigger:
-        """The trigger that waits for the condition."""
+        """Return the trigger that waits for the condition."""
         from airflow_sqlqueue.triggers.depth import SqlQueueDepthTrigger
 
         return SqlQueueDepthTrigger(**self.trigger_arguments(poll_interval))
@@ -165,7 +165,7 @@ class LimitedTask(ServerTask):
         self.max_seconds = max_seconds
 
     def limits(self) -> dict[str, Any]:
-        """The limits, as arguments of :meth:`.Options.of`."""
+        """Return the limits, as arguments of :meth:`.Options.of`."""
         return {"max_messages": self.max_messages, "max_seconds": self.max_seconds}
 
 

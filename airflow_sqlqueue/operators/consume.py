@@ -145,7 +145,7 @@ class SqlQueueConsumeOperator(LimitedTask):
         return said + ("; this DAG has no schedule, so no run comes by itself" if unscheduled else "")
 
     def _handler(self, context: Context) -> Callable[[Envelope], Any]:
-        """The function with its named arguments; its first parameter, of any name, is the message."""
+        """Return the function with its named arguments; its first parameter, of any name, is the message."""
         handle = self.python_callable
         offered = {HOOK: self.hook, CLIENT: self.hook.client, **context}
         if isinstance(handle, MessageHandlers):

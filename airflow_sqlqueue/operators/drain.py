@@ -42,7 +42,7 @@ STRANDED = ("adopt", "fail", "ignore")
 
 
 def page_url(*parts: str) -> str:
-    """URL of a view of the page in Airflow: the path of ``[api] base_url``, and the parts of the view.
+    """Return the URL of a view of the page in Airflow: the path of ``[api] base_url``, and the parts of the view.
 
     The URL has the path of the page and then the path of its frame, so the base path is in it twice.
     """
@@ -187,7 +187,7 @@ class DrainOperatorBase(LimitedTask, QueueWaitingTask):
         """Make the job of this run, checked. Raises :class:`ConfigurationError`."""
 
     def _open_engine(self, job: BatchJob, stack: ExitStack) -> dict[str, Any]:
-        """Engine of the drain's workers, as arguments of the hook's ``drain``."""
+        """Return the engine of the drain's workers, as arguments of the hook's ``drain``."""
         return {}
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -207,7 +207,7 @@ class DrainOperatorBase(LimitedTask, QueueWaitingTask):
         return self._drain(context)
 
     def _has_batch(self, context: Context) -> bool:
-        """Whether an earlier try has opened the batch; the queue's depth is then no reason to wait."""
+        """Return whether an earlier try has opened the batch; the queue's depth is then no reason to wait."""
         self._reach_server()
         return self.hook.client.batches.info(self._batch_id(task_key(context)), self.address) is not None
 
@@ -324,7 +324,7 @@ class DrainOperatorBase(LimitedTask, QueueWaitingTask):
         return options
 
     def _payload_options(self, options: DrainOptions) -> PayloadOptions | None:
-        """Options of the payloads; None without a data bus. Raises :class:`ConfigurationError`."""
+        """Return the options of the payloads; None without a data bus. Raises :class:`ConfigurationError`."""
         if self.data_bus is None:
             return None
         if self.stage == "table":

@@ -155,8 +155,8 @@ class SqlQueueReturnToSourceOperator(SqlQueueFailedMessagesOperator):
     """Return failed messages of an error queue to the queues where they failed: those that match ``filters``, or all.
 
     Delivery: exactly once. Each transaction takes messages out of the error queue and puts them into one queue of the
-    same server, so no failure loses or doubles a message; a retry continues with the rest. A returned message keeps its
-    message id, correlation id, conversation id, row Id and body; the headers of the failure and of its retries are
+    same server, so no failure loses or duplicates a message; a retry continues with the rest. A returned message keeps
+    its message id, correlation id, conversation id, row Id and body; the headers of the failure and of its retries are
     removed, and the expiry is cleared. A message that fails again while this runs is not returned twice.
 
     Messages that cannot be returned stay in the error queue and are counted by reason: malformed headers, no failed

@@ -40,7 +40,7 @@ class Lineage:
     outputs: list[Flow] = field(default_factory=list)
 
     def facets(self) -> Any:
-        """Facets for OpenLineage's provider; only this function imports that provider."""
+        """Return the facets for OpenLineage's provider; only this function imports that provider."""
         from airflow.providers.openlineage.extractors import OperatorLineage
         from openlineage.client.event_v2 import InputDataset, OutputDataset
         from openlineage.client.facet_v2 import input_statistics_input_dataset as read
@@ -77,7 +77,9 @@ def of_table(client: QueueClient, address: str | ResolvedAddress, messages: int,
 
 
 def of_batch(client: QueueClient, batch: Batch) -> list[Flow]:
-    """Flows of a batch's staging place: its folder, or the table beside the queue; none for an empty batch."""
+    """Return the flows of a batch's staging place: its folder, or the table beside the queue; none for an empty
+    batch.
+    """
     if not batch.parts:
         return []
     if batch.stage == "table":
@@ -90,13 +92,13 @@ def of_batch(client: QueueClient, batch: Batch) -> list[Flow]:
 
 
 def of_drain(client: QueueClient, batch: Batch) -> Lineage:
-    """Lineage of a drain: all rows taken out of the queue, and the staged ones."""
+    """Return the lineage of a drain: all rows taken out of the queue, and the staged ones."""
     taken = batch.messages + batch.expired + batch.quarantined
     return Lineage([of_table(client, batch.queue, taken, batch.bytes)], of_batch(client, batch))
 
 
 def of_requeue(client: QueueClient, batch: Batch) -> Lineage:
-    """Lineage of a batch that is put back into its queue."""
+    """Return the lineage of a batch that is put back into its queue."""
     return Lineage(of_batch(client, batch), [of_table(client, batch.queue, batch.messages, batch.bytes)])
 
 

@@ -49,7 +49,7 @@ class PurgeTask(LimitedTask, RoutedTask):
         check_options(self, PurgeOptions)
 
     def selection(self) -> dict[str, Any]:
-        """Options of the purge that select its messages; without options it deletes the expired ones."""
+        """Return the options of the purge that select its messages; without options it deletes the expired ones."""
         return {}
 
     def _options(self) -> PurgeOptions:

@@ -47,7 +47,7 @@ _LONGEST = 120
 
 
 def are_on() -> bool:
-    """Whether Airflow sends its metrics anywhere."""
+    """Return whether Airflow sends its metrics anywhere."""
     return any(conf.getboolean("metrics", name, fallback=False) for name in _BACKENDS)
 
 
@@ -160,5 +160,5 @@ def name_of(address: ResolvedAddress) -> str:
 
 
 def tag(value: str) -> str:
-    """Value of a tag, with only those characters that all of Airflow's metrics backends accept."""
+    """Return the value of a tag, with only those characters that all of Airflow's metrics backends accept."""
     return re.sub(r"[^a-zA-Z0-9_.-]", "_", value)[:_LONGEST]

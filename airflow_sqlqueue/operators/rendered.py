@@ -19,7 +19,7 @@ def interval_or(default: timedelta, name: str, value: Any) -> timedelta:
 
 
 def message_filter(filters: Mapping[str, Any] | None) -> MessageFilter | None:
-    """A filter of messages from its conditions; None for None. Raises :class:`ConfigurationError`."""
+    """Return a filter of messages from its conditions; None for None. Raises :class:`ConfigurationError`."""
     from airflow_sqlqueue.queue.filters import MessageFilter
 
     return None if filters is None else MessageFilter.of(filters)

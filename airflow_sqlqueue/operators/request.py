@@ -132,7 +132,7 @@ class SqlQueueRequestOperator(WaitingTask, RoutedTask):
         return {"message_id": message_id, "reply": _metadata(reply), "result": result}
 
     def _request(self, context: Context) -> Message:
-        """The request, with a new id, which the send ledger replaces if an earlier try has sent the request."""
+        """Return the request, with a new id, which the send ledger replaces if an earlier try has sent the request."""
         from airflow_sqlqueue.messages.envelope.outgoing import Sender
 
         written = self.message(context) if callable(self.message) else self.message

@@ -47,7 +47,7 @@ def check_result(task: BaseOperator, context: Context, result: Any) -> None:
 
 
 def _is_json(value: Any) -> bool:
-    """Whether the API server and every database that Airflow supports can store a serialized value."""
+    """Return whether the API server and every database that Airflow supports can store a serialized value."""
     if isinstance(value, dict):
         return all(map(_is_json, value)) and all(map(_is_json, value.values()))
     if isinstance(value, (list, tuple)):

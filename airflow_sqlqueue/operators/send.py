@@ -45,7 +45,7 @@ class MessagesTask(ServerTask):
         self.originating_endpoint = originating_endpoint
 
     def sender(self, context: Context, enclosed_message_types: str | None = None) -> Sender:
-        """The sender of the task instance, which gives a message the same id in every try."""
+        """Return the sender of the task instance, which gives a message the same id in every try."""
         from airflow_sqlqueue.messages.envelope.outgoing import Sender
 
         return Sender(
@@ -56,7 +56,7 @@ class MessagesTask(ServerTask):
         )
 
     def written(self, context: Context) -> MessageFields:
-        """The messages as the DAG's author wrote them."""
+        """Return the messages as the DAG's author wrote them."""
         return self.messages(context) if callable(self.messages) else self.messages
 
 
@@ -132,7 +132,7 @@ class SqlQueueSendOperator(MessagesTask, RoutedTask):
         return sent.messages
 
     def _target(self) -> tuple[Any, dict[str, Any]]:
-        """The queue, or its delayed messages, with further arguments of the send."""
+        """Return the queue, or its delayed messages, with further arguments of the send."""
         if self.delay is None and self.due is None:
             return self.sql_queue, {}
         return self.hook.client.delayed(self.address), {"delay": _delay(self.delay), "due": _due(self.due)}

@@ -69,7 +69,7 @@ class SparkJob:
 
     @contextmanager
     def session(self, settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
-        """A session, stopped at the end; the user's settings override ``settings``."""
+        """Provide a session, stopped at the end; the user's settings override ``settings``."""
         target, started = SparkTarget.of(self.spark_conn_id, self.spark_conf), time.monotonic()
         self.log.info("Starting a Spark session on %s ...", target.conn_id or target.url)
         with replace(target, settings={**(settings or {}), **target.settings}).session(self.name) as spark:

@@ -157,7 +157,7 @@ class SqlQueueDropOperator(RoutedTask):
 
 
 def _created(results: Sequence[CreateResult], log: Logger) -> list[str]:
-    """Addresses of the created tables; log each table, and the differences of existing ones."""
+    """Return the addresses of the created tables; log each table, and the differences of existing ones."""
     for result in results:
         log.info("%s was created" if result.made else "%s exists already", result.table)
         for difference in result.differences:

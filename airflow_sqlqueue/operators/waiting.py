@@ -77,7 +77,7 @@ class WaitingTask(ServerTask):
 
     @abstractmethod
     def timed_out(self) -> SqlQueueError:
-        """The error of a wait that reached its timeout."""
+        """Return the error of a wait that reached its timeout."""
 
     def end_if_killed(self) -> None:
         """Raise if Airflow has asked the task to end."""

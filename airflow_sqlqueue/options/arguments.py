@@ -12,7 +12,8 @@ from airflow_sqlqueue.errors import ConfigurationError
 def arguments_for(
     function: Callable[..., Any], offered: Mapping[str, Any], op_kwargs: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Arguments by name: all of ``op_kwargs``, and those ``offered`` values that the function has parameters for.
+    """Return the arguments by name: all of ``op_kwargs``, and those ``offered`` values that the function has parameters
+    for.
 
     The caller fills the first parameter, of any name. Raises :class:`ConfigurationError` if the function cannot be
     called with these arguments.

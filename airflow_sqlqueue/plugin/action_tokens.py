@@ -69,7 +69,9 @@ class ActionRequest:
 
 
 def signed(request: ActionRequest, holder: str, kind: str) -> str:
-    """Token of the request for one holder, which only this Airflow can sign. ``kind`` is ``preview`` or ``order``."""
+    """Return the token of the request for one holder, which only this Airflow can sign. ``kind`` is ``preview`` or
+    ``order``.
+    """
     return str(_serializer(kind).dumps(replace(request, holder=holder).to_dict()))
 
 

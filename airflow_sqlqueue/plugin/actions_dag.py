@@ -31,7 +31,7 @@ _EVERY_SECONDS = 2.0
 
 
 def actions_dag(*, staging: str | ObjectStoragePath | None = None, **arguments: Any) -> DAG:
-    """The DAG ``sqlqueue_actions``, for a file in the DAG folder.
+    """Return the DAG ``sqlqueue_actions``, for a file in the DAG folder.
 
     It runs only signed requests of the page, so the right to run DAGs gives no right over queues.
 

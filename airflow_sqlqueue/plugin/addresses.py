@@ -62,7 +62,7 @@ def _shown(client: QueueClient, found: ResolvedAddress) -> ResolvedAddress:
 
 
 def catalogs_of(client: QueueClient) -> list[str]:
-    """Databases that the connection's settings name, its own first."""
+    """Return the databases that the connection's settings name, its own first."""
     resolver = client.resolver
     named = [
         resolver.default_catalog or client.settings.database,

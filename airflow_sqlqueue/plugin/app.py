@@ -29,7 +29,7 @@ general = APIRouter()
 
 @cache
 def the_app() -> FastAPI:
-    """The application of this process."""
+    """Return the application of this process."""
     return create_app()
 
 
@@ -50,13 +50,13 @@ def create_app() -> FastAPI:
 
 @general.get("/page")
 def page() -> FileResponse:
-    """HTML of the page, the same for everybody."""
+    """Return the HTML of the page, the same for everybody."""
     return FileResponse(STATIC / "index.html", media_type="text/html; charset=utf-8")
 
 
 @general.get("/api/session")
 def session(user: GetUserDep) -> dict[str, Any]:
-    """The signed-in user, whether actions can run at all, and the tables of actions and groupings."""
+    """Return the signed-in user, whether actions can run at all, and the tables of actions and groupings."""
     reason = actions.unavailable()
     if reason is None and not can_use_dag("POST", settings.ACTIONS_DAG, user):
         reason = f"You may not run the DAG {settings.ACTIONS_DAG!r}."
@@ -73,7 +73,7 @@ def session(user: GetUserDep) -> dict[str, Any]:
 
 @general.get("/api/connections")
 def connections(user: GetUserDep) -> dict[str, Any]:
-    """Connections that the user may read; the request contacts no server."""
+    """Return the connections that the user may read; the request contacts no server."""
     readable = [each for each in shown_connections() if can_read(each.conn_id, user)]
     return {
         "connections": [

@@ -67,7 +67,8 @@ def find_batch(client: QueueClient, session: Session, batch_id: uuid.UUID) -> tu
 
 
 def actions_for(info: BatchInfo) -> list[str]:
-    """Actions that the batch's state allows; its drain ends an open batch, and a sweep removes a finished one.
+    """Return the actions that the batch's state allows; its drain ends an open batch, and a sweep removes a finished
+    one.
 
     A redacted batch goes back into its queue by the command line only, with a word that accepts it.
     """
@@ -77,7 +78,7 @@ def actions_for(info: BatchInfo) -> list[str]:
 
 
 def _found(server: Server, request: ActionRequest) -> ActionRequest:
-    """The request with the count and the queue of its batch."""
+    """Return the request with the count and the queue of its batch."""
     with server.session() as session:
         _, info = find_batch(server.client, session, uuid.UUID(request.batch_id))
         if request.action == "requeue":

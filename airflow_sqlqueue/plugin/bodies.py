@@ -18,7 +18,7 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 
 
 def shown_body(envelope: Envelope, body: bytes, size: int) -> dict[str, object]:
-    """Beginning of a body of ``size`` bytes, as text by its content type and its bytes."""
+    """Return the beginning of a body of ``size`` bytes, as text by its content type and its bytes."""
     kind, text = _text(envelope, body, is_whole=len(body) == size)
     cut = len(body) < size or len(text) > MAX_CHARACTERS or (kind == "hex" and size > _HEX_BYTES)
     return {"kind": kind, "text": text[:MAX_CHARACTERS], "bytes": size, "cut": cut}

@@ -79,7 +79,7 @@ class FailureAction:
         self._inputs(request)
 
     def is_possible(self, request: ActionRequest) -> bool:
-        """Whether a counted request has an effect."""
+        """Return whether a counted request has an effect."""
         return request.messages > 0
 
     def count(self, server: Server, request: ActionRequest) -> tuple[ActionRequest, str, str]:
@@ -120,7 +120,7 @@ class FailureAction:
         return done.messages, " ".join([sentence, *done.warnings])
 
     def _inputs(self, request: ActionRequest) -> ActionInputs:
-        """The inputs of the request. The user confirms the preview."""
+        """Return the inputs of the request. The user confirms the preview."""
         by = request.by if "by" in self.action.input_names else None
         confirm = self.action.loses_messages
         return self.action.inputs(to_queue=request.to_queue, reason=request.reason, by=by, confirm=confirm)
@@ -164,7 +164,7 @@ class _Count:
         return True
 
     def sentence(self, address: str, done: str) -> str:
-        """Sentence of the preview; ``done`` is a participle."""
+        """Return the sentence of the preview; ``done`` is a participle."""
         named = Counter({queue.address.canonical: count for queue, count in self.to.items() if queue is not None})
         parts = [f"{count} to {name}" for name, count in named.most_common(3)]
         if len(named) > len(parts):

@@ -67,7 +67,7 @@ Sample = tuple[str, dict[str, str], float]
 
 @router.get("/metrics")
 def metrics(request: Request) -> Response:
-    """Metrics of all connections in OpenMetrics; 401 while the configuration has no token."""
+    """Return the metrics of all connections in OpenMetrics; 401 while the configuration has no token."""
     token = settings.metrics_token()
     given = request.headers.get("authorization", "")
     if not token or not hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):

@@ -14,7 +14,7 @@ def page_actions() -> dict[str, FailureAction | BatchAction]:
 
 
 def page_action(name: str) -> FailureAction | BatchAction:
-    """An action by its name. Raises :class:`ConfigurationError` for an unknown one."""
+    """Return an action by its name. Raises :class:`ConfigurationError` for an unknown one."""
     known = page_actions()
     if name not in known:
         raise ConfigurationError(f"Unknown action: choose one of {', '.join(known)}.")

@@ -70,7 +70,7 @@ class AsciiResponse(JSONResponse):
     """JSON response in ASCII: message headers may have half a surrogate pair, which only ASCII escapes can express."""
 
     def render(self, content: Any) -> bytes:
-        """The bytes of the response."""
+        """Return the bytes of the response."""
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
 
 

@@ -51,17 +51,19 @@ def may_see_bodies(conn_id: str, user: GetUserDep) -> None:
 
 
 def can_read(conn_id: str, user: Any) -> bool:
-    """Whether the user may read the connection's server: by the right to the connection, or if it is open to all."""
+    """Return whether the user may read the connection's server: by the right to the connection, or if it is open to
+    all.
+    """
     return settings.is_open(conn_id) or knows(conn_id, user)
 
 
 def knows(conn_id: str, user: Any) -> bool:
-    """Whether the user may read the connection itself."""
+    """Return whether the user may read the connection itself."""
     return _connection("GET", conn_id, user)
 
 
 def can_act(conn_id: str, user: Any) -> bool:
-    """Whether the user may act through the connection; the right to start the DAG is checked apart."""
+    """Return whether the user may act through the connection; the right to start the DAG is checked apart."""
     return _view("POST", VIEW, user) and _connection("PUT", conn_id, user)
 
 
@@ -75,7 +77,7 @@ def bodies_refused(conn_id: str, user: Any) -> str | None:
 
 
 def can_use_dag(method: str, dag_id: str, user: Any) -> bool:
-    """Whether the user may start (``POST``) or see (``GET``) runs of the DAG."""
+    """Return whether the user may start (``POST``) or see (``GET``) runs of the DAG."""
     details = DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id))
     manager: Any = get_auth_manager()
     return bool(manager.is_authorized_dag(method=method, access_entity=DagAccessEntity.RUN, details=details, user=user))

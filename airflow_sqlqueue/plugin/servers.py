@@ -50,7 +50,8 @@ class ShownConnection:
 
 
 def shown_connections() -> list[ShownConnection]:
-    """Connections that ``[sqlqueue] page_connections`` names, and those of type ``sqlqueue`` in the environment.
+    """Return the connections that ``[sqlqueue] page_connections`` names, and those of type ``sqlqueue`` in the
+    environment.
 
     With ``*`` there, those of type ``sqlqueue`` in Airflow's database too. That is no default: showing a connection
     logs in, so a user who may save connections could make the API server reach any host. Secrets backends cannot list
@@ -70,7 +71,7 @@ def shown_connections() -> list[ShownConnection]:
 
 
 def _shown(conn_id: str) -> Connection | None:
-    """The connection, if the page shows it; None otherwise.
+    """Return the connection, if the page shows it; None otherwise.
 
     Its id must be spelled as in the list: Airflow finds an environment's connection by any case, and each spelling
     would count as another connection.
@@ -87,7 +88,7 @@ def _shown(conn_id: str) -> Connection | None:
 
 
 def _is_listed(conn_id: str) -> bool:
-    """Whether the environment has the connection, or Airflow's database if the page shows its connections."""
+    """Return whether the environment has the connection, or Airflow's database if the page shows its connections."""
     if f"{_ENVIRONMENT}{conn_id.upper()}" in os.environ:
         return conn_id == conn_id.lower()
     if not settings.shows_saved_connections():
@@ -98,7 +99,7 @@ def _is_listed(conn_id: str) -> bool:
 
 
 def client_of(conn_id: str) -> QueueClient:
-    """The client of a connection that the page shows, with short timeouts. 404 for any other connection.
+    """Return the client of a connection that the page shows, with short timeouts. 404 for any other connection.
 
     Raises :class:`ConfigurationError` for an unusable connection.
     """
@@ -112,7 +113,7 @@ def client_of(conn_id: str) -> QueueClient:
 
 
 def too_many_requests() -> HTTPException:
-    """The error of a request that may not even wait."""
+    """Return the error of a request that may not even wait."""
     return HTTPException(503, "Too many requests at once: try again in some seconds.")
 
 
@@ -126,7 +127,9 @@ class SessionLimiter:
 
     @contextmanager
     def session(self, conn_id: str, client: QueueClient) -> Iterator[Session]:
-        """A session for the block; 503 at once if too many requests wait, or after some seconds without a free one."""
+        """Provide a session for the block; 503 at once if too many requests wait, or after some seconds without a free
+        one.
+        """
         with (
             self._place(conn_id),
             Session(client.settings, lock_timeout=client.lock_timeout, statement_timeout=STATEMENT_SECONDS) as session,
@@ -173,12 +176,14 @@ class Server:
     client: QueueClient
 
     def session(self) -> AbstractContextManager[Session]:
-        """A session for a block, by :meth:`SessionLimiter.session`."""
+        """Return a session for a block, by :meth:`SessionLimiter.session`."""
         return SESSIONS.session(self.conn_id, self.client)
 
     @contextmanager
     def queue(self, address: str) -> Iterator[QueueTable]:
-        """The queue at an address, through a session for the block. Raises the errors of :func:`.shown_queue`."""
+        """Provide the queue at an address, through a session for the block. Raises the errors of
+        :func:`.shown_queue`.
+        """
         # Refuse an unusable address before a connection is opened.
         address_of(self.client, address)
         with self.session() as session:
@@ -186,7 +191,7 @@ class Server:
 
 
 def server_of(conn_id: str) -> Server:
-    """The server of a connection; in a request one value for all that use it. Raises as :func:`client_of`."""
+    """Return the server of a connection; in a request one value for all that use it. Raises as :func:`client_of`."""
     return Server(conn_id, client_of(conn_id))
 
 

@@ -13,27 +13,27 @@ VERSION = __version__
 
 
 def named_connections() -> list[str]:
-    """Connections that the page shows beside those of type ``sqlqueue`` in the environment."""
+    """Return the connections that the page shows beside those of type ``sqlqueue`` in the environment."""
     return [name for name in _names("page_connections") if name != "*"]
 
 
 def shows_saved_connections() -> bool:
-    """Whether the page shows all connections of type ``sqlqueue`` in Airflow's database."""
+    """Return whether the page shows all connections of type ``sqlqueue`` in Airflow's database."""
     return "*" in _names("page_connections")
 
 
 def is_open(conn_id: str) -> bool:
-    """Whether every user of the page sees the connection's queues, without the right to read the connection."""
+    """Return whether every user of the page sees the connection's queues, without the right to read the connection."""
     return not {conn_id, "*"}.isdisjoint(_names("page_open_connections"))
 
 
 def shows_bodies() -> bool:
-    """Whether the page may show bodies at all."""
+    """Return whether the page may show bodies at all."""
     return bool(conf.getboolean("sqlqueue", "page_show_bodies", fallback=False))
 
 
 def metrics_token() -> str:
-    """Token that a scraper must send; empty: the endpoint is off."""
+    """Return the token that a scraper must send; empty: the endpoint is off."""
     return _text("page_metrics_token")
 
 

@@ -103,7 +103,7 @@ class Snapshots:
         self._watched: OrderedDict[str, _Watched] = OrderedDict()
 
     def get(self, conn_id: str, client: QueueClient) -> Snapshot:
-        """The last snapshot, or a new one if that is too old; 503 if too many requests wait for the first."""
+        """Return the last snapshot, or a new one if that is too old; 503 if too many requests wait for the first."""
         watched = self._watch(conn_id, client)
         if watched.snapshot is not None and (self._is_fresh(watched) or watched.mutex.locked()):
             return watched.snapshot
@@ -120,7 +120,7 @@ class Snapshots:
             watched.waiting.release()
 
     def last(self, conn_id: str) -> Snapshot | None:
-        """The last snapshot, of any age; None before the first."""
+        """Return the last snapshot, of any age; None before the first."""
         with self._mutex:
             watched = self._watched.get(conn_id)
         return None if watched is None else watched.snapshot
@@ -188,7 +188,9 @@ class Snapshots:
 def _rates(
     before: tuple[float, int, int | None] | None, now: float, each: QueueOverview
 ) -> tuple[float | None, float | None]:
-    """Rows in and out per second; None after an identity was reseeded, because its difference is wrong then."""
+    """Return the rows in and out per second; None after an identity was reseeded, because its difference is wrong
+    then.
+    """
     if before is None or each.inserted is None or before[2] is None:
         return None, None
     seconds, added = now - before[0], each.inserted - before[2]

@@ -86,7 +86,7 @@ class _WithHeaders(Protocol):
 
 
 def is_last(page: Sequence[_WithHeaders], limit: int, max_bytes: int = PAGE_BYTES) -> bool:
-    """Whether a page of :func:`browse` or :func:`search` is the last one: neither limit ended it."""
+    """Return whether a page of :func:`browse` or :func:`search` is the last one: neither limit ended it."""
     return len(page) < limit and sum(head.header_bytes for head in page) < max_bytes
 
 

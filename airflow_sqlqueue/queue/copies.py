@@ -154,7 +154,7 @@ class QueueCopy:
         self._session = queue.session
 
     def exists(self) -> bool:
-        """Whether the tables of copies exist."""
+        """Return whether the tables of copies exist."""
         return self._table.exists()
 
     def state(self) -> CopyState:
@@ -303,5 +303,5 @@ class QueueCopy:
 
 
 def copy_definitions(catalog: str, schema: str = LEDGER_SCHEMA) -> tuple[Definition, ...]:
-    """Definitions of both tables, for :func:`.tables.create.create` and for scripts."""
+    """Return the definitions of both tables, for :func:`.tables.create.create` and for scripts."""
     return CopyTable.definition(catalog, schema), CopyGaps.definition(catalog, schema)

@@ -64,7 +64,7 @@ class TimeFilter:
         return given | {name: moment_of(name, given[name]) for name in ("since", "until") if name in given}
 
     def is_in_range(self, moment: datetime | None) -> bool:
-        """True if the moment is in the range of times."""
+        """Return whether the moment is in the range of times."""
         if self.since is None and self.until is None:
             return True
         if moment is None:
@@ -140,7 +140,7 @@ class MessageFilter(TimeFilter):
         return {**self.headers, **{name: value for name, value in known.items() if value is not None}}
 
     def matches(self, row_id: uuid.UUID, headers: DecodedHeaders) -> bool:
-        """True if a message with these headers matches."""
+        """Return whether a message with these headers matches."""
         if headers.problem_code is not None:
             return False
         values = {HeaderNames.MESSAGE_ID: str(row_id), **headers.values}

@@ -47,5 +47,5 @@ class Inbox(OwnTable):
 
 
 def _key(queue: ResolvedAddress, message_id: str) -> uuid.UUID:
-    """Key of an id, which a sender may have made longer than an index allows."""
+    """Return the key of an id, which a sender may have made longer than an index allows."""
     return uuid.uuid5(_NAMESPACE, f"{queue.canonical}\0{message_id}")

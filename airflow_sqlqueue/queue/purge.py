@@ -251,7 +251,7 @@ def _held(table: TableAccess, queries: tuple[str, str], visible: int, *values: i
 
 
 def _none_left(table: TableAccess, queries: tuple[str, str], *values: int) -> bool:
-    """Whether these messages are gone, for certain, by one read: a count would pass over every deleted row."""
+    """Return whether these messages are gone, for certain, by one read: a count would pass over every deleted row."""
     with table.session.lock_timeout(0), suppress(LockTimeoutError):
         return table.value(queries[0], *values) is None
     return False

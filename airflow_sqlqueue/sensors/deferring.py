@@ -36,10 +36,10 @@ class DeferringSensor(ServerTask, BaseSensorOperator):
 
     @abstractmethod
     def trigger(self) -> BaseTrigger:
-        """The trigger that waits for the sensor."""
+        """Return the trigger that waits for the sensor."""
 
     def failing(self) -> AbstractContextManager[None]:
-        """Context of a poke: an error that no retry can fix fails the sensor without a retry.
+        """Return the context of a poke: an error that no retry can fix fails the sensor without a retry.
 
         Airflow would skip a soft-failing sensor then. Such a sensor must fail instead, so it raises the plain error.
         """

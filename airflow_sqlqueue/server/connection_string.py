@@ -177,7 +177,7 @@ class ConnectionString:
 
 
 def is_connection_string(text: str) -> bool:
-    """Whether a text has the form ``key=value``, which no URL has."""
+    """Return whether a text has the form ``key=value``, which no URL has."""
     return re.match(r"[\s;]*\w[\w\s]*=", text) is not None
 
 

@@ -125,7 +125,7 @@ class EnlistedCursor(_Enlisted):
 
 
 def _has_none(parameters: Sequence[Any]) -> bool:
-    """Whether one of the parameters is None; pyodbc takes them one by one or as a sequence."""
+    """Return whether one of the parameters is None; pyodbc takes them one by one or as a sequence."""
     if len(parameters) == 1 and isinstance(parameters[0], (list, tuple, load_pyodbc().Row)):
         parameters = parameters[0]
     return any(value is None for value in parameters)

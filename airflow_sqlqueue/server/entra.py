@@ -72,7 +72,7 @@ def authentication(keywords: Mapping[str, str]) -> str | None:
 
 
 def is_login(keywords: Mapping[str, str], *, has_token: bool) -> bool:
-    """Whether the login sends a token of Entra ID to the server.
+    """Return whether the login sends a token of Entra ID to the server.
 
     The driver gets the token itself, for the resource that the server names in its FEDAUTHINFO (\\[MS-TDS\\]). So a
     server can get a token of the process's identity for any resource.

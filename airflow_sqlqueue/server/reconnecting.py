@@ -42,7 +42,7 @@ _ONCE_KNOWN = (LoginFailedError, UnknownHostError)
 
 
 def passes(error: BaseException, *, known: bool) -> bool:
-    """Whether an error passes by itself, so that the work is worth another try.
+    """Return whether an error passes by itself, so that the work is worth another try.
 
     A deadlock, a broken connection, and a server that starts, fails over, is overloaded or does not answer pass. A
     refused login and a host without an address pass only if the same settings have connected before (``known``): a
@@ -55,7 +55,9 @@ def passes(error: BaseException, *, known: bool) -> bool:
 
 
 def may_have_lost(error: BaseException) -> bool:
-    """Whether the session may be broken after an error, such as a driver's error without a number of the server."""
+    """Return whether the session may be broken after an error, such as a driver's error without a number of the
+    server.
+    """
     if isinstance(error, StatementError):
         return error.number is None
     return isinstance(error, TransientError) or not isinstance(error, SqlQueueError)
@@ -70,7 +72,7 @@ resume."""
 
 
 def is_too_much(failures: int, since: float, error: BaseException) -> bool:
-    """Whether to raise an error after a number of failures in a row that began at ``since``."""
+    """Return whether to raise an error after a number of failures in a row that began at ``since``."""
     away = isinstance(error, SERVER_ERRORS) and not isinstance(error, LoginFailedError)
     return failures > MAX_FAILURES and not (away and time.monotonic() - since < MAX_SECONDS)
 
@@ -128,7 +130,7 @@ class Reconnecting(Generic[S]):
         return self.run(lambda session: session)
 
     def passes(self, error: BaseException) -> bool:
-        """Whether an error of this connection passes by itself (:func:`passes`)."""
+        """Return whether an error of this connection passes by itself (:func:`passes`)."""
         return passes(error, known=self._known)
 
     def close(self) -> None:

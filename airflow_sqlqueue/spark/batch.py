@@ -49,7 +49,7 @@ def read_batch(
     *,
     headers_map: bool = False,
 ) -> DataFrame:
-    """The messages of a batch: the columns of the queue table, and the usual headers as columns.
+    """Return the messages of a batch: the columns of the queue table, and the usual headers as columns.
 
     ``batch`` is a manifest, or another argument of :func:`load_batch`: a value from XCom, a batch id with a
     ``connection``, or the path of a manifest.

@@ -35,7 +35,7 @@ def parse_bodies(
     decoders: Mapping[str, Callable[[Column], Column]] | None = None,
     max_bytes: int = MAX_BYTES,
 ) -> DataFrame:
-    """The messages of a type with the fields of their bodies as columns.
+    """Return the messages of a type with the fields of their bodies as columns.
 
     The columns are those of the envelope, a column for each field of the schema, ``_rescued`` and ``_unparsed``. Every
     row of ``df`` of that type is there once, whatever its body is:
@@ -78,7 +78,7 @@ def parse_bodies(
 
 
 def decoded(rows: DataFrame, decoders: Mapping[str, Callable[[Column], Column]]) -> tuple[Column, Column]:
-    """The columns of the bodies to parse and of their content types: JSON where a decoder made it."""
+    """Return the columns of the bodies to parse and of their content types: JSON where a decoder made it."""
     from pyspark.sql import functions as sf
 
     body = sf.col("Body")
@@ -91,7 +91,7 @@ def decoded(rows: DataFrame, decoders: Mapping[str, Callable[[Column], Column]])
 
 
 def result_schema(envelope: StructType, schema: Struct, *, rescued: bool = True, unparsed: bool = True) -> StructType:
-    """The columns of :func:`parse_bodies`: the envelope's, the fields', and the two that say what is missing."""
+    """Return the columns of :func:`parse_bodies`: the envelope's, the fields', and the two that say what is missing."""
     with from_extra("spark", "Spark"):
         from pyspark.sql.types import StringType, StructField, StructType
 

@@ -13,7 +13,7 @@ from airflow_sqlqueue.errors import BatchMismatchError, SqlQueueError
 
 
 def is_read_error(error: Exception) -> bool:
-    """True if Spark's error is about a file that is missing or cannot be read."""
+    """Return whether Spark's error is about a file that is missing or cannot be read."""
     return re.search("PATH_NOT_FOUND|FAILED_READ_FILE", str(error)) is not None
 
 

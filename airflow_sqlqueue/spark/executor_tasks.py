@@ -31,7 +31,7 @@ class TaskWindow:
     limit: int | None = None
 
     def rows(self, parts: Iterable[Part]) -> int:
-        """The number of rows in the parts that lie inside the window."""
+        """Return the number of rows in the parts that lie inside the window."""
         after, up_to = self.window.after, self.window.up_to
         return sum(part.rows for part in parts if part.min_row_version > after and part.max_row_version <= up_to)
 
@@ -85,7 +85,9 @@ def _drain(plan: ExecutorPlan, share: TaskWindow) -> Iterator[Part]:
 
 
 def _budget(plan: ExecutorPlan, share: TaskWindow, session: Session) -> Budget:
-    """The rest of the window's limits, by the ledger: an earlier attempt of this task may have drained messages."""
+    """Return the rest of the window's limits, by the ledger: an earlier attempt of this task may have drained
+    messages.
+    """
     batch_id, seconds = plan.work.batch_id, plan.work.options.max_seconds
     ledger = plan.work.ledger(session)
     if seconds is not None:

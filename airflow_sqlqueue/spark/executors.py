@@ -122,7 +122,7 @@ class SparkEngine:
     def _cut_windows(
         self, session: Session, work: WorkPlan, up_to: int, budget: Budget
     ) -> tuple[list[Part], list[TaskWindow]]:
-        """The present parts of the batch, and a window for each task with its share of the budget."""
+        """Return the present parts of the batch, and a window for each task with its share of the budget."""
         worker, cut = Worker(session, work), Windows(up_to)
         parts = work.ledger(session).parts(work.batch_id)
         left = budget.share(budget.messages_left)
@@ -259,7 +259,7 @@ class _LedgerPoller:
 
 
 def drained_reports(spark: SparkSession, secret: Broadcast[ExecutorPlan], tasks: int) -> RDD[str | None]:
-    """The drain as an RDD, a partition for each task: each action on it drains.
+    """Return the drain as an RDD, a partition for each task: each action on it drains.
 
     Not a DataFrame, because for a DataFrame Spark generates and compiles code, and loads Arrow and pandas, on every
     executor.
@@ -273,7 +273,9 @@ def drained_reports(spark: SparkSession, secret: Broadcast[ExecutorPlan], tasks:
 
 @contextmanager
 def _marker_file(work: WorkPlan) -> Iterator[Path | None]:
-    """A file in a local staging folder, which shows executors whether the folder is the same on their machine."""
+    """Provide a file in a local staging folder, which shows executors whether the folder is the same on their
+    machine.
+    """
     if not isinstance(work.stage, FileStage) or not work.stage.folder.is_local:
         yield None
         return

@@ -61,7 +61,7 @@ _MAP = "map<string,string>"
 
 
 def readable(text: Column) -> Column:
-    """The text of readable headers, an empty object for empty text and null; null for malformed headers.
+    """Return the text of readable headers, an empty object for empty text and null; null for malformed headers.
 
     Malformed is a text that is not a JSON object of texts, has more than
     :data:`~airflow_sqlqueue.messages.message.MAX_CHARACTERS` characters or more than
@@ -79,7 +79,7 @@ def readable(text: Column) -> Column:
 
 
 def known_headers(readable: Column, names: Iterable[str]) -> Column:
-    """A struct with the last value of each named header; its fields are null if the text is null.
+    """Return a struct with the last value of each named header; its fields are null if the text is null.
 
     Half a surrogate pair, which a text of Spark cannot hold, becomes ``?``. Much cheaper than a map of all headers.
     """
@@ -90,14 +90,14 @@ def known_headers(readable: Column, names: Iterable[str]) -> Column:
 
 
 def all_headers(readable: Column) -> Column:
-    """The headers as ``map<string,string>``, with all values of a repeated header; null if the text is null."""
+    """Return the headers as ``map<string,string>``, with all values of a repeated header; null if the text is null."""
     from pyspark.sql import functions as sf
 
     return sf.from_json(readable, _MAP)
 
 
 def last_wins(parsed: Column) -> Column:
-    """The map with the last value of each key, as in Python's reader, whatever the session's policy is.
+    """Return the map with the last value of each key, as in Python's reader, whatever the session's policy is.
 
     Sorting takes n log n steps. Each step uses lambda variables only: Spark computes any other expression in a lambda
     anew for each element, and a message with many keys and a duplicate would stall its batch.
@@ -117,7 +117,7 @@ def last_wins(parsed: Column) -> Column:
 
 
 def wire_time(text: Column) -> Column:
-    """The timestamp (an instant) of a text ``yyyy-MM-dd HH:mm:ss:ffffff Z``; null for every other form."""
+    """Return the timestamp (an instant) of a text ``yyyy-MM-dd HH:mm:ss:ffffff Z``; null for every other form."""
     from pyspark.sql import functions as sf
 
     bare = sf.trim(text)
@@ -126,7 +126,7 @@ def wire_time(text: Column) -> Column:
 
 
 def first_type(enclosed: Column) -> Column:
-    """The full name of the first enclosed type, without its assembly; null without a type.
+    """Return the full name of the first enclosed type, without its assembly; null without a type.
 
     The rule is that of :func:`airflow_sqlqueue.messages.message.first_type`.
     """
@@ -141,7 +141,7 @@ def first_type(enclosed: Column) -> Column:
 
 
 def all_types(enclosed: Column) -> Column:
-    """The full names of all enclosed types, as an array; null if the text is null."""
+    """Return the full names of all enclosed types, as an array; null if the text is null."""
     from pyspark.sql import functions as sf
 
     return sf.filter(sf.transform(sf.split(enclosed, ";"), first_type), lambda name: name.isNotNull())
@@ -153,7 +153,7 @@ _FIRST = rf"\A(?:[{_BLANK}]*+(?:,[^;]*+)?+;)*+[{_BLANK}]*+(%s*)"
 
 
 def _generic_name(assembly_qualified: Column) -> Column:
-    """The pieces between commas up to the first piece after which all opened brackets are closed."""
+    """Return the pieces between commas up to the first piece after which all opened brackets are closed."""
     from pyspark.sql import functions as sf
 
     def count(piece: Column, bracket: str) -> Column:

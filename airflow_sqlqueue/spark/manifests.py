@@ -28,7 +28,7 @@ _ID = re.compile(GUID, re.IGNORECASE)
 
 
 def load_batch(spark: SparkSession, batch: AnyBatch, connection: ConnectionSettings | None = None) -> Batch:
-    """The manifest of a batch, with all its paths.
+    """Return the manifest of a batch, with all its paths.
 
     ``batch`` is one of these:
 
@@ -107,7 +107,7 @@ def _read(spark: SparkSession, path: str) -> dict[str, Any]:
 
 
 def _content(spark: SparkSession, path: str) -> bytes:
-    """The content of a file on this machine, or of a file that Spark reads by its URI."""
+    """Return the content of a file on this machine, or of a file that Spark reads by its URI."""
     if "://" not in path:
         try:
             return Path(path).read_bytes()

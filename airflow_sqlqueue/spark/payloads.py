@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 
 def read_payloads(spark: SparkSession, batch: AnyBatch, connection: ConnectionSettings | None = None) -> DataFrame:
-    """The payloads that the messages of a batch name, one row for each: join it with :func:`read_batch` by ``Id``.
+    """Return the payloads that the messages of a batch name, one row for each: join it with :func:`read_batch` by
+    ``Id``.
 
     A drain with ``data_bus``, or :meth:`.client.batch_manager.BatchManager.fetch_payloads`, has fetched them. ``batch``
     is named as for :func:`read_batch`.
@@ -53,7 +54,7 @@ def read_payloads(spark: SparkSession, batch: AnyBatch, connection: ConnectionSe
 
 
 def _file_of_payloads(spark: SparkSession, batch_id: str, folder: str) -> str | None:
-    """Path of the file that the manifest of the payloads names, None without payloads."""
+    """Return the path of the file that the manifest of the payloads names, None without payloads."""
     try:
         (row,) = spark.read.format("binaryFile").load(f"{folder}/{MANIFEST}").select("content").collect()
     except Exception as error:
@@ -67,7 +68,9 @@ def _file_of_payloads(spark: SparkSession, batch_id: str, folder: str) -> str | 
 
 
 def _data() -> Column:
-    """Bytes that JSON has as a text in Base64; System.Text.Json may escape ``+``, and other serializers ``/``."""
+    """Return the bytes that JSON has as a text in Base64; System.Text.Json may escape ``+``, and other serializers
+    ``/``.
+    """
     from pyspark.sql import functions as sf
 
     text = sf.trim(sf.col("content").cast("string"))

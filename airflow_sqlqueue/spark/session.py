@@ -80,7 +80,7 @@ def local_session(
 
 
 def check_java() -> int:
-    """The major version of the Java that Spark will start.
+    """Return the major version of the Java that Spark will start.
 
     Raises :class:`ConfigurationError`, which says how to install Java, if it is missing or older than 17.
     """
@@ -104,7 +104,7 @@ def check_java() -> int:
 
 
 def java_version(text: str) -> int | None:
-    """The major version in the output of ``java -version`` (``1.8.0_392`` is 8); None without a version."""
+    """Return the major version in the output of ``java -version`` (``1.8.0_392`` is 8); None without a version."""
     match = re.search(r'version "(?:1\.)?(\d+)', text)
     return int(match[1]) if match else None
 

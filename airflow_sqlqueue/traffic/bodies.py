@@ -93,7 +93,7 @@ class BodyTemplate:
 
     @classmethod
     def of(cls, message: MessageType, content_type: str) -> BodyTemplate:
-        """The template of a type for a sender with this content type."""
+        """Return the template of a type for a sender with this content type."""
         if content_type == "text/xml":
             pattern = (
                 f'<?xml version="1.0"?>\r\n<{message.name} xmlns="http://tempuri.net/Shop.{message.owner}.Contracts">'
@@ -108,7 +108,7 @@ class BodyTemplate:
         return cls(pattern.encode(), _JSON_LINES, _JSON_CUSTOMERS, message.size)
 
     def render(self, rng: Random, order_id: str, customer: int, sent: str) -> bytes:
-        """A body of a random size. ``customer`` is an index into :data:`CUSTOMERS`, ``sent`` a wire time."""
+        """Return a body of a random size. ``customer`` is an index into :data:`CUSTOMERS`, ``sent`` a wire time."""
         room = body_size(rng, self.scale) - len(self.pattern) - 80
         lines = self.lines.cut(rng, room) if room > 0 else b""
         occurred = f"{sent[:10]}T{sent[11:19]}.{sent[20:26]}Z".encode()

@@ -12,7 +12,7 @@ _HOURLY = (3, 2, 1.4, 1.1, 1, 1.3, 2.2, 4, 6, 8, 9, 10, 11.5, 10, 9, 9.2, 10, 11
 
 
 def microseconds(moment: datetime) -> int:
-    """An aware datetime as whole microseconds since 1970."""
+    """Return an aware datetime as whole microseconds since 1970."""
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
@@ -29,7 +29,7 @@ class Rhythm:
             self._totals.append(self._totals[-1] + weight)
 
     def moment(self, share: float) -> int:
-        """The moment (µs) before which this share of the traffic begins; 0 <= share < 1."""
+        """Return the moment (µs) before which this share of the traffic begins; 0 <= share < 1."""
         wanted = share * self._totals[-1]
         minute = min(bisect_right(self._totals, wanted), len(self._totals) - 1) - 1
         lower, upper = self._totals[minute], self._totals[minute + 1]
@@ -42,7 +42,9 @@ def _minute_text(minute: int) -> str:
 
 
 def wire_time(us: int) -> str:
-    """The text of :func:`.format_time` for the moment, made faster: a generator needs several for each message."""
+    """Return the text of :func:`.format_time` for the moment, made faster: a generator needs several for each
+    message.
+    """
     minute, rest = divmod(us, MINUTE_US)
     second, micro = divmod(rest, 1_000_000)
     return f"{_minute_text(minute)}{second:02d}:{micro:06d} Z"

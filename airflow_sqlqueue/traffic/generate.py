@@ -92,7 +92,7 @@ class _Traffic:
         self._bodies = {id(s): BodyTemplate.of(s.message, s.sender.content_type) for s in steps if s.message}
 
     def messages(self) -> Iterator[Message]:
-        """The rows as messages; one in each thousand has malformed headers."""
+        """Yield the rows as messages; one in each thousand has malformed headers."""
         rng = self._rng
         spoilt = int(rng.random() * _MALFORMED_EVERY)
         for index, (_, _, step, handling, order_id, facts) in enumerate(self._rows()):
@@ -138,7 +138,7 @@ class _Traffic:
             yield heapq.heappop(heap)
 
     def _conversation(self, flow: tuple[Step, ...], begin: int, number: int) -> Iterator[_Row]:
-        """The rows of one conversation. A failed message causes no further messages."""
+        """Yield the rows of one conversation. A failed message causes no further messages."""
         rng = self._rng
         conversation_id, order_id, customer = _guid(rng), _guid(rng), int(rng.random() * len(CUSTOMERS))
         done: dict[tuple[int, str], MessageFacts] = {}

@@ -36,12 +36,12 @@ class MessageFacts(NamedTuple):
 
 
 def host_id(machine: str) -> str:
-    """Id of a host, an MD5 hash: NServiceBus derives it from the machine and the path."""
+    """Return the id of a host, an MD5 hash: NServiceBus derives it from the machine and the path."""
     return hashlib.md5(machine.encode(), usedforsecurity=False).hexdigest()
 
 
 def sent_headers(step: Step, machine: str) -> dict[str, str | None]:
-    """The sender's headers that are the same in all messages of a step."""
+    """Return the sender's headers that are the same in all messages of a step."""
     sender, message = step.sender, step.message
     values: dict[str, str | None] = {
         HeaderNames.MESSAGE_INTENT: step.intent,
@@ -91,7 +91,7 @@ class HeaderTemplate:
         self._traced = step.sender.version.startswith("9.")
 
     def render(self, rng: Random, facts: MessageFacts) -> dict[str, str | None]:
-        """The headers of one message."""
+        """Return the headers of one message."""
         ended = wire_time(facts.ended)
         values: dict[str, str | None] = {
             HeaderNames.MESSAGE_ID: facts.message_id,

@@ -40,7 +40,7 @@ class ShopFailure:
     weight: float
 
     def headers(self, endpoint: ShopEndpoint, handler: str) -> dict[str, str | None]:
-        """The headers of this failure that are the same in all messages."""
+        """Return the headers of this failure that are the same in all messages."""
         stack = (
             f"{self.exception}: {self.message}\r\n   at {self.frame}\r\n"
             f"   at Shop.{endpoint.name}.{handler}.Handle({handler.removesuffix('Handler')} message, "

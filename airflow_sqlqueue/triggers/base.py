@@ -73,7 +73,7 @@ class ServerTrigger(BaseTrigger):
 
     @abstractmethod
     def make_poll(self, client: QueueClient) -> Poll[dict[str, Any]]:
-        """Function that polls once, on the poller's thread; it returns only numbers and names, or None."""
+        """Return the function that polls once, on the poller's thread; it returns only numbers and names, or None."""
 
     def arguments(self) -> dict[str, Any]:
         """Keyword arguments that make the same trigger again."""
@@ -211,7 +211,7 @@ class Attempts:
 
 
 def seconds(name: str, value: Any) -> float:
-    """The number of seconds of an argument. Raises :class:`ConfigurationError`."""
+    """Return the number of seconds of an argument. Raises :class:`ConfigurationError`."""
     with suppress(TypeError, ValueError, OverflowError):
         if 0 <= (number := float(value)) <= MOST_SECONDS:
             return number
@@ -219,28 +219,28 @@ def seconds(name: str, value: Any) -> float:
 
 
 def names(name: str, value: Any) -> list[str]:
-    """The names in a list, sorted. Raises :class:`ConfigurationError`."""
+    """Return the names in a list, sorted. Raises :class:`ConfigurationError`."""
     if isinstance(value, (list, tuple, Set)) and all(isinstance(each, str) for each in value):
         return sorted(value)
     raise ConfigurationError(f"{name} is a list of names, not {type(value).__name__}.")
 
 
 def packed(value: Any) -> Any:
-    """A text, number or None as it is, and anything else as a JSON text in a fixed order."""
+    """Return a text, number or None as it is, and anything else as a JSON text in a fixed order."""
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
     return json.dumps(plain(value), default=str)
 
 
 def unpacked(value: Any) -> Any:
-    """The value of :func:`packed`; any other value as it is. Raises nothing."""
+    """Return the value of :func:`packed`; any other value as it is. Raises nothing."""
     with suppress(ValueError, RecursionError):
         return json.loads(value) if isinstance(value, str) else value
     return value
 
 
 def plain(value: Any) -> Any:
-    """The value as JSON, in a fixed order."""
+    """Return the value as JSON, in a fixed order."""
     if isinstance(value, Mapping):
         return {str(name): plain(value[name]) for name in sorted(value, key=str)}
     if isinstance(value, Set):

@@ -15,12 +15,12 @@ from airflow_sqlqueue import errors
 
 
 def met(found: Mapping[str, Any]) -> TriggerEvent:
-    """Event of a result."""
+    """Return the event of a result."""
     return TriggerEvent({"status": "met", "found": dict(found)})
 
 
 def failed(error: Exception) -> TriggerEvent:
-    """Event of an error that ends the wait: its class and its sentence, which holds no secret."""
+    """Return the event of an error that ends the wait: its class and its sentence, which holds no secret."""
     return TriggerEvent({"status": "failed", "error": type(error).__name__, "message": str(error)})
 
 

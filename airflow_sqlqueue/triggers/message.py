@@ -88,7 +88,7 @@ class SqlQueueMessageEventTrigger(QueueTrigger, BaseEventTrigger):
         }
 
     def shared_stream_key(self) -> Hashable:
-        """Arguments that are equal for all triggers of one receiver."""
+        """Return the arguments that are equal for all triggers of one receiver."""
         return __name__, packed({n: v for n, v in self.arguments().items() if n not in ("message_types", "headers")})
 
     @classmethod
@@ -116,7 +116,9 @@ class SqlQueueMessageEventTrigger(QueueTrigger, BaseEventTrigger):
         raise NotImplementedError("This trigger reads a shared stream, which only Airflow's triggerer opens.")
 
     def poll(self, queue: Queue, table: QueueTable) -> dict[str, Any] | None:
-        """An empty result if the queue has messages, else None: the receiver is connected only while it has some."""
+        """Return an empty result if the queue has messages, else None: the receiver is connected only while it has
+        some.
+        """
         return None if table.ends() is None else {}
 
     def locked_messages(self, client: QueueClient) -> LockedMessages:

@@ -52,7 +52,9 @@ _pollers: dict[tuple[Any, ...], _Poller] = {}
 
 
 def random_pause(failures: int) -> float:
-    """Seconds to wait after a number of failures in a row: 1 to 60, growing, and random to spread the load."""
+    """Return the seconds to wait after a number of failures in a row: 1 to 60, growing, and random to spread the
+    load.
+    """
     return max(1.0, pause_after(failures, first=1.0, longest=LONGEST_PAUSE) * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
 
 
@@ -149,7 +151,7 @@ class Watch(Generic[T]):
             await asyncio.sleep(LONGEST_PAUSE)
 
     async def _moved(self) -> bool:
-        """Whether the Airflow connection has changed; the watch then moves to the new server or login."""
+        """Return whether the Airflow connection has changed; the watch then moves to the new server or login."""
         try:
             client = await _ask(self.source)
         except Exception as error:
@@ -199,7 +201,7 @@ class Watch(Generic[T]):
 
 
 def _settings(client: QueueClient) -> tuple[Any, ...]:
-    """Settings of a client that come from its connection."""
+    """Return the settings of a client that come from its connection."""
     return client.settings, client.resolver, client.lock_timeout
 
 
@@ -207,7 +209,7 @@ _asked: dict[tuple[Any, ...], asyncio.Task[QueueClient]] = {}
 
 
 async def _ask(source: Source[Any]) -> QueueClient:
-    """The client of a source; simultaneous calls share one lookup."""
+    """Return the client of a source; simultaneous calls share one lookup."""
     key = (asyncio.get_running_loop(), source.name)
     if key not in _asked:
         _asked[key] = asyncio.create_task(look_up(source.client))
@@ -290,7 +292,7 @@ class _Poller:
                 watch.answer(found)
 
     def _is_awaited(self) -> bool:
-        """Whether another watch is due, which may not wait for a lock of this one's queue."""
+        """Return whether another watch is due, which may not wait for a lock of this one's queue."""
         with _mutex:
             return bool(self._due) and self._due[0][0] <= time.monotonic()
 

@@ -139,7 +139,7 @@ class MessageReceiver(SharedStreamProducer):
         settled.is_settled.set()
 
     async def _holding(self, client: QueueClient) -> LockedMessages:
-        """The holder of messages, made anew after the Airflow connection was changed."""
+        """Return the holder of messages, made anew after the Airflow connection was changed."""
         if self._held is None or self._client is not client:
             await self._close()
             self._held, self._client = self._reception.locked_messages(client), client

@@ -62,7 +62,7 @@ class SqlQueueStrandedBatchTrigger(OneEventTrigger):
 
 
 def summary(found: Sequence[BatchInfo]) -> dict[str, Any]:
-    """Summary of batches for XCom and events: their number, their messages, and a list of the first ones."""
+    """Return the summary of batches for XCom and events: their number, their messages, and a list of the first ones."""
     listed = [info.to_dict() for info in found[:LISTED]]
     return {
         "count": len(found),

@@ -280,7 +280,7 @@ drain.Drain(
 
 
 @pytest.mark.parametrize("where", ["in a part", "between parts"])
-def test_sigkill_loses_and_doubles_nothing(
+def test_sigkill_loses_and_duplicates_nothing(
     connect: Connect, queue: QueueTable, staging: StagingFolder, server: object, where: str
 ) -> None:
     fill(queue, 50)

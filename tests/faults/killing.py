@@ -131,7 +131,7 @@ def endure(
 ) -> Endured:
     """Kill runs before and after their statements, in an order by the seed, again and again.
 
-    ``top_up`` gives the next run something to do, and ``check`` asserts after each run that nothing is lost or doubled.
+    ``top_up`` gives the next run something to do, and ``check`` asserts each time that nothing is lost or duplicated.
     At the end a run is left alone. Where all moments have had several turns, each statement has to have been hit.
     """
     chance = Random(f"{seed} {name}")

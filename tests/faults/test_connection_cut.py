@@ -72,7 +72,7 @@ def drain_twice(proxy: Proxy, queue: QueueTable, stage: Stage, batch_id: uuid.UU
         if LONG or round_trip == "commit" or moment == DURING
     ],
 )
-def test_a_cut_connection_loses_and_doubles_nothing(
+def test_a_cut_connection_loses_and_duplicates_nothing(
     proxy: Proxy,
     queue: QueueTable,
     stage: Stage,
@@ -105,7 +105,7 @@ def test_the_files_of_a_part_that_lost_its_server_before_the_commit_are_removed(
 
 
 @pytest.mark.parametrize("moment", MOMENTS if LONG else [DURING])
-def test_cut_after_cut_loses_and_doubles_nothing(
+def test_cut_after_cut_loses_and_duplicates_nothing(
     proxy: Proxy, queue: QueueTable, stage: Stage, account: Account, batch_id: uuid.UUID, moment: str
 ) -> None:
     """A COMMIT whose answer was lost is neither repeated nor given up: a new part is taken."""

@@ -79,7 +79,7 @@ def orders(client: QueueClient, schema: str) -> Iterator[Orders]:
 
 
 @pytest.mark.timeout(7200)
-def test_sigkill_loses_and_doubles_nothing(orders: Orders, server_url: str, schema: str) -> None:
+def test_sigkill_loses_and_duplicates_nothing(orders: Orders, server_url: str, schema: str) -> None:
     """Every other process is killed in the middle of a handler, which has sent and written; the others by chance."""
     chance = random.Random(f"{SEED} consume")
     kills = 0

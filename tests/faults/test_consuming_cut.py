@@ -39,7 +39,7 @@ def queues(settings: ConnectionSettings) -> Iterator[dict[str, str]]:
 
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("round_trip", ROUND_TRIPS)
-def test_a_cut_connection_loses_and_doubles_nothing(
+def test_a_cut_connection_loses_and_duplicates_nothing(
     settings: ConnectionSettings, proxy: Proxy, queues: dict[str, str], round_trip: str, moment: str
 ) -> None:
     client, through = QueueClient(settings), QueueClient(proxy.settings)

@@ -1,4 +1,4 @@
-"""Work on failed messages whose process is killed before and after its statements: nothing is lost or doubled."""
+"""Work on failed messages whose process is killed before and after its statements: nothing is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Account:
         if self._goal is None:
             assert set(origin.values()) <= {1}
             return sum(origin.values())
-        assert origin + self._numbers(self._goal) == Counter(range(self.sent)), "lost or doubled"
+        assert origin + self._numbers(self._goal) == Counter(range(self.sent)), "lost or duplicated"
         return sum(origin.values())
 
     def _numbers(self, table: str) -> Counter[int]:

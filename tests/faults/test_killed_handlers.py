@@ -67,7 +67,7 @@ class Account:
             assert len(everywhere - waiting.keys() - archived.keys()) <= self.kills, "lost"
             return
         assert audited == archived, "not committed together"
-        assert waiting + archived + failed == Counter(everywhere), "lost or doubled"
+        assert waiting + archived + failed == Counter(everywhere), "lost or duplicated"
         assert billed.keys() >= archived.keys(), "a send is missing"
         if self._mode == SENDS_ATOMIC_WITH_RECEIVE:
             assert billed == archived, "not committed together"

@@ -48,7 +48,7 @@ class Orders:
         return [Message({"NServiceBus.MessageId": f"id-{number}"}, b"%d" % number) for number in numbers]
 
     def check(self, found: Counter[int]) -> None:
-        assert found == Counter(range(self.sent)), "lost or doubled"
+        assert found == Counter(range(self.sent)), "lost or duplicated"
 
 
 @pytest.fixture

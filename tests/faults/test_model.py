@@ -150,7 +150,7 @@ def is_right(state: State) -> bool:
     return True
 
 
-def test_no_interleaving_loses_or_doubles_a_row() -> None:
+def test_no_interleaving_loses_or_duplicates_a_row() -> None:
     ends = list(end_states(Protocol()))
     listed = [state for state in ends if all(driver.step == LISTED for driver in state.drivers)]
     assert any(not state.queue for state in listed), "a batch may end with all the rows"

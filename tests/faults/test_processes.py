@@ -43,7 +43,7 @@ def start(server_url: str, queue: QueueTable, stage: Stage) -> Iterator[Start]:
 
 
 @pytest.mark.timeout(7200)
-def test_sigkill_at_random_moments_loses_and_doubles_nothing(
+def test_sigkill_at_random_moments_loses_and_duplicates_nothing(
     start: Start, connect: Connect, queue: QueueTable, staging: StagingFolder
 ) -> None:
     """Batch after batch, the process is killed and resumed with the same batch id until the batch is sealed."""

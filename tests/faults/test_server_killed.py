@@ -50,7 +50,7 @@ def sessions(settings: ConnectionSettings) -> Connect:
 
 
 @pytest.mark.parametrize("moment", MOMENTS if LONG else [DURING])
-def test_a_server_killed_around_commit_loses_and_doubles_nothing(
+def test_a_server_killed_around_commit_loses_and_duplicates_nothing(
     own_server: FakeServer,
     settings: ConnectionSettings,
     queue: QueueTable,
@@ -111,7 +111,7 @@ def test_a_server_that_stays_away_ends_the_try_and_not_the_batch(
 
 
 @pytest.mark.timeout(1800)
-def test_a_server_killed_at_random_moments_loses_and_doubles_nothing(
+def test_a_server_killed_at_random_moments_loses_and_duplicates_nothing(
     own_server: FakeServer, settings: ConnectionSettings, connect: Connect, queue: QueueTable, staging: StagingFolder
 ) -> None:
     chance = random.Random(2)

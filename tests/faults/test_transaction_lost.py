@@ -67,7 +67,7 @@ class Losing:
 
 
 @pytest.mark.parametrize("statement", STATEMENTS)
-def test_a_drain_loses_and_doubles_nothing(
+def test_a_drain_loses_and_duplicates_nothing(
     fake: FakeServer,
     connect: Connect,
     queue: QueueTable,
@@ -98,7 +98,7 @@ def queues(settings: ConnectionSettings) -> Iterator[dict[str, Queue]]:
 
 
 @pytest.mark.parametrize("statement", range(1, 5))
-def test_an_endpoint_loses_and_doubles_nothing(fake: FakeServer, queues: dict[str, Queue], statement: int) -> None:
+def test_an_endpoint_loses_and_duplicates_nothing(fake: FakeServer, queues: dict[str, Queue], statement: int) -> None:
     """Behind BEGIN and the receive, which are one, a message is a send and the COMMIT."""
     orders, billing, error = queues.values()
     orders.send(Message(body=b"%d" % n) for n in range(3))
@@ -112,7 +112,7 @@ def test_an_endpoint_loses_and_doubles_nothing(fake: FakeServer, queues: dict[st
 
 
 @pytest.mark.timeout(1800)
-def test_processes_that_are_killed_and_lose_transactions_lose_and_double_nothing(
+def test_processes_that_are_killed_and_lose_transactions_lose_and_duplicate_nothing(
     fake: FakeServer, server_url: str, queue: QueueTable, stage: Stage, account: Account
 ) -> None:
     """Every connection loses a transaction, after a part or more; the process is killed and resumed.

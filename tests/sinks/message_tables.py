@@ -199,7 +199,7 @@ def check_killed_reparse(place: Place, method: str, number: int, when: str) -> N
 
 
 def check_killed_compaction(place: Place, method: str, number: int, when: str) -> None:
-    """A killed compaction is repeated: no message is lost or doubled, and the tables know their batches still."""
+    """A killed compaction is repeated: no message is lost or duplicated, and the tables know their batches still."""
     make = batches_in(place.tmp_path)
     wanted: Counter[tuple[str, str]] = Counter()
     batches = []

@@ -81,7 +81,7 @@ class Accounts:
         Drain(self._connect, address, TableStage(), DrainRequest(batch_id=self.scene.sealed, options=options)).run()
 
     def check(self, results: dict[str, list[int]]) -> None:
-        """Check that no message is lost or doubled, in batches, sink and queues."""
+        """Check that no message is lost or duplicated, in batches, sink and queues."""
         for work in self._drained.keys() & results.keys():
             account = self._drained[work]
             account.check(self.scene.batches[work])

@@ -44,6 +44,8 @@ def test_names_of_tests() -> None:
         ('"""What the page sees, in OpenMetrics."""', "1: a docstring begins with 'What'"),
         ('LIMIT = 1\n"""How many there may be."""', "2: a docstring begins with 'How'"),
         ('def f():\n    """Rows of a queue.\n\n    Who reads them waits.\n    """', "2: '. Who reads them waits'"),
+        ('def f():\n    """The rows of a queue."""', "1: the docstring of a function begins with 'The'"),
+        ('"""Nothing is lost or doubled."""', "1: 'lost or doubled'"),
         ("# one that is none", "1: 'is none'"),
         ('raise ValueError(f"{name} is a kind that there is not.")', "1: 'that there is not'"),
     ],

@@ -119,15 +119,15 @@ class Redactor:
         return hasher_of(self.key)(text)
 
     def concerns(self, headers: str | None) -> bool:
-        """Whether a rule concerns a message with these headers."""
+        """Return whether a rule concerns a message with these headers."""
         return self.concerns_types(_types(decode_headers(headers)))
 
     def concerns_types(self, types: str) -> bool:
-        """Whether a rule concerns a message with these enclosed types, or with unknown types, an empty text."""
+        """Return whether a rule concerns a message with these enclosed types, or with unknown types, an empty text."""
         return _plan(self.rules, types) is not None
 
     def keeps_large_body(self, headers: str | None, size: int) -> bool | None:
-        """Whether a body of ``size`` bytes stays as it is, with True, or is left out, with False.
+        """Return whether a body of ``size`` bytes stays as it is, with True, or is left out, with False.
 
         None: the body must be read whole, at most 8 MiB, and redacted.
         """

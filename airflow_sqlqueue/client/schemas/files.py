@@ -57,7 +57,7 @@ def _escaped(text: str) -> str:
 
 
 def type_of(stem: str) -> str:
-    """The type of a file that names none."""
+    """Return the type of a file that names none."""
     return unquote(stem.replace("!", "%"))
 
 
@@ -202,7 +202,7 @@ class SchemaFolder:
         return named, schema
 
     def _json(self, stem: str, what: str) -> Any:
-        """The values of a file, None if it is missing."""
+        """Return the values of a file, None if it is missing."""
         try:
             content = self._folder.filesystem.cat_file(self._path(stem))
         except FileNotFoundError:

@@ -82,7 +82,7 @@ class _FileWriter:
         return redacted
 
     def _keeps_body(self, headers: str | None, size: int) -> bool | None:
-        """Whether a large body is written as it is, or is left out; None: it must be read whole and redacted."""
+        """Return whether a large body is written as it is, or is left out; None: it must be read whole and redacted."""
         return True if self._redactor is None else self._redactor.keeps_large_body(headers, size)
 
     def _redact_large(

@@ -132,7 +132,7 @@ def _file(staging: StagingFolder, found: tuple[str, dict[str, Any]]) -> StagedFi
 
 
 def modified(staging: StagingFolder, entry: dict[str, Any]) -> datetime | None:
-    """The time of a file's last change, of what a listing has of it; None where the store says nothing."""
+    """Return the time of a file's last change, of what a listing has of it; None where the store says nothing."""
     store = store_at(staging.uri)
     names = () if store is None else store.modified
     value = next((entry[name] for name in names if entry.get(name) is not None), None)

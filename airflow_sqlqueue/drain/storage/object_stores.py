@@ -94,7 +94,7 @@ def without_secrets(text: str) -> str:
 
 
 def _is_clean(error: BaseException) -> bool:
-    """True if the exception, and those in its traceback, have short texts without secrets."""
+    """Return whether the exception, and those in its traceback, have short texts without secrets."""
     seen: list[BaseException] = []
     waiting: list[BaseException | None] = [error]
     while waiting:

@@ -56,7 +56,7 @@ class PreviewRequest(RequestBody):
     reason: str | None = None
 
     def checked(self, conn_id: str) -> ActionRequest:
-        """The request for the action, before anything is counted. Raises :class:`ConfigurationError`."""
+        """Return the request for the action, before anything is counted. Raises :class:`ConfigurationError`."""
         request = ActionRequest(
             self.action,
             conn_id,
@@ -139,7 +139,7 @@ def start(
 
 @router.get("/{run_id}")
 def progress(conn_id: str, run_id: str) -> dict[str, Any]:
-    """Progress of the run of an action."""
+    """Return the progress of the run of an action."""
     with create_session() as session:
         run = session.scalar(select(DagRun).where(DagRun.dag_id == ACTIONS_DAG, DagRun.run_id == run_id))
         conf = (run.conf or {}) if run is not None else {}

@@ -22,7 +22,8 @@ MAX_PATHS = 1_000
 
 @router.get("")
 def newest(server: RequestedServer, limit: Annotated[int, Query(ge=1, le=500)] = 100) -> dict[str, Any]:
-    """Batches that were opened last, the newest first; a database that cannot be read does not hide the others.
+    """Return the batches that were opened last, the newest first; a database that cannot be read does not hide the
+    others.
 
     ``ledgers`` lists each database with finished batches, and a queue in it, which a request for a sweep names.
     """

@@ -60,7 +60,7 @@ class _Group(ErrorGroup):
 
 
 def group_of(by: GroupKey | None, group: Group | None) -> str | None:
-    """The group of a request by the name for :class:`.ErrorFilter`; None without both parts of it."""
+    """Return the group of a request by the name for :class:`.ErrorFilter`; None without both parts of it."""
     return None if by is None or group is None else f"{by}:{group}"
 
 
@@ -68,7 +68,9 @@ def group_of(by: GroupKey | None, group: Group | None) -> str | None:
 def failures(
     server: RequestedServer, wanted: Annotated[FailuresQuery, Depends(read_as(FailuresQuery))]
 ) -> dict[str, Any]:
-    """Groups of an error queue or its archive, the largest first; the request reads headers, but no bodies."""
+    """Return the groups of an error queue or its archive, the largest first; the request reads headers, but no
+    bodies.
+    """
     key = wanted.group_by
     groups: dict[str, _Group] = {}
     problem, messages, is_complete = None, 0, False

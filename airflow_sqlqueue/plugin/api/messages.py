@@ -62,7 +62,7 @@ class MessagesQuery(RequestBody):
     group: Group | None = None
 
     def where(self) -> MessageFilter | None:
-        """The filter by headers; None without conditions."""
+        """Return the filter by headers; None without conditions."""
         given = {
             "message_id": self.id or None,
             "message_type": self.message_type or None,
@@ -100,7 +100,7 @@ def messages(
 
 @router.get("/{row_version}")
 def message(server: RequestedServer, address: PathAddress, row_version: int) -> dict[str, Any]:
-    """Message with its headers, in their own order."""
+    """Return the message with its headers, in their own order."""
     with server.queue(address) as queue:
         head = _head(queue, row_version)
     decoded = head.decoded

@@ -15,7 +15,7 @@ router = APIRouter()
 
 @router.get("/queues")
 def queues(server: RequestedServer) -> dict[str, Any]:
-    """Queues with their counts, rates and findings; ``problem`` is a sentence if the server is down."""
+    """Return the queues with their counts, rates and findings; ``problem`` is a sentence if the server is down."""
     snapshot = SNAPSHOTS.get(server.conn_id, server.client)
     return {
         "looked_at": snapshot.at.isoformat(),
@@ -54,5 +54,5 @@ def _queue(each: WatchedQueue, now: float) -> dict[str, Any]:
 
 
 def is_error_queue(table: str) -> bool:
-    """Whether a queue is an error queue, by the last part of its name."""
+    """Return whether a queue is an error queue, by the last part of its name."""
     return re.split(r"[._-]", table)[-1].lower() == "error"

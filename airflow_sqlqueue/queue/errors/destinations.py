@@ -79,8 +79,9 @@ class Destinations:
 
 
 def _is_satellite(message: FailedMessage) -> bool:
-    """True if a message failed in the queue for delayed retries that versions up to 5 of NServiceBus have beside an
-    endpoint's own queue. It needs a header that the return removes (issue 913 of ServiceControl), and would fail again
-    for ever."""
+    """Return whether a message failed in the queue for delayed retries that versions up to 5 of NServiceBus have beside
+    an endpoint's own queue. It needs a header that the return removes (issue 913 of ServiceControl), and would fail
+    again for ever.
+    """
     table = table_of(message.failed_queue) or ""
     return table.lower().endswith(".retries") and message.endpoint != table

@@ -66,8 +66,8 @@ def edit(
 
     The copy has a new message id and row Id; the header ``ServiceControl.EditOf`` has the message id of the original.
     ``body`` replaces the body. ``headers`` replace or add headers, a value of None removes one, and headers of the
-    failure are removed. Send and removal are one transaction: nothing is lost or doubled, whichever process dies. With
-    ``keep_original`` the message stays where it is, and a repeated call sends another copy.
+    failure are removed. Send and removal are one transaction: nothing is lost or duplicated, whichever process dies.
+    With ``keep_original`` the message stays where it is, and a repeated call sends another copy.
 
     ``dry_run`` only finds the destination. A message with malformed headers can be edited with ``to_queue``; it keeps
     the headers that can be read.

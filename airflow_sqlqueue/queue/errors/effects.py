@@ -48,7 +48,7 @@ class ErrorStore:
     resolver: AddressResolver
 
     def failed(self) -> ErrorQueue:
-        """Messages of the error queue."""
+        """Return the messages of the error queue."""
         return ErrorQueue(self.queue)
 
     def archived(self, older_than: timedelta | None = None) -> ArchivedMessages:

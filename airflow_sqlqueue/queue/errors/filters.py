@@ -89,7 +89,7 @@ class ErrorFilter(TimeFilter):
         return self == ErrorFilter()
 
     def matches(self, message: FailedMessage) -> bool:
-        """True if every condition matches the message."""
+        """Return whether every condition matches the message."""
         failed_queue, key = message.failed_queue, (self.group or "").partition(":")[0]
         return (
             _same(self.exception_type, message.exception_type)

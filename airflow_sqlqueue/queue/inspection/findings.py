@@ -69,11 +69,11 @@ class ServerFacts:
     session: Session
 
     def exists(self, table: ResolvedAddress) -> bool:
-        """True if the table exists and the login may see it."""
+        """Return whether the table exists and the login may see it."""
         return exists(self.session, table)
 
     def durability(self, catalog: str) -> str | None:
-        """Durability of a COMMIT in the database, from ``sys.databases``."""
+        """Return the durability of a COMMIT in the database, from ``sys.databases``."""
         found: str | None = self.session.value(query("inspect.durability"), catalog)
         return found
 
@@ -84,7 +84,8 @@ class ServerFacts:
         return [(program, host) for program, host in rows]
 
     def pages(self, table: ResolvedAddress) -> Sequence[IndexPages]:
-        """Pages of a table's heap and indexes, without disabled ones; reads up to 10,000 pages of each, or a sample.
+        """Return the pages of a table's heap and indexes, without disabled ones; reads up to 10,000 pages of each, or a
+        sample.
 
         Raises :class:`PermissionDeniedError`, and :class:`LockTimeoutError` for a table that is locked as a whole.
         """

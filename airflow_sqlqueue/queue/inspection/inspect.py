@@ -49,7 +49,7 @@ def findings_of(inspected: InspectedTable) -> tuple[Finding, ...]:
 
 
 def is_online(session: Session) -> bool:
-    """True if the server can change a table while others use it (``ONLINE = ON``)."""
+    """Return whether the server can change a table while others use it (``ONLINE = ON``)."""
     return session.engine_edition in _ONLINE_EDITIONS
 
 

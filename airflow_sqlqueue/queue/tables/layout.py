@@ -126,7 +126,7 @@ class TableColumn:
         return self.nullable or self.identity or self.computed or self.has_default
 
     def __str__(self) -> str:
-        """The column's type in CREATE TABLE."""
+        """Return the column's type in CREATE TABLE."""
         if self.computed:
             return "computed"
         text = self.type

@@ -66,7 +66,7 @@ class OwnTable:
         return replace(found, own=self.address.canonical)
 
     def exists(self) -> bool:
-        """Whether the table exists: it is created at the first use in a database."""
+        """Return whether the table exists: it is created at the first use in a database."""
         return exists(self.session, self.address)
 
     def create(self) -> None:

@@ -20,7 +20,7 @@ _triggered: set[tuple[str, ResolvedAddress]] = set()
 
 
 def exists(session: Session, table: ResolvedAddress) -> bool:
-    """Whether the database has an object of that name that the login may see."""
+    """Return whether the database has an object of that name that the login may see."""
     return session.value(query("inspect.object_id"), table.qualified_name) is not None
 
 
@@ -42,7 +42,7 @@ def identify(session: Session, table: ResolvedAddress, *, through_synonym: bool 
 
 
 def is_allowed(session: Session, resolver: AddressResolver, table: ResolvedAddress) -> bool:
-    """Whether :meth:`.AddressResolver.allows` a table, given by its identity; the server compares the names."""
+    """Return whether :meth:`.AddressResolver.allows` a table, given by its identity; the server compares the names."""
 
     def same(statement: Query) -> SameName:
         return lambda name, setting: name == setting or session.value(statement, setting) == name

@@ -28,7 +28,7 @@ _OWN = (
 
 
 def audit_rows(spark: SparkSession, batch: Batch, connection: ConnectionSettings | None = None) -> DataFrame:
-    """The messages of a batch with the columns of the audit table.
+    """Return the messages of a batch with the columns of the audit table.
 
     These are the columns of :func:`~airflow_sqlqueue.spark.read_batch` without ``headers``, ``enclosed_types`` and
     ``traceparent``: ``headers_raw`` has the same, and the map would take as long to build and write as all other

@@ -49,7 +49,7 @@ def message_tables_job(spark: SparkSession, batch: AnyBatch, location: str, **op
 
 
 def result_of(tables: Sequence[MessageTypeTable]) -> dict[str, Any]:
-    """The result of the job, bounded for XCom."""
+    """Return the result of the job, bounded for XCom."""
     worst = [each for each in tables if each.rescued or each.is_unparsed]
     return {
         "messages": sum(each.messages for each in tables),

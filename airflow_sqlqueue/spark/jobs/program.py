@@ -32,7 +32,7 @@ def need_columns(rows: DataFrame, *names: str) -> None:
 
 
 def connection_of_environment() -> ConnectionSettings:
-    """The server of ``SQLQUEUE_URL``. Raises :class:`ConfigurationError` if it does not name a server."""
+    """Return the server of ``SQLQUEUE_URL``. Raises :class:`ConfigurationError` if it does not name a server."""
     return ServerAccess.of(SourceOptions({}), None).client().settings
 
 
@@ -80,15 +80,17 @@ class Program:
         self._parser.error(message)
 
     def batch(self, spark: SparkSession) -> Batch:
-        """The batch of the manifest."""
+        """Return the batch of the manifest."""
         return load_batch(spark, self._options.manifest)
 
     def connection(self, batch: Batch) -> ConnectionSettings | None:
-        """The server of a batch that is staged in a table: the one of ``SQLQUEUE_URL``; None for a batch in files."""
+        """Return the server of a batch that is staged in a table: the one of ``SQLQUEUE_URL``; None for a batch in
+        files.
+        """
         return None if batch.stage == "files" else connection_of_environment()
 
     def read(self, spark: SparkSession) -> DataFrame:
-        """The messages that the arguments name. For a batch their number is checked by :func:`verify_count`."""
+        """Return the messages that the arguments name. For a batch their number is checked by :func:`verify_count`."""
         from pyspark.errors import AnalysisException
 
         if self._options.table is not None:

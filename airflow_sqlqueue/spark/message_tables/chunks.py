@@ -52,12 +52,12 @@ _CHUNK_BYTES = 4 * 1024 * 1024
 
 
 def part_of(message_type: str | None) -> str:
-    """The folder of the chunks of a type."""
+    """Return the folder of the chunks of a type."""
     return "none" if message_type is None else str(zlib.crc32(message_type.encode()) % _PARTS)
 
 
 def to_pack(rows: DataFrame, decoders: Mapping[str, Callable[[Column], Column]]) -> DataFrame:
-    """The columns of messages that are packed."""
+    """Return the columns of messages that are packed."""
     body, content_type = decoded(rows, decoders)
     own = (body.alias(BODY), content_type.alias(CONTENT_TYPE)) if decoders else ()
     return rows.select(*COLUMNS, *IF_UNPARSED, *own)
@@ -146,7 +146,7 @@ class Packing:
         yield from _chunks(PARSED, name, pa.RecordBatch.from_pydict(columns))
 
     def _whole(self, rows: pa.RecordBatch) -> pa.Array:
-        """The texts of bodies that are parsed; for a variant, JSON in place of XML."""
+        """Return the texts of bodies that are parsed; for a variant, JSON in place of XML."""
         import pyarrow as pa
 
         texts = []
@@ -207,7 +207,7 @@ def blocks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def by_type(rows: pa.RecordBatch) -> Iterator[tuple[str | None, pa.RecordBatch]]:
-    """The rows of each type; a message without a type has None."""
+    """Yield the rows of each type; a message without a type has None."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -221,7 +221,7 @@ def by_type(rows: pa.RecordBatch) -> Iterator[tuple[str | None, pa.RecordBatch]]
 
 
 def bodies_of(rows: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
-    """The bodies to parse, and their content types."""
+    """Return the bodies to parse, and their content types."""
     import pyarrow as pa
 
     has_decoded = BODY in rows.schema.names
@@ -230,7 +230,7 @@ def bodies_of(rows: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
 
 
 def _chunks(kind: str, name: str | None, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The rows as chunks of bounded size."""
+    """Yield the rows as chunks of bounded size."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -256,7 +256,7 @@ def _chunk(kind: str, name: str | None, messages: int, content: bytes, rescued: 
 
 
 def _widened(values: pa.Array | None, kind: Type, count: int) -> pa.Array:
-    """A column with the fields that its type has since; new ones are null."""
+    """Return a column with the fields that its type has since; new ones are null."""
     import pyarrow as pa
 
     from airflow_sqlqueue.bodies.arrow_parser import arrow_type

@@ -19,13 +19,15 @@ if TYPE_CHECKING:
 
 
 def as_fields(columns: Struct, schema: Struct) -> Struct:
-    """The fields of a table's columns, called as in the schema; columns of our own are left out."""
+    """Return the fields of a table's columns, called as in the schema; columns of our own are left out."""
     names = field_names([each["name"] for each in columns["fields"]], schema)
     return struct({names[name]: kind for name, kind in fields_of(columns).items() if name in names})
 
 
 def field_names(columns: list[str], schema: Struct) -> dict[str, str]:
-    """The field of each column; one that the schema has no more is called by the name that leads to the column."""
+    """Return the field of each column; one that the schema has no more is called by the name that leads to the
+    column.
+    """
     known = {column_key(column): name for name, column in column_names(schema, ()).items()}
     found: dict[str, str] = {}
     for column in columns:
@@ -40,7 +42,9 @@ def field_names(columns: list[str], schema: Struct) -> dict[str, str]:
 def differences(
     has: Type, wanted: Type, same: Collection[tuple[str, str]] = (), path: Path = ()
 ) -> Iterator[tuple[str, str, str]]:
-    """The fields whose type in a table is not that of the schema, with both types; ``same`` ones count as equal."""
+    """Yield the fields whose type in a table is not that of the schema, with both types; ``same`` ones count as
+    equal.
+    """
     one, other = (kind if isinstance(kind, str) else str(kind["type"]) for kind in (has, wanted))
     if one != other and (one, other) not in same:
         yield path_text(path), one, other
@@ -76,7 +80,7 @@ def refusal(lake: TableFormat, message_type: str, schema: Struct) -> SqlQueueErr
 
 
 def adopted(schema: Struct, known: Struct, table: Struct) -> Struct:
-    """The schema, whose new fields have the types of the table's columns where it has them.
+    """Return the schema, whose new fields have the types of the table's columns where it has them.
 
     A run that was killed, or that a person undid in the schema's file, may have made them.
     """

@@ -83,11 +83,13 @@ class ParquetFormat(Location):
             remove_folder(f"{table}/{COLUMN}={batch_id}")
 
     def read(self, table: str, schema: StructType) -> DataFrame:
-        """The columns of the schema, as files differ; with commits all columns."""
+        """Return the columns of the schema, as files differ; with commits all columns."""
         return self._spark.read.schema(schema).parquet(table)
 
     def columns(self, table: str) -> Struct | None:
-        """The columns of a table, those of our own too; None without a table. They are noted in its newest file."""
+        """Return the columns of a table, those of our own too; None without a table. They are noted in its newest
+        file.
+        """
         import pyarrow.parquet as pq
 
         noted, is_rewritten = None, False
@@ -155,12 +157,12 @@ class ParquetFormat(Location):
 
 
 def no_table(table: str) -> ConfigurationError:
-    """Error for a table that is not there."""
+    """Return the error for a table that is not there."""
     return ConfigurationError(f"There is no table {table} of this format: name the location that it was written to.")
 
 
 def _new(table: str) -> str:
-    """The folder of the new partitions of a table that is rewritten."""
+    """Return the folder of the new partitions of a table that is rewritten."""
     location, _, name = table.rpartition("/")
     return f"{location}/_rewrite-{name}"
 
@@ -172,7 +174,9 @@ def _write(rows: DataFrame, folder: str) -> None:
 
 
 def _files(table: str, suffix: str) -> dict[str, dict[str, Any]]:
-    """The files with this end of their name in partitions, by their paths; not those of runs that were killed."""
+    """Return the files with this end of their name in partitions, by their paths; not those of runs that were
+    killed.
+    """
     files: dict[str, dict[str, Any]] = {}
     with store_of(table, _UNREACHED) as folder:
         found = folder.filesystem.find(folder.root, detail=True)
@@ -183,12 +187,12 @@ def _files(table: str, suffix: str) -> dict[str, dict[str, Any]]:
 
 
 def _partitions(table: str, suffix: str) -> list[str]:
-    """The partitions with such a file."""
+    """Return the partitions with such a file."""
     return sorted({path.rpartition("/")[0] for path in _files(table, suffix)})
 
 
 def _counted(spark: SparkSession, folders: Sequence[str]) -> dict[str, int]:
-    """The rows in the files of tables' batches, from their footers, by the last word of a table's path."""
+    """Return the rows in the files of tables' batches, from their footers, by the last word of a table's path."""
     from pyspark.sql import functions as sf
 
     if not folders:

@@ -25,12 +25,16 @@ _LONGEST = 80
 
 
 def is_folder(location: str) -> bool:
-    """Whether a location is a folder: it has a slash or a word without dots; others are meant as ``catalog.schema``."""
+    """Return whether a location is a folder: it has a slash or a word without dots; others are meant as
+    ``catalog.schema``.
+    """
     return "/" in location or "." not in location or not location.strip(".")
 
 
 def absolute(location: str) -> str:
-    """A folder without a slash at its end; a relative path begins in this process's folder, whatever Spark's is."""
+    """Return a folder without a slash at its end; a relative path begins in this process's folder, whatever Spark's
+    is.
+    """
     if not location.strip("/"):
         raise ConfigurationError("The location of the tables is empty: name a folder, or the URI of one.")
     if not is_folder(location):
@@ -55,7 +59,7 @@ class Location:
         self._suffix = "__unparsed" if self._in_catalog else "~unparsed"
 
     def table(self, message_type: str | None, *, is_unparsed: bool = False) -> str:
-        """The path or the name of the table of a type."""
+        """Return the path or the name of the table of a type."""
         name_of = _word if self._in_catalog else file_stem
         return self._named(("" if message_type is None else name_of(message_type)) + self._suffix * is_unparsed)
 
@@ -73,7 +77,7 @@ class Location:
         return [self._named(name) for name in names if not name.startswith("_")]
 
     def unparsed_tables(self) -> list[str]:
-        """The tables of unparsed messages."""
+        """Return the tables of unparsed messages."""
         return [table for table in self.tables() if table.endswith(self._suffix)]
 
     def _named(self, name: str) -> str:
@@ -81,7 +85,7 @@ class Location:
 
 
 def _word(message_type: str) -> str:
-    """The name of a type as one word: dots as underscores; others get a hash, so that no two are the same."""
+    """Return the name of a type as one word: dots as underscores; others get a hash, so that no two are the same."""
     hashed = hashlib.sha256(message_type.encode()).hexdigest()[:16]
     plain = re.fullmatch(r"[A-Za-z0-9]+(\.[A-Za-z0-9]+)*", message_type)
     if plain and len(message_type) <= _LONGEST and not re.search(r"[0-9a-f]{16}\Z", message_type):
@@ -91,7 +95,9 @@ def _word(message_type: str) -> str:
 
 @contextmanager
 def store_of(path: str, failure: str) -> Iterator[StagingFolder]:
-    """A folder of tables for the block, which ends quietly where a file is missing; other errors say ``failure``."""
+    """Provide a folder of tables for the block, which ends quietly where a file is missing; other errors say
+    ``failure``.
+    """
     folder = StagingFolder.of(path, "location of the tables")
     folder.filesystem.invalidate_cache()
     try:

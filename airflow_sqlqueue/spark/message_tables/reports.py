@@ -166,7 +166,7 @@ def check_shares(tables: Sequence[MessageTypeTable], max_rescued: ShareLimit, ma
 
 
 def _shares(name: str, given: ShareLimit) -> dict[str, float]:
-    """The limits by pattern. Airflow renders a templated number as a text."""
+    """Return the limits by pattern. Airflow renders a templated number as a text."""
     limits = given if isinstance(given, Mapping) else {} if given is None else {"*": given}
     try:
         shares = {pattern: float(value) for pattern, value in limits.items() if TypePatterns.of(pattern)}
@@ -180,7 +180,7 @@ def _shares(name: str, given: ShareLimit) -> dict[str, float]:
 
 
 def first_fitting(values: Mapping[str, T], message_type: str | None) -> T | None:
-    """The value of the first pattern that fits a type; only ``*`` means messages without a type or table."""
+    """Return the value of the first pattern that fits a type; only ``*`` means messages without a type or table."""
     if message_type is None:
         return values.get("*")
     return next((each for pattern, each in values.items() if TypePatterns.of(pattern).matches(message_type)), None)

@@ -157,7 +157,7 @@ def rewrite_message_table(
 
 
 def _broken(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The number of texts of ``_rescued`` that are no JSON objects."""
+    """Yield the number of texts of ``_rescued`` that are no JSON objects."""
     import pyarrow as pa
 
     from airflow_sqlqueue.bodies.stored_rows import read_rescued
@@ -168,7 +168,7 @@ def _broken(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _rewritten(rows: DataFrame, schema: Struct) -> DataFrame:
-    """The rows of a table, or of a part of it, by the schema."""
+    """Return the rows of a table, or of a part of it, by the schema."""
     from pyspark.sql import functions as sf
     from pyspark.sql.types import StructType
 
@@ -213,7 +213,7 @@ class Rewriting:
 
 
 def _parsed(parser: object, bodies: pa.Array, found: pa.StructArray) -> pa.StructArray:
-    """The rows with what their bodies have, where these are there and are parsed."""
+    """Return the rows with what their bodies have, where these are there and are parsed."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -49,7 +49,9 @@ def statistics_of(
 
 
 def _spread(ids: list[Any], senders: list[str | None]) -> list[int]:
-    """The numbers of the rows in the sample, in any order of these: the senders in turn, by a hash of the ids."""
+    """Return the numbers of the rows in the sample, in any order of these: the senders in turn, by a hash of the
+    ids.
+    """
     by_hash = sorted((zlib.crc32(repr(each).encode()), repr(each), number) for number, each in enumerate(ids))
     turns: Counter[str | None] = Counter()
     in_turn = []
@@ -86,7 +88,7 @@ def with_new_fields(
 
 
 def _shows_a_type(value: Any, is_xml: bool) -> bool:
-    """Whether a value is more than nothing, and than lists and objects of nothing else."""
+    """Return whether a value is more than nothing, and than lists and objects of nothing else."""
     if isinstance(value, (dict, list)):
         return any(_shows_a_type(each, is_xml) for each in (value.values() if isinstance(value, dict) else value))
     return value is not None and not (is_xml and is_nothing(value))

@@ -32,7 +32,7 @@ FORMATS: tuple[str, ...] = get_args(Format)
 
 
 def table_format(spark: SparkSession, format: Format, location: str) -> TableFormat:  # noqa: A002
-    """The tables of a format. Raises :class:`ConfigurationError` for an unknown one."""
+    """Return the tables of a format. Raises :class:`ConfigurationError` for an unknown one."""
     if format not in FORMATS:
         raise ConfigurationError(f"The format of the tables is one of {', '.join(FORMATS)}.")
     is_schema = is_table_name(f"{location}.x")
@@ -59,7 +59,7 @@ class _Commits(Location):
         return found
 
     def check(self, key: AnyKey, messages: Mapping[str, int], untouched: Collection[str]) -> None:
-        """A commit has all rows of its job."""
+        """Return a commit has all rows of its job."""
 
     def read(self, table: str, schema: StructType | None = None) -> DataFrame:
         return self._spark.table(self._name(table))
@@ -72,7 +72,7 @@ class _Commits(Location):
             self._spark.sql(f"DELETE FROM {self._name(table)} WHERE {where}")  # noqa: S608 - names of ours
 
     def _name(self, table: str) -> str:
-        """The name of a table in a statement."""
+        """Return the name of a table in a statement."""
         return delta_name(table)
 
 
@@ -160,7 +160,9 @@ class IcebergFormat(_Commits):
         return int(row["rewritten_data_files_count"]), int(row["added_data_files_count"])
 
     def _name(self, table: str) -> str:
-        """The name in a statement of a table that was refreshed, so that the session sees what others committed."""
+        """Return the name in a statement of a table that was refreshed, so that the session sees what others
+        committed.
+        """
         name = quoted_table(table)
         # Iceberg's catalog keeps a table as it was read until it was not used for 30 seconds.
         self._spark.catalog.refreshTable(name)
@@ -173,7 +175,9 @@ TableFormat: TypeAlias = "ParquetFormat | DeltaFormat | IcebergFormat"
 def without_repeats(
     rows: DataFrame, lake: TableFormat, table: str, exists: bool, key: AnyKey, merge_on: Sequence[str]
 ) -> DataFrame:
-    """The rows whose values in these columns no row of another batch has, one for each; rows without a value stay."""
+    """Return the rows whose values in these columns no row of another batch has, one for each; rows without a value
+    stay.
+    """
     from pyspark.sql import functions as sf
     from pyspark.sql.types import StructType
 
@@ -193,7 +197,7 @@ def _with_attempt(rows: DataFrame, batch_id: str, attempt: int) -> DataFrame:
 
 
 def _same(batch_id: str, attempt: int) -> str:
-    """The condition of the rows of a batch and an attempt."""
+    """Return the condition of the rows of a batch and an attempt."""
     return f"{COLUMN} = '{partition_of(batch_id)}' AND {ATTEMPT} = {attempt:d}"
 
 

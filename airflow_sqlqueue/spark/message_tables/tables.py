@@ -253,7 +253,7 @@ class TableWriter:
             work.remove()
 
     def _first(self) -> Packing:
-        """The packing by the schemas of the types that have a table."""
+        """Return the packing by the schemas of the types that have a table."""
         unusable: dict[str, str] = {}
         found = _distinct(self.files.all(unusable))
         self._warnings = [
@@ -314,7 +314,7 @@ class TableWriter:
             )
 
     def _wider(self, work: WorkFolder, known: Mapping[str, Struct], hints: Hints) -> dict[str, Struct]:
-        """The schemas with those of new types and with new fields."""
+        """Return the schemas with those of new types and with new fields."""
         new, left_out, more = work.new_types(known, max(0, MAX_TYPES - len(known)))
         if more:
             self._warnings.append(
@@ -353,11 +353,11 @@ class Packed:
         return sum(share.messages for share in self.shares.values())
 
     def ordered(self) -> list[Key]:
-        """The types and kinds in the order of their names."""
+        """Return the types and kinds in the order of their names."""
         return sorted(self.shares, key=lambda key: (key[0] is None, key[0] or "", key[1]))
 
     def table(self, lake: TableFormat, name: str | None, kind: str) -> MessageTypeTable:
-        """The result for a table."""
+        """Return the result for a table."""
         share, is_unparsed = self.shares[name, kind], kind == UNPARSED_KIND
         table, report = lake.table(name, is_unparsed=is_unparsed), self.reports.get(name, Report())
         if is_unparsed:
@@ -367,13 +367,13 @@ class Packed:
         return MessageTypeTable(name, table, False, share.messages, share.rescued, new, report.rescued_fields)
 
     def rows(self, name: str | None, kind: str) -> DataFrame:
-        """The rows of a table."""
+        """Return the rows of a table."""
         unpacking, schema = self._layout(name, kind)
         rows = self.work.rows(name, kind, self.shares[name, kind], unpacking, schema)
         return with_variant(rows) if BODY_COLUMNS["variant"] in schema.names else rows
 
     def unpacked(self, name: str | None, kind: str, chunks: list[bytes]) -> tuple[Iterator[pa.RecordBatch], StructType]:
-        """The rows of a table from its chunks, in this process."""
+        """Return the rows of a table from its chunks, in this process."""
         import pyarrow as pa
 
         unpacking, schema = self._layout(name, kind)
@@ -394,14 +394,14 @@ class Packed:
 
 
 def with_variant(rows: DataFrame) -> DataFrame:
-    """The rows with their JSON as a variant."""
+    """Return the rows with their JSON as a variant."""
     from pyspark.sql import functions as sf
 
     return rows.withColumn(BODY_COLUMNS["variant"], sf.try_parse_json(BODY_COLUMNS["variant"]))
 
 
 def unparsed_schema(given: StructType) -> StructType:
-    """The columns of a table of unparsed messages, from those that are packed."""
+    """Return the columns of a table of unparsed messages, from those that are packed."""
     return _selected(given, (*COLUMNS, *IF_UNPARSED)).add(UNPARSED, "string")
 
 
@@ -412,7 +412,9 @@ def _selected(schema: StructType, names: tuple[str, ...]) -> StructType:
 
 
 def _distinct(schemas: Mapping[str, Struct]) -> dict[str, Struct]:
-    """The schemas without those of types whose tables some file systems and catalogs would take for an earlier one."""
+    """Return the schemas without those of types whose tables some file systems and catalogs would take for an earlier
+    one.
+    """
     found: dict[str, tuple[str, Struct]] = {}
     for name, schema in schemas.items():
         found.setdefault(name_key(name), (name, schema))

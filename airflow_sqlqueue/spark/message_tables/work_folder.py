@@ -93,12 +93,13 @@ class WorkFolder:
         return {key: each for key, each in found.items() if key[1] != REPORT}, reports
 
     def waiting(self, columns: Sequence[str], schema: StructType) -> DataFrame:
-        """The messages of the first round that wait for a schema."""
+        """Return the messages of the first round that wait for a schema."""
         return self._first(WAITING).select("content").mapInArrow(Unpacking(columns), schema)
 
     def new_types(self, known: Iterable[str], most: int) -> tuple[list[str], list[str], int]:
-        """The types that wait without a schema, frequent ones first, up to a number; the first that is left out; and
-        the number of these."""
+        """Return the types that wait without a schema, frequent ones first, up to a number; the first that is left out;
+        and the number of these.
+        """
         from pyspark.sql import functions as sf
 
         # A million types of one message each stay on the executors.
@@ -109,7 +110,7 @@ class WorkFolder:
         return names[:most], names[most:], more
 
     def seen(self, types: Iterable[str]) -> Iterator[tuple[str, Statistics]]:
-        """The statistics of the messages that wait, type by type, so that those of one are held at once."""
+        """Yield the statistics of the messages that wait, type by type, so that those of one are held at once."""
         from pyspark.sql import functions as sf
 
         rows = self._first(SEEN).where(sf.col("message_type").isin(list(types))).select("message_type", "content")
@@ -121,7 +122,7 @@ class WorkFolder:
             yield name, found
 
     def rows(self, name: str | None, kind: str, share: Row, unpacking: Unpacking, schema: StructType) -> DataFrame:
-        """The rows of a table, in as many tasks as its size needs."""
+        """Return the rows of a table, in as many tasks as its size needs."""
         from pyspark.sql import functions as sf
 
         own = (sf.col("kind") == kind) & sf.col("message_type").eqNullSafe(sf.lit(name))
@@ -132,7 +133,7 @@ class WorkFolder:
         return chunks.mapInArrow(unpacking, schema).coalesce(max(1, share.bytes // _FILE_BYTES))
 
     def small(self, shares: Mapping[Key, Row]) -> dict[Key, list[bytes]]:
-        """The chunks of the smallest tables, as many as this process holds at once."""
+        """Return the chunks of the smallest tables, as many as this process holds at once."""
         from pyspark.sql import functions as sf
 
         found: dict[Key, list[bytes]] = {}

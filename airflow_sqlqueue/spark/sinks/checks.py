@@ -38,7 +38,9 @@ _used: dict[tuple[Any, ...], tuple[int, dict[str, str | None]]] = {}
 
 @contextmanager
 def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Settings of a session for the block; the last of the blocks at once puts back what was there before."""
+    """Provide the settings of a session for the block; the last of the blocks at once puts back what was there
+    before.
+    """
     key = (getattr(spark, "_jsparkSession", spark), tuple(settings.items()))
     with _lock:
         blocks, before = _used.get(key) or (0, {name: spark.conf.get(name, None) for name in settings})
@@ -75,7 +77,7 @@ def check_columns(df: DataFrame, names: Iterable[str]) -> None:
 
 
 def key_columns(merge_on: str | Sequence[str] | None) -> list[str]:
-    """Columns of ``merge_on``, which may be one name."""
+    """Return the columns of ``merge_on``, which may be one name."""
     return [merge_on] if isinstance(merge_on, str) else list(merge_on or ())
 
 

@@ -118,7 +118,7 @@ def save_delta(
 
 
 def delta_name(table: str) -> str:
-    """The name of a table, which may be its path, in a statement."""
+    """Return the name of a table, which may be its path, in a statement."""
     return f"delta.{quoted(table)}" if "/" in table else quoted_table(table)
 
 

@@ -173,7 +173,7 @@ def _check_published(spark: SparkSession, properties: dict[str, str]) -> None:
 
 
 def _has(spark: SparkSession, name: str, head: int, mark: tuple[str, int]) -> bool:
-    """Whether the snapshot ``head``, or one that it comes from, has the mark, or a later one of the stream."""
+    """Return whether the snapshot ``head``, or one that it comes from, has the mark, or a later one of the stream."""
     from pyspark.sql import functions as sf
 
     keys = (_ID, _VERSION, REPLACED)

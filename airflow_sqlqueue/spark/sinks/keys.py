@@ -43,7 +43,7 @@ AnyKey: TypeAlias = "Batch | uuid.UUID | str | MicroBatch"
 
 
 def partition_of(batch: AnyKey) -> str:
-    """The value of the partition ``batch_id`` that has the rows."""
+    """Return the value of the partition ``batch_id`` that has the rows."""
     return f"{batch.stream}-{batch.number:09d}" if isinstance(batch, MicroBatch) else _batch_id(batch)
 
 
@@ -60,7 +60,7 @@ def transaction_of(batch: AnyKey) -> tuple[str, int]:
 def foreach_batch(
     sink: Callable[..., object], target: str, *, stream: str | None = None, **options: Any
 ) -> Callable[[DataFrame, int], None]:
-    """Function for ``writeStream.foreachBatch`` that writes each micro-batch once, over restarts as well.
+    """Return the function for ``writeStream.foreachBatch`` that writes each micro-batch once, over restarts as well.
 
     If the checkpoint does not note that a micro-batch was written, Spark gives it again, with the same rows: the sink
     recognizes it by the query's id, which is in the checkpoint, and its number.

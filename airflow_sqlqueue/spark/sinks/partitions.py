@@ -94,7 +94,7 @@ def _write(
 
 
 def _count(spark: SparkSession, path: str) -> int:
-    """The rows in the files, from their footers."""
+    """Return the rows in the files, from their footers."""
     try:
         return footers(spark, path).count()
     except Exception as error:
@@ -104,6 +104,8 @@ def _count(spark: SparkSession, path: str) -> int:
 
 
 def footers(spark: SparkSession, *paths: str) -> DataFrame:
-    """The rows of the files below folders, without a column that is in them: Spark counts them by the footers."""
+    """Return the rows of the files below folders, without a column that is in them: Spark counts them by the
+    footers.
+    """
     options = {"recursiveFileLookup": "true", "ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
     return spark.read.schema("none INT").options(**options).parquet(*paths)

@@ -45,8 +45,8 @@ def finish_stream(query: Any, connection: ConnectionSettings | None = None) -> i
 
     Call it after ``awaitTermination()``, above all with ``trigger(availableNow=True)``: Spark commits a micro-batch to
     its source only when the next one begins, so the messages of the last one stay claimed, in a sealed batch, until the
-    query runs again. Without this call no message is lost or doubled. Returns the number of claims that the streams of
-    the query have done so far, in sum; 0 for a query without progress.
+    query runs again. Without this call no message is lost or duplicated. Returns the number of claims that the streams
+    of the query have done so far, in sum; 0 for a query without progress.
 
     Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` for a query that is running or has failed, because its
     last claim may not be processed.

@@ -103,7 +103,7 @@ class Claims:
     _opened: _OpenStream | None = field(default=None, init=False, repr=False)
 
     def begin(self) -> Offset:
-        """The first offset of a query without a checkpoint: after the claims of this stream that are done."""
+        """Return the first offset of a query without a checkpoint: after the claims of this stream that are done."""
         opened = self._open()
         state = opened.state()
         return opened.offset(state, state.done)
@@ -114,7 +114,7 @@ class Claims:
         self._up_to = FIRST if ends is None else ends[1]
 
     def claim(self, start: Offset, max_messages: int | None, max_bytes: int | None = None) -> Offset:
-        """The offset of the claim after ``start``: of an existing one, as after a crash, or of a new one.
+        """Return the offset of the claim after ``start``: of an existing one, as after a crash, or of a new one.
 
         Returns ``start`` if the queue has no message to claim. A claim has at most a quarter more than ``max_bytes``,
         and one message more.
@@ -161,7 +161,7 @@ class Claims:
         return opened.offset(state, number)
 
     def _has_messages(self, queue: QueueTable, opened: _OpenStream) -> bool:
-        """Whether the queue has a message for the next claim."""
+        """Return whether the queue has a message for the next claim."""
         if self.options.copy:
             late = self._up_to != LAST or time.monotonic() >= self._asks_for_late
             copy = QueueCopy(queue, copy_of_stream(self.options.stream))
@@ -174,7 +174,7 @@ class Claims:
         return ends is not None and ends[0] <= self._up_to
 
     def shares(self, start: Offset, end: Offset) -> list[BatchShare]:
-        """The tasks' shares of the claims after ``start`` and up to ``end``: the same at every call."""
+        """Return the tasks' shares of the claims after ``start`` and up to ``end``: the same at every call."""
         opened = self._open()
         state = opened.check(start)
         found = []
@@ -240,7 +240,7 @@ class _OpenStream:
         return StreamTable(session, self.address.catalog)
 
     def run(self, work: Callable[[Session, QueueTable], T]) -> T:
-        """The result of ``work(session, queue)``; after a lost connection it runs again on a new one."""
+        """Return the result of ``work(session, queue)``; after a lost connection it runs again on a new one."""
         return self._connection.run(lambda session: work(session, QueueTable(session, self.address)))
 
     def lock(self, batch_id: uuid.UUID, wait: float = 0.0) -> bool:
@@ -248,11 +248,11 @@ class _OpenStream:
         return self._connection.run(lambda _: self._locks.take(batch_id, wait))
 
     def state(self) -> StreamState:
-        """The stream's row as it is now."""
+        """Return the stream's row as it is now."""
         return self.run(lambda session, _: self._streams(session).enter(self._name, self.address.canonical))
 
     def offset(self, state: StreamState, number: int) -> Offset:
-        """The offset of a claim."""
+        """Return the offset of a claim."""
         return {
             "queue": self.address.canonical,
             "schema": self.client.settings.ledger_schema,
@@ -262,7 +262,7 @@ class _OpenStream:
         }
 
     def batch_state(self, batch_id: uuid.UUID) -> str | None:
-        """The state of a claim's batch; None if the ledger does not have it."""
+        """Return the state of a claim's batch; None if the ledger does not have it."""
         try:
             return self.run(lambda session, _: self._ledger(session).find(batch_id).state)
         except BatchNotFoundError:

@@ -25,7 +25,7 @@ class SelectedColumns:
 
     @classmethod
     def of(cls, schema: StructType) -> SelectedColumns:
-        """The columns of Spark's schema, in its order; like Spark it ignores the case of names.
+        """Return the columns of Spark's schema, in its order; like Spark it ignores the case of names.
 
         Raises :class:`ConfigurationError` for an unknown column and for a column of another type.
         """

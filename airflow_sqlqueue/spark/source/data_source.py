@@ -35,11 +35,13 @@ class QueueDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Return the format's name."""
         return "sqlqueue"
 
     def schema(self) -> StructType:
-        """The columns of a drained row, for a read without a schema of the user's. Checks the options as well."""
+        """Return the columns of a drained row, for a read without a schema of the user's. Checks the options as
+        well.
+        """
         schema = StructType.fromJson(spark_schema())
         if "stream" in self.options:
             self.streamReader(schema)
@@ -48,7 +50,7 @@ class QueueDataSource(DataSource):
         return schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader of a live queue, or of the batch that the options name."""
+        """Return a reader of a live queue, or of the batch that the options name."""
         options = SourceOptions(self.options, *READ_OPTIONS)
         columns = SelectedColumns.of(schema)
         access = ServerAccess.of(options, self.connection)
@@ -63,7 +65,7 @@ class QueueDataSource(DataSource):
         return FilteringQueueReader(access, PeekOptions.of(options), columns)
 
     def streamReader(self, schema: StructType) -> QueueStreamReader:  # noqa: N802
-        """A reader that consumes a queue as a stream."""
+        """Return a reader that consumes a queue as a stream."""
         STREAMS.require()
         from airflow_sqlqueue.spark.source.claims import StreamOptions
         from airflow_sqlqueue.spark.source.streaming import QueueStreamReader
@@ -73,12 +75,12 @@ class QueueDataSource(DataSource):
         return QueueStreamReader(access, StreamOptions.of(options), SelectedColumns.of(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """A writer that sends all rows in one transaction."""
+        """Return a writer that sends all rows in one transaction."""
         options = SourceOptions(self.options, *SEND_OPTIONS, "sendId")
         return QueueWriter(self._destination(options, schema, overwrite), send_id_of(options))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> QueueStreamWriter:  # noqa: N802
-        """A writer that sends each micro-batch in one transaction."""
+        """Return a writer that sends each micro-batch in one transaction."""
         STREAMS.require()
         from airflow_sqlqueue.spark.source.streaming import QueueStreamWriter
 
@@ -96,7 +98,9 @@ class QueueDataSource(DataSource):
 
 
 def data_source_for(connection: ConnectionSettings | None) -> type[QueueDataSource]:
-    """The data source with a login. Spark pickles a class that is in no module as a whole, with its attributes."""
+    """Return the data source with a login. Spark pickles a class that is in no module as a whole, with its
+    attributes.
+    """
     return (
         QueueDataSource
         if connection is None
@@ -111,13 +115,13 @@ class BatchReader(DataSourceReader):
         self._access, self._options, self._columns = access, options, columns
 
     def partitions(self) -> list[InputPartition]:
-        """Shares of the batch's parts, as the ledger lists them."""
+        """Return the shares of the batch's parts, as the ledger lists them."""
         from airflow_sqlqueue.spark.source.staged import plan_shares
 
         return [InputPartition(share) for share in plan_shares(self._access, self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The messages of one share."""
+        """Return the messages of one share."""
         from airflow_sqlqueue.spark.source.staged import read_share
 
         return read_share(self._access, self._columns, partition.value)

@@ -51,7 +51,9 @@ class MessageColumns:
 
     @classmethod
     def of(cls, schema: StructType) -> MessageColumns:
-        """The columns of a schema. Raises :class:`ConfigurationError` for an unknown column or one of another type."""
+        """Return the columns of a schema. Raises :class:`ConfigurationError` for an unknown column or one of another
+        type.
+        """
         known = {name.lower(): name for name in (*_TYPES, *_PASSED_OVER)}
         places = {}
         for place, field in enumerate(schema.fields):
@@ -74,14 +76,16 @@ class MessageColumns:
         return cls(places)
 
     def rows(self, batch: pa.RecordBatch, time_sent: str | None = None) -> Iterator[Row]:
-        """The rows to be sent. Raises :class:`MessageError` for a row that cannot be a message; it quotes no value."""
+        """Yield the rows to be sent. Raises :class:`MessageError` for a row that cannot be a message; it quotes no
+        value.
+        """
         columns = [batch.column(place).to_pylist() for place in self.places.values()]
         for values in zip(*columns, strict=True):
             yield message_row(dict(zip(self.places, values, strict=True)), time_sent)
 
 
 def message_row(values: Mapping[str, Any], time_sent: str | None = None) -> Row:
-    """Row of a queue to be sent, with a new Id if the values have no Id.
+    """Return the row of a queue to be sent, with a new Id if the values have no Id.
 
     A typed column replaces the header of the same meaning, unless both say the same: ``message_type`` has the first of
     several types, without its assembly, and ``message_id`` has the row's Id for a message without that header.
@@ -107,7 +111,9 @@ def message_row(values: Mapping[str, Any], time_sent: str | None = None) -> Row:
 def _headers(
     values: Mapping[str, Any], row_id: uuid.UUID, time_sent: str | None
 ) -> tuple[Mapping[str, str | None], str]:
-    """The headers and their text: typed columns replace headers of the map, or of the text if there is no map."""
+    """Return the headers and their text: typed columns replace headers of the map, or of the text if there is no
+    map.
+    """
     given, raw = values.get("headers"), values.get("headers_raw")
     typed = {name: text for name in _HEADERS if (text := _text(values.get(name))) is not None}
     decoded = decode_headers(raw) if given is None else None
@@ -154,6 +160,6 @@ def _row_id(text: str | None) -> uuid.UUID:
 
 
 def _column(value: str | None, header: str | None) -> str | None:
-    """Value of a legacy column: the given value, else the header's, if the column can store it unchanged."""
+    """Return the value of a legacy column: the given value, else the header's, if the column can store it unchanged."""
     text = header if value is None else value
     return text if text and len(text) <= 255 and text.isascii() else None

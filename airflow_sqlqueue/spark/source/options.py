@@ -34,18 +34,18 @@ class SourceOptions:
             )
 
     def text(self, name: str) -> str | None:
-        """An option's text without blanks around it; None if it is missing or empty."""
+        """Return an option's text without blanks around it; None if it is missing or empty."""
         return (self._values.get(_plain(name)) or "").strip() or None
 
     def required(self, name: str, why: str) -> str:
-        """The text of a required option. Raises :class:`ConfigurationError` with ``why`` if it is missing."""
+        """Return the text of a required option. Raises :class:`ConfigurationError` with ``why`` if it is missing."""
         value = self.text(name)
         if value is None:
             raise ConfigurationError(f"The option {name!r} is missing: {why}.")
         return value
 
     def number(self, name: str, default: int | None, *, least: int = 1, most: int = LAST) -> int | None:
-        """The whole number of an option; the default if it is missing."""
+        """Return the whole number of an option; the default if it is missing."""
         text = self.text(name)
         if text is None:
             return default
@@ -64,7 +64,7 @@ class SourceOptions:
         return self.number("partitions", 8, most=10_000) or 1
 
     def size(self, name: str) -> int | None:
-        """The bytes of an option, None if it is missing: a number, with a unit as in Spark (``512m``, ``1g``).
+        """Return the bytes of an option, None if it is missing: a number, with a unit as in Spark (``512m``, ``1g``).
 
         One ``k`` is 1,024 bytes.
         """
@@ -77,14 +77,14 @@ class SourceOptions:
         return int(match[1]) << 10 * " kmgt".index(match[2] or " ")
 
     def flag(self, name: str) -> bool:
-        """True if the option is ``true``; a missing option is ``false``."""
+        """Return whether the option is ``true``; a missing option is ``false``."""
         text = (self.text(name) or "false").lower()
         if text not in ("true", "false"):
             raise ConfigurationError(f"The option {name!r} must be true or false.")
         return text == "true"
 
     def identifier(self, name: str) -> uuid.UUID | None:
-        """The UUID of an option; None if it is missing."""
+        """Return the UUID of an option; None if it is missing."""
         text = self.text(name)
         try:
             return None if text is None else uuid.UUID(text)
@@ -122,7 +122,7 @@ class ServerAccess:
         return access
 
     def client(self) -> QueueClient:
-        """The client of the server."""
+        """Return the client of the server."""
         url = self.url or (os.environ.get(URL_VARIABLE) if self.settings is None else None)
         if url is not None:
             client = QueueClient.from_url(url)
@@ -139,7 +139,7 @@ class ServerAccess:
 
     @contextmanager
     def queue(self, name: str) -> Iterator[QueueTable]:
-        """A queue by its address, through a session of its own."""
+        """Provide a queue by its address, through a session of its own."""
         client = self.client()
         with client.session() as session:
             yield client.queue(name).through(session)

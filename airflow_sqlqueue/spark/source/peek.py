@@ -36,7 +36,7 @@ NOTHING = RowVersionRange(0, 0)
 
 
 def plan_ranges(access: ServerAccess, options: PeekOptions) -> list[RowVersionRange]:
-    """Ranges between the ends of the queue for as many tasks as the options say, at least one.
+    """Return the ranges between the ends of the queue for as many tasks as the options say, at least one.
 
     The end is that of this moment: messages that are sent later are not read. With a limit the ranges begin at the head
     of the queue and hold about the same number of messages each, and the sum of their limits is the limit.
@@ -54,7 +54,7 @@ def plan_ranges(access: ServerAccess, options: PeekOptions) -> list[RowVersionRa
 
 
 def split(low: int, high: int, parts: int) -> list[RowVersionRange]:
-    """The numbers from ``low`` to ``high`` in at most ``parts`` ranges of about the same length."""
+    """Return the numbers from ``low`` to ``high`` in at most ``parts`` ranges of about the same length."""
     count = high - low + 1
     parts = min(parts, count)
     edges = [low - 1 + count * number // parts for number in range(parts + 1)]
@@ -94,7 +94,7 @@ def read_range(
 
 
 def narrow(options: PeekOptions, low: int, high: int) -> PeekOptions:
-    """The options with a narrower range of RowVersions."""
+    """Return the options with a narrower range of RowVersions."""
     return replace(options, low=max(options.low, low), high=min(options.high, high))
 
 
@@ -105,9 +105,9 @@ class QueueReader(DataSourceReader):
         self._access, self._options, self._columns = access, options, columns
 
     def partitions(self) -> list[InputPartition]:
-        """Ranges of RowVersions. Spark calls this once for each DataFrame that it plans."""
+        """Return the ranges of RowVersions. Spark calls this once for each DataFrame that it plans."""
         return [InputPartition(wanted) for wanted in plan_ranges(self._access, self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The messages of a range that are not locked."""
+        """Return the messages of a range that are not locked."""
         return read_range(self._access, self._options.queue, self._columns, partition.value)

@@ -41,7 +41,7 @@ class Destination:
 
     @contextmanager
     def open(self) -> Iterator[tuple[QueueTable, OutgoingTable]]:
-        """The queue and its database's table of staged messages, through one session."""
+        """Provide the queue and its database's table of staged messages, through one session."""
         with self.access.queue(self.queue_name) as queue:
             yield queue, OutgoingTable(queue.session, queue.address.catalog)
 
@@ -67,12 +67,12 @@ class Destination:
 
 
 def attempts(messages: Sequence[WriterCommitMessage | None]) -> list[StagedAttempt]:
-    """The attempts that tasks report; a failed task reports no attempt."""
+    """Return the attempts that tasks report; a failed task reports no attempt."""
     return [message.attempt for message in messages if isinstance(message, StagedMessage)]
 
 
 def send_id_of(options: SourceOptions) -> uuid.UUID:
-    """The id of a send: the option ``sendId``, a UUID or a text from which one is made, else a new UUID."""
+    """Return the id of a send: the option ``sendId``, a UUID or a text from which one is made, else a new UUID."""
     text = options.text("sendId")
     if text is None:
         return uuid.uuid4()

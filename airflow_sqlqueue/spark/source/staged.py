@@ -39,7 +39,8 @@ class BatchShare:
 
 
 def plan_shares(access: ServerAccess, options: BatchOptions, known: Batch | None = None) -> list[BatchShare]:
-    """Shares of a batch's parts, which the ledger lists, for as many tasks as the options say; for more if it is large.
+    """Return the shares of a batch's parts, which the ledger lists, for as many tasks as the options say; for more if
+    it is large.
 
     ``known`` is the batch of a manifest. Raises :class:`BatchNotFoundError`, :class:`BatchError` for a batch that is
     open or was put back, and :class:`BatchMismatchError` if the ledger contradicts itself or the manifest, or names
@@ -65,7 +66,9 @@ def plan_shares(access: ServerAccess, options: BatchOptions, known: Batch | None
 
 
 def share_out(parts: Sequence[Part], at_least: int) -> list[list[Part]]:
-    """Parts for tasks, in order: for ``at_least`` tasks if there are as many parts, for more if the parts are large."""
+    """Return the parts for tasks, in order: for ``at_least`` tasks if there are as many parts, for more if the parts
+    are large.
+    """
     size = min(TASK_BYTES, sum(part.bytes for part in parts) // at_least)
     shares: list[list[Part]] = [[]]
     taken = 0

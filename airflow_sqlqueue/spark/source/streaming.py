@@ -35,11 +35,11 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._claims = Claims(access, options)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """The offset after the claims that are done."""
+        """Return the offset after the claims that are done."""
         return cast("dict[str, Any]", self._claims.begin())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """The limit of messages; the limit of bytes, which Spark cannot hold beside it, applies as well."""
+        """Return the limit of messages; the limit of bytes, which Spark cannot hold beside it, applies as well."""
         return ReadMaxRows(self._options.max_messages)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
@@ -52,11 +52,11 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._claims.stop_at_the_end()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Shares of the claims between the offsets."""
+        """Return the shares of the claims between the offsets."""
         return [InputPartition(share) for share in self._claims.shares(cast(Offset, start), cast(Offset, end))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The messages of one share: the same for every attempt."""
+        """Return the messages of one share: the same for every attempt."""
         return read_share(self._access, self._columns, partition.value)
 
     def commit(self, end: dict[str, Any]) -> None:

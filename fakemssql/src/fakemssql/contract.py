@@ -101,16 +101,16 @@ class ResponseWriter(Protocol):
     """Receives the results of a request in order. Implemented by the TDS front."""
 
     def columns(self, columns: Sequence[ResultColumn]) -> None:
-        """A result set begins."""
+        """Return a result set begins."""
 
     def rows(self, rows: Rows) -> None:
-        """Rows of the current result set, in PostgreSQL's binary format; called once or many times."""
+        """Return the rows of the current result set, in PostgreSQL's binary format; called once or many times."""
 
     def done(self, count: int | None) -> None:
-        """A statement ended; ``count`` is the number of rows affected or returned, None under SET NOCOUNT ON."""
+        """Return a statement ended; ``count`` is the number of rows affected or returned, None under SET NOCOUNT ON."""
 
     def message(self, error: SqlError) -> None:
-        """An error (severity 11 and above) or a message (PRINT, RAISERROR of severity 10 and below)."""
+        """Return an error (severity 11 and above) or a message (PRINT, RAISERROR of severity 10 and below)."""
 
     def database(self, new: str, old: str) -> None:
         """USE changed the current database."""
@@ -119,7 +119,7 @@ class ResponseWriter(Protocol):
         """``event`` is ``begin``, ``commit`` or ``rollback``; ``descriptor`` names the transaction, never 0."""
 
     def return_value(self, parameter: Parameter) -> None:
-        """The final value of an OUTPUT parameter of a procedure call."""
+        """Return the final value of an OUTPUT parameter of a procedure call."""
 
 
 class Engine(Protocol):
@@ -138,7 +138,7 @@ class Engine(Protocol):
         """Descriptor of the open transaction; 0 if no transaction is open."""
 
     def session_state(self) -> tuple[bytes, bool]:
-        """Settings of the session without its database, and whether the session has no further state."""
+        """Return the settings of the session without its database, and whether the session has no further state."""
 
     def restore(self, state: bytes) -> bool:
         """Take over the settings of a session whose connection was lost; False if the server refuses."""

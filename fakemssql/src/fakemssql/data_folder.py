@@ -63,7 +63,8 @@ def opened(path: Path) -> Iterator[Path]:
 
 
 def kept_password(path: Path, new: str) -> str:
-    """Password in the folder, in a file that only its owner can read; if the file is missing, ``new`` is written to it.
+    """Return the password in the folder, in a file that only its owner can read; if the file is missing, ``new`` is
+    written to it.
 
     Raises :class:`DataFolderError`.
     """

@@ -39,7 +39,7 @@ def heed() -> None:
 
 
 def process() -> int:
-    """Id of this process, by which others kill its session; 0 if it has no handler of the signal."""
+    """Return the id of this process, by which others kill its session; 0 if it has no handler of the signal."""
     return os.getpid() if signal.getsignal(_SIGNAL) is _note else 0
 
 

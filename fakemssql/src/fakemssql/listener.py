@@ -204,7 +204,7 @@ class Listener:
 
 
 def _has_gone(client: socket.socket) -> bool:
-    """Whether the client has closed already, as a port check does: it gets no process."""
+    """Return whether the client has closed already, as a port check does: it gets no process."""
     try:
         return not client.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     except BlockingIOError:

@@ -69,7 +69,9 @@ def find_driver() -> str | None:
 
 
 def _installed() -> Sequence[str]:
-    """Names of the drivers that the driver manager knows; empty if pyodbc or the driver manager is missing."""
+    """Return the names of the drivers that the driver manager knows; empty if pyodbc or the driver manager is
+    missing.
+    """
     try:
         import pyodbc
     except ImportError:

@@ -91,5 +91,7 @@ _DECODERS: dict[int, Callable[[bytes], Any]] = {
 
 
 def decoder(oid: int) -> Callable[[bytes], Any]:
-    """Decoder of values other than NULL of the PostgreSQL type ``oid``; an unknown type is decoded as text."""
+    """Return the decoder of values other than NULL of the PostgreSQL type ``oid``; an unknown type is decoded as
+    text.
+    """
     return _DECODERS.get(oid, text.from_pg)

@@ -173,7 +173,9 @@ class Postgres:
         return user
 
     def _readable_binaries(self, user: SystemUser) -> Path:
-        """Folder of the programs that the user can enter: a copy beside the data if theirs is closed to the user."""
+        """Return the folder of the programs that the user can enter: a copy beside the data if theirs is closed to the
+        user.
+        """
         if user.can_enter(BINARIES):
             return BINARIES
         package, copy = BINARIES.parents[1], self.directory.parent / "postgresql"
@@ -217,7 +219,7 @@ class Postgres:
         return False
 
     def _environment(self, output: IO[bytes], user: SystemUser | None) -> dict[str, Any]:
-        """Arguments of :mod:`subprocess` for a program of PostgreSQL."""
+        """Return the arguments of :mod:`subprocess` for a program of PostgreSQL."""
         files = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output}
         return {**files, "cwd": self.directory, **as_user(user)}
 

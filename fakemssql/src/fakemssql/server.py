@@ -205,7 +205,7 @@ class FakeServer:
         return odbc.connection_string(driver, self._login, name, keywords)
 
     def access_token(self, *, lifetime: float = 3600.0) -> str:
-        """Token that logs its bearer in as the administrator, like a token of Microsoft Entra ID.
+        """Return the token that logs its bearer in as the administrator, like a token of Microsoft Entra ID.
 
         Clients give it to the driver in place of user and password (``SQL_COPT_SS_ACCESS_TOKEN`` of ODBC).
 
@@ -349,7 +349,7 @@ def _kill_tree(pid: int, reap: Callable[[], object], seconds: float) -> None:
 
 
 def _alive(process: psutil.Process) -> bool:
-    """Whether a process is alive; a zombie is not, because its files and locks are free."""
+    """Return whether a process is alive; a zombie is not, because its files and locks are free."""
     try:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:

@@ -39,7 +39,7 @@ class SystemUser:
     gid: int
 
     def can_enter(self, path: Path) -> bool:
-        """Whether the user can enter the folder ``path`` and all folders above it."""
+        """Return whether the user can enter the folder ``path`` and all folders above it."""
         return self._closed(path) is None
 
     def require_entry(self, path: Path, advice: str) -> None:
@@ -122,7 +122,7 @@ def _locked(folder: str) -> Iterator[None]:
 
 
 def as_user(user: SystemUser | None) -> dict[str, Any]:
-    """Arguments of :class:`subprocess.Popen` that start a process as ``user``; none for None."""
+    """Return the arguments of :class:`subprocess.Popen` that start a process as ``user``; none for None."""
     return {} if user is None else {"user": user.uid, "group": user.gid, "extra_groups": []}
 
 

@@ -32,7 +32,7 @@ def to_pg(text: str) -> bytes:
 
 
 def from_pg(data: bytes) -> str:
-    """Text of a value in PostgreSQL's UTF-8; reverses :func:`to_pg`."""
+    """Return the text of a value in PostgreSQL's UTF-8; reverses :func:`to_pg`."""
     text = data.decode()
     if _MOVED_UTF8_START in data:
         text = _MOVED.sub(_restore, text)
@@ -58,7 +58,7 @@ def to_cp1252(text: str) -> bytes:
 
 
 def from_cp1252(data: bytes | memoryview) -> str:
-    """Text of a ``varchar`` in code page 1252."""
+    """Return the text of a ``varchar`` in code page 1252."""
     data = bytes(data)
     return data.decode("ascii") if data.isascii() else data.decode("cp1252", "fakemssql.cp1252")
 

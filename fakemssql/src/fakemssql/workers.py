@@ -50,7 +50,9 @@ class Worker:
         return True
 
     def has_served(self) -> bool:
-        """True if the process has served its client, False if it has ended; called when its channel is readable."""
+        """Return whether the process has served its client, False if it has ended; called when its channel is
+        readable.
+        """
         try:
             return self.channel.recv(1) == _SERVED
         except OSError:

@@ -19,8 +19,14 @@ FIRST_WORD = re.compile(rf"(?:{RIDDLE}|where|one|ones|nobody|nothing|everything|
 SENTENCE = re.compile(rf"(?:^|[.;:] |[.;:]\n\s*)(?:{RIDDLE})\b[^.?!]*(?=[.!]|$)", re.IGNORECASE)
 """A sentence, other than a question, that begins with such a word."""
 
+NOUN_FIRST = re.compile(r"(?:The|A|An|Whether|True (?:if|where))\b")
+"""The docstring of a function begins with a verb, and so with none of these; that of a property may."""
+
 PHRASES = (
     r"told",
+    r"lost (?:or|nor|and) doubled",
+    r"(?:loses|loss) and doubles?",
+    r"doubles (?:a|no) message",
     r"whoever",
     r"nobody",
     r"(?:is|are|was|were|be) none",
@@ -50,6 +56,9 @@ def faults_of_code(source: str) -> list[str]:
         if begun := FIRST_WORD.match(text.strip()):
             found.append(f"{line}: a docstring begins with {begun[0]!r}")
         found += [f"{line}: {' '.join(match[0].split())!r}" for match in SENTENCE.finditer(text.strip(), 1)]
+    for line, text in _docstrings_of_functions(source):
+        if begun := NOUN_FIRST.match(text.strip()):
+            found.append(f"{line}: the docstring of a function begins with {begun[0]!r}")
     for line, text in _prose(source):
         found += [f"{line}: {match[0]!r}" for match in PHRASE.finditer(text)]
     return found
@@ -79,6 +88,16 @@ def _docstrings(source: str) -> Iterator[tuple[int, str]]:
             value = statement.value if isinstance(statement, ast.Expr) else None
             if isinstance(value, ast.Constant) and isinstance(value.value, str):
                 yield statement.lineno, value.value
+
+
+def _docstrings_of_functions(source: str) -> Iterator[tuple[int, str]]:
+    """Docstrings of functions that are no properties, with their lines."""
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        is_property = any("property" in ast.unparse(each) for each in node.decorator_list)
+        if not is_property and (text := ast.get_docstring(node)):
+            yield node.lineno, text
 
 
 def _prose(source: str) -> Iterator[tuple[int, str]]:

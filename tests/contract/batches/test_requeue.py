@@ -266,7 +266,7 @@ with Session(settings) as session:
 """
 
 
-def test_a_requeue_killed_in_the_middle_loses_and_doubles_nothing(
+def test_a_requeue_killed_in_the_middle_loses_and_duplicates_nothing(
     server_url: str, queue: QueueTable, ledger: Ledger, drain: DrainIt
 ) -> None:
     batch = drain(400)

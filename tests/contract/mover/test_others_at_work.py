@@ -166,7 +166,9 @@ move_due(delayed, QueueTable(session, resolver.resolve(queue)), resolver, MoveOp
 
 
 @pytest.mark.parametrize("statement", ["delayed.due", "delayed.move", "session.commit"])
-def test_a_mover_that_is_killed_loses_and_doubles_nothing(server_url: str, endpoint: Endpoint, statement: str) -> None:
+def test_a_mover_that_is_killed_loses_and_duplicates_nothing(
+    server_url: str, endpoint: Endpoint, statement: str
+) -> None:
     """Killed in its second chunk of 40: the first is moved, the second is not, and the next mover does the rest."""
     other = endpoint.other("other")
     endpoint.delayed.store((Message(body=b"%d" % n) for n in range(100)), delay=NOW)

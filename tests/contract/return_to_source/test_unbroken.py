@@ -138,7 +138,7 @@ with Session(settings) as session:
 
 
 @pytest.mark.parametrize("where", ["before the commit", "between two transactions"])
-def test_sigkill_loses_and_doubles_nothing(
+def test_sigkill_loses_and_duplicates_nothing(
     server_url: str, error: QueueTable, sales: QueueTable, give_back: Any, schema: str, where: str
 ) -> None:
     expected = Counter(b"%d" % n for n in range(50))

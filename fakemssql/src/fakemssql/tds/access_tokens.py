@@ -31,7 +31,7 @@ def issue(login: str, secret: str, lifetime: float) -> str:
 
 
 def login_of(token: str, secret: str) -> str | None:
-    """Login that a token names; None for a token of another server, a changed one, or an expired one."""
+    """Return the login that a token names; None for a token of another server, a changed one, or an expired one."""
     signed, _, signature = token.rpartition(".")
     if not token.isascii() or not hmac.compare_digest(signature, _signature(signed, secret)):
         return None

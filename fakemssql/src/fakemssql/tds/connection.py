@@ -214,7 +214,7 @@ class Connection:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether only this machine reaches an address; an empty one is that of a socket without a network."""
+    """Return whether only this machine reaches an address; an empty one is that of a socket without a network."""
     if not address:
         return True
     found = ipaddress.ip_address(address)

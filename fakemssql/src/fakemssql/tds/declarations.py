@@ -99,7 +99,7 @@ def _bound(declared: Parameter, given: Parameter) -> Parameter:
 
 
 def holds(declared: SqlType, value: Any) -> bool:
-    """Whether a value of another wire type can be used as the declared type without a conversion."""
+    """Return whether a value of another wire type can be used as the declared type without a conversion."""
     name = declared.name
     if value is None:
         return True

@@ -145,7 +145,7 @@ def _datetime(data: Bytes, _: int) -> dt.datetime:
 
 
 def _clock(data: Bytes, scale: int) -> dt.timedelta:
-    """Time of day. Python has no 100 ns, so the seventh digit is dropped."""
+    """Return the time of day. Python has no 100 ns, so the seventh digit is dropped."""
     units = int.from_bytes(data, "little")
     return dt.timedelta(microseconds=units * 10 ** (6 - scale) if scale <= 6 else units // 10)
 

@@ -76,7 +76,7 @@ class RowEncoder:
 
 
 def column_encoder(declared: SqlType, oid: int, version: Version) -> Encoder:
-    """Encoder of values of the PostgreSQL type ``oid`` as ``declared``; None is NULL."""
+    """Return the encoder of values of the PostgreSQL type ``oid`` as ``declared``; None is NULL."""
     wire = typeinfo.wire_type(declared, version)
     null = typeinfo.null(wire)
     direct = _direct(wire, oid, null)
@@ -87,7 +87,9 @@ def column_encoder(declared: SqlType, oid: int, version: Version) -> Encoder:
 
 
 def _direct(wire: SqlType, oid: int, null: bytes) -> Encoder | None:
-    """Encoder from bytes to bytes, NULL included, so that a value costs one call; None if there is no such encoder."""
+    """Return the encoder from bytes to bytes, NULL included, so that a value costs one call; None if there is no such
+    encoder.
+    """
     name = wire.name
     if oid == _INTEGER_OID.get(name) or oid == _FLOAT_OID.get(name):
         prefix = bytes((typeinfo.INTEGER_SIZES.get(name) or typeinfo.FLOAT_SIZES[name],))

@@ -111,7 +111,9 @@ class Credentials:
     password: str = field(repr=False)
 
     def admit(self, login: Login) -> Account:
-        """Account of a login. Raises :class:`SqlError` 18456 as :meth:`check` does, and for an invalid token."""
+        """Return the account of a login. Raises :class:`SqlError` 18456 as :meth:`check` does, and for an invalid
+        token.
+        """
         if not login.brings_token:
             return Account(self.user, None) if self.check(login) else Account(login.user, login.password)
         try:

@@ -63,7 +63,7 @@ class Framer:
         self._id = 0
 
     def cut(self, data: bytes | memoryview, *, last: bool, kind: int = PacketType.RESULT) -> tuple[bytes, int]:
-        """Packets for ``data``, and the number of its bytes in them.
+        """Return the packets for ``data``, and the number of its bytes in them.
 
         Unless this is the ``last`` data of the message, only full packets are made and at least one byte is left over,
         so that the last packet is never empty.

@@ -21,7 +21,9 @@ class Encryption(IntEnum):
 
 
 def parse(data: bytes) -> dict[int, bytes]:
-    """Options of a PRELOGIN message by token. Raises :class:`ValueError` if one points outside of the message."""
+    """Return the options of a PRELOGIN message by token. Raises :class:`ValueError` if one points outside of the
+    message.
+    """
     options: dict[int, bytes] = {}
     position = 0
     while position < len(data) and data[position] != TERMINATOR:
@@ -55,7 +57,7 @@ def negotiate(asked: int) -> Encryption:
 
 
 def response(asked: dict[int, bytes], encryption: Encryption) -> bytes:
-    """PRELOGIN of the server: no instance check, no MARS, and access tokens if the client has one."""
+    """Return the PRELOGIN of the server: no instance check, no MARS, and access tokens if the client has one."""
     major, minor, build_number, _ = SERVER_VERSION
     options = {
         VERSION: struct.pack(">BBHH", major, minor, build_number, 0),

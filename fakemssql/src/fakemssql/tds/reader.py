@@ -25,7 +25,7 @@ class Reader:
         return self._end - self.position
 
     def has_next(self, separators: frozenset[int]) -> bool:
-        """Whether there is a next byte that is not a separator."""
+        """Return whether there is a next byte that is not a separator."""
         return self.position < self._end and self._view[self.position] not in separators
 
     def take(self, size: int) -> memoryview:

@@ -59,7 +59,7 @@ class Recovery:
         self._sent = engine.session_state()
 
     def acknowledgement(self) -> bytes:
-        """Acknowledgement of the feature: the first state."""
+        """Return the acknowledgement of the feature: the first state."""
         return _states(self._sent[0])
 
     def change(self) -> bytes:

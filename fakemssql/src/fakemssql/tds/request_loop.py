@@ -110,7 +110,7 @@ class RequestLoop:
 
 
 def as_sql_error(error: Exception) -> SqlError:
-    """Error for the client: an :class:`SqlError` as it is, any other exception as an internal error."""
+    """Return the error for the client: an :class:`SqlError` as it is, any other exception as an internal error."""
     if isinstance(error, SqlError):
         return error
     if isinstance(error, Truncated):

@@ -52,7 +52,7 @@ class Call:
 
 
 def calls(data: bytes, version: Version) -> Iterator[Call]:
-    """Calls of an RPC message; each is decoded after the one before it has run."""
+    """Yield the calls of an RPC message; each is decoded after the one before it has run."""
     reader = Reader(data)
     skip_headers(reader, version)
     last = False

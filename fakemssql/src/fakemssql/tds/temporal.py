@@ -35,7 +35,7 @@ def smalldatetime_value(days: int, microseconds: int) -> bytes:
 
 
 def time_units(microseconds: int, scale: int) -> int:
-    """Units of 10**-scale seconds, rounded half up; the end of a day can round up to the next day."""
+    """Return the units of 10**-scale seconds, rounded half up; the end of a day can round up to the next day."""
     if scale >= 6:
         return microseconds * (10 if scale == 7 else 1)
     step = int(10 ** (6 - scale))
@@ -67,7 +67,7 @@ def datetime2_value(scale: int) -> Callable[[int, int], bytes]:
 
 
 def datetimeoffset_value(scale: int) -> Callable[[int, int, int], bytes]:
-    """Encoder of days and microseconds in UTC, and an offset in minutes."""
+    """Return the encoder of days and microseconds in UTC, and an offset in minutes."""
     inner, prefix = datetime2_value(scale), bytes((time_size(scale) + 5,))
     return lambda days, microseconds, offset: (
         prefix + inner(days, microseconds)[1:] + offset.to_bytes(2, "little", signed=True)
@@ -109,7 +109,9 @@ def parse_offset(value: str) -> dt.datetime:
 
 
 def literal(declared: SqlType) -> Callable[[Any], str]:
-    """Function that writes a date as text: ``2024-05-06 07:08:09.1234560 +00:00``, or the type's part of it."""
+    """Return the function that writes a date as text: ``2024-05-06 07:08:09.1234560 +00:00``, or the type's part of
+    it.
+    """
     name, scale = declared.name, 7 if declared.scale is None else declared.scale
 
     def text_of(value: Any) -> str:

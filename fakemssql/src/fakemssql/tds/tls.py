@@ -30,7 +30,7 @@ class TlsContexts:
 
 
 def contexts(directory: Path) -> TlsContexts:
-    """Contexts with the certificate of ``directory``, which is made if it is missing."""
+    """Return the contexts with the certificate of ``directory``, which is made if it is missing."""
     certificate, key = ensure_certificate(directory)
 
     def context() -> ssl.SSLContext:
@@ -48,12 +48,14 @@ def contexts(directory: Path) -> TlsContexts:
 
 
 def certificate_path(directory: Path) -> Path:
-    """Path of the certificate in a server's data directory, for clients that pin it."""
+    """Return the path of the certificate in a server's data directory, for clients that pin it."""
     return directory / "certificate.pem"
 
 
 def ensure_certificate(directory: Path) -> tuple[Path, Path]:
-    """Paths of a self-signed certificate for this machine and of its key, which are made if they are missing."""
+    """Return the paths of a self-signed certificate for this machine and of its key, which are made if they are
+    missing.
+    """
     certificate, key = certificate_path(directory), directory / "certificate.key"
     if certificate.exists() and key.exists():
         return certificate, key

@@ -99,7 +99,9 @@ def reset_done() -> bytes:
 
 
 def transaction_change(event: str, descriptor: int) -> bytes:
-    """ENVCHANGE of a transaction: ``begin`` has the new descriptor, ``commit`` and ``rollback`` have the old one."""
+    """Return the ENVCHANGE of a transaction: ``begin`` has the new descriptor, ``commit`` and ``rollback`` have the old
+    one.
+    """
     name = b"\x08" + struct.pack("<Q", descriptor)
     if event == "begin":
         return _env_change(Change.BEGIN, name + b"\0")

@@ -51,7 +51,7 @@ _ALIASES = {
 
 
 def wire_type(declared: SqlType, version: Version) -> SqlType:
-    """Type in which values of ``declared`` are sent, with length, precision and scale filled in.
+    """Return the type in which values of ``declared`` are sent, with length, precision and scale filled in.
 
     A character or binary type without a length, or longer than its limit, is sent as ``max``. If the client's version
     does not have a type, older types are sent: texts for dates ("Backward Compatibility for Down-level Clients" in the
@@ -91,12 +91,14 @@ def is_plp(wire: SqlType) -> bool:
 
 
 def decimal_size(precision: int) -> int:
-    """Number of bytes of a decimal's value, including its sign."""
+    """Return the number of bytes of a decimal's value, including its sign."""
     return 5 if precision <= 9 else 9 if precision <= 19 else 13 if precision <= 28 else 17
 
 
 def type_info(wire: SqlType) -> bytes:
-    """TYPE_INFO of a type that :func:`wire_type` returned. Raises :class:`ValueError` for an unknown type."""
+    """Return the TYPE_INFO of a type that :func:`wire_type` returned. Raises :class:`ValueError` for an unknown
+    type.
+    """
     name = wire.name
     if name in INTEGER_SIZES:
         return bytes((0x26, INTEGER_SIZES[name]))

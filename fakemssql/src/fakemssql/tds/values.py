@@ -26,7 +26,7 @@ PLP_EMPTY = b"\0" * 12
 
 
 def encoder(wire: SqlType) -> Callable[[Any], bytes]:
-    """Encoder of values other than None of a type that :func:`typeinfo.wire_type` returned.
+    """Return the encoder of values other than None of a type that :func:`typeinfo.wire_type` returned.
 
     The encoder raises :class:`SqlError` 8115 for a value outside of the type's range.
     """
@@ -42,7 +42,7 @@ def encoder(wire: SqlType) -> Callable[[Any], bytes]:
 
 
 def encoder_of(declared: SqlType, version: Version) -> Callable[[Any], bytes]:
-    """Encoder of values other than None of a declared type for a client of this version."""
+    """Return the encoder of values other than None of a declared type for a client of this version."""
     encode = encoder(typeinfo.wire_type(declared, version))
     if not version.dates and declared.name in typeinfo.LITERAL_SIZES:
         literal = temporal.literal(declared)
@@ -84,7 +84,9 @@ def _encoder(wire: SqlType) -> Callable[[Any], bytes]:
 
 
 def sized(wire: SqlType, convert: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
-    """Encoder that converts a value to bytes and writes their length: cut or padded as declared, or in parts."""
+    """Return the encoder that converts a value to bytes and writes their length: cut or padded as declared, or in
+    parts.
+    """
     if typeinfo.is_plp(wire):
         return lambda value: plp(convert(value))
     if wire.name in typeinfo.LONG:
@@ -120,7 +122,7 @@ def plp(data: bytes) -> bytes:
 
 
 def long(data: bytes) -> bytes:
-    """Value of ``text``, ``ntext`` or ``image``."""
+    """Return the value of ``text``, ``ntext`` or ``image``."""
     return b"".join((_TEXT_POINTER, struct.pack("<I", len(data)), data))
 
 
@@ -133,7 +135,7 @@ def unscaled(value: Any, scale: int) -> int:
 
 
 def decimal(number: int, precision: int, size: int) -> bytes:
-    """Value of ``decimal``: a sign byte (1 is positive) and the magnitude."""
+    """Return the value of ``decimal``: a sign byte (1 is positive) and the magnitude."""
     magnitude = abs(number)
     if magnitude >= 10**precision:
         raise OverflowError
@@ -141,7 +143,7 @@ def decimal(number: int, precision: int, size: int) -> bytes:
 
 
 def money(value: Any) -> bytes:
-    """Value of ``money``: two halves of 32 bits, the high one first."""
+    """Return the value of ``money``: two halves of 32 bits, the high one first."""
     number = unscaled(value, 4)
     return struct.pack("<BiI", 8, number >> 32, number & 0xFFFFFFFF)
 
@@ -151,7 +153,7 @@ def _to_bytes(value: Any) -> bytes:
 
 
 def as_text(value: Any) -> str:
-    """Text of a value in a column of a character type."""
+    """Return the text of a value in a column of a character type."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):

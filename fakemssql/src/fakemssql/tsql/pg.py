@@ -212,7 +212,7 @@ class Pg:
         return [[cell(row, column) for column in range(result.nfields)] for row in range(result.ntuples)]
 
     def notified(self) -> bool:
-        """Whether a notification came since the last call (read from the socket, no round trip)."""
+        """Return whether a notification came since the last call (read from the socket, no round trip)."""
         try:
             self.conn.consume_input()
         except OperationalError as error:

@@ -106,7 +106,7 @@ class Catalog:
         return self.databases[folded]
 
     def versioned(self, database: str) -> bool:
-        """Whether READ_COMMITTED_SNAPSHOT is ON in a database: its readers take no locks."""
+        """Return whether READ_COMMITTED_SNAPSHOT is ON in a database: its readers take no locks."""
         folded = fold(database)
         if folded not in self._versioned:
             rows = self.pg.query("SELECT read_committed_snapshot FROM mssql.databases WHERE folded = $1", folded)
@@ -114,7 +114,7 @@ class Catalog:
         return self._versioned[folded]
 
     def snapshots(self, database: str) -> bool:
-        """Whether ALLOW_SNAPSHOT_ISOLATION is ON in a database."""
+        """Return whether ALLOW_SNAPSHOT_ISOLATION is ON in a database."""
         rows = self.pg.query(
             "SELECT 1 FROM mssql.databases WHERE folded = $1 AND snapshot_isolation = 1", fold(database)
         )

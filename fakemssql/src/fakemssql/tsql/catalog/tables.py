@@ -86,6 +86,6 @@ class TableFunction:
 
 
 def is_binary_collation(collation: str | None) -> bool:
-    """Whether ``collation`` is case-sensitive."""
+    """Return whether ``collation`` is case-sensitive."""
     upper = (collation or "").upper()
     return "_BIN" in upper or "_CS" in upper

@@ -57,7 +57,7 @@ def _prepared(
 
 
 def _reads(node: nodes.Update | nodes.Delete) -> bool:
-    """Whether a statement also reads the rows that it changes, and so needs SELECT."""
+    """Return whether a statement also reads the rows that it changes, and so needs SELECT."""
     values = [a.value for a in node.assignments] if isinstance(node, nodes.Update) else []
     added = isinstance(node, nodes.Update) and any(a.op != "=" for a in node.assignments)
     columns = any(isinstance(each, nodes.Column) for each in walk(values))

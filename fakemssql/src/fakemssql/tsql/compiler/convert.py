@@ -226,7 +226,7 @@ def _plain_text(value: Typed, source: SqlType, target: SqlType, style: str) -> t
 
 
 def _overflow(source: SqlType, target: SqlType) -> str:
-    """Kind of a value for mssql.fit_number, if its text is too long ("Truncating and rounding results")."""
+    """Return the kind of a value for mssql.fit_number, if its text is too long ("Truncating and rounding results")."""
     if source.name in ("int", "smallint", "tinyint") and family(target) == "text":
         return "*"
     if source.name.endswith("money"):

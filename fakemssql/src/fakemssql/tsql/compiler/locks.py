@@ -121,7 +121,7 @@ def _check_readpast(names: set[str], reading: Reading) -> None:
 
 
 def is_dirty(hints: list[Hint], isolation: str) -> bool:
-    """Whether rows are read uncommitted, without locks and versions."""
+    """Return whether rows are read uncommitted, without locks and versions."""
     names = {hint.name for hint in hints}
     locked = names & {"READCOMMITTED", "HOLDLOCK", "SERIALIZABLE", "XLOCK", *_LOCKING}
     return bool(names & {"NOLOCK", "READUNCOMMITTED"}) or (isolation == "READ UNCOMMITTED" and not locked)
@@ -176,6 +176,6 @@ def locking(hints: list[Hint], table: TableInfo, reading: Reading) -> Locking:
 
 
 def _reads_with_locks(names: set[str], reading: Reading) -> bool:
-    """Whether a read without a hint takes shared locks while it reads."""
+    """Return whether a read without a hint takes shared locks while it reads."""
     level = _level(names, reading.isolation)
     return level == "REPEATABLE READ" or (level == "READ COMMITTED" and not reading.versioned)

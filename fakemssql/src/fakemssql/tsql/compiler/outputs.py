@@ -17,12 +17,12 @@ from fakemssql.tsql.parser import nodes
 
 
 def shown(outputs: list[nodes.Output]) -> bool:
-    """Whether a statement has an OUTPUT clause other than those that collect rows for triggers."""
+    """Return whether a statement has an OUTPUT clause other than those that collect rows for triggers."""
     return not all(map(collects, outputs))
 
 
 def collects(output: nodes.Output) -> bool:
-    """Whether an OUTPUT clause collects rows for triggers."""
+    """Return whether an OUTPUT clause collects rows for triggers."""
     return output.into is not None and output.into[0].startswith("@@")
 
 

@@ -81,7 +81,7 @@ def starred(names: Names, node: nodes.Star, *, bare: bool = True) -> list[Scope]
 
 
 def qualifies(qualifier: tuple[str, ...], scope: Scope) -> bool:
-    """Whether a qualifier names a scope."""
+    """Return whether a qualifier names a scope."""
     last = fold(qualifier[-1])
     if last != scope.alias:
         return False

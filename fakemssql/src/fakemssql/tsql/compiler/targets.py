@@ -107,7 +107,7 @@ def check_target(c: Compilation, table: TableInfo, outputs: list[nodes.Output], 
 
 
 def identity_on(c: Compilation, table: TableInfo) -> bool:
-    """Whether IDENTITY_INSERT is ON for a table."""
+    """Return whether IDENTITY_INSERT is ON for a table."""
     return c.env.identity_insert == table.pg
 
 

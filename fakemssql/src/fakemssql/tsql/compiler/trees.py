@@ -33,12 +33,12 @@ def children(node: Any) -> Sequence[Any]:
 
 
 def has_aggregate(node: Any) -> bool:
-    """Whether an expression contains an aggregate of its own query level."""
+    """Return whether an expression contains an aggregate of its own query level."""
     return any(each.over is None and each.name[-1].upper() in AGGREGATES for each in _calls(node))
 
 
 def has_window(node: Any) -> bool:
-    """Whether an expression contains a window function of its own query level."""
+    """Return whether an expression contains a window function of its own query level."""
     return any(each.over is not None for each in _calls(node))
 
 
@@ -76,7 +76,7 @@ def rewritten(node: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def mentions(node: Any, folded: str) -> bool:
-    """Whether a query names ``folded`` as a table source (a recursive CTE)."""
+    """Return whether a query names ``folded`` as a table source (a recursive CTE)."""
     if isinstance(node, nodes.TableSource):
         return len(node.name) == 1 and fold(node.name[0]) == folded
     return any(mentions(child, folded) for child in children(node))

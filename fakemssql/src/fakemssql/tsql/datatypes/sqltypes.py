@@ -65,7 +65,7 @@ def oid(kind: SqlType) -> int:
 
 
 def family(kind: SqlType) -> str:
-    """Family of a type: int, decimal, float, text, ntext, binary or timestamp; else the name of the type."""
+    """Return the family of a type: int, decimal, float, text, ntext, binary or timestamp; else the name of the type."""
     return _TYPES[kind.name][2] if kind.name in _TYPES else kind.name
 
 

@@ -131,7 +131,7 @@ def column_info(definer: Definer, column: ColumnDefinition, number: int, columns
 
 
 def column_sql(definer: Definer, definition: ColumnDefinition, info: ColumnInfo) -> str:
-    """Column in PostgreSQL's CREATE TABLE (not for computed columns, which queries expand)."""
+    """Return the column in PostgreSQL's CREATE TABLE (not for computed columns, which queries expand)."""
     text = f"{quoted(info.pg)} {storage(info.type)}"
     if info.identity:
         low, high = RANGES[info.type.name]
@@ -149,7 +149,7 @@ def column_sql(definer: Definer, definition: ColumnDefinition, info: ColumnInfo)
 def new_columns(
     d: Definer, table: TableInfo, node: nodes.CreateTable
 ) -> tuple[list[tuple[ColumnInfo, ColumnDefinition]], str]:
-    """Columns of a new table, with the PostgreSQL text of the stored ones; errors 2705, 2744 and 8111.
+    """Return the columns of a new table, with the PostgreSQL text of the stored ones; errors 2705, 2744 and 8111.
 
     The columns of its primary key become NOT NULL.
     """
@@ -249,7 +249,7 @@ def collation_of(kind: SqlType, definition: ColumnDefinition) -> str | None:
 
 
 def check_sql(d: Definer, table: TableInfo, condition: nodes.Expr) -> str:
-    """Condition of a CHECK over a row of ``table``."""
+    """Return the condition of a CHECK over a row of ``table``."""
     compiler = compilation(d.environment())
     text = compiler.predicate(condition, Names([table_scope(compiler, table, table.name, MARK)]))
     if compiler.parameters:
@@ -277,7 +277,7 @@ def dependents(definer: Definer, table: TableInfo, column: ColumnInfo) -> list[D
 
 
 def in_the_way_of(column: ColumnInfo, kind: SqlType, nullable: bool, found: list[Dependent]) -> list[Dependent]:
-    """Dependents that forbid a change of ``column`` to ``kind``.
+    """Return the dependents that forbid a change of ``column`` to ``kind``.
 
     A text or binary column with an index, a check or a UNIQUE constraint may grow; a default only forbids another type.
     """

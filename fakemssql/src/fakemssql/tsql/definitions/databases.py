@@ -79,7 +79,7 @@ def define_schema(d: Definer, node: nodes.CreateSchema) -> None:
 
 
 def _schema_owner(d: Definer, database_id: int, name: str) -> int:
-    """Id of the owner of a new schema; another owner than the user needs CONTROL on that principal."""
+    """Return the id of the owner of a new schema; another owner than the user needs CONTROL on that principal."""
     rows = d.pg.query(
         "SELECT principal_id FROM mssql.principals WHERE database_id = $1::int AND folded = $2",
         database_id,

@@ -257,7 +257,7 @@ def _on_disabled(table: TableInfo, index: IndexInfo) -> SqlError:
 
 
 def _stored(d: Definer, table: TableInfo, index: IndexInfo) -> IndexDefinition:
-    """Definition of an index, from the catalog."""
+    """Return the definition of an index, from the catalog."""
     place = (table.object_id, index.index_id)
     facts = d.pg.query(
         "SELECT is_unique, filter FROM mssql.indexes WHERE object_id = $1::int AND index_id = $2::int", *place

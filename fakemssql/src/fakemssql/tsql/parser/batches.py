@@ -51,7 +51,7 @@ def _other(p: Parser) -> Statement:
 
 
 def _is_first(p: Parser, index: int) -> bool:
-    """Whether only semicolons come before the token at ``index``."""
+    """Return whether only semicolons come before the token at ``index``."""
     return all(token.kind == lexer.OPERATOR and token.value == ";" for token in p.tokens[:index])
 
 

@@ -66,7 +66,7 @@ def _convert(p: Parser) -> Expr:
 
 
 def _reserved(p: Parser) -> Expr:
-    """A function whose name is a reserved word."""
+    """Return a function whose name is a reserved word."""
     token = p.next()
     if p.peek().value == "*":
         p.fail(p.peek())
@@ -141,7 +141,7 @@ def _bound(p: Parser) -> str:
 
 
 def _place(bound: str) -> int:
-    """Position of a bound of a window: -2 for the first row, 0 for the current row, 2 for the last row."""
+    """Return the position of a bound of a window: -2 for the first row, 0 for the current row, 2 for the last row."""
     size, _, side = bound.partition(" ")
     if size == "CURRENT":
         return 0

@@ -209,7 +209,7 @@ def throw(p: Parser) -> nodes.Throw:
 
 
 def _one_of(p: Parser, *kinds: int, signed: bool = False) -> Expr:
-    """A constant of one of these kinds, or a variable."""
+    """Return a constant of one of these kinds, or a variable."""
     ahead = p.peek() if signed and p.is_op("-") else p.token
     if ahead.kind not in kinds or (ahead.kind == lexer.NUMBER and not ahead.value.isdigit()):
         p.fail(ahead)

@@ -47,7 +47,7 @@ def table_hints(p: Parser) -> list[Hint]:
 
 
 def old_hint_ahead(p: Parser) -> bool:
-    """Whether a hint without WITH comes next."""
+    """Return whether a hint without WITH comes next."""
     return p.is_op("(") and p.peek().upper in _HINTS and p.peek(2).value in (")", ",", "(", "=")
 
 
@@ -95,7 +95,7 @@ def _hint(p: Parser) -> Hint:
 
 
 def _index(p: Parser) -> str:
-    """An index by its name or number."""
+    """Return an index by its name or number."""
     if p.token.kind == lexer.NUMBER and p.token.value.isdigit():
         return str(p.next().value)
     return p.identifier()

@@ -153,7 +153,7 @@ def index_tail(p: Parser, index: IndexDefinition) -> None:
 
 
 def _is_filter(node: Expr) -> bool:
-    """Whether a condition is one that a filtered index may have.
+    """Return whether a condition is one that a filtered index may have.
 
     That is ``column comparison constant``, ``column IN (constants)`` or ``column IS [NOT] NULL``, or several with AND.
     """

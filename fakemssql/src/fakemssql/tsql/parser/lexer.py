@@ -36,7 +36,7 @@ _PATTERN = re.compile(
 
 
 def syntax_error(number: int, message: str, *, state: int = 1, line: int = 1) -> SqlError:
-    """Error of severity 15, as SQL Server has for text that is not valid T-SQL in its place."""
+    """Return the error of severity 15, as SQL Server has for text that is not valid T-SQL in its place."""
     return SqlError(number, message, severity=15, state=state, line=line)
 
 

@@ -240,7 +240,7 @@ class Parser:
         return self.list_in_parentheses(Parser.identifier)
 
     def query_ahead(self) -> bool:
-        """Whether a query expression starts here, with or without parentheses before it."""
+        """Return whether a query expression starts here, with or without parentheses before it."""
         ahead = 0
         while self.peek(ahead).kind == lexer.OPERATOR and self.peek(ahead).value == "(":
             ahead += 1

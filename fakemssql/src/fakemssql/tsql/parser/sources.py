@@ -31,7 +31,7 @@ def trigger_switch_ahead(p: Parser) -> bool:
 
 
 def _clause_ahead(p: Parser) -> bool:
-    """Whether a clause or a statement starts here with a word that is not a reserved keyword."""
+    """Return whether a clause or a statement starts here with a word that is not a reserved keyword."""
     return p.upper in ("OUTPUT", "OFFSET", "USING", "WINDOW", "THROW") or (p.upper == "AT" and p.peek().upper == "TIME")
 
 

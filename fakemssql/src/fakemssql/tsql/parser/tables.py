@@ -115,7 +115,9 @@ def _column(p: Parser, table: CreateTable | AlterTable, adding: bool) -> ColumnD
 
 
 def _may_have(column: ColumnDefinition, word: str) -> bool:
-    """Whether a column may have NULL or NOT NULL; a computed one may have only NOT NULL, and only if persisted."""
+    """Return whether a column may have NULL or NOT NULL; a computed one may have only NOT NULL, and only if
+    persisted.
+    """
     return column.computed is None or word not in ("NULL", "NOT") or (word == "NOT" and column.persisted)
 
 

@@ -24,7 +24,7 @@ _CONDITIONS = (
 
 
 def is_condition(value: Expr) -> bool:
-    """Whether an expression is a condition; in T-SQL a condition is not a value."""
+    """Return whether an expression is a condition; in T-SQL a condition is not a value."""
     if isinstance(value, nodes.Binary):
         return value.op in COMPARISONS or value.op in ("and", "or")
     return isinstance(value, _CONDITIONS) or (isinstance(value, nodes.Unary) and value.op == "not")

@@ -24,14 +24,14 @@ def _like(column: str, number: int) -> str:
 
 
 def _unquoted(name: str | None) -> str | None:
-    """A name without the brackets or quotes in which drivers may send it; None for an empty one."""
+    """Return a name without the brackets or quotes in which drivers may send it; None for an empty one."""
     if name and len(name) > 1 and name[0] + name[-1] in ("[]", '""'):
         return name[1:-1]
     return name or None
 
 
 def _database_id(session: Session, qualifier: str | None) -> int:
-    """Number of the current database; error 15250 if ``qualifier`` names another one."""
+    """Return the number of the current database; error 15250 if ``qualifier`` names another one."""
     if qualifier and fold(qualifier) != fold(session.database):
         raise SqlError(
             15250, "The database name component of the object qualifier must be the name of the current database."

@@ -65,7 +65,7 @@ def sp_executesql(session: Session, arguments: Arguments, frame: Frame) -> int:
 
 
 def _converted(session: Session, item: nodes.Declare, given: Parameter | None, frame: Frame) -> Any:
-    """A given value as the declared type; PostgreSQL converts it if its own type is another."""
+    """Return a given value as the declared type; PostgreSQL converts it if its own type is another."""
     if given is None or given.value is None or given.type.name == item.type.name:
         return None if given is None else given.value
     return decode(item.type, converted(session, given.type, encode(given.type, given.value), item.type, frame))

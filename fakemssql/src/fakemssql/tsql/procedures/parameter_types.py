@@ -27,7 +27,7 @@ TEXT = nvarchar(4000)
 
 
 def target_types(session: Session, name: nodes.Name, names: Sequence[str]) -> list[SqlType]:
-    """Types of the columns that VALUES fill."""
+    """Return the types of the columns that VALUES fill."""
     table = None if name[0].startswith("@") else session.catalog.find(name, session.database)
     if table is None:
         return []
@@ -250,7 +250,7 @@ class ParameterTypes:
     # --- types -----------------------------------------------------------------------------------------------------
 
     def _type(self, node: Any, columns: list[Any]) -> SqlType:
-        """Type of an expression that does not depend on an undeclared variable."""
+        """Return the type of an expression that does not depend on an undeclared variable."""
         if isinstance(node, nodes.Column):
             return column_type(node, columns) or TEXT
         if isinstance(node, nodes.Variable):

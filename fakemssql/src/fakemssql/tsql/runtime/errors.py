@@ -84,7 +84,7 @@ def _where(pg: Pg, error: PgError) -> dict[str, str]:
 
 
 def _local(pg: Pg, error: PgError) -> list[list[str | None]]:
-    """The same names for a temporary table or table variable, from the comments of table and index."""
+    """Return the same names for a temporary table or table variable, from the comments of table and index."""
     rows = pg.query(
         "SELECT obj_description(to_regclass(format('%I.%I', $1, $2)), 'pg_class'),"
         " obj_description(to_regclass(format('%I.%I', $1, $3)), 'pg_class')",
@@ -223,7 +223,9 @@ _RECURSION = (
 
 
 def _recursion(error: PgError) -> SqlError:
-    """Error for a reference of a common table expression to itself in a place that allows no such reference."""
+    """Return the error for a reference of a common table expression to itself in a place that allows no such
+    reference.
+    """
     for word, number, text in _RECURSION:
         if word in error.message:
             return SqlError(number, text)
@@ -280,7 +282,7 @@ def _constraint(pg: Pg, error: PgError, statement: str) -> SqlError:
 
 
 def _metadata(error: PgError) -> SqlError:
-    """Error for a duplicate in the metadata tables: two sessions made the same object at the same time."""
+    """Return the error for a duplicate in the metadata tables: two sessions made the same object at the same time."""
     value = _key(error.detail).split(", ")[-1]
     if error.constraint == "columns_name":
         return SqlError(

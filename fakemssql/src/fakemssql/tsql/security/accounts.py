@@ -31,7 +31,7 @@ class ServerPrincipal:
 
 
 def administrator(name: str) -> ServerPrincipal:
-    """Login of the command line, whose password the front has checked."""
+    """Return the login of the command line, whose password the front has checked."""
     return ServerPrincipal(ADMINISTRATOR, name, powerful=True)
 
 
@@ -58,7 +58,7 @@ def hashed(password: str, salt: bytes | None = None) -> str:
 
 
 def matches(password: str, kept: str | None) -> bool:
-    """Whether ``password`` matches the stored hash ``kept``; takes equally long without a stored hash."""
+    """Return whether ``password`` matches the stored hash ``kept``; takes equally long without a stored hash."""
     salt = bytes.fromhex(kept.partition(":")[0]) if kept else b""
     return hmac.compare_digest(hashed(password, salt), kept or "")
 

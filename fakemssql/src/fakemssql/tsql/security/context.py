@@ -116,7 +116,7 @@ class SecurityContext:
         return Identity(entry[0], int(user or 0), str(name), str(schema), str(token), str(logins))
 
     def allowed(self, database: str, kind: int, major: int, permission: str) -> bool:
-        """Whether the login has ``permission`` on the securable ``major`` of class ``kind``."""
+        """Return whether the login has ``permission`` on the securable ``major`` of class ``kind``."""
         if self.powerful:
             return True
         identity = self.identity(database)

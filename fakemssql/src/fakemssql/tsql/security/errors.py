@@ -7,7 +7,7 @@ from fakemssql.tsql.catalog.tables import TableInfo
 
 
 def denied(permission: str, table: TableInfo) -> SqlError:
-    """Error for a permission on an object."""
+    """Return the error for a permission on an object."""
     return SqlError(
         229,
         f"The {permission} permission was denied on the object '{table.name}', database '{table.database}',"
@@ -18,12 +18,12 @@ def denied(permission: str, table: TableInfo) -> SqlError:
 
 
 def denied_in_database(permission: str, database: str) -> SqlError:
-    """Error for a permission of a database, such as CREATE TABLE."""
+    """Return the error for a permission of a database, such as CREATE TABLE."""
     return SqlError(262, f"{permission} permission denied in database '{database}'.", severity=14)
 
 
 def unalterable_database(name: str) -> SqlError:
-    """Error of ALTER DATABASE, for a missing database as well as for a missing permission."""
+    """Return the error of ALTER DATABASE, for a missing database as well as for a missing permission."""
     return SqlError(
         5011,
         f"User does not have permission to alter database '{name}', the database"
@@ -34,24 +34,24 @@ def unalterable_database(name: str) -> SqlError:
 
 
 def denied_on_server(permission: str) -> SqlError:
-    """Error for a permission of the server, such as VIEW SERVER STATE."""
+    """Return the error for a permission of the server, such as VIEW SERVER STATE."""
     return SqlError(
         300, f"{permission} permission was denied on object 'server', database 'master'.", severity=14, state=1
     )
 
 
 def no_permission() -> SqlError:
-    """Message that follows 262 and 300 if a system view needs the permission."""
+    """Return the message that follows 262 and 300 if a system view needs the permission."""
     return SqlError(297, "The user does not have permission to perform this action.")
 
 
 def not_allowed() -> SqlError:
-    """Error for an action on logins, users or roles."""
+    """Return the error for an action on logins, users or roles."""
     return SqlError(15247, "User does not have permission to perform this action.")
 
 
 def no_access(login: str, database: str) -> SqlError:
-    """Error for a database in which the login has no user."""
+    """Return the error for a database in which the login has no user."""
     return SqlError(
         916,
         f'The server principal "{login}" is not able to access the database "{database}" under the current security'
@@ -61,7 +61,7 @@ def no_access(login: str, database: str) -> SqlError:
 
 
 def missing(what: str, name: str, action: str = "find", severity: int = 16) -> SqlError:
-    """Error for a principal, schema or object that does not exist or is not visible."""
+    """Return the error for a principal, schema or object that does not exist or is not visible."""
     return SqlError(
         15151,
         f"Cannot {action} the {what} '{name}', because it does not exist or you do not have permission.",
@@ -110,7 +110,7 @@ def no_object(name: str, state: int = 1, number: int = 1088) -> SqlError:
 
 
 def not_dropped(what: str, name: str, severity: int = 11, state: int = 1) -> SqlError:
-    """Error of DROP for an object that does not exist or is not visible."""
+    """Return the error of DROP for an object that does not exist or is not visible."""
     return SqlError(
         3701,
         f"Cannot drop the {what} '{name}', because it does not exist or you do not have permission.",

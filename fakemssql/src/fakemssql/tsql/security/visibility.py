@@ -32,7 +32,9 @@ _SECURITY_STATE = frozenset(["dm_exec_connections"])
 
 
 def system_rows(security: SecurityContext, table: TableInfo) -> str:
-    """Text of a system view as the user sees it, in parentheses. Errors 300 and 262 without the permission for it."""
+    """Return the text of a system view as the user sees it, in parentheses. Errors 300 and 262 without the permission
+    for it.
+    """
     conditions = [f"_db = {table.extra['database_id']}"] if table.database_filter else []
     columns = "*"
     if not security.powerful:
@@ -72,7 +74,7 @@ def require_state(security: SecurityContext, database: str, name: str) -> None:
 
 
 def _own_rows(table: TableInfo, identity: Identity, source: bool) -> str:
-    """Condition that the user sees the object of a row (with ``source``, its definition)."""
+    """Return the condition that the user sees the object of a row (with ``source``, its definition)."""
     found = f"SELECT mssql.visible({identity.arguments}, {'true' if source else 'false'})"
     names = {column.pg for column in table.columns}
     key = next((key for key in _KEYS if key in names), None)
@@ -97,7 +99,7 @@ def _column(table: TableInfo, name: str, identity: Identity) -> str:
 
 
 def _principals(security: SecurityContext, database: str, name: str, identity: Identity) -> list[str] | None:
-    """Conditions for a view of databases, principals or permissions; None for other views."""
+    """Return the conditions for a view of databases, principals or permissions; None for other views."""
     token, logins = f"ANY('{identity.token}'::int[])", f"ANY('{identity.logins}'::int[])"
 
     def may(kind: int, permission: str) -> bool:
@@ -143,7 +145,7 @@ def own_objects(security: SecurityContext, database: str, column: str) -> str:
 
 
 def sees(security: SecurityContext, table: TableInfo, source: bool = False) -> bool:
-    """Whether the user sees the object or, with ``source``, its definition."""
+    """Return whether the user sees the object or, with ``source``, its definition."""
     if security.powerful or table.local or table.object_id <= 0:
         return True
     identity = security.identity(table.database)

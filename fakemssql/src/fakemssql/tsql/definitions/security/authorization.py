@@ -70,7 +70,9 @@ def _may_create_module(d: Definer, node: nodes.CreateModule) -> None:
 
 
 def _changes(d: Definer, name: Name, mode: str, kind: str) -> bool:
-    """Whether ALTER (or CREATE OR ALTER) finds an object of that kind; error 208 if the user may not alter it."""
+    """Return whether ALTER (or CREATE OR ALTER) finds an object of that kind; error 208 if the user may not alter
+    it.
+    """
     found = d.catalog.find(name, d.session.database) if mode != "create" else None
     if found is None or found.type != kind:
         return False

@@ -12,7 +12,7 @@ from fakemssql.tsql.security.context import SERVER
 
 
 def may(d: Definer, permission: str, kind: int = SERVER, major: int = 0) -> bool:
-    """Whether the user has a permission on a securable."""
+    """Return whether the user has a permission on a securable."""
     return d.session.security.allowed(d.session.database, kind, major, permission)
 
 

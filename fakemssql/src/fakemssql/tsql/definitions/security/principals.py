@@ -46,7 +46,7 @@ def _may_change(d: Definer, found: Principal, permission: str) -> bool:
 
 
 def _owner(d: Definer, name: str | None) -> int:
-    """Id of the named owner, else of the current user."""
+    """Return the id of the named owner, else of the current user."""
     if name is None:
         return d.session.security.identity(d.session.database).user_id
     found = find_principal(d, name)
@@ -98,7 +98,7 @@ def create_user(d: Definer, node: nodes.CreateUser) -> None:
 
 
 def _unmapped_login(d: Definer, name: str, user: str) -> int:
-    """Id of a login that has no user in the database yet. Errors 15007 and 15063."""
+    """Return the id of a login that has no user in the database yet. Errors 15007 and 15063."""
     found = find_login(d, name)
     if found is None:
         raise SqlError(15007, f"'{name}' is not a valid login or you do not have permission.")
@@ -147,7 +147,9 @@ def alter_role(d: Definer, node: nodes.AlterRole) -> None:
 
 
 def _may_change_role(d: Definer, role: Principal) -> bool:
-    """Whether the user may change the members of a role; for fixed roles only db_owner ("ALTER ROLE", permissions)."""
+    """Return whether the user may change the members of a role; for fixed roles only db_owner ("ALTER ROLE",
+    permissions).
+    """
     if role.number in _FIXED_ROLES:
         return may(d, "CONTROL", DATABASE)
     return _may_change(d, role, "ALTER ANY ROLE")

@@ -93,7 +93,7 @@ class Activity:
         self._map.close()
 
     def process_of(self, session: int) -> int | None:
-        """Id of the process that serves another session; None if there is no such session."""
+        """Return the id of the process that serves another session; None if there is no such session."""
         try:
             data = (self._path.parent / str(session)).read_bytes()
         except OSError:

@@ -45,7 +45,7 @@ class CatalogChanges:
         self._map[:] = _MOMENT.pack(time.time_ns())
 
     def is_new(self) -> bool:
-        """Whether there was a change since the last call."""
+        """Return whether there was a change since the last call."""
         before, self._seen = self._seen, self._map[:]
         return self._seen != before
 

@@ -151,11 +151,11 @@ def begin_implicitly(session: Session, node: nodes.Statement, frame: Frame) -> N
 
 
 def text_of(session: Session, node: nodes.Expr, frame: Frame, length: int = 4000) -> str:
-    """Value of an expression as text."""
+    """Return the value of an expression as text."""
     value = evaluate(session, node, nvarchar(length), frame)[1]
     return decode(nvarchar(length), value) or ""
 
 
 def integer_of(session: Session, node: nodes.Expr, frame: Frame) -> int:
-    """Value of an expression as a whole number; NULL is 0."""
+    """Return the value of an expression as a whole number; NULL is 0."""
     return decode(INT, evaluate(session, node, INT, frame)[1]) or 0

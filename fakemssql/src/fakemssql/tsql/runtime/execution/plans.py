@@ -199,7 +199,7 @@ def evaluate(session: Session, node: nodes.Expr, kind: SqlType | None, frame: Fr
 
 
 def condition(session: Session, node: nodes.Expr, frame: Frame) -> bool:
-    """Whether a search condition is true."""
+    """Return whether a search condition is true."""
 
     def build(compiler: Compilation) -> Plan:
         text = compiler.predicate(node, Names())

@@ -21,7 +21,7 @@ _VERSION_TEXT = (
 
 
 def system_value(session: Session, name: str, frame: Frame) -> Any:
-    """Value of ``@@name``, or of a session function, which is compiled to such a name."""
+    """Return the value of ``@@name``, or of a session function, which is compiled to such a name."""
     options, account = session.options, session.security.account
     if name == "@@db_id":
         entry = session.catalog.database(session.database)
@@ -92,7 +92,9 @@ def _depth(frame: Frame) -> int:
 
 
 def quick_value(node: nodes.Expr, kind: SqlType | None, frame: Frame) -> tuple[SqlType, bytes | None] | None:
-    """Value of a literal or variable that needs neither conversion nor PostgreSQL; None for other expressions."""
+    """Return the value of a literal or variable that needs neither conversion nor PostgreSQL; None for other
+    expressions.
+    """
     if isinstance(node, nodes.Variable):
         own = frame.types.get(node.name)
         if own is not None and (kind is None or kind == own):

@@ -30,7 +30,9 @@ class Arguments:
         self.outputs: list[Parameter] = []
 
     def take(self, *names: str) -> list[Any]:
-        """Values of the parameters ``names`` in order; None for a missing one. Error 8145 for an unknown name."""
+        """Return the values of the parameters ``names`` in order; None for a missing one. Error 8145 for an unknown
+        name.
+        """
         values: dict[str, Any] = dict.fromkeys(names)
         given: set[str] = set()
         for position, parameter in enumerate(self.parameters):
@@ -49,7 +51,7 @@ class Arguments:
 
 
 def parse_name(text: str) -> nodes.Name:
-    """Parts of a procedure's name as a driver sends it."""
+    """Return the parts of a procedure's name as a driver sends it."""
     return batches.Batch(text, tokenize(text)).name()
 
 

@@ -276,7 +276,7 @@ class Transactions:
         )
 
     def state(self) -> int:
-        """Value of XACT_STATE()."""
+        """Return the value of XACT_STATE()."""
         return -1 if self.doomed else 1 if self.session.transaction_count else 0
 
     def define(self, action: Callable[[], object]) -> None:
