@@ -11,6 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_sqlqueue.drain.ledger import Ledger
+from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.stages.base import PartPlan
 from airflow_sqlqueue.drain.stages.staging_table import MessageTable
 from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.messages.routing import ResolvedAddress
@@ -142,14 +144,15 @@ def use(planning: PlanSession, table: ResolvedAddress) -> dict[str, list[Operato
     planning.roll_back()
     assert queue.rows("queue.purge_these", first.row_version, row_versions=Fragment("?"))[0][0] == 1
     planning.begin()
-    part = (uuid.uuid4(), uuid.uuid4())
+    plan = PartPlan(uuid.uuid4(), uuid.uuid4(), Window())
+    options = DrainOptions(bytes_per_statement=2**30)
     staged = MessageTable(planning, table.catalog)
-    moved = staged.take(queue, *part, rows=500, window=Window(), max_bytes=2**40, keep_expired=False)
+    moved = staged.take(queue, plan, options, 500, plan.window)
     assert moved is not None
     assert moved[0].rows == 500
     planning.roll_back()
     planning.begin()
-    copied = staged.copy(queue, *part, rows=500, window=Window(), max_bytes=2**40, keep_expired=False, passes=True)
+    copied = staged.copy(queue, plan, options, 500, plan.window, passes=True)
     assert copied is not None
     copy = QueueCopy(queue, "plans")
     copy.advance(copy.lock(), copied[2][100::2], None)
