@@ -16,7 +16,7 @@ from airflow_sqlqueue.bodies.schemas import array, map_of, struct
 from airflow_sqlqueue.bodies.types import LEAVES
 from airflow_sqlqueue.client.schemas.files import SchemaFolder
 from airflow_sqlqueue.messages.message import Message
-from airflow_sqlqueue.spark.message_tables import work as module
+from airflow_sqlqueue.spark.message_tables import work_folder as module
 from airflow_sqlqueue.spark.message_tables import write_message_tables
 from airflow_sqlqueue.spark.message_tables.parquet_file import write_file
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.spark.test_packing import LIMIT, rows_of
 
 from airflow_sqlqueue.bodies.schemas import struct
 from airflow_sqlqueue.client.schemas.files import SchemaFolder
@@ -18,6 +17,7 @@ from airflow_sqlqueue.spark import message_tables_job
 from airflow_sqlqueue.spark.message_tables import MessageTypeTable, RescuedField, write_message_tables
 from airflow_sqlqueue.spark.message_tables.chunks import REPORT, Packing
 from airflow_sqlqueue.spark.message_tables.reports import MOST_FIELDS, Report, check_shares
+from tests.spark.test_chunks import LIMIT, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
