@@ -56,13 +56,17 @@ class ScopeScheduling(LoadFileScheduling):
 
 
 def longest_first(nodeids: Iterable[str], seconds: dict[str, float]) -> list[int]:
-    """Return the positions of tests in the order of their scopes' durations; those of a scope keep theirs."""
+    """Return the positions of tests in the order of their scopes' durations; those of a scope keep theirs.
+
+    Tests that start and stop sessions of Spark come before the scope whose session stays: a process has one at a time.
+    """
     scopes = [scope_of(file_of(nodeid)) for nodeid in nodeids]
     files: dict[str, set[str]] = defaultdict(set)
     for nodeid, scope in zip(nodeids, scopes, strict=True):
         files[scope].add(file_of(nodeid))
     totals = {scope: sum(seconds.get(file, 0.0) for file in own) for scope, own in files.items()}
-    return sorted(range(len(scopes)), key=lambda number: -totals[scopes[number]])
+    is_later = [not scope.startswith(("tests/airflow", "tests/bench")) for scope in scopes]
+    return sorted(range(len(scopes)), key=lambda number: (is_later[number], -totals[scopes[number]]))
 
 
 def known_phases() -> dict[str, dict[str, float]]:
