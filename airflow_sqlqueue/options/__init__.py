@@ -24,6 +24,7 @@ BYTES = "bytes"
 
 _SIZES = {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10, "": 1}
 _TIMES = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
+_SIZE = re.compile(r"\s*(\d{1,18})\s*(GiB|MiB|KiB|)")
 _AGE = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>[smhd])")
 _LITERAL = re.compile(r"``([^`]*)``")
 
@@ -101,16 +102,23 @@ class Option:
         return value if reader is None else reader(name or self.name, value)
 
     def check(self, value: Any) -> None:
-        """Raise :class:`ConfigurationError` for a value outside of the choices or the limits."""
+        """Raise :class:`ConfigurationError` for a value of another kind, or outside of the choices or the limits."""
         if value is None:
             return
         if self.choices and value not in self.choices:
             raise ConfigurationError(f"{self.name} is {quoted(str(value))}: choose one of {', '.join(self.choices)}.")
         above, least, most = self.above, self.least, self.most
-        # Not a number is beyond every limit.
-        if not (
-            (above is None or value > above) and (least is None or value >= least) and (most is None or value <= most)
-        ):
+        try:
+            # Not a number is beyond every limit.
+            is_within = (
+                (above is None or value > above)
+                and (least is None or value >= least)
+                and (most is None or value <= most)
+            )
+        except TypeError:
+            kind = self.type.removesuffix(" | None")
+            raise ConfigurationError(f"{self.name} is {quoted(str(value))}: give a value of type {kind}.") from None
+        if not is_within:
             reason = self.because or ("leave it out for no limit" if self.default is None else "")
             raise ConfigurationError(f"{self.name} must be {self.limits}{reason and f': {reason}'}.")
 
@@ -234,11 +242,10 @@ def size(name: str, value: Any) -> int | None:
     """Return bytes, from a number or a size such as ``16MiB``. Raises :class:`ConfigurationError` for other values."""
     if not isinstance(value, str) or value.strip() in ("", "None"):
         return whole_number(name, value)
-    unit = next(unit for unit in _SIZES if value.endswith(unit))
-    digits = value.removesuffix(unit).strip()
-    if not digits.isdecimal():
+    match = _SIZE.fullmatch(value)
+    if match is None:
         raise ConfigurationError(f"{name} takes bytes, as 1000000, 512KiB, 16MiB or 1GiB, not {quoted(value)}.")
-    return int(digits) * _SIZES[unit]
+    return int(match[1]) * _SIZES[match[2]]
 
 
 def interval(name: str, value: Any) -> timedelta | None:

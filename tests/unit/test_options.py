@@ -66,6 +66,7 @@ def test_a_text_becomes_a_value(read: Any, value: Any, found: Any) -> None:
         (size, "1.5MiB", "x takes bytes, as 1000000, 512KiB, 16MiB or 1GiB, not '1.5MiB'"),
         (size, "2MB", "takes bytes"),
         (size, "-1", "takes bytes"),
+        (size, "1" * 5_000 + "MiB", "takes bytes"),
         (interval, "1 day", "give a number of seconds, or a time as 90s, 30m, 12h or 7d"),
         (interval, "inf", "too long a time"),
     ],
@@ -123,6 +124,9 @@ def test_the_docstring_has_every_option_with_its_choices_limits_and_plain_defaul
         ({"most": 0}, "most must be more than 0: leave it out for no limit."),
         ({"oil": 2**30 + 1}, "oil must be 1 to 1GiB."),
         ({"delay": timedelta(seconds=-1)}, "delay must be 0s or more."),
+        ({"lamps": "4"}, "lamps is '4': give a value of type int."),
+        ({"hours": [1]}, "hours is '[1]': give a value of type float."),
+        ({"delay": 5}, "delay is '5': give a value of type timedelta."),
     ],
 )
 def test_values_outside_of_choices_and_limits_are_refused(values: dict[str, Any], says: str) -> None:
