@@ -21,6 +21,7 @@ from airflow_sqlqueue.queue.errors.effects import (
 )
 from airflow_sqlqueue.queue.errors.filters import ErrorFilter
 from airflow_sqlqueue.queue.errors.scan import FailedMessages
+from airflow_sqlqueue.untrusted import quoted
 
 OnProgress = Callable[[ErrorQueueResult], None]
 """Function that gets the result so far after each transaction."""
@@ -141,5 +142,7 @@ ACTIONS = {action.name: action for action in _TABLE}
 def action_named(name: str) -> Action:
     """Return an action of :data:`ACTIONS`. Raises :class:`ConfigurationError` for an unknown name."""
     if name not in ACTIONS:
-        raise ConfigurationError(f"There is no action {name!r} on failed messages: choose from {', '.join(ACTIONS)}.")
+        raise ConfigurationError(
+            f"There is no action {quoted(name)} on failed messages: choose from {', '.join(ACTIONS)}."
+        )
     return ACTIONS[name]

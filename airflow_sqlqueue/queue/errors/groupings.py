@@ -9,6 +9,7 @@ from operator import attrgetter
 
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue.errors.failed_message import FailedMessage
+from airflow_sqlqueue.untrusted import quoted
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ def check_keys(keys: tuple[str, ...]) -> None:
     """Raise :class:`ConfigurationError` for an unknown key."""
     if unknown := [key for key in keys if key not in GROUPINGS]:
         known = ", ".join(map(repr, GROUPINGS))
-        raise ConfigurationError(f"Errors cannot be grouped by {unknown[0]!r}: choose from {known}.")
+        raise ConfigurationError(f"Errors cannot be grouped by {quoted(unknown[0])}: choose from {known}.")
 
 
 def group_name(key: str, value: str | None) -> str:
