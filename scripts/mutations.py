@@ -148,10 +148,10 @@ class _Module(ast.NodeVisitor):
             self.visit(node.value)
 
     def visit_Assert(self, node: ast.Assert) -> None:
-        """Return an assertion is for the type checker."""
+        """Leave it: an assertion is for the type checker."""
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
-        """Return the pieces of a text have no places of their own before Python 3.12."""
+        """Leave it: the pieces of a text have no places of their own before Python 3.12."""
 
     def visit_Raise(self, node: ast.Raise) -> None:
         if node.exc is not None:
@@ -173,7 +173,7 @@ class _Module(ast.NodeVisitor):
             self.generic_visit(node)
 
     def visit_Tuple(self, node: ast.Tuple) -> None:
-        """Return the size that a parameter is declared with is a maximum, which no test can see."""
+        """Leave the size that a parameter is declared with: it is a maximum, which no test can see."""
         if not ast.unparse(node).startswith("(pyodbc.SQL_"):
             self.generic_visit(node)
 

@@ -94,8 +94,9 @@ def read_leaf(kind: str, text: str, given: Given | None) -> Any:
 
 
 def text_reader(kind: str) -> Callable[[str, bool], Any]:
-    """Return the reader of the text of an element and whether it is nil: None for no value, or
-    :class:`CoercionError`.
+    """Return a function that reads an element by its text and whether it is nil: None for no value, or CoercionError.
+
+    It does the work of :func:`read_leaf` with what is the same for all elements of a column done once.
     """
     leaf, parameters = _known(kind)
     read_value, is_string = leaf.read, kind == "string"
@@ -138,9 +139,7 @@ def forms() -> dict[str, re.Pattern[str]]:
 
 
 def number_type(whole: int, scale: int, *, is_beyond_long: bool = False, has_exponents: bool = False) -> str:
-    """Return the one rule for the type of numbers: ``whole`` digits before the point at most, and ``scale`` behind
-    it.
-    """
+    """Return the type of numbers of at most ``whole`` digits before the point and ``scale`` behind it."""
     if has_exponents:
         return "double"
     if not scale and not is_beyond_long:

@@ -89,7 +89,7 @@ def options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
     ] = False,
 ) -> None:
-    """Return the options of the program itself."""
+    """Take the options of the program itself."""
 
 
 def main() -> None:

@@ -273,6 +273,7 @@ def test_an_interrupted_command_says_what_to_do(
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     begun = Path(lake, f"_rewrite-{ORDER}", "_running")
     while not begun.exists() and process.poll() is None:
+        # The file is all that the other process shows of its progress.
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=120)

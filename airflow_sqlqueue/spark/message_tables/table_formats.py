@@ -59,7 +59,7 @@ class _Commits(Location):
         return found
 
     def check(self, key: AnyKey, messages: Mapping[str, int], untouched: Collection[str]) -> None:
-        """Return a commit has all rows of its job."""
+        """Check nothing: a commit has all rows of its job."""
 
     def read(self, table: str, schema: StructType | None = None) -> DataFrame:
         return self._spark.table(self._name(table))

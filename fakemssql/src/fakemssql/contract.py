@@ -101,16 +101,16 @@ class ResponseWriter(Protocol):
     """Receives the results of a request in order. Implemented by the TDS front."""
 
     def columns(self, columns: Sequence[ResultColumn]) -> None:
-        """Return a result set begins."""
+        """Begin a result set."""
 
     def rows(self, rows: Rows) -> None:
-        """Return the rows of the current result set, in PostgreSQL's binary format; called once or many times."""
+        """Take rows of the current result set, in PostgreSQL's binary format; called once or many times."""
 
     def done(self, count: int | None) -> None:
-        """Return a statement ended; ``count`` is the number of rows affected or returned, None under SET NOCOUNT ON."""
+        """End a statement; ``count`` is the number of rows affected or returned, None under SET NOCOUNT ON."""
 
     def message(self, error: SqlError) -> None:
-        """Return an error (severity 11 and above) or a message (PRINT, RAISERROR of severity 10 and below)."""
+        """Take an error (severity 11 and above) or a message (PRINT, RAISERROR of severity 10 and below)."""
 
     def database(self, new: str, old: str) -> None:
         """USE changed the current database."""
@@ -119,7 +119,7 @@ class ResponseWriter(Protocol):
         """``event`` is ``begin``, ``commit`` or ``rollback``; ``descriptor`` names the transaction, never 0."""
 
     def return_value(self, parameter: Parameter) -> None:
-        """Return the final value of an OUTPUT parameter of a procedure call."""
+        """Take the final value of an OUTPUT parameter of a procedure call."""
 
 
 class Engine(Protocol):

@@ -55,7 +55,7 @@ def _tables(sources: list[nodes.Source]) -> Iterator[nodes.TableSource]:
 
 
 def _compared(node: object) -> Iterator[str]:
-    """Return the names of columns that are alone on a side of a comparison."""
+    """Yield the names of columns that are alone on a side of a comparison."""
     for each in walk(node):
         sides: list[nodes.Expr] = []
         if isinstance(each, nodes.Binary) and each.op in _COMPARISONS:
