@@ -42,6 +42,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(DurationRecorder())
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Keep the format of ``caplog.text``: PySpark makes JSON of each handler that a logger of its own is given."""
+    plugin: Any = session.config.pluginmanager.get_plugin("logging-plugin")
+    plugin.caplog_handler.setFormatter = lambda formatter: None
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if hasattr(config, "workerinput"):
