@@ -20,6 +20,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -218,7 +219,10 @@ def main() -> int:
     except subprocess.SubprocessError as error:
         say(reason_of(error))
         return 1
-    tried = [attempt(row, wheels, short=arguments.short) for row in rows]
+    # What the network brings for the next rows comes while the tests of a row run.
+    with ThreadPoolExecutor(max_workers=1) as installer:
+        installing = [installer.submit(install, row, wheels) for row in rows]
+        tried = [attempt(*each, wheels, short=arguments.short) for each in zip(rows, installing, strict=True)]
     say("\n" + "\n".join([table(tried), *reasons(tried)]))
     # Whoever names rows wants them tried.
     return int(any(each.failed or (arguments.names and len(each.outcomes) == 1) for each in tried))
@@ -271,8 +275,8 @@ def built() -> dict[str, Path]:
     return found
 
 
-def attempt(row: Row, wheels: dict[str, Path], *, short: bool) -> Tried:
-    """Make the environment of a row, and run its steps."""
+def attempt(row: Row, installing: Future[None], wheels: dict[str, Path], *, short: bool) -> Tried:
+    """Run the steps of a row in its environment, once that is there."""
     tried = Tried(row)
     if python_of(row) is None:
         tried.outcomes["installs"] = f"not tried: this machine has no Python {row.python}"
@@ -280,7 +284,7 @@ def attempt(row: Row, wheels: dict[str, Path], *, short: bool) -> Tried:
     started = time.monotonic()
     say(f"{row.name}: installing ...")
     try:
-        install(row, wheels)
+        installing.result()
     except subprocess.SubprocessError as error:
         tried.outcomes["installs"], tried.failed = "failed", True
         say(reason_of(error))
@@ -329,7 +333,12 @@ def inside(row: Row) -> list[str]:
 
 
 def install(row: Row, wheels: dict[str, Path]) -> None:
-    """Make the environment anew: the project as users install it, then the tools of its tests beside that."""
+    """Make the environment anew: the project as users install it, then the tools of its tests beside that.
+
+    Nothing is done where this machine cannot have the row's Python.
+    """
+    if python_of(row) is None:
+        return
     folder, within = str(FOLDER / row.name), inside(row)
     run(*within, UV, "venv", "--quiet", "--clear", "--python", python_of(row) or row.python, folder)
     run(*within, *pip_install(row, row.project), *row.requirements, *wheels_of(row.project, wheels))
