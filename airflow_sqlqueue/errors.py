@@ -86,7 +86,7 @@ class UntrustedServerError(ConfigurationError):
 
 
 class MessageError(SqlQueueError, ValueError):
-    """A message cannot be sent as it is."""
+    """A message cannot be sent: its id, headers or body are not valid."""
 
 
 class BodyError(MessageError):
@@ -137,7 +137,7 @@ class QueueNotEmptyError(SqlQueueError):
 
 
 class TransientError(SqlQueueError):
-    """The unit of work was rolled back and can be run again."""
+    """The unit of work was rolled back; it can be run again."""
 
 
 class DeadlockError(TransientError):
@@ -189,7 +189,7 @@ class TooManyFailuresError(SqlQueueError):
 
 
 class BatchError(SqlQueueError):
-    """A batch is not in the state that the operation needs."""
+    """A batch is not in the state that the operation needs, such as sealed."""
 
 
 class BatchNotFoundError(BatchError):

@@ -79,7 +79,7 @@ class ConversationStep:
 
 @dataclass(frozen=True)
 class Conversation:
-    """Conversation as far as it was found: its steps, the earliest first, and what was searched.
+    """Messages of a conversation that were found: its steps, the earliest first, and which queues were searched.
 
     ``complete`` is False if a limit ended the search before all batches were read; ``unread`` batches could not be
     read, because their files are gone or not to be reached from here.

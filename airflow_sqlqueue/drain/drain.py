@@ -52,7 +52,7 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class DrainResult:
-    """Result of a drain: the sealed batch.
+    """Result of a drain: the sealed batch, and how it went.
 
     ``locked`` messages up to its high-water mark stay in the queue because others had locked them until the end.
     """

@@ -49,7 +49,7 @@ _FROZEN = ("batch_id", "queue", "stage", "kept", "messages", "expired", "quarant
 
 @dataclass(frozen=True)
 class Batch(Counts):
-    """Manifest of one batch, as in the ledger.
+    """Manifest of a batch: its id, its state and its parts, as the ledger lists them.
 
     :param batch_id: the batch's id, the same for every attempt of one task.
     :param queue: the canonical address of the drained queue.

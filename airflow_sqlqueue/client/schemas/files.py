@@ -62,7 +62,7 @@ def type_of(stem: str) -> str:
 
 
 class SchemaFolder:
-    """The schemas of a folder, by message type.
+    """Folder of schemas: the columns of each message type.
 
     :param location: a path or a URI, as a staging folder's; see :class:`~airflow_sqlqueue.StagingFolder`.
     """

@@ -89,7 +89,7 @@ def named_by_body(references: list[PayloadReference], value: Any, text: str | No
 
 @dataclass(frozen=True)
 class Payload:
-    """Payload of a message, as the data bus has it.
+    """Payload of a message, as it is stored on the data bus.
 
     :param name: the name of the message's property; for a property that only the body names, the key in the body.
     :param content: the serialized value of the property.

@@ -45,7 +45,7 @@ def _group(kind: type[G]) -> cached_property[G]:
 
 @dataclass(frozen=True)
 class Envelope:
-    """Read-only, typed access to a message. Nothing raises, for any message, except for the fetch of payloads.
+    """Typed, read-only access to a message. Nothing raises, whatever the message holds, except fetching its payloads.
 
     A value that is not of its header's type is None or left out. ``problem_code`` and ``problem`` describe headers that
     make a poison message; their readable part is available nevertheless. ``data_bus`` is the place of the message's

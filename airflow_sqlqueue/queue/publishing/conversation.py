@@ -31,7 +31,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.05, 2.0, 1.5
 
 @dataclass(frozen=True)
 class Reply:
-    """A received reply with its headers. ``error_code`` is the result of a callback, None for other replies."""
+    """A received reply with its headers. ``error_code`` is the integer of a callback reply, None for other replies."""
 
     message: ReceivedMessage
     headers: Mapping[str, str | None] = field(repr=False)

@@ -80,7 +80,7 @@ class Definition:
 
 @dataclass(frozen=True)
 class CreateResult:
-    """Result of a creation: ``made`` by this call, or else the existing table's ``differences`` from the definition."""
+    """Result of creating a table: ``made`` by this call, or else how the existing one differs (``differences``)."""
 
     table: ResolvedAddress
     made: bool
