@@ -16,6 +16,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from airflow_sqlqueue import errors
 from airflow_sqlqueue.endpoint import recoverability, service_control
 from airflow_sqlqueue.endpoint.attempt import Attempt, OnReceived, Outcome
 from airflow_sqlqueue.endpoint.endpoint import Endpoint, EndpointTables
@@ -23,31 +24,12 @@ from airflow_sqlqueue.endpoint.message_handlers import DISCARD, HandlerFunction,
 from airflow_sqlqueue.endpoint.options import ConsumeOptions
 from airflow_sqlqueue.endpoint.receiver import Receiver
 from airflow_sqlqueue.endpoint.session_stack import SessionStack
-from airflow_sqlqueue.errors import (
-    AddressError,
-    ConfigurationError,
-    DeadlockError,
-    LockTimeoutError,
-    NoHandlerError,
-    NotAQueueError,
-    PayloadError,
-    PermissionDeniedError,
-    QueueNotFoundError,
-    TransientError,
-    is_of_a_message,
-)
 from airflow_sqlqueue.messages.envelope import Envelope, causation, tracing
 from airflow_sqlqueue.messages.message import HeaderNames, Message, ReceivedMessage, can_be_written
 from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.options.budget import MIB
 from airflow_sqlqueue.queue import MessageHead, QueueTable
-from airflow_sqlqueue.queue.errors.failure_headers import (
-    Failure,
-    complete_headers,
-    failed_message,
-    type_name,
-    unchanged,
-)
+from airflow_sqlqueue.queue.errors import failure_headers
 from airflow_sqlqueue.queue.errors.handling import HANDLING, CurrentMessages
 from airflow_sqlqueue.queue.tables.discovery import find_queue
 from airflow_sqlqueue.server.session import Session
@@ -63,7 +45,7 @@ Handle = Callable[[Envelope], Any]
 BATCH_BYTES = 64 * MIB
 """Bytes of bodies at which the collection of a batch ends."""
 
-_NO_FAILURE = Failure("", {})
+_NO_FAILURE = failure_headers.Failure("", {})
 """The failure of a message with unreadable headers, to which no header can be added."""
 
 
@@ -94,7 +76,7 @@ class Handler:
         self._failures, self._receiver, self._on_received = failures, receiver, on_received
         self._tables: EndpointTables | None = None
         self._acknowledging: dict[str, ResolvedAddress] = {}
-        self._unsettled: tuple[Attempt, Failure | None] | None = None
+        self._unsettled: tuple[Attempt, failure_headers.Failure | None] | None = None
 
     @property
     def is_unsettled(self) -> bool:
@@ -170,7 +152,7 @@ class Handler:
         return None
 
     def _completed(self, message: ReceivedMessage, envelope: Envelope) -> Envelope:
-        headers = MappingProxyType(complete_headers(message, envelope))
+        headers = MappingProxyType(failure_headers.complete_headers(message, envelope))
         return Envelope(headers, message.body, message.id, data_bus=self._data_bus)
 
     def _recover(
@@ -202,9 +184,9 @@ class Handler:
         )
         return Outcome.DELAYED
 
-    def _give_up(self, tables: EndpointTables, message: ReceivedMessage, failure: Failure) -> Outcome:
+    def _give_up(self, tables: EndpointTables, message: ReceivedMessage, failure: failure_headers.Failure) -> Outcome:
         failed_queue = self._destination(tables.session, Envelope.of(message)) or self._endpoint.queue.canonical
-        tables.error_queue.send([failed_message(message, failure, failed_queue, self._endpoint.name)])
+        tables.error_queue.send([failure_headers.failed_message(message, failure, failed_queue, self._endpoint.name)])
         return Outcome.GIVEN_UP
 
     def _destination(self, session: Session, envelope: Envelope) -> str | None:
@@ -212,7 +194,7 @@ class Handler:
         text = envelope.headers.get(HeaderNames.FORWARD_DESTINATION)
         try:
             return text if text and find_queue(session, self._resolver, text) != self._endpoint.queue else None
-        except AddressError:
+        except errors.AddressError:
             return text
 
     def _forward(self, session: Session, envelope: Envelope, destination: str) -> Outcome:
@@ -285,7 +267,7 @@ class Handler:
         for message, envelope in sorted(attempt.batch, key=lambda each: each[1].identity.message_id or ""):
             try:
                 is_new = inbox.enter(queue, envelope.identity.message_id or "")
-            except (DeadlockError, LockTimeoutError):
+            except (errors.DeadlockError, errors.LockTimeoutError):
                 attempt.waits = True
                 raise
             if is_new:
@@ -317,7 +299,7 @@ class Handler:
         except Exception as error:
             if self._mode != NONE:
                 raise
-            self._unsettled = attempt, Failure.of(error)
+            self._unsettled = attempt, failure_headers.Failure.of(error)
             return frozenset()
         finally:
             HANDLING.reset(token)
@@ -325,7 +307,9 @@ class Handler:
             attempt.at_risk = False
             if not inspect.isasyncgen(result):
                 getattr(result, "close", lambda: None)()
-            raise ConfigurationError("The handler is asynchronous or a generator, so nothing ran: give a function.")
+            raise errors.ConfigurationError(
+                "The handler is asynchronous or a generator, so nothing ran: give a function."
+            )
         if self._has_inbox:
             for message_id in handling.given_up:
                 # It may come back from the error queue, to be handled then.
@@ -348,7 +332,7 @@ class Handler:
             acknowledged = service_control.acknowledge(session, self._resolver, envelope, self._acknowledging)
             try:
                 service_control.audit(tables, message, envelope, started, acknowledged=acknowledged)
-            except (QueueNotFoundError, NotAQueueError, PermissionDeniedError):
+            except (errors.QueueNotFoundError, errors.NotAQueueError, errors.PermissionDeniedError):
                 # No message can be copied to this audit queue, so this message is not to blame.
                 attempt.at_risk = False
                 raise
@@ -369,9 +353,9 @@ class Handler:
                     with session.transaction():
                         self._report(session, attempt)
                 except Exception as error:
-                    if not is_of_a_message(error):
+                    if not errors.is_of_a_message(error):
                         raise
-                    failure = Failure.of(error)
+                    failure = failure_headers.Failure.of(error)
                     self._unsettled = attempt, failure
                 else:
                     self._unsettled = None
@@ -383,11 +367,11 @@ class Handler:
                 with session.transaction():
                     self._give_up(tables, message, failure)
             except Exception as error:
-                if not is_of_a_message(error):
+                if not errors.is_of_a_message(error):
                     raise
                 # The message is in no queue, so it is put back first; another handler may receive it then.
                 with session.transaction():
-                    (row_version,) = tables.queue.send_numbered([unchanged(message)])
+                    (row_version,) = tables.queue.send_numbered([failure_headers.unchanged(message)])
                 tables.dead_letter(row_version, error, Envelope.of(message).problem)
         self._unsettled = None
         return Outcome.FAILED
@@ -405,9 +389,13 @@ class Handler:
             self._failures.single_out(each.row_version for each in attempt.received)
             return
         # A destination that cannot take a message cannot take it a moment later either.
-        is_final = attempt.envelope is None and not isinstance(error, TransientError)
+        is_final = attempt.envelope is None and not isinstance(error, errors.TransientError)
         # No retry brings back a payload that is gone, or makes it smaller, or finds another function.
-        never: tuple[type[Exception], ...] = PayloadError, NoHandlerError, *self._recoverability.unrecoverable
+        never: tuple[type[Exception], ...] = (
+            errors.PayloadError,
+            errors.NoHandlerError,
+            *self._recoverability.unrecoverable,
+        )
         attempt.failed = self._failures.record(
             message.row_version, error, is_final=is_final or isinstance(error, never)
         )
@@ -417,7 +405,7 @@ class Handler:
             # The failure of a commit is not noted yet; noting a batch twice changes nothing.
             self._note_failure(attempt, message, error)
         self._put_back(attempt)
-        kind = type_name(error)
+        kind = failure_headers.type_name(error)
         if attempt.failed is None:
             what, line = f"batches failed with {kind}", "A batch of %d failed with %s: its messages are tried alone"
             self._failures.log.note(logging.WARNING, what, line, len(attempt.received), kind)

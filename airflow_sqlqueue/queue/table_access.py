@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from airflow_sqlqueue.errors import (
-    AddressError,
-    ConfigurationError,
-    DataMovedError,
-    LayoutChangedError,
-    QueueNotFoundError,
-    StatementError,
-)
+from airflow_sqlqueue import errors
 from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.messages.row import Row, row_of
 from airflow_sqlqueue.queue.tables.layout import Layout
@@ -72,7 +65,7 @@ class TableAccess:
         Raises as :meth:`require` too. See :meth:`.AddressResolver.allows`.
         """
         if not is_allowed(self.session, resolver, identify(self.session, self.address)):
-            raise AddressError(
+            raise errors.AddressError(
                 f"The queue {self.address.canonical} is outside of the allowed databases and schemas: allow them to "
                 "the connection, or send to another queue."
             )
@@ -90,15 +83,15 @@ class TableAccess:
         before = self.layout
         try:
             return work(before) if self.session.in_transaction else _retrying(lambda: work(before), attempts)
-        except (StatementError, QueueNotFoundError) as error:
-            if isinstance(error, StatementError):
+        except (errors.StatementError, errors.QueueNotFoundError) as error:
+            if isinstance(error, errors.StatementError):
                 if error.number not in _LAYOUT_CHANGED:
                     raise
                 if error.number == _OUTPUT_NEEDS_INTO:
                     remember_trigger(self.session, self.address)
             self._layout = None
             if self.session.in_transaction:
-                raise LayoutChangedError(
+                raise errors.LayoutChangedError(
                     f"The queue {self.address.canonical} was altered during a transaction: run the transaction again."
                 ) from error
             if self.layout == before:
@@ -150,12 +143,12 @@ class TableAccess:
 def _retrying(work: Callable[[], T], attempts: int) -> T:
     if attempts > 1:
         return retrying(work, attempts=attempts)
-    return retrying(work, only=DataMovedError)
+    return retrying(work, only=errors.DataMovedError)
 
 
 def check_rows(count: int) -> None:
     """Raise :class:`ConfigurationError` for more rows than one statement may touch."""
     if not 1 <= count <= MAX_ROWS_PER_STATEMENT:
-        raise ConfigurationError(
+        raise errors.ConfigurationError(
             f"{count} rows for one statement: give 1 to {MAX_ROWS_PER_STATEMENT}, so that locks never escalate."
         )

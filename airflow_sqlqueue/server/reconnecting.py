@@ -11,16 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, Protocol, TypeVar
 
-from airflow_sqlqueue.errors import (
-    ConnectionLostError,
-    LoginFailedError,
-    ServerBusyError,
-    ServerUnreachableError,
-    SqlQueueError,
-    StatementError,
-    TransientError,
-    UnknownHostError,
-)
+from airflow_sqlqueue import errors
 from airflow_sqlqueue.server.session import Session, retrying
 
 log = logging.getLogger(__name__)
@@ -35,10 +26,15 @@ class Closable(Protocol):
 T = TypeVar("T")
 S = TypeVar("S", bound=Closable)
 
-SERVER_ERRORS = (ConnectionLostError, LoginFailedError, ServerBusyError, ServerUnreachableError)
+SERVER_ERRORS = (
+    errors.ConnectionLostError,
+    errors.LoginFailedError,
+    errors.ServerBusyError,
+    errors.ServerUnreachableError,
+)
 """Errors of a server or a login: every user of both gets them, in any operation."""
 
-_ONCE_KNOWN = (LoginFailedError, UnknownHostError)
+_ONCE_KNOWN = (errors.LoginFailedError, errors.UnknownHostError)
 
 
 def passes(error: BaseException, *, known: bool) -> bool:
@@ -51,16 +47,16 @@ def passes(error: BaseException, *, known: bool) -> bool:
     """
     if isinstance(error, _ONCE_KNOWN):
         return known
-    return isinstance(error, (TransientError, ServerUnreachableError))
+    return isinstance(error, (errors.TransientError, errors.ServerUnreachableError))
 
 
 def may_have_lost(error: BaseException) -> bool:
     """Return whether the session may be broken after an error, such as a driver's error without a number of the
     server.
     """
-    if isinstance(error, StatementError):
+    if isinstance(error, errors.StatementError):
         return error.number is None
-    return isinstance(error, TransientError) or not isinstance(error, SqlQueueError)
+    return isinstance(error, errors.TransientError) or not isinstance(error, errors.SqlQueueError)
 
 
 MAX_FAILURES = 8
@@ -73,7 +69,7 @@ resume."""
 
 def is_too_much(failures: int, since: float, error: BaseException) -> bool:
     """Return whether to raise an error after a number of failures in a row that began at ``since``."""
-    away = isinstance(error, SERVER_ERRORS) and not isinstance(error, LoginFailedError)
+    away = isinstance(error, SERVER_ERRORS) and not isinstance(error, errors.LoginFailedError)
     return failures > MAX_FAILURES and not (away and time.monotonic() - since < MAX_SECONDS)
 
 
@@ -149,7 +145,7 @@ class Reconnecting(Generic[S]):
         while True:
             try:
                 return work(self.connect())
-            except SqlQueueError as error:
+            except errors.SqlQueueError as error:
                 if not self._recover(error):
                     raise
 
@@ -162,17 +158,17 @@ class Reconnecting(Generic[S]):
                     self.made_progress()
                     yield item
                 return
-            except SqlQueueError as error:
+            except errors.SqlQueueError as error:
                 if not self._recover(error):
                     raise
 
-    def _recover(self, error: SqlQueueError) -> bool:
+    def _recover(self, error: errors.SqlQueueError) -> bool:
         """Drop the connection and wait; return False for an error that does not pass, or after too many in a row."""
         if may_have_lost(error):
             self.close()
         self._failures += 1
         self._since = self._since if self._failures > 1 else time.monotonic()
-        endless = self._patient and not isinstance(error, LoginFailedError)
+        endless = self._patient and not isinstance(error, errors.LoginFailedError)
         is_last = is_too_much(self._failures, self._since, error) and not endless
         if is_last or not self.passes(error):
             return False

@@ -18,6 +18,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from airflow_sqlqueue import errors
 from airflow_sqlqueue.drain.batch_reader import part_batches
 from airflow_sqlqueue.drain.ledger import Part
 from airflow_sqlqueue.drain.manifest import Batch
@@ -26,31 +27,9 @@ from airflow_sqlqueue.drain.stages.part_file import PARQUET_OPTIONS
 from airflow_sqlqueue.drain.storage.durable_file import DurableFile, replace_file
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.storage.object_stores import raise_staging_error, run_in_thread
+from airflow_sqlqueue.endpoint.databus import payload_file
 from airflow_sqlqueue.endpoint.databus.data_bus import DataBus
 from airflow_sqlqueue.endpoint.databus.options import PayloadOptions
-from airflow_sqlqueue.endpoint.databus.payload_file import (
-    GONE,
-    MANIFEST,
-    OVER_LIMIT,
-    REASONS,
-    REFUSED,
-    TOO_LARGE,
-    UNREADABLE,
-    PayloadsResult,
-    arrow_schema,
-    check_staged,
-    read_result,
-    write_result,
-)
-from airflow_sqlqueue.errors import (
-    BatchError,
-    BatchMismatchError,
-    PayloadGoneError,
-    PayloadKeyError,
-    PayloadTooLargeError,
-    PayloadUnreadableError,
-    SqlQueueError,
-)
 from airflow_sqlqueue.messages.envelope.payloads import PayloadReference, payload_references
 from airflow_sqlqueue.messages.message import HeaderNames, decode_headers
 from airflow_sqlqueue.options.budget import MIB
@@ -93,7 +72,7 @@ def fetch_payloads(
     staging: StagingFolder | None = None,
     options: PayloadOptions | None = None,
     on_payload: Callable[[], None] | None = None,
-) -> PayloadsResult:
+) -> payload_file.PayloadsResult:
     """Fetch the payloads that the messages of a sealed batch name, to one Parquet file in the batch's folder.
 
     ``parts`` are those of the ledger. Idempotent: once the payloads were fetched, a further call returns the first
@@ -104,9 +83,9 @@ def fetch_payloads(
     table, :class:`~airflow_sqlqueue.errors.DataBusUnreachableError` if the data bus cannot be read (nothing is listed
     then: repeat the call), and :class:`StagingError` and :class:`BatchMismatchError` for the batch's files.
     """
-    check_staged(batch)
+    payload_file.check_staged(batch)
     if not batch.paths:
-        return PayloadsResult(batch.batch_id)
+        return payload_file.PayloadsResult(batch.batch_id)
     folder = _folder_of(batch, staging)
     found = _result_in(folder, batch)
     if found is not None:
@@ -124,7 +103,7 @@ def fetch_payloads(
     except BaseException:
         writer.abandon()
         raise
-    replace_file(folder, f"{batch.batch_id}/{MANIFEST}", write_result(result), mode)
+    replace_file(folder, f"{batch.batch_id}/{payload_file.MANIFEST}", payload_file.write_result(result), mode)
     log.info(
         "Batch %s has %d payloads: %d fetched with %d bytes, %d gone, %d too large, %d refused, "
         "%d unreadable, %d over the limit",
@@ -140,27 +119,27 @@ def staged_payloads(batch: Batch, staging: StagingFolder | None = None) -> Itera
     Memory holds one row group, which is up to 32 MiB and one payload. Raises :class:`BatchError` if they were not
     fetched, and :class:`StagingError` and :class:`BatchMismatchError` for a file that is missing or was changed.
     """
-    check_staged(batch)
+    payload_file.check_staged(batch)
     if not batch.paths:
         return
     folder = _folder_of(batch, staging)
     result = _result_in(folder, batch)
     if result is None:
-        raise BatchError(f"The payloads of batch {batch.batch_id} were not fetched: call fetch_payloads first.")
+        raise errors.BatchError(f"The payloads of batch {batch.batch_id} were not fetched: call fetch_payloads first.")
     if result.file is None:
         return
     path = f"{folder.root}/{batch.batch_id}/{result.file}"
     try:
         with folder.filesystem.open(path, "rb") as stream, pq.ParquetFile(stream) as file:
             if file.metadata.num_rows != result.payloads:
-                raise BatchMismatchError(
+                raise errors.BatchMismatchError(
                     f"The payloads of batch {batch.batch_id} are {file.metadata.num_rows}, and their manifest says "
                     f"{result.payloads}: a file was changed; do not use them."
                 )
             for group in range(file.num_row_groups):
                 for rows in file.iter_batches(64, row_groups=[group]):
                     yield from (StagedPayload(*row.values()) for row in rows.to_pylist())
-    except (SqlQueueError, MemoryError, GeneratorExit):
+    except (errors.SqlQueueError, MemoryError, GeneratorExit):
         raise
     except Exception as error:
         raise_staging_error(f"The payloads of batch {batch.batch_id} cannot be read", error)
@@ -214,20 +193,20 @@ class _Fetch:
         most = min(self._options.payload_bytes, left)
         try:
             return self._data_bus.fetch(reference.key, reference.property_name, limit=most), None
-        except PayloadGoneError:
-            return None, GONE
-        except PayloadTooLargeError as error:
-            return None, TOO_LARGE if error.size > self._options.payload_bytes else OVER_LIMIT
-        except PayloadKeyError:
-            return None, REFUSED
-        except PayloadUnreadableError:
-            return None, UNREADABLE
+        except errors.PayloadGoneError:
+            return None, payload_file.GONE
+        except errors.PayloadTooLargeError as error:
+            return None, payload_file.TOO_LARGE if error.size > self._options.payload_bytes else payload_file.OVER_LIMIT
+        except errors.PayloadKeyError:
+            return None, payload_file.REFUSED
+        except errors.PayloadUnreadableError:
+            return None, payload_file.UNREADABLE
 
     def _settle(self, named: _Named, fetched: Future[tuple[bytes | None, str | None]]) -> StagedPayload:
         content, reason = fetched.result()
         # Payloads that were fetched at the same time may be too many together.
         if content is not None and len(content) > self._left:
-            content, reason = None, OVER_LIMIT
+            content, reason = None, payload_file.OVER_LIMIT
         self._left -= len(content or b"")
         reference = named.reference
         return StagedPayload(
@@ -252,7 +231,7 @@ class _Writer:
         self._writer: pq.ParquetWriter | None = None
         self._rows: list[StagedPayload] = []
         self._waiting = 0
-        self._bytes, self._counts = 0, dict.fromkeys((None, *REASONS), 0)
+        self._bytes, self._counts = 0, dict.fromkeys((None, *payload_file.REASONS), 0)
 
     def add(self, payload: StagedPayload) -> None:
         """Add a payload; raises :class:`StagingError`."""
@@ -264,15 +243,15 @@ class _Writer:
         if self._waiting >= _GROUP_BYTES or len(self._rows) >= _GROUP_ROWS:
             self._flush()
 
-    def close(self) -> PayloadsResult:
+    def close(self) -> payload_file.PayloadsResult:
         """Make the file durable and return its counts."""
         self._flush()
         if self._writer is None or self._file is None:
-            return PayloadsResult(self._batch_id)
+            return payload_file.PayloadsResult(self._batch_id)
         self._writer.close()
         self._file.close()
         counts = {reason: count for reason, count in self._counts.items() if reason is not None}
-        return PayloadsResult(self._batch_id, self._name, self._counts[None], self._bytes, **counts)
+        return payload_file.PayloadsResult(self._batch_id, self._name, self._counts[None], self._bytes, **counts)
 
     def abandon(self) -> None:
         """Remove the file, which no manifest names; never raises."""
@@ -289,12 +268,14 @@ class _Writer:
             self._file = DurableFile(self._folder, f"{self._batch_id}/{self._name}", self._mode)
             self._writer = pq.ParquetWriter(
                 self._file,
-                arrow_schema(),
+                payload_file.arrow_schema(),
                 **{**PARQUET_OPTIONS, "use_dictionary": ["property", "content_type", "reason"]},
             )
         columns = zip(*(vars(row).values() for row in self._rows), strict=True)
-        arrays = [pa.array(values, field.type) for values, field in zip(columns, arrow_schema(), strict=True)]
-        self._writer.write_batch(pa.record_batch(arrays, schema=arrow_schema()))
+        arrays = [
+            pa.array(values, field.type) for values, field in zip(columns, payload_file.arrow_schema(), strict=True)
+        ]
+        self._writer.write_batch(pa.record_batch(arrays, schema=payload_file.arrow_schema()))
         self._rows.clear()
         self._waiting = 0
 
@@ -308,12 +289,12 @@ def _folder_of(batch: Batch, staging: StagingFolder | None) -> StagingFolder:
     return StagingFolder.of(uri.removeprefix("file://"))
 
 
-def _result_in(folder: StagingFolder, batch: Batch) -> PayloadsResult | None:
+def _result_in(folder: StagingFolder, batch: Batch) -> payload_file.PayloadsResult | None:
     try:
         folder.filesystem.invalidate_cache()
-        content = folder.filesystem.cat_file(f"{folder.root}/{batch.batch_id}/{MANIFEST}")
+        content = folder.filesystem.cat_file(f"{folder.root}/{batch.batch_id}/{payload_file.MANIFEST}")
     except FileNotFoundError:
         return None
     except Exception as error:
         raise_staging_error(f"The payloads of batch {batch.batch_id} cannot be read", error)
-    return read_result(content, batch.batch_id)
+    return payload_file.read_result(content, batch.batch_id)

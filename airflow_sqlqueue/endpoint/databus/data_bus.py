@@ -10,20 +10,12 @@ from datetime import datetime, timezone
 from io import BytesIO
 from typing import Any, TypeVar
 
+from airflow_sqlqueue import errors
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.storage.object_stores import call_within, error_text, without_secrets
 from airflow_sqlqueue.drain.stores import store_of
 from airflow_sqlqueue.endpoint.databus.keys import kept_until, path_of
 from airflow_sqlqueue.endpoint.databus.options import PAYLOAD_BYTES
-from airflow_sqlqueue.errors import (
-    ConfigurationError,
-    DataBusUnreachableError,
-    PayloadGoneError,
-    PayloadKeyError,
-    PayloadTooLargeError,
-    PayloadUnreadableError,
-    SqlQueueError,
-)
 from airflow_sqlqueue.messages.envelope.payloads import label
 from airflow_sqlqueue.options.budget import MIB
 
@@ -53,7 +45,7 @@ class DataBus:
     def __init__(self, location: Any) -> None:
         protocol, separator, _ = location.partition("://") if isinstance(location, str) else ("", "", "")
         if separator and store_of(protocol) is None:
-            raise ConfigurationError(
+            raise errors.ConfigurationError(
                 f"A data bus is not read from {without_secrets(protocol)}: give a folder, or a URL of S3, Google Cloud "
                 "Storage, Azure (abfss) or HDFS."
             )
@@ -95,7 +87,7 @@ class DataBus:
             except FileNotFoundError:
                 self._require_location()
                 raise _gone(path, property_name) from None
-            except (SqlQueueError, MemoryError):
+            except (errors.SqlQueueError, MemoryError):
                 raise
             except Exception as error:
                 if isinstance(error, (NotADirectoryError, IsADirectoryError)):
@@ -109,7 +101,7 @@ class DataBus:
                 if path.rpartition("/")[2] in text:
                     text = type(error).__name__
                 # The cause would show the key, and give access to the payload.
-                raise (PayloadUnreadableError if answers else DataBusUnreachableError)(
+                raise (errors.PayloadUnreadableError if answers else errors.DataBusUnreachableError)(
                     f"{label(property_name)} cannot be read from the data bus {self._shown}: {text}."
                 ) from None
 
@@ -146,13 +138,13 @@ class DataBus:
             end = min(start + _PIECE, size)
             content.write(self._within_timeout(lambda: filesystem.cat_file(name, start=start, end=end)))  # noqa: B023
         if content.tell() != size:
-            raise DataBusUnreachableError(f"{label(property_name)} was changed while it was read: try again.")
+            raise errors.DataBusUnreachableError(f"{label(property_name)} was changed while it was read: try again.")
         return content.getvalue()
 
     def _answers(self) -> bool:
         try:
             self._require_location()
-        except DataBusUnreachableError:
+        except errors.DataBusUnreachableError:
             return False
         return True
 
@@ -170,15 +162,15 @@ class DataBus:
             with os.scandir(root) as entries:
                 is_empty = next(entries, None) is None
         except FileNotFoundError:
-            raise DataBusUnreachableError(missing) from None
+            raise errors.DataBusUnreachableError(missing) from None
         except PermissionError:
             return
         except Exception as error:
-            raise DataBusUnreachableError(
+            raise errors.DataBusUnreachableError(
                 f"The data bus {self._shown} cannot be reached: {error_text(error)}."
             ) from None
         if is_empty:
-            raise DataBusUnreachableError(missing)
+            raise errors.DataBusUnreachableError(missing)
 
     def _within_timeout(self, call: Callable[[], T]) -> T:
         return call_within(call, self._folder.timeout)
@@ -190,22 +182,24 @@ class DataBus:
 
 def _check_size(size: int, property_name: str | None, most: int) -> None:
     if size > most:
-        raise PayloadTooLargeError(
+        raise errors.PayloadTooLargeError(
             f"{label(property_name)} has {size} bytes or more, and the limit is {most}: raise payload_bytes.", size
         )
 
 
-def _not_a_file(property_name: str | None) -> PayloadKeyError:
-    return PayloadKeyError(f"{label(property_name)} has a key that was not used: it names no file of the data bus.")
+def _not_a_file(property_name: str | None) -> errors.PayloadKeyError:
+    return errors.PayloadKeyError(
+        f"{label(property_name)} has a key that was not used: it names no file of the data bus."
+    )
 
 
-def _gone(path: str, property_name: str | None) -> PayloadGoneError:
+def _gone(path: str, property_name: str | None) -> errors.PayloadGoneError:
     until = kept_until(path)
     if until is None:
         reason = "the data bus removes payloads after the time to live that the sender or its clean-up gives"
     elif until > datetime.now(timezone.utc):
         reason = "although its time to live has not passed: check that this is the data bus of the sender"
-        return PayloadGoneError(f"{label(property_name)} is not on the data bus, {reason}.")
+        return errors.PayloadGoneError(f"{label(property_name)} is not on the data bus, {reason}.")
     else:
         reason = f"its sender gave it a time to live until {until:%Y-%m-%d %H:00} UTC"
-    return PayloadGoneError(f"{label(property_name)} is gone: {reason}.")
+    return errors.PayloadGoneError(f"{label(property_name)} is gone: {reason}.")

@@ -7,18 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.queue.errors import effects
 from airflow_sqlqueue.queue.errors.bulk_action import BulkAction, Clock, Effect, ErrorQueueOptions, ErrorQueueResult
-from airflow_sqlqueue.queue.errors.effects import (
-    ActionInputs,
-    Delete,
-    DeleteArchived,
-    ErrorStore,
-    Park,
-    Redirect,
-    Restore,
-    Return,
-    ToArchive,
-)
 from airflow_sqlqueue.queue.errors.filters import ErrorFilter
 from airflow_sqlqueue.queue.errors.scan import FailedMessages
 from airflow_sqlqueue.untrusted import quoted
@@ -43,7 +33,7 @@ class Action:
     name: str
     done: str
     about: str
-    effect: Callable[[ErrorStore, ActionInputs], Effect]
+    effect: Callable[[effects.ErrorStore, effects.ActionInputs], Effect]
     needs: tuple[str, ...] = ()
     takes: tuple[str, ...] = ()
     archived: bool = False
@@ -76,18 +66,18 @@ class Action:
         if missing:
             raise ConfigurationError(f"The action {self.name!r} needs {missing[0]}: give it.")
 
-    def inputs(self, *, dry_run: bool = False, **given: Any) -> ActionInputs:
+    def inputs(self, *, dry_run: bool = False, **given: Any) -> effects.ActionInputs:
         """Return the inputs, also of texts as templates make them. Raises as :meth:`check`."""
-        inputs = {each.name: each for each in ActionInputs.described()}
+        inputs = {each.name: each for each in effects.ActionInputs.described()}
         given = {name: inputs[name].read(value) if name in inputs else value for name, value in given.items()}
         given = {name: value for name, value in given.items() if value not in (None, "", False)}
         self.check(given, dry_run=dry_run)
-        return ActionInputs(**given)
+        return effects.ActionInputs(**given)
 
     def run(
         self,
-        store: ErrorStore,
-        given: ActionInputs,
+        store: effects.ErrorStore,
+        given: effects.ActionInputs,
         where: ErrorFilter,
         options: ErrorQueueOptions | None = None,
         *,
@@ -99,18 +89,18 @@ class Action:
         options = options or ErrorQueueOptions()
         return BulkAction(self.name, source, effect, where, options, on_progress=on_progress, clock=clock).run()
 
-    def source(self, store: ErrorStore, given: ActionInputs) -> FailedMessages:
+    def source(self, store: effects.ErrorStore, given: effects.ActionInputs) -> FailedMessages:
         """Return the messages that it may be done to: those of the error queue, or archived ones."""
         return store.archived(given.older_than) if self.archived else store.failed()
 
 
 _TABLE = (
-    Action("return", "returned", "Return failed messages to the queues where they failed.", Return, paced=True),
+    Action("return", "returned", "Return failed messages to the queues where they failed.", effects.Return, paced=True),
     Action(
         "redirect",
         "redirected",
         "Redirect failed messages to a queue that you name.",
-        Redirect,
+        effects.Redirect,
         needs=("to_queue",),
         takes=("malformed",),
     ),
@@ -118,17 +108,17 @@ _TABLE = (
         "park",
         "parked with the headers of their failure",
         "Park failed messages, as they are, in another queue.",
-        Park,
+        effects.Park,
         needs=("to_queue",),
     ),
-    Action("archive", "archived", "Archive failed messages with a reason.", ToArchive, takes=("reason", "by")),
-    Action("delete", "deleted for good", "Delete failed messages for good.", Delete, needs=("confirm",)),
-    Action("restore", "restored", "Restore archived messages into their error queue.", Restore, archived=True),
+    Action("archive", "archived", "Archive failed messages with a reason.", effects.ToArchive, takes=("reason", "by")),
+    Action("delete", "deleted for good", "Delete failed messages for good.", effects.Delete, needs=("confirm",)),
+    Action("restore", "restored", "Restore archived messages into their error queue.", effects.Restore, archived=True),
     Action(
         "purge_archive",
         "deleted from the archive for good",
         "Delete archived messages for good.",
-        DeleteArchived,
+        effects.DeleteArchived,
         needs=("confirm",),
         takes=("older_than",),
         archived=True,

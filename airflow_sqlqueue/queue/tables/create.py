@@ -6,13 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from airflow_sqlqueue.errors import (
-    LockTimeoutError,
-    NotAQueueError,
-    QueueNotEmptyError,
-    QueueNotFoundError,
-    StatementError,
-)
+from airflow_sqlqueue import errors
 from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress, endpoint_table
 from airflow_sqlqueue.queue.tables.layout import Layout, Shape, column_differences, shape_of
 from airflow_sqlqueue.queue.tables.reading import exists, read_layout
@@ -170,7 +164,7 @@ def create(session: Session, definition: Definition, *, create_schema: bool = Fa
     """
     try:
         made = _create_missing(session, definition, create_schema)
-    except StatementError as error:
+    except errors.StatementError as error:
         if error.number not in _MADE_MEANWHILE:
             raise
         made = _create_missing(session, definition, create_schema)
@@ -243,11 +237,13 @@ def drop_queue(session: Session, table: ResolvedAddress, *, force: bool = False)
     layout = read_layout(session, table, advice="there is nothing to drop, check the address")
     layout.require("queue", "delayed")
     if layout.object_type != "table":
-        raise NotAQueueError(f"{table.canonical} is a {layout.object_type}: drop the table {layout.table.canonical}.")
+        raise errors.NotAQueueError(
+            f"{table.canonical} is a {layout.object_type}: drop the table {layout.table.canonical}."
+        )
     with session.transaction():
         holds_messages = session.value(_named("create.lock_whole", table)) is not None
         if holds_messages and not force:
-            raise QueueNotEmptyError(
+            raise errors.QueueNotEmptyError(
                 f"The queue {table.canonical} holds messages: drain or purge it first, or force the drop and lose them."
             )
         count = int(session.value(_named("create.count_whole", table))) if holds_messages else 0
@@ -285,7 +281,7 @@ def create_lock(session: Session, table: ResolvedAddress, *, create_schema: bool
     with session.transaction():
         resource = f"{table.qualified_name}_lock"[:255]
         if session.value(query("create.lock", catalog=catalog), resource, int(LOCK_TIMEOUT * 1000)) < 0:
-            raise LockTimeoutError(
+            raise errors.LockTimeoutError(
                 f"Could not create {table.canonical}: another process has held its application lock for "
                 f"{LOCK_TIMEOUT:g} seconds; try again later."
             )
@@ -299,15 +295,15 @@ def create_lock(session: Session, table: ResolvedAddress, *, create_schema: bool
 
 def _require_database(session: Session, table: ResolvedAddress) -> None:
     if session.value(query("inspect.database"), table.catalog) is None:
-        raise QueueNotFoundError(f"The database {table.catalog!r} does not exist: check the address.")
+        raise errors.QueueNotFoundError(f"The database {table.catalog!r} does not exist: check the address.")
 
 
 def _has_schema(session: Session, table: ResolvedAddress) -> bool:
     return bool(session.value(query("create.schema", catalog=identifier(table.catalog)), table.schema))
 
 
-def _no_schema(table: ResolvedAddress) -> QueueNotFoundError:
-    return QueueNotFoundError(
+def _no_schema(table: ResolvedAddress) -> errors.QueueNotFoundError:
+    return errors.QueueNotFoundError(
         f"The schema {table.schema!r} does not exist in the database {table.catalog!r}: "
         "create it, or ask for it with create_schema."
     )

@@ -11,18 +11,7 @@ from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.bodies.types import LEAVES
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.spark.sinks.checks import (
-    TIMES,
-    check_columns,
-    check_step,
-    how_to_get,
-    is_table_name,
-    key_columns,
-    quoted,
-    quoted_table,
-    session_settings,
-    unique_rows,
-)
+from airflow_sqlqueue.spark.sinks import checks
 from airflow_sqlqueue.spark.sinks.keys import AnyKey, transaction_of
 from airflow_sqlqueue.versions.jars import DELTA
 
@@ -67,14 +56,14 @@ def write_delta(
     Raises :class:`ConfigurationError` for names that cannot be used, and for a session without Delta Lake,
     :class:`BatchError` for a batch that is open or requeued. Rows without a value in ``merge_on`` fail.
     """
-    if "/" not in table and not is_table_name(table):
+    if "/" not in table and not checks.is_table_name(table):
         raise ConfigurationError(
             "A Delta table is given by its path, which has a slash, or by its name: up to three words with dots."
         )
-    check_step(step)
+    checks.check_step(step)
     application, version = transaction_of(batch)
-    keys = key_columns(merge_on)
-    check_columns(df, (*keys, *partition_by))
+    keys = checks.key_columns(merge_on)
+    checks.check_columns(df, (*keys, *partition_by))
     try:
         if keys:
             save_delta(df.limit(0), table, "ignore", {}, partition_by)
@@ -86,7 +75,7 @@ def write_delta(
     except Exception as error:
         if not re.search(_NO_DELTA, str(error)):
             raise
-        raise ConfigurationError(how_to_get(DELTA, df.sparkSession.version, _SETTINGS)) from error
+        raise ConfigurationError(checks.how_to_get(DELTA, df.sparkSession.version, _SETTINGS)) from error
 
 
 def save_delta(
@@ -103,7 +92,7 @@ def save_delta(
         else:
             writer.saveAsTable(table)
 
-    with session_settings(df.sparkSession, TIMES):
+    with checks.session_settings(df.sparkSession, checks.TIMES):
         try:
             save()
         except Exception as error:
@@ -119,14 +108,14 @@ def save_delta(
 
 def delta_name(table: str) -> str:
     """Return the name of a table, which may be its path, in a statement."""
-    return f"delta.{quoted(table)}" if "/" in table else quoted_table(table)
+    return f"delta.{checks.quoted(table)}" if "/" in table else checks.quoted_table(table)
 
 
 def _merge(df: DataFrame, table: str, keys: Sequence[str]) -> None:
-    rows = unique_rows(df, keys)
-    same = " AND ".join(f"old.{quoted(name)} = new.{quoted(name)}" for name in keys)
+    rows = checks.unique_rows(df, keys)
+    same = " AND ".join(f"old.{checks.quoted(name)} = new.{checks.quoted(name)}" for name in keys)
     # Spark replaces braces: {rows} names the rows, so all others are doubled.
     text = f"MERGE INTO {delta_name(table)} AS old USING @ AS new ON {same} WHEN NOT MATCHED THEN INSERT *"
     text = text.replace("{", "{{").replace("}", "}}").replace(" USING @ ", " USING {rows} ", 1)
-    with session_settings(df.sparkSession, TIMES):
+    with checks.session_settings(df.sparkSession, checks.TIMES):
         df.sparkSession.sql(text, rows=rows)

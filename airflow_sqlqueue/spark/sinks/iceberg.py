@@ -10,16 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.errors import ConfigurationError, TransientError
-from airflow_sqlqueue.spark.sinks.checks import (
-    check_columns,
-    check_step,
-    how_to_get,
-    is_table_name,
-    key_columns,
-    quoted,
-    quoted_table,
-    unique_rows,
-)
+from airflow_sqlqueue.spark.sinks import checks
 from airflow_sqlqueue.spark.sinks.keys import AnyKey, transaction_of
 from airflow_sqlqueue.versions.jars import ICEBERG
 
@@ -90,14 +81,14 @@ def write_iceberg(
     stages its writes (``spark.wap.id``, ``spark.wap.branch``), :class:`BatchError` for a batch that is open or
     requeued, :class:`TransientError` if other writers overtook each attempt. Rows without a value in ``merge_on`` fail.
     """
-    if not is_table_name(table):
+    if not checks.is_table_name(table):
         raise ConfigurationError("An Iceberg table is given by its name in a catalog: up to three words with dots.")
-    check_step(step)
+    checks.check_step(step)
     application, version = transaction_of(batch)
     mark = (f"{application} {step}".rstrip(), version)
-    keys = key_columns(merge_on)
-    check_columns(df, (*keys, *partition_by))
-    name, overtaken = quoted_table(table), None
+    keys = checks.key_columns(merge_on)
+    checks.check_columns(df, (*keys, *partition_by))
+    name, overtaken = checks.quoted_table(table), None
     for _ in range(_ATTEMPTS):
         try:
             if not df.sparkSession.catalog.tableExists(name):
@@ -105,7 +96,7 @@ def write_iceberg(
             _append(df, name, mark, keys, merge_schema)
         except Exception as error:
             if re.search(_NO_ICEBERG, str(error)):
-                raise ConfigurationError(how_to_get(ICEBERG, df.sparkSession.version, _SETTINGS)) from error
+                raise ConfigurationError(checks.how_to_get(ICEBERG, df.sparkSession.version, _SETTINGS)) from error
             if not re.search(_OVERTAKEN, str(error)) and not isinstance(error, TransientError):
                 raise
             overtaken = error
@@ -125,7 +116,7 @@ def _create(df: DataFrame, name: str, partition_by: Sequence[str], merge_schema:
     if merge_schema:
         writer = writer.tableProperty(_ANY_SCHEMA, "true")
     if partition_by:
-        writer = writer.partitionedBy(*(sf.col(quoted(column)) for column in partition_by))
+        writer = writer.partitionedBy(*(sf.col(checks.quoted(column)) for column in partition_by))
     writer.create()
 
 
@@ -139,10 +130,10 @@ def _append(df: DataFrame, name: str, mark: tuple[str, int], keys: Sequence[str]
     head = None if properties["current-snapshot-id"] == "none" else int(properties["current-snapshot-id"])
     if head is not None and _has(spark, name, head, mark):
         return
-    rows = unique_rows(df, keys) if keys else df
+    rows = checks.unique_rows(df, keys) if keys else df
     if keys and head is not None:
         old = spark.read.option("versionAsOf", str(head)).table(name)
-        rows = rows.join(old.select(*map(quoted, keys)), list(keys), "left_anti")
+        rows = rows.join(old.select(*map(checks.quoted, keys)), list(keys), "left_anti")
     # A schema that accepts any columns has them in any order.
     options = {f"{SNAPSHOT_PROPERTY}.{_ID}": mark[0], f"{SNAPSHOT_PROPERTY}.{_VERSION}": str(mark[1])}
     options |= {"isolation-level": "serializable", "check-ordering": "false"}
