@@ -19,7 +19,9 @@ SHORT = timedelta(seconds=2)
 SIZES = (0, 100, 500, 2_000, 500, 100, 8_000, 100)
 """Bytes of bodies beside the message's name."""
 
-DRAIN = DrainOptions(rows_per_statement=200, rows_per_part=500, workers=1, inline_body_bytes=6_000, settle_seconds=1.0)
+DRAIN = DrainOptions(
+    rows_per_statement=200, rows_per_part=500, workers=1, inline_body_bytes=6_000, locked_wait_seconds=1.0
+)
 
 NEVER = 40
 """Number of messages among which one is never handled: it goes to the error queue."""

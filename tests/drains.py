@@ -25,7 +25,7 @@ from airflow_sqlqueue.messages.row import drained_row_schema
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.server.session import Session
 
-SMALL_PARTS = DrainOptions(rows_per_statement=7, rows_per_part=20, settle_seconds=0)
+SMALL_PARTS = DrainOptions(rows_per_statement=7, rows_per_part=20, locked_wait_seconds=0)
 
 
 def numbered_bodies(count: int, start: int = 0) -> list[bytes]:

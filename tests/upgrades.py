@@ -52,7 +52,7 @@ MANY = "memory://upgrades/" + "/".join(["x" * 200] * 4)
 
 SEND_ID = uuid.UUID("6f1f7a34-9c7f-4f06-8d55-4f8a5c1c0b11")
 STREAM = "lake"
-PARTS = DrainOptions(rows_per_statement=5, rows_per_part=5, settle_seconds=0)
+PARTS = DrainOptions(rows_per_statement=5, rows_per_part=5, locked_wait_seconds=0)
 _GO = "\nGO\n"
 
 

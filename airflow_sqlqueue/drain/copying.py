@@ -20,11 +20,11 @@ class CopyingDrain:
     """Copy of the messages of a queue.
 
     :param up_to: the high-water mark, the highest RowVersion that is copied.
-    :param settle_seconds: the total wait for messages that others have locked.
+    :param locked_wait_seconds: the total wait for messages that others have locked.
     """
 
-    def __init__(self, up_to: int, settle_seconds: float) -> None:
-        self._up_to, self._settle_seconds = up_to, settle_seconds
+    def __init__(self, up_to: int, locked_wait_seconds: float) -> None:
+        self._up_to, self._locked_wait_seconds = up_to, locked_wait_seconds
         self._waited = 0.0
         self._skips_locked = False
 
@@ -44,7 +44,7 @@ class CopyingDrain:
 
     def _copy(self, worker: Worker, count: int, max_bytes: int | None) -> CommittedPart | None:
         while not self._skips_locked:
-            started, left = time.monotonic(), self._settle_seconds - self._waited
+            started, left = time.monotonic(), self._locked_wait_seconds - self._waited
             try:
                 return worker.copy_part(self._up_to, count, wait=next_wait(left), max_bytes=max_bytes)
             except (DeadlockError, LockTimeoutError):

@@ -183,16 +183,16 @@ class Drain:
 
     def _drain_rest(self, connection: Reconnecting[Session], opened: _OpenedBatch, up_to: int) -> int:
         """Take the rest, the matching messages or copies with one worker; return the number that stay locked."""
-        work, settle_seconds = opened.work, opened.work.options.settle_seconds
+        work, locked_wait_seconds = opened.work, opened.work.options.locked_wait_seconds
         drain: Callable[[Worker, Budget, Callable[[Part], None]], int]
         if self._request.where is not None:
             drain = MatchingDrain(work, self._request.where, up_to).run
         elif self._request.incremental is not None:
             drain = NewMessagesCopy(self._request.incremental, up_to).run
         elif self._request.copy:
-            drain = CopyingDrain(up_to, settle_seconds).run
+            drain = CopyingDrain(up_to, locked_wait_seconds).run
         else:
-            drain = partial(drain_rest, up_to, settle_seconds)
+            drain = partial(drain_rest, up_to, locked_wait_seconds)
 
         def on_part(part: Part) -> None:
             connection.made_progress()

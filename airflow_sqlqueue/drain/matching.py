@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from airflow_sqlqueue.drain.ledger import Part
-from airflow_sqlqueue.drain.worker import SETTLE_PAUSE, CommittedPart, Worker, WorkPlan, next_wait
+from airflow_sqlqueue.drain.worker import LOCKED_PAUSE, CommittedPart, Worker, WorkPlan, next_wait
 from airflow_sqlqueue.options.budget import Budget
 from airflow_sqlqueue.queue.browsing import MessageHead, Search
 from airflow_sqlqueue.queue.filters import MessageFilter
@@ -68,25 +68,25 @@ class MatchingDrain:
         0 is certain. A lock hides whether a message matches, so the number counts all locked messages up to the mark,
         and is at least 1 if locked messages are left that cannot be counted.
         """
-        settle_until: float | None = None
+        wait_until: float | None = None
         while True:
-            for part in self._parts(worker, budget, settle_until):
+            for part in self._parts(worker, budget, wait_until):
                 on_part(part)
-                settle_until = None
+                wait_until = None
             if budget.used or not self._locked:
                 return 0
-            if settle_until is not None and time.monotonic() >= settle_until:
+            if wait_until is not None and time.monotonic() >= wait_until:
                 return worker.queue.count_locked(self._up_to)
-            settle_until = settle_until or time.monotonic() + self._options.settle_seconds
-            time.sleep(min(SETTLE_PAUSE, self._options.settle_seconds))
+            wait_until = wait_until or time.monotonic() + self._options.locked_wait_seconds
+            time.sleep(min(LOCKED_PAUSE, self._options.locked_wait_seconds))
             self._searches = deque(Search(self._where, window) for window in self._locked)
             self._locked = []
 
-    def _parts(self, worker: Worker, budget: Budget, settle_until: float | None) -> Iterator[Part]:
+    def _parts(self, worker: Worker, budget: Budget, wait_until: float | None) -> Iterator[Part]:
         """Take matching messages that are not locked. Messages reserved for a part that raises are not given back."""
         while reserved := budget.reserve(worker.most_rows):
             done = None
-            if self._find(worker, reserved, budget, settle_until):
+            if self._find(worker, reserved, budget, wait_until):
                 done = self._take(worker, reserved)
             budget.give_back(reserved - (done.part.rows if done else 0))
             if done is not None:
@@ -94,11 +94,11 @@ class MatchingDrain:
             elif not (self._searches or self._inline.sizes or self._large.sizes):
                 return
 
-    def _find(self, worker: Worker, count: int, budget: Budget, settle_until: float | None) -> bool:
+    def _find(self, worker: Worker, count: int, budget: Budget, wait_until: float | None) -> bool:
         """Search for the messages of the next part; True if any were found."""
         part_until: float | None = None
         while self._searches and not self._is_enough(count) and budget.seconds_left != 0:
-            wait = 0.0 if settle_until is None else next_wait(settle_until - time.monotonic())
+            wait = 0.0 if wait_until is None else next_wait(wait_until - time.monotonic())
             page = self._searches[0].page(worker.queue, wait=wait)
             if page is None:
                 self._locked += self._searches.popleft().passed

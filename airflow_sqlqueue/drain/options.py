@@ -87,7 +87,7 @@ class DrainOptions(Limits):
         form=None,
     )
     up_to: int | None = option(None, "leave messages with a higher RowVersion than this", form=None)
-    settle_seconds: float = option(
+    locked_wait_seconds: float = option(
         5.0, "seconds in which to retry rows that others have locked, before they are left and reported", least=0
     )
     readable_by: str = option(

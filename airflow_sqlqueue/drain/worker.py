@@ -32,7 +32,7 @@ from airflow_sqlqueue.server.session import Session
 LONGEST_WAIT = 1.0
 """Longest wait of one statement for others' locks, in seconds; a signal is handled when the statement ends."""
 
-SETTLE_PAUSE = 0.2
+LOCKED_PAUSE = 0.2
 """Seconds between two reads of messages that others have locked."""
 
 

@@ -14,7 +14,7 @@ from contextlib import closing
 
 from airflow_sqlqueue.drain.ledger import Part
 from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.drain.worker import SETTLE_PAUSE, CancelledError, Worker, WorkPlan, next_wait
+from airflow_sqlqueue.drain.worker import LOCKED_PAUSE, CancelledError, Worker, WorkPlan, next_wait
 from airflow_sqlqueue.options.budget import Budget
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.table_access import FIRST
@@ -164,22 +164,22 @@ def drain_window(worker: Worker, window: Window, budget: Budget) -> Iterator[Par
 
 
 def drain_rest(
-    up_to: int, settle_seconds: float, worker: Worker, budget: Budget, on_part: Callable[[Part], None]
+    up_to: int, locked_wait_seconds: float, worker: Worker, budget: Budget, on_part: Callable[[Part], None]
 ) -> int:
     """Take parts until no row up to the mark is left or a limit is reached; return the number of rows still locked."""
-    settle_until: float | None = None
+    wait_until: float | None = None
     while True:
         for part in drain_window(worker, Window(up_to=up_to), budget):
             on_part(part)
-            settle_until = None
+            wait_until = None
         if budget.used:
             return 0
         # READPAST found no row from the start: the queue is drained only if no transaction has locked a row.
-        settle_until = settle_until or time.monotonic() + settle_seconds
-        locked = worker.queue.count_left(up_to, wait=next_wait(settle_until - time.monotonic()))
-        if locked == 0 or time.monotonic() >= settle_until:
+        wait_until = wait_until or time.monotonic() + locked_wait_seconds
+        locked = worker.queue.count_left(up_to, wait=next_wait(wait_until - time.monotonic()))
+        if locked == 0 or time.monotonic() >= wait_until:
             return locked
-        time.sleep(SETTLE_PAUSE)
+        time.sleep(LOCKED_PAUSE)
 
 
 class ThreadEngine:

@@ -139,7 +139,7 @@ from airflow_sqlqueue.operators import SqlQueueDrainToSparkOperator
 queue_name, staging, dag_id = sys.argv[1:]
 operator = SqlQueueDrainToSparkOperator(
     task_id="task", queue_name=queue_name, staging=staging, python_callable=print,
-    drain_options={"rows_per_part": 10, "workers": 1, "settle_seconds": 600},
+    drain_options={"rows_per_part": 10, "workers": 1, "locked_wait_seconds": 600},
 )
 operator.execute({"ti": SimpleNamespace(dag_id=dag_id, run_id="one", task_id="task", map_index=-1)})
 """
@@ -150,7 +150,7 @@ def test_a_living_process_keeps_its_batch_and_a_killed_one_leaves_it_to_the_next
 ) -> None:
     """A task that is marked failed is ended by SIGTERM and SIGKILL: it says nothing to anybody."""
     hook.send(queue_name, [Message({}, b"x")] * 30)
-    limits = {"settle_seconds": 0}
+    limits = {"locked_wait_seconds": 0}
     with hook.client.session() as session, ExitStack() as stack:
         Ledger(session, hook.client.settings.database).create()
         session.begin()

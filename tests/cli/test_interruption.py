@@ -50,7 +50,7 @@ def draining(url: str, name: str, tmp_path: Path) -> Iterator[Callable[[], Any]]
             lock = f"SELECT TOP (1) 1 FROM [{name}] WITH (UPDLOCK, ROWLOCK) ORDER BY [RowVersion] DESC"
             session.run(Query("lock", "lock a test's row", lock))
             command = [sys.executable, "-m", "airflow_sqlqueue", "drain", name, "--staging", str(tmp_path / "staging")]
-            command += ["--settle-seconds", "600"]
+            command += ["--locked-wait-seconds", "600"]
             variables = {**os.environ, "SQLQUEUE_URL": url}
             process = subprocess.Popen(command, env=variables, stdout=-1, stderr=-1, text=True)
             stack.callback(process.communicate)

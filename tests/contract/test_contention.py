@@ -152,7 +152,7 @@ def test_a_read_without_locks_is_repeated_where_rows_were_moved_under_it(
 
 
 def test_a_drain_goes_on(fake: FakeServer, connect: Connect, filled: QueueTable, tmp_path: Path) -> None:
-    options, folder = DrainOptions(workers=2, settle_seconds=0), StagingFolder.of(tmp_path)
+    options, folder = DrainOptions(workers=2, locked_wait_seconds=0), StagingFolder.of(tmp_path)
     with fake.switched(failing_dirty_reads=2):
         batch = Drain(connect, filled.address, folder, DrainRequest(options=options)).run().batch
     assert (batch.messages, batch.expired) == (6, 1)

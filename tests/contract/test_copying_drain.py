@@ -106,7 +106,7 @@ def test_messages_held_for_a_while_are_copied(connect: Connect, queue: QueueTabl
         assert len(QueueTable(other, queue.address).receive(1)) == 1
         timer = threading.Timer(0.5, other.roll_back)
         timer.start()
-        done = drain(connect, queue, staging, copy=True, options=replace(SMALL_PARTS, settle_seconds=30))
+        done = drain(connect, queue, staging, copy=True, options=replace(SMALL_PARTS, locked_wait_seconds=30))
         timer.join()
     assert done.locked == 0
     assert batch_bodies(connect, queue, done.batch) == expected
@@ -133,7 +133,7 @@ def test_a_deadlock_with_a_receiver_is_as_a_lock_that_lasts(
         sessions.append(Deadlocked(queue.session.settings))
         return sessions[-1]
 
-    done = drain(session, queue, staging, copy=True, options=replace(SMALL_PARTS, settle_seconds=30))
+    done = drain(session, queue, staging, copy=True, options=replace(SMALL_PARTS, locked_wait_seconds=30))
     assert batch_bodies(connect, queue, done.batch) == expected
     assert (len(deadlocks), len(sessions)) == (times, 1), "no connection is opened anew"
 

@@ -147,7 +147,7 @@ def test_an_interrupted_batch_is_resumed(connect: Connect, queue: QueueTable, st
 def test_a_limit_is_kept_over_tries(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
     fill(queue, 100)
     batch_id = uuid.uuid4()
-    options = DrainOptions(rows_per_statement=7, rows_per_part=20, settle_seconds=0, max_messages=50)
+    options = DrainOptions(rows_per_statement=7, rows_per_part=20, locked_wait_seconds=0, max_messages=50)
 
     def interrupt(_: Progress) -> None:
         raise InterruptedError
@@ -293,7 +293,7 @@ def test_sigkill_loses_and_duplicates_nothing(
         assert child.stdout is not None
         assert child.stdout.readline() == "here\n"
         os.kill(child.pid, signal.SIGKILL)
-    patient = DrainOptions(rows_per_statement=7, rows_per_part=20, settle_seconds=20)
+    patient = DrainOptions(rows_per_statement=7, rows_per_part=20, locked_wait_seconds=20)
     result = drain(connect, queue, staging, patient, batch_id=batch_id)
     assert result.locked == 0
     assert file_bodies(result.batch) == Counter(numbered_bodies(50))
@@ -316,7 +316,7 @@ def test_a_staging_folder_that_cannot_be_written(connect: Connect, queue: QueueT
     assert depth(queue).messages == 5
 
 
-SIDE_BY_SIDE = DrainOptions(workers=4, rows_per_statement=50, rows_per_part=100, settle_seconds=5)
+SIDE_BY_SIDE = DrainOptions(workers=4, rows_per_statement=50, rows_per_part=100, locked_wait_seconds=5)
 
 
 def test_workers_side_by_side_take_every_row_once(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:

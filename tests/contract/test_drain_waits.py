@@ -44,7 +44,7 @@ def test_no_statement_waits_long_for_others(
                 return super().lock_timeout(seconds)
 
         staging = StagingFolder.of(tmp_path / "staging")
-        settings = DrainOptions(settle_seconds=300)
+        settings = DrainOptions(locked_wait_seconds=300)
         request = DrainRequest(options=settings, **options)
         done = Drain(lambda: Watched(queue.session.settings), queue.address, staging, request).run()
     assert (done.batch.messages, done.locked) == (3, 0)
@@ -74,7 +74,7 @@ def test_a_part_gathers_no_longer_than_it_may(
     for seconds, parts in ((1e-9, 3), (3_600.0, 1)):
         purge(queue, PurgeOptions(all_messages=True, confirm=True))
         queue.send([Message(SALES, b"%d" % number) for number in range(21)])
-        settings = DrainOptions(rows_per_statement=rows, seconds_per_part=seconds, settle_seconds=0)
+        settings = DrainOptions(rows_per_statement=rows, seconds_per_part=seconds, locked_wait_seconds=0)
         staging = StagingFolder.of(tmp_path / f"staging {seconds}")
         done = Drain(connect, queue.address, staging, DrainRequest(options=settings, **options)).run()
         assert (done.batch.messages, done.batch.parts) == (21, parts)

@@ -35,7 +35,7 @@ def staged(connect: Connect, queue: QueueTable, folder: Path, readable_by: str |
     """The permissions of the files, one of a large body among them, and of the folders that hold them."""
     queue.send(Message({"n": "1"}, body) for body in (b"small", b"x" * 1000))
     given = {} if readable_by is None else {"readable_by": readable_by}
-    options = DrainOptions(inline_body_bytes=100, settle_seconds=0, **given)  # type: ignore[arg-type]
+    options = DrainOptions(inline_body_bytes=100, locked_wait_seconds=0, **given)  # type: ignore[arg-type]
     Drain(connect, queue.address, StagingFolder.of(folder), DrainRequest(options=options)).run()
     files = [path for path in folder.rglob("*") if path.is_file()]
     assert {path.suffix for path in files} == {".parquet", ".bin"}

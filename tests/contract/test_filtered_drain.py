@@ -111,7 +111,7 @@ def test_a_filtered_drain_waits_for_held_messages(
         for holder, count in ((first, 2), (second, 2)):
             holder.begin()
             assert len(QueueTable(holder, queue.address).receive(count)) == count
-        options = replace(SMALL_PARTS, settle_seconds=30)
+        options = replace(SMALL_PARTS, locked_wait_seconds=30)
         done = drain_matching(connect, queue, staging, options=options, on_progress=on_progress)
         assert (done.locked, rolled_back.is_set()) == (0, True)
     assert batch_bodies(connect, queue, done.batch) == expected
@@ -178,7 +178,7 @@ def test_messages_received_between_the_search_and_the_delete(
         def raced() -> Session:
             return Raced(queue.session.settings, lock_timeout=10)
 
-        done = drain_matching(raced, queue, staging, options=replace(SMALL_PARTS, settle_seconds=30))
+        done = drain_matching(raced, queue, staging, options=replace(SMALL_PARTS, locked_wait_seconds=30))
     assert done.locked == 0
     assert batch_bodies(connect, queue, done.batch) == (expected[1:] if received else expected)
 

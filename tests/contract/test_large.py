@@ -84,7 +84,7 @@ def test_a_held_large_message_is_left_and_counted(connect: Connect, queue: Queue
     queue.send([Message({"n": "0"}, b"x" * 500), Message({"n": "1"}, b"y" * 500)])
     with connect() as other, other.transaction():
         assert len(QueueTable(other, queue.address).receive()) == 1
-        options = DrainOptions(inline_body_bytes=LIMIT, settle_seconds=0)
+        options = DrainOptions(inline_body_bytes=LIMIT, locked_wait_seconds=0)
         result = Drain(connect, queue.address, staging, DrainRequest(options=options)).run()
     assert (result.batch.messages, result.locked) == (1, 1)
 

@@ -24,7 +24,7 @@ from tests.contract.conftest import Connect
 from tests.drains import drain
 
 Rows = list[dict[str, Any]]
-SMALL = DrainOptions(rows_per_statement=7, rows_per_part=7, inline_body_bytes=1_000, settle_seconds=0)
+SMALL = DrainOptions(rows_per_statement=7, rows_per_part=7, inline_body_bytes=1_000, locked_wait_seconds=0)
 
 
 def by_duckdb(paths: list[str]) -> Rows:

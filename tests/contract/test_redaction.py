@@ -157,7 +157,7 @@ def test_messages_in_quarantine_are_redacted(
     assert json.loads(body)["Lines"] == [{"Card": "***", "Sku": "a"}]
 
 
-LARGE = DrainOptions(inline_body_bytes=100, rows_per_part=20, settle_seconds=0)
+LARGE = DrainOptions(inline_body_bytes=100, rows_per_part=20, locked_wait_seconds=0)
 
 
 @pytest.mark.parametrize("copy", [False, True])

@@ -62,7 +62,7 @@ def test_a_drain_that_gets_no_message_leaves_no_file(
     fill(queue, 3)
     with connect() as other, other.transaction():
         assert len(QueueTable(other, queue.address).receive(3)) == 3
-        done = Drain(connect, queue.address, staging, DrainRequest(options=DrainOptions(settle_seconds=0))).run()
+        done = Drain(connect, queue.address, staging, DrainRequest(options=DrainOptions(locked_wait_seconds=0))).run()
     assert (done.batch.messages, done.locked) == (0, 3)
     assert list(Path(staging.root).rglob("*.parquet")) == []
 

@@ -25,7 +25,7 @@ from airflow_sqlqueue.queue import MessageFilter
 from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
 
-SMALL_PARTS = DrainOptions(rows_per_statement=3, inline_body_bytes=8000, rows_per_part=6, settle_seconds=20)
+SMALL_PARTS = DrainOptions(rows_per_statement=3, inline_body_bytes=8000, rows_per_part=6, locked_wait_seconds=20)
 
 STARTED, SEALED, REFUSED = "started", "sealed", "refused"
 

@@ -29,7 +29,7 @@ from tests.faults.account import Account
 from tests.faults.conftest import LONG
 from tests.faults.proxy import BEFORE, DURING, MOMENTS, Link, Proxy
 
-OPTIONS = DrainOptions(rows_per_statement=7, rows_per_part=20, settle_seconds=20)
+OPTIONS = DrainOptions(rows_per_statement=7, rows_per_part=20, locked_wait_seconds=20)
 
 WORKER = f":{os.getpid()}:"
 ROUND_TRIPS = {
@@ -130,7 +130,7 @@ def test_a_commit_that_arrives_after_the_seal_is_undone(
 
     account.send(50)
     proxy.set_trap(ROUND_TRIPS["commit"], BEFORE, hold_back)
-    impatient = replace(OPTIONS, settle_seconds=0)
+    impatient = replace(OPTIONS, locked_wait_seconds=0)
     with ThreadPoolExecutor(1) as pool:
         zombie = pool.submit(drain_twice, proxy, queue, stage, batch_id)
         try:

@@ -49,7 +49,7 @@ TABLE_STEPS = {
     "in the transaction": STEPS["in the transaction"],
     "after the transaction": (f"{DRAIN}.locks", "BatchLocks.release", "before", 1),
 }
-OPTIONS = DrainOptions(rows_per_statement=5, rows_per_part=10, inline_body_bytes=300, settle_seconds=0, workers=1)
+OPTIONS = DrainOptions(rows_per_statement=5, rows_per_part=10, inline_body_bytes=300, locked_wait_seconds=0, workers=1)
 ALL, REST = list(range(30)), [n for n in range(30) if n % 3 != 1]
 REQUEST: dict[str, Any] = {"headers": {"Person": "b"}}
 

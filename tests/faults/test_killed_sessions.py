@@ -43,7 +43,7 @@ from tests.faults.proxy import DURING, Link, Proxy
 from tests.faults.test_claims import MicroBatches
 
 MESSAGES = 40
-OPTIONS = DrainOptions(rows_per_statement=7, rows_per_part=20, settle_seconds=20, workers=1)
+OPTIONS = DrainOptions(rows_per_statement=7, rows_per_part=20, locked_wait_seconds=20, workers=1)
 WORKER = f":{os.getpid()}:"
 ROUND_TRIPS = {"idle": WORKER, "in a transaction": "DELETE FROM head"}
 """Last round trip of a session before it is killed: a COMMIT, or the first statement of a transaction."""

@@ -42,7 +42,9 @@ GIVEN_UP = 1800 if LONG else 60
 """Seconds after which the senders end in any case."""
 WRITERS = 10
 MESSAGES, LONGEST, SENDS, KILLS = (200_000, 5.0, 200, 100) if LONG else (1_500, 0.5, 6, 5)
-OPTIONS = DrainOptions(rows_per_statement=500 if LONG else 50, rows_per_part=2_000 if LONG else 100, settle_seconds=0)
+OPTIONS = DrainOptions(
+    rows_per_statement=500 if LONG else 50, rows_per_part=2_000 if LONG else 100, locked_wait_seconds=0
+)
 
 
 @pytest.fixture
@@ -252,7 +254,7 @@ def test_a_copy_that_dies_at_every_statement(
         pytest.skip("the long form has both stages with both moments")
     monkeypatch.setattr(copies, "CLOSING_SECONDS", 0)
     mortal, batches, sent = Mortal(monkeypatch), list[uuid.UUID](), 0
-    options = DrainOptions(rows_per_statement=2, rows_per_part=3, settle_seconds=0)
+    options = DrainOptions(rows_per_statement=2, rows_per_part=3, locked_wait_seconds=0)
     step = 1 if LONG else 3
     statement, ended = 1 + int(after) - step, 0
 

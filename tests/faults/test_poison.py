@@ -16,7 +16,7 @@ from airflow_sqlqueue.queue.quarantine import Quarantine
 from tests.contract.conftest import Connect, run_sql
 from tests.faults.account import Account, Row
 
-SMALL_PARTS = DrainOptions(rows_per_statement=7, inline_body_bytes=8000, rows_per_part=20, settle_seconds=10)
+SMALL_PARTS = DrainOptions(rows_per_statement=7, inline_body_bytes=8000, rows_per_part=20, locked_wait_seconds=10)
 
 
 def send_poison(queue: QueueTable, body: bytes = b"poison") -> tuple[Row, int]:

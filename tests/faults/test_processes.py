@@ -27,7 +27,7 @@ ROUNDS = 20 if LONG else 2
 class Start(Protocol):
     """Starts a process that drains the queue of the test."""
 
-    def __call__(self, batch_id: uuid.UUID, settle_seconds: float = 20, stage: Stage = ...) -> Draining: ...
+    def __call__(self, batch_id: uuid.UUID, locked_wait_seconds: float = 20, stage: Stage = ...) -> Draining: ...
 
 
 @pytest.fixture
@@ -35,8 +35,8 @@ def start(server_url: str, queue: QueueTable, stage: Stage) -> Iterator[Start]:
     """Starts processes that drain the queue, and sees to it that none is left."""
     with ExitStack() as stack:
 
-        def draining(batch_id: uuid.UUID, settle_seconds: float = 20, stage: Stage = stage) -> Draining:
-            options = replace(SMALL_PARTS, settle_seconds=settle_seconds)
+        def draining(batch_id: uuid.UUID, locked_wait_seconds: float = 20, stage: Stage = stage) -> Draining:
+            options = replace(SMALL_PARTS, locked_wait_seconds=locked_wait_seconds)
             return stack.enter_context(closing(Draining(server_url, queue.address, stage, batch_id, options)))
 
         yield draining
@@ -87,6 +87,6 @@ def test_a_process_paused_while_another_seals_adds_nothing(
     account.send(150, seed=seed)
     zombie = start(batch_id, stage=FaultyStage(stage, tmp_path / "stood still", FREEZE, nth=1 + seed))
     with zombie.standing_still():
-        assert start(batch_id, settle_seconds=0).outcome() == SEALED
+        assert start(batch_id, locked_wait_seconds=0).outcome() == SEALED
     assert zombie.outcome() in {SEALED, REFUSED}
     account.check(batch_id)

@@ -25,7 +25,7 @@ from tests.faults.account import Account
 from tests.faults.conftest import LONG
 from tests.faults.proxy import DURING, MOMENTS, Link, Proxy
 
-SMALL_PARTS = DrainOptions(rows_per_statement=3, inline_body_bytes=8000, rows_per_part=6, settle_seconds=20)
+SMALL_PARTS = DrainOptions(rows_per_statement=3, inline_body_bytes=8000, rows_per_part=6, locked_wait_seconds=20)
 KILLS = 20 if LONG else 1
 
 pytestmark = pytest.mark.skipif(

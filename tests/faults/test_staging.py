@@ -32,7 +32,7 @@ from tests.faults.account import Account
 from tests.faults.faulty import FaultyStage
 from tests.faults.filesystems import DeafStore, HangingStore, Store
 
-SMALL_PARTS = DrainOptions(rows_per_statement=7, inline_body_bytes=8000, rows_per_part=20, settle_seconds=10)
+SMALL_PARTS = DrainOptions(rows_per_statement=7, inline_body_bytes=8000, rows_per_part=20, locked_wait_seconds=10)
 STAYS = "; the messages of this part stay in the queue"
 
 
@@ -240,7 +240,7 @@ def test_a_worker_that_wakes_up_after_the_seal_is_undone(
     account = Account(connect, queue.address, store.staging)
     account.send(60)
     zombie = hanging(pool, connect, queue, store, batch_id)
-    impatient = DrainOptions(rows_per_statement=7, inline_body_bytes=8000, rows_per_part=20, settle_seconds=0)
+    impatient = DrainOptions(rows_per_statement=7, inline_body_bytes=8000, rows_per_part=20, locked_wait_seconds=0)
     result = Drain(connect, queue.address, store.staging, DrainRequest(batch_id=batch_id, options=impatient)).run()
     assert result.batch.state == "sealed"
     assert result.locked >= 1

@@ -33,7 +33,7 @@ from tests.faults.account import Account
 from tests.faults.conftest import LONG
 from tests.faults.processes import SEALED, Draining
 
-OPTIONS = DrainOptions(rows_per_statement=7, rows_per_part=20, settle_seconds=20, workers=1)
+OPTIONS = DrainOptions(rows_per_statement=7, rows_per_part=20, locked_wait_seconds=20, workers=1)
 LOSSES = 2
 KILLS = 50 if LONG else 3
 

@@ -184,7 +184,7 @@ def _drain(spark: SparkSession, scene: Scene, middle: Callable[[], None] | None,
         stage = FaultyStage(stage, scene.folder / f"{work} had its fault", middle)
     address = AddressResolver(default_catalog=settings.database).resolve(scene.queues[work])
     engine = SparkEngine(spark, settings, lock_timeout=30, tasks=4, messages_per_task=15)
-    options = replace(_SMALL_PARTS, settle_seconds=60)
+    options = replace(_SMALL_PARTS, locked_wait_seconds=60)
     drain = Drain(
         lambda: Session(settings),
         address,

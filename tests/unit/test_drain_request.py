@@ -30,7 +30,7 @@ def test_requests_that_contradict_themselves_are_refused(given: dict[str, Any], 
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        ({"settle_seconds": -0.1}, "settle_seconds must be 0 or more"),
+        ({"locked_wait_seconds": -0.1}, "locked_wait_seconds must be 0 or more"),
         ({"seconds_per_part": 0}, "seconds_per_part must be more than 0"),
         ({"workers": 0}, "workers must be 1 to"),
         ({"readable_by": "world"}, "choose one of owner, group, all"),
@@ -44,7 +44,7 @@ def test_options_out_of_bounds_are_refused(given: dict[str, Any], problem: str) 
 
 @pytest.mark.parametrize(("readable_by", "mode"), [("owner", 0o600), ("group", 0o640), ("all", 0o644)])
 def test_readers_of_files_are_a_mode(readable_by: str, mode: int) -> None:
-    assert DrainOptions(readable_by=readable_by, settle_seconds=0).file_mode == mode
+    assert DrainOptions(readable_by=readable_by, locked_wait_seconds=0).file_mode == mode
 
 
 def test_an_unknown_option_is_refused_by_name() -> None:

@@ -83,7 +83,7 @@ LIMITS = [
     Limit(DrainOptions, "seconds_per_part", TINY, None, TINY),
     Limit(DrainOptions, "inline_body_bytes", 1, None, 1),
     Limit(DrainOptions, "workers", 1, 32, 1),
-    Limit(DrainOptions, "settle_seconds", 0, None, TINY),
+    Limit(DrainOptions, "locked_wait_seconds", 0, None, TINY),
     Limit(PayloadOptions, "payload_bytes", 1, 1024 * MIB, 1),
     Limit(PayloadOptions, "max_bytes", 1, None, 1),
     Limit(PayloadOptions, "workers", 1, 32, 1),

@@ -143,7 +143,7 @@ class Claims:
             bytes_per_statement=size if max_bytes is None else min(size, max(1, max_bytes // 4)),
             up_to=None if self._up_to == LAST else self._up_to,
             keep_expired=self.options.keep_expired,
-            settle_seconds=0.0,
+            locked_wait_seconds=0.0,
         )
         Drain(
             opened.client.session,

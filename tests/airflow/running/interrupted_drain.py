@@ -28,7 +28,7 @@ from tests.airflow.running.running_airflow import RunningAirflow, until
 DRAIN, IN_JOB = "drain", "job"
 """State of a run when it is interrupted: its batch is open, or sealed with a job at work on it."""
 
-SMALL_PARTS = {"rows_per_part": 20, "rows_per_statement": 5, "workers": 2, "settle_seconds": 600}
+SMALL_PARTS = {"rows_per_part": 20, "rows_per_statement": 5, "workers": 2, "locked_wait_seconds": 600}
 """Dozens of parts; a drain waits long for a message that somebody holds."""
 
 ENDED = {"success", "failed"}

@@ -38,7 +38,7 @@ from tests.contract.conftest import run_sql
 from tests.drains import bodies, drain
 
 KEY = "a key of 16 bytes or more"
-PARTS = DrainOptions(rows_per_statement=5, rows_per_part=10, inline_body_bytes=300, settle_seconds=0)
+PARTS = DrainOptions(rows_per_statement=5, rows_per_part=10, inline_body_bytes=300, locked_wait_seconds=0)
 
 
 @pytest.fixture(params=["files", "table"])
