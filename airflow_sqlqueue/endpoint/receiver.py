@@ -35,10 +35,10 @@ class Receiver:
     def receive(self, queue: QueueTable) -> list[ReceivedMessage]:
         """Receive the next message; the list is empty if there is no message."""
         if self._where is None:
-            return queue.receive(1, bounded=True)
+            return queue.receive(1, cut_headers=True)
         while (row_version := self._next(queue, self._where)) is not None:
             # The result is empty if another receiver was first.
-            if received := queue.take([row_version], bounded=True):
+            if received := queue.take([row_version], cut_headers=True):
                 return received
         return []
 
@@ -74,7 +74,7 @@ class Receiver:
                     max_bytes -= head.body_bytes
             if heads:
                 after = heads[-1].row_version
-                collected += queue.take(chosen, bounded=True) if chosen else []
+                collected += queue.take(chosen, cut_headers=True) if chosen else []
             left = until - time.monotonic()
             if left <= 0 or stop.wait(min(_COLLECTING, left)):
                 break

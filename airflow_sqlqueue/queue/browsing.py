@@ -121,19 +121,19 @@ def read(
     *,
     rows: int,
     max_bytes: int,
-    bounded: bool = False,
+    cut_headers: bool = False,
 ) -> list[Any]:
     """Read one page of the named columns (:data:`~airflow_sqlqueue.messages.row.COLUMNS`), with the RowVersion at the
     end.
 
     The page has messages of the window that are not locked, in order. It ends after ``rows``, or with the row that
-    reaches ``max_bytes`` of those columns. Other columns stay on the server. With ``bounded`` too
-    long headers are cut.
+    reaches ``max_bytes`` of those columns. Other columns stay on the server. ``cut_headers`` cuts
+    headers that are too long to read.
     """
     chosen = [*names, "RowVersion"]
 
     def run(layout: Layout) -> list[Any]:
-        fragments = {**page_of(layout.types, chosen, bounded=bounded), "window": window.condition}
+        fragments = {**page_of(layout.types, chosen, cut_headers=cut_headers), "window": window.condition}
         statement = table.query("queue.peek_page", **fragments, readpast=readpast(True))
         return table.session.run(statement, rows, *window.values, max_bytes)
 

@@ -27,7 +27,7 @@ from airflow_sqlqueue.messages.routing import ResolvedAddress
 from airflow_sqlqueue.queue.table_access import FIRST, TableAccess
 from airflow_sqlqueue.queue.tables.reading import read_layout
 from airflow_sqlqueue.server.sql import identifier, query
-from airflow_sqlqueue.server.sql.columns import cut_headers
+from airflow_sqlqueue.server.sql.columns import readable_headers
 
 KINDS = ("exact", "quick", "catalog")
 
@@ -123,7 +123,7 @@ def oldest_seconds(table: TableAccess) -> float | None:
 
 
 def _age(table: TableAccess, name: str) -> float | None:
-    rows = table.rows(name, FIRST, headers=cut_headers())
+    rows = table.rows(name, FIRST, headers=readable_headers())
     if not rows:
         return None
     headers, now = rows[0]

@@ -202,7 +202,7 @@ def lock(queue: QueueTable, row_versions: Sequence[int]) -> list[ReceivedMessage
 
     Too long headers are cut.
     """
-    columns = row_columns(queue.layout.types, body=False, bounded=True)
+    columns = row_columns(queue.layout.types, body=False, cut_headers=True)
     rows: list[Any] = []
     for chunk in padded_chunks(row_versions):
         rows += queue.rows("queue.lock_these", *chunk, columns=columns, row_versions=placeholders(chunk))

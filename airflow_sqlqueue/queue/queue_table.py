@@ -114,7 +114,7 @@ class QueueTable(TableAccess):
         where: MessageFilter | None = None,
         window: int = WINDOW,
         keep_expired: bool = False,
-        bounded: bool = False,
+        cut_headers: bool = False,
     ) -> list[ReceivedMessage]:
         """Take up to ``limit`` messages out of the queue, lowest RowVersion first, past locked ones.
 
@@ -126,15 +126,15 @@ class QueueTable(TableAccess):
         With ``where`` only matching messages are taken, among the first ``window`` of the queue: their headers are read
         page by page, without their bodies. Expired messages then match only with ``keep_expired``.
 
-        With ``bounded`` headers longer than :data:`~airflow_sqlqueue.messages.message.MAX_HEADER_BYTES` are cut. Use it
+        ``cut_headers`` cuts headers longer than :data:`~airflow_sqlqueue.messages.message.MAX_HEADER_BYTES`. Use it
         only in a transaction, and roll back when such a message comes.
         """
         check_rows(limit)
         if where is not None:
             found = find(self, where, limit, window=window, expired=keep_expired)
-            return self.take([head.row_version for head in found], bounded=bounded)
+            return self.take([head.row_version for head in found], cut_headers=cut_headers)
         while True:
-            rows = self.delete_output("queue.receive", limit=number(limit), bounded=bounded)
+            rows = self.delete_output("queue.receive", limit=number(limit), cut_headers=cut_headers)
             alive = rows if keep_expired else [row for row in rows if not row.expired]
             # Taken messages are returned at once: outside a transaction an error of one more statement would lose them.
             if alive or len(rows) < limit:
@@ -176,18 +176,18 @@ class QueueTable(TableAccess):
         return [received_message(Row._make(row)) for row in self.run_for_layout(run)]
 
     def take(
-        self, row_versions: Sequence[int] = (), *, ids: Sequence[uuid.UUID] = (), bounded: bool = False
+        self, row_versions: Sequence[int] = (), *, ids: Sequence[uuid.UUID] = (), cut_headers: bool = False
     ) -> list[ReceivedMessage]:
         """Take the messages with these RowVersions or row Ids out of the queue, lowest first, past locked ones.
 
         Messages that are missing from the result are gone, or another transaction has locked them. Several rows may
         have the same Id: all are taken. Finding Ids reads the whole table. Expired messages are returned too, flagged.
-        Delivery, and ``bounded``, as for :meth:`receive`.
+        Delivery, and ``cut_headers``, as for :meth:`receive`.
         """
         wanted = set(row_versions).union(row_versions_of(self, ids) if ids else ())
         taken: list[Row] = []
         for chunk in padded_chunks(sorted(wanted)):
-            taken += self.delete_output("queue.take", *chunk, bounded=bounded, row_versions=placeholders(chunk))
+            taken += self.delete_output("queue.take", *chunk, cut_headers=cut_headers, row_versions=placeholders(chunk))
         return _in_order(taken)
 
     def delete_first_rows(self, count: int, window: Window, max_bytes: int, max_body: int = LAST) -> list[Any]:

@@ -113,29 +113,31 @@ class TableAccess:
         return self.run_for_layout(lambda _: self.session.run(self.query(name, **fragments), *values), attempts=1)
 
     def delete_output(
-        self, name: str, *values: Any, body: bool = True, bounded: bool = False, **fragments: Fragment
+        self, name: str, *values: Any, body: bool = True, cut_headers: bool = False, **fragments: Fragment
     ) -> list[Row]:
         """Return the rows of a deleting query, by its OUTPUT clause; their order is undefined.
 
-        With ``bounded`` too long headers are cut.
+        ``cut_headers`` cuts headers that are too long to read.
         """
-        return list(map(row_of, self.delete_output_raw(name, *values, body=body, bounded=bounded, **fragments)))
+        return list(map(row_of, self.delete_output_raw(name, *values, body=body, cut_headers=cut_headers, **fragments)))
 
     def delete_output_raw(
-        self, name: str, *values: Any, body: bool = True, bounded: bool = False, **fragments: Fragment
+        self, name: str, *values: Any, body: bool = True, cut_headers: bool = False, **fragments: Fragment
     ) -> list[Any]:
         """Return the driver's rows for :meth:`delete_output`: nine values in the order of :data:`~.row.COLUMNS`."""
 
         def run(layout: Layout) -> list[Any]:
-            return self.session.run(self._deleting(layout, name, body, bounded, fragments), *values)
+            return self.session.run(self._deleting(layout, name, body, cut_headers, fragments), *values)
 
         return self.run_for_layout(run)
 
-    def _deleting(self, layout: Layout, name: str, body: bool, bounded: bool, fragments: dict[str, Fragment]) -> Query:
+    def _deleting(
+        self, layout: Layout, name: str, body: bool, cut_headers: bool, fragments: dict[str, Fragment]
+    ) -> Query:
         """Return a deleting query, from a cache of the last one: an endpoint repeats one statement for each message."""
-        key = (layout, name, body, bounded, fragments)
+        key = (layout, name, body, cut_headers, fragments)
         if self._last is None or self._last[0] != key:
-            columns = output(layout.types, into=layout.output_into, body=body, bounded=bounded)
+            columns = output(layout.types, into=layout.output_into, body=body, cut_headers=cut_headers)
             self._last = key, self.query(name, **fragments, **columns)
         return self._last[1]
 

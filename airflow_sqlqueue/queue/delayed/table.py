@@ -22,7 +22,7 @@ from airflow_sqlqueue.queue.window import padded_chunks, placeholders
 from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import load_pyodbc
 from airflow_sqlqueue.server.sql import Fragment, Query, identifier, query
-from airflow_sqlqueue.server.sql.columns import cut_headers
+from airflow_sqlqueue.server.sql.columns import readable_headers
 
 FIRST = datetime(1753, 1, 1)  # noqa: DTZ001 - the column has UTC without a time zone
 """The first moment of the type ``datetime``."""
@@ -161,7 +161,7 @@ class DelayedTable:
 
         At most ``max_bytes`` of headers are read, and the headers of one more row.
         """
-        statement = self.query(name, due=self._due(), since=self.moment_fragment(), headers=cut_headers())
+        statement = self.query(name, due=self._due(), since=self.moment_fragment(), headers=readable_headers())
         rows = [
             DelayedMessage(row_version, due.replace(tzinfo=timezone.utc), headers, int(size))
             for row_version, due, headers, size in self.session.run(statement, limit, since, max_bytes)

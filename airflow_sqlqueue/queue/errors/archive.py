@@ -29,9 +29,9 @@ from airflow_sqlqueue.server.sql.columns import (
     STAGED,
     STAGED_DELETED,
     STAGED_NAMES,
-    cut_headers,
     definitions,
     forwarding,
+    readable_headers,
     row_columns,
     row_names,
 )
@@ -125,7 +125,7 @@ class ArchivedMessages:
         return now - self._older_than
 
     def pages(self, window: Window) -> Iterator[list[FailedMessage]]:
-        statement = self._archive.query("error_archive.page", headers=cut_headers())
+        statement = self._archive.query("error_archive.page", headers=readable_headers())
         after = window.after
         while after < window.up_to:
             values = (FAILED_PAGE, self._stored, after, window.up_to, self._before, PAGE_BYTES)
@@ -151,7 +151,7 @@ class ArchivedMessages:
         """Read one message by its number. Nothing is removed. Raises :class:`MessageNotFoundError`."""
         rows: list[Any] = []
         if self._archive.exists():
-            statement = self._archive.query("error_archive.page", headers=cut_headers())
+            statement = self._archive.query("error_archive.page", headers=readable_headers())
             rows = self.session.run(statement, 1, self._stored, number - 1, number, _NEVER, PAGE_BYTES)
         body = (
             self.session.run(self._archive.query("error_archive.body"), self._stored, number)

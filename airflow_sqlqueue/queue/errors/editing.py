@@ -119,7 +119,7 @@ def edit(
 
 
 def _take(queue: QueueTable, row_version: int) -> ReceivedMessage:
-    for message in queue.take([row_version], bounded=True):
+    for message in queue.take([row_version], cut_headers=True):
         return message
     raise not_found(queue, f"the RowVersion {row_version}")
 

@@ -126,7 +126,7 @@ def _waiting(replies: QueueTable, correlation_id: str) -> Iterator[int]:
     """Yield the RowVersions of the messages with this correlation id from the head on: commits have another order."""
     after = FIRST
     while True:
-        page = read(replies, _COLUMNS, Window(after), rows=PAGE, max_bytes=PAGE_BYTES, bounded=True)
+        page = read(replies, _COLUMNS, Window(after), rows=PAGE, max_bytes=PAGE_BYTES, cut_headers=True)
         for headers, in_column, expired, row_version in page:
             values = decode_headers(headers).values
             if not expired and correlation_id == (values.get(HeaderNames.CORRELATION_ID) or in_column):

@@ -87,30 +87,31 @@ def row_names(present: Collection[str]) -> Fragment:
     return Fragment(", ".join(f"[{name}]" for name in TABLE_NAMES if name in present))
 
 
-def row_columns(types: Mapping[str, str], source: str = "", *, body: bool = True, bounded: bool = False) -> Fragment:
+def row_columns(
+    types: Mapping[str, str], source: str = "", *, body: bool = True, cut_headers: bool = False
+) -> Fragment:
     """Return the columns of a :class:`~airflow_sqlqueue.messages.row.Row`, from ``deleted.`` in OUTPUT or from the
     table itself.
 
     ``types`` are the base types of the table's columns. ``Expired`` compares ``Expires`` with the server's clock at the
-    moment of the statement. Without ``body`` the body is NULL; with ``bounded`` headers that are too long to read are
-    cut.
+    moment of the statement. Without ``body`` the body is NULL; ``cut_headers`` cuts headers that are too long to read.
     """
     columns = _columns(types, source)
-    if bounded:
-        columns["Headers"] = cut_headers(source)
+    if cut_headers:
+        columns["Headers"] = readable_headers(source)
     if not body:
         columns["Body"] = "CAST(NULL AS varbinary(max)) AS [Body]"
     return Fragment(", ".join(columns.values()))
 
 
-def page(types: Mapping[str, str], chosen: Sequence[str], *, bounded: bool = False) -> dict[str, Fragment]:
+def page(types: Mapping[str, str], chosen: Sequence[str], *, cut_headers: bool = False) -> dict[str, Fragment]:
     """Return the fragments of a page of some columns: ``columns``, ``names``, and ``size``, the bytes of the columns.
 
-    With ``bounded`` headers that are too long to read are cut.
+    ``cut_headers`` cuts headers that are too long to read.
     """
     columns = _columns(types)
-    if bounded:
-        columns["Headers"] = cut_headers()
+    if cut_headers:
+        columns["Headers"] = readable_headers()
     sizes = [_BYTES.format(name) for name in ("Headers", "Body") if name in chosen]
     return {
         "columns": Fragment(", ".join(columns[name] for name in chosen)),
@@ -127,7 +128,7 @@ def head_page(types: Mapping[str, str]) -> dict[str, Fragment]:
     """
     return {
         "columns": Fragment(
-            f"[RowVersion], [Id], {_expires(types)}, {cut_headers()}, [HeaderBytes], [BodyBytes], {_expired()}"
+            f"[RowVersion], [Id], {_expires(types)}, {readable_headers()}, [HeaderBytes], [BodyBytes], {_expired()}"
         ),
         "names": Fragment(
             f"{row_names(types)}, DATALENGTH([Headers]) AS [HeaderBytes], DATALENGTH([Body]) AS [BodyBytes]"
@@ -166,7 +167,7 @@ def suspect(types: Mapping[str, str]) -> Fragment:
     return Fragment(" OR ".join(["[Id] IS NULL", "[Headers] IS NULL", *found]))
 
 
-def cut_headers(source: str = "") -> Fragment:
+def readable_headers(source: str = "") -> Fragment:
     """Return the headers for a reader outside of a drain: of headers too long to read, only a piece leaves the server.
 
     The piece is too long to read as well, so that a reader does not take it for the whole.
@@ -189,13 +190,15 @@ def _expired(source: str = "") -> str:
     return f"CAST(CASE WHEN {source}[Expires] <= GETUTCDATE() THEN 1 ELSE 0 END AS bit) AS [Expired]"
 
 
-def output(types: Mapping[str, str], *, into: bool, body: bool = True, bounded: bool = False) -> dict[str, Fragment]:
+def output(
+    types: Mapping[str, str], *, into: bool, body: bool = True, cut_headers: bool = False
+) -> dict[str, Fragment]:
     """Return the fragments of a deleting statement: ``names``, ``output`` and ``declare``.
 
     With ``into`` the rows go through a table variable: a table with triggers allows no OUTPUT without INTO (error 334,
-    docs/transport/queue-tables.md, "Receiving"). ``body`` and ``bounded`` are those of :func:`row_columns`.
+    docs/transport/queue-tables.md, "Receiving"). ``body`` and ``cut_headers`` are those of :func:`row_columns`.
     """
-    columns = row_columns(types, "deleted.", body=body, bounded=bounded)
+    columns = row_columns(types, "deleted.", body=body, cut_headers=cut_headers)
     return {
         "names": row_names(types),
         "declare": Fragment(f"DECLARE @taken TABLE ({definitions(STAGED)});\n" if into else ""),
