@@ -20,7 +20,7 @@ from airflow_sqlqueue.endpoint.receiver import Receiver
 from airflow_sqlqueue.endpoint.recoverability import FailureStorage
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.messages.routing import AddressResolver
-from airflow_sqlqueue.options.budget import Budget, Clock
+from airflow_sqlqueue.options.budget import Budget, TimeFunction
 from airflow_sqlqueue.queue.delayed.mover import MoveOptions, MoveResult, move_due
 from airflow_sqlqueue.server.reconnecting import Reconnecting
 from airflow_sqlqueue.server.session import Session
@@ -92,7 +92,7 @@ class Consumer:
         *,
         on_progress: Callable[[ConsumeResult], None] | None = None,
         stop: threading.Event | None = None,
-        clock: Clock = time.monotonic,
+        clock: TimeFunction = time.monotonic,
         on_contact: Callable[[bool], None] | None = None,
     ) -> None:
         if not callable(handle):

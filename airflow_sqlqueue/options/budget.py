@@ -24,7 +24,7 @@ def size_of(number: int) -> str:
     return f"{number / MIB:,.1f} MiB"
 
 
-Clock = Callable[[], float]
+TimeFunction = Callable[[], float]
 """A function that returns the seconds since some moment and never goes back."""
 
 
@@ -35,7 +35,7 @@ class Limits(Options):
     max_messages: int | None = option(None, "stop after this many messages", above=0)
     max_seconds: float | None = option(None, "stop after this many seconds", above=0)
 
-    def budget(self, clock: Clock = time.monotonic) -> Budget:
+    def budget(self, clock: TimeFunction = time.monotonic) -> Budget:
         """Return the budget of a call that begins now."""
         return Budget(self.max_messages, self.max_seconds, clock=clock)
 
@@ -56,7 +56,7 @@ class Budget:
         max_seconds: float | None = None,
         *,
         max_bytes: int | None = None,
-        clock: Clock = time.monotonic,
+        clock: TimeFunction = time.monotonic,
     ) -> None:
         for name, limit in (("max_messages", max_messages), ("max_seconds", max_seconds), ("max_bytes", max_bytes)):
             if limit is not None and limit < 0:
