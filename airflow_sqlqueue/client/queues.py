@@ -163,8 +163,8 @@ class Queue:
         with self.open() as table:
             return backlog(table, kind, delayed=self._delayed(table.session))
 
-    def through(self, session: Session) -> QueueTable:
-        """Return the queue through a session that the caller closes; most callers use :meth:`open`."""
+    def open_in(self, session: Session) -> QueueTable:
+        """Open the queue in a session that the caller closes; most callers use :meth:`open`."""
         return QueueTable(session, self._connector.find_in(session, self._name))
 
     def check(self, condition: QueueCondition, *, table: QueueTable | None = None) -> ConditionResult:

@@ -47,7 +47,7 @@ def shown_queue(client: QueueClient, session: Session, address: str) -> QueueTab
     Raises the errors of :func:`address_of`, and :class:`QueueNotFoundError` or :class:`NotAQueueError`.
     """
     address_of(client, address)  # Before the server could tell whether there is such a table.
-    queue = client.queue(address).through(session)
+    queue = client.queue(address).open_in(session)
     _shown(client, queue.address)
     _shown(client, queue.layout.table)
     return queue

@@ -172,7 +172,7 @@ class QueueTrigger(ServerTrigger):
             nonlocal opened
             # The layout is read once for a session.
             if opened is None or opened.session is not session:
-                opened = queue.through(session)
+                opened = queue.open_in(session)
             return self.poll(queue, opened)
 
         return poll

@@ -252,7 +252,7 @@ def test_a_server_that_refuses_the_login_for_a_while_is_waited_for(
 
     def look(session: Any) -> bool | None:
         looked.set()
-        return depth(waiter.queue(queue_name).through(session)).messages > 0 or None
+        return depth(waiter.queue(queue_name).open_in(session)).messages > 0 or None
 
     def restart() -> None:
         admin.run_sql("ALTER LOGIN [waiter] DISABLE")

@@ -172,7 +172,7 @@ def the_quarantine(zoo: Zoo, tmp_path: Path) -> None:
     quarantine.create()
     for text in zoo.spellings:
         zoo.put(b"odd")
-        queue = zoo.client.queue(text).through(zoo.session)
+        queue = zoo.client.queue(text).open_in(zoo.session)
         assert quarantine.move(queue, NO_BATCH, {queue.peek()[0].row_version: "a test"}) == 1
     for left, text in zip(range(len(zoo.spellings), 0, -1), zoo.spellings, strict=True):
         found = zoo.client.quarantine.list(text)

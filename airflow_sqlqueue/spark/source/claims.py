@@ -213,7 +213,7 @@ class _OpenStream:
         self._name = name
         self._connection = Reconnecting(self.client.session, f"Reading {queue} as the stream {name!r}")
         self.address: ResolvedAddress = self._connection.run(
-            lambda session: self.client.queue(queue).through(session).address
+            lambda session: self.client.queue(queue).open_in(session).address
         )
         self._locks = BatchLocks(self.client.session, self.address.catalog)
         self.lock_id = stream_id(name)

@@ -142,7 +142,7 @@ class ServerAccess:
         """Provide a queue by its address, through a session of its own."""
         client = self.client()
         with client.session() as session:
-            yield client.queue(name).through(session)
+            yield client.queue(name).open_in(session)
 
 
 @dataclass(frozen=True)
