@@ -29,12 +29,25 @@ def _check_bounds(text: str) -> None:
     """Raise :class:`BodyError` for too many levels or values, by the brackets and commas outside of texts."""
     if text.count("[") + text.count("{") <= MAX_DEPTH and text.count(",") < MAX_NODES - MAX_DEPTH:
         return
-    outside = "".join(text.replace("\\\\", "").replace('\\"', "").split('"')[::2])
+    outside = _outside(text)
     brackets = _BRACKETS.findall(outside)
     if outside.count(",") + len(brackets) // 2 >= MAX_NODES:
         raise BodyError("size")
-    if max(accumulate(1 if each in "[{" else -1 for each in brackets), default=0) > MAX_DEPTH:
+    if _most_levels(brackets) > MAX_DEPTH:
         raise BodyError("depth")
+
+
+def levels_of(text: str) -> int:
+    """Return the most levels of a JSON text, by the brackets outside of its texts."""
+    return _most_levels(_BRACKETS.findall(_outside(text)))
+
+
+def _outside(text: str) -> str:
+    return "".join(text.replace("\\\\", "").replace('\\"', "").split('"')[::2])
+
+
+def _most_levels(brackets: list[str]) -> int:
+    return max(accumulate(1 if each in "[{" else -1 for each in brackets), default=0)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -10,12 +10,15 @@ import pyarrow as pa
 
 from airflow_sqlqueue.bodies.arrow_parser import arrow_type
 from airflow_sqlqueue.bodies.coercion import Coercion, Columns, Occurrences, placed, to_element
-from airflow_sqlqueue.bodies.json_reader import DECODER, read_json
+from airflow_sqlqueue.bodies.json_reader import DECODER, levels_of, read_json
 from airflow_sqlqueue.bodies.names import RESCUED, Path, name_key, read_path
 from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of, item_of
-from airflow_sqlqueue.bodies.tree import Number, Untyped, members_of
+from airflow_sqlqueue.bodies.tree import MAX_DEPTH, Number, Untyped, members_of
 from airflow_sqlqueue.bodies.types import leaf_of
 from airflow_sqlqueue.errors import BodyError
+
+_MOST_LEVELS = 4 * MAX_DEPTH
+"""The most levels of a rescued value, and steps of its path: elements of XML become objects, and arrays of objects."""
 
 
 class StoredRows:
@@ -37,26 +40,22 @@ class StoredRows:
         for text, is_one, *values in zip(
             rescued.to_pylist(), is_json, *(each.to_pylist() for each in given), strict=True
         ):
-            members, row = read_rescued(text), None
+            members = read_rescued(text)
             fields = [each for each in zip(columns, kinds, values, strict=True) if each[2] is not None]
-            # A person may have written a text with any number of levels.
-            with suppress(RecursionError):
-                row = None if members is None else self._row(fields, members, is_one)
-            found.append(row or self._row(fields, [], is_one, text))
+            found.append(self._row(fields, members or [], is_one, text if members is None else None))
         return pa.array(found, pa.struct([("fields", arrow_type(self._schema)), ("rescued", pa.string())]))
 
     def _row(
         self,
         columns: Iterable[tuple[str, Type, Any]],
-        rescued: Iterable[tuple[str, Any]],
+        rescued: Iterable[tuple[Path, Any]],
         is_json: bool,
         kept: str | None = None,
     ) -> dict[str, Any]:
         left, fitting = [], _Fitting(self._shared, is_json)
         tree: Any = {name: _tree(value, kind) for name, kind, value in columns}
-        paths = [(_path(text), value) for text, value in rescued]
         # An element comes before its attributes and before the next ones of its name.
-        for path, value in sorted(paths, key=lambda each: len(each[0])):
+        for path, value in sorted(rescued, key=lambda each: len(each[0])):
             try:
                 tree = placed(tree, fitting.within_columns(path, self._columns), value)
             except LookupError:
@@ -98,14 +97,17 @@ class _Fitting(Coercion):
         return super().fitted(value, kind, path)
 
 
-def read_rescued(text: str | None) -> Iterable[tuple[str, Any]] | None:
-    """Return the values of a text of the column ``_rescued`` by their paths, None for one that is no JSON object."""
+def read_rescued(text: str | None) -> list[tuple[Path, Any]] | None:
+    """Return the values of a text of the column ``_rescued`` by their paths.
+
+    None for one that is no JSON object, or has more levels than a body gives: a person may have written any number.
+    """
     try:
-        # Values of XML may have more levels than a body.
-        found = DECODER.decode(text or "{}")
-    except (ValueError, RecursionError):
+        found = DECODER.decode(text or "{}") if text is None or levels_of(text) <= _MOST_LEVELS else None
+    except ValueError:
         return None
-    return members_of(found) if isinstance(found, dict) else None
+    members = [(_path(name), value) for name, value in members_of(found)] if isinstance(found, dict) else None
+    return None if members is None or any(len(path) > _MOST_LEVELS for path, _ in members) else members
 
 
 def _path(text: str) -> Path:

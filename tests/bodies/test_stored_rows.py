@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
+from collections.abc import Iterator
 from datetime import date, datetime, timezone
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -285,6 +287,15 @@ def test_a_member_that_comes_twice_and_a_path_that_leads_nowhere_stay_rescued() 
 DEEP = "[" * 200_000
 
 
+@pytest.fixture(params=[1_000, 5_000], ids=str)
+def recursion_limit(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Python's limit, and the one that Airflow sets."""
+    usual = sys.getrecursionlimit()
+    sys.setrecursionlimit(request.param)
+    yield
+    sys.setrecursionlimit(usual)
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -295,6 +306,7 @@ DEEP = "[" * 200_000
         pytest.param(f'{{"B":{"[" * 600}5{"]" * 600}}}', id="many levels"),
     ],
 )
+@pytest.mark.usefixtures("recursion_limit")
 def test_a_broken_text_in_rescued_costs_itself(text: str) -> None:
     """Its row keeps its columns, and what these have no more place for is rescued beside the text."""
     columns = {"A": pa.array([1, 2, 3, 4]), "C": pa.array(["c", "5", None, "d"])}
