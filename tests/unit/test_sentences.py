@@ -12,7 +12,7 @@ from support.sentences import faults_of_code, faults_of_names, faults_of_page
 ROOT = Path(__file__).resolve().parents[2]
 CODE = ("airflow_sqlqueue", "fakemssql/src", "example_dags", "scripts")
 TESTS = ("tests", "fakemssql/tests")
-PAGES = ("docs", "fakemssql/README.md", "README.md", "CONTRIBUTING.md")
+PAGES = ("docs", "fakemssql/README.md", "README.md", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md")
 
 
 def faults(rule: Callable[[str], list[str]], places: tuple[str, ...], pattern: str) -> list[str]:
