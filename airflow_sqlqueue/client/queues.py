@@ -136,12 +136,14 @@ class Queue:
         """Return messages from the head of the queue, or after a RowVersion; nothing is removed.
 
         With ``where`` it returns only messages that match, and the server reads headers until enough match.
+        ``after`` skips messages that commit late: their RowVersions may be lower than those of messages that were
+        returned before. To read each message once, drain the queue, or copy it with ``incremental``.
         """
         with self.open() as table:
             return table.peek(limit, after=after, where=where)
 
     def browse(self, limit: int = 10, *, after: int = FIRST) -> list[MessageHead]:
-        """Return messages as :meth:`peek`, without their bodies."""
+        """Return messages as :meth:`peek`, without their bodies; it skips late commits in the same way."""
         with self.open() as table:
             return browse(table, limit, after=after)
 
