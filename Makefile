@@ -28,7 +28,7 @@ kills: TESTS ?= $(addprefix tests/faults/test_,kills.py killed_failures.py kille
 
 # Servers of tests have their data in memory where there is enough of it.
 MEMORY  := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 >= 8000000 { print "/dev/shm" }')
-test test-system test-ui coverage soak kills: export FAKEMSSQL_TMPDIR ?= $(MEMORY)
+test test-system test-ui coverage soak kills examples: export FAKEMSSQL_TMPDIR ?= $(MEMORY)
 
 # fakemssql's own tests with drivers know nothing of the product, nor of its variables.
 ifdef SQLQUEUE_TEST_SERVER
@@ -36,7 +36,7 @@ export FAKEMSSQL_TEST_SERVER ?= $(value SQLQUEUE_TEST_SERVER)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jars demo bench test test-system test-ui compat versions screenshots faults coverage mutants contract lint format docs dist clean soak kills
+.PHONY: help setup jars demo bench test test-system test-ui compat versions screenshots faults coverage mutants contract lint format docs dist clean soak kills examples
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -97,6 +97,9 @@ kills: $(READY) ## Kill each kind of work again and again (hours; KILLS=500 SEED
 	@$(RUN)/python scripts/jars.py --optional
 	@echo "Kills $(KILLS), seed $(SEED)"
 	@SQLQUEUE_KILLS='$(KILLS)' SQLQUEUE_SEED='$(SEED)' $(RUN)/python -m pytest $(ASIDE) --dist load $(TESTS)
+
+examples: $(READY) ## Try the properties with a thousand random examples each (some 20 minutes; TESTS="tests/bodies" for some)
+	@HYPOTHESIS_PROFILE=night $(RUN)/python -m pytest $(ASIDE) $(or $(TESTS),tests/unit tests/bodies $(addprefix tests/contract/test_,names.py zoo.py new_copies.py) tests/spark/test_chunks.py)
 
 soak: $(READY) ## Run all kinds of work at once on a server with faults, and account for all messages (MINUTES=10 SEED=7)
 	@PYTHONPATH=.:$(PYTHONPATH) $(RUN)/python scripts/soak.py $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED))

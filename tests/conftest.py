@@ -11,6 +11,8 @@ from typing import Any, Protocol
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as examples
 
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.messages.routing import AddressResolver
@@ -29,6 +31,13 @@ if find_spec("pyspark") is not None:
 
     for _name, _value in quick_start().items():
         os.environ.setdefault(_name, _value)
+
+
+# How fast an example runs is the machine's matter: other processes may have it for a while.
+_HEALTHY = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+examples.register_profile("change", max_examples=50, deadline=None, suppress_health_check=_HEALTHY)
+examples.register_profile("night", examples.get_profile("change"), max_examples=1_000)
+examples.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or "change")
 
 
 @pytest.hookimpl(optionalhook=True)

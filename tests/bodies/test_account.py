@@ -19,7 +19,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pyarrow as pa
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_sqlqueue.bodies.arrow_parser import BodyParser
@@ -28,7 +28,6 @@ from airflow_sqlqueue.bodies.inference import struct_of
 from airflow_sqlqueue.bodies.schemas import read_schema, struct
 from airflow_sqlqueue.bodies.statistics import Statistics
 
-MANY = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 XSI = "http://www.w3.org/2001/XMLSchema-instance"
 BLANKS = " \t\r\n"
 Leaf = tuple[tuple[Any, ...], str]
@@ -284,7 +283,6 @@ styles = st.sampled_from(
 )
 
 
-@MANY
 @given(st.data(), styles)
 def test_every_value_of_json_is_accounted_for(data: st.DataObject, style: dict[str, bool]) -> None:
     some = models(names if style else data_names, bool(style.get("numbers")))
@@ -308,7 +306,6 @@ kinds: st.SearchStrategy[Any] = st.recursive(
 schemas = st.dictionaries(st.sampled_from(["Id", "Lines", "Name", "@x", "#text"]), kinds, max_size=4).map(struct)
 
 
-@MANY
 @given(st.data(), schemas, styles)
 def test_every_value_of_json_is_accounted_for_by_any_schema(
     data: st.DataObject, schema: Any, style: dict[str, bool]
@@ -437,7 +434,6 @@ def account_xml(bodies: list[Xml], rows: list[Any], schema: Any) -> None:
         assert not places, "a value that no body has"
 
 
-@MANY
 @given(st.data(), xml_styles)
 def test_every_value_of_xml_is_accounted_for(data: st.DataObject, style: dict[str, Any]) -> None:
     samples = [Xml(each, **style) for each in data.draw(st.lists(messages, max_size=3))]
@@ -448,7 +444,6 @@ def test_every_value_of_xml_is_accounted_for(data: st.DataObject, style: dict[st
 xml_schemas = st.dictionaries(st.sampled_from(["Id", "Lines", "Line", "Name", "@x", "#text"]), kinds, max_size=4)
 
 
-@MANY
 @given(st.data(), xml_schemas.map(struct), xml_styles)
 def test_every_value_of_xml_is_accounted_for_by_any_schema(
     data: st.DataObject, schema: Any, style: dict[str, Any]

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.json as pa_json
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from airflow_sqlqueue.bodies.arrow_parser import BodyParser
@@ -45,7 +45,6 @@ SHOP = read_schema(
         }
     )
 )
-FEW = settings(max_examples=150, deadline=None)
 LEAVES = ("string", "boolean", "byte", "long", "decimal(10,2)", "decimal(38,6)", "double", "float", "date")
 LEAVES += ("timestamp", "timestamp_ntz", "binary")
 
@@ -178,7 +177,6 @@ def expected(order: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-@FEW
 @given(
     st.lists(orders, max_size=12),
     st.booleans(),
@@ -229,7 +227,6 @@ kinds = st.recursive(
 )
 
 
-@FEW
 @given(kinds, st.lists(values, min_size=1, max_size=40))
 def test_a_body_is_read_alike_alone_and_among_others(kind: Any, found: list[str]) -> None:
     """Arrow's reader and the rule of one body agree, value by value."""
@@ -318,7 +315,6 @@ GOOD = b'{"a":1,"b":"x","d":"2024-05-06","S":{"x":"y","y":{"a":1}},"L":[{"x":1,"
     st.sampled_from([0, 1, 20]),
     st.booleans(),
 )
-@settings(max_examples=80, deadline=None)
 def test_misfits_are_read_alike_alone_and_among_others(odd: list[bytes], distance: int, rescues: bool) -> None:
     """Unknown fields anywhere, names that come twice, wrong kinds: with the same result at whatever place."""
     # Whoever skips fields does not look at what is in them.
@@ -383,7 +379,6 @@ def test_a_type_below_the_root_and_an_id_that_is_no_number_are_data(others: byte
     assert {str(row["fields"]) for row in found} == {"{'$id': 'https://x/y', 'Address': {'$type': 'home'}}"}
 
 
-@FEW
 @given(st.lists(st.binary(max_size=60) | values.map(str.encode), max_size=30), st.sampled_from([None, "text/xml", "x"]))
 def test_every_body_is_parsed_or_has_a_reason(bodies: list[bytes], content_type: str | None) -> None:
     found = parsed(list(bodies), SHOP, content_type)
@@ -392,7 +387,6 @@ def test_every_body_is_parsed_or_has_a_reason(bodies: list[bytes], content_type:
         assert (row["fields"] is None) == (row["unparsed"] is not None)
 
 
-@FEW
 @given(
     st.lists(st.dictionaries(texts, st.none() | texts | st.booleans() | st.integers() | st.lists(texts, max_size=3)))
 )

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_sqlqueue.bodies import statistics
@@ -287,7 +287,6 @@ xml_bodies = elements.map(lambda text: f"<M>{text}</M>")
 messages = st.lists(st.tuples(json_bodies | xml_bodies, st.sampled_from([None, "a", "b", "c"])), min_size=1, max_size=8)
 
 
-@settings(max_examples=200, deadline=None)
 @given(messages, st.randoms(use_true_random=False), st.integers(4, 40), st.integers(1, 4))
 def test_order_and_distribution_change_nothing(sent: list[Sent], random: Any, limit: int, parts: int) -> None:
     whole, pieces = Statistics(limit), [Statistics(limit) for _ in range(parts)]

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_sqlqueue.bodies.decoding import parse
@@ -231,7 +231,6 @@ bodies_of_cases = st.recursive(
 ).filter(lambda value: isinstance(value, dict))
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(bodies_of_cases, min_size=1, max_size=4), st.lists(bodies_of_cases, min_size=1, max_size=4))
 def test_an_extended_schema_differs_no_more(first: list[Any], second: list[Any]) -> None:
     known = infer(statistics_of(*first), "A")[0]

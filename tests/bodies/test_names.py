@@ -7,7 +7,7 @@ import unicodedata
 from urllib.parse import unquote, unquote_plus
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from airflow_sqlqueue.bodies.coercion import Coercion
@@ -32,7 +32,6 @@ from airflow_sqlqueue.bodies.tree import Number
 from airflow_sqlqueue.client.schemas.files import file_stem
 from airflow_sqlqueue.errors import ConfigurationError
 
-MANY = settings(max_examples=300, deadline=None)
 anything = st.text(st.characters(exclude_categories=()), max_size=20)
 
 
@@ -58,7 +57,6 @@ def test_names_of_no_column(name: str) -> None:
         read_schema(struct({"a": struct({name: "long"})}))
 
 
-@MANY
 @given(anything)
 def test_a_column_is_called_by_visible_characters(name: str) -> None:
     if is_column_name(name):
@@ -153,7 +151,6 @@ def test_columns_of_fields(fields: list[str], wanted: list[str]) -> None:
 words = st.sampled_from(["_pos", "body__pos", "body_body__pos", "Intent", "body_intent", "_metadata", "a", "body_a"])
 
 
-@MANY
 @given(st.lists(words, unique_by=column_key))
 def test_no_two_fields_share_a_column_and_new_ones_change_none(fields: list[str]) -> None:
     found = columns(*fields)
@@ -194,13 +191,11 @@ odd = st.text(st.sampled_from([*"ab.[]\"\\0'\n ,", "\ud800", "\u2028"]), max_siz
 paths = st.lists(odd | anything | st.integers(-9, 99) | st.none(), max_size=5).map(tuple)
 
 
-@MANY
 @given(paths)
 def test_a_path_is_read_as_it_was_printed(path: Path) -> None:
     assert read_path(path_text(path)) == path
 
 
-@MANY
 @given(odd | anything)
 @example("a..b")
 @example(".a")
@@ -275,7 +270,6 @@ def test_a_usual_type_is_its_folder() -> None:
 names = st.lists(st.sampled_from([*"aA.bB_-+!%~ `0é", "con", "NUL", "x" * 60]), min_size=1, max_size=12).map("".join)
 
 
-@MANY
 @given(st.lists(names | anything.filter(bool), unique=True, max_size=6))
 def test_each_type_has_a_folder_of_its_own_where_case_counts_or_not(types: list[str]) -> None:
     encodable = [name for name in types if not re.search("[\ud800-\udfff]", name)]

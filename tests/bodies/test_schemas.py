@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_sqlqueue.bodies.decoding import parse
@@ -96,7 +96,6 @@ values = st.recursive(
 bodies = st.dictionaries(st.sampled_from("abcd"), values, max_size=4).map(json.dumps)
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(bodies, min_size=1, max_size=6), st.randoms(use_true_random=False))
 def test_the_order_of_messages_changes_no_type(sample: list[str], random: Any) -> None:
     shuffled = list(sample)
@@ -289,7 +288,6 @@ def test_a_schema_that_refers_to_itself_ends() -> None:
 names = st.text(min_size=1, max_size=300).filter(lambda name: name.isprintable())
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(names, min_size=2, max_size=5, unique=True))
 def test_each_type_has_a_file_of_its_own(types: list[str]) -> None:
     stems = {file_stem(name) for name in types}

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_sqlqueue.bodies.arrow_parser import BodyParser
@@ -429,7 +429,6 @@ def account(rows: list[tuple[dict[str, Any], dict[str, Any] | None]]) -> Counter
     return found
 
 
-@settings(max_examples=200, deadline=None)
 @given(BODIES, st.lists(BODIES, min_size=1, max_size=3), st.lists(BODIES, min_size=1, max_size=3))
 def test_no_value_is_lost(body: str, sample: list[str], other: list[str]) -> None:
     old, new = schema_of(*sample, body), schema_of(*other)
@@ -437,7 +436,6 @@ def test_no_value_is_lost(body: str, sample: list[str], other: list[str]) -> Non
         assert account(refitted(one, two, body)) == account(rows_of(parsed(one, body)))
 
 
-@settings(max_examples=200, deadline=None)
 @given(WITHOUT_NOTHING, st.lists(BODIES, min_size=1, max_size=3))
 def test_rescued_values_become_the_row_that_their_body_becomes(body: str, sample: list[str]) -> None:
     new = schema_of(*sample)
@@ -460,7 +458,6 @@ MARKUP = st.recursive(elements(WORDS), lambda inner: elements(st.lists(inner, ma
 DOCUMENTS = st.lists(MARKUP, min_size=1, max_size=3).map(lambda each: f"<M>{''.join(each)}</M>")
 
 
-@settings(max_examples=300, deadline=None)
 @given(DOCUMENTS, st.lists(DOCUMENTS, min_size=1, max_size=3), st.lists(DOCUMENTS, min_size=1, max_size=3))
 def test_no_value_of_xml_is_lost(body: str, sample: list[str], other: list[str]) -> None:
     """The values alone are compared: a list has its items as children, or is repeated."""

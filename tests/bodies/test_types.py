@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_sqlqueue.bodies import arrow_parser
@@ -26,8 +26,6 @@ from airflow_sqlqueue.bodies.values import CoercionError
 from airflow_sqlqueue.client.schemas.files import SchemaFolder
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.spark.bodies import result_schema
-
-FEW = settings(max_examples=150, deadline=None)
 
 
 def duration(text: str) -> int:
@@ -210,7 +208,6 @@ def test_each_type_has_values_here() -> None:
     assert {name.partition("(")[0] for name in VALUES} == set(LEAVES)
 
 
-@FEW
 @given(st.sampled_from(sorted(VALUES)).flatmap(lambda kind: st.tuples(st.just(kind), VALUES[kind])))
 def test_a_value_is_read_from_its_text(case: tuple[str, Any]) -> None:
     kind, value = case
@@ -232,7 +229,6 @@ written = st.builds(
 shortest = st.floats(allow_nan=False, allow_infinity=False).map(repr)
 
 
-@FEW
 @given(st.sampled_from(["double", "float"]), st.lists(written | shortest | shortest.map("{}0".format), max_size=20))
 def test_a_double_takes_what_its_shortest_text_says(kind: str, values: list[str]) -> None:
     for text, row in zip(values, check_alike(read_schema(struct({"v": kind})), values), strict=True):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from airflow_sqlqueue.errors import AddressError, QueueNotFoundError
@@ -46,7 +46,6 @@ PIECES = [
 ]
 
 nasty = st.lists(st.sampled_from(PIECES), min_size=1, max_size=8).map(lambda pieces: "".join(pieces)[:100])
-executed = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +81,6 @@ def make_and_undo(session: Session, table: ResolvedAddress, *, create_schema: bo
     assert names_on_the_server(session) == before
 
 
-@executed
 @given(nasty)
 @example("a]; DROP TABLE [canary]; --")
 @example("#temporary")
@@ -94,7 +92,6 @@ def test_any_table_name_serves(session: Session, address_of: AddressResolver, na
     make_and_undo(session, table, create_schema=False)
 
 
-@executed
 @given(nasty)
 @example("s]; DROP TABLE [canary]; --")
 def test_any_schema_name_serves(session: Session, address_of: AddressResolver, name: str) -> None:
@@ -103,7 +100,6 @@ def test_any_schema_name_serves(session: Session, address_of: AddressResolver, n
     make_and_undo(session, table, create_schema=True)
 
 
-@executed
 @given(nasty)
 @example("x]; DROP TABLE [canary]; --")
 def test_catalog_names(session: Session, name: str) -> None:
@@ -116,7 +112,6 @@ def test_catalog_names(session: Session, name: str) -> None:
     assert names_on_the_server(session) == before
 
 
-@executed
 @given(nasty)
 def test_addresses_with_every_part(session: Session, address_of: AddressResolver, text: str) -> None:
     """A whole address, parsed leniently: the result names one table, or a missing one."""

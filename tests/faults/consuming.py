@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from multiprocessing.connection import Connection
-from typing import Any
 
 from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.endpoint.options import ConsumeOptions
 from airflow_sqlqueue.messages.envelope import Envelope
 from airflow_sqlqueue.messages.message import Message
+from tests.forks import CONTEXT, fork
 
 HANDLING, ENDED = "handling", "ended"
 
@@ -17,9 +16,6 @@ OPTIONS = ConsumeOptions(
     max_handlers=2, immediate_retries=1, delayed_retries=2, delayed_retry_seconds=0.0, unrecoverable=(LookupError,)
 )
 """Rounds follow one another at once: a killed process leaves messages in every state that there is."""
-
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["__main__", "tests.faults.consuming", "airflow_sqlqueue.endpoint.consumer", "pyodbc"])
 
 
 class Consuming:
@@ -29,9 +25,8 @@ class Consuming:
     """
 
     def __init__(self, url: str, schema: str, *, halts: bool) -> None:
-        self._reports, child = _context.Pipe()
-        self._process: Any = _context.Process(target=_consume, args=(url, schema, halts, child), daemon=True)
-        self._process.start()
+        self._reports, child = CONTEXT.Pipe()
+        self._process = fork(_consume, url, schema, halts, child)
         child.close()
 
     def handles(self) -> bool:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import os
 import signal
 import threading
@@ -20,12 +19,13 @@ from typing import Any
 from unittest.mock import patch
 
 from airflow_sqlqueue.server.session import Session
+from tests.forks import CONTEXT, fork
 
 log = logging.getLogger(__name__)
 
 LONG = os.environ.get("SQLQUEUE_FAULTS") == "long"
 MANY = bool(os.environ.get("SQLQUEUE_KILLS"))
-KILLS = int(os.environ.get("SQLQUEUE_KILLS") or (100 if LONG else 6))
+KILLS = int(os.environ.get("SQLQUEUE_KILLS") or (100 if LONG else 3))
 SEED = int(os.environ.get("SQLQUEUE_SEED") or 1)
 
 BEFORE, AFTER = "before", "after"
@@ -36,12 +36,6 @@ SECONDS = 120
 
 ROUNDS = 3
 """Rounds over all moments after which each statement has to have been one at which a process died."""
-
-_context = multiprocessing.get_context("forkserver")
-_MODULES = ("killed_failures", "killed_handlers", "killed_work")
-_context.set_forkserver_preload(
-    ["__main__", "pyodbc", "pyarrow.parquet", *(f"tests.faults.{name}" for name in _MODULES)]
-)
 
 
 @dataclass(frozen=True)
@@ -59,9 +53,8 @@ def live(
 
     Only statements of threads whose names begin with ``thread`` count.
     """
-    reports, child = _context.Pipe(duplex=False)
-    process: Any = _context.Process(target=_live, args=(work, arguments, statement, moment, thread, child), daemon=True)
-    process.start()
+    reports, child = CONTEXT.Pipe(duplex=False)
+    process = fork(_live, work, arguments, statement, moment, thread, child)
     child.close()
     names: list[str] = []
     try:

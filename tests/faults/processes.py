@@ -5,13 +5,11 @@ They are forked from a server that has imported what they need, so that they are
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
-from typing import Any
 
 import psutil
 
@@ -24,13 +22,11 @@ from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.queue import MessageFilter
 from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
+from tests.forks import CONTEXT, fork
 
 SMALL_PARTS = DrainOptions(rows_per_statement=3, inline_body_bytes=8000, rows_per_part=6, locked_wait_seconds=20)
 
 STARTED, SEALED, REFUSED = "started", "sealed", "refused"
-
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["airflow_sqlqueue.drain.drain", "pyodbc", "pyarrow.parquet"])
 
 
 class Draining:
@@ -45,10 +41,8 @@ class Draining:
         options: DrainOptions = SMALL_PARTS,
         where: MessageFilter | None = None,
     ) -> None:
-        self._reports, child = _context.Pipe(duplex=False)
-        arguments = (url, queue.canonical, stage, batch_id, options, where, child)
-        self._process: Any = _context.Process(target=_drain, args=arguments, daemon=True)
-        self._process.start()
+        self._reports, child = CONTEXT.Pipe(duplex=False)
+        self._process = fork(_drain, url, queue.canonical, stage, batch_id, options, where, child)
         child.close()
 
     def started(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import signal
 import uuid
@@ -28,9 +27,7 @@ from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from tests.conftest import Connect
 from tests.drains import drain
-
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["airflow_sqlqueue.drain.erase", "pyodbc", "pyarrow.parquet"])
+from tests.forks import fork
 
 DRAIN = "airflow_sqlqueue.drain"
 STEPS = {
@@ -112,8 +109,7 @@ def test_a_kill_leaves_the_old_or_the_new_batch(
     batch = drain(connect, queue, staging if stage == "files" else TableStage(), OPTIONS).batch
     batch_id, catalog = uuid.UUID(batch.batch_id), queue.address.catalog
     kill = (STEPS if stage == "files" else TABLE_STEPS)[step]
-    process: Any = _context.Process(target=erase_and_die, args=(server_url, catalog, batch_id, kill))
-    process.start()
+    process = fork(erase_and_die, server_url, catalog, batch_id, kill)
     process.join(60)
     assert process.exitcode == -signal.SIGKILL
     committed = step in ("after the transaction", "before an old file is removed", "after all files are removed")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 from collections.abc import Callable
@@ -18,11 +17,10 @@ from airflow_sqlqueue.endpoint.databus import batch_payloads
 from airflow_sqlqueue.endpoint.databus.batch_payloads import fetch_payloads, staged_payloads
 from airflow_sqlqueue.endpoint.databus.data_bus import DataBus
 from airflow_sqlqueue.errors import BatchError
+from tests.forks import fork
 from tests.payloads import KEY, names, new_key, put, staged
 
 PAYLOADS = 6
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["airflow_sqlqueue.endpoint.databus.batch_payloads"])
 
 
 def die(*_: Any, **__: Any) -> None:
@@ -69,8 +67,7 @@ def test_a_killed_fetch_lists_all_payloads_or_none(staging: StagingFolder, tmp_p
     contents = [b"%d" % number for number in range(PAYLOADS)]
     keys = [put(share, new_key(), content) for content in contents]
     batch, parts = staged(staging, [*(names(Picture=key) for key in keys), names(Picture=KEY)])
-    process = _context.Process(target=fetch_and_die, args=(step, batch, parts, str(share), staging.root), daemon=True)
-    process.start()
+    process = fork(fetch_and_die, step, batch, parts, str(share), staging.root)
     process.join(60)
     assert process.exitcode == -signal.SIGKILL
     if step in COMPLETE:

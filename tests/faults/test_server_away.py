@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,6 @@ from airflow_sqlqueue.spark.source.options import ServerAccess, SourceOptions
 from tests.contract.conftest import run_sql
 from tests.faults.proxy import Proxy
 
-MESSAGES = 3
 Work = Callable[[QueueClient, str, Path], Any]
 
 
@@ -80,13 +78,11 @@ WORK: dict[str, tuple[Work, str]] = {
 }
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def name(settings: ConnectionSettings) -> Iterator[str]:
     client, name = QueueClient(settings), f"test.{uuid.uuid4().hex[:10]}"
     for table in (name, f"{name}.to"):
         client.tables.create(table, delayed=True, ledger=True)
-    client.queue(name).send([Message(body=b"x")] * MESSAGES)
-    client.delayed(name).send([Message(body=b"x")], delay=timedelta(0))
     yield name
     for table in (name, f"{name}.to"):
         client.tables.drop(table, force=True)
@@ -131,10 +127,12 @@ def unknown(settings: ConnectionSettings) -> ConnectionSettings:
     return replace(settings, host="sql.invalid")
 
 
-@pytest.mark.parametrize("kind", WORK)
 @pytest.mark.parametrize(
-    ("change", "error"),
-    [(wrong_password, LoginFailedError), (untrusted, UntrustedServerError), (unknown, UnknownHostError)],
+    ("kind", "change", "error"),
+    [
+        *((kind, wrong_password, LoginFailedError) for kind in WORK),
+        *(("drain", untrusted, UntrustedServerError), ("consume", unknown, UnknownHostError)),
+    ],
 )
 def test_errors_that_waiting_cannot_fix_are_raised_at_once(
     settings: ConnectionSettings,
@@ -155,6 +153,7 @@ def test_a_login_that_was_taken_at_first_is_tried_again_while_the_database_comes
 ) -> None:
     """After a failover: the login is refused, 4060 and 18456, until the database is there."""
     admin = QueueClient(settings)
+    admin.queue(name).send([Message(body=b"x")] * 3)
     login = f"l_{uuid.uuid4().hex[:10]}"
     admin.run_sql(f"CREATE LOGIN [{login}] WITH PASSWORD = N'Waiting 1'")
     admin.run_sql(f"CREATE USER [{login}] FOR LOGIN [{login}]; ALTER ROLE [db_owner] ADD MEMBER [{login}]")

@@ -92,6 +92,7 @@ def test_a_server_that_stays_away_ends_the_try_and_not_the_batch(
 ) -> None:
     """The try ends with an error; the next one resumes the batch."""
     monkeypatch.setattr("airflow_sqlqueue.server.reconnecting.pause_after", lambda _: 0)
+    monkeypatch.setattr("airflow_sqlqueue.server.reconnecting.MAX_SECONDS", 0)
     account.send(60)
 
     def kill(link: Link) -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_sqlqueue.bodies.extension import extended
@@ -84,7 +84,6 @@ def in_two_rounds(given: list[tuple[str | None, str | None, bytes | None]]) -> t
     return [chunk for chunk in first + second if chunk["kind"] not in (WAITING, SEEN, REPORT)], schemas
 
 
-@settings(deadline=None)
 @given(st.lists(messages, min_size=1, max_size=30))
 def test_every_message_is_in_one_chunk(given: list[tuple[str | None, str | None, bytes | None]]) -> None:
     chunks, schemas = in_two_rounds(given)

@@ -12,7 +12,7 @@ from pathlib import Path, PureWindowsPath
 from unittest.mock import patch
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_sqlqueue.endpoint.databus.data_bus import DataBus
@@ -88,7 +88,6 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
 @given(st.text(max_size=30) | st.lists(PIECES, max_size=12).map("".join))
 def test_any_key_stays_below_the_location(share: Path, key: str) -> None:
     try:

@@ -11,7 +11,7 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_sqlqueue.bodies.decoding import parse
@@ -123,7 +123,6 @@ def json_bodies(draw: Any, names: list[str]) -> str:
 
 
 @given(st.data(), PATHS, ACTIONS, st.sampled_from(sorted(ENCODINGS)))
-@settings(max_examples=150)
 def test_no_secret_of_json_stays_or_escapes_the_erasure(data: Any, names: list[str], action: str, kind: str) -> None:
     mark, encoding, charset = ENCODINGS[kind]
     text = data.draw(json_bodies(names))
@@ -219,7 +218,6 @@ XML_NAMES = st.sampled_from(["Customer", "email", "Card", "a.b", "Größe", "Lin
     ACTIONS,
     st.sampled_from(sorted(ENCODINGS)),
 )
-@settings(max_examples=150)
 def test_no_secret_of_xml_stays_or_escapes_the_erasure(
     data: Any, names: list[str], with_attribute: bool, action: str, kind: str
 ) -> None:
@@ -274,7 +272,6 @@ def leaves(text: str) -> set[str]:
 
 
 @given(st.lists(st.tuples(SOME, TREES), max_size=4), SOME_PATHS, st.sampled_from(["hash", "mask"]))
-@settings(max_examples=200)
 def test_an_erasure_reads_what_a_rule_changes_in_json(tree: Any, path: str, action: str) -> None:
     body = json_text(tuple(tree), iter(range(1000, 9999))).encode()
     compare(body, "application/json", path, action)
@@ -308,7 +305,6 @@ def xml_elements(draw: Any, numbers: Iterator[int], depth: int = 0) -> str:
 
 
 @given(st.data(), SOME_PATHS, st.sampled_from(["hash", "mask"]), st.sampled_from(["M", "Messages"]))
-@settings(max_examples=100)
 def test_an_erasure_reads_what_a_rule_changes_in_xml(data: Any, path: str, action: str, root: str) -> None:
     numbers = iter(range(1000, 99999))
     inner = "".join(data.draw(xml_elements(numbers)) for _ in range(data.draw(st.integers(0, 3))))

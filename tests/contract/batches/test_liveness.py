@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -24,8 +23,7 @@ from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.sql import query
 from tests.conftest import Connect
 from tests.contract.batches.conftest import SCHEMA, open_batch, worker_of
-
-_context = multiprocessing.get_context("forkserver")
+from tests.forks import CONTEXT, fork
 
 
 @pytest.fixture(autouse=True)
@@ -67,9 +65,8 @@ def _live(url: str, schema: str, batch_id: uuid.UUID, reports: Any) -> None:
 
 def test_a_process_that_is_killed_lets_go(server_url: str, others: BatchLocks) -> None:
     batch_id = uuid.uuid4()
-    reports, child = _context.Pipe()
-    process: Any = _context.Process(target=_live, args=(server_url, SCHEMA, batch_id, child), daemon=True)
-    process.start()
+    reports, child = CONTEXT.Pipe()
+    process = fork(_live, server_url, SCHEMA, batch_id, child)
     assert reports.poll(60)
     assert reports.recv() is True
     assert not others.take(batch_id)
