@@ -1,5 +1,8 @@
 """Screenshots of the page's views, light and dark, in ``docs/_screenshots``: a shop's queues in a running Airflow.
 
+Those that README and docs show, :data:`SHOWN` and the report of ``make demo``, go to ``docs/pictures`` too, with the
+digest of what draws them.
+
 ``MINUTES`` in the environment (default 4) is the duration of the traffic before the screenshots of the queues, whose
 charts of the last hours get a point each minute.
 """
@@ -8,6 +11,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import sys
 import tempfile
 import threading
@@ -22,11 +26,15 @@ from playwright.sync_api import Browser, Locator, expect
 from airflow_sqlqueue import DrainOptions, DrainRequest, ErrorQueueOptions, MessageFilter, QueueClient
 from airflow_sqlqueue.traffic import generate, generate_failed
 from fakemssql import FakeServer
+from tests.docs.pictures import DIGEST, PICTURES, digest_of_what_is_shown
 from tests.ui.chromium import Screen, chromium, chromium_path, row_of, signed_in
 from tests.ui.guarded_airflow import CONNECTION, GuardedAirflow
 
-FOLDER = Path(__file__).resolve().parents[1] / "docs" / "_screenshots"
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "docs" / "_screenshots"
 ENDPOINTS = ("Catalog", "Fulfilment", "Payments.EU", "Payments.US", "Returns", "Stock.North", "Stock.South", "Web")
+REPORT = ROOT / ".demo" / "report.html"
+SHOWN = ("queues-light", "queues-dark", "group-light")
 ERROR = "error@[dbo]@[sqlqueue]"
 WIDE, PHONE = {"width": 1280, "height": 860}, {"width": 360, "height": 780}
 
@@ -218,8 +226,21 @@ def take_pictures(browser: Browser, airflow: GuardedAirflow, began: float) -> No
         screen.page.screenshot(path=FOLDER / "in-airflow.png")
 
 
+def publish(browser: Browser) -> None:
+    """Copy the pictures of the README and the docs to their folder, and take one of the report."""
+    for name in SHOWN:
+        shutil.copy(FOLDER / f"{name}.png", PICTURES)
+    page = browser.new_page(viewport=WIDE)  # type: ignore[arg-type]
+    page.goto(REPORT.as_uri())
+    page.screenshot(path=PICTURES / "report.png")
+    DIGEST.write_text(f"{digest_of_what_is_shown()}\n", "utf-8")
+
+
 def main() -> int:
     if chromium_path() is None:
+        return 1
+    if not REPORT.exists():
+        sys.stdout.write("Run make demo first: its report is one of the pictures.\n")
         return 1
     FOLDER.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
@@ -233,6 +254,7 @@ def main() -> int:
         airflow.run("orders_to_lake", "drain")
         with Shop(client), chromium() as browser:
             take_pictures(browser, airflow, time.monotonic())
+            publish(browser)
     sys.stdout.write(f"The pictures are in {FOLDER}\n")
     return 0
 
