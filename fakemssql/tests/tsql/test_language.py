@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+import select
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from fakemssql.contract import SqlError
+from fakemssql.contract import Attention, SqlError
 from fakemssql.tsql.engine import Engines
+from support.engine_client import Client, Recorder
 
 
 def test_statements_need_no_separators(client: Any) -> None:
@@ -174,3 +177,34 @@ def test_catalog_views(client: Any, queue: str) -> None:
     assert client.value(text) is True
     client.ok(f"ALTER INDEX ALL ON {queue} REBUILD")
     assert client.value(text) is False
+
+
+@pytest.mark.parametrize("operator", ["=", "<>", "!=", "<", "<=", ">", ">=", "!<", "!>"])
+def test_a_condition_of_integers_is_that_of_a_query(client: Client, operator: str) -> None:
+    sides = ["@@TRANCOUNT", "@@ROWCOUNT", "@@ERROR", "0", "1", "2147483648", "@i", "@big", "@null", "@small"]
+    declared = "DECLARE @i int = -1, @big bigint = 9223372036854775807, @null int, @small tinyint = 1;"
+    for left, right in itertools.product(sides, repeat=2):
+        condition = f"{left} {operator} {right}"
+        queried = client.value(f"{declared} BEGIN TRAN; SELECT CASE WHEN {condition} THEN 1 ELSE 0 END; COMMIT")
+        branched = client.value(f"{declared} BEGIN TRAN; IF {condition} SELECT 1 ELSE SELECT 0; COMMIT")
+        assert branched == queried, condition
+
+
+def test_a_loop_without_a_query_can_be_cancelled(engines: Engines) -> None:
+    class Impatient(Recorder):
+        def message(self, error: SqlError) -> None:
+            super().message(error)
+            assert len(self.messages) < 100, "it was cancelled at the tenth"
+
+    recorder = Impatient()
+
+    def wait(fd: int) -> None:
+        if len(recorder.messages) >= 10:
+            raise Attention
+        select.select([fd], [], [])
+
+    engine = engines.open("shop", "sa", wait)
+    with pytest.raises(Attention):
+        engine.batch("WHILE 1 = 1 PRINT 'x'", recorder)
+    recorder.messages.clear()
+    engine.close()

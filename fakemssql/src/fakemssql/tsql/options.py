@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
 
 ISOLATION_BY_NUMBER = {
     1: "READ UNCOMMITTED",
@@ -68,7 +70,7 @@ class Options:
 
     def to_bytes(self) -> bytes:
         """Return all options as bytes, for :meth:`of_bytes`."""
-        return json.dumps({**asdict(self), "on": sorted(self.on)}).encode()
+        return _to_bytes(**{**vars(self), "on": frozenset(self.on)})
 
     @classmethod
     def of_bytes(cls, data: bytes) -> Options:
@@ -77,3 +79,9 @@ class Options:
 
     def bits(self) -> int:
         return sum(bit for name, bit in BITS.items() if name in self.on)
+
+
+@lru_cache
+def _to_bytes(**values: Any) -> bytes:
+    """Return options as bytes; cached, because each request compares them with the last ones."""
+    return json.dumps({**values, "on": sorted(values["on"])}).encode()

@@ -16,6 +16,9 @@ from fakemssql.text import from_pg, to_pg
 
 OK = pq.ExecStatus
 _READY = os.open(os.devnull, os.O_RDONLY)
+_QUERIES = 200
+"""Limit of the queries that :meth:`Pg.query` prepares; the texts of some have ids in them."""
+_TEXT = 25  # the type's OID
 _ROWS = (OK.SINGLE_TUPLE, OK.TUPLES_CHUNK, OK.TUPLES_OK)
 
 
@@ -82,6 +85,7 @@ class Pg:
         self.conn.notice_handler = None
         self.conn.enter_pipeline_mode()
         self.prepared: set[bytes] = set()
+        self._queries: dict[str, bytes] = {}
 
     @property
     def in_transaction(self) -> bool:
@@ -194,14 +198,21 @@ class Pg:
         return self.run([Request(sql, values, oids)])[-1]
 
     def query(self, sql: str, *texts: str | int | None) -> list[list[str | None]]:
-        """Run a query with text parameters and return its rows as text."""
+        """Run a query with text parameters and return its rows as text. One with parameters is prepared."""
+        values = [None if text is None else to_pg(str(text)) for text in texts]
+        name = b""
+        if texts and (sql in self._queries or len(self._queries) < _QUERIES):
+            name = self._queries.setdefault(sql, b"q%d" % len(self._queries))
         try:
-            self.conn.send_query_params(
-                to_pg(sql), [None if t is None else to_pg(str(t)) for t in texts], [25] * len(texts), None, 0
-            )
+            if not name:
+                self.conn.send_query_params(to_pg(sql), values, [_TEXT] * len(texts), None, 0)
+            else:
+                if name not in self.prepared:
+                    self.conn.send_prepare(name, to_pg(sql), [_TEXT] * len(texts))
+                self.conn.send_query_prepared(name, values, None, 0)
             self.conn.pipeline_sync()
             self.conn.flush()
-            result = self._collect([Request(sql)])[-1]
+            result = self._collect([Request(sql, name=name)])[-1]
         except OperationalError as error:
             raise ServerGone from error
 

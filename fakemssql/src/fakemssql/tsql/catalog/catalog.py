@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 from fakemssql.contract import SqlError
 from fakemssql.tsql.catalog.tables import ColumnInfo, IndexInfo, TableFunction, TableInfo, is_binary_collation
@@ -71,17 +75,40 @@ _DOMAINS = {
 }
 
 
+_LOADED = 256
+"""Limit of tables that are kept over a change of the catalog: most are the same after it."""
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+Answers = dict[tuple[Callable[..., Any], tuple[Any, ...]], Any]
+"""Answers of the catalog, by method and arguments."""
+
+
+def _noted(method: Method) -> Method:
+    """Note the answers of a method for the plan that is being compiled."""
+
+    @wraps(method)
+    def noting(self: Catalog, *args: Any) -> Any:
+        answer = method(self, *args)
+        if self._answers is not None:
+            self._answers[method, args] = answer
+        return answer
+
+    return cast("Method", noting)
+
+
 class Catalog:
     """Catalog of a connection: look-ups by name, with a cache that :meth:`forget` empties."""
 
     def __init__(self, pg: Pg) -> None:
         self.pg = pg
         self.tables: dict[tuple[str, str, str], TableInfo] = {}
-        self.databases: dict[str, tuple[int, str]] = {}
+        self.databases: dict[str, tuple[int, str, bool]] = {}
         self.schemas: dict[tuple[str, str], tuple[int, str, str]] = {}
         self.temporary: dict[str, TableInfo] = {}
         self.functions: dict[str, TableFunction | None] = {}
-        self._versioned: dict[str, bool] = {}
+        self._loaded: OrderedDict[tuple[str, str, str], tuple[str, TableInfo]] = OrderedDict()
+        self._views: dict[str, list[list[str | None]]] = {}
+        self._answers: Answers | None = None
         self.version = 0
         self.generation = 0  # as version, but only for changes that other sessions see too
         self.is_changed = False  # by this session, before the other sessions are notified
@@ -91,28 +118,46 @@ class Catalog:
         self.tables.clear()
         self.databases.clear()
         self.schemas.clear()
-        self._versioned.clear()
         self.version += 1
         self.generation += 1
 
-    def database(self, name: str) -> tuple[int, str] | None:
-        """Return the id of a database and its name as written; None if it does not exist."""
+    @contextmanager
+    def noting(self) -> Iterator[Answers]:
+        """Note the catalog's answers in the block."""
+        outer, self._answers = self._answers, {}
+        try:
+            yield self._answers
+        finally:
+            self._answers = outer
+
+    def is_as_before(self, answers: Answers) -> bool:
+        """Return whether the catalog would still give these answers."""
+        return all(method(self, *args) == answer for (method, args), answer in answers.items())
+
+    def _database(self, name: str) -> tuple[int, str, bool] | None:
         folded = fold(name)
         if folded not in self.databases:
-            rows = self.pg.query("SELECT database_id, name FROM mssql.databases WHERE folded = $1", folded)
+            rows = self.pg.query(
+                "SELECT database_id, name, read_committed_snapshot FROM mssql.databases WHERE folded = $1", folded
+            )
             if not rows:
                 return None
-            self.databases[folded] = (int(rows[0][0] or 0), str(rows[0][1]))
+            self.databases[folded] = (int(rows[0][0] or 0), str(rows[0][1]), rows[0][2] == "1")
         return self.databases[folded]
 
+    @_noted
+    def database(self, name: str) -> tuple[int, str] | None:
+        """Return the id of a database and its name as written; None if it does not exist."""
+        found = self._database(name)
+        return None if found is None else found[:2]
+
+    @_noted
     def versioned(self, database: str) -> bool:
         """Return whether READ_COMMITTED_SNAPSHOT is ON in a database: its readers take no locks."""
-        folded = fold(database)
-        if folded not in self._versioned:
-            rows = self.pg.query("SELECT read_committed_snapshot FROM mssql.databases WHERE folded = $1", folded)
-            self._versioned[folded] = bool(rows) and rows[0][0] == "1"
-        return self._versioned[folded]
+        found = self._database(database)
+        return found is not None and found[2]
 
+    @_noted
     def snapshots(self, database: str) -> bool:
         """Return whether ALLOW_SNAPSHOT_ISOLATION is ON in a database."""
         rows = self.pg.query(
@@ -168,13 +213,18 @@ class Catalog:
         A name without a schema is searched in the default schema, then in dbo.
         """
         if name[-1].startswith("#"):
-            return self.temporary.get(fold(name[-1]))
+            return self._temporary(fold(name[-1]))
         catalog, schema, table = self.split(name, database)
         found = self._named(catalog, schema, table)
         if found is None and fold(schema) != "dbo" and (len(name) == 1 or not name[-2]):
             found = self._named(catalog, "dbo", table)
         return found
 
+    @_noted
+    def _temporary(self, folded: str) -> TableInfo | None:
+        return self.temporary.get(folded)
+
+    @_noted
     def _named(self, catalog: str, schema: str, table: str) -> TableInfo | None:
         key = (fold(catalog), fold(schema), fold(table))
         found = self.tables.get(key)
@@ -205,7 +255,16 @@ class Catalog:
         rows = self.pg.query(_TABLE_SQL, *key)
         if not rows or rows[0][0] is None:
             return None
-        data = json.loads(rows[0][0])
+        text, found = self._loaded.pop(key, ("", None))
+        if found is None or text != rows[0][0]:
+            text, found = rows[0][0], self._table(json.loads(rows[0][0]))
+        self._loaded[key] = text, found
+        if len(self._loaded) > _LOADED:
+            self._loaded.popitem(last=False)
+        return found
+
+    @staticmethod
+    def _table(data: dict[str, Any]) -> TableInfo:
         columns = [
             ColumnInfo(
                 name,
@@ -241,9 +300,10 @@ class Catalog:
         if entry is None:
             return None
         pg = f'"mssql_{schema}".{quoted(table)}'
-        rows = self.pg.query(_SYSTEM_SQL, pg)
+        rows = self._views.get(pg) or self.pg.query(_SYSTEM_SQL, pg)
         if not rows:
             return None
+        self._views[pg] = rows
         filtered = rows[0][0] == "_db"
         columns = [
             ColumnInfo(

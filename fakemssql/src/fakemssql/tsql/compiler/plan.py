@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from fakemssql.tsql.catalog.catalog import Answers
 from fakemssql.tsql.catalog.tables import TableInfo
 from fakemssql.tsql.compiler.compilation import Compilation
 from fakemssql.tsql.compiler.scopes import Typed
@@ -36,6 +37,8 @@ class Plan:
     selects: bool = False
     uses: int = 0
     node: object = None  # keeps the statement alive, because its id is a key of the cache
+    answers: Answers = field(default_factory=dict)  # of the catalog, from which it was compiled
+    version: int = 0  # of the catalog in which these answers hold
 
 
 def finish(

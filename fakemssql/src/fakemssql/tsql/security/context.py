@@ -55,9 +55,9 @@ class SecurityContext:
         catalog.default_schema = self.default_schema
 
     @property
-    def key(self) -> ServerPrincipal | None:
-        """Part of a plan's key: the login, or None for the administrator."""
-        return None if self.powerful else self.account
+    def key(self) -> tuple[ServerPrincipal, int] | None:
+        """Part of a plan's key: the login and the state of its permissions, or None for the administrator."""
+        return None if self.powerful else (self.account, self.catalog.generation)
 
     def module(self, database: str, owner: int, schema: str) -> AbstractContextManager[None]:
         """Run a module's text: permissions on objects of the module's owner are not checked (ownership chaining)."""

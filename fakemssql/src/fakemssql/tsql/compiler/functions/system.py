@@ -64,7 +64,8 @@ def _object_id(c: Compilation, node: nodes.Function, names: Names) -> Typed:
     if isinstance(first, nodes.Literal) and isinstance(first.value, str):
         name = first.value.strip()
         if name.lower().startswith("tempdb..") or name.startswith("#"):
-            table = c.env.catalog.temporary.get(name.split(".")[-1].strip("[]").lower())
+            last = name.split(".")[-1].strip("[]")
+            table = c.env.catalog.named((last,), c.env.database) if last.startswith("#") else None
             return Typed(f"{table.object_id}::int4" if table is not None else "NULL::int4", INT)
     args = [as_text(c.scalar(arg, names)).sql for arg in node.args]
     kind = args[1] if len(args) > 1 else "NULL::text"

@@ -16,6 +16,7 @@ import shutil
 import struct
 import time
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from fakemssql import killing
@@ -64,7 +65,7 @@ class Activity:
         """Record the names and addresses of the client."""
         self.client = client
         names = (client.login, client.host, client.program, client.library)
-        login, host, program, library = (json.dumps(_kept(name), ensure_ascii=False) for name in names)
+        login, host, program, library = map(_shown, names)
         self._who = (
             f'"backend": {self._backend}, "started": {self._started:.6f}, "login": {login}, "host": {host},'
             f' "program": {program}, "library": {library},'
@@ -109,7 +110,7 @@ class Activity:
         options = session.options
         state = (
             f'{{{self._who}, "running": {str(self._running).lower()}, "began": {self._began:.3f},'
-            f' "ended": {self._ended:.3f}, "database": {json.dumps(_kept(session.database), ensure_ascii=False)},'
+            f' "ended": {self._ended:.3f}, "database": {_shown(session.database)},'
             f' "transactions": {session.transaction_count}, "transaction": {session.transaction_descriptor},'
             f' "transaction_began": {session.transaction_began:.3f}, "isolation": {_ISOLATION[options.isolation]},'
             f' "lock_timeout": {options.lock_timeout}, "deadlock_priority": {options.deadlock_priority},'
@@ -130,5 +131,7 @@ class Activity:
         self._map[start : start + len(data)] = data
 
 
-def _kept(name: str) -> str:
-    return to_pg(name[:_NAME_LENGTH]).decode()
+@lru_cache
+def _shown(name: str) -> str:
+    """Return a name as JSON."""
+    return json.dumps(to_pg(name[:_NAME_LENGTH]).decode(), ensure_ascii=False)

@@ -76,7 +76,7 @@ class Backend:
     def __init__(self, conninfo: str, wait: Wait) -> None:
         self.pg = Pg(conninfo, wait)
         self.catalog = Catalog(self.pg)
-        self.plan_cache = PlanCache(self.pg)
+        self.plan_cache = PlanCache(self.catalog)
         self._switches = Switches()
         self.pg.execute("LISTEN mssql_catalog")
         pid, directory, started = self.pg.query(_PLACE_SQL)[0]

@@ -6,9 +6,10 @@ import itertools
 from collections import OrderedDict
 from collections.abc import Callable
 
+from fakemssql.tsql.catalog.catalog import Catalog
 from fakemssql.tsql.compiler.plan import Plan
 from fakemssql.tsql.parser import batches
-from fakemssql.tsql.pg import Pg, Request
+from fakemssql.tsql.pg import Request
 from fakemssql.tsql.runtime.frames import Code
 
 _CODES, _PLANS = 256, 64
@@ -17,8 +18,8 @@ _CODES, _PLANS = 256, 64
 class PlanCache:
     """Cache of the last texts with their plans; the second use of a plan prepares it in PostgreSQL."""
 
-    def __init__(self, pg: Pg) -> None:
-        self._pg = pg
+    def __init__(self, catalog: Catalog) -> None:
+        self._pg, self._catalog = catalog.pg, catalog
         self._codes: OrderedDict[tuple[object, ...], Code] = OrderedDict()
         self._names = itertools.count(1)
         self._garbage: list[bytes] = []
@@ -38,13 +39,19 @@ class PlanCache:
         return code
 
     def plan(self, code: Code, key: tuple[object, ...], compiled: Callable[[], Plan]) -> Plan:
-        """Plan of a statement of ``code``; a new plan is compiled."""
-        plan = code.plans.get(key)
+        """Plan of a statement of ``code``; it is compiled if it is new, or if the catalog now answers otherwise."""
+        plan, version = code.plans.get(key), self._catalog.version
+        if plan is not None and plan.version != version and not self._catalog.is_as_before(plan.answers):
+            self._drop(code.plans.pop(key))
+            plan = None
         if plan is None:
-            plan = compiled()
+            with self._catalog.noting() as answers:
+                plan = compiled()
+            plan.answers = answers
             if len(code.plans) > _PLANS * max(len(code.statements), 1):
                 self.forget(code)
             code.plans[key] = plan
+        plan.version = version
         plan.uses += 1
         if plan.uses == 2 and not plan.name:
             plan.name = f"p{next(self._names)}".encode()
@@ -52,8 +59,13 @@ class PlanCache:
 
     def forget(self, code: Code) -> None:
         """Drop the plans of a text."""
-        self._garbage += [plan.name for plan in code.plans.values() if plan.name in self._pg.prepared]
+        for plan in code.plans.values():
+            self._drop(plan)
         code.plans.clear()
+
+    def _drop(self, plan: Plan) -> None:
+        if plan.name in self._pg.prepared:
+            self._garbage.append(plan.name)
 
     def forget_all(self) -> None:
         """Drop all texts and plans."""

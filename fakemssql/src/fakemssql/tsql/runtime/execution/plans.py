@@ -18,7 +18,7 @@ from fakemssql.tsql.datatypes.sqltypes import BIGINT, INT
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.pg import PgError, Request
 from fakemssql.tsql.runtime.errors import STALE, translate
-from fakemssql.tsql.runtime.execution.system_values import quick_value, system_value
+from fakemssql.tsql.runtime.execution.system_values import quick_condition, quick_value, system_value
 from fakemssql.tsql.runtime.frames import Code, Frame
 from fakemssql.tsql.runtime.session.session import Session
 from fakemssql.tsql.state import MadeIdentity
@@ -83,7 +83,6 @@ def _plan_key(session: Session, node: object, frame: Frame) -> tuple[object, ...
     return (
         id(node),
         session.database,
-        session.catalog.version,
         session.security.key,
         session.options.isolation,
         session.options.isolation == "REPEATABLE READ" and session.transaction_count > 0,
@@ -97,6 +96,7 @@ def plan_of(session: Session, node: nodes.Statement | nodes.Expr, frame: Frame, 
 
     def compiled() -> Plan:
         compiler = compilation(environment(session, frame))
+        session.catalog.database(session.database)  # the current database is noted with the other answers
         try:
             if build is not None:
                 plan = build(compiler)
@@ -200,6 +200,9 @@ def evaluate(session: Session, node: nodes.Expr, kind: SqlType | None, frame: Fr
 
 def condition(session: Session, node: nodes.Expr, frame: Frame) -> bool:
     """Return whether a search condition is true."""
+    quick = quick_condition(session, node, frame)
+    if quick is not None:
+        return quick
 
     def build(compiler: Compilation) -> Plan:
         text = compiler.predicate(node, Names())

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from fakemssql.contract import SERVER_VERSION
 from fakemssql.tsql.compiler.functions.system import VERSION
-from fakemssql.tsql.datatypes.codec import encode
+from fakemssql.tsql.datatypes.codec import decode, encode
 from fakemssql.tsql.parser import nodes
 from fakemssql.tsql.runtime.frames import Frame
 from fakemssql.tsql.runtime.session.session import Session
@@ -18,6 +19,17 @@ _VERSION_TEXT = (
     " this is fakemssql, T-SQL translated"
     " for an embedded PostgreSQL 18"
 )
+
+
+_COMPARISONS = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_COUNTS = ("@@trancount", "@@rowcount", "@@error")
 
 
 def system_value(session: Session, name: str, frame: Frame) -> Any:
@@ -111,3 +123,25 @@ def quick_value(node: nodes.Expr, kind: SqlType | None, frame: Frame) -> tuple[S
         if kind.length < 0 or len(node.value) <= kind.length:
             return kind, encode(kind, node.value)
     return None
+
+
+def quick_condition(session: Session, node: nodes.Expr, frame: Frame) -> bool | None:
+    """Return the truth of a comparison of integers, such as ``@@TRANCOUNT = 0``, which needs no PostgreSQL; None for
+    other conditions.
+    """
+    if not isinstance(node, nodes.Binary) or node.op not in _COMPARISONS:
+        return None
+    left, right = (_integer(session, side, frame) for side in (node.left, node.right))
+    return None if left is None or right is None else _COMPARISONS[node.op](left, right)
+
+
+def _integer(session: Session, node: nodes.Expr, frame: Frame) -> int | None:
+    if isinstance(node, nodes.Literal) and node.kind == "int":
+        return int(node.value)
+    if not isinstance(node, nodes.Variable):
+        return None
+    if node.name in _COUNTS:
+        return int(system_value(session, node.name, frame))
+    kind = frame.types.get(node.name)
+    value = frame.values[node.name] if kind is not None and kind.name in ("int", "bigint") else None
+    return None if kind is None or value is None else int(decode(kind, value))

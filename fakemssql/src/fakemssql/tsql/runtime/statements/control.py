@@ -30,6 +30,7 @@ def branch(session: Session, node: nodes.If, frame: Frame) -> None:
 
 def loop(session: Session, node: nodes.While, frame: Frame) -> None:
     while condition(session, node.condition, frame):
+        session.pg.check()  # else nothing could cancel a loop that does not use PostgreSQL
         try:
             step(session, node.body, frame)
         except Break:

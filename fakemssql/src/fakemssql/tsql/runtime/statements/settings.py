@@ -14,6 +14,8 @@ from fakemssql.tsql.security import errors
 from fakemssql.tsql.security.context import OBJECT
 
 _PRIORITIES = {"LOW": -5, "NORMAL": 0, "HIGH": 5}
+_SHOWN = frozenset(["ISOLATION", "LOCK_TIMEOUT", "DEADLOCK_PRIORITY"])
+"""Options that the session's data show to other sessions."""
 _SHOWPLAN = ("SHOWPLAN_TEXT", "SHOWPLAN_ALL", "SHOWPLAN_XML")
 _REFUSED = (*_SHOWPLAN, "NOEXEC", "PARSEONLY", "REMOTE_PROC_TRANSACTIONS", "OFFSETS")
 _NEEDED_ON = ("ANSI_WARNINGS", "ANSI_PADDING", "ANSI_NULLS", "CONCAT_NULL_YIELDS_NULL")
@@ -41,7 +43,8 @@ def set_option(session: Session, node: nodes.SetOption, frame: Frame) -> None:
     try:
         _set_options(session, node, frame)
     finally:
-        session.activity.update(session)
+        if not _SHOWN.isdisjoint(node.options):
+            session.activity.update(session)
     quiet(session)
 
 
