@@ -36,7 +36,7 @@ export FAKEMSSQL_TEST_SERVER ?= $(value SQLQUEUE_TEST_SERVER)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jars demo bench test test-system test-ui compat versions screenshots faults coverage mutants contract lint format docs dist clean soak kills examples
+.PHONY: help setup jars demo bench test test-system test-ui compat versions screenshots faults coverage mutants contract lint format docs site dist clean soak kills examples
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -122,8 +122,11 @@ docs: $(READY) ## Build the manual (Python 3.11 or later); a warning is an error
 	@$(RUN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "The manual is docs/_build/html/index.html"
 
-dist: $(READY) ## Build the wheels, a bill of materials and the list of licences into dist/ (3 minutes)
-	@$(RUN)/python scripts/release.py
+site: $(READY) ## Build the manual of each release and of this checkout, as it is hosted, into docs/_build/site
+	@$(RUN)/python scripts/hosted_manual.py
+
+dist: $(READY) ## Build the wheels, a bill of materials and the list of licences into dist/ (3 minutes; TAG=v1.2.3 checks a tag first)
+	@$(RUN)/python scripts/release.py $(if $(TAG),--tag '$(TAG)')
 
 clean: ## Remove the virtual environment and what the demo and dist left
 	@rm -rf $(VENV) .demo dist docs/_build docs/_screenshots

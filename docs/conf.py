@@ -25,7 +25,7 @@ author = "The authors of airflow-sqlqueue"
 project_copyright = "Apache-2.0"
 version = release = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "command_line", "inherited_parameters"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "command_line", "inherited_parameters", "site_files"]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["_build", "_ext"]
 myst_heading_anchors = 3
@@ -39,6 +39,8 @@ python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 100
 
 html_theme = "furo"
+# Where the manual is hosted, if it is: with a slash at its end.
+html_baseurl = os.environ.get("SITE_URL", "")
 html_title = f"airflow-sqlqueue {version}"
 html_copy_source = False
 html_show_sphinx = False

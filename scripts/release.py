@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -93,11 +94,30 @@ def licence_of(component: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0]).parse_args()
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--tag", help="the tag of the release, such as v1.2.3, which has to agree with the sources")
+    if (tag := parser.parse_args().tag) and (wrong := disagreements(tag)):
+        sys.exit("\n".join(wrong))
     try:
         make()
     except subprocess.SubprocessError as error:
         sys.exit(reason_of(error))
+
+
+def disagreements(tag: str, root: Path = ROOT) -> list[str]:
+    """Return a sentence for each place whose version is not the tag's; the changelog needs a dated section of it."""
+    version = tag.removeprefix("v")
+    places = {
+        "airflow_sqlqueue/__init__.py": f'__version__ = "{version}"',
+        "fakemssql/src/fakemssql/__init__.py": f'__version__ = "{version}"',
+        "pyproject.toml": f'"airflow-sqlqueue-core=={version}"',
+    }
+    wrong = [f"{path} has no {text}." for path, text in places.items() if text not in (root / path).read_text("utf-8")]
+    if not re.search(
+        rf"^## \[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d$", (root / "CHANGELOG.md").read_text("utf-8"), re.M
+    ):
+        wrong.append(f"CHANGELOG.md has no section [{version}] with a date.")
+    return [] if tag.startswith("v") and not wrong else wrong or [f"The tag {tag} does not begin with v."]
 
 
 def make() -> None:
