@@ -55,7 +55,7 @@ app = typer.Typer(
     epilog="Name the server by SQLQUEUE_URL, --url or --conn-id. With - as the URL's password, a command reads it from "
     "SQLQUEUE_PASSWORD, or asks for it.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     # Plain text: rich would read the brackets of an address as markup.
     rich_markup_mode=None,

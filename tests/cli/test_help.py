@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import uuid
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,6 +57,22 @@ def test_all_commands_are_on_one_screen_under_their_headings() -> None:
         # The group of commands stands there as well.
         assert len(set(section) - {"schemas", "tables"}) == len(commands), heading
     assert sum(map(len, COMMANDS.values())) == len(app.registered_commands)
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("sqlqueue dr", {"drain", "drop"}),
+        ("sqlqueue drain --incr", {"--incremental"}),
+        ("sqlqueue schemas ch", {"check"}),
+    ],
+)
+def test_a_shell_completes_commands_and_options(words: str, found: set[str]) -> None:
+    number = str(words.count(" "))
+    asked = {**os.environ, "_SQLQUEUE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": number}
+    command = [str(Path(sys.executable).with_name("sqlqueue"))]
+    done = subprocess.run(command, env=asked, capture_output=True, text=True, timeout=120, check=True)
+    assert (set(done.stdout.split()), done.stderr) == (found, "")
 
 
 def test_lines_of_a_groups_help_are_whole() -> None:
