@@ -10,6 +10,9 @@ ASIDE   := -n $(if $(SQLQUEUE_TEST_SERVER),0,$(shell expr $$(getconf _NPROCESSOR
 SYSTEM  := $(addprefix tests/bench/,test_body_rates.py test_page_rates.py test_soak.py test_spark_rates.py) \
            tests/airflow/running tests/airflow/test_canary.py tests/airflow/test_spark_target.py tests/sinks \
            $(addprefix tests/spark/,test_audit_script.py test_cluster.py test_source_connect.py test_source_stream.py)
+# What says within a minute whether a change broke something: values, and the operations on queues that all others stand on.
+FAST    := tests/unit $(addprefix tests/contract/,batches/test_requeue.py endpoint/test_handlers.py return_to_source \
+           $(patsubst %,test_%.py,delayed drain error_queue forward purge queue send_ledger transactions))
 # What compares rates has the machine to itself.
 ALONE   := tests/bench/test_queue_rates.py
 VENV    := .venv
@@ -36,7 +39,7 @@ export FAKEMSSQL_TEST_SERVER ?= $(value SQLQUEUE_TEST_SERVER)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jars demo bench test test-system test-ui compat versions screenshots faults coverage mutants contract lint format docs site dist clean soak kills examples
+.PHONY: help setup jars demo bench test test-fast test-system test-ui compat versions screenshots faults coverage mutants contract lint format docs site dist clean soak kills examples
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -60,6 +63,9 @@ test: $(READY) ## Run the tests, those that compare rates by themselves (DURATIO
 	@$(RUN)/python scripts/jars.py --optional
 	@$(if $(DURATIONS),SQLQUEUE_DURATIONS=1) $(RUN)/python -m pytest $(ASIDE) tests fakemssql/tests --ignore tests/ui $(patsubst %,--ignore %,$(SYSTEM) $(ALONE))
 	@$(RUN)/python -m pytest $(ALONE)
+
+test-fast: $(READY) ## Run the unit tests and the core of the contract, while you edit (a minute)
+	@$(RUN)/python -m pytest $(ASIDE) $(FAST)
 
 test-system: $(READY) ## Run the tests that start Airflow, clusters of Spark and an object store with Delta Lake
 	@$(RUN)/python scripts/jars.py --optional
