@@ -15,7 +15,7 @@ import typer
 from airflow_sqlqueue.cli.interruption import explained
 from airflow_sqlqueue.cli.message_options import FilterOptions
 from airflow_sqlqueue.cli.operation_options import words_of
-from airflow_sqlqueue.cli.options import Common, QueueArgument, QueueOptions, age
+from airflow_sqlqueue.cli.options import Common, QueueArgument, QueueOptions
 from airflow_sqlqueue.cli.output import note, progress_bar
 from airflow_sqlqueue.cli.redaction import KEY_VARIABLE, redactor_of
 from airflow_sqlqueue.drain.options import DrainOptions, SweepOptions
@@ -27,6 +27,7 @@ from airflow_sqlqueue.errors import (
     PermissionDeniedError,
     TransientError,
 )
+from airflow_sqlqueue.options import option
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.client.client import QueueClient
@@ -49,31 +50,19 @@ def drain(
     options: DrainOptions,
     selected: FilterOptions,
     payloads: PayloadOptions,
-    data_bus: Annotated[
-        Optional[str],
-        typer.Option(help="Fetch the messages' payloads from this data bus, a folder or object store URL."),
-    ] = None,
-    staging: Annotated[
-        Optional[str], typer.Option(help="The folder or object store URL for the batch's files.")
-    ] = None,
-    stage: Annotated[str, typer.Option(help="files, or table: a table beside the queue, without --staging.")] = "files",
-    batch_id: Annotated[Optional[uuid.UUID], typer.Option(help="Resume this batch.")] = None,
-    new: Annotated[
-        bool, typer.Option("--new", help="Begin the batch of --batch-id if the ledger does not know it.")
-    ] = False,
-    copy: Annotated[bool, typer.Option("--copy", help="Copy the messages and leave them in the queue.")] = False,
-    incremental: Annotated[
-        Optional[str],
-        typer.Option(
-            metavar="NAME", help="With --copy, copy only messages that no earlier drain with this name has copied."
-        ),
-    ] = None,
-    redaction: Annotated[
-        Optional[str], typer.Option(help=f"A JSON file of rules for private data; {KEY_VARIABLE} is the hashes' key.")
-    ] = None,
-    secondary: Annotated[
-        bool, typer.Option("--secondary", help="Drain the secondary queues too, each into its own batch.")
-    ] = False,
+    data_bus: str | None = option(
+        None, "fetch the messages' payloads from this data bus, a folder or object store URL"
+    ),
+    staging: str | None = option(None, "the folder or object store URL for the batch's files"),
+    stage: str = option("files", "``files``, or table: a table beside the queue, without --staging"),
+    batch_id: uuid.UUID | None = option(None, "resume this batch"),
+    new: bool = option(False, "begin the batch of --batch-id if the ledger does not know it"),
+    copy: bool = option(False, "copy the messages and leave them in the queue"),
+    incremental: str | None = option(
+        None, "with --copy, copy only messages that no earlier drain with this name has copied", metavar="NAME"
+    ),
+    redaction: str | None = option(None, f"a JSON file of rules for private data; {KEY_VARIABLE} is the hashes' key"),
+    secondary: bool = option(False, "drain the secondary queues too, each into its own batch"),
 ) -> None:
     """Drain a queue into a batch: Parquet files or a table's rows.
 
@@ -167,9 +156,7 @@ def _drain(
 def _payload_fetch(
     location: str | None, stage: str, folder: StagingFolder | None, options: PayloadOptions
 ) -> PayloadFetch | None:
-    """Return the function that fetches the payloads of a drained batch; None without a data bus. Raises
-    ConfigurationError.
-    """
+    """Return the function that fetches a batch's payloads; None without a data bus. Raises ConfigurationError."""
     if location is None:
         return None
     if stage != "files":
@@ -221,20 +208,16 @@ def batches(
     batch_id: Annotated[
         Optional[str], typer.Argument(help="Show this batch in full; the first characters of its id are enough.")
     ] = None,
-    state: Annotated[
-        Optional[list[str]],
-        typer.Option(help="open, sealed, consumed or requeued, any number of times."),
-    ] = None,
-    queue: Annotated[Optional[str], typer.Option(help="Only the batches of this queue.")] = None,
-    older_than: Annotated[Optional[str], typer.Option(help="Only batches longer in their state: 30m, 12h, 7d.")] = None,
+    state: list[str] | None = option(None, "``open``, sealed, consumed or requeued, any number of times"),
+    queue: str | None = option(None, "only the batches of this queue"),
+    older_than: timedelta | None = option(None, "only batches longer in their state: 30m, 12h, 7d"),
 ) -> None:
     """List the batches, or show one.
 
     The age of a batch is the time in its state.
     """
-    since = None if older_than is None else age("--older-than", older_than)
     client = common.connect()
-    found = client.batches.list(queue, states=state or (), older_than=since)
+    found = client.batches.list(queue, states=state or (), older_than=older_than)
     if batch_id is not None:
         found = [info for info in found if str(info.batch_id).startswith(batch_id.lower())]
         if len(found) != 1:
@@ -246,7 +229,7 @@ def batches(
     records = [info.to_dict() for info in found]
     common.show(records if common.as_json else _lines(records))
     if not common.as_json:
-        _notice(found, _OLD if since is None else since)
+        _notice(found, _OLD if older_than is None else older_than)
 
 
 _OLD = timedelta(days=1)
@@ -334,7 +317,7 @@ def sweep(
         ),
     ] = None,
     queue: LedgerQueue = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be removed.")] = False,
+    dry_run: bool = option(False, "only count what would be removed"),
 ) -> None:
     """Remove orphaned files and batches past their retention.
 
@@ -365,10 +348,9 @@ def _lines(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def quarantine(
     queue: QueueArgument,
     common: Common,
-    requeue: Annotated[
-        Optional[list[int]],
-        typer.Option(help="Put the message with this number back into the queue, any number of times."),
-    ] = None,
+    requeue: list[int] | None = option(
+        None, "put the message with this number back into the queue, any number of times"
+    ),
 ) -> None:
     """List messages that no file can hold, or put some back.
 
@@ -389,10 +371,8 @@ def _plain(value: object) -> object:
 
 def streams(
     common: Common,
-    queue: Annotated[Optional[str], typer.Option(help="Only the streams of this queue, or of its database.")] = None,
-    release: Annotated[
-        Optional[str], typer.Option(metavar="NAME", help="Put back the claims of a stream that no query resumes.")
-    ] = None,
+    queue: str | None = option(None, "only the streams of this queue, or of its database"),
+    release: str | None = option(None, "put back the claims of a stream that no query resumes", metavar="NAME"),
 ) -> None:
     """List Spark's streams, or put one's claims back.
 

@@ -6,14 +6,15 @@ import inspect
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, fields, is_dataclass
+from datetime import timedelta
 from functools import wraps
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from typer.core import TyperCommand, TyperGroup
 
-from airflow_sqlqueue.cli.operation_options import made, parameters_of
-from airflow_sqlqueue.errors import SqlQueueError
-from airflow_sqlqueue.options import Options
+from airflow_sqlqueue.cli.operation_options import made, parameter_of, parameters_of
+from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError
+from airflow_sqlqueue.options import Options, interval
 
 _OTHER_NAMES = {"time_to_be_received": "expire_after"}
 """Names of the core, each with the parameter that has another name here."""
@@ -36,18 +37,19 @@ _FIRST_WORD = re.compile(r"^([a-z]+)(?= must| is)")
 
 def with_option_groups(command: Callable[..., Any]) -> Callable[..., Any]:
     """Return the command for typer: each parameter whose type is a dataclass becomes one option for each of its
-    fields.
+    fields, and one whose default is :func:`~airflow_sqlqueue.options.option` becomes that option.
     """
     hints = {name: _annotated(hint) for name, hint in get_type_hints(command, include_extras=True).items()}
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
     members = {name: list(_parameters(kind)) for name, kind in groups.items()}
     parameters = []
-    for parameter in inspect.signature(command).parameters.values():
-        own = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[parameter.name])]
-        parameters += members.get(parameter.name, own)
+    for name, parameter in inspect.signature(command).parameters.items():
+        parameters += members.get(name) or [parameter_of(name, parameter.default, hints[name])]
+    times = [name for name, hint in hints.items() if timedelta in get_args(hint)]
 
     @wraps(command)
     def run(**given: Any) -> Any:
+        given |= {name: _time(f"--{name.replace('_', '-')}", given[name]) for name in times}
         made_of = {name: {each.name: given.pop(each.name) for each in members[name]} for name in groups}
         return command(**given, **{name: _made(kind, made_of[name]) for name, kind in groups.items()})
 
@@ -55,6 +57,13 @@ def with_option_groups(command: Callable[..., Any]) -> Callable[..., Any]:
     run.__signature__ = signature  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
+
+
+def _time(option: str, text: str | None) -> timedelta | None:
+    found = interval(option, text)
+    if found is None and text is not None:
+        raise ConfigurationError(f"{option} is empty: give a time as 90s, 30m, 12h or 7d.")
+    return found
 
 
 def _annotated(hint: Any) -> Any:
@@ -69,11 +78,10 @@ def _parameters(group: Any) -> Iterable[inspect.Parameter]:
         return parameters_of(group)
     types, required = get_type_hints(group, include_extras=True), inspect.Parameter.empty
     return [
-        inspect.Parameter(
+        parameter_of(
             field.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=required if field.default is MISSING else field.default,
-            annotation=types[field.name],
+            field if field.metadata else required if field.default is MISSING else field.default,
+            types[field.name],
         )
         for field in fields(group)
     ]

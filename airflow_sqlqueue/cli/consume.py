@@ -21,6 +21,7 @@ from airflow_sqlqueue.cli.options import Common
 from airflow_sqlqueue.cli.output import note
 from airflow_sqlqueue.endpoint.options import ConsumeOptions, ConsumeResult
 from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.options import option
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.client.queues import Queue
@@ -43,7 +44,7 @@ class HealthOptions:
         Optional[int],
         typer.Option(min=0, max=65_535, help="Serve /health/live, /health/ready and /metrics here; 0: any free port."),
     ] = None
-    health_host: Annotated[str, typer.Option(help="Address of the health port; 0.0.0.0 for all.")] = "127.0.0.1"
+    health_host: str = option("127.0.0.1", "address of the health port; 0.0.0.0 for all")
 
 
 def consume(
@@ -54,16 +55,11 @@ def consume(
     handling: ConsumeOptions,
     selected: FilterOptions,
     health: HealthOptions,
-    data_bus: Annotated[
-        Optional[str], typer.Option(help="Data bus of the senders, a folder or an object store URL.")
-    ] = None,
-    queue: Annotated[
-        Optional[str], typer.Option(help="The queue's address: table, table@[schema] or table@[schema]@[catalog].")
-    ] = None,
-    endpoint: Annotated[
-        Optional[str],
-        typer.Option(help="Name of the endpoint in headers; without --queue its queue, by the routing settings."),
-    ] = None,
+    data_bus: str | None = option(None, "data bus of the senders, a folder or an object store URL"),
+    queue: str | None = option(None, "the queue's address: table, table@[schema] or table@[schema]@[catalog]"),
+    endpoint: str | None = option(
+        None, "name of the endpoint in headers; without --queue its queue, by the routing settings"
+    ),
 ) -> None:
     """Handle messages with Python functions, until stopped.
 

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import typer
 
 from airflow_sqlqueue.cli.options import Common
 from airflow_sqlqueue.cli.output import note
+from airflow_sqlqueue.options import option
 
 
 def conversation(
     common: Common,
     conversation_id: Annotated[str, typer.Argument(help="The value of the header NServiceBus.ConversationId.")],
-    catalog: Annotated[
-        Optional[str], typer.Option(metavar="DATABASE", help="Another database of the server than the connection's.")
-    ] = None,
-    staging: Annotated[
-        Optional[str], typer.Option(help="The batch's folder, if it needs more than the environment's credentials.")
-    ] = None,
-    max_seconds: Annotated[Optional[float], typer.Option(help="Stop the search after this many seconds.")] = None,
+    catalog: str | None = option(None, "another database of the server than the connection's", metavar="DATABASE"),
+    staging: str | None = option(None, "the batch's folder, if it needs more than the environment's credentials"),
+    max_seconds: float | None = option(None, "stop the search after this many seconds"),
 ) -> None:
     """Show the messages of a conversation in the newest batches.
 

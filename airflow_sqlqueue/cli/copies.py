@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Optional
+from datetime import timedelta
 
-import typer
-
-from airflow_sqlqueue.cli.options import Common, age
+from airflow_sqlqueue.cli.options import Common
 from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.options import option
 
 
 def copies(
     common: Common,
-    queue: Annotated[Optional[str], typer.Option(help="Only the copies of this queue.")] = None,
-    reset: Annotated[
-        Optional[str],
-        typer.Option(metavar="NAME", help="Forget what this copy of --queue has: it begins at the head of the queue."),
-    ] = None,
-    close: Annotated[
-        Optional[str], typer.Option(metavar="NAME", help="Close gaps of this copy of --queue, older than --older-than.")
-    ] = None,
-    older_than: Annotated[
-        Optional[str], typer.Option(help="With --close: no transaction of the queue lasts longer: 30m, 12h, 7d.")
-    ] = None,
+    queue: str | None = option(None, "only the copies of this queue"),
+    reset: str | None = option(
+        None, "forget what this copy of --queue has: it begins at the head of the queue", metavar="NAME"
+    ),
+    close: str | None = option(None, "close gaps of this copy of --queue, older than --older-than", metavar="NAME"),
+    older_than: timedelta | None = option(None, "with --close: no transaction of the queue lasts longer: 30m, 12h, 7d"),
 ) -> None:
     """List the copies of drains with --incremental, or reset one."""
     found = common.connect().copies
     if close is not None or older_than is not None:
         if close is None or older_than is None or queue is None:
             raise ConfigurationError("Gaps are closed with all of --queue, --close and --older-than.")
-        closed = found.close_gaps(close, queue, longest_transaction=age("--older-than", older_than))
+        closed = found.close_gaps(close, queue, longest_transaction=older_than)
         common.show({"copy": close, "queue": queue, "closed": closed})
         return
     if reset is None:

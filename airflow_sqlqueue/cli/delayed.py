@@ -12,6 +12,7 @@ from airflow_sqlqueue.cli.options import Common, QueueArgument
 from airflow_sqlqueue.cli.output import note
 from airflow_sqlqueue.errors import ConfigurationError, MessageNotFoundError
 from airflow_sqlqueue.messages.message import HeaderNames, decode_headers, first_type
+from airflow_sqlqueue.options import option
 from airflow_sqlqueue.queue.delayed.mover import MoveOptions
 from airflow_sqlqueue.queue.delayed.table import DelayedMessage
 from airflow_sqlqueue.untrusted import quoted
@@ -45,9 +46,9 @@ def send_delayed(
     queue: QueueArgument,
     message: MessageOptions,
     common: Common,
-    after: Annotated[Optional[float], typer.Option(help="Seconds until it is due.")] = None,
-    at: Annotated[Optional[str], typer.Option(help="Time at which it is due: 2031-01-31T08:00:00+01:00.")] = None,
-    through: Annotated[Optional[str], typer.Option(help="Keep it at this queue, which forwards it.")] = None,
+    after: float | None = option(None, "seconds until it is due"),
+    at: str | None = option(None, "time at which it is due: 2031-01-31T08:00:00+01:00"),
+    through: str | None = option(None, "keep it at this queue, which forwards it"),
 ) -> None:
     """Send one message that the queue receives later."""
     sent = message.message()
@@ -77,7 +78,7 @@ def cancel(
     row_version: Annotated[
         Optional[list[int]], typer.Argument(help="As 'sqlqueue delayed <queue>' shows them.")
     ] = None,
-    message_id: Annotated[Optional[str], typer.Option(help="Every message with this id.")] = None,
+    message_id: str | None = option(None, "every message with this id"),
 ) -> None:
     """Delete delayed messages of the queue.
 
@@ -99,7 +100,7 @@ def move_delayed(
     queue: QueueArgument,
     common: Common,
     options: MoveOptions,
-    error_queue: Annotated[Optional[str], typer.Option(help="Queue for messages that cannot be forwarded.")] = None,
+    error_queue: str | None = option(None, "queue for messages that cannot be forwarded"),
 ) -> None:
     """Move due delayed messages into the queue, as its endpoint."""
     delayed = common.connect().delayed(queue)

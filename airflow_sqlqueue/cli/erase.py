@@ -5,31 +5,26 @@ from __future__ import annotations
 import os
 import sys
 import uuid
-from typing import Annotated, Optional
-
-import typer
 
 from airflow_sqlqueue.cli.batch_commands import LedgerQueue
 from airflow_sqlqueue.cli.message_options import header_values, named_values
 from airflow_sqlqueue.cli.options import Common
 from airflow_sqlqueue.cli.redaction import KEY_VARIABLE
 from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.options import option
 
 
 def erase(
     common: Common,
-    message_id: Annotated[Optional[list[str]], typer.Option(help="A message id, any number of times.")] = None,
-    header: Annotated[
-        Optional[list[str]], typer.Option(help="Messages with this header, NAME=VALUE; NAME=- reads standard input.")
-    ] = None,
-    field: Annotated[
-        Optional[list[str]],
-        typer.Option(help="Messages with this field of the body, PATH=VALUE; PATH=- reads standard input."),
-    ] = None,
-    batch: Annotated[Optional[list[uuid.UUID]], typer.Option(help="Only this batch, any number of times.")] = None,
-    staging: Annotated[Optional[str], typer.Option(help="The staging folder, for a store that needs it.")] = None,
+    message_id: list[str] | None = option(None, "a message id, any number of times"),
+    header: list[str] | None = option(None, "messages with this header, NAME=VALUE; NAME=- reads standard input"),
+    field: list[str] | None = option(
+        None, "messages with this field of the body, PATH=VALUE; PATH=- reads standard input"
+    ),
+    batch: list[uuid.UUID] | None = option(None, "only this batch, any number of times"),
+    staging: str | None = option(None, "the staging folder, for a store that needs it"),
     queue: LedgerQueue = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,
+    dry_run: bool = option(False, "only count"),
 ) -> None:
     """Erase single messages from batches that are not open.
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Optional
 
-import typer
-
+from airflow_sqlqueue.options import option
 from airflow_sqlqueue.queue.errors.failed_message import KINDS
 from airflow_sqlqueue.queue.errors.filters import ErrorFilter
 
@@ -15,27 +13,15 @@ from airflow_sqlqueue.queue.errors.filters import ErrorFilter
 class ErrorFilterOptions:
     """Options that select failed messages; without ``group`` and ``up_to`` of the filter, which only the page uses."""
 
-    exception_type: Annotated[Optional[str], typer.Option(help="Only this exception type, in full; '' for none.")] = (
-        None
-    )
-    message_type: Annotated[
-        Optional[str], typer.Option(help="Only this message type, in full, without its assembly.")
-    ] = None
-    endpoint: Annotated[Optional[str], typer.Option(help="Only messages that this endpoint failed to handle.")] = None
-    failed_queue: Annotated[
-        Optional[str], typer.Option(help="Only messages that failed in this queue: its address, or its table alone.")
-    ] = None
-    kind: Annotated[Optional[str], typer.Option(help=f"Only one of: {', '.join(KINDS)}.")] = None
-    since: Annotated[
-        Optional[str], typer.Option(help="Only messages that failed then or later: 2026-01-31, or 2026-01-31T08:00Z.")
-    ] = None
-    until: Annotated[Optional[str], typer.Option(help="Only messages that failed before this time.")] = None
-    message_ids: Annotated[
-        Optional[list[str]], typer.Option("--message-id", help="Only this message id; any number of times.")
-    ] = None
-    row_versions: Annotated[
-        Optional[list[int]], typer.Option("--row-version", help="Only this row; any number of times.")
-    ] = None
+    exception_type: str | None = option(None, "only this exception type, in full; '' for none")
+    message_type: str | None = option(None, "only this message type, in full, without its assembly")
+    endpoint: str | None = option(None, "only messages that this endpoint failed to handle")
+    failed_queue: str | None = option(None, "only messages that failed in this queue: its address, or its table alone")
+    kind: str | None = option(None, f"only one of: {', '.join(KINDS)}")
+    since: str | None = option(None, "only messages that failed then or later: 2026-01-31, or 2026-01-31T08:00Z")
+    until: str | None = option(None, "only messages that failed before this time")
+    message_ids: list[str] | None = option(None, "only this message id; any number of times", form="--message-id")
+    row_versions: list[int] | None = option(None, "only this row; any number of times", form="--row-version")
 
     def filter(self) -> ErrorFilter:
         """Return the filter of the options that were given; an empty list is no condition. Raises

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from inspect import Parameter, Signature, signature
 from shlex import join
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import typer
 
@@ -18,6 +18,7 @@ from airflow_sqlqueue.cli.options import Common, DryRun, QueueArgument
 from airflow_sqlqueue.cli.output import progress_bar, stdout
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.messages.message import HeaderNames
+from airflow_sqlqueue.options import option
 from airflow_sqlqueue.queue.errors.actions import ACTIONS, Action
 from airflow_sqlqueue.queue.errors.bulk_action import ErrorQueueOptions, ErrorQueueResult
 from airflow_sqlqueue.queue.errors.effects import ActionInputs
@@ -27,6 +28,7 @@ from airflow_sqlqueue.queue.errors.reasons import NO_DESTINATION, StayReason
 from airflow_sqlqueue.queue.errors.scan import ShownError
 from airflow_sqlqueue.queue.errors.triage import DEFAULT_KEYS, MAX_SCANNED, Triage
 
+_BY = option(None, f"group by one or several of: {', '.join(GROUPINGS)}")
 _SHOWN = {
     HeaderNames.EXCEPTION_MESSAGE: "exception_message",
     HeaderNames.EXCEPTION_STACK_TRACE: "stack_trace",
@@ -38,15 +40,13 @@ def errors(
     common: Common,
     selected: ErrorFilterOptions,
     queue: QueueArgument = "error",
-    by: Annotated[
-        Optional[list[str]], typer.Option(help=f"Group by one or several of: {', '.join(GROUPINGS)}.")
-    ] = None,
+    by: list[str] | None = _BY,
     limit: Annotated[int, typer.Option(min=1, help="Largest number of messages to read.")] = MAX_SCANNED,
-    one: Annotated[Optional[str], typer.Option("--show", help="Show one message, by RowVersion or message id.")] = None,
-    body: Annotated[bool, typer.Option("--body", help="With --show: print its body too, as text.")] = False,
-    of_archive: Annotated[
-        bool, typer.Option("--archived", help="Messages of the archive instead; --row-version is a number there.")
-    ] = False,
+    one: str | None = option(None, "show one message, by RowVersion or message id", form="--show"),
+    body: bool = option(False, "with --show: print its body too, as text"),
+    of_archive: bool = option(
+        False, "messages of the archive instead; --row-version is a number there", form="--archived"
+    ),
 ) -> None:
     """Count failed messages in groups, or show one.
 
@@ -105,16 +105,10 @@ def edit(
     common: Common,
     queue: QueueArgument,
     row_version: Annotated[int, typer.Option(help="The row of the message.")],
-    body: Annotated[Optional[str], typer.Option(help="The new body: text, @FILE or -.")] = None,
-    header: Annotated[
-        Optional[list[str]], typer.Option(help="A header to replace or add, NAME=VALUE, any number of times.")
-    ] = None,
-    to_queue: Annotated[
-        Optional[str], typer.Option(help="Send it to this queue instead of the one where it failed.")
-    ] = None,
-    keep_original: Annotated[
-        bool, typer.Option("--keep-original", help="Keep the message in the error queue.")
-    ] = False,
+    body: str | None = option(None, "the new body: text, @FILE or -"),
+    header: list[str] | None = option(None, "a header to replace or add, NAME=VALUE, any number of times"),
+    to_queue: str | None = option(None, "send it to this queue instead of the one where it failed"),
+    keep_original: bool = option(False, "keep the message in the error queue"),
 ) -> None:
     """Replace a failed message by an edited copy.
 
@@ -148,7 +142,7 @@ def command_of(action: Action) -> Callable[..., None]:
         common: Common,
         selected: ErrorFilterOptions,
         limits: ErrorQueueOptions,
-        all_messages: Annotated[bool, typer.Option("--all", help="Every message; not with a filter.")] = False,
+        all_messages: bool = option(False, "every message; not with a filter", form="--all"),
         dry_run: DryRun = False,
         **given: Any,
     ) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
 from airflow_sqlqueue.cli.message_options import MessageOptions
 from airflow_sqlqueue.cli.options import Common
 from airflow_sqlqueue.messages.message import HeaderNames
+from airflow_sqlqueue.options import option
 from airflow_sqlqueue.queue.tables.create import SUBSCRIPTION_TABLE
 
 Endpoint = Annotated[str, typer.Argument(help="The endpoint's name.")]
@@ -20,7 +21,7 @@ def subscribe(
     endpoint: Endpoint,
     type_name: TypeName,
     common: Common,
-    queue: Annotated[Optional[str], typer.Option(help="A queue other than the endpoint's own.")] = None,
+    queue: str | None = option(None, "a queue other than the endpoint's own"),
     table: Table = SUBSCRIPTION_TABLE,
 ) -> None:
     """Subscribe an endpoint to the events of a type."""
@@ -45,10 +46,9 @@ def subscriptions(common: Common, table: Table = SUBSCRIPTION_TABLE) -> None:
 def publish(
     message: MessageOptions,
     common: Common,
-    base_type: Annotated[
-        Optional[list[str]],
-        typer.Option(help="A base type or interface that endpoints may have subscribed to, any number of times."),
-    ] = None,
+    base_type: list[str] | None = option(
+        None, "a base type or interface that endpoints may have subscribed to, any number of times"
+    ),
     table: Table = SUBSCRIPTION_TABLE,
 ) -> None:
     """Publish one event to every subscriber."""

@@ -6,13 +6,14 @@ import sys
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.messages.envelope.outgoing import Sender
 from airflow_sqlqueue.messages.message import HeaderNames, Message
+from airflow_sqlqueue.options import option
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.queue.filters import MessageFilter
@@ -23,9 +24,9 @@ class MessageOptions:
     """Options that describe a message to send."""
 
     message_type: Annotated[str, typer.Option("--type", help="The message's .NET type, with its namespace.")]
-    body: Annotated[str, typer.Option(help="The body as text, @FILE, or - for standard input.")] = ""
-    header: Annotated[Optional[list[str]], typer.Option(help="NAME=VALUE, any number of times.")] = None
-    content_type: Annotated[str, typer.Option(help="Content type of the body.")] = "application/json"
+    body: str = option("", "the body as text, @FILE, or - for standard input")
+    header: list[str] | None = option(None, "NAME=VALUE, any number of times")
+    content_type: str = option("application/json", "content type of the body")
 
     def message(self, expire_after: float | None = None) -> Message:
         """Return the message, with the headers that an endpoint needs. Raises ConfigurationError, MessageError."""
@@ -47,17 +48,11 @@ class MessageOptions:
 class FilterOptions:
     """Options that select messages by their headers."""
 
-    message_type: Annotated[
-        Optional[str], typer.Option(help="Only messages of this .NET type, in full, without its assembly.")
-    ] = None
-    from_endpoint: Annotated[Optional[str], typer.Option(help="Only messages that this endpoint sent.")] = None
-    header: Annotated[
-        Optional[list[str]], typer.Option(help="Only messages with this header, NAME=VALUE; any number of times.")
-    ] = None
-    since: Annotated[
-        Optional[str], typer.Option(help="Only messages sent at this time or later: 2026-01-31, or 2026-01-31T08:00Z.")
-    ] = None
-    until: Annotated[Optional[str], typer.Option(help="Only messages sent before this time.")] = None
+    message_type: str | None = option(None, "only messages of this .NET type, in full, without its assembly")
+    from_endpoint: str | None = option(None, "only messages that this endpoint sent")
+    header: list[str] | None = option(None, "only messages with this header, NAME=VALUE; any number of times")
+    since: str | None = option(None, "only messages sent at this time or later: 2026-01-31, or 2026-01-31T08:00Z")
+    until: str | None = option(None, "only messages sent before this time")
 
     def filter(self) -> MessageFilter | None:
         """Return the filter of the options that were given; None without any. Raises :class:`ConfigurationError`."""

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
 from airflow_sqlqueue.cli.options import Common
 from airflow_sqlqueue.cli.output import note
 from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.options import option
 
 
 def rewrite(
     common: Common,
     message_type: Annotated[str, typer.Argument(help="The message type.")],
     location: Annotated[str, typer.Option(help="The folder of the tables, or catalog.namespace.")],
-    format: Annotated[str, typer.Option(help="parquet, delta or iceberg.")] = "parquet",  # noqa: A002
-    schemas: Annotated[Optional[str], typer.Option(help="The folder of the schemas (_schemas there).")] = None,
-    work_folder: Annotated[Optional[str], typer.Option(help="The work folder of tables in a catalog.")] = None,
-    conf: Annotated[
-        Optional[list[str]], typer.Option(help="A setting of Spark, NAME=VALUE, any number of times.")
-    ] = None,
+    format: str = option("parquet", "``parquet``, delta or iceberg"),  # noqa: A002
+    schemas: str | None = option(None, "the folder of the schemas (_schemas there)"),
+    work_folder: str | None = option(None, "the work folder of tables in a catalog"),
+    conf: list[str] | None = option(None, "a setting of Spark, NAME=VALUE, any number of times"),
 ) -> None:
     """Make the table of a message type anew by its schema.
 

@@ -1,15 +1,17 @@
-"""Options of an operation as options of its command, made from the fields of their dataclass."""
+"""Options of an operation, and those of a command itself, as options of the command line."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from typing import Annotated, Any, Optional, TypeVar
+from dataclasses import Field
+from datetime import timedelta
+from typing import Annotated, Any, Optional, TypeVar, get_args
 
 import typer
 
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.options import BYTES, Option, Options, plain
+from airflow_sqlqueue.options import BYTES, Option, Options, option_of, plain
 
 T = TypeVar("T", bound=Options)
 
@@ -22,11 +24,27 @@ def parameters_of(kind: type[Options]) -> Iterator[inspect.Parameter]:
     flags = {each.name: (each.flag or "").partition("/")[0] for each in _options(kind)}
     for each in _options(kind):
         hint = Optional[str] if _is_written(each) else _TYPES[each.type]
-        about = typer.Option(each.flag, help=plain(each.text, lambda word: flags.get(word, word)))
+        about = plain(each.text, lambda word: flags.get(word, word))
         default = False if each.type == "bool" else each.words(each.default) if _is_written(each) else each.default
-        yield inspect.Parameter(
-            each.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[hint, about]
-        )
+        yield _parameter(each, hint, about, default)
+
+
+def parameter_of(name: str, declared: Any, hint: Any) -> inspect.Parameter:
+    """Return a parameter for typer: of an option that a command has itself, or of its own typer's annotation.
+
+    A time is given as a text.
+    """
+    if not isinstance(declared, Field):
+        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=declared, annotation=hint)
+    each, kinds = option_of(declared, name), get_args(hint)
+    # As Optional, because typer does not know the types of Python 3.10's unions.
+    hint = Optional[str] if timedelta in kinds else Optional[kinds[0]] if type(None) in kinds else hint
+    return _parameter(each, hint, plain(each.meaning), each.default)
+
+
+def _parameter(each: Option, hint: Any, about: str, default: Any) -> inspect.Parameter:
+    annotation = Annotated[hint, typer.Option(each.flag, help=about, metavar=each.metavar or None)]
+    return inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def made(kind: type[T], given: dict[str, Any]) -> T:

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from typing import Annotated, Any, Optional
 
 import typer
@@ -18,7 +17,7 @@ from airflow_sqlqueue.client.client import QueueClient
 from airflow_sqlqueue.client.queues import Queue
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.extras import not_installed
-from airflow_sqlqueue.options import interval
+from airflow_sqlqueue.options import option
 
 PASSWORD_VARIABLE = "SQLQUEUE_PASSWORD"  # noqa: S105 - the name of a variable
 _ASKED_FOR = "-"
@@ -51,11 +50,10 @@ class Common:
             help="mssql://user:-@host:port/database?Encrypt=yes, or a connection string of .NET.",
         ),
     ] = None
-    conn_id: Annotated[
-        Optional[str],
-        typer.Option(help="A connection that Airflow knows (its environment, database or secrets), instead of --url."),
-    ] = None
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False
+    conn_id: str | None = option(
+        None, "a connection that Airflow knows (its environment, database or secrets), instead of --url"
+    )
+    as_json: bool = option(False, "print JSON for machines", form="--json")
 
     def connect(self) -> QueueClient:
         """Return the client of the server that ``--url`` or ``--conn-id`` names. Raises ConfigurationError."""
@@ -73,10 +71,7 @@ class QueueOptions(Common):
     """Options of a command on one queue, which may be named by its endpoint."""
 
     queue: QueueArgument
-    endpoint: Annotated[
-        bool,
-        typer.Option("--endpoint", help="The argument is an endpoint: use its queue, by the routing settings."),
-    ] = False
+    endpoint: bool = option(False, "the argument is an endpoint: use its queue, by the routing settings")
 
     def address(self, client: QueueClient) -> str:
         """Return the address that the argument QUEUE gives, or that of the endpoint that it names."""
@@ -126,13 +121,3 @@ def client_of_connection(conn_id: str) -> QueueClient:
                 raise
             raise not_installed("--conn-id", "apache-airflow", "airflow-sqlqueue") from error
         return SqlQueueHook(conn_id).client
-
-
-def age(option: str, text: str) -> timedelta:
-    """Return a length of time that an option gives as ``90s``, ``30m``, ``12h`` or ``7d``. Raises
-    ConfigurationError.
-    """
-    found = interval(option, text)
-    if found is None:
-        raise ConfigurationError(f"{option} is empty: give a time as 90s, 30m, 12h or 7d.")
-    return found

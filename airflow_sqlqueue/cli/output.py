@@ -145,9 +145,7 @@ def _shown(key: str, value: Any) -> list[str]:
 
 
 def lines_of(key: str, value: Any) -> list[str]:
-    """Return the lines of a value: one for each item of a list or mapping, those of a text, and an empty list for no
-    value.
-    """
+    """Return the lines of a value: one for each item of a list or mapping, those of a text, none for no value."""
     if value is None or value == "" or value == [] or value == {}:
         return []
     if key == "paths":

@@ -5,17 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from datetime import datetime, timezone
-from typing import Annotated, Any, Optional
+from datetime import datetime, timedelta, timezone
+from typing import Annotated, Any
 
 import typer
 
 from airflow_sqlqueue.cli.message_options import FilterOptions, MessageOptions
-from airflow_sqlqueue.cli.options import Common, DryRun, QueueOptions, age
+from airflow_sqlqueue.cli.options import Common, DryRun, QueueOptions
 from airflow_sqlqueue.cli.output import counted, note, progress_bar
 from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError, TransientError
 from airflow_sqlqueue.messages.envelope import Envelope
 from airflow_sqlqueue.messages.message import HeaderNames, ReceivedMessage
+from airflow_sqlqueue.options import option
 from airflow_sqlqueue.queue.browsing import MessageHead, browse, find
 from airflow_sqlqueue.queue.forwarding import ForwardOptions
 from airflow_sqlqueue.queue.purge import PurgeOptions
@@ -47,7 +48,7 @@ def queues(common: Common) -> None:
 def send(
     target: QueueOptions,
     message: MessageOptions,
-    expire_after: Annotated[Optional[float], typer.Option(help="Seconds until it expires.")] = None,
+    expire_after: float | None = option(None, "seconds until it expires"),
 ) -> None:
     """Send one message."""
     sent = message.message(expire_after)
@@ -58,7 +59,7 @@ def send(
 
 def depth(
     target: QueueOptions,
-    kind: Annotated[str, typer.Option(help="exact; quick: from the index on RowVersion; catalog: no rows.")] = "exact",
+    kind: str = option("exact", "``exact``; quick: from the index on RowVersion; catalog: no rows"),
 ) -> None:
     """Count a queue's messages, with the age of the oldest.
 
@@ -85,9 +86,9 @@ def peek(
     target: QueueOptions,
     selected: FilterOptions,
     count: Annotated[int, typer.Option("--count", "-n", min=1, max=2000, help="Number of messages.")] = 10,
-    after: Annotated[int, typer.Option(help="Begin after this RowVersion.")] = FIRST,
-    headers: Annotated[bool, typer.Option("--headers", help="Show all headers.")] = False,
-    body: Annotated[bool, typer.Option("--body", help="Show the bodies as text.")] = False,
+    after: int = option(FIRST, "begin after this RowVersion"),
+    headers: bool = option(False, "show all headers"),
+    body: bool = option(False, "show the bodies as text"),
 ) -> None:
     """Show the messages at the head, or the first that match.
 
@@ -158,19 +159,16 @@ def purge(
     target: QueueOptions,
     selected: FilterOptions,
     options: PurgeOptions,
-    all_messages: Annotated[bool, typer.Option("--all", help="Every message, expired or not.")] = False,
-    older_than: Annotated[
-        Optional[str], typer.Option(help="Messages sent longer ago than this: 90s, 30m, 12h, 7d.")
-    ] = None,
+    all_messages: bool = option(False, "every message, expired or not", form="--all"),
+    older_than: timedelta | None = option(None, "messages sent longer ago than this: 90s, 30m, 12h, 7d"),
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before messages are lost.")] = False,
     dry_run: DryRun = False,
 ) -> None:
     """Delete expired messages, or others by --all or a filter."""
-    least = None if older_than is None else age("--older-than", older_than)
     where = selected.filter()
-    if all_messages and (least is not None or where is not None):
+    if all_messages and (older_than is not None or where is not None):
         raise ConfigurationError("A purge takes --all, or --older-than and filters, not both: choose one.")
-    loses = all_messages or least is not None or where is not None
+    loses = all_messages or older_than is not None or where is not None
     if not (yes or dry_run or target.as_json) and loses and sys.stdin.isatty():
         yes = typer.confirm(f"Delete messages of {target.queue} that have not expired?", err=True, abort=True)
     if loses and not (yes or dry_run):
@@ -178,7 +176,9 @@ def purge(
             "This purge deletes messages that have not expired: give --yes to confirm that they may be lost, or "
             "--dry-run to count them."
         )
-    options = replace(options, all_messages=all_messages, older_than=least, where=where, confirm=yes, dry_run=dry_run)
+    options = replace(
+        options, all_messages=all_messages, older_than=older_than, where=where, confirm=yes, dry_run=dry_run
+    )
     queue = target.connect_queue()
     done = queue.purge(options)
     values: dict[str, Any] = {"queue": queue.address.canonical, **asdict(done), "seconds": round(done.seconds, 3)}
@@ -191,11 +191,8 @@ def purge(
 def generate(
     target: QueueOptions,
     count: Annotated[int, typer.Option(min=1, help="Number of messages.")],
-    seed: Annotated[int, typer.Option(help="The same seed gives the same messages.")] = 1,
-    failed: Annotated[
-        bool,
-        typer.Option("--failed", help="Failed messages of the last two days, for the commands errors and return."),
-    ] = False,
+    seed: int = option(1, "the same seed gives the same messages"),
+    failed: bool = option(False, "failed messages of the last two days, for the commands errors and return"),
 ) -> None:
     """Send made-up traffic of a shop.
 

@@ -13,6 +13,7 @@ from airflow_sqlqueue.cli.options import QueueOptions
 from airflow_sqlqueue.cli.output import note
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.messages.row import Row
+from airflow_sqlqueue.options import option
 from airflow_sqlqueue.untrusted import label
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def redact(
     target: QueueOptions,
     selected: FilterOptions,
     rules: Annotated[str, typer.Option(help=rules_help())],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what the rules would change.")] = False,
+    dry_run: bool = option(False, "show what the rules would change"),
     count: Annotated[int, typer.Option("--count", "-n", min=1, max=100, help="Number of messages.")] = 10,
 ) -> None:
     """Show what rules of redaction would change, without values.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from airflow_sqlqueue.cli.options import Common
 from airflow_sqlqueue.cli.output import note
+from airflow_sqlqueue.options import option
 from airflow_sqlqueue.untrusted import quoted
 
 if TYPE_CHECKING:
@@ -23,27 +24,17 @@ class SampleOptions(Common):
 
     folder: Annotated[str, typer.Argument(help="The folder or object store URL of the schemas.")]
     batch: Annotated[uuid.UUID, typer.Option("--batch", help="A sealed or consumed batch.")]
-    types: Annotated[
-        Optional[list[str]],
-        typer.Option("--types", help='Only these message types: "Shop.*", or "!Shop.Internal.*" for all others.'),
-    ] = None
+    types: list[str] | None = option(None, 'only these message types: "Shop.*", or "!Shop.Internal.*" for all others')
     per_type: Annotated[
         int, typer.Option(min=1, help="Take this many messages of each type and sender, the first ones.")
     ] = 10_000
-    queue: Annotated[
-        Optional[str],
-        typer.Option(
-            "--queue", help="A queue beside the ledger; without it the ledger is in the connection's database."
-        ),
-    ] = None
-    staging: Annotated[
-        Optional[str], typer.Option(help="The batch's folder, if it needs more than the environment's credentials.")
-    ] = None
+    queue: str | None = option(None, "a queue beside the ledger; without it the ledger is in the connection's database")
+    staging: str | None = option(None, "the batch's folder, if it needs more than the environment's credentials")
 
 
 def infer(
     target: SampleOptions,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the changes, and write nothing.")] = False,
+    dry_run: bool = option(False, "show the changes, and write nothing"),
 ) -> None:
     """Propose schemas from the first messages of a batch.
 

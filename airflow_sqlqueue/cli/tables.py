@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any, Optional
 
 import typer
@@ -10,37 +11,36 @@ import typer
 from airflow_sqlqueue.cli.options import Common, QueueArgument
 from airflow_sqlqueue.cli.output import say, stdout
 from airflow_sqlqueue.errors import ConfigurationError, QueueNotEmptyError
+from airflow_sqlqueue.options import option
 from airflow_sqlqueue.queue.inspection.inspect import Inspection
 from airflow_sqlqueue.queue.tables.layout import SHAPES
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """Options of a new queue, and the tables beside it."""
+
+    layout: str = option("modern", f"one of {', '.join(SHAPES)}")
+    legacy_columns: bool = option(True, "CorrelationId, ReplyToAddress, Recoverable", form="/")
+    body_string: bool = option(False, "add a column that shows the body as text", form="/")
+    delayed: bool = option(False, "create the table of delayed messages too", form="/")
+    subscriptions: bool = option(False, "create the subscription table too", form="/")
+    ledger: bool = option(False, "create the ledgers of drains and sends and the inbox too", form="/")
+    create_schema: bool = option(False, "create a missing schema too", form="/")
 
 
 def create(
     queues: Annotated[list[str], typer.Argument(metavar="QUEUE...", help="The addresses of one queue or several.")],
     common: Common,
-    layout: Annotated[str, typer.Option(help=f"One of {', '.join(SHAPES)}.")] = "modern",
-    legacy_columns: Annotated[bool, typer.Option(help="CorrelationId, ReplyToAddress, Recoverable.")] = True,
-    body_string: Annotated[bool, typer.Option(help="Add a column that shows the body as text.")] = False,
-    delayed: Annotated[bool, typer.Option(help="Create the table of delayed messages too.")] = False,
-    subscriptions: Annotated[bool, typer.Option(help="Create the subscription table too.")] = False,
-    ledger: Annotated[bool, typer.Option(help="Create the ledgers of drains and sends and the inbox too.")] = False,
-    create_schema: Annotated[bool, typer.Option(help="Create a missing schema too.")] = False,
-    ddl: Annotated[bool, typer.Option(help="Print the script, for an administrator, and run nothing.")] = False,
+    tables: TableOptions,
+    ddl: bool = option(False, "print the script, for an administrator, and run nothing", form="/"),
 ) -> None:
     """Create missing queue tables."""
-    tables = common.connect().tables
-    act: Callable[..., Any] = tables.script if ddl else tables.create
+    manager = common.connect().tables
+    act: Callable[..., Any] = manager.script if ddl else manager.create
     records: dict[str, dict[str, Any]] = {}
     for queue in queues:
-        done = act(
-            queue,
-            layout=layout,
-            legacy_columns=legacy_columns,
-            body_string=body_string,
-            delayed=delayed,
-            subscriptions=subscriptions,
-            ledger=ledger,
-            create_schema=create_schema,
-        )
+        done = act(queue, **vars(tables))
         if ddl:
             stdout.out(done, highlight=False, end="")
             continue
@@ -55,7 +55,7 @@ def create(
 def drop(
     queue: QueueArgument,
     common: Common,
-    force: Annotated[bool, typer.Option("--force", help="Drop it with the messages it holds.")] = False,
+    force: bool = option(False, "drop it with the messages it holds"),
 ) -> None:
     """Drop a queue table; refuse one that holds messages."""
     client = common.connect()
@@ -72,8 +72,8 @@ def drop(
 def inspect(
     common: Common,
     queue: Annotated[Optional[str], typer.Argument(help="The queue's address; or --all.")] = None,
-    all_tables: Annotated[bool, typer.Option("--all", help="Every table of the transport in the database.")] = False,
-    fix: Annotated[Optional[str], typer.Option(help="Run the statement of this finding.")] = None,
+    all_tables: bool = option(False, "every table of the transport in the database", form="--all"),
+    fix: str | None = option(None, "run the statement of this finding"),
 ) -> None:
     """Show a table's layout and the findings on it."""
     if (queue is None) != all_tables or (all_tables and fix is not None):

@@ -41,7 +41,9 @@ class Option:
     :param most: the most value.
     :param above: a value that it has to be above.
     :param because: the reason for these limits, for errors.
-    :param form: its form on the command line if that is not ``--name``; None if it has none there.
+    :param form: its form on the command line if that is not ``--name``; ``/`` for a pair with ``--no-name``; None if it
+        has none there.
+    :param metavar: the word for its value in ``--help``.
     :param in_mapping: False: operators and commands give it from an argument of their own, or not at all.
     """
 
@@ -53,6 +55,7 @@ class Option:
     above: Any = None
     because: str = ""
     form: str | None = ""
+    metavar: str = ""
     in_mapping: bool = True
     name: str = ""
     type: str = ""
@@ -61,7 +64,8 @@ class Option:
     @property
     def flag(self) -> str | None:
         """The option on the command line, or None."""
-        return f"--{self.name.replace('_', '-')}" if self.form == "" else self.form
+        word = self.name.replace("_", "-")
+        return f"--{word}/--no-{word}" if self.form == "/" else f"--{word}" if self.form == "" else self.form
 
     @property
     def text(self) -> str:
@@ -140,10 +144,10 @@ def argument(default: Any, meaning: str, *, repr: bool = True) -> Any:  # noqa: 
     return option(default, meaning, repr=repr, form=None, in_mapping=False)
 
 
-def _option_of(each: Field[Any]) -> Option:
+def option_of(each: Field[Any], name: str = "") -> Option:
+    """Return the option of a field; that of a class that is no dataclass yet, or of a command, has no name."""
     found: Option = each.metadata["option"]
-    # The field of a class that is no dataclass yet has no name.
-    return replace(found, name=each.name or "", type=str(each.type), default=each.default)
+    return replace(found, name=each.name or name, type=str(each.type), default=each.default)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +169,7 @@ class Options:
             # The class itself is no dataclass yet.
             known.append({name: value for name, value in vars(cls).items() if isinstance(value, Field)})
             found = {name: each for named in known for name, each in named.items() if each.metadata}
-            lines = [f":param {name}: {_option_of(each).sentence}" for name, each in found.items()]
+            lines = [f":param {name}: {option_of(each).sentence}" for name, each in found.items()]
             cls.__doc__ = "\n".join((inspect.cleandoc(cls.__doc__), "", *lines, ""))
 
     def __post_init__(self) -> None:
@@ -175,7 +179,7 @@ class Options:
     @classmethod
     def described(cls) -> list[Option]:
         """Return the options in order."""
-        return [_option_of(each) for each in fields(cls)]
+        return [option_of(each) for each in fields(cls)]
 
     @classmethod
     def check_names(cls, values: Mapping[str, Any]) -> None:
