@@ -1,16 +1,18 @@
-"""Staging folders and data buses of DAGs."""
+"""Staging folders, data buses and redactors of DAGs."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_sqlqueue.drain.stores import names_connection
+from airflow_sqlqueue.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from os import PathLike
 
     from airflow.sdk import ObjectStoragePath
 
+    from airflow_sqlqueue.bodies.redaction.redactor import Redactor
     from airflow_sqlqueue.drain.storage.folder import StagingFolder
     from airflow_sqlqueue.endpoint.databus.data_bus import DataBus
 
@@ -29,8 +31,7 @@ def staging_folder(location: str | PathLike[str] | ObjectStoragePath) -> Staging
 def data_bus_at(location: str | PathLike[str] | ObjectStoragePath) -> DataBus:
     """Return the data bus of a path or a URL, also with an Airflow connection, as for :func:`staging_folder`.
 
-    Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` for an unusable
-    location.
+    Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` for an unusable location.
     """
     from airflow_sqlqueue.endpoint.databus.data_bus import DataBus
 
@@ -43,3 +44,26 @@ def _with_connection(location: str | PathLike[str] | ObjectStoragePath) -> str |
 
         return ObjectStoragePath(location)
     return location
+
+
+def redactor_of(rules: Any, conn_id: str | None) -> Redactor | None:
+    """Return the redactor of rules, in the forms of :meth:`.RedactionRules.of`; None without rules.
+
+    The key of the hashes is the password of the connection ``conn_id``. Raises
+    :class:`~airflow_sqlqueue.errors.ConfigurationError` for unusable rules, and a connection without a password.
+    """
+    if rules is None:
+        return None
+    from airflow_sqlqueue.bodies.redaction.redactor import Redactor
+
+    return Redactor.of(rules, None if conn_id is None else redaction_key(conn_id))
+
+
+def redaction_key(conn_id: str) -> str:
+    """Return the key of a connection, its password, which Airflow hides in logs."""
+    from airflow.providers.common.compat.sdk import BaseHook
+
+    key = BaseHook.get_connection(conn_id).password
+    if not key:
+        raise ConfigurationError(f"The connection {conn_id!r} has no password, which is the key of the redaction.")
+    return str(key)

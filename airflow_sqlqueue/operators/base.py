@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, BaseOperator
 
 from airflow_sqlqueue.errors import AddressError, ConfigurationError
 from airflow_sqlqueue.messages import routing
+from airflow_sqlqueue.options import interval
 from airflow_sqlqueue.queue.condition import QueueCondition
 
 if TYPE_CHECKING:
@@ -22,7 +24,13 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.operators.lineage import Lineage
     from airflow_sqlqueue.options import Options
     from airflow_sqlqueue.queue.condition import ConditionResult
-    from airflow_sqlqueue.queue.filters import TimeFilter
+    from airflow_sqlqueue.queue.filters import MessageFilter, TimeFilter
+
+
+_STRUCTURED = {
+    *("application_args", "base_types", "batch", "filters", "message_types", "redaction", "subscribe_to", "wait_for"),
+}
+"""Template fields whose values are mappings or lists, beside those that are called ``..._options``."""
 
 
 def templated(*parts: type[BaseOperator] | str) -> Sequence[str]:
@@ -39,10 +47,16 @@ class ServerTask(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("sqlqueue_conn_id",)
-    template_fields_renderers: ClassVar[dict[str, str]] = {}
     ui_color = "#dfe9f5"
     lineage: Lineage | None = None
     """Origin and destination of the messages, once the task has moved some."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        # Airflow shows a mapping or a list in one line where nothing says how.
+        structured = [name for name in cls.template_fields if name in _STRUCTURED or name.endswith("_options")]
+        arguments = [name for name in cls.template_fields if name in ("op_args", "op_kwargs")]
+        cls.template_fields_renderers = {**dict.fromkeys(structured, "json"), **dict.fromkeys(arguments, "py")}
 
     def __init__(
         self,
@@ -112,7 +126,6 @@ class ConditionTask(RoutedTask):
     """
 
     template_fields = templated(RoutedTask, "wait_for")
-    template_fields_renderers: ClassVar[dict[str, str]] = {"wait_for": "json"}
 
     def __init__(self, *, wait_for: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -176,7 +189,6 @@ class BatchTask(ServerTask):
     """
 
     template_fields = templated("batch", ServerTask)
-    template_fields_renderers: ClassVar[dict[str, str]] = {"batch": "json"}
 
     def __init__(self, *, batch: Mapping[str, Any], **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -204,6 +216,19 @@ def check_options(task: BaseOperator, *kinds: type[Options | TimeFilter]) -> Non
             kind.check_names(values if isinstance(values, Mapping) else {})
         except ConfigurationError as error:
             raise ConfigurationError(f"Task {task.task_id!r}: {error}") from error
+
+
+def interval_or(default: timedelta, name: str, value: Any) -> timedelta:
+    """As :func:`interval`, with a default in place of None."""
+    found = interval(name, value)
+    return default if found is None else found
+
+
+def message_filter(filters: Mapping[str, Any] | None) -> MessageFilter | None:
+    """Return a filter of messages from its conditions; None for None. Raises :class:`ConfigurationError`."""
+    from airflow_sqlqueue.queue.filters import MessageFilter
+
+    return None if filters is None else MessageFilter.of(filters)
 
 
 def note_counts(task: BaseOperator, context: Context, **counts: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from airflow_sqlqueue.drain.options import SweepOptions
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
@@ -76,8 +76,7 @@ class SqlQueueSweepOperator(ServerTask):
     processes have left them in the default schema. Safe to repeat, and to run beside drains. A task that is cleared
     after its batch was swept makes a new batch.
 
-    XCom: ``files``, ``bytes``, ``orphans``, ``rows``, ``batches``, ``sends``, ``unsent``, ``reply_queues``, ``unknown``
-    and ``dry_run``, as in :class:`~airflow_sqlqueue.drain.sweep.SweepResult`.
+    XCom: the fields of :class:`~airflow_sqlqueue.drain.sweep.SweepResult`.
 
     :param staging: the folder for batches: a path, a URL, or an ``ObjectStoragePath``; None if the drains' stage is
         ``table``: batches with files then stay (templated)
@@ -88,7 +87,6 @@ class SqlQueueSweepOperator(ServerTask):
     """
 
     template_fields = templated("staging", "queue_name", "sweep_options", ServerTask)
-    template_fields_renderers: ClassVar[dict[str, str]] = {"sweep_options": "json"}
 
     def __init__(
         self,

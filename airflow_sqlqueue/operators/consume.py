@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowException
 
@@ -15,9 +15,8 @@ from airflow_sqlqueue.endpoint.options import ConsumeOptions, ConsumeResult
 from airflow_sqlqueue.errors import TooManyFailuresError
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.hooks.staging import data_bus_at
-from airflow_sqlqueue.operators.base import LimitedTask, check_named_once, check_options, templated
+from airflow_sqlqueue.operators.base import LimitedTask, check_named_once, check_options, message_filter, templated
 from airflow_sqlqueue.operators.metrics import Metrics
-from airflow_sqlqueue.operators.rendered import message_filter
 from airflow_sqlqueue.options.arguments import arguments_for
 from airflow_sqlqueue.options.budget import count_of
 from airflow_sqlqueue.queue.filters import MessageFilter
@@ -48,9 +47,7 @@ class SqlQueueConsumeOperator(LimitedTask):
     on this server; each attempt repeats effects elsewhere. ``receive_only``: at least once, sends too. ``none``: at
     most once.
 
-    XCom: the counts ``handled``, ``failed``, ``delayed``, ``forwarded``, ``duplicates``, ``discarded`` and
-    ``rolled_back``, ``messages`` (that have left the queue), ``handlers`` (the largest number at a time) and
-    ``seconds``, as in :class:`~airflow_sqlqueue.ConsumeResult`.
+    XCom: the counts of :class:`~airflow_sqlqueue.ConsumeResult`.
 
     :param queue_name: the queue's address, ``table@[schema]@[catalog]``; None: the queue of ``endpoint`` (templated)
     :param python_callable: the function that handles a message, or :class:`~airflow_sqlqueue.MessageHandlers`,
@@ -71,11 +68,6 @@ class SqlQueueConsumeOperator(LimitedTask):
     template_fields = templated(
         "queue_name", "op_kwargs", "filters", "endpoint", "data_bus", "consume_options", LimitedTask
     )
-    template_fields_renderers: ClassVar[dict[str, str]] = {
-        "op_kwargs": "py",
-        "filters": "json",
-        "consume_options": "json",
-    }
     # Airflow copies tasks, but a callable may be a bound method of an object that cannot be copied.
     shallow_copy_attrs: Sequence[str] = ("python_callable",)
 
@@ -129,11 +121,7 @@ class SqlQueueConsumeOperator(LimitedTask):
         return done.to_dict()
 
     def on_kill(self) -> None:
-        """End after the messages that are being handled.
-
-        Airflow calls this to end the task, and kills the process some seconds later: messages that are not handled by
-        then return to the queue.
-        """
+        """End after the messages in hand: Airflow calls this, and kills the process some seconds later."""
         self._killed = True
         if self._stop is not None:
             self._stop.set()

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote, urlsplit
 
 from airflow.providers.common.compat.sdk import AirflowException, BaseOperatorLink, conf
@@ -17,12 +17,18 @@ from airflow_sqlqueue.drain.options import DrainOptions, batch_id_for, owner_of
 from airflow_sqlqueue.endpoint.databus.options import PayloadOptions
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
-from airflow_sqlqueue.hooks.redaction import redactor_of
-from airflow_sqlqueue.hooks.staging import data_bus_at, staging_folder
-from airflow_sqlqueue.operators.base import LimitedTask, check_options, note_batch, note_partition, task_key, templated
+from airflow_sqlqueue.hooks.staging import data_bus_at, redactor_of, staging_folder
+from airflow_sqlqueue.operators.base import (
+    LimitedTask,
+    check_options,
+    message_filter,
+    note_batch,
+    note_partition,
+    task_key,
+    templated,
+)
 from airflow_sqlqueue.operators.metrics import DrainLog, Metrics
 from airflow_sqlqueue.operators.python_job import PythonJob
-from airflow_sqlqueue.operators.rendered import message_filter
 from airflow_sqlqueue.operators.results import check_result
 from airflow_sqlqueue.operators.waiting import QueueWaitingTask
 from airflow_sqlqueue.queue.filters import MessageFilter
@@ -88,9 +94,8 @@ class DrainOperatorBase(LimitedTask, QueueWaitingTask):
         None if the stage is ``table`` (templated)
     :param stage: ``files``, or ``table`` for a table beside the queue, without files (templated)
     :param filters: drain only messages that match, conditions of :class:`~airflow_sqlqueue.MessageFilter`:
-        ``{"message_type": "Shop.OrderPlaced", "since": "2026-01-31T08:00:00Z"}``; ``message_id``, ``correlation_id``,
-        ``endpoint``, ``until`` and ``headers``, names and values, are others. One worker finds and drains them. A retry
-        must have the same filters (templated)
+        ``{"message_type": "Shop.OrderPlaced", "since": "2026-01-31T08:00:00Z"}``. One worker finds and drains them. A
+        retry must have the same filters (templated)
     :param copy: copy the messages to files and leave them in the queue: a snapshot up to the last message at the time
         the batch was opened. Not with ``filters``.
     :param incremental: with ``copy``, copy only messages that no earlier run has copied, each once over all runs. True:
@@ -127,10 +132,6 @@ class DrainOperatorBase(LimitedTask, QueueWaitingTask):
         *("staging", "stage", "filters", "incremental", "op_kwargs", "drain_options", "data_bus", "payload_options"),
         *("redaction", "redaction_conn_id"),
     )
-    template_fields_renderers: ClassVar[dict[str, str]] = {
-        **QueueWaitingTask.template_fields_renderers,
-        **dict.fromkeys(("filters", "op_kwargs", "drain_options", "payload_options", "redaction"), "json"),
-    }
     ui_color = "#cfe3d4"
     operator_extra_links = (BatchLink(),)
     worked_on: uuid.UUID | None = None
@@ -200,7 +201,7 @@ class DrainOperatorBase(LimitedTask, QueueWaitingTask):
 
     def execute_complete(self, context: Context, event: Any = None) -> dict[str, Any]:
         """Drain after the trigger has fired."""
-        from airflow_sqlqueue.triggers.events import found_in
+        from airflow_sqlqueue.triggers.base import found_in
 
         with fail_without_retry():
             self.log.info("The trigger fired: %s", found_in(event))
@@ -282,10 +283,7 @@ class DrainOperatorBase(LimitedTask, QueueWaitingTask):
         }
 
     def on_kill(self) -> None:
-        """End the drain with its current part, and the job if that is possible.
-
-        Airflow calls this to end the task, and kills the process some seconds later.
-        """
+        """End the drain with its current part, and the job if possible: Airflow kills the process seconds later."""
         self._killed = True
         if self._job is not None:
             self._job.kill()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any, ClassVar
+from typing import Any
 
 from airflow.sdk import Context
 
@@ -58,10 +58,6 @@ class SqlQueueDrainToSparkOperator(DrainOperatorBase):
     """
 
     template_fields = templated(DrainOperatorBase, "application", "application_args", "spark_conn_id")
-    template_fields_renderers: ClassVar[dict[str, str]] = {
-        **DrainOperatorBase.template_fields_renderers,
-        "application_args": "json",
-    }
 
     def __init__(
         self,

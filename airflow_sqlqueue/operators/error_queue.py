@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any, ClassVar
+from typing import Any
 
 from airflow.sdk import Context
 
@@ -39,15 +39,11 @@ class SqlQueueFailedMessagesOperator(LimitedTask, RoutedTask):
     time), ``complete`` (False only when a budget ended it), ``dry_run`` and ``seconds``; and ``warnings``, such as one
     of ServiceControl, if another program receives from the same queue.
 
-    ``filters`` may have ``exception_type``, ``message_type``, ``endpoint``, ``failed_queue``, ``kind`` (``failed``,
-    ``no failed queue``, ``malformed headers``), ``since`` and ``until`` (the time of failure, as ISO 8601),
-    ``message_ids`` and ``row_versions`` (for archived messages numbers in the archive); a message must meet all given
-    conditions.
-
     :param action: a name in :data:`~airflow_sqlqueue.queue.errors.actions.ACTIONS`.
     :param queue_name: the error queue's address, ``table@[schema]@[catalog]``; ``error`` unless given (templated)
     :param endpoint: the name whose queue is the error queue, instead of ``queue_name`` (templated)
-    :param filters: conditions on the messages, a mapping (templated)
+    :param filters: conditions on the messages, those of :class:`~airflow_sqlqueue.ErrorFilter`; ``row_versions`` of
+        archived messages are their numbers in the archive (templated)
     :param all_messages: every message; only without ``filters``.
     :param to_queue: the address of the queue that receives the messages (templated)
     :param malformed: redirect messages with malformed headers too, their text unchanged.
@@ -65,7 +61,6 @@ class SqlQueueFailedMessagesOperator(LimitedTask, RoutedTask):
     template_fields = templated(
         LimitedTask, RoutedTask, "filters", "to_queue", "reason", "older_than", "error_queue_options"
     )
-    template_fields_renderers: ClassVar[dict[str, str]] = {"filters": "json", "error_queue_options": "json"}
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.operators.base import ServerTask, note_counts, templated
@@ -51,7 +51,6 @@ class SqlQueuePublishOperator(MessagesTask, EventsTask):
     """
 
     template_fields = templated("message_type", "base_types", MessagesTask, EventsTask)
-    template_fields_renderers: ClassVar[dict[str, str]] = {"base_types": "json"}
 
     def __init__(self, *, message_type: str, base_types: Sequence[str] = (), **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -82,7 +81,6 @@ class SubscriptionTask(EventsTask):
     """
 
     template_fields = templated("endpoint", "message_types", EventsTask)
-    template_fields_renderers: ClassVar[dict[str, str]] = {"message_types": "json"}
 
     def __init__(self, *, endpoint: str, message_types: Sequence[str], **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -77,9 +77,7 @@ def of_table(client: QueueClient, address: str | ResolvedAddress, messages: int,
 
 
 def of_batch(client: QueueClient, batch: Batch) -> list[Flow]:
-    """Return the flows of a batch's staging place: its folder, or the table beside the queue; none for an empty
-    batch.
-    """
+    """Return the flows of a batch's folder, or of the table beside the queue; none for an empty batch."""
     if not batch.parts:
         return []
     if batch.stage == "table":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import timedelta
-from typing import Any, ClassVar
+from typing import Any
 
 from airflow.sdk import Context
 
@@ -15,12 +15,12 @@ from airflow_sqlqueue.operators.base import (
     RoutedTask,
     check_named_once,
     check_options,
+    message_filter,
     note_counts,
     templated,
 )
 from airflow_sqlqueue.operators.lineage import Lineage, of_table
 from airflow_sqlqueue.operators.metrics import Metrics
-from airflow_sqlqueue.operators.rendered import message_filter
 from airflow_sqlqueue.options.budget import count_of
 from airflow_sqlqueue.queue.delayed.mover import MoveOptions
 from airflow_sqlqueue.queue.filters import MessageFilter
@@ -38,7 +38,6 @@ class PurgeTask(LimitedTask, RoutedTask):
     """
 
     template_fields = templated(LimitedTask, RoutedTask, "purge_options")
-    template_fields_renderers: ClassVar[dict[str, str]] = {"purge_options": "json"}
 
     def __init__(
         self, *, only_count: bool = False, purge_options: PurgeOptions | Mapping[str, Any] | None = None, **kwargs: Any
@@ -78,21 +77,18 @@ class SqlQueuePurgeOperator(PurgeTask):
     It uses small transactions and skips locked messages, which stay for the next purge; safe to repeat. A purge of
     messages that have not expired loses them, so it needs ``confirm``.
 
-    XCom: ``deleted``, ``remaining``, ``complete`` (False when a budget ended it), ``seconds``, ``locked`` and
-    ``undated``, as in :class:`~airflow_sqlqueue.queue.purge.PurgeResult`.
+    XCom: the fields of :class:`~airflow_sqlqueue.queue.purge.PurgeResult`.
 
     :param all_messages: purge every message that is in the queue at the start.
     :param older_than: purge messages sent longer ago than this time, a timedelta or seconds, by their header TimeSent;
         this reads the headers of the whole queue (templated)
     :param filters: purge messages that match, conditions of :class:`~airflow_sqlqueue.MessageFilter`, and also
-        ``older_than`` if that is given: ``{"message_type": "Shop.OrderPlaced", "until": "2026-01-31T08:00:00Z"}``;
-        ``message_id``, ``correlation_id``, ``endpoint``, ``since`` and ``headers``, names and values, are others. The
+        ``older_than`` if that is given: ``{"message_type": "Shop.OrderPlaced", "until": "2026-01-31T08:00:00Z"}``. The
         server reads the headers of the whole queue (templated)
     :param confirm: True allows the loss of messages that have not expired.
     """
 
     template_fields = templated(PurgeTask, "filters", "older_than")
-    template_fields_renderers: ClassVar[dict[str, str]] = {**PurgeTask.template_fields_renderers, "filters": "json"}
 
     def __init__(
         self,
@@ -146,7 +142,6 @@ class SqlQueueForwardOperator(LimitedTask, RoutedTask):
     """
 
     template_fields = templated(LimitedTask, RoutedTask, "to_queue", "to_endpoint", "filters", "forward_options")
-    template_fields_renderers: ClassVar[dict[str, str]] = {"filters": "json", "forward_options": "json"}
 
     def __init__(
         self,
@@ -199,7 +194,6 @@ class SqlQueueMoveDelayedOperator(LimitedTask, RoutedTask):
     """
 
     template_fields = templated(LimitedTask, RoutedTask, "error_queue", "move_options")
-    template_fields_renderers: ClassVar[dict[str, str]] = {"move_options": "json"}
 
     def __init__(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from airflow_sqlqueue.errors import MessageError, NoReplyError
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
@@ -57,7 +57,6 @@ class SqlQueueRequestOperator(WaitingTask, RoutedTask):
     """
 
     template_fields = templated(RoutedTask, "reply_queue", "op_kwargs", WaitingTask)
-    template_fields_renderers: ClassVar[dict[str, str]] = {"op_kwargs": "py"}
 
     def __init__(
         self,
@@ -93,7 +92,7 @@ class SqlQueueRequestOperator(WaitingTask, RoutedTask):
 
     def execute_complete(self, context: Context, event: Any = None, *, message_id: str) -> dict[str, Any]:
         """Receive the reply that the trigger has found; wait again if it has gone."""
-        from airflow_sqlqueue.triggers.events import found_in
+        from airflow_sqlqueue.triggers.base import found_in
 
         with fail_without_retry():
             found_in(event)

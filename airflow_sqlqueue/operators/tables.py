@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
@@ -55,17 +55,11 @@ class SqlQueueCreateOperator(RoutedTask):
 
     def execute(self, context: Context) -> list[str]:
         """Create it; raises this package's errors, those that no retry can fix as AirflowFailException."""
+        from airflow_sqlqueue.client.tables import QueueTables
+
         with fail_without_retry():
-            created = self.hook.create_queue(
-                self.address,
-                layout=self.layout,
-                legacy_columns=self.legacy_columns,
-                body_string=self.body_string,
-                delayed=self.delayed,
-                subscriptions=self.subscriptions,
-                ledger=self.ledger,
-                create_schema=self.create_schema,
-            )
+            tables: Any = {name: getattr(self, name) for name in QueueTables.__annotations__}
+            created = self.hook.create_queue(self.address, create_schema=self.create_schema, **tables)
         return _created(created, self.log)
 
 
@@ -88,7 +82,6 @@ class SqlQueueProvisionOperator(RoutedTask):
     """
 
     template_fields = templated(RoutedTask, "error_queue", "audit_queue", "subscribe_to")
-    template_fields_renderers: ClassVar[dict[str, str]] = {"subscribe_to": "json"}
 
     def __init__(
         self,

@@ -62,7 +62,7 @@ class DeferringSensor(ServerTask, BaseSensorOperator):
 
     def execute_complete(self, context: Context, event: Any = None) -> Any:
         """Return the trigger's result; raises the error that ended its wait."""
-        from airflow_sqlqueue.triggers.events import found_in
+        from airflow_sqlqueue.triggers.base import found_in
 
         with self.failing():
             found = found_in(event)

@@ -10,9 +10,8 @@ from airflow.sdk import PokeReturnValue
 
 from airflow_sqlqueue.drain.manifest import UNFINISHED
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.operators.base import ServerTask, templated
+from airflow_sqlqueue.operators.base import ServerTask, interval_or, templated
 from airflow_sqlqueue.operators.metrics import Metrics
-from airflow_sqlqueue.operators.rendered import interval_or
 from airflow_sqlqueue.sensors.deferring import DeferringSensor
 
 if TYPE_CHECKING:

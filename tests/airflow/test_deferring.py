@@ -19,7 +19,7 @@ from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.queue import MessageFilter
 from airflow_sqlqueue.sensors import SqlQueueDepthSensor, depth
-from airflow_sqlqueue.triggers.events import failed
+from airflow_sqlqueue.triggers.base import failed
 from airflow_sqlqueue.versions.airflow import TRIGGER_TEMPLATES
 from tests.airflow.versions import needs
 

@@ -30,7 +30,7 @@ from airflow_sqlqueue.triggers import (
     SqlQueueStrandedBatchTrigger,
     poller,
 )
-from airflow_sqlqueue.triggers.events import found_in
+from airflow_sqlqueue.triggers.base import found_in
 from airflow_sqlqueue.versions.airflow import SHARED_STREAMS
 from fakemssql import FakeServer
 from tests.airflow.tasks import run_coroutine

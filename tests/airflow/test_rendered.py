@@ -23,7 +23,7 @@ from airflow_sqlqueue.operators import (
     SqlQueueDrainOperator,
     SqlQueuePurgeOperator,
 )
-from airflow_sqlqueue.operators.rendered import interval_or
+from airflow_sqlqueue.operators.base import interval_or
 
 
 @pytest.mark.parametrize(("value", "found"), [(timedelta(0), 0), ("0", 0), ("2h", 2), (None, 168), ("", 168)])

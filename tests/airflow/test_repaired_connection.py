@@ -25,8 +25,7 @@ from airflow_sqlqueue.triggers import (
     SqlQueueStrandedBatchTrigger,
     poller,
 )
-from airflow_sqlqueue.triggers.base import ServerTrigger
-from airflow_sqlqueue.triggers.events import found_in
+from airflow_sqlqueue.triggers.base import ServerTrigger, found_in
 from airflow_sqlqueue.versions.airflow import SHARED_STREAMS
 from tests.airflow.tasks import run_coroutine
 from tests.airflow.test_live_message_trigger import triggerer

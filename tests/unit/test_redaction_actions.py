@@ -19,7 +19,7 @@ from airflow_sqlqueue.cli.app import app
 from airflow_sqlqueue.cli.redaction import rules_help
 from airflow_sqlqueue.drain.erase import Conditions, EraseRequest
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.hooks.redaction import redactor_of
+from airflow_sqlqueue.hooks.staging import redactor_of
 from airflow_sqlqueue.messages.message import HeaderNames
 from airflow_sqlqueue.messages.row import NAMES, Row
 from tests.cli.runner import one_sentence, sqlqueue

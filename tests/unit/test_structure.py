@@ -11,7 +11,7 @@ import airflow_sqlqueue
 from support.structure import Code
 
 CODE = Code(Path(airflow_sqlqueue.__file__).parent)
-READ_BY_NAME = {"exports.py", "notifications/__init__.py", "triggers/events.py"}
+READ_BY_NAME = {"exports.py", "notifications/__init__.py", "triggers/base.py"}
 """The lazy names of packages, facts that callbacks get as objects or as mappings, the class of a trigger's error."""
 
 
