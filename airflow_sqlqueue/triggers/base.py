@@ -8,15 +8,16 @@ from abc import abstractmethod
 from collections.abc import AsyncIterator, Mapping, Set
 from contextlib import suppress
 from datetime import datetime
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from airflow_sqlqueue import errors
 from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError
 from airflow_sqlqueue.messages.routing import check_named_once
 from airflow_sqlqueue.queue.filters import MessageFilter
-from airflow_sqlqueue.triggers.events import failed, met
 from airflow_sqlqueue.untrusted import quoted
 
 if TYPE_CHECKING:
@@ -26,11 +27,35 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.server.session import Session
     from airflow_sqlqueue.triggers.poller import Poll, Watch
 
+
 MOST_SECONDS = 1_000_000_000
 """Longest interval, some 30 years; a lock of Python waits for no more than ten times that."""
 
 EXPECTED = (SqlQueueError, AirflowException)
 """Errors whose text is a sentence for people: those of this package, and Airflow's for an unknown connection."""
+
+
+def met(found: Mapping[str, Any]) -> TriggerEvent:
+    """Return the event of a result."""
+    return TriggerEvent({"status": "met", "found": dict(found)})
+
+
+def failed(error: Exception) -> TriggerEvent:
+    """Return the event of an error that ends the wait: its class and its sentence, which holds no secret.
+
+    Airflow stores an event in its database and logs it.
+    """
+    return TriggerEvent({"status": "failed", "error": type(error).__name__, "message": str(error)})
+
+
+def found_in(event: Any) -> dict[str, Any]:
+    """Result in an event. Raises the error that ended the wait, of its own class."""
+    if not isinstance(event, Mapping) or event.get("status") not in ("met", "failed"):
+        raise AirflowException("The trigger sent an event that this task does not know: clear the task to wait again.")
+    if event["status"] == "met":
+        return dict(event["found"])
+    cls = getattr(errors, event["error"], AirflowException)
+    raise cls(event["message"])
 
 
 class ServerTrigger(BaseTrigger):
@@ -76,12 +101,10 @@ class ServerTrigger(BaseTrigger):
         """Return the function that polls once, on the poller's thread; it returns only numbers and names, or None."""
 
     def arguments(self) -> dict[str, Any]:
-        """Keyword arguments that make the same trigger again."""
-        return {
-            "poll_interval": self.poll_interval,
-            "sqlqueue_conn_id": self.sqlqueue_conn_id,
-            "hook_params": self.hook_params,
-        }
+        """Keyword arguments that make the same trigger again: those of the constructors, from its attributes."""
+        constructors = [kind.__init__ for kind in type(self).__mro__ if issubclass(kind, ServerTrigger)]
+        parameters = [each for constructor in constructors for each in signature(constructor).parameters.values()]
+        return {each.name: getattr(self, each.name) for each in parameters if each.kind is each.KEYWORD_ONLY}
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Class and arguments for Airflow's database, always in the same form: Airflow compares hashes of them.
@@ -178,7 +201,8 @@ class QueueTrigger(ServerTrigger):
         return poll
 
     def arguments(self) -> dict[str, Any]:
-        return {**self.named, **super().arguments()}
+        others = {n: v for n, v in super().arguments().items() if n not in ("queue_name", "endpoint")}
+        return {**self.named, **others}
 
 
 class Attempts:

@@ -38,7 +38,7 @@ class DepthTrigger(QueueTrigger):
         return QueueCondition.of(self.wait_for or {})
 
     def arguments(self) -> dict[str, Any]:
-        return {"wait_for": self.condition.to_dict(), **super().arguments()}
+        return {**super().arguments(), "wait_for": self.condition.to_dict()}
 
     def poll(self, queue: Queue, table: QueueTable) -> dict[str, Any] | None:
         found = queue.check(self.condition, table=table)
@@ -84,9 +84,6 @@ class SqlQueueDepthEventTrigger(DepthTrigger, BaseEventTrigger):
             raise ConfigurationError("poll_interval and repeat_interval are numbers of seconds above 0.")
         if self.condition.max_messages is not None:
             raise ConfigurationError("A trigger for assets accepts no max_messages: leave it out of wait_for.")
-
-    def arguments(self) -> dict[str, Any]:
-        return {"repeat_interval": self.repeat_interval, **super().arguments()}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield an event for each signal, without end, because Airflow would restart a watcher's trigger at once."""

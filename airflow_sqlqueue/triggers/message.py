@@ -78,15 +78,6 @@ class SqlQueueMessageEventTrigger(QueueTrigger, BaseEventTrigger):
         if not (isinstance(self.max_held, int) and 1 <= self.max_held <= MOST and self.poll_interval):
             raise ConfigurationError(f"max_held is 1 to {MOST}, and poll_interval a number of seconds above 0.")
 
-    def arguments(self) -> dict[str, Any]:
-        return {
-            "message_types": self.message_types,
-            "headers": self.headers,
-            "error_queue": self.error_queue,
-            "max_held": self.max_held,
-            **super().arguments(),
-        }
-
     def shared_stream_key(self) -> Hashable:
         """Return the arguments that are equal for all triggers of one receiver."""
         return __name__, packed({n: v for n, v in self.arguments().items() if n not in ("message_types", "headers")})
@@ -116,9 +107,7 @@ class SqlQueueMessageEventTrigger(QueueTrigger, BaseEventTrigger):
         raise NotImplementedError("This trigger reads a shared stream, which only Airflow's triggerer opens.")
 
     def poll(self, queue: Queue, table: QueueTable) -> dict[str, Any] | None:
-        """Return an empty result if the queue has messages, else None: the receiver is connected only while it has
-        some.
-        """
+        """Return an empty result if the queue has messages, for which the receiver connects, else None."""
         return None if table.ends() is None else {}
 
     def locked_messages(self, client: QueueClient) -> LockedMessages:

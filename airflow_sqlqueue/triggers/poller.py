@@ -52,9 +52,7 @@ _pollers: dict[tuple[Any, ...], _Poller] = {}
 
 
 def random_pause(failures: int) -> float:
-    """Return the seconds to wait after a number of failures in a row: 1 to 60, growing, and random to spread the
-    load.
-    """
+    """Return the seconds to wait after failures in a row: 1 to 60, growing, and random to spread the load."""
     return max(1.0, pause_after(failures, first=1.0, longest=LONGEST_PAUSE) * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
 
 

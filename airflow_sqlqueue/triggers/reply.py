@@ -27,6 +27,3 @@ class SqlQueueReplyTrigger(OneEventTrigger, QueueTrigger):
     def poll(self, queue: Queue, table: QueueTable) -> dict[str, Any] | None:
         found = queue.find_reply(self.correlation_id, table=table)
         return None if found is None else {"row_version": found}
-
-    def arguments(self) -> dict[str, Any]:
-        return {"correlation_id": self.correlation_id, **super().arguments()}

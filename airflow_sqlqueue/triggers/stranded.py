@@ -56,10 +56,6 @@ class SqlQueueStrandedBatchTrigger(OneEventTrigger):
 
         return poll
 
-    def arguments(self) -> dict[str, Any]:
-        own = {"queue_name": self.queue_name, "states": self.states, "older_than": self.older_than}
-        return {**own, **super().arguments()}
-
 
 def summary(found: Sequence[BatchInfo]) -> dict[str, Any]:
     """Return the summary of batches for XCom and events: their number, their messages, and a list of the first ones."""
