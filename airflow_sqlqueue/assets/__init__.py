@@ -31,9 +31,7 @@ def create_asset(
     instance: str | None = None,
     extra: dict[str, Any] | None = None,
 ) -> Asset:
-    """Return the asset of a queue table; a named ``instance`` ignores the port. ``SqlQueueHook.asset`` makes one of an
-    address.
-    """
+    """Return the asset of a queue table, as ``SqlQueueHook.asset`` of an address; an ``instance`` ignores the port."""
     names = (database, schema, table) if instance is None else (instance, database, schema, table)
     path = "/".join(quote(name, safe="") for name in names)
     return Asset(uri=f"{SCHEME}://{authority(host, port, instance)}/{path}", extra=extra or {})
@@ -46,9 +44,7 @@ def authority(host: str, port: int, instance: str | None) -> str:
 
 
 def sanitize_uri(uri: SplitResult) -> SplitResult:
-    """Return the URI with its port, unless it names an instance. Raises ValueError, as Airflow expects, for an invalid
-    one.
-    """
+    """Return the URI with its port, unless it names an instance. Raises ValueError, as Airflow expects."""
     if not uri.hostname:
         raise ValueError(f"A queue's URI names a host: {SCHEME}://host:port/database/schema/table.")
     parts = uri.path.split("/")[1:]

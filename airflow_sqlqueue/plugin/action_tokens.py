@@ -69,9 +69,7 @@ class ActionRequest:
 
 
 def signed(request: ActionRequest, holder: str, kind: str) -> str:
-    """Return the token of the request for one holder, which only this Airflow can sign. ``kind`` is ``preview`` or
-    ``order``.
-    """
+    """Return the token, a ``preview`` or an ``order``, of the request for one holder; only this Airflow can sign it."""
     return str(_serializer(kind).dumps(replace(request, holder=holder).to_dict()))
 
 

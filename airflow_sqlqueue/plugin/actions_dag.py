@@ -14,20 +14,36 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, BaseOperator
 
-from airflow_sqlqueue.errors import SqlQueueError
+from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.plugin import action_tokens
-from airflow_sqlqueue.plugin.page_actions import page_action
+from airflow_sqlqueue.plugin.batch_actions import BATCH_ACTIONS, BatchAction
+from airflow_sqlqueue.plugin.failure_actions import FailureAction
 from airflow_sqlqueue.plugin.settings import ACTIONS_DAG
+from airflow_sqlqueue.queue.errors.actions import ACTIONS
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, ObjectStoragePath
+
 
 PROGRESS = "progress"
 """XCom key of a run's progress."""
 
 TASK = "act"
 _EVERY_SECONDS = 2.0
+
+
+def page_actions() -> dict[str, FailureAction | BatchAction]:
+    """All actions, by name."""
+    return {**{name: FailureAction(action) for name, action in ACTIONS.items()}, **BATCH_ACTIONS}
+
+
+def page_action(name: str) -> FailureAction | BatchAction:
+    """Return an action by its name. Raises :class:`ConfigurationError` for an unknown one."""
+    known = page_actions()
+    if name not in known:
+        raise ConfigurationError(f"Unknown action: choose one of {', '.join(known)}.")
+    return known[name]
 
 
 def actions_dag(*, staging: str | ObjectStoragePath | None = None, **arguments: Any) -> DAG:

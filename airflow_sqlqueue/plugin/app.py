@@ -12,8 +12,8 @@ from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
 from airflow_sqlqueue.plugin import metrics, settings
+from airflow_sqlqueue.plugin.actions_dag import page_actions
 from airflow_sqlqueue.plugin.api import actions, batches, failures, flow, message_edits, messages, queues
-from airflow_sqlqueue.plugin.page_actions import page_actions
 from airflow_sqlqueue.plugin.responses import AsciiResponse, add_error_responses
 from airflow_sqlqueue.plugin.rights import bodies_refused, can_act, can_read, can_use_dag, knows, may_read, may_view
 from airflow_sqlqueue.plugin.servers import MAX_CONNECTIONS, shown_connections

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_sqlqueue.drain.batches import BatchInfo, batches
@@ -67,8 +68,7 @@ def find_batch(client: QueueClient, session: Session, batch_id: uuid.UUID) -> tu
 
 
 def actions_for(info: BatchInfo) -> list[str]:
-    """Return the actions that the batch's state allows; its drain ends an open batch, and a sweep removes a finished
-    one.
+    """Return the actions that the batch's state allows: a drain ends an open batch, a sweep a finished one.
 
     A redacted batch goes back into its queue by the command line only, with a word that accepts it.
     """
@@ -77,8 +77,8 @@ def actions_for(info: BatchInfo) -> list[str]:
     return ["mark_consumed"] if info.kept or info.redacted else ["requeue", "mark_consumed"]
 
 
-def _found(server: Server, request: ActionRequest) -> ActionRequest:
-    """Return the request with the count and the queue of its batch."""
+def _count(state: str, sentence: str, label: str, server: Server, request: ActionRequest) -> Counted:
+    """Count the messages of a batch; ``state`` is the batch's state afterwards."""
     with server.session() as session:
         _, info = find_batch(server.client, session, uuid.UUID(request.batch_id))
         if request.action == "requeue":
@@ -86,15 +86,11 @@ def _found(server: Server, request: ActionRequest) -> ActionRequest:
     if request.action not in actions_for(info):
         kind = " and a copy" if info.kept else " and redacted" if info.redacted else ""
         raise BatchError(f"The batch is {info.state}{kind}: the action is not possible.")
-    return replace(request, messages=info.messages, queue=Address(info.queue))
-
-
-def _count_requeue(server: Server, request: ActionRequest) -> Counted:
-    counted = _found(server, request)
-    if not counted.messages:
-        return counted, _EMPTY.format("requeued"), "Mark requeued"
-    sentence = f"{counted.messages} messages would be put back into {counted.queue}."
-    return counted, sentence, f"Requeue {count_of(counted.messages, 'message')}"
+    counted = replace(request, messages=info.messages, queue=Address(info.queue))
+    if not info.messages:
+        empty = f"The batch holds no messages: it would be marked {state}, and a sweep could remove it."
+        return counted, empty, f"Mark {state}"
+    return counted, sentence.format(info.messages, info.queue), label.format(count_of(info.messages, "message"))
 
 
 def _requeue(client: QueueClient, request: ActionRequest, staging: Any, *_: Any) -> tuple[int, str]:
@@ -105,14 +101,6 @@ def _requeue(client: QueueClient, request: ActionRequest, staging: Any, *_: Any)
         staging = staging if all(path.startswith(f"{staging.uri}/") for path in paths) else None
     batch = client.batches.requeue(batch_id, request.queue, staging=staging).batch
     return batch.messages, f"{batch.messages} messages are in {batch.queue} again."
-
-
-def _count_consumed(server: Server, request: ActionRequest) -> Counted:
-    counted = _found(server, request)
-    if not counted.messages:
-        return counted, _EMPTY.format("consumed"), "Mark consumed"
-    sentence = f"The batch of {counted.messages} messages would count as read for good."
-    return counted, sentence, f"Mark {count_of(counted.messages, 'message')} consumed"
 
 
 def _mark_consumed(client: QueueClient, request: ActionRequest, staging: Any, *_: Any) -> tuple[int, str]:
@@ -140,11 +128,21 @@ def _sweep(client: QueueClient, request: ActionRequest, staging: Any, *_: Any) -
     return swept.batches, f"{swept.batches} batches, {swept.files} files and {swept.rows} staged rows are removed."
 
 
-_EMPTY = "The batch holds no messages: it would be marked {}, and a sweep could remove it."
-
 _TABLE = (
-    BatchAction("requeue", "Requeue", "batch", _count_requeue, _requeue),
-    BatchAction("mark_consumed", "Mark consumed", "batch", _count_consumed, _mark_consumed),
+    BatchAction(
+        "requeue",
+        "Requeue",
+        "batch",
+        partial(_count, "requeued", "{} messages would be put back into {}.", "Requeue {}"),
+        _requeue,
+    ),
+    BatchAction(
+        "mark_consumed",
+        "Mark consumed",
+        "batch",
+        partial(_count, "consumed", "The batch of {} messages would count as read for good.", "Mark {} consumed"),
+        _mark_consumed,
+    ),
     BatchAction("sweep", "Sweep finished batches", "ledger", _count_finished, _sweep),
 )
 BATCH_ACTIONS = {action.name: action for action in _TABLE}

@@ -51,9 +51,7 @@ def may_see_bodies(conn_id: str, user: GetUserDep) -> None:
 
 
 def can_read(conn_id: str, user: Any) -> bool:
-    """Return whether the user may read the connection's server: by the right to the connection, or if it is open to
-    all.
-    """
+    """Return whether the user may read the server: by the right to the connection, or if it is open to all."""
     return settings.is_open(conn_id) or knows(conn_id, user)
 
 

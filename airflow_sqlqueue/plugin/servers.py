@@ -50,8 +50,7 @@ class ShownConnection:
 
 
 def shown_connections() -> list[ShownConnection]:
-    """Return the connections that ``[sqlqueue] page_connections`` names, and those of type ``sqlqueue`` in the
-    environment.
+    """Return the connections of ``[sqlqueue] page_connections``, and those of type ``sqlqueue`` in the environment.
 
     With ``*`` there, those of type ``sqlqueue`` in Airflow's database too. That is no default: showing a connection
     logs in, so a user who may save connections could make the API server reach any host. Secrets backends cannot list
@@ -127,9 +126,7 @@ class SessionLimiter:
 
     @contextmanager
     def session(self, conn_id: str, client: QueueClient) -> Iterator[Session]:
-        """Provide a session for the block; 503 at once if too many requests wait, or after some seconds without a free
-        one.
-        """
+        """Provide a session for the block; 503 if too many requests wait, or none is free for some seconds."""
         with (
             self._place(conn_id),
             Session(client.settings, lock_timeout=client.lock_timeout, statement_timeout=STATEMENT_SECONDS) as session,
@@ -181,9 +178,7 @@ class Server:
 
     @contextmanager
     def queue(self, address: str) -> Iterator[QueueTable]:
-        """Provide the queue at an address, through a session for the block. Raises the errors of
-        :func:`.shown_queue`.
-        """
+        """Provide the queue at an address, through a session for the block. Raises as :func:`.shown_queue`."""
         # Refuse an unusable address before a connection is opened.
         address_of(self.client, address)
         with self.session() as session:

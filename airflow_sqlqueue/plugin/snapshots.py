@@ -188,9 +188,7 @@ class Snapshots:
 def _rates(
     before: tuple[float, int, int | None] | None, now: float, each: QueueOverview
 ) -> tuple[float | None, float | None]:
-    """Return the rows in and out per second; None after an identity was reseeded, because its difference is wrong
-    then.
-    """
+    """Return the rows in and out per second; None after the identity was reseeded, which makes its difference wrong."""
     if before is None or each.inserted is None or before[2] is None:
         return None, None
     seconds, added = now - before[0], each.inserted - before[2]

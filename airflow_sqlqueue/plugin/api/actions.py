@@ -25,10 +25,9 @@ from sqlalchemy import select
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.plugin import action_tokens, audit
 from airflow_sqlqueue.plugin.action_tokens import ActionRequest
-from airflow_sqlqueue.plugin.actions_dag import PROGRESS, TASK
+from airflow_sqlqueue.plugin.actions_dag import PROGRESS, TASK, page_action
 from airflow_sqlqueue.plugin.addresses import Address
 from airflow_sqlqueue.plugin.api.failures import Group, GroupKey, group_of
-from airflow_sqlqueue.plugin.page_actions import page_action
 from airflow_sqlqueue.plugin.responses import RequestBody, read_as
 from airflow_sqlqueue.plugin.rights import may_act, may_start_actions
 from airflow_sqlqueue.plugin.servers import RequestedServer

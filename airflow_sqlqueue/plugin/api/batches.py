@@ -22,8 +22,7 @@ MAX_PATHS = 1_000
 
 @router.get("")
 def newest(server: RequestedServer, limit: Annotated[int, Query(ge=1, le=500)] = 100) -> dict[str, Any]:
-    """Return the batches that were opened last, the newest first; a database that cannot be read does not hide the
-    others.
+    """Return the batches that were opened last, the newest first, also if some databases cannot be read.
 
     ``ledgers`` lists each database with finished batches, and a queue in it, which a request for a sweep names.
     """
@@ -60,30 +59,8 @@ def batch(server: RequestedServer, batch_id: uuid.UUID) -> dict[str, Any]:
 
 
 def _shown(info: BatchInfo) -> dict[str, Any]:
-    dag_id, run_id, task_id = _task(info.origin)
-    return {
-        "batch_id": str(info.batch_id),
-        "queue": info.queue,
-        "state": info.state,
-        "messages": info.messages,
-        "bytes": info.bytes,
-        "parts": info.parts,
-        "created": info.opened.isoformat(),
-        "age_seconds": round(info.age.total_seconds(), 1),
-        "origin": info.origin,
-        "dag_id": dag_id,
-        "run_id": run_id,
-        "task_id": task_id,
-        "stage": info.stage,
-        "redacted": info.redacted is not None,
-        "erased": info.erased,
-        "actions": actions_for(info),
-    }
-
-
-def _task(origin: str) -> tuple[str | None, str | None, str | None]:
-    """DAG, run and task in the origin of a batch that a task has drained; the map index is its fourth part."""
-    parts = origin.split(" ")
-    if len(parts) != 4 or not parts[3].lstrip("-").isdigit():
-        return None, None, None
-    return parts[0], parts[1], parts[2]
+    # The origin of a batch that a task has drained: DAG, run, task and map index.
+    parts = info.origin.split(" ")
+    task = parts[:3] if len(parts) == 4 and parts[3].lstrip("-").isdigit() else [None] * 3
+    names = dict(zip(("dag_id", "run_id", "task_id"), task, strict=True))
+    return {**info.to_dict(), **names, "redacted": info.redacted is not None, "actions": actions_for(info)}

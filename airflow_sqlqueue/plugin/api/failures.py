@@ -68,9 +68,7 @@ def group_of(by: GroupKey | None, group: Group | None) -> str | None:
 def failures(
     server: RequestedServer, wanted: Annotated[FailuresQuery, Depends(read_as(FailuresQuery))]
 ) -> dict[str, Any]:
-    """Return the groups of an error queue or its archive, the largest first; the request reads headers, but no
-    bodies.
-    """
+    """Return the groups of an error queue or its archive, the largest first; only headers are read."""
     key = wanted.group_by
     groups: dict[str, _Group] = {}
     problem, messages, is_complete = None, 0, False

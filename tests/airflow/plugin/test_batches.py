@@ -53,10 +53,10 @@ def test_a_batch_is_shown_with_its_origin(get: Any, page: Any, drained: Any, run
 def test_the_newest_batches_come_first(get: Any, hook: SqlQueueHook, queue_name: str) -> None:
     for _ in range(3):
         hook.drain(queue_name, request=DrainRequest(batch_id=uuid.uuid4()), stage="table")
-    created = [each["created"] for each in get(BATCHES, params={"limit": 2})["batches"]]
-    assert len(created) == 2
-    assert created == sorted(created, reverse=True)
-    assert created[0] == max(each["created"] for each in get(BATCHES)["batches"])
+    opened = [each["opened"] for each in get(BATCHES, params={"limit": 2})["batches"]]
+    assert len(opened) == 2
+    assert opened == sorted(opened, reverse=True)
+    assert opened[0] == max(each["opened"] for each in get(BATCHES)["batches"])
 
 
 def test_a_batch_is_put_back(
