@@ -11,10 +11,8 @@ import typer
 from airflow_sqlqueue.cli import (
     batch_commands,
     consume,
-    conversation,
-    copies,
     delayed,
-    erase,
+    drain,
     errors,
     events,
     message_tables,
@@ -35,15 +33,12 @@ from airflow_sqlqueue.errors import (
 )
 from airflow_sqlqueue.untrusted import printable
 
+_CALLED_WRONGLY = (ConfigurationError, AddressError, MessageError)
+_OF_THE_MACHINE = (DriverNotFoundError, UntrustedServerError)
+
 COMMANDS: Mapping[str, tuple[Callable[..., Any], ...]] = {
     "Queues": (*queues.COMMANDS, *consume.COMMANDS, *tables.COMMANDS),
-    "Batches": (
-        *batch_commands.COMMANDS,
-        *copies.COMMANDS,
-        *erase.COMMANDS,
-        *redaction.COMMANDS,
-        *conversation.COMMANDS,
-    ),
+    "Batches": (*drain.COMMANDS, *batch_commands.COMMANDS, *redaction.COMMANDS),
     "Error queues": errors.COMMANDS,
     "Delayed messages and events": (*delayed.COMMANDS, *events.COMMANDS),
 }
@@ -96,14 +91,7 @@ def main() -> None:
     """Run the command line; print an error of this package as one sentence on standard error."""
     try:
         app()
-    except (DriverNotFoundError, UntrustedServerError) as error:
-        _fail(error, 1)
-    except (ConfigurationError, AddressError, MessageError) as error:
-        _fail(error, 2)
     except SqlQueueError as error:
-        _fail(error, 1)
-
-
-def _fail(error: SqlQueueError, code: int) -> None:
-    stderr.print(f"Error: {printable(str(error))}", style="red", markup=False, highlight=False)
-    sys.exit(code)
+        stderr.print(f"Error: {printable(str(error))}", style="red", markup=False, highlight=False)
+        is_called_wrongly = isinstance(error, _CALLED_WRONGLY) and not isinstance(error, _OF_THE_MACHINE)
+        sys.exit(2 if is_called_wrongly else 1)

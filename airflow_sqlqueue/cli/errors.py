@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from inspect import Parameter, Signature, signature
 from shlex import join
 from typing import Annotated, Any
 
 import typer
 
-from airflow_sqlqueue.cli.error_options import ErrorFilterOptions
-from airflow_sqlqueue.cli.message_options import read_body
+from airflow_sqlqueue.cli.message_options import header_values, read_body
 from airflow_sqlqueue.cli.operation_options import parameters_of
 from airflow_sqlqueue.cli.options import Common, DryRun, QueueArgument
 from airflow_sqlqueue.cli.output import progress_bar, stdout
@@ -22,17 +21,37 @@ from airflow_sqlqueue.options import option
 from airflow_sqlqueue.queue.errors.actions import ACTIONS, Action
 from airflow_sqlqueue.queue.errors.bulk_action import ErrorQueueOptions, ErrorQueueResult
 from airflow_sqlqueue.queue.errors.effects import ActionInputs
+from airflow_sqlqueue.queue.errors.failed_message import KINDS
 from airflow_sqlqueue.queue.errors.filters import ErrorFilter
 from airflow_sqlqueue.queue.errors.groupings import GROUPINGS
 from airflow_sqlqueue.queue.errors.reasons import NO_DESTINATION, StayReason
 from airflow_sqlqueue.queue.errors.scan import ShownError
 from airflow_sqlqueue.queue.errors.triage import DEFAULT_KEYS, MAX_SCANNED, Triage
 
+
+@dataclass(frozen=True)
+class ErrorFilterOptions:
+    """Options that select failed messages; without ``group`` and ``up_to`` of the filter, which only the page uses."""
+
+    exception_type: str | None = option(None, "only this exception type, in full; '' for none")
+    message_type: str | None = option(None, "only this message type, in full, without its assembly")
+    endpoint: str | None = option(None, "only messages that this endpoint failed to handle")
+    failed_queue: str | None = option(None, "only messages that failed in this queue: its address, or its table alone")
+    kind: str | None = option(None, f"only one of: {', '.join(KINDS)}")
+    since: str | None = option(None, "only messages that failed then or later: 2026-01-31, or 2026-01-31T08:00Z")
+    until: str | None = option(None, "only messages that failed before this time")
+    message_ids: list[str] | None = option(None, "only this message id; any number of times", form="--message-id")
+    row_versions: list[int] | None = option(None, "only this row; any number of times", form="--row-version")
+
+    def filter(self) -> ErrorFilter:
+        """Return the filter of the options that were given. Raises ConfigurationError."""
+        # An empty list is no condition, an empty text is one.
+        given = {name: value for name, value in vars(self).items() if value or value == ""}
+        return ErrorFilter.of(given)
+
+
 _BY = option(None, f"group by one or several of: {', '.join(GROUPINGS)}")
-_SHOWN = {
-    HeaderNames.EXCEPTION_MESSAGE: "exception_message",
-    HeaderNames.EXCEPTION_STACK_TRACE: "stack_trace",
-}
+_SHOWN = {HeaderNames.EXCEPTION_MESSAGE: "exception_message", HeaderNames.EXCEPTION_STACK_TRACE: "stack_trace"}
 """Headers that are printed first, because people look for these."""
 
 
@@ -93,8 +112,7 @@ def print_message(shown: ShownError, common: Common) -> None:
     headers = dict(shown.envelope.headers)
     record["headers"] = shown.headers_text if shown.message.problem else headers
     if not common.as_json and not shown.message.problem:
-        for name in _SHOWN:
-            record[_SHOWN[name]] = headers.pop(name, None)
+        record |= {shown: headers.pop(name, None) for name, shown in _SHOWN.items()}
     if shown.body is not None:
         text = shown.envelope.text()
         record["body"] = shown.body.decode("utf-8", "replace") if text is None else text
@@ -114,14 +132,12 @@ def edit(
 
     The copy goes to the queue where the message failed. Both happen in one transaction.
     """
-    pairs = [pair.partition("=") for pair in header or ()]
-    if wrong := next((name for name, equals, _ in pairs if not (name and equals)), None):
-        raise ConfigurationError(f"--header takes NAME=VALUE, not {wrong!r}.")
+    headers = header_values(header)
     edited = common.connect().errors.edit(
         queue,
         row_version=row_version,
         body=None if body is None else read_body(body),
-        headers={name: value for name, _, value in pairs},
+        headers=headers,
         to_queue=to_queue,
         keep_original=keep_original,
     )

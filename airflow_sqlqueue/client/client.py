@@ -9,12 +9,10 @@ from typing import Any
 
 from airflow_sqlqueue.client.batch_manager import BatchManager
 from airflow_sqlqueue.client.connector import Connector
-from airflow_sqlqueue.client.copies import CopyManager
 from airflow_sqlqueue.client.delayed import DelayedQueue
 from airflow_sqlqueue.client.errors import ErrorManager
-from airflow_sqlqueue.client.quarantine import QuarantineManager
+from airflow_sqlqueue.client.own_tables import CopyManager, QuarantineManager, StreamManager
 from airflow_sqlqueue.client.queues import Queue
-from airflow_sqlqueue.client.streams import StreamManager
 from airflow_sqlqueue.client.subscriptions import SubscriptionManager
 from airflow_sqlqueue.client.tables import TableManager
 from airflow_sqlqueue.messages.envelope import Envelope, reply

@@ -44,19 +44,16 @@ _KEYWORDS = {
     "application_intent": "ApplicationIntent",
     "multi_subnet_failover": "MultiSubnetFailover",
 }
-_FIELDS = {
+FIELDS = {
     *("connection_string", "driver", "login_timeout", "lock_timeout", "keywords", "ledger_schema"),
     *("transport_version", "delayed_suffix", "access_token_conn_id"),
+    *(*_KEYWORDS, *ROUTING_NAMES, *ROUTING_MAPPINGS, *ROUTING_LISTS),
 }
-_KNOWN = _FIELDS | set(_KEYWORDS) | set(ROUTING_NAMES) | set(ROUTING_MAPPINGS) | set(ROUTING_LISTS)
+"""Keys of the extra, of which a hook takes some as arguments too."""
+
 _NOT_OURS = {
-    "connect_kwargs",
-    "escape_column_names",
-    "escape_word_format",
-    "insert_statement_format",
-    "placeholder",
-    "replace_statement_format",
-    "sqlalchemy_scheme",
+    *("connect_kwargs", "escape_column_names", "escape_word_format", "insert_statement_format", "placeholder"),
+    *("replace_statement_format", "sqlalchemy_scheme"),
 }
 """Keys that common-sql and OdbcHook read from an extra."""
 
@@ -158,8 +155,8 @@ def _extra(connection: Connection) -> dict[str, Any]:
     if kind not in CONNECTION_TYPES:
         raise ConfigurationError(f"its type is {kind!r}: use one of type {', '.join(CONNECTION_TYPES)}.")
     values = {key: value for key, value in connection.extra_dejson.items() if value not in (None, "")}
-    ours = {key: value for key, value in values.items() if key in _KNOWN}
-    others = {key: value for key, value in values.items() if key not in _KNOWN and key not in _NOT_OURS}
+    ours = {key: value for key, value in values.items() if key in FIELDS}
+    others = {key: value for key, value in values.items() if key not in FIELDS and key not in _NOT_OURS}
     if kind == "odbc":
         for key in [key for key in others if key.lower() == "driver"]:
             ours.setdefault("driver", others.pop(key))

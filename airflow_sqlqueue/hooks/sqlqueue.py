@@ -14,7 +14,7 @@ from airflow_sqlqueue.client.client import QueueClient
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks import connection_form
 from airflow_sqlqueue.hooks.configuration import allowed
-from airflow_sqlqueue.hooks.connection import QueueConnection, read_connection
+from airflow_sqlqueue.hooks.connection import FIELDS, QueueConnection, read_connection
 from airflow_sqlqueue.hooks.plain_sql import PlainSqlHook
 from airflow_sqlqueue.hooks.staging import staging_folder
 from airflow_sqlqueue.messages.message import Message, ReceivedMessage
@@ -102,24 +102,11 @@ class SqlQueueHook(PlainSqlHook):
         log_sql: bool = False,
         **kwargs: Any,
     ) -> None:
+        given = locals()
         kwargs.pop("connection", None)  # A key of an extra may come as an argument; the base class would take this one.
         super().__init__(sqlqueue_conn_id, log_sql=log_sql, **kwargs)
         self.schema = database
-        self._arguments = {
-            "driver": driver,
-            "lock_timeout": lock_timeout,
-            "default_schema": default_schema,
-            "default_catalog": default_catalog,
-            "queue_schemas": queue_schemas,
-            "queue_catalogs": queue_catalogs,
-            "endpoint_schemas": endpoint_schemas,
-            "endpoint_catalogs": endpoint_catalogs,
-            "allowed_catalogs": allowed_catalogs,
-            "allowed_schemas": allowed_schemas,
-            "transport_version": transport_version,
-            "delayed_suffix": delayed_suffix,
-            "ledger_schema": ledger_schema,
-        }
+        self._arguments = {name: value for name, value in given.items() if name in FIELDS}
 
     @cached_property
     def queue_connection(self) -> QueueConnection:

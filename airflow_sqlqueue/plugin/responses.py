@@ -14,18 +14,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from airflow_sqlqueue.errors import (
-    AddressError,
-    BatchError,
-    BatchNotFoundError,
-    ConfigurationError,
-    MessageError,
-    MessageNotFoundError,
-    NotAQueueError,
-    QueueNotFoundError,
-    SqlQueueError,
-    StagingError,
-)
+from airflow_sqlqueue import errors
 from airflow_sqlqueue.plugin.addresses import Address, DatabaseNotShownError, address_of
 from airflow_sqlqueue.plugin.servers import RequestedServer, Server
 
@@ -33,17 +22,17 @@ log = logging.getLogger(__name__)
 
 MAX_REQUEST_BYTES = 1024 * 1024
 
-_STATUS: dict[type[SqlQueueError], int] = {
+_STATUS: dict[type[errors.SqlQueueError], int] = {
     DatabaseNotShownError: 403,
-    MessageNotFoundError: 404,
-    QueueNotFoundError: 404,
-    BatchNotFoundError: 404,
-    AddressError: 400,
-    ConfigurationError: 400,
-    MessageError: 400,
-    NotAQueueError: 400,
-    BatchError: 409,
-    StagingError: 409,
+    errors.MessageNotFoundError: 404,
+    errors.QueueNotFoundError: 404,
+    errors.BatchNotFoundError: 404,
+    errors.AddressError: 400,
+    errors.ConfigurationError: 400,
+    errors.MessageError: 400,
+    errors.NotAQueueError: 400,
+    errors.BatchError: 409,
+    errors.StagingError: 409,
 }
 """HTTP status by the first class that fits; any other error is 503, because the server may be down."""
 
@@ -143,18 +132,18 @@ def read_as(kind: type[Body]) -> Callable[[Request, Server], Awaitable[Body]]:
 def add_error_responses(app: FastAPI) -> None:
     """Answer every error as ``{"detail": "<a sentence>"}``, and add the security headers."""
     app.add_middleware(SecurityHeaders)
-    app.add_exception_handler(SqlQueueError, _package_error)
+    app.add_exception_handler(errors.SqlQueueError, _package_error)
     app.add_exception_handler(StarletteHTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _path_error)
 
 
-def status_of(error: SqlQueueError) -> int:
+def status_of(error: errors.SqlQueueError) -> int:
     """HTTP status of the response to an error of this package."""
     return next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 503)
 
 
 def _package_error(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, SqlQueueError)
+    assert isinstance(error, errors.SqlQueueError)
     return _sentence(status_of(error), str(error))
 
 

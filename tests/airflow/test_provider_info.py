@@ -13,7 +13,7 @@ import pytest
 from airflow.sdk import task
 
 import airflow_sqlqueue
-from airflow_sqlqueue.hooks.connection import _KNOWN
+from airflow_sqlqueue.hooks.connection import FIELDS
 from airflow_sqlqueue.provider_info import get_provider_info
 from airflow_sqlqueue.server.entra import _NEEDS
 
@@ -67,7 +67,7 @@ def test_the_connection_type_names_the_hook_as_the_hook_names_itself() -> None:
 
 
 def test_the_form_has_every_field_that_the_hook_reads() -> None:
-    assert INFO["connection-types"][0]["conn-fields"].keys() == _KNOWN
+    assert INFO["connection-types"][0]["conn-fields"].keys() == FIELDS
 
 
 def test_the_form_shows_the_usual_fields_first() -> None:
@@ -103,8 +103,8 @@ def test_airflows_page_shows_the_form() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120)
     shown = json.loads(done.stdout.splitlines()[-1])
-    assert shown["extra_fields"].keys() == _KNOWN
-    assert len(_KNOWN) == 22
+    assert shown["extra_fields"].keys() == FIELDS
+    assert len(FIELDS) == 22
     encrypt = shown["extra_fields"]["encrypt"]
     assert encrypt["schema"]["enum"] == ["yes", "no", "strict"]
     assert encrypt["schema"]["title"] == "Encrypt"

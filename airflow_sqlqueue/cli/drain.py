@@ -1,0 +1,197 @@
+"""Command that drains a queue into a batch."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from shlex import join
+from typing import TYPE_CHECKING, Any
+
+from airflow_sqlqueue.cli.interruption import explained
+from airflow_sqlqueue.cli.message_options import FilterOptions
+from airflow_sqlqueue.cli.operation_options import words_of
+from airflow_sqlqueue.cli.options import QueueOptions
+from airflow_sqlqueue.cli.output import note, progress_bar
+from airflow_sqlqueue.cli.redaction import KEY_VARIABLE, redactor_of
+from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.endpoint.databus.options import PayloadOptions
+from airflow_sqlqueue.errors import (
+    BatchError,
+    BatchNotFoundError,
+    ConfigurationError,
+    PermissionDeniedError,
+    TransientError,
+)
+from airflow_sqlqueue.options import option
+
+if TYPE_CHECKING:
+    from airflow_sqlqueue.client.client import QueueClient
+    from airflow_sqlqueue.drain.manifest import Batch
+    from airflow_sqlqueue.drain.request import DrainRequest
+    from airflow_sqlqueue.drain.storage.folder import StagingFolder
+    from airflow_sqlqueue.endpoint.databus.payload_file import PayloadsResult
+
+    PayloadFetch = Callable[[QueueClient, Batch], PayloadsResult]
+
+
+def drain(
+    target: QueueOptions,
+    options: DrainOptions,
+    selected: FilterOptions,
+    payloads: PayloadOptions,
+    data_bus: str | None = option(
+        None, "fetch the messages' payloads from this data bus, a folder or object store URL"
+    ),
+    staging: str | None = option(None, "the folder or object store URL for the batch's files"),
+    stage: str = option("files", "``files``, or table: a table beside the queue, without --staging"),
+    batch_id: uuid.UUID | None = option(None, "resume this batch"),
+    new: bool = option(False, "begin the batch of --batch-id if the ledger does not know it"),
+    copy: bool = option(False, "copy the messages and leave them in the queue"),
+    incremental: str | None = option(
+        None, "with --copy, copy only messages that no earlier drain with this name has copied", metavar="NAME"
+    ),
+    redaction: str | None = option(None, f"a JSON file of rules for private data; {KEY_VARIABLE} is the hashes' key"),
+    secondary: bool = option(False, "drain the secondary queues too, each into its own batch"),
+) -> None:
+    """Drain a queue into a batch: Parquet files or a table's rows.
+
+    A drain that finds no messages leaves no batch, unless --batch-id names one. The exit code is 130 after Ctrl-C and
+    143 after SIGTERM; the drained messages are then in the open batch, and the command that resumes it is printed.
+    """
+    # Arrow takes longer to load than most commands take to run.
+    from airflow_sqlqueue.drain.request import DrainRequest
+    from airflow_sqlqueue.drain.stages.factory import check_stage
+    from airflow_sqlqueue.drain.storage.folder import StagingFolder
+
+    if secondary and batch_id is not None:
+        raise ConfigurationError(
+            "--secondary makes a batch for each queue: resume one by its own queue and --batch-id."
+        )
+    if stage == "files" and staging is None:
+        raise ConfigurationError("A drain into files needs a staging folder: give --staging, or --stage table.")
+    if new and batch_id is None:
+        raise ConfigurationError("--new goes with --batch-id: without that, every drain begins a batch.")
+    where, redactor = selected.filter(), redactor_of(redaction)
+    folder = None if staging is None else StagingFolder.of(staging)
+    check_stage(stage, folder)
+    fetch = _payload_fetch(data_bus, stage, folder, replace(payloads, readable_by=options.readable_by))
+    if fetch is not None and redactor is not None:
+        raise ConfigurationError("No rule of redaction changes payloads of the data bus: leave out one of the two.")
+    client = target.connect()
+    queue = target.address(client)
+    queues = client.tables.with_secondary_queues(queue) if secondary else [queue]
+    if batch_id is not None and not new:
+        _require(client, queue, batch_id)
+    own = {"staging": staging, "stage": stage, "conn_id": target.conn_id, "copy": copy}
+    own |= {"incremental": incremental, "redaction": redaction, "data_bus": data_bus}
+    command = [*_options({**own, **vars(selected)}), *words_of(options), *words_of(payloads)]
+    request = DrainRequest(
+        options=options, where=where, copy=copy, incremental=incremental, redaction=redactor, origin="sqlqueue drain"
+    )
+    quiet = target.as_json
+    drained = [_drain(client, each, folder, stage, request, batch_id, command, fetch, quiet=quiet) for each in queues]
+    if folder is not None and any(values["batch_id"] is None for values in drained):
+        # The drain wrote nothing there, but its success suggests that the folder can be used.
+        folder.check_reachable()
+    if not quiet:
+        short = ("queue", "messages", "locked", "seconds")
+        drained = [values if values["batch_id"] else {name: values[name] for name in short} for values in drained]
+    target.show(drained if secondary else drained[0])
+
+
+def _drain(
+    client: QueueClient,
+    queue_name: str,
+    folder: StagingFolder | None,
+    stage: str,
+    request: DrainRequest,
+    resumed: uuid.UUID | None,
+    command: list[str],
+    fetch: PayloadFetch | None,
+    *,
+    quiet: bool,
+) -> dict[str, Any]:
+    """Drain one queue; an empty batch whose id the caller did not give is removed again."""
+    queue, batch_id = client.queue(queue_name), resumed or uuid.uuid4()
+    # By the ends of the index: a count of millions would take longer than the first parts.
+    waiting = queue.depth(kind="quick")
+    if not quiet and (waiting.total or resumed):
+        note(f"Batch {batch_id}")
+    resume = ["sqlqueue", "drain", queue_name, *command, "--batch-id", str(batch_id)]
+    with (
+        explained(client, queue_name, batch_id, resume),
+        client.batches.locks(queue_name) as locks,
+        progress_bar("Draining", min(waiting.total, request.options.max_messages or waiting.total)) as update,
+    ):
+        if not locks.take(batch_id):
+            raise BatchError(f"Batch {batch_id} is being worked on: stop its task first, or wait for its end.")
+        result = queue.drain(
+            folder,
+            replace(request, batch_id=batch_id),
+            stage=stage,
+            on_progress=lambda done: update(
+                done.rows - done.earlier, f"{done.bytes / 2**20:,.0f} MiB, {done.rate:,.0f}/s"
+            ),
+        )
+        is_gone = resumed is None and _forget_empty(client, batch_id, queue_name)
+    values = {**result.batch.to_dict(), "locked": result.locked, "seconds": round(result.seconds, 3)}
+    if fetch is not None and not is_gone:
+        values["payloads"] = _fetched(fetch, client, result.batch, resume)
+    if is_gone and not quiet:
+        note(f"Nothing was drained from {result.batch.queue}, so no batch is left.")
+    return {**values, "batch_id": None, "state": None} if is_gone else values
+
+
+def _payload_fetch(
+    location: str | None, stage: str, folder: StagingFolder | None, options: PayloadOptions
+) -> PayloadFetch | None:
+    """Return the function that fetches a batch's payloads; None without a data bus. Raises ConfigurationError."""
+    if location is None:
+        return None
+    if stage != "files":
+        raise ConfigurationError("--data-bus stages payloads beside files: give --staging, and leave out --stage.")
+    from airflow_sqlqueue.endpoint.databus.data_bus import DataBus
+
+    data_bus = DataBus(location)
+    return lambda client, batch: client.batches.fetch_payloads(batch, data_bus, staging=folder, options=options)
+
+
+def _fetched(fetch: PayloadFetch, client: QueueClient, batch: Batch, command: list[str]) -> dict[str, Any]:
+    """Fetch the payloads of a drained batch, and report the command that repeats this if it fails."""
+    try:
+        fetched = fetch(client, batch).to_dict()
+    except BaseException:
+        note(f"Batch {batch.batch_id} is sealed, without its payloads. Fetch them with: {join(command)}")
+        raise
+    return {name: value for name, value in fetched.items() if name != "batch_id"}
+
+
+def _forget_empty(client: QueueClient, batch_id: uuid.UUID, queue_name: str) -> bool:
+    """Forget the batch if it is empty; return whether it was. The drain succeeded, so failing here is no error."""
+    with suppress(PermissionDeniedError, TransientError):
+        return client.batches.forget_empty(batch_id, queue_name)
+    return False
+
+
+def _require(client: QueueClient, queue_name: str, batch_id: uuid.UUID) -> None:
+    if client.batches.info(batch_id, queue_name) is None:
+        raise BatchNotFoundError(
+            f"The ledger does not know batch {batch_id}: check the id, or add --new to begin a batch with it."
+        )
+
+
+def _options(values: dict[str, Any]) -> list[str]:
+    """Options as a user types them, without those that were not given."""
+    typed: list[str] = []
+    for name, value in values.items():
+        option = f"--{name.replace('_', '-')}"
+        if isinstance(value, list):
+            typed += [text for each in value for text in (option, each)]
+        elif value not in (None, False, "files"):
+            typed += [option, *([] if value is True else [f"{value}"])]
+    return typed
+
+
+COMMANDS = (drain,)
