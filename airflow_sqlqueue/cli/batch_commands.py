@@ -189,11 +189,9 @@ def quarantine(
         common.show({"requeued": len(requeue)})
         return
     found = quarantined.list(queue)
-    common.show([{name: _plain(value) for name, value in asdict(each).items()} for each in found])
-
-
-def _plain(value: object) -> object:
-    return value if value is None or isinstance(value, (int, str)) else str(value)
+    plain = (type(None), int, str)
+    records = [asdict(each).items() for each in found]
+    common.show([{n: v if isinstance(v, plain) else str(v) for n, v in record} for record in records])
 
 
 def streams(

@@ -51,7 +51,9 @@ def with_option_groups(command: Callable[..., Any]) -> Callable[..., Any]:
     def run(**given: Any) -> Any:
         given |= {name: _time(f"--{name.replace('_', '-')}", given[name]) for name in times}
         made_of = {name: {each.name: given.pop(each.name) for each in members[name]} for name in groups}
-        return command(**given, **{name: _made(kind, made_of[name]) for name, kind in groups.items()})
+        for name, kind in groups.items():
+            given[name] = made(kind, made_of[name]) if issubclass(kind, Options) else kind(**made_of[name])
+        return command(**given)
 
     signature = inspect.Signature(parameters)
     run.__signature__ = signature  # type: ignore[attr-defined]
@@ -85,10 +87,6 @@ def _parameters(group: Any) -> Iterable[inspect.Parameter]:
         )
         for field in fields(group)
     ]
-
-
-def _made(group: Any, given: dict[str, Any]) -> Any:
-    return made(group, given) if issubclass(group, Options) else group(**given)
 
 
 class Command(TyperCommand):

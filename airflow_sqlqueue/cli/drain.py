@@ -82,8 +82,10 @@ def drain(
     client = target.connect()
     queue = target.address(client)
     queues = client.tables.with_secondary_queues(queue) if secondary else [queue]
-    if batch_id is not None and not new:
-        _require(client, queue, batch_id)
+    if batch_id is not None and not new and client.batches.info(batch_id, queue) is None:
+        raise BatchNotFoundError(
+            f"The ledger does not know batch {batch_id}: check the id, or add --new to begin a batch with it."
+        )
     own = {"staging": staging, "stage": stage, "conn_id": target.conn_id, "copy": copy}
     own |= {"incremental": incremental, "redaction": redaction, "data_bus": data_bus}
     command = [*_options({**own, **vars(selected)}), *words_of(options), *words_of(payloads)]
@@ -173,13 +175,6 @@ def _forget_empty(client: QueueClient, batch_id: uuid.UUID, queue_name: str) -> 
     with suppress(PermissionDeniedError, TransientError):
         return client.batches.forget_empty(batch_id, queue_name)
     return False
-
-
-def _require(client: QueueClient, queue_name: str, batch_id: uuid.UUID) -> None:
-    if client.batches.info(batch_id, queue_name) is None:
-        raise BatchNotFoundError(
-            f"The ledger does not know batch {batch_id}: check the id, or add --new to begin a batch with it."
-        )
 
 
 def _options(values: dict[str, Any]) -> list[str]:

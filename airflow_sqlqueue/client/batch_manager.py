@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from airflow_sqlqueue.client.connector import Connector, folder_of
+from airflow_sqlqueue.client.connector import Manager, folder_of
 from airflow_sqlqueue.drain.batches import BatchInfo, batches, find_stranded, recorded_batch
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.locks import BatchLocks
@@ -49,22 +49,16 @@ def _named(batch: BatchId, queue_name: str | None) -> tuple[uuid.UUID, str | Non
         raise ConfigurationError("A batch is named by its id, a UUID, or by a Batch: this is neither.") from None
 
 
-class BatchManager:
+class BatchManager(Manager):
     """Batches in the ledgers of a server.
 
     The ledger is in the queue's database. A call without a queue reads the ledger of the connection's database.
     """
 
-    def __init__(self, connector: Connector) -> None:
-        self._connector = connector
-
     def list(
         self, queue_name: str | None = None, *, states: Sequence[str] = (), older_than: timedelta | None = None
     ) -> Sequence[BatchInfo]:
-        """List the batches of a queue, or all of the ledger, that are at least ``older_than`` in their state.
-
-        See :func:`airflow_sqlqueue.drain.batches.batches`.
-        """
+        """List the batches of a queue, or all of the ledger, that are at least ``older_than`` in their state."""
         with self._connector.ledger_of(queue_name) as (ledger, queue):
             return batches(ledger, states=states, queue=queue, older_than=older_than)
 
@@ -75,10 +69,7 @@ class BatchManager:
             return next(iter(batches(ledger, batch_id=batch_id)), None)
 
     def locks(self, queue_name: str | None = None) -> BatchLocks:
-        """Return locks, for a ``with`` block, on the batches that the caller works on: other tasks leave these alone.
-
-        See :class:`airflow_sqlqueue.drain.locks.BatchLocks`.
-        """
+        """Return locks, for a ``with`` block, on the batches that the caller works on: other tasks leave these alone."""
         return self._connector.locks(queue_name)
 
     def current(self, batch_id: BatchId, queue_name: str | None = None) -> uuid.UUID:

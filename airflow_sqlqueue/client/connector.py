@@ -137,3 +137,10 @@ class Connector:
         """Return locks on batches in the ledger of the queue's database, or of the connection's."""
         catalog = self.settings.database if queue_name is None else self.find(queue_name).catalog
         return BatchLocks(self.session, catalog)
+
+
+class Manager:
+    """Base class of the client's managers."""
+
+    def __init__(self, connector: Connector) -> None:
+        self._connector = connector

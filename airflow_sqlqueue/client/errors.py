@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from airflow_sqlqueue.client.connector import Connector
+from airflow_sqlqueue.client.connector import Manager
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.messages.envelope import Envelope
 from airflow_sqlqueue.messages.message import Message, ReceivedMessage
@@ -39,11 +39,8 @@ class Selection(TypedDict, total=False):
     on_progress: OnProgress | None
 
 
-class ErrorManager:
+class ErrorManager(Manager):
     """Error queues of a server: each call names one, by default ``error``."""
-
-    def __init__(self, connector: Connector) -> None:
-        self._connector = connector
 
     @property
     def archived(self) -> ArchiveManager:
@@ -253,10 +250,7 @@ class ArchiveManager:
         filters: Filters | None = None,
         limit: int = MAX_SCANNED,
     ) -> Triage:
-        """Count archived messages in groups, also by ``archived_by`` and ``reason``; ``example`` is a number.
-
-        See :func:`airflow_sqlqueue.queue.errors.triage.triage`.
-        """
+        """Count archived messages in groups, also by ``archived_by`` and ``reason``; ``example`` is a number."""
         with self._errors.store(queue_name) as store:
             return triage(store.archived(), by, ErrorFilter.of(filters), limit)
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from airflow_sqlqueue.client.connector import Connector
+from airflow_sqlqueue.client.connector import Manager
 from airflow_sqlqueue.errors import CopyError, QueueNotFoundError, TransactionError
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.copies import CopyInfo, CopyTable, QueueCopy
@@ -19,14 +19,11 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.drain.streams import StreamInfo
 
 
-class CopyManager:
+class CopyManager(Manager):
     """Copies of new messages, of drains with ``incremental`` and streams with ``copy``, in the ledgers of a server.
 
     The watermarks are in the queue's database. A call without a queue reads those of the connection's database.
     """
-
-    def __init__(self, connector: Connector) -> None:
-        self._connector = connector
 
     def list(self, queue_name: str | None = None) -> Sequence[CopyInfo]:
         """List the copies of a queue, or all: see :class:`airflow_sqlqueue.queue.copies.CopyInfo`."""
@@ -56,20 +53,14 @@ class CopyManager:
             return queue is not None and table.exists() and table.forget(name, queue)
 
 
-class StreamManager:
+class StreamManager(Manager):
     """Streams in the ledgers of a server.
 
     The ledger is in the queue's database. A call without a queue reads the ledger of the connection's database.
     """
 
-    def __init__(self, connector: Connector) -> None:
-        self._connector = connector
-
     def list(self, queue_name: str | None = None) -> Sequence[StreamInfo]:
-        """List the streams of a queue, or all of the ledger, with their unfinished claims.
-
-        See :class:`airflow_sqlqueue.drain.streams.StreamInfo`.
-        """
+        """List the streams of a queue, or all of the ledger, with their unfinished claims."""
         from airflow_sqlqueue.drain.streams import list_streams
 
         with self._connector.ledger_of(queue_name) as (ledger, queue), self._connector.locks(queue_name) as locks:
@@ -91,11 +82,8 @@ class StreamManager:
             return release_stream(ledger, locks, name)
 
 
-class QuarantineManager:
+class QuarantineManager(Manager):
     """Quarantine tables of a server, one in each database with queues."""
-
-    def __init__(self, connector: Connector) -> None:
-        self._connector = connector
 
     def list(self, queue_name: str) -> Sequence[QuarantinedMessage]:
         """List the messages of a queue in quarantine, in the order of their arrival, without headers and bodies.
@@ -115,10 +103,7 @@ class QuarantineManager:
             return quarantine.messages(table.address) if quarantine.exists() else []
 
     def requeue(self, queue_name: str, numbers: Sequence[int]) -> None:
-        """Put messages of :meth:`list` back into their queue, by their numbers, in one transaction.
-
-        See :meth:`airflow_sqlqueue.queue.quarantine.Quarantine.requeue`.
-        """
+        """Put messages of :meth:`list` back into their queue, by their numbers, in one transaction."""
         with self._connector.queue(queue_name) as table:
             self._of(table).requeue(table, numbers)
 

@@ -53,10 +53,7 @@ class SubscriptionManager:
             return table.subscriptions()
 
     def publish(self, type_names: Sequence[str], messages: Iterable[Message]) -> PublishResult:
-        """Publish events of a type, the first of ``type_names``, and of its base types, in one transaction.
-
-        See :func:`airflow_sqlqueue.queue.publishing.subscriptions.publish`.
-        """
+        """Publish events of a type, the first of ``type_names``, and of its base types, in one transaction."""
         with (
             self.open(sending=True) as table,
             outgoing(messages, table.address.canonical, span=PUBLISH, new_trace=True) as linked,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from airflow_sqlqueue.client.connector import Connector
+from airflow_sqlqueue.client.connector import Manager
 from airflow_sqlqueue.drain.ledger import ledger_definitions
 from airflow_sqlqueue.drain.streams import StreamTable
 from airflow_sqlqueue.messages.routing import ResolvedAddress
@@ -52,11 +52,8 @@ class QueueTables(TypedDict, total=False):
     ledger: bool
 
 
-class TableManager:
+class TableManager(Manager):
     """Tables of the transport on a server."""
-
-    def __init__(self, connector: Connector) -> None:
-        self._connector = connector
 
     def create(
         self, queue_name: str, *, create_schema: bool = False, **tables: Unpack[QueueTables]
@@ -104,10 +101,7 @@ class TableManager:
             return [inspect(session, found.table, suffix) for found in tables]
 
     def overview(self) -> list[QueueOverview]:
-        """Count the messages of all queues of the connection's database by its catalog, and look at their heads.
-
-        See :class:`airflow_sqlqueue.queue.inspection.overview.DatabaseOverview`.
-        """
+        """Count the messages of all queues of the connection's database by its catalog, and look at their heads."""
         connector = self._connector
         overview = DatabaseOverview(connector.settings.database, delayed_suffix=connector.resolver.delayed_suffix)
         with connector.enlisted_session() as session:
@@ -129,10 +123,7 @@ class TableManager:
             yield session, table
 
     def with_secondary_queues(self, queue_name: str) -> list[str]:
-        """List the addresses of the queue and its secondary queues: ``expand(queue_name=...)`` drains them all.
-
-        See :func:`airflow_sqlqueue.queue.tables.discovery.secondary_queues`.
-        """
+        """List the addresses of the queue and its secondary queues: ``expand(queue_name=...)`` drains them all."""
         with self._connector.queue(queue_name) as queue:
             tables = list_tables(queue.session, queue.address.catalog)
             return [queue.address.canonical, *(t.canonical for t in secondary_queues(tables, queue.address))]

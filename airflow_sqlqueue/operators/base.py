@@ -40,7 +40,7 @@ def templated(*parts: type[BaseOperator] | str) -> Sequence[str]:
 
 
 class ServerTask(BaseOperator):
-    """Base class of tasks on one server.
+    """Base class of tasks on one server; they raise this package's errors, or AirflowFailException if no retry helps.
 
     :param sqlqueue_conn_id: the Airflow connection (templated)
     :param hook_params: further arguments of :class:`~airflow_sqlqueue.hooks.sqlqueue.SqlQueueHook`.

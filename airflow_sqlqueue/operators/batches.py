@@ -105,7 +105,6 @@ class SqlQueueSweepOperator(ServerTask):
         check_options(self, SweepOptions)
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Sweep; raises this package's errors, those that no retry can fix as AirflowFailException."""
         with fail_without_retry():
             options = self._options()
             folder = None if self.staging is None else staging_folder(self.staging)

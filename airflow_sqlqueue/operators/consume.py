@@ -99,7 +99,6 @@ class SqlQueueConsumeOperator(LimitedTask):
         self._stop: threading.Event | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Consume; raises this package's errors, those that no retry can fix as AirflowFailException."""
         self._stop = stop = threading.Event()
         if self._killed:
             stop.set()

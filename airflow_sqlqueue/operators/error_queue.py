@@ -97,7 +97,6 @@ class SqlQueueFailedMessagesOperator(LimitedTask, RoutedTask):
         action_named(action).check(given, dry_run=only_count)
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Do it; raises this package's errors, those that no retry can fix as AirflowFailException."""
         action = action_named(self.action)
         with fail_without_retry():
             inputs = self._inputs()

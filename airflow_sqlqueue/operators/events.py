@@ -58,7 +58,6 @@ class SqlQueuePublishOperator(MessagesTask, EventsTask):
         self.base_types = base_types
 
     def execute(self, context: Context) -> dict[str, int]:
-        """Publish them; raises this package's errors, those that no retry can fix as AirflowFailException."""
         sender, written = self.sender(context), self.written(context)
         with fail_without_retry():
             events = Counted(sender.messages(written))
@@ -103,7 +102,6 @@ class SqlQueueSubscribeOperator(SubscriptionTask):
         self.queue_name = queue_name
 
     def execute(self, context: Context) -> int:
-        """Subscribe; raises this package's errors, those that no retry can fix as AirflowFailException."""
         with fail_without_retry():
             changed = self.subscriptions.subscribe(self.endpoint, self.message_types, queue_name=self.queue_name)
         self.log.info("%s is subscribed to %d types, %d of them new", self.endpoint, len(self.message_types), changed)
@@ -117,7 +115,6 @@ class SqlQueueUnsubscribeOperator(SubscriptionTask):
     """
 
     def execute(self, context: Context) -> int:
-        """Unsubscribe; raises this package's errors, those that no retry can fix as AirflowFailException."""
         with fail_without_retry():
             ended = self.subscriptions.unsubscribe(self.endpoint, self.message_types)
         self.log.info("%s has %d subscriptions less", self.endpoint, ended)

@@ -56,7 +56,6 @@ class PurgeTask(LimitedTask, RoutedTask):
         return PurgeOptions.of(self.purge_options, **given)
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Purge; raises this package's errors, those that no retry can fix as AirflowFailException."""
         with fail_without_retry():
             purged = self.sql_queue.purge(self._options())
         queue = self.queue_name or self.endpoint
@@ -161,7 +160,6 @@ class SqlQueueForwardOperator(LimitedTask, RoutedTask):
         check_options(self, ForwardOptions, MessageFilter)
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Move them; raises this package's errors, those that no retry can fix as AirflowFailException."""
         with fail_without_retry():
             to_queue = self.hook.client.resolver.address_of(self.to_queue, self.to_endpoint)
             forwarded = self.sql_queue.forward(to_queue, self._options())
@@ -208,7 +206,6 @@ class SqlQueueMoveDelayedOperator(LimitedTask, RoutedTask):
         check_options(self, MoveOptions)
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Move them; raises this package's errors, those that no retry can fix as AirflowFailException."""
         with fail_without_retry():
             moved = self.hook.client.delayed(self.address).move(self._options(), error_queue=self.error_queue)
         self.log.info("Moved %d and forwarded %d messages of %s", moved.moved, moved.forwarded, self.address)

@@ -76,7 +76,6 @@ class SqlQueueRequestOperator(WaitingTask, RoutedTask):
         self.op_kwargs = op_kwargs
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Send, wait, receive; raises this package's errors, those that no retry can fix as AirflowFailException."""
         from airflow_sqlqueue.queue.send_ledger import send_id_for
 
         key = task_key(context)

@@ -11,6 +11,7 @@ from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.operators.base import RoutedTask, ServerTask, note_counts, task_key, templated
 from airflow_sqlqueue.operators.lineage import Counted, Lineage, of_table
 from airflow_sqlqueue.operators.metrics import Metrics
+from airflow_sqlqueue.options import interval
 from airflow_sqlqueue.options.budget import count_of
 
 if TYPE_CHECKING:
@@ -111,7 +112,6 @@ class SqlQueueSendOperator(MessagesTask, RoutedTask):
         self.exactly_once = exactly_once
 
     def execute(self, context: Context) -> int:
-        """Send them; raises this package's errors, those that no retry can fix as AirflowFailException."""
         from airflow_sqlqueue.queue.send_ledger import SendResult, send_id_for
 
         key = task_key(context)
@@ -135,16 +135,7 @@ class SqlQueueSendOperator(MessagesTask, RoutedTask):
         """Return the queue, or its delayed messages, with further arguments of the send."""
         if self.delay is None and self.due is None:
             return self.sql_queue, {}
-        return self.hook.client.delayed(self.address), {"delay": _delay(self.delay), "due": _due(self.due)}
-
-
-def _delay(value: timedelta | float | str | None) -> timedelta | None:
-    if value is None or isinstance(value, timedelta):
-        return value
-    try:
-        return timedelta(seconds=float(value))
-    except (ValueError, OverflowError) as error:
-        raise ConfigurationError(f"The delay {value!r} is not a number of seconds.") from error
+        return self.hook.client.delayed(self.address), {"delay": interval("delay", self.delay), "due": _due(self.due)}
 
 
 def _due(value: datetime | str | None) -> datetime | None:

@@ -54,7 +54,6 @@ class SqlQueueCreateOperator(RoutedTask):
         self.create_schema = create_schema
 
     def execute(self, context: Context) -> list[str]:
-        """Create it; raises this package's errors, those that no retry can fix as AirflowFailException."""
         from airflow_sqlqueue.client.tables import QueueTables
 
         with fail_without_retry():
@@ -105,7 +104,6 @@ class SqlQueueProvisionOperator(RoutedTask):
             raise ConfigurationError(f"The task {self.task_id!r} subscribes an endpoint: name it by endpoint.")
 
     def execute(self, context: Context) -> list[str]:
-        """Create them; raises this package's errors, those that no retry can fix as AirflowFailException."""
         with fail_without_retry():
             client = self.hook.client
             created = client.tables.create(
@@ -138,7 +136,6 @@ class SqlQueueDropOperator(RoutedTask):
         self.force = force
 
     def execute(self, context: Context) -> int:
-        """Drop it; raises this package's errors, those that no retry can fix as AirflowFailException."""
         with fail_without_retry():
             try:
                 dropped = self.hook.client.tables.drop(self.address, force=self.force)

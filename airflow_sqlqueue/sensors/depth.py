@@ -55,7 +55,6 @@ class SqlQueueDepthSensor(DeferringSensor, ConditionTask):
             )
 
     def poke(self, context: Context) -> PokeReturnValue:
-        """Check once; raises this package's errors, those that no retry can fix as AirflowFailException."""
         with self.failing():
             found = self.check_condition()
         Metrics(self, self.sql_queue).depth()

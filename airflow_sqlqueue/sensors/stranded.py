@@ -56,7 +56,6 @@ class SqlQueueStrandedBatchSensor(DeferringSensor):
         self.older_than = older_than
 
     def poke(self, context: Context) -> PokeReturnValue:
-        """Check once; raises this package's errors, those that no retry can fix as AirflowFailException."""
         from airflow_sqlqueue.triggers.stranded import summary
 
         with self.failing():
