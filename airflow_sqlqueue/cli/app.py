@@ -15,7 +15,6 @@ from airflow_sqlqueue.cli import (
     drain,
     errors,
     events,
-    message_tables,
     queues,
     redaction,
     schemas,
@@ -62,7 +61,7 @@ for heading, commands in COMMANDS.items():
         )
 for name, about, commands in (
     ("schemas", "Propose, compare and check schemas of message types.", schemas.COMMANDS),
-    ("tables", "Mend tables of message types.", message_tables.COMMANDS),
+    ("tables", "Mend tables of message types.", schemas.TABLE_COMMANDS),
 ):
     group = typer.Typer(cls=Group, help=about, no_args_is_help=True, rich_markup_mode=None)
     for command in commands:

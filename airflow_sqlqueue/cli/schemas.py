@@ -1,4 +1,4 @@
-"""Commands on schemas of message types: propose them from a batch, compare them, and check them in a build."""
+"""Commands on schemas of message types, and on their tables: propose, compare and check schemas, rewrite a table."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 
 from airflow_sqlqueue.cli.options import Common
 from airflow_sqlqueue.cli.output import note
+from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.options import option
 from airflow_sqlqueue.untrusted import quoted
 
@@ -120,4 +121,43 @@ def _short(kind: Type | None) -> str | None:
     return f"struct<{', '.join(each['name'] + ': ' + str(_short(each['type'])) for each in kind['fields'])}>"
 
 
+def rewrite(
+    common: Common,
+    message_type: Annotated[str, typer.Argument(help="The message type.")],
+    location: Annotated[str, typer.Option(help="The folder of the tables, or catalog.namespace.")],
+    format: str = option("parquet", "``parquet``, delta or iceberg"),  # noqa: A002
+    schemas: str | None = option(None, "the folder of the schemas (_schemas there)"),
+    work_folder: str | None = option(None, "the work folder of tables in a catalog"),
+    conf: list[str] | None = option(None, "a setting of Spark, NAME=VALUE, any number of times"),
+) -> None:
+    """Make the table of a message type anew by its schema.
+
+    Its columns and rescued values are read again, and the batches are not needed. It runs Spark on this machine; on a
+    cluster run airflow_sqlqueue.spark.jobs.message_tables with --rewrite.
+    """
+    settings = dict(each.partition("=")[::2] for each in conf or [])
+    if not all(settings.values()):
+        raise ConfigurationError("--conf takes NAME=VALUE, as spark.driver.memory=4g.")
+    from airflow_sqlqueue.spark.message_tables import rewrite_message_table
+    from airflow_sqlqueue.spark.session import local_session
+
+    try:
+        with local_session("rewrite", "local[*]", settings) as spark:
+            found = rewrite_message_table(
+                spark,
+                location,
+                message_type,
+                format=format,  # type: ignore[arg-type]
+                schemas=schemas,
+                work_folder=work_folder,
+            )
+    except KeyboardInterrupt:
+        note("Interrupted. No row is lost: run the same command again. A table of Parquet takes no batch until then.")
+        raise typer.Exit(130) from None
+    for warning in found.warnings:
+        note(warning)
+    common.show({"table": found.table, "messages": found.messages, "rescued": found.rescued}, title="Rewritten")
+
+
 COMMANDS = (infer, diff, check)
+TABLE_COMMANDS = (rewrite,)

@@ -58,7 +58,7 @@ class BatchManager(Manager):
     def list(
         self, queue_name: str | None = None, *, states: Sequence[str] = (), older_than: timedelta | None = None
     ) -> Sequence[BatchInfo]:
-        """List the batches of a queue, or all of the ledger, that are at least ``older_than`` in their state."""
+        """List the batches of a queue, or of the whole ledger, that are ``older_than`` or longer in their state."""
         with self._connector.ledger_of(queue_name) as (ledger, queue):
             return batches(ledger, states=states, queue=queue, older_than=older_than)
 
@@ -69,7 +69,7 @@ class BatchManager(Manager):
             return next(iter(batches(ledger, batch_id=batch_id)), None)
 
     def locks(self, queue_name: str | None = None) -> BatchLocks:
-        """Return locks, for a ``with`` block, on the batches that the caller works on: other tasks leave these alone."""
+        """Return locks, for a ``with`` block, on batches that the caller works on: other tasks leave these alone."""
         return self._connector.locks(queue_name)
 
     def current(self, batch_id: BatchId, queue_name: str | None = None) -> uuid.UUID:

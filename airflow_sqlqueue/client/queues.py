@@ -194,7 +194,7 @@ class Queue:
         *,
         on_progress: Callable[[int], None] | None = None,
     ) -> ForwardResult:
-        """Move the messages of the queue, or those that match, unchanged to another queue of the server: exactly once."""
+        """Move the messages, or those that match, unchanged to another queue of the server: exactly once."""
         with self._connector.queue(self._name, what=f"Forwarding the queue {self._name}") as table:
             target = QueueTable(table.session, self._connector.find_in(table.session, to_queue))
             return forward(table, target, options, on_progress=on_progress)

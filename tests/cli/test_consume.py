@@ -20,7 +20,7 @@ import pytest
 
 from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.cli import consume
-from airflow_sqlqueue.cli.handler_source import load_handlers
+from airflow_sqlqueue.cli.consume import load_handlers
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.messages.message import HeaderNames, Message
 from airflow_sqlqueue.server.settings import ConnectionSettings
