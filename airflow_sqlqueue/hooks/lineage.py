@@ -25,12 +25,7 @@ def database_info(settings: ConnectionSettings) -> DatabaseInfo:
         scheme="mssql",
         authority=_server(settings),
         information_schema_columns=[
-            "table_schema",
-            "table_name",
-            "column_name",
-            "ordinal_position",
-            "data_type",
-            "table_catalog",
+            *("table_schema", "table_name", "column_name", "ordinal_position", "data_type", "table_catalog"),
         ],
         database=settings.database,
         is_information_schema_cross_db=True,

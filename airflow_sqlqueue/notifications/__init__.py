@@ -40,13 +40,7 @@ class SqlQueueNotifier(BaseNotifier):
     """
 
     template_fields: Sequence[str] = (
-        "message_type",
-        "queue_name",
-        "endpoint",
-        "body",
-        "headers",
-        "originating_endpoint",
-        "sqlqueue_conn_id",
+        *("message_type", "queue_name", "endpoint", "body", "headers", "originating_endpoint", "sqlqueue_conn_id"),
     )
 
     def __init__(

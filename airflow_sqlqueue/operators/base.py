@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -199,10 +200,8 @@ def check_named_once(
     task_id: str, queue_name: str | None, endpoint: str | None, parameters: str = "queue_name or endpoint"
 ) -> None:
     """Call :func:`.routing.check_named_once`, with the task in its :class:`AddressError`."""
-    try:
+    with _in_task(task_id):
         routing.check_named_once(queue_name, endpoint, parameters)
-    except AddressError as error:
-        raise AddressError(f"Task {task_id!r}: {error}") from error
 
 
 def check_options(task: BaseOperator, *kinds: type[Options | TimeFilter]) -> None:
@@ -212,10 +211,16 @@ def check_options(task: BaseOperator, *kinds: type[Options | TimeFilter]) -> Non
     """
     for kind in kinds:
         values = vars(task)[kind.parameter]
-        try:
+        with _in_task(task.task_id):
             kind.check_names(values if isinstance(values, Mapping) else {})
-        except ConfigurationError as error:
-            raise ConfigurationError(f"Task {task.task_id!r}: {error}") from error
+
+
+@contextmanager
+def _in_task(task_id: str) -> Iterator[None]:
+    try:
+        yield
+    except (AddressError, ConfigurationError) as error:
+        raise type(error)(f"Task {task_id!r}: {error}") from error
 
 
 def interval_or(default: timedelta, name: str, value: Any) -> timedelta:
@@ -233,18 +238,14 @@ def message_filter(filters: Mapping[str, Any] | None) -> MessageFilter | None:
 
 def note_counts(task: BaseOperator, context: Context, **counts: Any) -> None:
     """Put counts and ids into the asset events of the task's outlets."""
-    events: Any = context.get("outlet_events", {})
-    for outlet in task.outlets:
-        if isinstance(outlet, Asset):
-            events[outlet].extra.update(counts)
+    for event in asset_events(task, context):
+        event.extra.update(counts)
 
 
-def note_partition(task: BaseOperator, context: Context, key: str) -> None:
-    """Make a text the partition key of the asset events of the task's outlets."""
+def asset_events(task: BaseOperator, context: Context) -> list[Any]:
+    """Return the asset events of the task's outlets."""
     events: Any = context.get("outlet_events", {})
-    for outlet in task.outlets:
-        if isinstance(outlet, Asset):
-            events[outlet].add_partitions(key)
+    return [events[outlet] for outlet in task.outlets if isinstance(outlet, Asset)]
 
 
 def note_batch(task: ServerTask, context: Context, batch: Batch, *, put_back: bool = False) -> None:

@@ -157,8 +157,8 @@ class _Progress:
     _EVERY = 10.0
 
     def __init__(self, log: Any, metrics: Metrics, next_round: str) -> None:
-        self._log, self._metrics, self._sent = log, metrics, dict.fromkeys(self._COUNTERS, 0)
-        self._next_round = next_round
+        self._log, self._metrics, self._next_round = log, metrics, next_round
+        self._sent: dict[str, int] = {}
         self._next = time.monotonic() + self._EVERY
         self._last: ConsumeResult | None = None
 
@@ -188,6 +188,6 @@ class _Progress:
             self._log.warning("%s went to the error queue: see 'sqlqueue errors <queue>'", went)
 
     def _count(self, done: ConsumeResult) -> None:
-        for name, sent in self._sent.items():
-            self._sent[name] = done.to_dict()[name]
-            self._metrics.count(f"consume.{name}", self._sent[name] - sent)
+        counts = {name: done.to_dict()[name] for name in self._COUNTERS}
+        self._metrics.count_new("consume", counts, self._sent)
+        self._sent = counts

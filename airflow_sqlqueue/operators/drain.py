@@ -20,10 +20,10 @@ from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.hooks.staging import data_bus_at, redactor_of, staging_folder
 from airflow_sqlqueue.operators.base import (
     LimitedTask,
+    asset_events,
     check_options,
     message_filter,
     note_batch,
-    note_partition,
     task_key,
     templated,
 )
@@ -272,7 +272,8 @@ class DrainOperatorBase(LimitedTask, QueueWaitingTask):
             batch, result = self._run_job(context, job, drained.batch, spark)
         note_batch(self, context, batch)
         if self.partition_by_batch:
-            note_partition(self, context, str(batch.batch_id))
+            for event in asset_events(self, context):
+                event.add_partitions(str(batch.batch_id))
         return {
             "batch": batch.to_reference(),
             "locked": drained.locked,

@@ -46,26 +46,14 @@ class Lineage:
         from openlineage.client.facet_v2 import input_statistics_input_dataset as read
         from openlineage.client.facet_v2 import output_statistics_output_dataset as written
 
-        def of(flow: Flow, statistics: Any) -> Any:
-            return statistics(rowCount=flow.messages, size=flow.bytes, fileCount=flow.files)
+        def datasets(flows: list[Flow], dataset: Any, side: str, facet: Any) -> list[Any]:
+            statistics = [facet(rowCount=flow.messages, size=flow.bytes, fileCount=flow.files) for flow in flows]
+            facets = [{f"{side}Facets": {f"{side}Statistics": each}} for each in statistics]
+            return [dataset(flow.namespace, flow.name, **each) for flow, each in zip(flows, facets, strict=True)]
 
         return OperatorLineage(
-            inputs=[
-                InputDataset(
-                    flow.namespace,
-                    flow.name,
-                    inputFacets={"inputStatistics": of(flow, read.InputStatisticsInputDatasetFacet)},
-                )
-                for flow in self.inputs
-            ],
-            outputs=[
-                OutputDataset(
-                    flow.namespace,
-                    flow.name,
-                    outputFacets={"outputStatistics": of(flow, written.OutputStatisticsOutputDatasetFacet)},
-                )
-                for flow in self.outputs
-            ],
+            inputs=datasets(self.inputs, InputDataset, "input", read.InputStatisticsInputDatasetFacet),
+            outputs=datasets(self.outputs, OutputDataset, "output", written.OutputStatisticsOutputDatasetFacet),
         )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +86,11 @@ class Metrics:
         if count:
             self._send(lambda: TaskStats.incr(PREFIX + name, count, tags=self._tags))
 
+    def count_new(self, room: str, counts: Mapping[str, int], before: Mapping[str, int]) -> None:
+        """Add to the counters of these names what has come since ``before``."""
+        for name, count in counts.items():
+            self.count(f"{room}.{name}", count - before.get(name, 0))
+
     def tables(self, result: Any) -> None:
         """Count the messages of a result of ``message_tables_job``; other results count nothing."""
         if isinstance(result, dict) and {"tables", "largest", "worst"} <= result.keys():
@@ -135,8 +140,7 @@ class DrainLog:
         if done.rows == done.earlier:
             self.counted = done.counters
             return
-        for name, count in done.counters.items():
-            self._metrics.count(f"drain.{name}", count - self.counted.get(name, 0))
+        self._metrics.count_new("drain", done.counters, self.counted)
         self.counted = done.counters
 
     def end(self, result: DrainResult) -> None:

@@ -24,14 +24,8 @@ def check_result(task: BaseOperator, context: Context, result: Any) -> None:
 
     if result is None or not task.do_xcom_push:
         return
-    dag_id, run_id, task_id, map_index = task_key(context)
-    key: dict[str, Any] = {
-        "key": "return_value",
-        "dag_id": dag_id,
-        "run_id": run_id,
-        "task_id": task_id,
-        "map_index": map_index,
-    }
+    names = ("dag_id", "run_id", "task_id", "map_index")
+    key: dict[str, Any] = {"key": "return_value", **dict(zip(names, task_key(context), strict=True))}
     for backend in (BaseXCom, XCom):
         try:
             if _is_json(backend.serialize_value(result, **key)):
