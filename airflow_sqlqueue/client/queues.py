@@ -4,36 +4,33 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from functools import cached_property
-from typing import TYPE_CHECKING
+from functools import cached_property, wraps
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from airflow_sqlqueue.client.connector import Connector, folder_of
 from airflow_sqlqueue.errors import TransactionError
 from airflow_sqlqueue.messages.envelope.causation import outgoing
-from airflow_sqlqueue.messages.message import Message, ReceivedMessage
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.messages.routing import ResolvedAddress
 from airflow_sqlqueue.queue import (
     Backlog,
     ConditionResult,
-    Depth,
-    MessageFilter,
-    MessageHead,
     PurgeOptions,
     PurgeResult,
     QueueCondition,
     QueueTable,
+    browsing,
 )
-from airflow_sqlqueue.queue.browsing import WINDOW, browse, find
 from airflow_sqlqueue.queue.condition import check_condition
-from airflow_sqlqueue.queue.depth import backlog, depth
+from airflow_sqlqueue.queue.depth import backlog
+from airflow_sqlqueue.queue.depth import depth as count
 from airflow_sqlqueue.queue.forwarding import ForwardOptions, ForwardResult, forward
 from airflow_sqlqueue.queue.publishing import conversation
 from airflow_sqlqueue.queue.publishing.private_queue import private_queue
 from airflow_sqlqueue.queue.purge import purge
 from airflow_sqlqueue.queue.send_ledger import SendResult
-from airflow_sqlqueue.queue.table_access import FIRST
 from airflow_sqlqueue.queue.tables.create import delayed_address
 from airflow_sqlqueue.queue.tables.discovery import find_address
 from airflow_sqlqueue.server.session import Session
@@ -45,6 +42,21 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.drain.request import DrainRequest
     from airflow_sqlqueue.endpoint.handler import Handle
     from airflow_sqlqueue.endpoint.options import ConsumeOptions, ConsumeResult
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _on_table(operation: Callable[Concatenate[QueueTable, P], T]) -> Callable[Concatenate[Queue, P], T]:
+    """Return an operation on an open queue as a method of :class:`Queue`, which opens the queue for the call."""
+
+    @wraps(operation)
+    def run(queue: Queue, /, *arguments: P.args, **named: P.kwargs) -> T:
+        with queue.open() as table:
+            return operation(table, *arguments, **named)
+
+    return run
 
 
 class Queue:
@@ -111,54 +123,13 @@ class Queue:
         ):
             return table.send_numbered(linked)
 
-    def receive(
-        self,
-        limit: int = 1,
-        *,
-        where: MessageFilter | None = None,
-        window: int = WINDOW,
-        keep_expired: bool = False,
-    ) -> list[ReceivedMessage]:
-        """Take messages out of the queue. At most once: they are gone as soon as the call returns.
-
-        Where no message may be lost, use :meth:`drain`, or the client's transaction. See
-        :meth:`airflow_sqlqueue.queue.QueueTable.receive`.
-        """
-        with self.open() as table:
-            return table.receive(limit, where=where, window=window, keep_expired=keep_expired)
-
-    def take(self, row_versions: Sequence[int] = (), *, ids: Sequence[uuid.UUID] = ()) -> list[ReceivedMessage]:
-        """Take messages by RowVersion or row Id; delivery as for :meth:`receive`."""
-        with self.open() as table:
-            return table.take(row_versions, ids=ids)
-
-    def peek(self, limit: int = 10, *, after: int = FIRST, where: MessageFilter | None = None) -> list[ReceivedMessage]:
-        """Return messages from the head of the queue, or after a RowVersion; nothing is removed.
-
-        With ``where`` it returns only messages that match, and the server reads headers until enough match.
-        ``after`` skips messages that commit late: their RowVersions may be lower than those of messages that were
-        returned before. To read each message once, drain the queue, or copy it with ``incremental``.
-        """
-        with self.open() as table:
-            return table.peek(limit, after=after, where=where)
-
-    def browse(self, limit: int = 10, *, after: int = FIRST) -> list[MessageHead]:
-        """Return messages as :meth:`peek`, without their bodies; it skips late commits in the same way."""
-        with self.open() as table:
-            return browse(table, limit, after=after)
-
-    def find(self, where: MessageFilter, limit: int = 100, *, window: int = WINDOW) -> list[MessageHead]:
-        """Find messages by their headers; nothing is removed. See :func:`airflow_sqlqueue.queue.browsing.find`."""
-        with self.open() as table:
-            return find(table, where, limit, window=window)
-
-    def depth(self, *, kind: str = "exact", limit: int | None = None) -> Depth:
-        """Count messages, ``exact``, ``quick`` or ``catalog``; or count exactly among the first ``limit`` rows.
-
-        See :mod:`airflow_sqlqueue.queue.depth` for the faults of each kind.
-        """
-        with self.open() as table:
-            return depth(table, kind, limit=limit)
+    receive = _on_table(QueueTable.receive)
+    take = _on_table(QueueTable.take)
+    peek = _on_table(QueueTable.peek)
+    browse = _on_table(browsing.browse)
+    find = _on_table(browsing.find)
+    depth = _on_table(count)
+    take_reply = _on_table(conversation.take_reply)
 
     def backlog(self, *, kind: str = "exact") -> Backlog:
         """Return the depth, the number of delayed messages, the age of the oldest and the rows ever inserted."""
@@ -222,11 +193,6 @@ class Queue:
         """
         with nullcontext(table) if table else self.open() as replies:
             return conversation.find_reply(replies, correlation_id)
-
-    def take_reply(self, correlation_id: str) -> conversation.Reply | None:
-        """Take the reply to a request out of this queue, or return None. Delivery as for :meth:`receive`."""
-        with self.open() as replies:
-            return conversation.take_reply(replies, correlation_id)
 
     def consume(
         self,

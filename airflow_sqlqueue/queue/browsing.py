@@ -68,7 +68,8 @@ def browse(
     """Return one page of messages that are not locked, in order, with RowVersions above ``after`` up to ``up_to``.
 
     A page ends after ``max_bytes`` of headers as well, but never before its first row. :func:`is_last` says whether it
-    ended because there are no more messages. The bodies stay on the server; nothing is removed.
+    ended because there are no more messages. The bodies stay on the server; nothing is removed. ``after`` skips late
+    commits, as for a peek.
     """
     check_rows(limit)
     window, hint = Window(after, up_to), readpast(True)

@@ -70,7 +70,10 @@ class Backlog:
 
 
 def depth(table: TableAccess, kind: str = "exact", *, limit: int | None = None) -> Depth:
-    """Count messages, in a way of the table above. With ``limit``, count exactly among that many rows at the head."""
+    """Count messages, ``exact``, ``quick`` or ``catalog``; or count exactly among the first ``limit`` rows.
+
+    See :mod:`airflow_sqlqueue.queue.depth` for the faults of each kind.
+    """
     check_kind(kind)
     if kind == "quick":
         low, high = table.rows("queue.ends", FIRST, FIRST)[0]

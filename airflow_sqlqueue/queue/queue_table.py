@@ -157,6 +157,9 @@ class QueueTable(TableAccess):
         ``after`` is the last RowVersion of the page before. With ``where`` the result has only messages that match; the
         server reads the headers of the queue until enough match, or to the end. :func:`.browsing.browse` and
         :func:`.browsing.find` leave the bodies on the server.
+
+        ``after`` skips messages that commit late: their RowVersions may be lower than those of messages that were
+        returned before. To read each message once, drain the queue, or copy it with ``incremental``.
         """
         check_rows(limit)
         window = Window(after)
