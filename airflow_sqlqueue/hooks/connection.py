@@ -49,7 +49,7 @@ FIELDS = {
     *("transport_version", "delayed_suffix", "access_token_conn_id"),
     *(*_KEYWORDS, *ROUTING_NAMES, *ROUTING_MAPPINGS, *ROUTING_LISTS),
 }
-"""Keys of the extra, of which a hook takes some as arguments too."""
+"""Keys of the extra; a hook takes some of them as arguments too."""
 
 _NOT_OURS = {
     *("connect_kwargs", "escape_column_names", "escape_word_format", "insert_statement_format", "placeholder"),

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 from airflow.providers.common.compat.sdk import AirflowException, BaseOperatorLink, conf
 
 from airflow_sqlqueue.drain.manifest import Batch
-from airflow_sqlqueue.drain.options import DrainOptions, batch_id_for, owner_of
+from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.endpoint.databus.options import PayloadOptions
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
@@ -39,8 +39,9 @@ if TYPE_CHECKING:
     from airflow.sdk.types import TaskInstanceKey
     from pyspark.sql import SparkSession
 
-    from airflow_sqlqueue.drain.locks import BatchLocks
+    from airflow_sqlqueue.client.task_batches import TaskBatches
     from airflow_sqlqueue.drain.progress import Progress
+    from airflow_sqlqueue.drain.request import DrainRequest
 
 
 STRANDED = ("adopt", "fail", "ignore")
@@ -194,9 +195,13 @@ class DrainOperatorBase(LimitedTask, QueueWaitingTask):
     def execute(self, context: Context) -> dict[str, Any]:
         """Wait, drain and run the job; raises this package's errors, or AirflowFailException if no retry can help."""
         with fail_without_retry():
-            self._check()
-            if self.wait_for is not None and not self._has_batch(context):
-                self.wait_for_condition()
+            task = self._task_batches(context)
+            self._request(task)
+            if self.wait_for is not None:
+                self._reach_server()
+                # The queue's depth is no reason to wait where an earlier try has opened the batch.
+                if not task.is_open():
+                    self.wait_for_condition()
         return self._drain(context)
 
     def execute_complete(self, context: Context, event: Any = None) -> dict[str, Any]:
@@ -207,52 +212,44 @@ class DrainOperatorBase(LimitedTask, QueueWaitingTask):
             self.log.info("The trigger fired: %s", found_in(event))
         return self._drain(context)
 
-    def _has_batch(self, context: Context) -> bool:
-        """Return whether an earlier try has opened the batch; the queue's depth is then no reason to wait."""
-        self._reach_server()
-        return self.hook.client.batches.info(self._batch_id(task_key(context)), self.address) is not None
-
     def _reach_server(self) -> None:
         self.hook.client.ping(what=f"Draining the queue {self.address}")
 
-    def _batch_id(self, key: tuple[str, str, str, int]) -> uuid.UUID:
-        batch_id = batch_id_for(*key)
-        return self.hook.client.batches.current(batch_id, self.address) if self.renew else batch_id
+    def _task_batches(self, context: Context) -> TaskBatches:
+        from airflow_sqlqueue.client.task_batches import TaskBatches
+
+        return TaskBatches(self.hook.client, self.address, task_key(context), self.renew)
 
     def _drain(self, context: Context) -> dict[str, Any]:
-        from airflow_sqlqueue.drain.request import DrainRequest
+        from airflow_sqlqueue.drain.batches import refuse_stranded
 
-        dag_id, _, task_id, map_index = key = task_key(context)
-        owner = owner_of(dag_id, task_id, map_index)
         with fail_without_retry(), ExitStack() as stack:
-            options, metrics = self._check(), Metrics(self, self.sql_queue)
+            task = self._task_batches(context)
+            request, metrics = self._request(task), Metrics(self, self.sql_queue)
             drain_log = DrainLog(self.log, metrics)
 
             def on_progress(done: Progress) -> None:
                 drain_log.progress(done)
                 self.end_if_killed()
 
-            job, batches = self._make_known_job(context), self.hook.client.batches
+            self._job = job = self._make_job(context)
+            if self._killed:
+                job.kill()
             self._reach_server()
-            locks = stack.enter_context(batches.locks(self.address))
-            self.worked_on = batch_id = self._batch_id(key)
+            locks = stack.enter_context(self.hook.client.batches.locks(self.address))
+            self.worked_on = batch_id = task.own()
             if not locks.hold(batch_id, wait=self.hook.client.lock_timeout):
                 self.log.warning("Another try of this task still works on batch %s: the two share it", batch_id)
-            adopted = self._adopt(locks, owner, batch_id, metrics, has_job=job.is_given)
-            where, redaction = message_filter(self.filters), redactor_of(self.redaction, self.redaction_conn_id)
+            adopted: list[Batch] = []
+            if self.stranded != "ignore":
+                left = task.left(locks, batch_id, has_job=job.is_given)
+                metrics.gauge("batches.stranded", len(left))
+                if self.stranded == "fail":
+                    refuse_stranded(left)
+                adopted = task.adopt(left, locks, self.log, has_job=job.is_given)
             sessions = stack.enter_context(ExitStack())
             engine = self._open_engine(job, sessions)
-            origin = " ".join(map(str, key))
-            request = DrainRequest(
-                options=options,
-                where=where,
-                copy=self.copy,
-                incremental=self._copy_name(dag_id, task_id, map_index),
-                redaction=redaction,
-                batch_id=batch_id,
-                origin=origin,
-                owner=owner,
-            )
+            request = replace(request, batch_id=batch_id)
             drained = self.hook.drain(
                 self.address, self.staging, request, stage=self.stage, on_progress=on_progress, **engine
             )
@@ -264,7 +261,7 @@ class DrainOperatorBase(LimitedTask, QueueWaitingTask):
                 # An application has its own session, and may need the cluster resources of this one.
                 sessions.close()
             # First of all, because payloads disappear with time.
-            payload_options = self._payload_options(options)
+            payload_options = self._payload_options(request.options)
             payloads = self._fetch_payloads(drained.batch, payload_options)
             for batch in adopted:
                 self._fetch_payloads(batch, payload_options)
@@ -289,12 +286,6 @@ class DrainOperatorBase(LimitedTask, QueueWaitingTask):
         if self._job is not None:
             self._job.kill()
 
-    def _make_known_job(self, context: Context) -> BatchJob:
-        self._job = job = self._make_job(context)
-        if self._killed:
-            job.kill()
-        return job
-
     def end_if_killed(self) -> None:
         if self._killed:
             raise AirflowException(
@@ -311,16 +302,30 @@ class DrainOperatorBase(LimitedTask, QueueWaitingTask):
             raise ConfigurationError(f'rerun is None or "job", not {self.rerun!r}.')
         if self.rerun is not None and self.renew:
             raise ConfigurationError("Both rerun and renew are given: run the job again, or drain a new batch.")
-        message_filter(self.filters)
-        if self.incremental is not False and not self.copy:
-            raise ConfigurationError("incremental is for messages that stay in the queue: give copy=True as well.")
-        if redactor_of(self.redaction, self.redaction_conn_id) is not None and self.data_bus is not None:
+        if self.redaction is not None and self.data_bus is not None:
             raise ConfigurationError(
                 "No rule of redaction changes payloads of the data bus: leave out data_bus or redaction."
             )
         options = DrainOptions.of(self.drain_options, **self.limits())
         self._payload_options(options)
         return options
+
+    def _request(self, task: TaskBatches) -> DrainRequest:
+        """Return the request of the task instance, for a batch of any id. Raises :class:`ConfigurationError`."""
+        from airflow_sqlqueue.drain.request import DrainRequest
+
+        dag_id, _, task_id, map_index = task.key
+        own_copy = f"{dag_id}.{task_id}" if map_index < 0 else f"{dag_id}.{task_id}.{map_index}"
+        named = self.incremental if isinstance(self.incremental, str) else None
+        return DrainRequest(
+            options=self._check(),
+            where=message_filter(self.filters),
+            copy=self.copy,
+            incremental=own_copy if self.incremental is True else named,
+            redaction=redactor_of(self.redaction, self.redaction_conn_id),
+            origin=" ".join(map(str, task.key)),
+            owner=task.owner,
+        )
 
     def _payload_options(self, options: DrainOptions) -> PayloadOptions | None:
         """Return the options of the payloads; None without a data bus. Raises :class:`ConfigurationError`."""
@@ -349,46 +354,6 @@ class DrainOperatorBase(LimitedTask, QueueWaitingTask):
                 "%d of %d payloads of batch %s were not fetched", missing, fetched.payloads, batch.batch_id
             )
         return fetched.to_dict()
-
-    def _copy_name(self, dag_id: str, task_id: str, map_index: int) -> str | None:
-        """Name of the copy that the task makes, None for another drain."""
-        if isinstance(self.incremental, str):
-            return self.incremental
-        name = f"{dag_id}.{task_id}" if map_index < 0 else f"{dag_id}.{task_id}.{map_index}"
-        return name if self.incremental else None
-
-    def _adopt(
-        self, locks: BatchLocks, owner: uuid.UUID, own: uuid.UUID, metrics: Metrics, *, has_job: bool
-    ) -> list[Batch]:
-        """Adopt the batches of earlier runs for the job, sealed and locked; ``own`` is the batch of this run."""
-        if self.stranded == "ignore":
-            return []
-        from airflow_sqlqueue.drain.batches import refuse_stranded
-
-        batches = self.hook.client.batches
-        # Without a job, a sealed batch waits for the task that reads it.
-        states = ("open", "sealed") if has_job else ("open",)
-        found = batches.left_by(owner, locks, self.address, states=states, own=own)
-        metrics.gauge("batches.stranded", len(found))
-        if self.stranded == "fail":
-            refuse_stranded(found)
-        queue = self.hook.client.find(self.address).canonical if found else None
-        adopted = []
-        for each in found:
-            if each.queue != queue:
-                self.log.warning(
-                    "An earlier run left batch %s, of the queue %s: this task does not touch it", each, each.queue
-                )
-                locks.release(each.batch_id)
-                continue
-            batch = batches.seal(each.batch_id, self.address)
-            if has_job:
-                self.log.warning("An earlier run left batch %s, and no run works on it: it is adopted", each)
-                adopted.append(batch)
-            else:
-                self.log.warning("An earlier run left batch %s: it is sealed now, but no task reads it", each)
-                locks.release(each.batch_id)
-        return adopted
 
     def _run_job(self, context: Context, job: BatchJob, batch: Batch, spark: SparkSession | None) -> tuple[Batch, Any]:
         """Run the job if there is one and the batch is ready; return the batch after it, and the job's result."""
