@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 from airflow.providers.common.compat.sdk import AirflowException, BaseOperatorLink, conf
 
 from airflow_sqlqueue.drain.manifest import Batch
-from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.options import DrainOptions, owner_of
 from airflow_sqlqueue.endpoint.databus.options import PayloadOptions
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
@@ -195,12 +195,11 @@ class DrainOperatorBase(LimitedTask, QueueWaitingTask):
     def execute(self, context: Context) -> dict[str, Any]:
         """Wait, drain and run the job; raises this package's errors, or AirflowFailException if no retry can help."""
         with fail_without_retry():
-            task = self._task_batches(context)
-            self._request(task)
+            self._request(task_key(context))
             if self.wait_for is not None:
                 self._reach_server()
                 # The queue's depth is no reason to wait where an earlier try has opened the batch.
-                if not task.is_open():
+                if not self._task_batches(context).is_open():
                     self.wait_for_condition()
         return self._drain(context)
 
@@ -224,9 +223,8 @@ class DrainOperatorBase(LimitedTask, QueueWaitingTask):
         from airflow_sqlqueue.drain.batches import refuse_stranded
 
         with fail_without_retry(), ExitStack() as stack:
-            task = self._task_batches(context)
-            request, metrics = self._request(task), Metrics(self, self.sql_queue)
-            drain_log = DrainLog(self.log, metrics)
+            request, metrics = self._request(task_key(context)), Metrics(self, self.sql_queue)
+            drain_log, task = DrainLog(self.log, metrics), self._task_batches(context)
 
             def on_progress(done: Progress) -> None:
                 drain_log.progress(done)
@@ -310,11 +308,11 @@ class DrainOperatorBase(LimitedTask, QueueWaitingTask):
         self._payload_options(options)
         return options
 
-    def _request(self, task: TaskBatches) -> DrainRequest:
+    def _request(self, key: tuple[str, str, str, int]) -> DrainRequest:
         """Return the request of the task instance, for a batch of any id. Raises :class:`ConfigurationError`."""
         from airflow_sqlqueue.drain.request import DrainRequest
 
-        dag_id, _, task_id, map_index = task.key
+        dag_id, _, task_id, map_index = key
         own_copy = f"{dag_id}.{task_id}" if map_index < 0 else f"{dag_id}.{task_id}.{map_index}"
         named = self.incremental if isinstance(self.incremental, str) else None
         return DrainRequest(
@@ -323,8 +321,8 @@ class DrainOperatorBase(LimitedTask, QueueWaitingTask):
             copy=self.copy,
             incremental=own_copy if self.incremental is True else named,
             redaction=redactor_of(self.redaction, self.redaction_conn_id),
-            origin=" ".join(map(str, task.key)),
-            owner=task.owner,
+            origin=" ".join(map(str, key)),
+            owner=owner_of(dag_id, task_id, map_index),
         )
 
     def _payload_options(self, options: DrainOptions) -> PayloadOptions | None:
