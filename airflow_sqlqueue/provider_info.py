@@ -165,7 +165,7 @@ def _conn_fields() -> dict[str, Any]:
             "trust_server_certificate": _field(
                 "Trust server certificate", "Accept a certificate that no trusted authority has signed.", "boolean"
             ),
-            "encrypt": _field("Encrypt", "Yes unless set.", "string", enum=["yes", "no", "strict"]),
+            "encrypt": _field("Encrypt", "Yes unless set.", enum=["yes", "no", "strict"]),
         },
         "Microsoft Entra ID": {
             "authentication": _field(
@@ -173,7 +173,6 @@ def _conn_fields() -> dict[str, Any]:
                 "The way in which the login gets its token. ActiveDirectoryDefault uses the identity that "
                 "azure-identity finds; the others are the driver's. Login is the id of the application or of the "
                 "managed identity.",
-                "string",
                 enum=[
                     "ActiveDirectoryDefault",
                     "ActiveDirectoryMsi",
@@ -187,12 +186,11 @@ def _conn_fields() -> dict[str, Any]:
                 "The id of an Airflow connection: its password is an access token, or, of type azure, it has tenant, "
                 "client id and client secret. Its extra has sqlqueue_access_token: true. Leave Login and Password "
                 "empty.",
-                "string",
             ),
         },
         "Addresses of queues": {
-            "default_schema": _field("Default schema", "Of queues whose address names none.", "string"),
-            "default_catalog": _field("Default catalog", "The database of queues whose address names none.", "string"),
+            "default_schema": _field("Default schema", "Of queues whose address names none."),
+            "default_catalog": _field("Default catalog", "The database of queues whose address names none."),
             "queue_schemas": _json("Schemas of queues", '{"table": "schema"}'),
             "queue_catalogs": _json("Catalogs of queues", '{"table": "database"}'),
             "endpoint_schemas": _json("Schemas of endpoints", '{"Endpoint": "schema"}'),
@@ -200,30 +198,26 @@ def _conn_fields() -> dict[str, Any]:
             "transport_version": _field(
                 "Transport version",
                 "Set it only if addresses are those of endpoints of an old version.",
-                "string",
                 enum=["1", "2", "3.0"],
             ),
             "delayed_suffix": _field(
-                "Suffix of delayed tables",
-                "The endpoints' table suffix of delayed delivery; Delayed unless set.",
-                "string",
+                "Suffix of delayed tables", "The endpoints' table suffix of delayed delivery; Delayed unless set."
             ),
             "allowed_catalogs": _field(
                 "Allowed catalogs",
                 "Databases that headers of messages may name, with commas; the default one unless set.",
-                "string",
             ),
             "allowed_schemas": _field(
-                "Allowed schemas", "Schemas that headers of messages may name, with commas; all unless set.", "string"
+                "Allowed schemas", "Schemas that headers of messages may name, with commas; all unless set."
             ),
-            "ledger_schema": _field("Ledger schema", "Of the drain's ledger; sqlqueue unless set.", "string"),
+            "ledger_schema": _field("Ledger schema", "Of the drain's ledger; sqlqueue unless set."),
         },
         "Driver and timeouts": {
             "login_timeout": _field("Login timeout", "Seconds; 15 unless set.", "integer", minimum=1),
             "lock_timeout": _field("Lock timeout", "Seconds a statement waits; 30 unless set.", "number", minimum=0),
-            "application_intent": _field("Application intent", "", "string", enum=["ReadWrite", "ReadOnly"]),
+            "application_intent": _field("Application intent", "", enum=["ReadWrite", "ReadOnly"]),
             "multi_subnet_failover": _field("Multi-subnet failover", "For availability group listeners.", "boolean"),
-            "driver": _field("ODBC driver", "An installed one of Microsoft's; the newest unless set.", "string"),
+            "driver": _field("ODBC driver", "An installed one of Microsoft's; the newest unless set."),
             "keywords": _json("Further ODBC keywords", '{"KeepAlive": "30"}'),
         },
         "Connection string of .NET": {
@@ -231,7 +225,6 @@ def _conn_fields() -> dict[str, Any]:
                 "Connection string",
                 "An endpoint's own: Server=...;Database=...;Queue Schema=... The other fields override it. Keep the "
                 "password in the field Password: more people can see an extra.",
-                "string",
                 format="password",
             ),
         },
@@ -243,9 +236,9 @@ def _conn_fields() -> dict[str, Any]:
     }
 
 
-def _field(label: str, description: str, kind: str, **schema: Any) -> dict[str, Any]:
+def _field(label: str, description: str, kind: str = "string", **schema: Any) -> dict[str, Any]:
     return {"label": label, "description": description, "schema": {"type": [kind, "null"], **schema}}
 
 
 def _json(label: str, example: str) -> dict[str, Any]:
-    return _field(label, f"A JSON object, as {example}.", "string", format="json")
+    return _field(label, f"A JSON object, as {example}.", format="json")

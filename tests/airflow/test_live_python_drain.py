@@ -165,6 +165,6 @@ def test_each_run_copies_what_is_new(hook: SqlQueueHook, queue_name: str, tmp_pa
     task.execute(context())
     assert len(got[-1]) == 5
     task.copy = False
-    with pytest.raises(AirflowFailException, match="give copy=True"):
+    with pytest.raises(AirflowFailException, match="give copy as well"):
         task.execute(context())
     assert hook.depth(queue_name).messages == 5
