@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 class QueueTables(TypedDict, total=False):
     """Arguments of :meth:`TableManager.create`, all optional: the queue's layout, and the tables beside it.
 
-    - ``layout``: ``modern`` unless given, ``clustered``, or a version of the transport, ``v1`` to ``v9``.
+    - ``layout``: ``modern`` unless given, ``clustered``, or a version of the transport, ``v1`` to ``v10``.
     - ``legacy_columns``: False leaves out CorrelationId, ReplyToAddress and Recoverable (version 7 and later).
     - ``body_string``: adds a computed column that shows the body as text.
     - ``delayed``: the queue's table of delayed messages as well.

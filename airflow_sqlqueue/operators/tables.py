@@ -22,7 +22,7 @@ class SqlQueueCreateOperator(RoutedTask):
     Safe to repeat, and to run beside endpoints that create the same queue. If an existing table differs from these
     arguments, the task's log says how. XCom: the addresses of the tables that this task created.
 
-    :param layout: ``modern``, the layout of versions 5.0.3 and later, ``clustered``, or a version, ``v1`` to ``v9``.
+    :param layout: ``modern``, the layout of versions 5.0.3 and later, ``clustered``, or a version, ``v1`` to ``v10``.
     :param legacy_columns: False leaves out CorrelationId, ReplyToAddress and Recoverable (version 7 and later).
     :param body_string: whether to add a computed column that shows the body as text.
     :param delayed: whether to create the table of delayed messages too, ``<queue>.Delayed``.

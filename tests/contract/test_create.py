@@ -52,7 +52,7 @@ def test_inspect_finds_the_layout_that_create_made(
     assert (again.made, again.differences) == (False, ())
 
 
-@pytest.mark.parametrize("layout", ["modern", "clustered", "v7", "v9"])
+@pytest.mark.parametrize("layout", ["modern", "clustered", "v7", "v10"])
 def test_a_queue_without_legacy_columns(session: Session, table: ResolvedAddress, layout: str) -> None:
     create_queue(session, table, layout=layout, legacy_columns=False)
     read = read_layout(session, table)

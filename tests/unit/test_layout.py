@@ -33,17 +33,17 @@ def test_the_matrix_of_versions() -> None:
     assert facts["v2"] == ("nvarchar", "clustered", "plain")
     assert facts["v3.0"] == ("varchar", "clustered", "plain")
     assert facts["v3.1"] == facts["v4"] == facts["clustered"] == ("nvarchar", "clustered", "filtered")
-    for name in ("v5", "v6", "v7", "v8", "v9", "modern"):
+    for name in ("v5", "v6", "v7", "v8", "v9", "v10", "modern"):
         assert facts[name] == ("nvarchar", "nonclustered", "filtered")
 
 
 def test_an_unknown_layout() -> None:
     with pytest.raises(ConfigurationError, match="no layout 'v10': choose one of modern, clustered, v1"):
-        shape_of("v10")
+        shape_of("v99")
 
 
 def test_the_modern_layout_goes_by_its_names() -> None:
-    assert MODERN.names == ("modern", "v5", "v6", "v7", "v8", "v9")
+    assert MODERN.names == ("modern", "v5", "v6", "v7", "v8", "v9", "v10")
     assert MODERN.differences(SHAPES["modern"]) == []
 
 

@@ -85,7 +85,7 @@ SHAPES: dict[str, Shape] = {
     "v3.0": Shape("varchar", "clustered", "plain"),
     "v3.1": _CLUSTERED,
     "v4": _CLUSTERED,
-    **dict.fromkeys(("v5", "v6", "v7", "v8", "v9"), _MODERN),
+    **dict.fromkeys(("v5", "v6", "v7", "v8", "v9", "v10"), _MODERN),
 }
 """Layouts by name: ``modern``, ``clustered``, and the versions of the transport.
 
@@ -94,7 +94,7 @@ For a version whose releases differ: v2 is 2.2.6 (2.2.2 to 2.2.5 made tables lik
 6.0.1 and later (the releases before made tables like v4). Source: docs/transport/queue-tables.md, "Layouts by version".
 """
 
-_WITHOUT_LEGACY = {"modern", "clustered", "v7", "v8", "v9"}
+_WITHOUT_LEGACY = {"modern", "clustered", "v7", "v8", "v9", "v10"}
 
 
 def shape_of(layout: str, *, legacy_columns: bool = True, body_string: bool = False) -> Shape:
