@@ -38,7 +38,7 @@ def test_the_matrix_of_versions() -> None:
 
 
 def test_an_unknown_layout() -> None:
-    with pytest.raises(ConfigurationError, match="no layout 'v10': choose one of modern, clustered, v1"):
+    with pytest.raises(ConfigurationError, match="no layout 'v99': choose one of modern, clustered, v1"):
         shape_of("v99")
 
 
