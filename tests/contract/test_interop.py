@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import pytest
 
+from airflow_sqlqueue import Envelope, MessageFilter, QueueClient
 from airflow_sqlqueue.messages.message import Message, decode_headers
 from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.queue import QueueTable
@@ -266,3 +269,37 @@ def test_an_endpoint_peeks_at_our_messages(session: Session, table: ResolvedAddr
         with session.transaction():
             queue.receive()
             assert other.run(PEEK)[0][0] == 2
+
+
+def test_a_queue_of_wolverine_is_a_queue_like_others(settings: ConnectionSettings, table: ResolvedAddress) -> None:
+    """Wolverine reads and writes queue tables too: its index on Expires includes no columns, its rows have few.
+
+    Source: JasperFx/wolverine, folder ``Wolverine.SqlServer/Transport/NServiceBus``.
+    """
+    client, name, identity = QueueClient(settings), table.qualified_name, str(uuid.uuid4())
+    headers = {
+        "NServiceBus.MessageId": identity,
+        "NServiceBus.MessageIntent": "Send",
+        "NServiceBus.ContentType": "application/json",
+        "NServiceBus.TimeSent": "2026-06-01 08:00:00:000000 Z",
+        "NServiceBus.EnclosedMessageTypes": "Shop.PlaceOrder",
+        "tenant_id": "7",
+    }
+    client.run_sql(
+        f"CREATE TABLE {name} ([Id] uniqueidentifier NOT NULL, [CorrelationId] varchar(255) NULL,"
+        " [ReplyToAddress] varchar(255) NULL, [Recoverable] bit NOT NULL, [Expires] datetime NULL,"
+        " [Headers] nvarchar(max) NOT NULL, [Body] varbinary(max) NULL, [RowVersion] bigint IDENTITY NOT NULL)"
+    )
+    client.run_sql(f"CREATE CLUSTERED INDEX [Index_RowVersion] ON {name} ([RowVersion])")
+    client.run_sql(f"CREATE INDEX [Index_Expires] ON {name} ([Expires]) WHERE [Expires] IS NOT NULL")
+    sent = f"INSERT INTO {name} (Id, Recoverable, Expires, Headers, Body) VALUES (?, 1, NULL, ?, ?)"
+    client.run_sql(sent, identity, json.dumps(headers), b'{"Id":1}')
+    queue = client.queue(table.canonical)
+    assert client.tables.inspect(table.canonical).findings == ()
+    assert queue.depth().messages == 1
+    assert [str(head.id) for head in queue.find(MessageFilter(headers={"tenant_id": "7"}))] == [identity]
+    queue.send([Message({"NServiceBus.EnclosedMessageTypes": "Shop.PlaceOrder"}, b"{}")])
+    theirs, ours = queue.receive(10)
+    envelope = Envelope.of(theirs)
+    assert (envelope.content.message_type, envelope.json()) == ("Shop.PlaceOrder", {"Id": 1})
+    assert ours.body == b"{}"
