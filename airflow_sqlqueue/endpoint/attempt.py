@@ -37,11 +37,10 @@ class Attempt:
     """An attempt to handle a message or a batch.
 
     ``message`` was received first, with ``envelope`` if it goes to the function. ``batch`` are the messages that go to
-    the function together, and ``received`` has these and the ``duplicates``, whose ids the inbox has.
-    ``at_risk``: from now on every error counts as caused by the message. ``waits``: another handler has a message with
-    the same id, so the attempt counts as none. ``giving_up``: the message is on its way to
-    the error queue. ``failed`` is the record of the message's failures after this attempt has failed. ``started`` is
-    the time at which the function was called.
+    the function together, and ``received`` has these and the ``duplicates``, whose ids the inbox has. ``at_risk``: from
+    now on every error counts as caused by the message. ``waits``: another handler has a message with the same id, so
+    the attempt counts as none. ``giving_up``: the message is on its way to the error queue. ``started`` is the time at
+    which the function was called.
     """
 
     message: ReceivedMessage | None = None

@@ -9,10 +9,9 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from datetime import datetime, timedelta, timezone
 
-from airflow_sqlqueue.endpoint.attempt import OnReceived, Outcome
+from airflow_sqlqueue.endpoint.attempt import Outcome
 from airflow_sqlqueue.endpoint.endpoint import Endpoint, EndpointTables
-from airflow_sqlqueue.endpoint.failure_budget import FailureBudget
-from airflow_sqlqueue.endpoint.handler import Handle, Handler
+from airflow_sqlqueue.endpoint.handler import Handle, Run
 from airflow_sqlqueue.endpoint.handler_pool import HandlerPool, StoppedError
 from airflow_sqlqueue.endpoint.message_handlers import MessageHandlers
 from airflow_sqlqueue.endpoint.options import ConsumeOptions, ConsumeResult
@@ -20,11 +19,10 @@ from airflow_sqlqueue.endpoint.receiver import Receiver
 from airflow_sqlqueue.endpoint.recoverability import FailureStorage
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.messages.routing import AddressResolver
-from airflow_sqlqueue.options.budget import Budget, TimeFunction
+from airflow_sqlqueue.options.budget import TimeFunction
 from airflow_sqlqueue.queue.delayed.mover import MoveOptions, MoveResult, move_due
 from airflow_sqlqueue.server.reconnecting import Reconnecting
 from airflow_sqlqueue.server.session import Session
-from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.server.transactions import NONE
 
 log = logging.getLogger(__name__)
@@ -126,7 +124,9 @@ class Consumer:
             endpoint = connection.run(self._find)
             self._on_contact(True)
             pause = self._maintain(connection, endpoint)
-            pool = self._pool(connection.open().settings, endpoint, budget)
+            shared = self._failures, Receiver(self._options.where), self._stop, self._wait, self._on_contact
+            work = connection.open().settings, endpoint, self._resolver, self._handlers, self._options
+            pool = HandlerPool(Run(self._connect, self._what, *work, *shared), budget, self._count)
             try:
                 self._handle_all(pool, connection, endpoint, pause)
             finally:
@@ -166,26 +166,6 @@ class Consumer:
         if self._options.inbox:
             endpoint.tables(session).inbox.create()
         return endpoint
-
-    def _pool(self, settings: ConnectionSettings, endpoint: Endpoint, budget: Budget) -> HandlerPool:
-        shared = self._failures, Receiver(self._options.where)
-
-        def handler(on_received: OnReceived) -> Handler:
-            work = settings, endpoint, self._resolver, self._handlers, self._options
-            return Handler(*work, *shared, on_received, self._stop)
-
-        return HandlerPool(
-            self._connect,
-            self._what,
-            handler,
-            self._options,
-            budget,
-            self._stop,
-            self._count,
-            FailureBudget(self._options, self._what),
-            self._on_contact,
-            self._handlers.max_batch,
-        )
 
     def _count(self, outcome: Outcome) -> None:
         done = self._done

@@ -11,6 +11,7 @@ import logging
 import threading
 from collections.abc import Callable, Set
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
 from types import MappingProxyType
@@ -49,31 +50,36 @@ _NO_FAILURE = failure_headers.Failure("", {})
 """The failure of a message with unreadable headers, to which no header can be added."""
 
 
-class Handler:
-    """Handler of a queue's messages, one or one batch at a time. For one thread.
+@dataclass(frozen=True)
+class Run:
+    """Run of a consumer, as all of its handlers share it. ``what`` names the work in the log and in errors.
 
-    :param on_received: called after each receive that found a message, before it is handled, with a function that
-        counts the waiting messages up to a limit.
-    :param stop: when set, ends the collection of a batch.
+    ``stop``, when set, ends each handler after its current message. ``pause`` waits for a server that is away, and
+    ``on_contact`` is called with True after each receive.
     """
 
-    def __init__(
-        self,
-        settings: ConnectionSettings,
-        endpoint: Endpoint,
-        resolver: AddressResolver,
-        handlers: MessageHandlers,
-        options: ConsumeOptions,
-        failures: recoverability.FailureStorage,
-        receiver: Receiver,
-        on_received: OnReceived,
-        stop: threading.Event,
-    ) -> None:
-        self._settings, self._endpoint, self._resolver, self._handlers = settings, endpoint, resolver, handlers
-        self._has_inbox, self._stop = options.inbox, stop
-        self._mode, self._recoverability = options.transaction_mode, options
-        self._data_bus = None if options.data_bus is None else options.data_bus.limited(options.payload_bytes)
-        self._failures, self._receiver, self._on_received = failures, receiver, on_received
+    connect: Callable[[], Session]
+    what: str
+    settings: ConnectionSettings
+    endpoint: Endpoint
+    resolver: AddressResolver
+    handlers: MessageHandlers
+    options: ConsumeOptions
+    failures: recoverability.FailureStorage
+    receiver: Receiver
+    stop: threading.Event
+    pause: Callable[[float], None]
+    on_contact: Callable[[bool], None]
+
+
+class Handler:
+    """Handler of messages, one or one batch at a time. For one thread. ``on_received`` is called before handling."""
+
+    def __init__(self, run: Run, on_received: OnReceived) -> None:
+        self._run, self._endpoint, self._resolver, self._handlers = run, run.endpoint, run.resolver, run.handlers
+        self._failures, self._receiver, self._on_received = run.failures, run.receiver, on_received
+        self._options, self._mode, bus = run.options, run.options.transaction_mode, run.options.data_bus
+        self._data_bus = None if bus is None else bus.limited(run.options.payload_bytes)
         self._tables: EndpointTables | None = None
         self._acknowledging: dict[str, ResolvedAddress] = {}
         self._unsettled: tuple[Attempt, failure_headers.Failure | None] | None = None
@@ -111,7 +117,7 @@ class Handler:
         return outcomes
 
     def _attempt(self, sessions: SessionStack, attempt: Attempt, limit: int) -> list[Outcome]:
-        with transaction(self._settings, sessions.lend, self._mode) as current:
+        with transaction(self._run.settings, sessions.lend, self._mode) as current:
             try:
                 # Even in the mode ``none`` messages that do not go to the function leave the queue in a transaction.
                 with current.receiving.transaction() if self._mode == NONE else nullcontext():
@@ -166,7 +172,7 @@ class Handler:
         can_delay = tables.delayed is not None and is_ours and can_be_written(envelope.headers)
         action = recoverability.RecoverabilityAction.GIVE_UP
         if not failed.is_final:
-            action = self._recoverability.action(failed.attempts, envelope, can_delay=can_delay)
+            action = self._options.action(failed.attempts, envelope, can_delay=can_delay)
         shown_id, kind = quoted(envelope.identity.message_id), failed.failure.exception_type
         if action is recoverability.RecoverabilityAction.RETRY:
             return None
@@ -176,7 +182,7 @@ class Handler:
             what = f"messages to the error queue after {kind}"
             self._failures.log.note(logging.ERROR, what, line, shown_id, kind, failed.attempts)
             return self._give_up(tables, message, failed.failure)
-        delay = self._recoverability.delay(envelope)
+        delay = self._options.delay(envelope)
         line = "Message %s is tried again in %s after %s"
         self._failures.log.note(logging.WARNING, f"messages delayed after {kind}", line, shown_id, delay, kind)
         tables.delayed.store(
@@ -198,10 +204,7 @@ class Handler:
             return text
 
     def _forward(self, session: Session, envelope: Envelope, destination: str) -> Outcome:
-        """Send a delayed message to its destination, a task that the transport's own mover leaves to the endpoint.
-
-        An error of the destination makes the message fail.
-        """
+        """Send a delayed message to its destination, which the transport's own mover leaves to the endpoint."""
         queue = QueueTable(session, find_queue(session, self._resolver, destination))
         queue.require_allowed(self._resolver)
         headers = {name: value for name, value in envelope.headers.items() if name != HeaderNames.FORWARD_DESTINATION}
@@ -218,7 +221,7 @@ class Handler:
         attempt.batch = [(message, envelope)]
         if function is not None and function.is_batch and not self._failures.is_alone(message.row_version):
             attempt.batch += self._collect(session, attempt, function, min(limit, function.max_messages) - 1)
-        if self._has_inbox:
+        if self._options.inbox:
             self._enter_inbox(session, attempt)
         outcomes = [Outcome.DUPLICATE] * attempt.duplicates
         if attempt.batch:
@@ -254,7 +257,7 @@ class Handler:
             return self._handlers.find(envelope) is function and self._destination(session, envelope) is None
 
         left = BATCH_BYTES - len(attempt.batch[0][0].body)
-        for message in self._receiver.collect(queue, joins, wanted, left, function.max_seconds, self._stop):
+        for message in self._receiver.collect(queue, joins, wanted, left, function.max_seconds, self._run.stop):
             attempt.received.append(message)
             collected.append((message, self._completed(message, Envelope.of(message))))
         return collected
@@ -310,7 +313,7 @@ class Handler:
             raise errors.ConfigurationError(
                 "The handler is asynchronous or a generator, so nothing ran: give a function."
             )
-        if self._has_inbox:
+        if self._options.inbox:
             for message_id in handling.given_up:
                 # It may come back from the error queue, to be handled then.
                 self._tables_of(session).inbox.leave(self._endpoint.queue, message_id or "")
@@ -394,7 +397,7 @@ class Handler:
         never: tuple[type[Exception], ...] = (
             errors.PayloadError,
             errors.NoHandlerError,
-            *self._recoverability.unrecoverable,
+            *self._options.unrecoverable,
         )
         attempt.failed = self._failures.record(
             message.row_version, error, is_final=is_final or isinstance(error, never)

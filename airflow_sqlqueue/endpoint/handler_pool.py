@@ -12,14 +12,12 @@ from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 
-from airflow_sqlqueue.endpoint.attempt import OnReceived, Outcome
+from airflow_sqlqueue.endpoint.attempt import Outcome
 from airflow_sqlqueue.endpoint.failure_budget import FailureBudget
-from airflow_sqlqueue.endpoint.handler import Handler
-from airflow_sqlqueue.endpoint.options import ConsumeOptions
+from airflow_sqlqueue.endpoint.handler import Handler, Run
 from airflow_sqlqueue.endpoint.session_stack import SessionStack
 from airflow_sqlqueue.options.budget import Budget
 from airflow_sqlqueue.server.reconnecting import Reconnecting
-from airflow_sqlqueue.server.session import Session
 
 
 class StoppedError(Exception):
@@ -27,34 +25,11 @@ class StoppedError(Exception):
 
 
 class HandlerPool:
-    """Pool of handlers for one run.
+    """Pool of handlers for one run. It calls ``on_outcome`` after each receive, from one thread at a time."""
 
-    :param connect: opens a session for a handler.
-    :param what: names the work in the log, as for :class:`.Reconnecting`.
-    :param handler: makes a handler; its argument is the handler's ``on_received``.
-    :param stop: when set, ends each handler after its current message.
-    :param on_outcome: called after each receive with its outcome, from one thread at a time.
-    :param failures: the failures of all handlers. While it is slow, there is one handler.
-    :param on_contact: called with False before a wait for the server, and with True after each receive.
-    :param max_batch: the most messages of one receive.
-    """
-
-    def __init__(
-        self,
-        connect: Callable[[], Session],
-        what: str,
-        handler: Callable[[OnReceived], Handler],
-        options: ConsumeOptions,
-        budget: Budget,
-        stop: threading.Event,
-        on_outcome: Callable[[Outcome], None],
-        failures: FailureBudget,
-        on_contact: Callable[[bool], None],
-        max_batch: int = 1,
-    ) -> None:
-        self._connect, self._what, self._handler, self._options = connect, what, handler, options
-        self._budget, self._stop, self._on_outcome, self._failures = budget, stop, on_outcome, failures
-        self._on_contact, self._max_batch = on_contact, max_batch
+    def __init__(self, run: Run, budget: Budget, on_outcome: Callable[[Outcome], None]) -> None:
+        self._run, self._options, self._stop = run, run.options, run.stop
+        self._budget, self._on_outcome, self._failures = budget, on_outcome, FailureBudget(run.options, run.what)
         # Handlers inherit the caller's context variables, such as the context of its logs. The context is copied here
         # because a handler that starts another one is in a transaction, which the other must not inherit.
         self._context = contextvars.copy_context()
@@ -115,17 +90,11 @@ class HandlerPool:
             return True
 
     def _work(self) -> bool:
-        connect = partial(SessionStack, self._connect)
-        patient = self._options.wait_for_server
-        connection = Reconnecting(connect, self._what, pause=self._wait, known=True, patient=patient)
-        handler = self._handler(self._grow)
+        connect, patient = partial(SessionStack, self._run.connect), self._options.wait_for_server
+        connection = Reconnecting(connect, self._run.what, pause=self._run.pause, known=True, patient=patient)
+        handler = Handler(self._run, self._grow)
         with closing(connection):
             return connection.run(lambda sessions: self._handle_messages(handler, sessions, connection))
-
-    def _wait(self, seconds: float) -> None:
-        self._on_contact(False)
-        if self._stop.wait(seconds):
-            raise StoppedError
 
     def _handle_messages(
         self, handler: Handler, sessions: SessionStack, connection: Reconnecting[SessionStack]
@@ -138,7 +107,7 @@ class HandlerPool:
                 self._pause(self._failures.next_pause())
                 if self._stop.is_set():
                     break
-            reserved = self._budget.reserve(1 if self._failures.is_slow else self._max_batch)
+            reserved = self._budget.reserve(1 if self._failures.is_slow else self._run.handlers.max_batch)
             if not reserved:
                 break
             outcomes: list[Outcome] = []
@@ -146,7 +115,7 @@ class HandlerPool:
                 outcomes = handler.next(sessions, reserved)
             finally:
                 self._budget.give_back(reserved - sum(each is not Outcome.ROLLED_BACK for each in outcomes))
-            self._on_contact(True)
+            self._run.on_contact(True)
             if outcomes:
                 connection.made_progress()
                 with self._lock:
