@@ -265,9 +265,5 @@ class RowRefusedError(StatementError):
 
 
 def is_of_a_message(error: BaseException) -> bool:
-    """Return whether an error comes from one message, so that others can still be handled.
-
-    The other errors of this package come from a server, a table, a permission or a setting, and so concern all
-    messages.
-    """
+    """Return whether an error comes from one message, so that others can still be handled, and not from the rest."""
     return isinstance(error, (MessageError, AddressError, RowRefusedError)) or not isinstance(error, SqlQueueError)

@@ -106,10 +106,7 @@ def merged(parts: Iterable[Part], rows: Callable[[Part], Iterator[Row]]) -> Iter
 
 
 def part_batches(part: Part, columns: Sequence[str], staging: StagingFolder | None = None) -> Iterator[pa.RecordBatch]:
-    """Yield the named columns of a part's file, in the order of its rows; other columns are not read.
-
-    Raises as :func:`rows_in_order`.
-    """
+    """Yield the named columns of a part's file, in the order of its rows. Raises as :func:`rows_in_order`."""
     return _batches(part, *locate(str(part.path), staging), list(columns))
 
 

@@ -7,10 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """Counts of messages: staged ones, expired ones that were dropped, and ones that went into quarantine.
-
-    ``bytes`` are those of the headers and bodies that were staged.
-    """
+    """Counts of staged messages and their bytes, of expired ones that were dropped, and of those in quarantine."""
 
     messages: int = 0
     expired: int = 0

@@ -322,8 +322,6 @@ class Ledger(OwnTable):
 
 
 def ledger_definitions(catalog: str, schema: str = LEDGER_SCHEMA) -> tuple[Definition, ...]:
-    """Return the definitions of the ledger's tables and those beside it, for :func:`.tables.create.create` and for
-    scripts.
-    """
+    """Return the definitions of the ledger's tables and those beside it, for :func:`.tables.create.create`."""
     tables: tuple[type[OwnTable], ...] = (Ledger, _PartTable, MessageTable, Quarantine)
     return tuple(table.definition(catalog, schema) for table in tables)

@@ -132,8 +132,7 @@ class _Sweep:
             return
         session = self._ledger.session
         with session.transaction():
-            while session.value(self._ledger.query("ledger.forget_parts"), MAX_ROWS_PER_STATEMENT, str(batch_id)):
-                pass
+            session.sum_in_chunks(self._ledger.query("ledger.forget_parts"), MAX_ROWS_PER_STATEMENT, str(batch_id))
             session.run(self._ledger.query("ledger.forget_batch"), str(batch_id))
 
     def _is_here(self, path: str) -> bool:

@@ -122,10 +122,7 @@ class WorkerPool:
             connection.made_progress()
 
     def _next(self, worker: Worker) -> tuple[Window, Budget] | None:
-        """Return the next window, as large as the limits allow, and the budget for it.
-
-        Workers take turns, so that they take the messages at the head.
-        """
+        """Return the next window, as large as the limits allow, and its budget: workers take turns at the head."""
         with self._dealing:
             rows = self._budget.reserve(worker.rows_per_part)
             window = self._windows.take(worker.queue, rows) if rows else None

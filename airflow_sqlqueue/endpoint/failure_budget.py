@@ -75,10 +75,7 @@ class FailureBudget:
                 )
 
     def next_pause(self) -> float:
-        """Return the seconds before the next attempt, 0 if none are due: one pause for each failed attempt.
-
-        Each pause is twice as long as the one before.
-        """
+        """Return the seconds before the next attempt, 0 if none are due. Each pause is twice as long as the last."""
         with self._lock:
             if not self._pause_is_due:
                 return 0.0

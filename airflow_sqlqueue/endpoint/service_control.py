@@ -45,8 +45,7 @@ def host_id(endpoint: str) -> uuid.UUID:
 def audit_copy(envelope: Envelope, endpoint: str, started: datetime, *, acknowledged: bool) -> Message:
     """Make the copy of a handled message: its row Id, headers and body, and how it was handled. It does not expire.
 
-    :param started: when its handling began, an aware time.
-    :param acknowledged: whether an acknowledgement of its retry was sent, so that ServiceControl sends no other one.
+    ``acknowledged``: an acknowledgement of its retry was sent, so that ServiceControl sends no other one.
     """
     # The transport of ServiceControl would send a message with this header to the queue that the header names.
     headers = {name: value for name, value in envelope.headers.items() if name != HeaderNames.FORWARD_DESTINATION}

@@ -98,10 +98,7 @@ class Option:
         return _in_units(value, _SIZES) if self.unit == BYTES else f"{value:,}"
 
     def read(self, value: Any, name: str = "") -> Any:
-        """Return the value of a text or another value: templates and the command line give texts.
-
-        None and an empty text give None. Raises :class:`ConfigurationError` for a value of another kind.
-        """
+        """Return the value of a text, as templates and the command line give it, or of another; empty gives None."""
         reader = _READERS.get(self.unit or self.type.removesuffix(" | None"))
         return value if reader is None else reader(name or self.name, value)
 
@@ -253,10 +250,7 @@ def size(name: str, value: Any) -> int | None:
 
 
 def interval(name: str, value: Any) -> timedelta | None:
-    """Return a timedelta, from one, a number of seconds, or a time such as ``12h``; None for None and an empty text.
-
-    Raises :class:`ConfigurationError` for other values.
-    """
+    """Return a timedelta, from one, a number of seconds, or a time such as ``12h``; None for None and an empty text."""
     if isinstance(value, timedelta):
         return value
     match = _AGE.fullmatch(value.strip()) if isinstance(value, str) else None
@@ -271,10 +265,7 @@ def interval(name: str, value: Any) -> timedelta | None:
 
 
 def truth(name: str, value: Any) -> bool | None:
-    """Return True or False, also of their names in upper or lower case; None for None and for an empty text.
-
-    Raises :class:`ConfigurationError` for other values.
-    """
+    """Return True or False, also of their names in upper or lower case; None for None and for an empty text."""
     if isinstance(value, bool):
         return value
     text = str(value).strip().lower()

@@ -12,11 +12,10 @@ from airflow_sqlqueue.errors import ConfigurationError
 def arguments_for(
     function: Callable[..., Any], offered: Mapping[str, Any], op_kwargs: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the arguments by name: all of ``op_kwargs``, and those ``offered`` values that the function has parameters
-    for.
+    """Return all of ``op_kwargs``, and the ``offered`` values that the function has parameters for, except its first
+    one.
 
-    The caller fills the first parameter, of any name. Raises :class:`ConfigurationError` if the function cannot be
-    called with these arguments.
+    Raises :class:`ConfigurationError` if the function cannot be called with these arguments.
     """
     given: dict[str, Any] = {**offered, **op_kwargs}
     try:

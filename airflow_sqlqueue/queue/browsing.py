@@ -124,12 +124,10 @@ def read(
     max_bytes: int,
     cut_headers: bool = False,
 ) -> list[Any]:
-    """Read one page of the named columns (:data:`~airflow_sqlqueue.messages.row.COLUMNS`), with the RowVersion at the
-    end.
+    """Read one page of the named columns of messages that are not locked, in order, with the RowVersion at the end.
 
-    The page has messages of the window that are not locked, in order. It ends after ``rows``, or with the row that
-    reaches ``max_bytes`` of those columns. Other columns stay on the server. ``cut_headers`` cuts
-    headers that are too long to read.
+    The page ends after ``rows``, or with the row that reaches ``max_bytes`` of those columns; other columns stay on the
+    server. ``cut_headers`` cuts headers that are too long to read.
     """
     chosen = [*names, "RowVersion"]
 
@@ -144,9 +142,7 @@ def read(
 def search(table: TableAccess, where: MessageFilter, window: Window, *, wait: bool = False) -> list[MessageHead]:
     """Return a page of the window's messages that may match, in order; the window is one piece. Nothing is removed.
 
-    The search passes over locked messages. With ``wait`` it waits for them instead, up to the session's lock timeout.
-    Raises :class:`LockTimeoutError` where the wait was too short, and :class:`DeadlockError` where two sessions waited
-    for each other.
+    The search passes over locked messages, or with ``wait`` waits for them, up to the session's lock timeout.
     """
     condition, hint = where.condition, readpast(not wait)
 
@@ -159,12 +155,10 @@ def search(table: TableAccess, where: MessageFilter, window: Window, *, wait: bo
 
 
 class Search:
-    """Search through a window of a queue: pages of messages that may match, each message once.
+    """Search through a window of a queue, at most ``rows`` rows: pages of messages that may match, each message once.
 
     A statement reads the headers of at most :data:`STRETCH` rows, so each statement is short, and their total cost is
     linear in the queue, however few messages match. After an error the next call reads the same rows again.
-
-    :param rows: the number of rows to read at most.
     """
 
     def __init__(self, where: MessageFilter, window: Window | None = None, *, rows: int = LAST) -> None:

@@ -137,10 +137,8 @@ class CopyTable(OwnTable):
 
     def delete_gaps(self, copy: uuid.UUID, up_to: int = LAST) -> int:
         """Delete the gaps of a locked copy that end at ``up_to`` or before, and return how many it deleted."""
-        statement, values, deleted = self.query("copies.close_gaps"), (str(copy), up_to), 0
-        while count := int(self.session.value(statement, MAX_ROWS_PER_STATEMENT, *values)):
-            deleted += count
-        return deleted
+        statement = self.query("copies.close_gaps")
+        return self.session.sum_in_chunks(statement, MAX_ROWS_PER_STATEMENT, str(copy), up_to)
 
 
 class QueueCopy:
@@ -160,8 +158,8 @@ class QueueCopy:
     def state(self) -> CopyState:
         """Return the state of the copy as it is now; a new copy, or one of a table made anew, begins at its head.
 
-        Raises :class:`CopyError` if the numbers of the table began again, or are no IDENTITY. The first is known from
-        the last number given, and from another message at the watermark.
+        That the numbers of the table began again is known from the last one given, and from another message at the
+        watermark.
         """
         table = self._queue.layout.table
         rows = self._run("copies.find", str(self._id), table.qualified_name)
@@ -208,10 +206,7 @@ class QueueCopy:
         return {int(number): Gap(int(low), int(high)) for number, low, high in rows}
 
     def advance(self, state: CopyState, seen: Sequence[int], gaps: Sequence[Gap] | None) -> None:
-        """Note the messages that a part of the locked copy has seen: those in ``gaps``, or with None those above.
-
-        Raises :class:`CopyError` if the table was replaced meanwhile.
-        """
+        """Note the messages that a part of the locked copy has seen: those in ``gaps``, or with None those above."""
         if self.state().table_id != state.table_id:
             raise CopyError(
                 f"The table of {self._queue.address.canonical} was made anew during the copy: run it again."

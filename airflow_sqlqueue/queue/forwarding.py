@@ -198,10 +198,7 @@ def transfer(
 
 
 def lock(queue: QueueTable, row_versions: Sequence[int]) -> list[ReceivedMessage]:
-    """Lock the messages with these RowVersions, except those locked already, and read them without their bodies.
-
-    Too long headers are cut.
-    """
+    """Lock the messages with these RowVersions, except those locked already, and read them without their bodies."""
     columns = row_columns(queue.layout.types, body=False, cut_headers=True)
     rows: list[Any] = []
     for chunk in padded_chunks(row_versions):

@@ -24,10 +24,7 @@ class LockedMessages:
     """Messages of a queue that one transaction has locked. For one thread; always close it.
 
     No other receiver gets a locked message. When the process or the connection dies, it is in the queue as before.
-
-    :param connect: opens a session.
-    :param queue_name: the queue's address.
-    :param error_queue: the address of the queue for messages that are rejected.
+    Rejected messages go to ``error_queue``.
     """
 
     def __init__(

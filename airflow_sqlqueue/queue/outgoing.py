@@ -96,8 +96,8 @@ class OutgoingTable(OwnTable):
     def remove(self, attempts: Iterable[StagedAttempt]) -> None:
         """Remove the staged messages of attempts, in chunks that are committed one by one."""
         for attempt in attempts:
-            while self.session.value(self.query("outgoing.remove"), MAX_ROWS_PER_STATEMENT, str(attempt.attempt_id)):
-                pass
+            key = str(attempt.attempt_id)
+            self.session.sum_in_chunks(self.query("outgoing.remove"), MAX_ROWS_PER_STATEMENT, key)
 
     def count_older(self, than: timedelta) -> int:
         """Count the messages that :meth:`remove_older` would remove."""
@@ -105,7 +105,5 @@ class OutgoingTable(OwnTable):
 
     def remove_older(self, than: timedelta) -> int:
         """Remove messages that were staged longer ago, by attempts that died, and return how many it removed."""
-        removed, statement = 0, self.query("outgoing.remove_older")
-        while chunk := int(self.session.value(statement, MAX_ROWS_PER_STATEMENT, seconds_before(than))):
-            removed += chunk
-        return removed
+        statement = self.query("outgoing.remove_older")
+        return self.session.sum_in_chunks(statement, MAX_ROWS_PER_STATEMENT, seconds_before(than))

@@ -91,10 +91,10 @@ class PurgeResult:
 
 
 class _Work(Protocol):
-    """Work of a purge: a way to choose messages.
+    """Way of a purge to choose messages.
 
-    ``delete`` deletes a chunk; it returns how many messages, and whether the chunk was the last. ``report`` returns
-    the numbers ``remaining``, ``locked`` and ``undated`` of the result.
+    ``delete`` deletes a chunk; it returns how many messages, and whether the chunk was the last. ``report`` returns the
+    numbers ``remaining``, ``locked`` and ``undated`` of the result.
     """
 
     def delete(self, take: int) -> tuple[int, bool]: ...

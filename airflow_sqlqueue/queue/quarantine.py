@@ -18,16 +18,8 @@ from airflow_sqlqueue.queue.queue_table import QueueTable
 from airflow_sqlqueue.queue.redacting import RedactedRow, redact_rows
 from airflow_sqlqueue.queue.tables.own import OwnTable, stored_name
 from airflow_sqlqueue.queue.window import padded_chunks, placeholders
-from airflow_sqlqueue.server.sql import Fragment, identifier, seek
-from airflow_sqlqueue.server.sql.columns import (
-    STAGED,
-    STAGED_DELETED,
-    STAGED_NAMES,
-    definitions,
-    forwarding,
-    row_columns,
-    row_names,
-)
+from airflow_sqlqueue.server.sql import Fragment, identifier
+from airflow_sqlqueue.server.sql.columns import STAGED, STAGED_DELETED, STAGED_NAMES, definitions, forwarding
 
 NO_BATCH = uuid.UUID(int=0)
 """Batch id of a message that no drain moved here."""
@@ -60,14 +52,7 @@ class Quarantine(OwnTable):
 
     def move(self, queue: QueueTable, batch_id: uuid.UUID, reasons: Mapping[int, str]) -> int:
         """Move the rows with these RowVersions out of the queue, except locked ones, and return how many it moved."""
-        types = queue.layout.types
-        fragments = {
-            "queue": identifier(queue.address),
-            "seek": seek(queue.layout.seek_index),
-            "names": row_names(types),
-            "values": row_columns(types, "deleted."),
-        }
-        return self._move("quarantine.move", fragments, queue.address, batch_id, reasons)
+        return self._move("quarantine.move", queue.staged(queue.layout), queue.address, batch_id, reasons)
 
     def move_staged(
         self,
@@ -78,7 +63,7 @@ class Quarantine(OwnTable):
         reasons: Mapping[int, str],
     ) -> int:
         """Move rows of a part out of ``rows``, the table of staged messages, and return how many it moved."""
-        fragments = {"rows": identifier(rows), "values": STAGED_DELETED}
+        fragments = {"rows": identifier(rows), "values": STAGED_DELETED, "columns": STAGED_NAMES}
         return self._move("quarantine.move_staged", fragments, queue, batch_id, reasons, str(part_id))
 
     def _move(
@@ -97,7 +82,7 @@ class Quarantine(OwnTable):
         for reason, row_versions in by_reason.items():
             origin = (str(batch_id), stored_name(queue.canonical), reason[:200])
             for chunk in padded_chunks(row_versions):
-                statement = self.query(name, **fragments, columns=STAGED_NAMES, row_versions=placeholders(chunk))
+                statement = self.query(name, **fragments, row_versions=placeholders(chunk))
                 moved += int(self.session.value(statement, *origin, *values, *chunk))
         return moved
 

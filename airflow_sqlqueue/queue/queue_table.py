@@ -93,7 +93,7 @@ class QueueTable(TableAccess):
         return self.run_for_layout(run)
 
     def _warn_of_long_lives(self, layout: Layout, messages: Sequence[Message]) -> None:
-        """Log once if endpoints of version 2 may use the table, and cannot receive a message because of its expiry.
+        """Log once if endpoints of version 2 cannot receive a message because of its expiry.
 
         Source: docs/transport/queue-tables.md, "Receiving".
         """

@@ -26,10 +26,7 @@ class RedactedRow(NamedTuple):
 
 
 def redact_rows(table: OwnTable, owner: str, owned_by: tuple[str, str], rows: Sequence[RedactedRow]) -> int:
-    """Redact rows of a table, whose columns ``BatchId`` and ``owner`` have the values ``owned_by``.
-
-    Returns the number of rows that were found.
-    """
+    """Redact rows of a table whose ``BatchId`` and ``owner`` are ``owned_by``; return how many were found."""
     found = 0
     for start in range(0, len(rows), _ROWS_PER_STATEMENT):
         piece = list(rows[start : start + _ROWS_PER_STATEMENT])

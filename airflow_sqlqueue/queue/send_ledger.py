@@ -105,8 +105,5 @@ class SendLedger(OwnTable):
 
     def forget(self, older_than: timedelta) -> int:
         """Delete entries older than that and return how many. A later repetition of such a send sends again."""
-        seconds = seconds_before(older_than)
-        forgotten = 0
-        while deleted := int(self.session.value(self.query("send_ledger.forget"), MAX_ROWS_PER_STATEMENT, seconds)):
-            forgotten += deleted
-        return forgotten
+        statement = self.query("send_ledger.forget")
+        return self.session.sum_in_chunks(statement, MAX_ROWS_PER_STATEMENT, seconds_before(older_than))

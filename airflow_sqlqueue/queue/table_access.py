@@ -12,7 +12,7 @@ from airflow_sqlqueue.queue.tables.layout import Layout
 from airflow_sqlqueue.queue.tables.reading import identify, is_allowed, read_layout, remember_trigger
 from airflow_sqlqueue.server.session import Session, retrying
 from airflow_sqlqueue.server.sql import Fragment, Query, identifier, query, seek
-from airflow_sqlqueue.server.sql.columns import output
+from airflow_sqlqueue.server.sql.columns import STAGED_NAMES, output, row_columns, row_names
 
 MAX_ROWS_PER_STATEMENT = 2_000
 """Most rows of a statement: at 5,000 locks the server locks the table, and a row takes two or three (docs/design.md,
@@ -32,10 +32,7 @@ T = TypeVar("T")
 
 
 class TableAccess:
-    """Access to a queue table, through one connection. ``address`` may be that of a synonym for the table.
-
-    A caller that has just read the ``layout`` gives it here, to save another query.
-    """
+    """Access to a queue table, or to a synonym for one, through one connection; a known ``layout`` saves a query."""
 
     def __init__(self, session: Session, address: ResolvedAddress, layout: Layout | None = None) -> None:
         self.session = session
@@ -45,10 +42,7 @@ class TableAccess:
 
     @property
     def layout(self) -> Layout:
-        """Layout of the table, read once, and again after an error that shows a change.
-
-        Raises :class:`QueueNotFoundError` or :class:`NotAQueueError`.
-        """
+        """Layout of the table, read once, and again after an error that shows a change. Raises as :meth:`require`."""
         if self._layout is None:
             layout = read_layout(self.session, self.address)
             layout.require("queue")
@@ -103,6 +97,18 @@ class TableAccess:
         found = query(name, queue=identifier(self.address), seek=seek(self.layout.seek_index), **fragments)
         return found.naming("the queue", self.address)
 
+    def staged(self, layout: Layout, source: str = "deleted.") -> dict[str, Fragment]:
+        """Return the fragments of a statement that puts deleted rows, or with an empty ``source`` those of its SELECT,
+        into a table with the columns ``STAGED``.
+        """
+        return {
+            "queue": identifier(self.address),
+            "seek": seek(layout.seek_index),
+            "names": row_names(layout.types),
+            "values": row_columns(layout.types, source),
+            "columns": STAGED_NAMES,
+        }
+
     def value(self, name: str, *values: Any, **fragments: Fragment) -> Any:
         """Return the first value of a query, None without rows; see :meth:`rows`."""
         found = self.rows(name, *values, **fragments)
@@ -115,10 +121,7 @@ class TableAccess:
     def delete_output(
         self, name: str, *values: Any, body: bool = True, cut_headers: bool = False, **fragments: Fragment
     ) -> list[Row]:
-        """Return the rows of a deleting query, by its OUTPUT clause; their order is undefined.
-
-        ``cut_headers`` cuts headers that are too long to read.
-        """
+        """Return the rows of a deleting query, in no order; ``cut_headers`` cuts those that are too long to read."""
         return list(map(row_of, self.delete_output_raw(name, *values, body=body, cut_headers=cut_headers, **fragments)))
 
     def delete_output_raw(

@@ -22,8 +22,7 @@ _ASK, _ANSWER = b"\x04", 5
 
 
 def port_of(host: str, instance: str) -> int:
-    """Return the TCP port on which the instance listens. Raises :class:`ServerUnreachableError`, or its subclass
-    :class:`UnknownHostError`."""
+    """Return the TCP port on which the instance listens. Raises :class:`ServerUnreachableError`."""
     question = _ASK + instance.encode("utf-8") + b"\0"
     for _ in range(_TRIES):
         for family, kind, protocol, _, address in _addresses(host):

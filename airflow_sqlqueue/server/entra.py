@@ -81,10 +81,7 @@ def is_login(keywords: Mapping[str, str], *, has_token: bool) -> bool:
 
 
 def attributes(token: AccessToken) -> dict[int, bytes]:
-    """Return the attribute for ``pyodbc.connect``: the token's length, and the token in UTF-16.
-
-    Raises :class:`LoginFailedError` without a token, and :class:`ConfigurationError` for a malformed token.
-    """
+    """Return the attribute for ``pyodbc.connect``: the token's length, and the token in UTF-16."""
     text = token()
     if not isinstance(text, str) or len(text) < _SHORTEST or not text.isascii() or not text.isprintable():
         raise ConfigurationError(
@@ -103,10 +100,7 @@ def scope_of(host: str) -> str:
 
 @dataclass(frozen=True)
 class DefaultToken:
-    """Token of the identity that azure-identity finds: from the environment, a workload, a managed identity ...
-
-    ``client_id`` is the client id of a user-assigned managed identity.
-    """
+    """Token of the identity that azure-identity finds, or of the user-assigned managed identity ``client_id``."""
 
     scope: str
     client_id: str | None = None

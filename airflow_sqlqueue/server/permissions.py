@@ -114,10 +114,7 @@ _DENIALS = {
 
 
 def permission_denied(purpose: str, number: int | None, text: str) -> PermissionDeniedError | None:
-    """Return our error for an error number and text of SQL Server; None for a number that is not about permissions.
-
-    ``purpose`` completes "Could not ...".
-    """
+    """Return our error for an error number and text of SQL Server; None for a number that is not about permissions."""
     denial = _DENIALS.get(number or 0)
     if denial is None:
         return None

@@ -51,9 +51,7 @@ def passes(error: BaseException, *, known: bool) -> bool:
 
 
 def may_have_lost(error: BaseException) -> bool:
-    """Return whether the session may be broken after an error, such as a driver's error without a number of the
-    server.
-    """
+    """Return whether the session may be broken, as after a driver's error without a number of the server."""
     if isinstance(error, errors.StatementError):
         return error.number is None
     return isinstance(error, errors.TransientError) or not isinstance(error, errors.SqlQueueError)

@@ -159,6 +159,13 @@ class Session:
         rows = self.run(statement, *values)
         return rows[0][0] if rows else None
 
+    def sum_in_chunks(self, statement: Query, *values: Any) -> int:
+        """Repeat a statement that counts the rows it changed, until it changes none, and return their number."""
+        changed = 0
+        while count := int(self.value(statement, *values)):
+            changed += count
+        return changed
+
     @property
     def in_transaction(self) -> bool:
         """Whether the session has an open transaction."""

@@ -203,10 +203,7 @@ def load_pyodbc() -> ModuleType:
 
 @cache
 def find_driver() -> str:
-    """Find the driver to use: Microsoft's installed driver, else the one of the ``driver`` extra.
-
-    Returns a driver's name or the path of its library. Raises :class:`DriverNotFoundError` if there is no driver.
-    """
+    """Return the name of Microsoft's installed driver, else the path of the one of the ``driver`` extra."""
     installed = load_pyodbc().drivers()
     for name in MICROSOFT_DRIVERS:
         if name in installed:

@@ -42,9 +42,7 @@ def _minute_text(minute: int) -> str:
 
 
 def wire_time(us: int) -> str:
-    """Return the text of :func:`.format_time` for the moment, made faster: a generator needs several for each
-    message.
-    """
+    """Return the text of :func:`.format_time`, made faster: a generator needs several for each message."""
     minute, rest = divmod(us, MINUTE_US)
     second, micro = divmod(rest, 1_000_000)
     return f"{_minute_text(minute)}{second:02d}:{micro:06d} Z"

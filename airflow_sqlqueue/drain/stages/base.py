@@ -67,7 +67,4 @@ class Stage(Protocol):
         """Make a writer that takes rows out of the queue."""
 
     def publish(self, batch: Batch, options: DrainOptions) -> None:
-        """Write the files that readers of a sealed batch need besides the ledger; every try writes them.
-
-        Raises :class:`StagingError`.
-        """
+        """Write the files that readers of a sealed batch need besides the ledger; every try writes them."""

@@ -26,16 +26,8 @@ from airflow_sqlqueue.queue.table_access import FIRST
 from airflow_sqlqueue.queue.tables.layout import Layout
 from airflow_sqlqueue.queue.tables.own import OwnTable
 from airflow_sqlqueue.queue.window import Window, padded_chunks, placeholders
-from airflow_sqlqueue.server.sql import Fragment, identifier, readpast, seek
-from airflow_sqlqueue.server.sql.columns import (
-    STAGED,
-    STAGED_HEADS,
-    STAGED_NAMES,
-    definitions,
-    row_columns,
-    row_names,
-    suspect,
-)
+from airflow_sqlqueue.server.sql import Fragment, readpast
+from airflow_sqlqueue.server.sql.columns import STAGED, STAGED_HEADS, STAGED_NAMES, definitions, suspect
 
 PAGE_BYTES = 8 * MIB
 """Bytes of headers and bodies in one page for the client, and one row more."""
@@ -53,28 +45,11 @@ class MessageTable(OwnTable):
     ) -> tuple[PartCounts, int] | None:
         """Move the next rows of the window out of the queue; None if the window has no row.
 
-        Returns their counts, and the number of rows that :meth:`suspect` would return.
-
-        The limits and the window are those of :meth:`~airflow_sqlqueue.queue.QueueTable.delete_first_rows`; the part
-        has no RowVersion above the window's ``after``. One round trip, in the caller's transaction, without messages.
+        Returns their counts, and how many :meth:`suspect` would return. The limits and the window are those of
+        :meth:`~airflow_sqlqueue.queue.QueueTable.delete_first_rows`; the part has no RowVersion above the window's
+        ``after``. One round trip, in the caller's transaction, without messages.
         """
-
-        def run(layout: Layout) -> Any:
-            types = layout.types
-            statement = self.query(
-                "message_table.take",
-                queue=identifier(queue.address),
-                seek=seek(layout.seek_index),
-                names=row_names(types),
-                values=row_columns(types, "deleted."),
-                columns=STAGED_NAMES,
-                suspect=suspect(types),
-                window=window.condition,
-            )
-            part = (str(plan.batch_id), str(plan.part_id), window.after, options.keep_expired)
-            return self.session.run(statement, *part, rows, *window.values, options.bytes_per_statement)[0]
-
-        moved = queue.run_for_layout(run)
+        moved = self._stage("message_table.take", queue, plan, options, rows, window, source="deleted.")[0]
         if not moved[0]:
             return None
         rows_moved, expired, size, low, high, suspects = map(int, moved)
@@ -90,24 +65,9 @@ class MessageTable(OwnTable):
         Returns as :meth:`take`, and the RowVersions of the rows. ``passes``: it skips rows that others have locked,
         instead of waiting for them.
         """
-
-        def run(layout: Layout) -> Any:
-            types = layout.types
-            statement = self.query(
-                "message_table.copy",
-                queue=identifier(queue.address),
-                seek=seek(layout.seek_index),
-                names=row_names(types),
-                values=row_columns(types),
-                columns=STAGED_NAMES,
-                suspect=suspect(types),
-                window=window.condition,
-                readpast=readpast(passes),
-            )
-            part = (str(plan.batch_id), str(plan.part_id), window.after, options.keep_expired)
-            return self.session.run(statement, *part, rows, *window.values, options.bytes_per_statement)
-
-        copied = queue.run_for_layout(run)
+        copied = self._stage(
+            "message_table.copy", queue, plan, options, rows, window, source="", readpast=readpast(passes)
+        )
         if not copied:
             return None
         numbers = [int(row[0]) for row in copied]
@@ -120,6 +80,26 @@ class MessageTable(OwnTable):
             max_row_version=numbers[-1],
         )
         return counts, sum(bool(row[3]) for row in staged), numbers
+
+    def _stage(
+        self,
+        name: str,
+        queue: QueueTable,
+        plan: PartPlan,
+        options: DrainOptions,
+        rows: int,
+        window: Window,
+        *,
+        source: str,
+        **hints: Fragment,
+    ) -> list[Any]:
+        def run(layout: Layout) -> list[Any]:
+            fragments = queue.staged(layout, source) | hints
+            statement = self.query(name, **fragments, suspect=suspect(layout.types), window=window.condition)
+            part = (str(plan.batch_id), str(plan.part_id), window.after, options.keep_expired)
+            return self.session.run(statement, *part, rows, *window.values, options.bytes_per_statement)
+
+        return queue.run_for_layout(run)
 
     def suspect(self, queue: QueueTable, batch_id: uuid.UUID, part_id: uuid.UUID, after: int) -> list[tuple[Row, int]]:
         """Return the rows of the part above ``after`` that a reader may refuse, without bodies, each with its size."""
@@ -208,19 +188,16 @@ class MessageTable(OwnTable):
 
     def leave_out(self, batch_id: uuid.UUID, part_id: uuid.UUID, row_versions: Sequence[int]) -> int:
         """Delete rows of a part, which stay in the queue, and return their number."""
-        left = 0
-        for chunk in padded_chunks(row_versions):
-            statement = self.query("message_table.leave_out", row_versions=placeholders(chunk))
-            left += int(self.session.value(statement, str(batch_id), str(part_id), *chunk))
-        return left
+        name, part = "message_table.leave_out", (str(batch_id), str(part_id))
+        return sum(
+            int(self.session.value(self.query(name, row_versions=placeholders(chunk)), *part, *chunk))
+            for chunk in padded_chunks(row_versions)
+        )
 
     def remove(self, batch_id: uuid.UUID) -> int:
         """Delete the rows of a batch in chunks, each with its own COMMIT, and return their number."""
         statement = self.query("message_table.remove")
-        removed = 0
-        while chunk := int(self.session.value(statement, MAX_ROWS_PER_STATEMENT, str(batch_id))):
-            removed += chunk
-        return removed
+        return self.session.sum_in_chunks(statement, MAX_ROWS_PER_STATEMENT, str(batch_id))
 
 
 def _bytes(row: Sequence[Any]) -> int:

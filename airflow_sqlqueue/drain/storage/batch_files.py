@@ -43,8 +43,7 @@ class StagedFile:
 def staged_files(staging: StagingFolder) -> Iterator[tuple[uuid.UUID, list[StagedFile]]]:
     """Yield the files of each batch that has a folder, one folder at a time; nothing if the staging folder is missing.
 
-    Files with other names than this package gives are skipped, so that files of others are never touched. Raises
-    :class:`StagingError` where the folder cannot be listed.
+    Files with other names than this package gives are skipped, so that files of others are never touched.
     """
     # Another process may have written to the folder since this one listed it.
     staging.filesystem.invalidate_cache()
@@ -60,10 +59,7 @@ def files_of(staging: StagingFolder, batch_id: uuid.UUID) -> list[StagedFile]:
 
 
 def check_files(batch: Batch, staging: StagingFolder | None = None) -> None:
-    """Raise :class:`StagingError` where a file of the batch is gone, as after a sweep of a consumed batch.
-
-    Rows in the table of staged messages are counted when they are read.
-    """
+    """Raise :class:`StagingError` where a file of the batch is gone, as after a sweep; rows are counted when read."""
     for path in batch.paths:
         # A batch may have been drained to another folder than the task has now.
         under = staging if staging is not None and path.startswith(f"{staging.uri}/") else None

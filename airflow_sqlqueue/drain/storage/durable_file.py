@@ -143,9 +143,7 @@ class DurableFile:
 def replace_file(staging: StagingFolder, name: str, content: bytes, mode: int = PRIVATE) -> None:
     """Write a whole file durably, in place of an existing one: a reader finds the old or the new content.
 
-    On a local disk the file is ``_new-<uuid>`` until it is complete, which Spark does not read; a sweep removes it if
-    the process dies before.
-    Raises :class:`StagingError`.
+    On a local disk the file is ``_new-<uuid>`` until it is complete, which Spark does not read, and a sweep removes.
     """
     new = f"{name.rpartition('/')[0]}/_new-{uuid.uuid4()}" if staging.is_local else name
     file = DurableFile(staging, new, mode)

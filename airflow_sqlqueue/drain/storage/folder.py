@@ -161,7 +161,7 @@ def make_folder(folder: Path, mode: int) -> None:
 
 
 def grant(file: Path | int, mode: int) -> None:
-    """Add the permissions of ``mode`` that the process's umask has left out to a new file, by its path or descriptor.
+    """Add the permissions of ``mode`` that the process's umask has left out to a new file.
 
     Its other permission bits stay: one of them makes files inherit the group of their folder.
     """

@@ -85,10 +85,7 @@ def write_result(result: PayloadsResult) -> bytes:
 
 
 def read_result(content: bytes, batch_id: str) -> PayloadsResult:
-    """Read the manifest of a batch's payloads. The file that it names is beside the parts.
-
-    Raises :class:`BatchMismatchError` for a content that no fetch for this batch wrote.
-    """
+    """Read the manifest of a batch's payloads. Raises :class:`BatchMismatchError` for one of another batch."""
     try:
         values = json.loads(content) if len(content) <= MAX_MANIFEST else None
     except (ValueError, RecursionError):

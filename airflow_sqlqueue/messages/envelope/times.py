@@ -37,10 +37,7 @@ def format_time(moment: datetime) -> str:
 
 
 def parse_time(text: str | None) -> datetime | None:
-    """Read an aware UTC datetime from the transport's form or ISO 8601; return None for other text, never raise.
-
-    A time without a zone is in UTC, as all times of the transport are. Digits after the microseconds are cut off.
-    """
+    """Read a UTC datetime from the transport's form or ISO 8601; None for other text, never raise."""
     match = _TIME.fullmatch((text or "").strip())
     if not match:
         return None
@@ -83,10 +80,7 @@ def format_interval(interval: timedelta) -> str:
 
 
 def parse_interval(text: str | None) -> timedelta | None:
-    """Read the text of a .NET TimeSpan; return None for other text, never raise.
-
-    A bare number means days, as in .NET. Digits after the microseconds are cut off.
-    """
+    """Read the text of a .NET TimeSpan, in which a bare number means days; None for other text, never raise."""
     match = _INTERVAL.fullmatch((text or "").strip())
     if not match:
         return None

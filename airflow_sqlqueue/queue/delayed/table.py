@@ -36,11 +36,7 @@ _AT = Fragment("(?, ?, CAST(? AS datetime2))")
 
 @dataclass(frozen=True)
 class DelayedMessage:
-    """A delayed message without its body. ``due`` is aware, in UTC.
-
-    ``headers`` is the raw text, or the beginning of headers that are too long to read; ``header_bytes`` is the column's
-    length.
-    """
+    """A delayed message without its body. ``due`` is in UTC; ``headers`` are cut if they are too long to read."""
 
     row_version: int
     due: datetime
@@ -68,10 +64,7 @@ def delayed_name(queue_name: str, suffix: str = DELAYED_SUFFIX) -> str:
 
 
 class DelayedTable:
-    """Table of delayed messages, through one connection. ``address`` is the resolved table.
-
-    ``queue_name`` is the queue that the table belongs to, for the error about a missing table.
-    """
+    """Table of delayed messages of the queue ``queue_name``, through one connection; ``address`` is resolved."""
 
     def __init__(self, session: Session, address: ResolvedAddress, queue_name: str = "<queue>") -> None:
         self.session = session
@@ -180,10 +173,7 @@ class DelayedTable:
         return None if value is None else value.replace(tzinfo=timezone.utc)
 
     def cancel(self, row_versions: Iterable[int]) -> int:
-        """Delete the messages with these RowVersions and return the number of deleted messages.
-
-        The other messages were moved or cancelled before, or another transaction is moving or cancelling them.
-        """
+        """Delete the messages with these RowVersions that are still there and not locked, and return how many."""
         self.require()
         wanted = sorted(set(row_versions))
         return sum(

@@ -24,7 +24,7 @@ from airflow_sqlqueue.queue.tables.layout import Layout
 from airflow_sqlqueue.queue.tables.own import OwnTable, stored_name
 from airflow_sqlqueue.queue.window import Window, padded_chunks, placeholders
 from airflow_sqlqueue.server.session import Session, retrying
-from airflow_sqlqueue.server.sql import identifier, query, seek
+from airflow_sqlqueue.server.sql import identifier, query
 from airflow_sqlqueue.server.sql.columns import (
     STAGED,
     STAGED_DELETED,
@@ -32,8 +32,6 @@ from airflow_sqlqueue.server.sql.columns import (
     definitions,
     forwarding,
     readable_headers,
-    row_columns,
-    row_names,
 )
 from airflow_sqlqueue.untrusted import is_text, row_text
 
@@ -62,30 +60,18 @@ class Archive(OwnTable):
         origin = (stored_name(queue.address.canonical), row_text(by)[:MAX_BY], reason)
 
         def run(layout: Layout, chunk: Sequence[int]) -> int:
-            fragments = {
-                "queue": identifier(queue.address),
-                "seek": seek(layout.seek_index),
-                "names": row_names(layout.types),
-                "values": row_columns(layout.types, "deleted."),
-                "columns": STAGED_NAMES,
-                "row_versions": placeholders(chunk),
-            }
+            fragments = queue.staged(layout) | {"row_versions": placeholders(chunk)}
             return int(self.session.value(self.query("error_archive.put", **fragments), *origin, *chunk))
 
         return sum(queue.run_for_layout(partial(run, chunk=chunk)) for chunk in padded_chunks(row_versions))
 
     def restore(self, queue: QueueTable, numbers: Sequence[int]) -> int:
-        """Move messages, by their numbers, back into the queue, except locked ones, and return how many it moved.
-
-        The restored messages do not expire. Call it in a transaction of the queue's session.
-        """
+        """Move messages back, except locked ones, without an expiry, in the transaction under way; return how many."""
 
         def run(layout: Layout, chunk: Sequence[int]) -> int:
             moved = forwarding(STAGED, layout.types, expiring=False)
-            fragments = {"queue": identifier(queue.address), "numbers": placeholders(chunk), **moved}
-            statement = self.query(
-                "error_archive.restore", **{**fragments, "names": STAGED_NAMES, "deleted": STAGED_DELETED}
-            )
+            fragments = moved | {"names": STAGED_NAMES, "deleted": STAGED_DELETED, "numbers": placeholders(chunk)}
+            statement = self.query("error_archive.restore", queue=identifier(queue.address), **fragments)
             return int(self.session.value(statement, stored_name(queue.address.canonical), *chunk))
 
         return sum(queue.run_for_layout(partial(run, chunk=chunk)) for chunk in padded_chunks(numbers))
@@ -149,15 +135,12 @@ class ArchivedMessages:
 
     def show(self, number: int, *, with_body: bool = False) -> ShownError:
         """Read one message by its number. Nothing is removed. Raises :class:`MessageNotFoundError`."""
-        rows: list[Any] = []
+        rows, body = list[Any](), list[Any]()
         if self._archive.exists():
             statement = self._archive.query("error_archive.page", headers=readable_headers())
             rows = self.session.run(statement, 1, self._stored, number - 1, number, _NEVER, PAGE_BYTES)
-        body = (
-            self.session.run(self._archive.query("error_archive.body"), self._stored, number)
-            if rows and with_body
-            else []
-        )
+        if rows and with_body:
+            body = self.session.run(self._archive.query("error_archive.body"), self._stored, number)
         if not rows or (with_body and not body):
             raise MessageNotFoundError(f"No message {number} of {self.name} is in the archive, or it is locked.")
         return ShownError(_message(rows[0]), rows[0][2] or "", bytes(body[0][0] or b"") if with_body else None)

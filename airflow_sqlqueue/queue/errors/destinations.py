@@ -16,10 +16,7 @@ _MOST_KNOWN = 1_000
 
 
 def other_queue(queue: QueueTable, resolver: AddressResolver, address: str) -> QueueTable:
-    """Open the queue that a caller names for messages of an error queue, through its session.
-
-    Raises :class:`ConfigurationError` where both are one table, and the errors of the queue.
-    """
+    """Open the queue that a caller names for messages of an error queue, through its session; not that queue itself."""
     found = QueueTable(queue.session, find_queue(queue.session, resolver, address))
     if found.layout.table == queue.layout.table:
         raise errors.ConfigurationError(f"The messages are in {queue.address.canonical} already: name another queue.")
@@ -27,10 +24,7 @@ def other_queue(queue: QueueTable, resolver: AddressResolver, address: str) -> Q
 
 
 class Destinations:
-    """Queues that messages of an error queue go back to; each address is looked up once.
-
-    ``resolver`` limits their databases and schemas.
-    """
+    """Queues that messages of an error queue go back to, where ``resolver`` allows it; each is looked up once."""
 
     def __init__(self, queue: QueueTable, resolver: AddressResolver) -> None:
         self._queue = queue

@@ -114,10 +114,7 @@ class Redirect(Return):
 
 
 class Park(ActionEffect):
-    """Move of failed messages to another queue of the server, with the headers of the failure; they do not expire.
-
-    A message that the queue refuses stays.
-    """
+    """Move of failed messages to another queue of the server, with their headers; a refused message stays."""
 
     def __init__(self, store: ErrorStore, given: ActionInputs) -> None:
         super().__init__(store, given)

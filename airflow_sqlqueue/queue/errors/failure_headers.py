@@ -80,10 +80,7 @@ def type_name(error: BaseException) -> str:
 
 
 def _module(name: str) -> str:
-    """Return the name of a module, for a DAG file without the hash of its path that Airflow adds.
-
-    The path differs between machines and between versions of a bundle, and failures are grouped by types.
-    """
+    """Return the name of a module; of a DAG file without the hash of its path, by which failures would group apart."""
     return _DAG_FILE.sub("", name)
 
 
@@ -149,10 +146,7 @@ def headers_without_failure(message: ReceivedMessage) -> dict[str, str | None]:
 
 
 def without_failure(message: ReceivedMessage) -> Message:
-    """Make the message that a return sends: row Id, message id and body are the same, it does not expire.
-
-    Raises :class:`MessageError` where the headers are malformed.
-    """
+    """Make the message that a return sends: row Id, message id and body are the same, it does not expire."""
     if problem := decode_headers(message.headers).problem:
         raise MessageError(f"The message with RowVersion {message.row_version} is malformed: {problem}.")
     return Message(headers_without_failure(message), message.body, id=message.id)

@@ -10,10 +10,7 @@ from airflow_sqlqueue.messages.routing import ResolvedAddress
 
 @dataclass
 class CurrentMessages:
-    """Ids of the messages that an endpoint is handling: one, or those of a batch.
-
-    ``endpoint`` is its name. ``given_up`` has those that the handler has put into the error queue.
-    """
+    """Ids of the messages that ``endpoint`` is handling, and of those that its handler has put into the error queue."""
 
     endpoint: str
     queue: ResolvedAddress

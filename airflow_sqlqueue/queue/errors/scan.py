@@ -90,10 +90,7 @@ class ErrorQueue:
 
 
 def window_of(queue: QueueTable, where: ErrorFilter) -> Window:
-    """Return the window of the messages in the queue now, narrowed by the RowVersions of the filter.
-
-    With it the scan of a busy queue ends. Raises :class:`QueueNotFoundError` or :class:`NotAQueueError`.
-    """
+    """Return the window of the messages in the queue now, so that a scan ends, narrowed by the filter's RowVersions."""
     end = queue.value("errors.end")
     return narrowed(where, FIRST if end is None else int(end))
 

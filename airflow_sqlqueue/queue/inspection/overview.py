@@ -125,8 +125,7 @@ class DatabaseOverview:
     def read(self, session: Session) -> list[QueueOverview]:
         """Read the overview: one round trip, a second one if tables were created or dropped since the last read.
 
-        Raises the errors of a session; :class:`QueueNotFoundError` for a database that does not exist, and
-        :class:`LockTimeoutError` if the catalog itself is locked, as by a CREATE or ALTER that is not committed.
+        Raises :class:`LockTimeoutError` if the catalog itself is locked, as by a CREATE or ALTER that is not committed.
         """
         heads, single = self._next_heads(), set(self._locked)
         try:

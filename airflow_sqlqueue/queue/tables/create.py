@@ -28,7 +28,7 @@ database."""
 class Definition:
     """Definition of a table: its kind, the CREATE statements, and the columns and indexes to compare a table with.
 
-    ``with_schema``: the schema belongs to this package and is created with the table.
+    ``with_schema``: the schema is this package's own, and is created too.
     """
 
     table: ResolvedAddress
@@ -91,12 +91,11 @@ _EXPIRES_INDEXES = {"plain": "create.expires_plain", "filtered": "create.expires
 def queue_definition(
     table: ResolvedAddress, *, layout: str = "modern", legacy_columns: bool = True, body_string: bool = False
 ) -> Definition:
-    """Return the definition of a queue table in one of the layouts of
-    :data:`~airflow_sqlqueue.queue.tables.layout.SHAPES`.
+    """Return the definition of a queue table in a layout of :data:`~airflow_sqlqueue.queue.tables.layout.SHAPES`.
 
     ``legacy_columns`` False leaves out CorrelationId, ReplyToAddress and Recoverable, which endpoints of version 7 and
     later do not need (unless they move delayed messages: their mover still writes these columns). ``body_string`` adds
-    a computed column that shows the body as text. Raises :class:`ConfigurationError`.
+    a computed column that shows the body as text.
     """
     shape = shape_of(layout, legacy_columns=legacy_columns, body_string=body_string)
     statements = [_statement("create.table", table, columns=definitions(shape.columns))]
@@ -127,11 +126,11 @@ def definitions_for(
     delayed: bool = False,
     subscriptions: bool = False,
 ) -> list[Definition]:
-    """Return the definitions of a queue table and, on request, of an endpoint's other tables.
+    """Return the definitions of a queue table, with the options of :func:`queue_definition`, and an endpoint's other
+    tables.
 
     The table of delayed messages is named after the queue, ``Sales.Delayed``, and routed by that name. The subscription
-    table, ``SubscriptionRouting``, is in the default schema. The other arguments are those of
-    :func:`queue_definition`.
+    table, ``SubscriptionRouting``, is in the default schema.
     """
     table = resolver.resolve(queue_name)
     found = [queue_definition(table, layout=layout, legacy_columns=legacy_columns, body_string=body_string)]
@@ -272,9 +271,7 @@ def script(definitions: Iterable[Definition], *, create_schema: bool = False) ->
 def create_lock(session: Session, table: ResolvedAddress, *, create_schema: bool = False) -> Iterator[None]:
     """Run the block in a transaction that holds the application lock for creating ``table``, whose schema exists.
 
-    Endpoints take the same lock when they start (docs/transport/queue-tables.md, "Creating tables"). Raises
-    :class:`QueueNotFoundError` if the database or the schema is missing, and :class:`LockTimeoutError` if another
-    session holds the lock for too long.
+    Endpoints take the same lock when they start (docs/transport/queue-tables.md, "Creating tables").
     """
     _require_database(session, table)
     catalog = identifier(table.catalog)

@@ -31,11 +31,9 @@ def lock_name(kind: str, schema: str, item: uuid.UUID) -> str:
 class OwnTable:
     """Base class of a table of this package, through one connection. A subclass names the table and its CREATE queries.
 
-    ``columns`` fills the placeholder for columns in these queries, if they have one. A column that is new in CREATE
-    TABLE takes NULL or has a default: then :func:`~airflow_sqlqueue.queue.tables.create.create` and the script add it
-    to a table that an older version made.
-
-    :param schema: the schema of the table; that of the session's settings unless given.
+    ``columns`` fills the placeholder for columns in these queries. A column that is new in CREATE TABLE takes NULL or
+    has a default: then :func:`~airflow_sqlqueue.queue.tables.create.create` and the script add it to a table that an
+    older version made. ``schema`` is that of the session's settings unless given.
     """
 
     name: ClassVar[str]

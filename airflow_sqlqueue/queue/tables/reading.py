@@ -53,10 +53,10 @@ def is_allowed(session: Session, resolver: AddressResolver, table: ResolvedAddre
 def read_layout(
     session: Session, table: ResolvedAddress, wanted: str = "queue", *, advice: str | None = None
 ) -> Layout:
-    """Read the layout of the table at an address, or of the base table of a synonym.
+    """Read the layout of the table at an address, or of the base table of a synonym; it may be of another kind.
 
-    Raises :class:`QueueNotFoundError` if there is no object, with a text for the kind ``wanted`` and with ``advice``
-    (unless given, to create it). The table may be of another kind: see ``Layout.kind``.
+    Raises :class:`QueueNotFoundError`, with a text for the kind ``wanted`` and with ``advice``, instead of to create
+    it.
     """
     advice = advice or f"create it with {CREATE_COMMANDS[wanted]}, or check the address"
     layout = _read(session, table, f"The {_NOUNS[wanted]}", advice)

@@ -28,10 +28,7 @@ Fragment = NewType("Fragment", str)
 
 @dataclass(frozen=True)
 class Query:
-    """A statement with its name and its purpose, a phrase that completes "Could not ...".
-
-    ``ours`` is False for a text from outside of this package. ``own`` is the table of this package that it uses.
-    """
+    """A statement, its name, its purpose after "Could not", whether it is ``ours``, and its ``own`` table, if any."""
 
     name: str
     purpose: str

@@ -90,11 +90,10 @@ def row_names(present: Collection[str]) -> Fragment:
 def row_columns(
     types: Mapping[str, str], source: str = "", *, body: bool = True, cut_headers: bool = False
 ) -> Fragment:
-    """Return the columns of a :class:`~airflow_sqlqueue.messages.row.Row`, from ``deleted.`` in OUTPUT or from the
-    table itself.
+    """Return the columns of a :class:`~airflow_sqlqueue.messages.row.Row`, from ``deleted.`` in OUTPUT or the table.
 
-    ``types`` are the base types of the table's columns. ``Expired`` compares ``Expires`` with the server's clock at the
-    moment of the statement. Without ``body`` the body is NULL; ``cut_headers`` cuts headers that are too long to read.
+    ``Expired`` compares ``Expires`` with the server's clock at the moment of the statement. Without ``body`` the body
+    is NULL; ``cut_headers`` cuts headers that are too long to read.
     """
     columns = _columns(types, source)
     if cut_headers:
@@ -227,9 +226,9 @@ def forwarding(types: Mapping[str, str], target: Collection[str], *, expiring: b
 
 
 def transferring(types: Mapping[str, str], target: Collection[str], count: int) -> dict[str, Fragment]:
-    """Return the fragments of :func:`forwarding` for ``count`` :func:`numbered` rows.
+    """Return the fragments of :func:`forwarding` for ``count`` :func:`numbered` rows, which do not expire.
 
-    The rows may get other headers and do not expire. An empty text keeps the text of the row.
+    An empty text keeps the text of the row.
     """
     columns = [name for name in TABLE_NAMES if name in target and name != "RowVersion"]
     values = {
@@ -248,8 +247,7 @@ def transferring(types: Mapping[str, str], target: Collection[str], count: int) 
 def delayed_move(types: Collection[str], count: int) -> dict[str, Fragment]:
     """Return the fragments of a statement that moves ``count`` delayed messages to a queue with these columns.
 
-    The messages are :func:`numbered` rows; empty headers keep those of the row. The fragments are ``columns``,
-    ``values`` and those of :func:`numbered`.
+    The messages are :func:`numbered` rows; empty headers keep those of the row.
     """
     filled = {
         "Id": "NEWID()",

@@ -77,10 +77,7 @@ def may_match(
 
 
 def _sent_between(since: bool, until: bool) -> str:
-    """Return the condition on TimeSent.
-
-    It is true if TimeSent occurs twice, in another form than the transport's, or perhaps with escaped characters.
-    """
+    """Return the condition on TimeSent, true where it occurs twice or in another form than the transport's."""
     at = f"CHARINDEX(N'{_SENT}' {_COLLATE}, [Headers])"
     again = f"CHARINDEX(N'{_SENT}' {_COLLATE}, [Headers], {at} + 1)"
     written = f"SUBSTRING([Headers], {at} + {len(_SENT)}, {len(_COLON) + _TIME_LENGTH})"
