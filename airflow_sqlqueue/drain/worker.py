@@ -23,7 +23,6 @@ from airflow_sqlqueue.errors import StagingError
 from airflow_sqlqueue.messages.routing import ResolvedAddress
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.copies import QueueCopy
-from airflow_sqlqueue.queue.quarantine import Quarantine
 from airflow_sqlqueue.queue.table_access import FIRST, LAST
 from airflow_sqlqueue.queue.tables.layout import Layout
 from airflow_sqlqueue.queue.window import Window
@@ -83,7 +82,6 @@ class Worker:
         self._session, self._work, self._options = session, work, work.options
         self.queue = QueueTable(session, work.queue, work.layout)
         self._ledger = work.ledger(session)
-        self._quarantine = Quarantine(session, work.queue.catalog)
         self._cancelled = cancelled or Event()
         self._mean_bytes = max(1, work.mean_bytes or _UNKNOWN)
         self._name = f"{socket.gethostname()}:{os.getpid()}:{current_thread().name}"
@@ -111,8 +109,8 @@ class Worker:
         COMMIT was already sent, only the ledger shows whether it took effect, and the files may belong to the batch, or
         be orphans. The caller takes a new part and never repeats this one.
         """
-        plan = PartPlan(self._work.batch_id, uuid.uuid4(), window, self._work.redactor)
-        staged = self._work.stage.part(self.queue, self._quarantine, plan, self._options)
+        plan = self._plan(window)
+        staged = self._work.stage.part(plan)
         self._session.begin()
         return self._complete(plan, staged, limit, max_bytes)
 
@@ -124,15 +122,13 @@ class Worker:
         No other worker can add a part to the batch meanwhile. Each statement waits ``wait`` seconds for rows that
         others have locked, and then raises :class:`LockTimeoutError`; with None it skips these rows for good.
         """
-        session, batch_id = self._session, self._work.batch_id
-        session.begin()
+        self._session.begin()
         try:
-            after = self._ledger.copied_up_to(batch_id)
-            window = Window(FIRST if after is None else after, up_to)
-            plan = PartPlan(batch_id, uuid.uuid4(), window, self._work.redactor)
-            staged = self._work.stage.copy(self.queue, plan, self._options, wait)
+            after = self._ledger.copied_up_to(self._work.batch_id)
+            plan = self._plan(Window(FIRST if after is None else after, up_to))
+            staged = self._work.stage.copy(plan, wait)
         except BaseException:
-            session.roll_back()
+            self._session.roll_back()
             raise
         return self._complete(plan, staged, limit, max_bytes)
 
@@ -155,13 +151,15 @@ class Worker:
                 session.roll_back()
                 return None
             gaps = sorted(set(found.values())) if late else None
-            window = Window.of(tuple(sorted(found))) if late else Window(state.high, up_to)
-            plan = PartPlan(self._work.batch_id, uuid.uuid4(), window, self._work.redactor)
-            staged = self._work.stage.copy(self.queue, plan, self._options, None)
+            plan = self._plan(Window.of(tuple(sorted(found))) if late else Window(state.high, up_to))
+            staged = self._work.stage.copy(plan, None)
         except BaseException:
             session.roll_back()
             raise
         return self._complete(plan, staged, limit, max_bytes, lambda: copy.advance(state, staged.copied, gaps))
+
+    def _plan(self, window: Window) -> PartPlan:
+        return PartPlan(self.queue, self._options, self._work.batch_id, uuid.uuid4(), window, self._work.redactor)
 
     def _complete(
         self,

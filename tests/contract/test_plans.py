@@ -144,15 +144,14 @@ def use(planning: PlanSession, table: ResolvedAddress) -> dict[str, list[Operato
     planning.roll_back()
     assert queue.rows("queue.purge_these", first.row_version, row_versions=Fragment("?"))[0][0] == 1
     planning.begin()
-    plan = PartPlan(uuid.uuid4(), uuid.uuid4(), Window())
-    options = DrainOptions(bytes_per_statement=2**30)
+    plan = PartPlan(queue, DrainOptions(bytes_per_statement=2**30), uuid.uuid4(), uuid.uuid4(), Window())
     staged = MessageTable(planning, table.catalog)
-    moved = staged.take(queue, plan, options, 500, plan.window)
+    moved = staged.take(plan, 500, plan.window)
     assert moved is not None
     assert moved[0].rows == 500
     planning.roll_back()
     planning.begin()
-    copied = staged.copy(queue, plan, options, 500, plan.window, passes=True)
+    copied = staged.copy(plan, 500, plan.window, passes=True)
     assert copied is not None
     copy = QueueCopy(queue, "plans")
     copy.advance(copy.lock(), copied[2][100::2], None)

@@ -81,13 +81,13 @@ def test_a_statement_is_bounded_by_bytes(queue: QueueTable) -> None:
     """So that the transaction log need not hold more than a part is meant to have."""
     queue.send(Message({}, bytes(10_000)) for _ in range(12))
     Ledger(queue.session, queue.address.catalog).create()
-    table, plan = MessageTable(queue.session, queue.address.catalog), PartPlan(uuid.uuid4(), uuid.uuid4(), Window())
-    options = DrainOptions(bytes_per_statement=25_000)
-    taken = table.take(queue, plan, options, 7, plan.window)
+    table, options = MessageTable(queue.session, queue.address.catalog), DrainOptions(bytes_per_statement=25_000)
+    plan = PartPlan(queue, options, uuid.uuid4(), uuid.uuid4(), Window())
+    taken = table.take(plan, 7, plan.window)
     assert taken is not None
     first, _ = taken
     assert (first.rows, first.bytes) == (3, 3 * 10_004), "and what begins below the limit"
-    taken = table.take(queue, plan, options, 7, Window(first.max_row_version))
+    taken = table.take(plan, 7, Window(first.max_row_version))
     assert taken is not None
     second, _ = taken
     assert (second.rows, second.min_row_version) == (3, first.max_row_version + 1)

@@ -15,8 +15,6 @@ from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.stages.base import PartCounts, PartPlan, PartWriter, Stage
 from airflow_sqlqueue.errors import DeadlockError, StagingError
-from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.queue.quarantine import Quarantine
 
 KILL, FREEZE, FAIL, HANG, DEADLOCK = "kill", "freeze", "fail", "hang", "deadlock"
 
@@ -44,11 +42,11 @@ class FaultyStage:
     def check(self, options: DrainOptions) -> None:
         self.stage.check(options)
 
-    def copy(self, queue: QueueTable, plan: PartPlan, options: DrainOptions, wait: float | None) -> PartWriter:
-        return FaultyPart(self.stage.copy(queue, plan, options, wait), self, plan.batch_id)
+    def copy(self, plan: PartPlan, wait: float | None) -> PartWriter:
+        return FaultyPart(self.stage.copy(plan, wait), self, plan.batch_id)
 
-    def part(self, queue: QueueTable, quarantine: Quarantine, plan: PartPlan, options: DrainOptions) -> PartWriter:
-        return FaultyPart(self.stage.part(queue, quarantine, plan, options), self, plan.batch_id)
+    def part(self, plan: PartPlan) -> PartWriter:
+        return FaultyPart(self.stage.part(plan), self, plan.batch_id)
 
     def publish(self, batch: Batch, options: DrainOptions) -> None:
         self.stage.publish(batch, options)

@@ -12,14 +12,15 @@ from airflow_sqlqueue.drain.counts import PartCounts
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.queue.quarantine import Quarantine
 from airflow_sqlqueue.queue.window import Window
 
 
 @dataclass(frozen=True)
 class PartPlan:
-    """Plan of a part: its ids, the window that its rows come from, and what redacts them before they are staged."""
+    """Plan of a part: the queue and the window of its rows, its ids, and what redacts them before they are staged."""
 
+    queue: QueueTable
+    options: DrainOptions
     batch_id: uuid.UUID
     part_id: uuid.UUID
     window: Window
@@ -60,10 +61,10 @@ class Stage(Protocol):
     def check(self, options: DrainOptions) -> None:
         """Raise :class:`StagingError` if the stage cannot be written; called before a batch is opened."""
 
-    def copy(self, queue: QueueTable, plan: PartPlan, options: DrainOptions, wait: float | None) -> CopyWriter:
+    def copy(self, plan: PartPlan, wait: float | None) -> CopyWriter:
         """Make a writer that copies rows; ``wait`` as for :meth:`~airflow_sqlqueue.drain.worker.Worker.copy_part`."""
 
-    def part(self, queue: QueueTable, quarantine: Quarantine, plan: PartPlan, options: DrainOptions) -> PartWriter:
+    def part(self, plan: PartPlan) -> PartWriter:
         """Make a writer that takes rows out of the queue."""
 
     def publish(self, batch: Batch, options: DrainOptions) -> None:

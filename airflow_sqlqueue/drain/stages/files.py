@@ -21,7 +21,6 @@ from airflow_sqlqueue.drain.storage.batch_files import write_manifest
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import StagingError
 from airflow_sqlqueue.messages.row import COLUMNS, EXPIRED, NAMES, ROW_VERSION, Row
-from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.large_messages import PIECE, lock_large, read_body, read_heads, take_large
 from airflow_sqlqueue.queue.quarantine import Quarantine
 from airflow_sqlqueue.queue.redacting import RedactedRow
@@ -42,14 +41,11 @@ class FileStage:
     def check(self, options: DrainOptions) -> None:
         self.folder.check(options.file_mode)
 
-    def copy(self, queue: QueueTable, plan: PartPlan, options: DrainOptions, wait: float | None) -> FileCopyWriter:
-        return FileCopyWriter(queue, self._file(plan, options), plan, options, wait)
+    def copy(self, plan: PartPlan, wait: float | None) -> FileCopyWriter:
+        return FileCopyWriter(plan, self.folder, wait)
 
-    def part(self, queue: QueueTable, quarantine: Quarantine, plan: PartPlan, options: DrainOptions) -> FilePartWriter:
-        return FilePartWriter(queue, self._file(plan, options), plan, options, quarantine)
-
-    def _file(self, plan: PartPlan, options: DrainOptions) -> PartFile:
-        return PartFile(self.folder, plan.batch_id, plan.part_id, options.file_mode)
+    def part(self, plan: PartPlan) -> FilePartWriter:
+        return FilePartWriter(plan, self.folder)
 
     def publish(self, batch: Batch, options: DrainOptions) -> None:
         write_manifest(self.folder, batch, options.file_mode)
@@ -58,8 +54,9 @@ class FileStage:
 class _FileWriter:
     """Part that is written to files, by a drain or by a copy."""
 
-    def __init__(self, queue: QueueTable, file: PartFile, plan: PartPlan, options: DrainOptions) -> None:
-        self._queue, self._file, self._plan, self._options = queue, file, plan, options
+    def __init__(self, plan: PartPlan, folder: StagingFolder) -> None:
+        self._queue, self._plan, self._options = plan.queue, plan, plan.options
+        self._file = PartFile(folder, plan.batch_id, plan.part_id, plan.options.file_mode)
         self._after = plan.window.after
         self._has_inline = self._has_large = False
         self._redactor = plan.redactor
@@ -126,12 +123,6 @@ class FilePartWriter(_FileWriter):
     or, once the window has no more of them, messages with large ones.
     """
 
-    def __init__(
-        self, queue: QueueTable, file: PartFile, plan: PartPlan, options: DrainOptions, quarantine: Quarantine
-    ) -> None:
-        super().__init__(queue, file, plan, options)
-        self._quarantine = quarantine
-
     def take(self, rows: int) -> PartCounts | None:
         if not self._has_large:
             counts = self._take_inline(rows)
@@ -191,9 +182,10 @@ class FilePartWriter(_FileWriter):
         The other rows are taken again.
         """
         self._queue.session.roll_back_to_savepoint()
-        moved = self._quarantine.move(self._queue, self._plan.batch_id, reasons)
+        quarantine = Quarantine(self._queue.session, self._queue.address.catalog)
+        moved = quarantine.move(self._queue, self._plan.batch_id, reasons)
         redacted = [row for row in self._redacted if row.old[ROW_VERSION] in reasons]
-        self._quarantine.redact(self._queue.address, self._plan.batch_id, redacted)
+        quarantine.redact(self._queue.address, self._plan.batch_id, redacted)
         return PartCounts(quarantined=moved, min_row_version=min(reasons), max_row_version=max(reasons))
 
 
@@ -204,10 +196,8 @@ class FileCopyWriter(_FileWriter):
     large body makes a part of its own.
     """
 
-    def __init__(
-        self, queue: QueueTable, file: PartFile, plan: PartPlan, options: DrainOptions, wait: float | None
-    ) -> None:
-        super().__init__(queue, file, plan, options)
+    def __init__(self, plan: PartPlan, folder: StagingFolder, wait: float | None) -> None:
+        super().__init__(plan, folder)
         self._wait = wait
         self.copied = list[int]()
 

@@ -15,12 +15,11 @@ from typing import Any
 from airflow_sqlqueue.bodies.decoding import MAX_BYTES
 from airflow_sqlqueue.bodies.redaction.redactor import Redactor
 from airflow_sqlqueue.drain.counts import PartCounts
-from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.stages.base import PartPlan
 from airflow_sqlqueue.errors import BatchMismatchError, StagingError
 from airflow_sqlqueue.messages.row import NAMES, Row
 from airflow_sqlqueue.options.budget import MIB
-from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT, QueueTable
+from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT
 from airflow_sqlqueue.queue.redacting import RedactedRow, redact_rows
 from airflow_sqlqueue.queue.table_access import FIRST
 from airflow_sqlqueue.queue.tables.layout import Layout
@@ -40,16 +39,14 @@ class MessageTable(OwnTable):
     made_by = ("message_table.make", "message_table.index")
     columns = definitions(STAGED)
 
-    def take(
-        self, queue: QueueTable, plan: PartPlan, options: DrainOptions, rows: int, window: Window
-    ) -> tuple[PartCounts, int] | None:
+    def take(self, plan: PartPlan, rows: int, window: Window) -> tuple[PartCounts, int] | None:
         """Move the next rows of the window out of the queue; None if the window has no row.
 
         Returns their counts, and how many :meth:`suspect` would return. The limits and the window are those of
         :meth:`~airflow_sqlqueue.queue.QueueTable.delete_first_rows`; the part has no RowVersion above the window's
         ``after``. One round trip, in the caller's transaction, without messages.
         """
-        moved = self._stage("message_table.take", queue, plan, options, rows, window, source="deleted.")[0]
+        moved = self._stage("message_table.take", plan, rows, window, source="deleted.")[0]
         if not moved[0]:
             return None
         rows_moved, expired, size, low, high, suspects = map(int, moved)
@@ -58,16 +55,14 @@ class MessageTable(OwnTable):
         return counts, suspects
 
     def copy(
-        self, queue: QueueTable, plan: PartPlan, options: DrainOptions, rows: int, window: Window, *, passes: bool
+        self, plan: PartPlan, rows: int, window: Window, *, passes: bool
     ) -> tuple[PartCounts, int, list[int]] | None:
         """Copy the next rows of the window, which stay in the queue; None if the window has no row.
 
         Returns as :meth:`take`, and the RowVersions of the rows. ``passes``: it skips rows that others have locked,
         instead of waiting for them.
         """
-        copied = self._stage(
-            "message_table.copy", queue, plan, options, rows, window, source="", readpast=readpast(passes)
-        )
+        copied = self._stage("message_table.copy", plan, rows, window, source="", readpast=readpast(passes))
         if not copied:
             return None
         numbers = [int(row[0]) for row in copied]
@@ -82,60 +77,48 @@ class MessageTable(OwnTable):
         return counts, sum(bool(row[3]) for row in staged), numbers
 
     def _stage(
-        self,
-        name: str,
-        queue: QueueTable,
-        plan: PartPlan,
-        options: DrainOptions,
-        rows: int,
-        window: Window,
-        *,
-        source: str,
-        **hints: Fragment,
+        self, name: str, plan: PartPlan, rows: int, window: Window, *, source: str, **hints: Fragment
     ) -> list[Any]:
         def run(layout: Layout) -> list[Any]:
-            fragments = queue.staged(layout, source) | hints
+            fragments = plan.queue.staged(layout, source) | hints
             statement = self.query(name, **fragments, suspect=suspect(layout.types), window=window.condition)
-            part = (str(plan.batch_id), str(plan.part_id), window.after, options.keep_expired)
-            return self.session.run(statement, *part, rows, *window.values, options.bytes_per_statement)
+            part = (*_ids(plan), window.after, plan.options.keep_expired)
+            return self.session.run(statement, *part, rows, *window.values, plan.options.bytes_per_statement)
 
-        return queue.run_for_layout(run)
+        return plan.queue.run_for_layout(run)
 
-    def suspect(self, queue: QueueTable, batch_id: uuid.UUID, part_id: uuid.UUID, after: int) -> list[tuple[Row, int]]:
+    def suspect(self, plan: PartPlan, after: int) -> list[tuple[Row, int]]:
         """Return the rows of the part above ``after`` that a reader may refuse, without bodies, each with its size."""
-        statement = self.query("message_table.suspect", columns=STAGED_HEADS, suspect=suspect(queue.layout.types))
-        rows = self.session.run(statement, str(batch_id), str(part_id), after)
-        return [(Row._make(row), int(size)) for *row, size in rows]
+        statement = self.query("message_table.suspect", columns=STAGED_HEADS, suspect=suspect(plan.queue.layout.types))
+        return [(Row._make(row), int(size)) for *row, size in self.session.run(statement, *_ids(plan), after)]
 
-    def redact(self, batch_id: uuid.UUID, part_id: uuid.UUID, after: int, redactor: Redactor) -> int:
+    def redact(self, plan: PartPlan, after: int, redactor: Redactor) -> int:
         """Redact the rows of a part above ``after``, in the transaction that has moved them here.
 
         Returns the number of bytes by which headers and bodies became longer, below 0 if they became shorter.
         """
         longer = 0
-        for page in self.pages(batch_id, part_id, after=after, bodies=False):
+        for page in self.pages(plan.batch_id, plan.part_id, after=after, bodies=False):
             concerned = sorted({row.row_version for row in page if redactor.concerns(row.headers)})
             redacted = []
             for chunk in padded_chunks(concerned):
-                for old, size in self._redactable(batch_id, part_id, chunk):
+                for old, size in self._redactable(plan, chunk):
                     new = redactor.examine(old).row
                     keeps_body = size > MAX_BYTES and redactor.keeps_large_body(old.headers, size) is True
                     redacted.append(RedactedRow(old, new, keeps_body))
                     longer += _bytes(new) - _bytes(old) - (0 if keeps_body or size <= MAX_BYTES else size)
-            if redact_rows(self, "PartId", (str(batch_id), str(part_id)), redacted) < len(redacted):
+            if redact_rows(self, "PartId", _ids(plan), redacted) < len(redacted):
                 raise StagingError("Messages that rules concern could not be redacted: do not change the staged rows.")
         return longer
 
-    def _redactable(
-        self, batch_id: uuid.UUID, part_id: uuid.UUID, row_versions: Sequence[int]
-    ) -> Iterator[tuple[Row, int]]:
+    def _redactable(self, plan: PartPlan, row_versions: Sequence[int]) -> Iterator[tuple[Row, int]]:
         columns = STAGED_NAMES.replace(
             "[Body]", f"CASE WHEN DATALENGTH([Body]) <= {MAX_BYTES} THEN [Body] END AS [Body]"
         )
         statement = self.query(
             "message_table.redactable", columns=Fragment(columns), row_versions=placeholders(row_versions)
         )
-        for *row, size in self.session.run(statement, str(batch_id), str(part_id), *row_versions):
+        for *row, size in self.session.run(statement, *_ids(plan), *row_versions):
             yield Row._make(row), int(size)
 
     def pages(
@@ -186,18 +169,22 @@ class MessageTable(OwnTable):
             erased, size = erased + int(count), size + int(gone)
         return erased, size
 
-    def leave_out(self, batch_id: uuid.UUID, part_id: uuid.UUID, row_versions: Sequence[int]) -> int:
+    def leave_out(self, plan: PartPlan, row_versions: Sequence[int]) -> int:
         """Delete rows of a part, which stay in the queue, and return their number."""
-        name, part = "message_table.leave_out", (str(batch_id), str(part_id))
-        return sum(
-            int(self.session.value(self.query(name, row_versions=placeholders(chunk)), *part, *chunk))
-            for chunk in padded_chunks(row_versions)
-        )
+        left = 0
+        for chunk in padded_chunks(row_versions):
+            statement = self.query("message_table.leave_out", row_versions=placeholders(chunk))
+            left += int(self.session.value(statement, *_ids(plan), *chunk))
+        return left
 
     def remove(self, batch_id: uuid.UUID) -> int:
         """Delete the rows of a batch in chunks, each with its own COMMIT, and return their number."""
         statement = self.query("message_table.remove")
         return self.session.sum_in_chunks(statement, MAX_ROWS_PER_STATEMENT, str(batch_id))
+
+
+def _ids(plan: PartPlan) -> tuple[str, str]:
+    return str(plan.batch_id), str(plan.part_id)
 
 
 def _bytes(row: Sequence[Any]) -> int:

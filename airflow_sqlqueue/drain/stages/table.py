@@ -16,7 +16,6 @@ from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.stages.base import PartPlan
 from airflow_sqlqueue.drain.stages.staging_table import MessageTable
 from airflow_sqlqueue.messages.row import unreadable
-from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.quarantine import Quarantine
 from airflow_sqlqueue.queue.window import Window
 
@@ -30,14 +29,11 @@ class TableStage:
     def check(self, options: DrainOptions) -> None:
         """Do nothing: the table is created with the ledger."""
 
-    def copy(self, queue: QueueTable, plan: PartPlan, options: DrainOptions, wait: float | None) -> TableCopyWriter:
-        return TableCopyWriter(queue, self._table(queue), plan, options, wait)
+    def copy(self, plan: PartPlan, wait: float | None) -> TableCopyWriter:
+        return TableCopyWriter(plan, wait)
 
-    def part(self, queue: QueueTable, quarantine: Quarantine, plan: PartPlan, options: DrainOptions) -> TablePartWriter:
-        return TablePartWriter(queue, quarantine, self._table(queue), plan, options)
-
-    def _table(self, queue: QueueTable) -> MessageTable:
-        return MessageTable(queue.session, queue.address.catalog)
+    def part(self, plan: PartPlan) -> TablePartWriter:
+        return TablePartWriter(plan)
 
     def publish(self, batch: Batch, options: DrainOptions) -> None:
         """Do nothing: the batch has no files."""
@@ -46,10 +42,10 @@ class TableStage:
 class _TableWriter:
     """Part that is written to the table. A rollback of its transaction undoes it completely."""
 
-    def __init__(self, queue: QueueTable, table: MessageTable, plan: PartPlan, options: DrainOptions) -> None:
-        self._queue, self._table = queue, table
-        self._plan, self._options = plan, options
-        self._after = plan.window.after
+    def __init__(self, plan: PartPlan) -> None:
+        self._plan, self._after = plan, plan.window.after
+        self._session, self._catalog = plan.queue.session, plan.queue.address.catalog
+        self._table = MessageTable(self._session, self._catalog)
 
     def take(self, rows: int) -> PartCounts | None:
         pieces = self._plan.window.above(self._after).pieces()
@@ -59,7 +55,7 @@ class _TableWriter:
         counts, suspect = moved
         if self._plan.redactor is not None:
             # The transaction that moves the rows redacts them, so that no committed row has what a rule names.
-            longer = self._table.redact(self._plan.batch_id, self._plan.part_id, self._after, self._plan.redactor)
+            longer = self._table.redact(self._plan, self._after, self._plan.redactor)
             counts = replace(counts, bytes=counts.bytes + longer)
         if suspect:
             counts = self._set_aside(counts)
@@ -72,9 +68,8 @@ class _TableWriter:
 
     def _set_aside(self, counts: PartCounts) -> PartCounts:
         """Remove rows of the last statement, whose counts are given, from the part if Spark cannot read them."""
-        plan = self._plan
         reasons, size = {}, 0
-        for row, row_bytes in self._table.suspect(self._queue, plan.batch_id, plan.part_id, self._after):
+        for row, row_bytes in self._table.suspect(self._plan, self._after):
             if reason := unreadable(row):
                 reasons[row.row_version] = reason
                 size += row_bytes
@@ -95,34 +90,26 @@ class _TableWriter:
 class TablePartWriter(_TableWriter):
     """Part that is moved into the table; rows that Spark cannot read go into quarantine."""
 
-    def __init__(
-        self, queue: QueueTable, quarantine: Quarantine, table: MessageTable, plan: PartPlan, options: DrainOptions
-    ) -> None:
-        super().__init__(queue, table, plan, options)
-        self._quarantine = quarantine
-
     def _stage(self, rows: int, piece: Window) -> tuple[PartCounts, int] | None:
-        return self._table.take(self._queue, self._plan, self._options, rows, piece)
+        return self._table.take(self._plan, rows, piece)
 
     def _remove(self, reasons: dict[int, str]) -> int:
-        where = (self._table.address, self._queue.address, self._plan.batch_id, self._plan.part_id)
-        return self._quarantine.move_staged(*where, reasons)
+        where = (self._table.address, self._plan.queue.address, self._plan.batch_id, self._plan.part_id)
+        return Quarantine(self._session, self._catalog).move_staged(*where, reasons)
 
 
 class TableCopyWriter(_TableWriter):
     """Part that is copied into the table; rows that Spark cannot read are left out. ``wait`` as for files."""
 
-    def __init__(
-        self, queue: QueueTable, table: MessageTable, plan: PartPlan, options: DrainOptions, wait: float | None
-    ) -> None:
-        super().__init__(queue, table, plan, options)
+    def __init__(self, plan: PartPlan, wait: float | None) -> None:
+        super().__init__(plan)
         self._wait = wait
         self.copied = list[int]()
 
     def _stage(self, rows: int, piece: Window) -> tuple[PartCounts, int] | None:
         wait = self._wait
-        with nullcontext() if wait is None else self._queue.session.lock_timeout(wait):
-            copied = self._table.copy(self._queue, self._plan, self._options, rows, piece, passes=wait is None)
+        with nullcontext() if wait is None else self._session.lock_timeout(wait):
+            copied = self._table.copy(self._plan, rows, piece, passes=wait is None)
         if copied is None:
             return None
         counts, suspect, numbers = copied
@@ -130,4 +117,4 @@ class TableCopyWriter(_TableWriter):
         return counts, suspect
 
     def _remove(self, reasons: dict[int, str]) -> int:
-        return self._table.leave_out(self._plan.batch_id, self._plan.part_id, sorted(reasons))
+        return self._table.leave_out(self._plan, sorted(reasons))
