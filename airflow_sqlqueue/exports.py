@@ -1,4 +1,4 @@
-"""Public names of a package: the imports of its stub, each done at the first use of the name.
+"""Imports at the first use: of the public names of a package, those of its stub, and of modules of other packages.
 
 The stub ``__init__.pyi`` is the one list of the names, for people, type checkers and the package itself. Importing the
 package loads none of the modules: Airflow imports it in every process.
@@ -32,3 +32,19 @@ def exports(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]
         return found
 
     return get, lambda: sorted({*vars(sys.modules[package]), *homes}), names
+
+
+class LazyModule:
+    """Module that is imported at the first use of one of its names: neither DAGs nor commands wait for it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(import_module(self._name), name)
+        setattr(self, name, found)
+        return found
+
+    def __reduce__(self) -> tuple[type[LazyModule], tuple[str]]:
+        """Pickle the name alone, as Spark does with the variables of a function."""
+        return LazyModule, (self._name,)

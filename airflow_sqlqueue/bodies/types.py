@@ -14,9 +14,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from airflow_sqlqueue.bodies import values
 from airflow_sqlqueue.bodies.tree import BLANKS, NOTHING
 from airflow_sqlqueue.bodies.values import BITS, DATE_FORM, LOCAL_FORM, ZONE_FORM, CoercionError
+from airflow_sqlqueue.exports import LazyModule
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.compute as pc
+else:
+    pa, pc = LazyModule("pyarrow"), LazyModule("pyarrow.compute")
 
 Given: TypeAlias = Literal["text", "number", "boolean", "nested"]
 """The kinds of values of JSON; of objects and lists a leaf type gets the JSON."""
@@ -160,7 +164,7 @@ def reader_leaf(kind: str) -> pa.DataType:
     """Return the type by which Arrow's reader of JSON reads a leaf type."""
     leaf, parameters = _known(kind)
     if leaf.read_as is None and (leaf.convert is None or leaf.json == ("text",)):
-        return _pa().string()
+        return pa.string()
     return (leaf.read_as or leaf.arrow)(*parameters)
 
 
@@ -173,7 +177,7 @@ def converted_leaf(read: pa.Array, kind: str) -> pa.Array:
         return leaf.convert(read, *parameters)
     found = read.dictionary_encode()
     different = [read_or_none(kind, text, "text") for text in found.dictionary.to_pylist()]
-    return _pa().array(different, leaf.arrow(*parameters)).take(found.indices)
+    return pa.array(different, leaf.arrow(*parameters)).take(found.indices)
 
 
 def read_or_none(kind: str, text: str, given: Given) -> Any:
@@ -187,12 +191,6 @@ def read_or_none(kind: str, text: str, given: Given) -> Any:
 def spark_leaf(kind: str) -> str:
     """Return the name of a leaf type in Spark."""
     return _known(kind)[0].spark or kind
-
-
-def _pa() -> Any:
-    import pyarrow
-
-    return pyarrow
 
 
 # What Arrow's reader read
@@ -211,21 +209,14 @@ and the end of a UUID looks like one. A regular expression that begins with a fi
 
 def _where(fits: pa.Array, read: pa.Array) -> pa.Array:
     """Return the values that fit, and null for others."""
-    import pyarrow.compute as pc
-
-    return read if pc.all(fits, min_count=0).as_py() else pc.if_else(fits, read, _pa().scalar(None, read.type))
+    return read if pc.all(fits, min_count=0).as_py() else pc.if_else(fits, read, pa.scalar(None, read.type))
 
 
 def _finite(read: pa.Array) -> pa.Array:
-    import pyarrow.compute as pc
-
     return _where(pc.is_finite(read), read)
 
 
 def _rescaled(read: pa.Array, precision: int, scale: int) -> pa.Array:
-    import pyarrow.compute as pc
-
-    pa = _pa()
     # Rescaled values may have more digits than the type that they were read by.
     found = read.view(pa.decimal256(76, scale))
     try:
@@ -253,8 +244,6 @@ _SHAPES = {
 
 
 def _times(read: pa.Array, kind: str) -> pa.Array:
-    import pyarrow.compute as pc
-
     read = _where(pc.match_substring_regex(read, _SHAPES[kind]), read)
     if kind != "date":
         read = pc.replace_substring_regex(read, r"(\.\d{6})\d+", r"\1")
@@ -262,7 +251,7 @@ def _times(read: pa.Array, kind: str) -> pa.Array:
     if kind != "timestamp":
         return found
     # A zone may lead out of the years 1 to 9999.
-    micros, (first, last) = found.cast(_pa().int64()), values.MICROS
+    micros, (first, last) = found.cast(pa.int64()), values.MICROS
     return _where(pc.and_(pc.greater_equal(micros, first), pc.less(micros, last)), found)
 
 
@@ -272,7 +261,7 @@ def _integer_leaf(name: str, *formats: str | None) -> Leaf:
         json=("number",),
         read=partial(values.integer, bits=bits),
         write=str,
-        arrow=lambda: _pa().type_for_alias(f"int{bits + 1}"),
+        arrow=lambda: pa.type_for_alias(f"int{bits + 1}"),
         convert=lambda read: read,
         json_schema=tuple(("integer", each) for each in formats),
         takes=lambda own, found, parameters: BITS.get(found, 64) <= bits,
@@ -284,7 +273,7 @@ def _time_leaf(name: str, zone: str | None, form: str) -> Leaf:
         json=("text",),
         read=partial(values.instant, has_zone=zone is not None),
         write=partial(values.instant_text, zone="Z" if zone else ""),
-        arrow=lambda: _pa().timestamp("us", zone),
+        arrow=lambda: pa.timestamp("us", zone),
         convert=partial(_times, kind=name),
         json_schema=(("string", "date-time"),) if zone else (),
         form=form,
@@ -297,7 +286,7 @@ LEAVES: dict[str, Leaf] = {
         json=("text", "number", "boolean", "nested"),
         read=values.text_of,
         write=str,
-        arrow=lambda: _pa().string(),
+        arrow=lambda: pa.string(),
         convert=lambda read: read,
         json_schema=(("string", None), ("string", "uuid")),
     ),
@@ -305,7 +294,7 @@ LEAVES: dict[str, Leaf] = {
         json=("boolean",),
         read=values.boolean,
         write=lambda value: "true" if value else "false",
-        arrow=lambda: _pa().bool_(),
+        arrow=lambda: pa.bool_(),
         convert=lambda read: read,
         json_schema=(("boolean", None),),
     ),
@@ -317,7 +306,7 @@ LEAVES: dict[str, Leaf] = {
         json=("number",),
         read=values.float32,
         write=lambda value: values.number_text(values.shortest32(value)),
-        arrow=lambda: _pa().float32(),
+        arrow=lambda: pa.float32(),
         convert=_finite,
         # A number of at most six digits is always a shortest text, but for the least exponents of a float.
         doubtful=r"(?:\d{7}|[\d.]{8}|[\d.]+[eE][+-]?\d\d)",
@@ -328,7 +317,7 @@ LEAVES: dict[str, Leaf] = {
         json=("number",),
         read=values.double,
         write=lambda value: values.number_text(repr(value)),
-        arrow=lambda: _pa().float64(),
+        arrow=lambda: pa.float64(),
         convert=_finite,
         # A number of at most 15 digits is always a shortest text, but for the least exponents of a double.
         doubtful=r"(?:\d{16}|[\d.]{17}|[\d.]+[eE][+-]?\d{3})",
@@ -339,9 +328,9 @@ LEAVES: dict[str, Leaf] = {
         json=("number", "text"),
         read=values.decimal,
         write=values.decimal_text,
-        arrow=lambda *size: _pa().decimal128(*size),
+        arrow=lambda *size: pa.decimal128(*size),
         # Arrow's reader rescales without a check for an overflow: decimal256 has room for the digits of any scale.
-        read_as=lambda precision, scale: _pa().decimal256(_DIGITS, scale),
+        read_as=lambda precision, scale: pa.decimal256(_DIGITS, scale),
         convert=_rescaled,
         unlike=_EXPONENTS,
         json_schema=(("number", None),),
@@ -352,7 +341,7 @@ LEAVES: dict[str, Leaf] = {
         json=("text",),
         read=values.days,
         write=lambda days: str(date(1970, 1, 1) + timedelta(days)),
-        arrow=lambda: _pa().date32(),
+        arrow=lambda: pa.date32(),
         convert=partial(_times, kind="date"),
         json_schema=(("string", "date"),),
         form=DATE_FORM,
@@ -363,7 +352,7 @@ LEAVES: dict[str, Leaf] = {
         json=("text",),
         read=values.binary,
         write=lambda value: b64encode(value).decode(),
-        arrow=lambda: _pa().binary(),
+        arrow=lambda: pa.binary(),
         json_schema=(("string", "byte"),),
     ),
 }

@@ -1,6 +1,6 @@
 """Batches as DataFrames, the data source ``sqlqueue``, exactly-once sinks, and jobs on drained messages.
 
-The package is shipped to executors, so no module here imports airflow, and only functions that need pyspark import it
+The package is shipped to executors, so no module here imports airflow, and pyspark is imported at its first use
 (docs/design.md, "Python of Spark's workers").
 """
 

@@ -13,13 +13,18 @@ from airflow_sqlqueue.bodies.decoding import MAX_BYTES
 from airflow_sqlqueue.bodies.names import ENVELOPE, RESCUED, UNPARSED, column_names
 from airflow_sqlqueue.bodies.schemas import Struct, read_schema, spark_schema
 from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.exports import LazyModule
 from airflow_sqlqueue.extras import from_extra
 from airflow_sqlqueue.untrusted import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.compute as pc
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql import functions as sf
     from pyspark.sql.types import StructType
+else:
+    pa, pc, sf = LazyModule("pyarrow"), LazyModule("pyarrow.compute"), LazyModule("pyspark.sql.functions")
 
 IF_UNPARSED = ("Body", "BodyFile", "headers_raw")
 """Columns of ``read_batch`` from which a message can be parsed later."""
@@ -61,8 +66,6 @@ def parse_bodies(
 
     Raises :class:`ConfigurationError` for a schema, columns or fields that cannot be used.
     """
-    from pyspark.sql import functions as sf
-
     known = read_schema(dict(schema) if isinstance(schema, Mapping) else schema.jsonValue())
     if fields is not None:
         known = _selected(known, fields)
@@ -79,8 +82,6 @@ def parse_bodies(
 
 def decoded(rows: DataFrame, decoders: Mapping[str, Callable[[Column], Column]]) -> tuple[Column, Column]:
     """Return the columns of the bodies to parse and of their content types: JSON where a decoder made it."""
-    from pyspark.sql import functions as sf
-
     body = sf.col("Body")
     content_type = sf.col("content_type") if "content_type" in rows.columns else sf.lit(None).cast("string")
     for name, decoder in decoders.items():
@@ -105,9 +106,6 @@ def result_schema(envelope: StructType, schema: Struct, *, rescued: bool = True,
 def _parsed(
     schema: Struct, kept: int, rescued: bool, max_bytes: int, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     from airflow_sqlqueue.bodies.arrow_parser import BodyParser
 
     parser = BodyParser(schema, rescues=rescued, max_bytes=max_bytes)

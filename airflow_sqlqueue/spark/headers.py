@@ -12,10 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from airflow_sqlqueue.exports import LazyModule
 from airflow_sqlqueue.messages.message import BLANKS, MAX_CHARACTERS, MAX_GENERIC, MAX_HEADERS, SPACE, HeaderNames
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
+    from pyspark.sql import functions as sf
+else:
+    sf = LazyModule("pyspark.sql.functions")
 
 TEXT_HEADERS = {
     "correlation_id": HeaderNames.CORRELATION_ID,
@@ -69,8 +73,6 @@ def readable(text: Column) -> Column:
     more than 50,000 characters. Pass the result to the other functions as a column of its own: Spark then parses each
     text once, and not at all if no selected column depends on it.
     """
-    from pyspark.sql import functions as sf
-
     none = sf.coalesce(text, sf.lit("")) == ""
     taken = sf.from_json(text, _MAP)
     is_bounded = (sf.length(text) <= MAX_CHARACTERS) & taken.isNotNull() & (sf.size(taken) <= MAX_HEADERS)
@@ -83,7 +85,6 @@ def known_headers(readable: Column, names: Iterable[str]) -> Column:
 
     Half a surrogate pair, which a text of Spark cannot hold, becomes ``?``. Much cheaper than a map of all headers.
     """
-    from pyspark.sql import functions as sf
     from pyspark.sql.types import StringType, StructField, StructType
 
     return sf.from_json(readable, StructType([StructField(name, StringType()) for name in names]))
@@ -91,8 +92,6 @@ def known_headers(readable: Column, names: Iterable[str]) -> Column:
 
 def all_headers(readable: Column) -> Column:
     """Return the headers as ``map<string,string>``, with all values of a repeated header; null if the text is null."""
-    from pyspark.sql import functions as sf
-
     return sf.from_json(readable, _MAP)
 
 
@@ -102,8 +101,6 @@ def last_wins(parsed: Column) -> Column:
     Sorting takes n log n steps. Each step uses lambda variables only: Spark computes any other expression in a lambda
     anew for each element, and a message with many keys and a duplicate would stall its batch.
     """
-    from pyspark.sql import functions as sf
-
     entries = sf.transform(
         sf.map_entries(parsed), lambda entry, at: sf.struct(entry["key"], at.alias("at"), entry["value"])
     )
@@ -118,8 +115,6 @@ def last_wins(parsed: Column) -> Column:
 
 def wire_time(text: Column) -> Column:
     """Return the timestamp (an instant) of a text ``yyyy-MM-dd HH:mm:ss:ffffff Z``; null for every other form."""
-    from pyspark.sql import functions as sf
-
     bare = sf.trim(text)
     iso = sf.concat(bare.substr(1, 19), sf.lit("."), bare.substr(21, 6), sf.lit("Z"))
     return sf.when(bare.rlike(_WIRE_TIME), iso.try_cast("timestamp"))
@@ -130,8 +125,6 @@ def first_type(enclosed: Column) -> Column:
 
     The rule is that of :func:`airflow_sqlqueue.messages.message.first_type`.
     """
-    from pyspark.sql import functions as sf
-
     first = sf.regexp_extract(enclosed, _FIRST % "[^;]", 1)
     plain = sf.regexp_extract(enclosed, _FIRST % "[^,;]", 1)
     generic = sf.contains(enclosed, sf.lit("[")) & sf.contains(first, sf.lit("["))
@@ -142,8 +135,6 @@ def first_type(enclosed: Column) -> Column:
 
 def all_types(enclosed: Column) -> Column:
     """Return the full names of all enclosed types, as an array; null if the text is null."""
-    from pyspark.sql import functions as sf
-
     return sf.filter(sf.transform(sf.split(enclosed, ";"), first_type), lambda name: name.isNotNull())
 
 
@@ -154,7 +145,6 @@ _FIRST = rf"\A(?:[{_BLANK}]*+(?:,[^;]*+)?+;)*+[{_BLANK}]*+(%s*)"
 
 def _generic_name(assembly_qualified: Column) -> Column:
     """Return the pieces between commas up to the first piece after which all opened brackets are closed."""
-    from pyspark.sql import functions as sf
 
     def count(piece: Column, bracket: str) -> Column:
         return sf.length(piece) - sf.length(sf.replace(piece, sf.lit(bracket), sf.lit("")))

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from airflow_sqlqueue.errors import ConfigurationError, PayloadError
+from airflow_sqlqueue.messages import message
 from airflow_sqlqueue.messages.envelope import typed_headers
 from airflow_sqlqueue.messages.envelope.payloads import (
     Payload,
@@ -22,14 +23,6 @@ from airflow_sqlqueue.messages.envelope.payloads import (
     PayloadSource,
     named_by_body,
     payload_references,
-)
-from airflow_sqlqueue.messages.message import (
-    PROBLEMS,
-    DecodedHeaders,
-    Headers,
-    Message,
-    ReceivedMessage,
-    decode_headers,
 )
 
 G = TypeVar("G", bound=typed_headers.HeaderGroup)
@@ -52,7 +45,7 @@ class Envelope:
     payloads.
     """
 
-    headers: Headers = field(default_factory=dict, repr=False)
+    headers: message.Headers = field(default_factory=dict, repr=False)
     body: bytes = field(default=b"", repr=False)
     row_id: uuid.UUID | None = None
     problem_code: str | None = None
@@ -61,20 +54,20 @@ class Envelope:
     @classmethod
     def of(
         cls,
-        source: Message | ReceivedMessage | DecodedHeaders | Headers | str | None,
+        source: message.Message | message.ReceivedMessage | message.DecodedHeaders | message.Headers | str | None,
         data_bus: PayloadSource | None = None,
     ) -> Envelope:
         """Return the envelope of a message, or of headers: a mapping, the text of the column, or decoded headers."""
-        decoded = _decoded(source.headers if isinstance(source, (Message, ReceivedMessage)) else source)
+        decoded = _decoded(source.headers if isinstance(source, (message.Message, message.ReceivedMessage)) else source)
         headers, code = MappingProxyType(decoded.values), decoded.problem_code
-        if isinstance(source, (Message, ReceivedMessage)):
+        if isinstance(source, (message.Message, message.ReceivedMessage)):
             return cls(headers, source.body, source.id, code, data_bus)
         return cls(headers, problem_code=code, data_bus=data_bus)
 
     @property
     def problem(self) -> str | None:
         """Reason why an endpoint takes the message for poison, None for well-formed headers."""
-        return None if self.problem_code is None else PROBLEMS[self.problem_code]
+        return None if self.problem_code is None else message.PROBLEMS[self.problem_code]
 
     @cached_property
     def identity(self) -> typed_headers.Identity:
@@ -164,17 +157,17 @@ class Envelope:
         return Payload(reference.name, content, self.large_body.content_type)
 
 
-def _decoded(headers: DecodedHeaders | Headers | str | None) -> DecodedHeaders:
-    if isinstance(headers, DecodedHeaders):
+def _decoded(headers: message.DecodedHeaders | message.Headers | str | None) -> message.DecodedHeaders:
+    if isinstance(headers, message.DecodedHeaders):
         return headers
     if isinstance(headers, str) or not isinstance(headers, Mapping):
-        return decode_headers(headers)
+        return message.decode_headers(headers)
     texts = {
         name: value
         for name, value in headers.items()
         if isinstance(name, str) and (value is None or isinstance(value, str))
     }
-    return DecodedHeaders(texts, None if len(texts) == len(headers) else "value-not-text")
+    return message.DecodedHeaders(texts, None if len(texts) == len(headers) else "value-not-text")
 
 
 def _encodings(body: bytes, charset: str | None) -> Iterator[str]:

@@ -10,15 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_sqlqueue.bodies.names import BODY_COLUMNS
+from airflow_sqlqueue.spark import message_tables
 from airflow_sqlqueue.spark.jobs.program import Program
 from airflow_sqlqueue.spark.manifests import AnyBatch
-from airflow_sqlqueue.spark.message_tables import (
-    MessageTypeTable,
-    compact_message_tables,
-    reparse,
-    rewrite_message_table,
-    write_message_tables,
-)
 from airflow_sqlqueue.spark.message_tables.table_formats import FORMATS
 from airflow_sqlqueue.untrusted import event_value
 
@@ -45,10 +39,10 @@ def message_tables_job(spark: SparkSession, batch: AnyBatch, location: str, **op
 
     :param options: the other parameters of ``write_message_tables``.
     """
-    return result_of(write_message_tables(spark, batch, location, **options))
+    return result_of(message_tables.write_message_tables(spark, batch, location, **options))
 
 
-def result_of(tables: Sequence[MessageTypeTable]) -> dict[str, Any]:
+def result_of(tables: Sequence[message_tables.MessageTypeTable]) -> dict[str, Any]:
     """Return the result of the job, bounded for XCom."""
     worst = [each for each in tables if each.rescued or each.is_unparsed]
     return {
@@ -69,7 +63,7 @@ def result_of(tables: Sequence[MessageTypeTable]) -> dict[str, Any]:
     }
 
 
-def _named(table: MessageTypeTable) -> dict[str, Any]:
+def _named(table: message_tables.MessageTypeTable) -> dict[str, Any]:
     left_out = ("rescued_fields", "reasons", "warnings")
     values = {name: value for name, value in vars(table).items() if name not in left_out}
     return {**_safe(values), "table": table.table, "new_fields": list(map(event_value, table.new_fields[:MOST_TABLES]))}
@@ -99,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if sum((options.manifest is not None, options.reparse, options.rewrite is not None, options.compact)) != 1:
             program.fail("give one of --manifest, --reparse, --rewrite and --compact")
         if options.compact:
-            merged = compact_message_tables(spark, options.location, format=options.format)
+            merged = message_tables.compact_message_tables(spark, options.location, format=options.format)
             program.answer(
                 tables=len(merged),
                 merged_files=sum(each.merged_files for each in merged),
@@ -108,14 +102,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         given = {name: vars(options)[name] for name in ("format", "schemas", "work_folder")}
         if options.rewrite is not None:
-            found = result_of([rewrite_message_table(spark, options.location, options.rewrite, **given)])
+            found = result_of([message_tables.rewrite_message_table(spark, options.location, options.rewrite, **given)])
         elif options.reparse:
-            found = result_of(reparse(spark, options.location, **given, body=options.body))
+            found = result_of(message_tables.reparse(spark, options.location, **given, body=options.body))
         else:
             batch = program.batch(spark)
             given |= {name: vars(options)[name] for name in ("types", "max_rescued", "max_unparsed", "body")}
             given |= {"new_fields": not options.no_new_fields, "connection": program.connection(batch)}
-            found = result_of(write_message_tables(spark, batch, options.location, **given))
+            found = result_of(message_tables.write_message_tables(spark, batch, options.location, **given))
         program.answer(**{name: found[name] for name in ("messages", "unparsed", "rescued", "tables")})
     return 0
 

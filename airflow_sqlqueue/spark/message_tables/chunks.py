@@ -18,15 +18,19 @@ from airflow_sqlqueue.bodies.names import BODY_COLUMNS, ENVELOPE, RESCUED, UNPAR
 from airflow_sqlqueue.bodies.patterns import ALL_TYPES, TypePatterns
 from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of
 from airflow_sqlqueue.client.schemas.files import file_stem
+from airflow_sqlqueue.exports import LazyModule
 from airflow_sqlqueue.spark.bodies import IF_UNPARSED, decoded
 from airflow_sqlqueue.spark.message_tables.reports import Report
 from airflow_sqlqueue.spark.message_tables.samples import statistics_of, with_new_fields
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.compute as pc
     from pyspark.sql import Column, DataFrame
 
     from airflow_sqlqueue.bodies.arrow_parser import BodyParser
+else:
+    pa, pc = LazyModule("pyarrow"), LazyModule("pyarrow.compute")
 
 COLUMNS = (*ENVELOPE, "enclosed_types")
 """Columns of every table, beside the fields, ``_rescued``, ``batch_id`` and ``parse_attempt``."""
@@ -82,8 +86,6 @@ class Packing:
     _reports: dict[str | None, Report] = field(init=False, default_factory=dict)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
         for rows in blocks(batches):
             without_table = []
             for name, group in by_type(rows):
@@ -111,9 +113,6 @@ class Packing:
         self._reports = {}
 
     def _parsed(self, name: str, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         from airflow_sqlqueue.bodies.arrow_parser import BodyParser
 
         schema = self.schemas[name]
@@ -147,8 +146,6 @@ class Packing:
 
     def _whole(self, rows: pa.RecordBatch) -> pa.Array:
         """Return the texts of bodies that are parsed; for a variant, JSON in place of XML."""
-        import pyarrow as pa
-
         texts = []
         bodies, content_types = bodies_of(rows)
         for body, content_type in zip(bodies, content_types.to_pylist(), strict=True):
@@ -158,8 +155,6 @@ class Packing:
         return pa.array(texts, pa.string())
 
     def _unparsed(self, name: str | None, rows: pa.RecordBatch, reasons: pa.Array) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
         self._reports.setdefault(name, Report()).reasons.update(reasons.to_pylist())
         columns = {each: rows[each] for each in (*COLUMNS, *IF_UNPARSED)}
         yield from _chunks(UNPARSED_KIND, name, pa.RecordBatch.from_pydict({**columns, UNPARSED: reasons}))
@@ -173,8 +168,6 @@ class Unpacking:
     fields: Mapping[str, Type] = field(default_factory=dict)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
         for chunks in batches:
             for content in chunks.column(0):
                 for rows in pa.ipc.open_stream(content.as_buffer()):
@@ -188,8 +181,6 @@ class Unpacking:
 
 def blocks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Put small batches together, and cut large ones, into blocks of bounded size."""
-    import pyarrow as pa
-
     held: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
@@ -208,9 +199,6 @@ def blocks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def by_type(rows: pa.RecordBatch) -> Iterator[tuple[str | None, pa.RecordBatch]]:
     """Yield the rows of each type; a message without a type has None."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     codes = pc.dictionary_encode(rows["message_type"].cast(pa.string()), null_encoding="encode")
     ordered = rows.take(pc.sort_indices(codes.indices))
     counts = {each["values"]: each["counts"] for each in pc.value_counts(codes.indices).to_pylist()}
@@ -222,8 +210,6 @@ def by_type(rows: pa.RecordBatch) -> Iterator[tuple[str | None, pa.RecordBatch]]
 
 def bodies_of(rows: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
     """Return the bodies to parse, and their content types."""
-    import pyarrow as pa
-
     has_decoded = BODY in rows.schema.names
     body, content_type = (BODY, CONTENT_TYPE) if has_decoded else ("Body", "content_type")
     return rows[body].cast(pa.binary()), rows[content_type].cast(pa.string())
@@ -231,9 +217,6 @@ def bodies_of(rows: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
 
 def _chunks(kind: str, name: str | None, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Yield the rows as chunks of bounded size."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if not rows.num_rows:
         return
     step = max(1, rows.num_rows * _CHUNK_BYTES // max(rows.nbytes, 1))
@@ -247,8 +230,6 @@ def _chunks(kind: str, name: str | None, rows: pa.RecordBatch) -> Iterator[pa.Re
 
 
 def _chunk(kind: str, name: str | None, messages: int, content: bytes, rescued: int = 0) -> pa.RecordBatch:
-    import pyarrow as pa
-
     part = kind if kind in (WAITING, SEEN, REPORT) else part_of(name)
     texts = [pa.array([text], pa.string()) for text in (part, kind, name)]
     columns = [*texts, pa.array([messages]), pa.array([rescued]), pa.array([content])]
@@ -257,8 +238,6 @@ def _chunk(kind: str, name: str | None, messages: int, content: bytes, rescued: 
 
 def _widened(values: pa.Array | None, kind: Type, count: int) -> pa.Array:
     """Return a column with the fields that its type has since; new ones are null."""
-    import pyarrow as pa
-
     from airflow_sqlqueue.bodies.arrow_parser import arrow_type
 
     if values is None:

@@ -17,6 +17,7 @@ from airflow_sqlqueue.bodies.names import BODY_COLUMNS, RESCUED, is_own_column
 from airflow_sqlqueue.bodies.schemas import Struct, struct
 from airflow_sqlqueue.client.schemas.files import SchemaFolder
 from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError
+from airflow_sqlqueue.exports import LazyModule
 from airflow_sqlqueue.spark.batch import raw_schema, typed_columns
 from airflow_sqlqueue.spark.bodies import result_schema
 from airflow_sqlqueue.spark.message_tables.chunks import COLUMNS, PARSED, blocks, to_pack
@@ -33,7 +34,11 @@ from airflow_sqlqueue.untrusted import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.compute as pc
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import functions as sf
+else:
+    pa, pc, sf = LazyModule("pyarrow"), LazyModule("pyarrow.compute"), LazyModule("pyspark.sql.functions")
 
 _JSON = re.compile(r"(application|text)/([\w.+-]+\+)?json", re.IGNORECASE)
 _TEXT, _VARIANT = BODY_COLUMNS["text"], BODY_COLUMNS["variant"]
@@ -62,8 +67,6 @@ def reparse(
     ``file``) stays. Raises :class:`ConfigurationError` at the end for a type whose table has other types than its
     schema: its messages stay until the table is rewritten.
     """
-    from pyspark.sql import functions as sf
-
     writer = TableWriter(
         spark, location, format, schemas, decoders=decoders, max_bytes=max_bytes, work_folder=work_folder, body=body
     )
@@ -158,8 +161,6 @@ def rewrite_message_table(
 
 def _broken(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the number of texts of ``_rescued`` that are no JSON objects."""
-    import pyarrow as pa
-
     from airflow_sqlqueue.bodies.stored_rows import read_rescued
 
     for texts in batches:
@@ -169,7 +170,6 @@ def _broken(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _rewritten(rows: DataFrame, schema: Struct) -> DataFrame:
     """Return the rows of a table, or of a part of it, by the schema."""
-    from pyspark.sql import functions as sf
     from pyspark.sql.types import StructType
 
     has_variant = _VARIANT in rows.columns
@@ -194,8 +194,6 @@ class Rewriting:
     kept: Sequence[str]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
         from airflow_sqlqueue.bodies.arrow_parser import BodyParser
         from airflow_sqlqueue.bodies.stored_rows import StoredRows
 
@@ -214,9 +212,6 @@ class Rewriting:
 
 def _parsed(parser: object, bodies: pa.Array, found: pa.StructArray) -> pa.StructArray:
     """Return the rows with what their bodies have, where these are there and are parsed."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     # A body that was kept is JSON or XML, whatever its content type was, and is decoded: a text in UTF-8.
     is_xml = pc.starts_with(pc.utf8_ltrim_whitespace(bodies), "<")
     types = pc.if_else(is_xml, "text/xml; charset=utf-8", "application/json; charset=utf-8")

@@ -10,6 +10,7 @@ from operator import or_
 from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_sqlqueue.bodies.statistics import Statistics
+from airflow_sqlqueue.exports import LazyModule
 from airflow_sqlqueue.spark.message_tables.chunks import (
     CHUNKS,
     PARSED,
@@ -26,7 +27,10 @@ from airflow_sqlqueue.spark.message_tables.reports import Report
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import functions as sf
     from pyspark.sql.types import StructType
+else:
+    sf = LazyModule("pyspark.sql.functions")
 
 _FIELDS = CHUNKS.partition(", ")[2]
 """Columns in the files of chunks."""
@@ -61,7 +65,6 @@ class WorkFolder:
     def pack(self, rows: DataFrame, packing: Packing, number: int = 1) -> tuple[int, int]:
         """Write the chunks of a round; return the number of their messages, and of those that wait for a schema."""
         from pyspark.sql import Observation
-        from pyspark.sql import functions as sf
 
         seen = Observation()
         sums = [
@@ -79,8 +82,6 @@ class WorkFolder:
 
         Return the sums of ``messages``, ``rescued`` and ``bytes`` by type and kind, and the reports by type.
         """
-        from pyspark.sql import functions as sf
-
         # One look for all tables: each read of its own would list the files again.
         self._all = self._spark.read.schema(f"{_FIELDS}, round int, part string").parquet(self._folder)
         sums = ("sum(messages) AS messages", "sum(rescued) AS rescued", "sum(octet_length(content)) AS bytes")
@@ -100,8 +101,6 @@ class WorkFolder:
         """Return the types that wait without a schema, frequent ones first, up to a number; the first that is left out;
         and the number of these.
         """
-        from pyspark.sql import functions as sf
-
         # A million types of one message each stay on the executors.
         totals = self._first(SEEN).where(~sf.col("message_type").isin(list(known))).groupBy("message_type")
         ordered = totals.agg(sf.sum("messages").alias("messages")).orderBy(sf.desc("messages"), "message_type")
@@ -111,8 +110,6 @@ class WorkFolder:
 
     def seen(self, types: Iterable[str]) -> Iterator[tuple[str, Statistics]]:
         """Yield the statistics of the messages that wait, type by type, so that those of one are held at once."""
-        from pyspark.sql import functions as sf
-
         rows = self._first(SEEN).where(sf.col("message_type").isin(list(types))).select("message_type", "content")
         ordered = rows.coalesce(1).sortWithinPartitions("message_type").toLocalIterator()
         for name, chunks in groupby(ordered, key=lambda row: row.message_type):
@@ -123,8 +120,6 @@ class WorkFolder:
 
     def rows(self, name: str | None, kind: str, share: Row, unpacking: Unpacking, schema: StructType) -> DataFrame:
         """Return the rows of a table, in as many tasks as its size needs."""
-        from pyspark.sql import functions as sf
-
         own = (sf.col("kind") == kind) & sf.col("message_type").eqNullSafe(sf.lit(name))
         chunks = self._all.where((sf.col("part") == part_of(name)) & own).select("content")
         tasks = -(-share.bytes // _TASK_BYTES)
@@ -134,8 +129,6 @@ class WorkFolder:
 
     def small(self, shares: Mapping[Key, Row]) -> dict[Key, list[bytes]]:
         """Return the chunks of the smallest tables, as many as this process holds at once."""
-        from pyspark.sql import functions as sf
-
         found: dict[Key, list[bytes]] = {}
         most = _SMALL_BYTES
         for key, share in sorted(shares.items(), key=lambda item: item[1].bytes):

@@ -10,12 +10,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.errors import ConfigurationError, TransientError
+from airflow_sqlqueue.exports import LazyModule
 from airflow_sqlqueue.spark.sinks import checks
 from airflow_sqlqueue.spark.sinks.keys import AnyKey, transaction_of
 from airflow_sqlqueue.versions.jars import ICEBERG
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import functions as sf
+else:
+    sf = LazyModule("pyspark.sql.functions")
 
 _ID, _VERSION = "sqlqueue.id", "sqlqueue.version"
 """Properties of the snapshot that has a batch's rows."""
@@ -110,8 +114,6 @@ def write_iceberg(
 
 def _create(df: DataFrame, name: str, partition_by: Sequence[str], merge_schema: bool) -> None:
     """Create the table without rows, but with a snapshot: a commit checks what came after one."""
-    from pyspark.sql import functions as sf
-
     writer = df.limit(0).writeTo(name).using("iceberg")
     if merge_schema:
         writer = writer.tableProperty(_ANY_SCHEMA, "true")
@@ -122,8 +124,6 @@ def _create(df: DataFrame, name: str, partition_by: Sequence[str], merge_schema:
 
 def _append(df: DataFrame, name: str, mark: tuple[str, int], keys: Sequence[str], merge_schema: bool) -> None:
     """Append the rows with their mark, unless a snapshot has it; fail if the table got other rows meanwhile."""
-    from pyspark.sql import functions as sf
-
     spark = df.sparkSession
     properties = _properties(spark, name)
     _check_published(spark, properties)
@@ -165,8 +165,6 @@ def _check_published(spark: SparkSession, properties: dict[str, str]) -> None:
 
 def _has(spark: SparkSession, name: str, head: int, mark: tuple[str, int]) -> bool:
     """Return whether the snapshot ``head``, or one that it comes from, has the mark, or a later one of the stream."""
-    from pyspark.sql import functions as sf
-
     keys = (_ID, _VERSION, REPLACED)
     properties = [sf.try_element_at("summary", sf.lit(key)).alias(key.partition(".")[2]) for key in keys]
     found = spark.table(f"{name}.snapshots").select("snapshot_id", "parent_id", *properties)

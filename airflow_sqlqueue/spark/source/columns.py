@@ -8,11 +8,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_sqlqueue.errors import ConfigurationError, StagingError
+from airflow_sqlqueue.exports import LazyModule
 from airflow_sqlqueue.messages.row import BODY_FILE, drained_row_schema, spark_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
+else:
+    pa = LazyModule("pyarrow")
 
 
 @dataclass(frozen=True)
@@ -52,8 +55,6 @@ class SelectedColumns:
     @property
     def schema(self) -> pa.Schema:
         """The Arrow schema that Spark expects, with the same names, types and flags."""
-        import pyarrow as pa
-
         types = drained_row_schema()
         return pa.schema(
             pa.field(alias, types.field(name).type, nullable=nullable)
@@ -65,8 +66,6 @@ class SelectedColumns:
 
         Raises :class:`StagingError` for a row that Spark cannot hold. The error names the RowVersion and no value.
         """
-        import pyarrow as pa
-
         names = (*self.of_the_table, "RowVersion") if names is None else names
         try:
             return self._convert(rows, names)
@@ -82,13 +81,9 @@ class SelectedColumns:
 
     def rename(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Convert a record batch of a part file, which has our names, to the schema that Spark expects."""
-        import pyarrow as pa
-
         return pa.record_batch([batch.column(name) for name in self.names], schema=self.schema)
 
     def _convert(self, rows: Sequence[Any], names: Sequence[str]) -> pa.RecordBatch:
-        import pyarrow as pa
-
         schema = self.schema
         columns = dict(zip(names, zip(*rows, strict=True), strict=True))
         if "Id" in columns:
