@@ -42,9 +42,7 @@ class Refused(Exception):
 
 
 def arrow_type(kind: Type, of_leaf: Callable[[str], pa.DataType] = arrow_leaf) -> pa.DataType:
-    """Return the Arrow type of a column of a schema, or with ``reader_leaf`` the one by which Arrow's reader reads
-    it.
-    """
+    """Return the Arrow type of a column of a schema, or with ``reader_leaf`` the one by which Arrow's reader has it."""
     if isinstance(kind, str):
         return of_leaf(kind)
     if kind["type"] == "array":

@@ -203,9 +203,7 @@ class Coercion:
         return items
 
     def _is_item(self, value: Element, kind: Type) -> bool:
-        """Return whether an element looks like an item of a list rather than like the list with its items as
-        children.
-        """
+        """Return whether an element looks like an item of a list and not like the list with its items as children."""
         elements = {name: each for name, each in value.children if is_element(name)}
         if isinstance(kind, str):
             return not elements and not is_empty(value)
@@ -243,9 +241,7 @@ def _members(value: Any) -> dict[str, Any]:
 
 
 def _leaf(value: Any, kind: str) -> Any:
-    """Return the value of a leaf type; see :func:`~airflow_sqlqueue.bodies.types.read_leaf`. Raises
-    :class:`CoercionError`.
-    """
+    """Return the value of a leaf type, or CoercionError; see :func:`~airflow_sqlqueue.bodies.types.read_leaf`."""
     if isinstance(value, str):
         return read_leaf(kind, value, None if isinstance(value, Untyped) else "text")
     given: Given = "boolean" if isinstance(value, bool) else "number" if isinstance(value, Number) else "nested"

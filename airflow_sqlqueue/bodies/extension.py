@@ -84,9 +84,7 @@ def extended_by(schema: Struct, found: Struct) -> tuple[Struct, list[str], list[
 def _extended(
     known: Type | None, found: Type, path: Path, most: float, ranks: dict[Path, tuple[Any, ...]], left_out: set[Path]
 ) -> Type | None:
-    """Return the type with new fields, which get ranks, but those that are left out; None for a new one that is
-    nothing.
-    """
+    """Return the type with new fields, which get ranks, without those left out; None for a new one that is nothing."""
     if len(path) > MAX_NESTING:
         return known
     if not isinstance(found, dict) or not _is_alike(known, found):

@@ -73,9 +73,7 @@ class _Types:
         self._hint_at = partial(hints.type_at, message_type)
 
     def struct(self, node: FieldVotes, where: Path) -> Struct | None:
-        """Return the struct with all fields, None without any; names of one column are called as most messages call
-        it.
-        """
+        """Return the struct with all fields, None without any; names of one column are as most messages have them."""
         columns: dict[str, list[tuple[str, FieldVotes]]] = defaultdict(list)
         for name, inner in _fields(node).items():
             if is_column_name(name):

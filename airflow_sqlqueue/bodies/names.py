@@ -62,9 +62,7 @@ def name_key(name: str) -> str:
 
 @lru_cache(maxsize=16_384)
 def column_key(name: str) -> str:
-    """Return a text that is the same for two names if one struct cannot have both: Iceberg writes them alike in
-    Parquet.
-    """
+    """Return a text that is the same for names that no struct can have both: Iceberg writes them alike in Parquet."""
     # As in AvroSchemaUtil.makeCompatibleName: ``a-b`` becomes ``a_x2Db``, and ``1`` becomes ``_1``.
     key = name_key(name)
     if key.isascii() and key.isidentifier():
@@ -90,9 +88,7 @@ def _folded(character: str) -> str:
 
 
 def column_names(schema: Mapping[str, Any], envelope: Sequence[str]) -> dict[str, str]:
-    """Return the column of each field of a struct: its name, behind ``body_`` if it begins with ``_`` or a column has
-    it.
-    """
+    """Return the column of each field of a struct: its name, behind ``body_`` if that begins with ``_`` or is taken."""
     taken = {column_key(name) for name in (*_OWN, *envelope)}
     names = {}
     for name in (each["name"] for each in schema["fields"]):

@@ -80,9 +80,7 @@ class Element:
 
 
 def most_characters(size: int) -> int:
-    """Return the most characters of the values of a body of this size, with what references repeat, or with their
-    paths.
-    """
+    """Return the most characters of the values of a body of this size, with what references repeat, or with paths."""
     return max(_GROWTH * size, _ALWAYS)
 
 

@@ -169,9 +169,7 @@ def reader_leaf(kind: str) -> pa.DataType:
 
 
 def converted_leaf(read: pa.Array, kind: str) -> pa.Array:
-    """Return the column of what Arrow's reader read, with null for each value that ``read`` has to look at, or
-    refuses.
-    """
+    """Return the column of what Arrow's reader read, with null for each value that ``read`` looks at, or refuses."""
     leaf, parameters = _known(kind)
     if leaf.convert is not None:
         return leaf.convert(read, *parameters)

@@ -107,9 +107,7 @@ class Conditions:
         self._fields = [(FieldPath.of(path), forms(value)) for path, value in request.fields.items()]
 
     def match(self, row: Mapping[str, Any]) -> bool | None:
-        """Return whether a message meets a condition, by its columns; None if it meets none, and one could not be
-        checked.
-        """
+        """Return whether a message meets a condition, by its columns; None if it meets none and one is in doubt."""
         decoded, body = decode_headers(row["Headers"]), row.get("Body") or b""
         headers = (*decoded.values.items(), *((header, row.get(name)) for name, header in COLUMN_HEADERS.items()))
         if str(row["Id"]).lower() in self._row_ids or any(

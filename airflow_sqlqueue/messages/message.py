@@ -239,9 +239,7 @@ def check_headers(headers: Headers) -> None:
 
 
 def can_be_written(headers: Headers) -> bool:
-    """Return whether a message may have these headers: half a surrogate pair, which old versions accept, is not
-    allowed.
-    """
+    """Return whether a message may have these headers: no half of a surrogate pair, which old versions accept."""
     try:
         check_headers(headers)
     except MessageError:

@@ -74,7 +74,8 @@ def depth(table: TableAccess, kind: str = "exact", *, limit: int | None = None) 
 
     See :mod:`airflow_sqlqueue.queue.depth` for the faults of each kind.
     """
-    check_kind(kind)
+    if kind not in KINDS:
+        raise ConfigurationError(f"There is no depth of the kind {kind!r}: choose one of {', '.join(KINDS)}.")
     if kind == "quick":
         low, high = table.rows("queue.ends", FIRST, FIRST)[0]
         return Depth(0 if low is None else max(0, high - low + 1), None, kind)
@@ -98,12 +99,6 @@ def _counts_up_to(table: TableAccess, limit: int) -> Any:
 def _has_filtered_index(table: TableAccess) -> bool:
     index = table.layout.index_on("Expires")
     return index is not None and index.filtered and not index.disabled
-
-
-def check_kind(kind: str) -> None:
-    """Raise :class:`ConfigurationError` for an unknown kind."""
-    if kind not in KINDS:
-        raise ConfigurationError(f"There is no depth of the kind {kind!r}: choose one of {', '.join(KINDS)}.")
 
 
 def backlog(table: TableAccess, kind: str = "exact", *, delayed: ResolvedAddress | None = None) -> Backlog:

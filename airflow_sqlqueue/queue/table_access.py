@@ -98,9 +98,7 @@ class TableAccess:
         return found.naming("the queue", self.address)
 
     def staged(self, layout: Layout, source: str = "deleted.") -> dict[str, Fragment]:
-        """Return the fragments of a statement that puts deleted rows, or with an empty ``source`` those of its SELECT,
-        into a table with the columns ``STAGED``.
-        """
+        """Return the fragments of a statement that puts deleted rows, or with a ``source`` others, into ``STAGED``."""
         return {
             "queue": identifier(self.address),
             "seek": seek(layout.seek_index),

@@ -85,9 +85,7 @@ def _drain(plan: ExecutorPlan, share: TaskWindow) -> Iterator[Part]:
 
 
 def _budget(plan: ExecutorPlan, share: TaskWindow, session: Session) -> Budget:
-    """Return the rest of the window's limits, by the ledger: an earlier attempt of this task may have drained
-    messages.
-    """
+    """Return the rest of the window's limits, by the ledger: an earlier attempt of this task may have drained some."""
     batch_id, seconds = plan.work.batch_id, plan.work.options.max_seconds
     ledger = plan.work.ledger(session)
     if seconds is not None:

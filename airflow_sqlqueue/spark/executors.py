@@ -273,9 +273,7 @@ def drained_reports(spark: SparkSession, secret: Broadcast[ExecutorPlan], tasks:
 
 @contextmanager
 def _marker_file(work: WorkPlan) -> Iterator[Path | None]:
-    """Provide a file in a local staging folder, which shows executors whether the folder is the same on their
-    machine.
-    """
+    """Provide a file in a local staging folder, which shows executors whether the folder is the same where they run."""
     if not isinstance(work.stage, FileStage) or not work.stage.folder.is_local:
         yield None
         return

@@ -68,9 +68,7 @@ def _file_of_payloads(spark: SparkSession, batch_id: str, folder: str) -> str | 
 
 
 def _data() -> Column:
-    """Return the bytes that JSON has as a text in Base64; System.Text.Json may escape ``+``, and other serializers
-    ``/``.
-    """
+    """Return the bytes of a text in Base64; System.Text.Json may escape ``+`` in JSON, and other serializers ``/``."""
     from pyspark.sql import functions as sf
 
     text = sf.trim(sf.col("content").cast("string"))

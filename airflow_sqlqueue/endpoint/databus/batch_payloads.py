@@ -6,6 +6,7 @@ Each payload that a message names has one row, with its content or with the reas
 
 from __future__ import annotations
 
+import json
 import logging
 import uuid
 from collections import deque
@@ -103,7 +104,7 @@ def fetch_payloads(
     except BaseException:
         writer.abandon()
         raise
-    replace_file(folder, f"{batch.batch_id}/{payload_file.MANIFEST}", payload_file.write_result(result), mode)
+    replace_file(folder, f"{batch.batch_id}/{payload_file.MANIFEST}", json.dumps(result.to_dict()).encode(), mode)
     log.info(
         "Batch %s has %d payloads: %d fetched with %d bytes, %d gone, %d too large, %d refused, "
         "%d unreadable, %d over the limit",

@@ -79,11 +79,6 @@ def check_staged(batch: Batch) -> None:
     batch.check_files()
 
 
-def write_result(result: PayloadsResult) -> bytes:
-    """Return the content of the manifest."""
-    return json.dumps(result.to_dict()).encode()
-
-
 def read_result(content: bytes, batch_id: str) -> PayloadsResult:
     """Read the manifest of a batch's payloads. Raises :class:`BatchMismatchError` for one of another batch."""
     try:

@@ -38,9 +38,7 @@ class EditResult:
 
 
 def check_headers(headers: Headers) -> None:
-    """Raise :class:`ConfigurationError` for a header that the edit sets itself, and :class:`MessageError` for headers
-    that no reader accepts.
-    """
+    """Raise ConfigurationError for a header that the edit sets itself, MessageError for one that no reader accepts."""
     if taken := next((name for name in _OURS if name in headers), None):
         raise ConfigurationError(f"The header {taken} of an edited message is set by the edit: leave it out.")
     _check_readable(headers)

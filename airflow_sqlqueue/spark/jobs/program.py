@@ -84,9 +84,7 @@ class Program:
         return load_batch(spark, self._options.manifest)
 
     def connection(self, batch: Batch) -> ConnectionSettings | None:
-        """Return the server of a batch that is staged in a table: the one of ``SQLQUEUE_URL``; None for a batch in
-        files.
-        """
+        """Return the server of a batch that is staged in a table, by ``SQLQUEUE_URL``; None for a batch in files."""
         return None if batch.stage == "files" else connection_of_environment()
 
     def read(self, spark: SparkSession) -> DataFrame:

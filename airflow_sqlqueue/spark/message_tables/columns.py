@@ -25,9 +25,7 @@ def as_fields(columns: Struct, schema: Struct) -> Struct:
 
 
 def field_names(columns: list[str], schema: Struct) -> dict[str, str]:
-    """Return the field of each column; one that the schema has no more is called by the name that leads to the
-    column.
-    """
+    """Return the field of each column; one that the schema has not any more is called by what leads to the column."""
     known = {column_key(column): name for name, column in column_names(schema, ()).items()}
     found: dict[str, str] = {}
     for column in columns:
@@ -42,9 +40,7 @@ def field_names(columns: list[str], schema: Struct) -> dict[str, str]:
 def differences(
     has: Type, wanted: Type, same: Collection[tuple[str, str]] = (), path: Path = ()
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield the fields whose type in a table is not that of the schema, with both types; ``same`` ones count as
-    equal.
-    """
+    """Yield the fields whose type in a table is not that of the schema, with both types; ``same`` ones are equal."""
     one, other = (kind if isinstance(kind, str) else str(kind["type"]) for kind in (has, wanted))
     if one != other and (one, other) not in same:
         yield path_text(path), one, other

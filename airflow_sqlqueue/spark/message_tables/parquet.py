@@ -87,9 +87,7 @@ class ParquetFormat(Location):
         return self._spark.read.schema(schema).parquet(table)
 
     def columns(self, table: str) -> Struct | None:
-        """Return the columns of a table, those of our own too; None without a table. They are noted in its newest
-        file.
-        """
+        """Return the columns of a table, with our own, as its newest file has them noted; None without a table."""
         import pyarrow.parquet as pq
 
         noted, is_rewritten = None, False
@@ -174,9 +172,7 @@ def _write(rows: DataFrame, folder: str) -> None:
 
 
 def _files(table: str, suffix: str) -> dict[str, dict[str, Any]]:
-    """Return the files with this end of their name in partitions, by their paths; not those of runs that were
-    killed.
-    """
+    """Return the files with this end of their name in partitions, by their paths; not those of killed runs."""
     files: dict[str, dict[str, Any]] = {}
     with store_of(table, _UNREACHED) as folder:
         found = folder.filesystem.find(folder.root, detail=True)

@@ -25,16 +25,12 @@ _LONGEST = 80
 
 
 def is_folder(location: str) -> bool:
-    """Return whether a location is a folder: it has a slash or a word without dots; others are meant as
-    ``catalog.schema``.
-    """
+    """Return whether a location is a folder: it has a slash or no dot; others are meant as ``catalog.schema``."""
     return "/" in location or "." not in location or not location.strip(".")
 
 
 def absolute(location: str) -> str:
-    """Return a folder without a slash at its end; a relative path begins in this process's folder, whatever Spark's
-    is.
-    """
+    """Return a folder without a slash at its end; a relative path begins in this process's folder, not Spark's."""
     if not location.strip("/"):
         raise ConfigurationError("The location of the tables is empty: name a folder, or the URI of one.")
     if not is_folder(location):
@@ -95,9 +91,7 @@ def _word(message_type: str) -> str:
 
 @contextmanager
 def store_of(path: str, failure: str) -> Iterator[StagingFolder]:
-    """Provide a folder of tables for the block, which ends quietly where a file is missing; other errors say
-    ``failure``.
-    """
+    """Provide a folder of tables for the block, which ends quietly if a file is missing, or raises ``failure``."""
     folder = StagingFolder.of(path, "location of the tables")
     folder.filesystem.invalidate_cache()
     try:

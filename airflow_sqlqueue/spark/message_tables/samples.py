@@ -49,9 +49,7 @@ def statistics_of(
 
 
 def _spread(ids: list[Any], senders: list[str | None]) -> list[int]:
-    """Return the numbers of the rows in the sample, in any order of these: the senders in turn, by a hash of the
-    ids.
-    """
+    """Return the numbers of the rows in the sample, in any order of these: senders in turn, by a hash of the ids."""
     by_hash = sorted((zlib.crc32(repr(each).encode()), repr(each), number) for number, each in enumerate(ids))
     turns: Counter[str | None] = Counter()
     in_turn = []

@@ -160,9 +160,7 @@ class IcebergFormat(_Commits):
         return int(row["rewritten_data_files_count"]), int(row["added_data_files_count"])
 
     def _name(self, table: str) -> str:
-        """Return the name in a statement of a table that was refreshed, so that the session sees what others
-        committed.
-        """
+        """Return the name in a statement of a table, refreshed so that the session sees what others committed."""
         name = quoted_table(table)
         # Iceberg's catalog keeps a table as it was read until it was not used for 30 seconds.
         self._spark.catalog.refreshTable(name)
@@ -175,9 +173,7 @@ TableFormat: TypeAlias = "ParquetFormat | DeltaFormat | IcebergFormat"
 def without_repeats(
     rows: DataFrame, lake: TableFormat, table: str, exists: bool, key: AnyKey, merge_on: Sequence[str]
 ) -> DataFrame:
-    """Return the rows whose values in these columns no row of another batch has, one for each; rows without a value
-    stay.
-    """
+    """Return the rows whose values in these columns no other batch has, one for each; rows without a value stay."""
     from pyspark.sql import functions as sf
     from pyspark.sql.types import StructType
 

@@ -412,9 +412,7 @@ def _selected(schema: StructType, names: tuple[str, ...]) -> StructType:
 
 
 def _distinct(schemas: Mapping[str, Struct]) -> dict[str, Struct]:
-    """Return the schemas without those of types whose tables some file systems and catalogs would take for an earlier
-    one.
-    """
+    """Return the schemas, but of types whose tables are one to some file systems and catalogs only the first."""
     found: dict[str, tuple[str, Struct]] = {}
     for name, schema in schemas.items():
         found.setdefault(name_key(name), (name, schema))

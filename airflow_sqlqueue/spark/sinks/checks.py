@@ -38,9 +38,7 @@ _used: dict[tuple[Any, ...], tuple[int, dict[str, str | None]]] = {}
 
 @contextmanager
 def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Provide the settings of a session for the block; the last of the blocks at once puts back what was there
-    before.
-    """
+    """Provide the settings of a session for the block; the last of several blocks at once puts back the old ones."""
     key = (getattr(spark, "_jsparkSession", spark), tuple(settings.items()))
     with _lock:
         blocks, before = _used.get(key) or (0, {name: spark.conf.get(name, None) for name in settings})

@@ -48,7 +48,7 @@ def partition_of(batch: AnyKey) -> str:
 
 
 def transaction_of(batch: AnyKey) -> tuple[str, int]:
-    """Id and version of rows: Delta's ``txnAppId`` and ``txnVersion``. A table remembers an id's highest version.
+    """Return Delta's ``txnAppId`` and ``txnVersion`` for rows. A table remembers an id's highest version.
 
     Micro-batches have an order, so a stream is one id with versions. Batches have no order, so each batch is an id.
     """

@@ -104,8 +104,6 @@ def _count(spark: SparkSession, path: str) -> int:
 
 
 def footers(spark: SparkSession, *paths: str) -> DataFrame:
-    """Return the rows of the files below folders, without a column that is in them: Spark counts them by the
-    footers.
-    """
+    """Return the rows of the files below folders, without a column of theirs: Spark counts them by the footers."""
     options = {"recursiveFileLookup": "true", "ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
     return spark.read.schema("none INT").options(**options).parquet(*paths)

@@ -39,9 +39,7 @@ class QueueDataSource(DataSource):
         return "sqlqueue"
 
     def schema(self) -> StructType:
-        """Return the columns of a drained row, for a read without a schema of the user's. Checks the options as
-        well.
-        """
+        """Return the columns of a drained row, for a read without a schema of the user's. Checks the options too."""
         schema = StructType.fromJson(spark_schema())
         if "stream" in self.options:
             self.streamReader(schema)
@@ -98,9 +96,7 @@ class QueueDataSource(DataSource):
 
 
 def data_source_for(connection: ConnectionSettings | None) -> type[QueueDataSource]:
-    """Return the data source with a login. Spark pickles a class that is in no module as a whole, with its
-    attributes.
-    """
+    """Return the data source with a login. Spark pickles a class that is in no module with its attributes."""
     return (
         QueueDataSource
         if connection is None

@@ -51,9 +51,7 @@ class MessageColumns:
 
     @classmethod
     def of(cls, schema: StructType) -> MessageColumns:
-        """Return the columns of a schema. Raises :class:`ConfigurationError` for an unknown column or one of another
-        type.
-        """
+        """Return the columns of a schema. Raises ConfigurationError for an unknown column or one of another type."""
         known = {name.lower(): name for name in (*_TYPES, *_PASSED_OVER)}
         places = {}
         for place, field in enumerate(schema.fields):
@@ -76,9 +74,7 @@ class MessageColumns:
         return cls(places)
 
     def rows(self, batch: pa.RecordBatch, time_sent: str | None = None) -> Iterator[Row]:
-        """Yield the rows to be sent. Raises :class:`MessageError` for a row that cannot be a message; it quotes no
-        value.
-        """
+        """Yield the rows to be sent. Raises :class:`MessageError`, without a value, for one that is no message."""
         columns = [batch.column(place).to_pylist() for place in self.places.values()]
         for values in zip(*columns, strict=True):
             yield message_row(dict(zip(self.places, values, strict=True)), time_sent)
@@ -111,9 +107,7 @@ def message_row(values: Mapping[str, Any], time_sent: str | None = None) -> Row:
 def _headers(
     values: Mapping[str, Any], row_id: uuid.UUID, time_sent: str | None
 ) -> tuple[Mapping[str, str | None], str]:
-    """Return the headers and their text: typed columns replace headers of the map, or of the text if there is no
-    map.
-    """
+    """Return the headers and their text: typed columns replace headers of the map, or else of the text."""
     given, raw = values.get("headers"), values.get("headers_raw")
     typed = {name: text for name in _HEADERS if (text := _text(values.get(name))) is not None}
     decoded = decode_headers(raw) if given is None else None

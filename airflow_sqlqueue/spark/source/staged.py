@@ -66,9 +66,7 @@ def plan_shares(access: ServerAccess, options: BatchOptions, known: Batch | None
 
 
 def share_out(parts: Sequence[Part], at_least: int) -> list[list[Part]]:
-    """Return the parts for tasks, in order: for ``at_least`` tasks if there are as many parts, for more if the parts
-    are large.
-    """
+    """Return the parts for tasks, in order: ``at_least`` tasks if there are as many parts, more if these are large."""
     size = min(TASK_BYTES, sum(part.bytes for part in parts) // at_least)
     shares: list[list[Part]] = [[]]
     taken = 0
