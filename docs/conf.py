@@ -25,7 +25,14 @@ author = "The authors of airflow-sqlqueue"
 project_copyright = "Apache-2.0"
 version = release = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "command_line", "inherited_parameters", "site_files"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "command_line",
+    "inherited_parameters",
+    "site_files",
+]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["_build", "_ext"]
 myst_heading_anchors = 3
