@@ -15,9 +15,10 @@ from hypothesis import HealthCheck
 from hypothesis import settings as examples
 
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.messages.routing import AddressResolver
+from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.queue.tables.create import create_queue
+from airflow_sqlqueue.queue.tables.create import Definition, queue_definition
+from airflow_sqlqueue.server.reconnecting import reconnecting
 from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.server.sql import Query
@@ -140,14 +141,33 @@ def address_of(settings: ConnectionSettings) -> AddressResolver:
     return AddressResolver(default_catalog=settings.database)
 
 
+@pytest.fixture(scope="session")
+def cleaner(server_url: str) -> Iterator[Session]:
+    """A session that stays, which drops what tests leave."""
+    with Session(ConnectionSettings.from_url(server_url), lock_timeout=10) as session:
+        yield session
+
+
 @pytest.fixture
-def queue_name(connect: Connect, address_of: AddressResolver) -> Iterator[str]:
+def queue_name(cleaner: Session, address_of: AddressResolver) -> Iterator[str]:
     """A name that no other test uses; the table is dropped afterwards."""
     name = f"test.{uuid.uuid4().hex[:12]}"
     yield name
-    with connect() as session:
-        table = address_of.resolve(name).qualified_name
-        session.run(Query("drop", "drop a test's queue", f"DROP TABLE IF EXISTS {table}"))
+    drop = Query("drop", "drop a test's queue", f"DROP TABLE IF EXISTS {address_of.resolve(name).qualified_name}")
+    reconnecting(cleaner, "Cleaning up", lambda: cleaner.run(drop))
+
+
+def make_tables(session: Session, *definitions: Definition) -> None:
+    """Make tables that are not there, without the look that ``create_all`` takes at what is there."""
+    for definition in definitions:
+        for statement in definition.statements:
+            session.run(statement)
+
+
+def make_queue(session: Session, table: ResolvedAddress, layout: str = "modern") -> QueueTable:
+    """Make an empty queue."""
+    make_tables(session, queue_definition(table, layout=layout))
+    return QueueTable(session, table)
 
 
 @pytest.fixture
@@ -160,5 +180,4 @@ def staging(tmp_path: Path) -> StagingFolder:
 def queue(connect: Connect, address_of: AddressResolver, queue_name: str) -> Iterator[QueueTable]:
     """An empty queue through a connection of its own."""
     with connect() as session:
-        create_queue(session, address_of.resolve(queue_name))
-        yield QueueTable(session, address_of.resolve(queue_name))
+        yield make_queue(session, address_of.resolve(queue_name))

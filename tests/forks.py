@@ -15,3 +15,25 @@ def fork(work: Callable[..., object], *arguments: Any) -> Any:
     process: Any = CONTEXT.Process(target=work, args=arguments, daemon=True)
     process.start()
     return process
+
+
+def kill_where_it_halts(work: Callable[..., object], *arguments: Any) -> None:
+    """Run ``work(halt, *arguments)`` in a process, which is killed when it calls ``halt``."""
+    reports, child = CONTEXT.Pipe()
+    process = fork(_halting, work, arguments, child)
+    child.close()
+    try:
+        assert reports.poll(60), "it never halts"
+        reports.recv()
+    finally:
+        process.kill()
+        process.join()
+        reports.close()
+
+
+def _halting(work: Callable[..., object], arguments: tuple[Any, ...], reports: Any) -> None:
+    def halt(*_: object) -> None:
+        reports.send(None)
+        reports.recv()
+
+    work(halt, *arguments)

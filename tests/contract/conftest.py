@@ -28,12 +28,11 @@ from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.purge import PurgeOptions, purge
-from airflow_sqlqueue.queue.tables.create import create_queue
 from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.server.sql import Query
 from fakemssql import FakeServer
-from tests.conftest import Connect
+from tests.conftest import Connect, make_queue
 from tests.grammar import MAXDOP, Recorder, problems
 
 SCRIPT = Path(__file__).parents[2] / "docs" / "permissions.sql"
@@ -69,8 +68,7 @@ def any_queue(
 ) -> Iterator[QueueTable]:
     """An empty queue in the two layouts that differ most; test_layouts.py has the others."""
     with connect() as session:
-        create_queue(session, address_of.resolve(queue_name), layout=request.param)
-        yield QueueTable(session, address_of.resolve(queue_name))
+        yield make_queue(session, address_of.resolve(queue_name), request.param)
 
 
 @pytest.fixture
@@ -135,9 +133,9 @@ def schema(session: Session) -> Iterator[str]:
     name = f"s{uuid.uuid4().hex[:10]}"
     run_sql(session, f"CREATE SCHEMA [{name}]")
     yield name
-    for (table,) in run_sql(session, f"SELECT name FROM sys.tables WHERE schema_id = SCHEMA_ID('{name}')"):
-        run_sql(session, f"DROP TABLE [{name}].{quote(table)}")
-    run_sql(session, f"DROP SCHEMA [{name}]")
+    found = run_sql(session, f"SELECT name FROM sys.tables WHERE schema_id = SCHEMA_ID('{name}')")
+    drops = [f"DROP TABLE [{name}].{quote(table)};" for (table,) in found]
+    run_sql(session, f"{' '.join(drops)} DROP SCHEMA [{name}]")
 
 
 @pytest.fixture

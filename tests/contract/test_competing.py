@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import queue as queues
 from collections import Counter
 from typing import Any
@@ -13,8 +12,9 @@ from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from tests import competing
 from tests.contract.conftest import run_sql
+from tests.forks import CONTEXT
 
-MESSAGES = 10_000
+MESSAGES = 4_000
 
 
 Account = tuple[str, "Counter[int]", int]
@@ -36,17 +36,16 @@ def test_every_message_is_accounted_for_exactly_once(
     server_url: str, settings: ConnectionSettings, queue: QueueTable
 ) -> None:
     """Eight receive, four of them with an endpoint's statement, while two send and one purges."""
-    context = multiprocessing.get_context("spawn")
-    accounts, done = context.Queue(), context.Event()
+    accounts, done = CONTEXT.Queue(), CONTEXT.Event()
     name, half = queue.address.canonical, MESSAGES // 2
     text, table = settings.odbc_connection_string(), queue.address.qualified_name
     senders = [
-        context.Process(target=competing.send, args=(server_url, name, n * half, half, accounts)) for n in (0, 1)
+        CONTEXT.Process(target=competing.send, args=(server_url, name, n * half, half, accounts)) for n in (0, 1)
     ]
-    others = [context.Process(target=competing.purge_expired, args=(server_url, name, done, accounts))]
+    others = [CONTEXT.Process(target=competing.purge_expired, args=(server_url, name, done, accounts))]
     for n in range(4):
-        others.append(context.Process(target=competing.receive, args=(server_url, name, n, done, accounts)))
-        others.append(context.Process(target=competing.receive_as_endpoint, args=(text, table, done, accounts)))
+        others.append(CONTEXT.Process(target=competing.receive, args=(server_url, name, n, done, accounts)))
+        others.append(CONTEXT.Process(target=competing.receive_as_endpoint, args=(text, table, done, accounts)))
     processes = [*senders, *others]
     try:
         for process in processes:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import uuid
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -36,6 +35,7 @@ from airflow_sqlqueue.queue.tables.reading import exists, read_layout
 from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from tests.contract.conftest import Connect, run_sql
+from tests.forks import CONTEXT, fork
 
 
 @pytest.mark.parametrize("layout", SHAPES)
@@ -154,20 +154,13 @@ def test_the_script_makes_the_same_and_can_be_run_twice(session: Session, table:
         run_sql(session, f"DROP SCHEMA IF EXISTS [{schema}]")
 
 
-_CREATE_WHEN_TOLD = """
-import sys
-from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.queue.tables.create import create_queue
-from airflow_sqlqueue.messages.routing import AddressResolver
-from airflow_sqlqueue.server.session import Session
-
-settings = ConnectionSettings.from_url(sys.argv[1])
-table = AddressResolver(default_catalog=settings.database).resolve(sys.argv[2])
-with Session(settings) as session:
-    print("ready", flush=True)
-    sys.stdin.readline()
-    print(create_queue(session, table, create_schema=True).made, flush=True)
-"""
+def create_when_told(url: str, address: str, orders: Any) -> None:
+    settings = ConnectionSettings.from_url(url)
+    table = AddressResolver(default_catalog=settings.database).resolve(address)
+    with Session(settings) as session:
+        orders.send("ready")
+        orders.recv()
+        orders.send(create_queue(session, table, create_schema=True).made)
 
 
 def test_twenty_processes_create_one_queue(
@@ -176,17 +169,13 @@ def test_twenty_processes_create_one_queue(
     """Schema included: one process creates it, nineteen find it, and all succeed."""
     schema = f"s{uuid.uuid4().hex[:8]}"
     table = address_of.resolve(f"{queue_name}@[{schema}]")
-    command = [sys.executable, "-c", _CREATE_WHEN_TOLD, server_url, str(table)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    processes = [subprocess.Popen(command, text=True, **pipes) for _ in range(20)]  # type: ignore[call-overload]
+    pipes = [CONTEXT.Pipe() for _ in range(20)]
+    processes = [fork(create_when_told, server_url, str(table), there) for _, there in pipes]
     try:
-        assert [process.stdout.readline() for process in processes] == ["ready\n"] * 20
-        for process in processes:
-            process.stdin.write("\n")
-            process.stdin.flush()
-        answers = [process.communicate(timeout=120) for process in processes]
-        assert [error for _, error in answers if error] == []
-        assert sorted(out.strip() for out, _ in answers) == ["False"] * 19 + ["True"]
+        assert [here.poll(60) and here.recv() for here, _ in pipes] == ["ready"] * 20
+        for here, _ in pipes:
+            here.send("now")
+        assert sorted(here.poll(60) and here.recv() for here, _ in pipes) == [False] * 19 + [True]
         assert read_layout(session, table).shape == SHAPES["modern"]
     finally:
         for process in processes:

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import os
-import signal
 import socket
-import subprocess
-import sys
 import threading
 import uuid
 from collections import Counter
@@ -246,57 +242,6 @@ def test_a_ledger_that_went_back_in_time_is_noticed(
         session.run(Query("lose", "lose a part", text), batch.batch_id)
         with pytest.raises(BatchMismatchError, match="do not use the batch"):
             Ledger(session, queue.address.catalog).manifest(uuid.UUID(batch.batch_id))
-
-
-CHILD = """
-import sys, uuid
-from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.drain import drain
-from airflow_sqlqueue.drain.stages import part_file
-from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.drain.request import DrainRequest
-from airflow_sqlqueue.messages.routing import AddressResolver
-from airflow_sqlqueue.server.session import Session
-
-url, queue, staging, batch_id, where = sys.argv[1:]
-settings = ConnectionSettings.from_url(url)
-
-def stop(*_):
-    sys.stdout.write("here\\n"), sys.stdout.flush()  # at once, as print does not: two workers come here
-    sys.stdin.read()
-
-if where == "in a part":
-    close = part_file.PartFile.close
-    part_file.PartFile.close = lambda self: (close(self), stop())
-drain.Drain(
-    lambda: Session(settings),
-    AddressResolver(default_catalog=settings.database).resolve(queue),
-    StagingFolder.of(staging),
-    DrainRequest(batch_id=uuid.UUID(batch_id), options=DrainOptions(rows_per_statement=7, rows_per_part=20)),
-    on_progress=stop if where == "between parts" else None,
-).run()
-"""
-
-
-@pytest.mark.parametrize("where", ["in a part", "between parts"])
-def test_sigkill_loses_and_duplicates_nothing(
-    connect: Connect, queue: QueueTable, staging: StagingFolder, server: object, where: str
-) -> None:
-    fill(queue, 50)
-    batch_id = uuid.uuid4()
-    url = server.url("sqlqueue")  # type: ignore[attr-defined]
-    arguments = [url, str(queue.address), staging.root, str(batch_id), where]
-    with subprocess.Popen(
-        [sys.executable, "-c", CHILD, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "here\n"
-        os.kill(child.pid, signal.SIGKILL)
-    patient = DrainOptions(rows_per_statement=7, rows_per_part=20, locked_wait_seconds=20)
-    result = drain(connect, queue, staging, patient, batch_id=batch_id)
-    assert result.locked == 0
-    assert file_bodies(result.batch) == Counter(numbered_bodies(50))
 
 
 def test_bad_staging_locations(tmp_path: Path) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 import uuid
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 import pytest
@@ -19,7 +18,9 @@ from airflow_sqlqueue.queue.outgoing import OutgoingTable
 from airflow_sqlqueue.queue.send_ledger import SendLedger, SendResult
 from airflow_sqlqueue.queue.tables.create import create_queue
 from airflow_sqlqueue.server.session import Session
+from airflow_sqlqueue.server.settings import ConnectionSettings
 from tests.contract.conftest import Connect, run_sql
+from tests.forks import kill_where_it_halts
 
 MESSAGES = [Message(body=b"%d" % n) for n in range(300)]
 
@@ -113,35 +114,21 @@ def test_of_several_at_once_with_the_same_id_one_sends(queue: QueueTable, ledger
     assert depth(queue).messages == 300
 
 
-_SEND_AND_HANG = """
-import sys, uuid
-from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.messages.message import Message
-from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.messages.routing import AddressResolver
-from airflow_sqlqueue.queue.send_ledger import SendLedger
-from airflow_sqlqueue.server.session import Session
+def send_and_halt(halt: Callable[[], None], url: str, address: str, send_id: uuid.UUID) -> None:
+    settings = ConnectionSettings.from_url(url)
+    table = AddressResolver(default_catalog=settings.database).resolve(address)
 
-settings = ConnectionSettings.from_url(sys.argv[1])
-table = AddressResolver(default_catalog=settings.database).resolve(sys.argv[2])
+    def messages() -> Iterator[Message]:
+        yield from MESSAGES
+        halt()
 
-def messages():
-    yield from [Message(body=b"x")] * 300
-    print("half", flush=True)
-    sys.stdin.readline()
-
-with Session(settings) as session:
-    SendLedger(session, table.catalog).send(QueueTable(session, table), uuid.UUID(sys.argv[3]), messages())
-"""
+    with Session(settings) as session:
+        SendLedger(session, table.catalog).send(QueueTable(session, table), send_id, messages())
 
 
 def test_a_sender_killed_in_the_middle_has_sent_nothing(server_url: str, queue: QueueTable, ledger: SendLedger) -> None:
     send_id = uuid.uuid4()
-    command = [sys.executable, "-c", _SEND_AND_HANG, server_url, str(queue.address), str(send_id)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "half\n"
-        process.kill()
+    kill_where_it_halts(send_and_halt, server_url, str(queue.address), send_id)
     assert ledger.send(queue, send_id, MESSAGES) == SendResult(300, repeated=False)
     assert depth(queue).messages == 300
 

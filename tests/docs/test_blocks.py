@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -47,19 +47,18 @@ PRESENT = {"spark": an_abandoned_stream, "service": the_module_of_handlers}
 
 @pytest.mark.parametrize("page", WITH_BLOCKS, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_blocks_of_a_page_work_in_their_order(
-    page: Path, database: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+    page: Path, database: Callable[[str], str], one_session: None
 ) -> None:
     database(f"docs_{page.stem}")
     if page.stem in PRESENT:
         PRESENT[page.stem]()
     file = Path.cwd() / "dags" / "shown.py"
     shell, names = Shell(dict(os.environ)), {"__name__": "shown", "__file__": str(file)}
-    with a_session_that_may_be_there():
-        for block in blocks(page):
-            try:
-                run(block, shell, names)
-            except Exception as error:
-                raise AssertionError(f"the block at {block} does not work: {error}") from error
+    for block in blocks(page):
+        try:
+            run(block, shell, names)
+        except Exception as error:
+            raise AssertionError(f"the block at {block} does not work: {error}") from error
 
 
 def run(block: Block, shell: Shell, names: dict[str, Any]) -> None:
@@ -102,26 +101,23 @@ def run_pytest(block: Block) -> None:
     assert code == pytest.ExitCode.OK, f"pytest ended with {code!r}"
 
 
-@contextmanager
-def a_session_that_may_be_there() -> Iterator[None]:
-    """A process has one Spark session at the most: where other tests have one, ``local_session`` gives that one."""
+@pytest.fixture(scope="module")
+def one_session() -> Iterator[None]:
+    """A process has one Spark session at the most: the first page to ask for one starts it, and all pages share it."""
     from pyspark.sql import SparkSession
 
-    import airflow_sqlqueue.spark
+    import airflow_sqlqueue.spark.session
 
-    active = SparkSession.getActiveSession()
-    original = airflow_sqlqueue.spark.local_session
+    start = airflow_sqlqueue.spark.local_session
+    with ExitStack() as started, pytest.MonkeyPatch.context() as patch:
 
-    @contextmanager
-    def existing(*_: Any, **__: Any) -> Iterator[SparkSession]:
-        assert active is not None
-        yield active
+        @contextmanager
+        def shared(*given: Any, **named: Any) -> Iterator[SparkSession]:
+            yield SparkSession.getActiveSession() or started.enter_context(start(*given, **named))
 
-    airflow_sqlqueue.spark.local_session = original if active is None else existing
-    try:
+        for module in (airflow_sqlqueue.spark, airflow_sqlqueue.spark.session):
+            patch.setattr(module, "local_session", shared)
         yield
-    finally:
-        airflow_sqlqueue.spark.local_session = original
 
 
 def test_the_dag_of_the_readme_has_its_tasks_in_order() -> None:

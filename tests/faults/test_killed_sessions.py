@@ -48,6 +48,10 @@ WORKER = f":{os.getpid()}:"
 ROUND_TRIPS = {"idle": WORKER, "in a transaction": "DELETE FROM head"}
 """Last round trip of a session before it is killed: a COMMIT, or the first statement of a transaction."""
 
+RESTORED, NOT_RESTORED = "restored", "not restored"
+AFTER_A_COMMIT = [("COMMIT TRANSACTION", RESTORED), ("COMMIT TRANSACTION", NOT_RESTORED)]
+"""Sessions that idle, which a driver may restore; it restores none in a transaction."""
+
 
 class Killer:
     """Kills sessions by the server's own means."""
@@ -109,10 +113,10 @@ def proxy(settings: ConnectionSettings) -> Iterator[Proxy]:
         yield proxy
 
 
-@pytest.fixture(params=["restored", "not restored"])
+@pytest.fixture
 def restoring(request: pytest.FixtureRequest, server: Any) -> Iterator[str]:
     """Whether the server lets the driver restore sessions, as it does from SQL Server 2014 on."""
-    if request.param == "restored":
+    if request.param == RESTORED:
         yield request.param
         return
     if not isinstance(server, FakeServer):
@@ -121,7 +125,11 @@ def restoring(request: pytest.FixtureRequest, server: Any) -> Iterator[str]:
         yield request.param
 
 
-@pytest.mark.parametrize("state", ROUND_TRIPS)
+@pytest.mark.parametrize(
+    ("state", "restoring", "stage"),
+    [("idle", RESTORED, "files"), ("idle", NOT_RESTORED, "table"), ("in a transaction", RESTORED, "table")],
+    indirect=["restoring", "stage"],
+)
 def test_a_drain_goes_on_whose_session_is_killed(
     proxy: Proxy,
     killer: Killer,
@@ -185,7 +193,11 @@ def names(settings: ConnectionSettings) -> Iterator[dict[str, str]]:
         client.tables.drop(name, force=True)
 
 
-@pytest.mark.parametrize("text", ["DELETE FROM head", "INSERT INTO", "COMMIT TRANSACTION"])
+@pytest.mark.parametrize(
+    ("text", "restoring"),
+    [("DELETE FROM head", RESTORED), ("INSERT INTO", NOT_RESTORED), *AFTER_A_COMMIT],
+    indirect=["restoring"],
+)
 def test_an_endpoint_goes_on_whose_session_is_killed(
     settings: ConnectionSettings, proxy: Proxy, killer: Killer, names: dict[str, str], text: str, restoring: str
 ) -> None:
@@ -202,7 +214,9 @@ def test_an_endpoint_goes_on_whose_session_is_killed(
     assert client.queue(names["orders"]).depth().messages == 0
 
 
-@pytest.mark.parametrize("text", ["UPDLOCK, READPAST", "COMMIT TRANSACTION"])
+@pytest.mark.parametrize(
+    ("text", "restoring"), [("UPDLOCK, READPAST", RESTORED), AFTER_A_COMMIT[1]], indirect=["restoring"]
+)
 def test_a_mover_goes_on_whose_session_is_killed(
     settings: ConnectionSettings, proxy: Proxy, killer: Killer, names: dict[str, str], text: str, restoring: str
 ) -> None:
@@ -215,6 +229,7 @@ def test_a_mover_goes_on_whose_session_is_killed(
     assert sorted(int(message.body) for message in client.queue(names["orders"]).peek(100)) == list(range(12))
 
 
+@pytest.mark.parametrize("restoring", [RESTORED, NOT_RESTORED], indirect=True)
 def test_a_purge_goes_on_whose_session_is_killed(
     settings: ConnectionSettings, proxy: Proxy, killer: Killer, names: dict[str, str], restoring: str
 ) -> None:
@@ -228,7 +243,9 @@ def test_a_purge_goes_on_whose_session_is_killed(
     assert client.queue(names["orders"]).depth().total == 0
 
 
-@pytest.mark.parametrize("text", ["OUTPUT @queue", "COMMIT TRANSACTION"])
+@pytest.mark.parametrize(
+    ("text", "restoring"), [("OUTPUT @queue", NOT_RESTORED), AFTER_A_COMMIT[0]], indirect=["restoring"]
+)
 def test_an_archive_goes_on_whose_session_is_killed(
     settings: ConnectionSettings, proxy: Proxy, killer: Killer, names: dict[str, str], text: str, restoring: str
 ) -> None:
@@ -246,7 +263,11 @@ def test_an_archive_goes_on_whose_session_is_killed(
     assert sorted(int(message.body) for message in client.queue(error).peek(100)) == list(range(12))
 
 
-@pytest.mark.parametrize("text", ["'open', @P", "COMMIT TRANSACTION", "[Consumer]"])
+@pytest.mark.parametrize(
+    ("text", "restoring"),
+    [("'open', @P", RESTORED), AFTER_A_COMMIT[1], ("[Consumer]", RESTORED)],
+    indirect=["restoring"],
+)
 def test_a_stream_goes_on_whose_session_is_killed(
     settings: ConnectionSettings,
     proxy: Proxy,

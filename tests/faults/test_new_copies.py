@@ -1,7 +1,7 @@
 """Copies of new messages beside senders whose transactions commit out of order: each message once over all runs.
 
-The short form has a few thousand messages and transactions of up to half a second; ``SQLQUEUE_FAULTS=long`` has 200,000
-messages and transactions of up to five seconds.
+The short form has hundreds of messages and transactions of up to a third of a second; ``SQLQUEUE_FAULTS=long`` has
+200,000 messages and transactions of up to five seconds.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ log = logging.getLogger(__name__)
 NAME = "late commits"
 GIVEN_UP = 1800 if LONG else 60
 """Seconds after which the senders end in any case."""
-WRITERS = 10
-MESSAGES, LONGEST, SENDS, KILLS = (200_000, 5.0, 200, 100) if LONG else (1_500, 0.5, 6, 5)
+WRITERS = 10 if LONG else 5
+MESSAGES, LONGEST, SENDS, KILLS = (200_000, 5.0, 200, 100) if LONG else (600, 0.3, 6, 3)
 OPTIONS = DrainOptions(
     rows_per_statement=500 if LONG else 50, rows_per_part=2_000 if LONG else 100, locked_wait_seconds=0
 )
@@ -150,6 +150,7 @@ class Dying(Session):
 
 
 @pytest.mark.timeout(3600)
+@pytest.mark.parametrize("stage", ["files"], indirect=True)
 def test_each_message_is_copied_once_despite_late_commits_and_kills(
     settings: ConnectionSettings,
     connect: Connect,
@@ -158,8 +159,6 @@ def test_each_message_is_copied_once_despite_late_commits_and_kills(
     copies_of_queue: CopyTable,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    if LONG and stage.name == "table":
-        pytest.skip("the long form takes minutes: it runs for files")
     monkeypatch.setattr(copies, "CLOSING_SECONDS", 5)
     senders, chance = Senders(connect, queue), random.Random(7)
     batches, kills, started = [uuid.uuid4()], 0, time.monotonic()
@@ -240,7 +239,11 @@ def late_parts(queue: QueueTable) -> int:
     return late
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize(
+    ("stage", "after"),
+    [("files", False), ("table", True), *([("files", True), ("table", False)] if LONG else [])],
+    indirect=["stage"],
+)
 def test_a_copy_that_dies_at_every_statement(
     connect: Connect,
     queue: QueueTable,
@@ -250,13 +253,11 @@ def test_a_copy_that_dies_at_every_statement(
     after: bool,
 ) -> None:
     """At statements of a run that has messages above the watermark, late ones, and gaps to close: at length at each."""
-    if not LONG and (stage.name == "table") != after:
-        pytest.skip("the long form has both stages with both moments")
     monkeypatch.setattr(copies, "CLOSING_SECONDS", 0)
     mortal, batches, sent = Mortal(monkeypatch), list[uuid.UUID](), 0
     options = DrainOptions(rows_per_statement=2, rows_per_part=3, locked_wait_seconds=0)
-    step = 1 if LONG else 3
-    statement, ended = 1 + int(after) - step, 0
+    step = 1 if LONG else 6
+    statement, ended = 1 + int(after) * step // 2 - step, 0
 
     def run(lives: int | None) -> None:
         mortal.born(lives, after=after)

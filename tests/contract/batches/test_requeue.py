@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import uuid
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import replace
 from datetime import timedelta, timezone
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_sqlqueue.drain import batch_reader
 from airflow_sqlqueue.drain.batches import batches
 from airflow_sqlqueue.drain.drain import Drain
 from airflow_sqlqueue.drain.ledger import Ledger, LedgerEntry
@@ -35,9 +37,11 @@ from airflow_sqlqueue.queue.browsing import browse
 from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.server.session import Session
+from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.server.sql.columns import row_columns
 from tests.contract.batches.conftest import SCHEMA, SMALL_PARTS, DrainIt, open_batch, worker_of
 from tests.contract.conftest import Connect, run_sql
+from tests.forks import kill_where_it_halts
 
 
 def rows(queue: QueueTable) -> list[tuple[object, ...]]:
@@ -241,40 +245,24 @@ def test_a_consume_waits_for_a_requeue_and_loses(
     assert depth(queue).messages == 10
 
 
-_REQUEUE_AND_HANG = """
-import sys, uuid
-from airflow_sqlqueue.drain import batch_reader
-from airflow_sqlqueue.drain import requeue as module
-from airflow_sqlqueue.drain.ledger import Ledger, LedgerEntry
-from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.server.session import Session
+def requeue_and_halt(halt: Callable[[], None], url: str, catalog: str, schema: str, batch_id: uuid.UUID) -> None:
+    in_order = batch_reader.rows_in_order
 
-settings = ConnectionSettings.from_url(sys.argv[1])
-in_order = batch_reader.rows_in_order
+    def halting(*arguments: Any) -> Iterator[Any]:
+        for number, row in enumerate(in_order(*arguments)):
+            if number == 300:
+                halt()
+            yield row
 
-def hang(*arguments):
-    for number, row in enumerate(in_order(*arguments)):
-        if number == 300:
-            print("half", flush=True)
-            sys.stdin.readline()
-        yield row
-
-batch_reader.rows_in_order = hang
-with Session(settings) as session:
-    module.requeue(Ledger(session, sys.argv[2], sys.argv[3]), uuid.UUID(sys.argv[4]))
-"""
+    with patch.object(batch_reader, "rows_in_order", halting), Session(ConnectionSettings.from_url(url)) as session:
+        requeue(Ledger(session, catalog, schema), batch_id)
 
 
 def test_a_requeue_killed_in_the_middle_loses_and_duplicates_nothing(
     server_url: str, queue: QueueTable, ledger: Ledger, drain: DrainIt
 ) -> None:
     batch = drain(400)
-    command = [sys.executable, "-c", _REQUEUE_AND_HANG, server_url, queue.address.catalog, SCHEMA, batch.batch_id]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "half\n"
-        process.kill()
+    kill_where_it_halts(requeue_and_halt, server_url, queue.address.catalog, SCHEMA, uuid.UUID(batch.batch_id))
     # Waits for the lock of the killed one, whose transaction the server rolls back.
     assert ledger.manifest(uuid.UUID(batch.batch_id)) == batch
     assert queue.count_left(2**62, wait=10) == 0

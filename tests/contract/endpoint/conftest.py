@@ -13,7 +13,10 @@ from airflow_sqlqueue.endpoint.options import ConsumeOptions, ConsumeResult
 from airflow_sqlqueue.endpoint.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.messages.message import HeaderNames, Message, ReceivedMessage, decode_headers
 from airflow_sqlqueue.messages.routing import AddressResolver
+from airflow_sqlqueue.queue.tables.create import definitions_for
+from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
+from tests.conftest import make_tables
 
 ONCE = RecoverabilityOptions(immediate_retries=0, delayed_retries=0)
 """Every failure goes to the error queue."""
@@ -49,13 +52,11 @@ class Seen:
 
 
 @pytest.fixture
-def client(settings: ConnectionSettings, resolver: AddressResolver) -> QueueClient:
+def client(settings: ConnectionSettings, session: Session, resolver: AddressResolver) -> QueueClient:
     """Of the test's own schema, with the queues ``orders``, which has delayed messages, ``billing`` and ``error``."""
-    client = QueueClient(settings, resolver, lock_timeout=10)
-    client.tables.create("orders", delayed=True)
-    client.tables.create("billing")
-    client.tables.create("error")
-    return client
+    for name in ("orders", "billing", "error"):
+        make_tables(session, *definitions_for(resolver, name, delayed=name == "orders"))
+    return QueueClient(settings, resolver, lock_timeout=10)
 
 
 @pytest.fixture

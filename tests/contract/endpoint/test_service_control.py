@@ -124,8 +124,7 @@ def test_the_failure_of_another_message_is_no_failure_of_this_one(
     assert bodies(audit) == [b"0"]
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("audited", [False, True])
+@pytest.mark.parametrize(("mode", "audited"), [*((mode, True) for mode in MODES), (MODES[0], False)])
 def test_a_retry_of_service_control_is_acknowledged(
     orders: Queue, audit: Queue, acknowledged: Queue, consume: Consume, mode: str, audited: bool
 ) -> None:

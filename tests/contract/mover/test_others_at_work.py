@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -16,14 +12,16 @@ from typing import Any
 import pytest
 
 from airflow_sqlqueue.messages.message import Message
+from airflow_sqlqueue.messages.routing import AddressResolver
 from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.queue.delayed.mover import MoveResult
+from airflow_sqlqueue.queue.delayed.mover import MoveOptions, MoveResult, move_due
 from airflow_sqlqueue.queue.delayed.table import DelayedTable
 from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.server.sql import Query
 from tests.contract.conftest import Connect, run_sql
 from tests.contract.mover.conftest import NOW, Endpoint
+from tests.forks import kill_where_it_halts
 
 
 def test_a_locked_message_is_passed_over(connect: Connect, endpoint: Endpoint) -> None:
@@ -136,33 +134,23 @@ def test_two_movers_move_every_message_once(connect: Connect, endpoint: Endpoint
     assert Counter(endpoint.bodies()) == Counter(b"%d" % n for n in range(150))
 
 
-KILLED = """
-import sys
-from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.queue.delayed.table import DelayedTable
-from airflow_sqlqueue.queue.delayed.mover import MoveOptions, move_due
-from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.messages.routing import AddressResolver
-from airflow_sqlqueue.server.session import Session
+def move_and_halt(halt: Callable[[], None], url: str, table: str, statement: str) -> None:
+    """Halt before the statement in the second chunk of 40."""
+    chunks = 0
 
-url, queue, statement = sys.argv[1:]
-count = 0
+    class Halting(Session):
+        def run(self, found: Query, *values: Any, sizes: Any = None) -> list[Any]:
+            nonlocal chunks
+            chunks += found.name == "delayed.due"
+            if found.name == statement and chunks == 2:
+                halt()
+            return super().run(found, *values, sizes=sizes)
 
-class Stopping(Session):
-    def run(self, found, *values, sizes=None):
-        global count
-        count += found.name == "delayed.due"
-        if found.name == statement and count == 2:
-            print("here", flush=True)
-            sys.stdin.read()
-        return super().run(found, *values, sizes=sizes)
-
-settings = ConnectionSettings.from_url(url)
-resolver = AddressResolver(default_catalog=settings.database)
-session = Stopping(settings)
-delayed = DelayedTable(session, resolver.resolve(queue + ".Delayed"))
-move_due(delayed, QueueTable(session, resolver.resolve(queue)), resolver, MoveOptions(chunk=40))
-"""
+    settings = ConnectionSettings.from_url(url)
+    resolver = AddressResolver(default_catalog=settings.database)
+    with Halting(settings) as session:
+        delayed = DelayedTable(session, resolver.resolve(f"{table}.Delayed"))
+        move_due(delayed, QueueTable(session, resolver.resolve(table)), resolver, MoveOptions(chunk=40))
 
 
 @pytest.mark.parametrize("statement", ["delayed.due", "delayed.move", "session.commit"])
@@ -173,12 +161,7 @@ def test_a_mover_that_is_killed_loses_and_duplicates_nothing(
     other = endpoint.other("other")
     endpoint.delayed.store((Message(body=b"%d" % n) for n in range(100)), delay=NOW)
     endpoint.delayed.store((Message(body=b"%d" % n) for n in range(100, 120)), delay=NOW, forward_to=other.address)
-    command = [sys.executable, "-c", KILLED, server_url, endpoint.queue.address.table, statement]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "here\n"
-        os.kill(process.pid, signal.SIGKILL)
-        assert process.wait(60) == -signal.SIGKILL
+    kill_where_it_halts(move_and_halt, server_url, endpoint.queue.address.table, statement)
     moved = 0
     forwarded = 0
     while endpoint.delayed.next_due() is not None or moved + forwarded < 80:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
@@ -108,54 +104,3 @@ def test_two_returns_at_once_return_every_message_once(
     assert first.messages + second.messages == 400
     assert Counter(bodies(sales)) == Counter(b"%d" % n for n in range(400))
     assert bodies(error) == []
-
-
-CHILD = """
-import sys
-from airflow_sqlqueue.server.settings import ConnectionSettings
-from airflow_sqlqueue.queue import QueueTable
-from airflow_sqlqueue.messages.routing import AddressResolver
-from airflow_sqlqueue.server.session import Session
-from tests.contract.return_to_source.conftest import returned
-
-url, schema, where = sys.argv[1:]
-settings = ConnectionSettings.from_url(url)
-resolver = AddressResolver(schema, settings.database)
-
-def stop(*_):
-    print("here", flush=True)
-    sys.stdin.read()
-
-if where == "before the commit":
-    send = QueueTable.send
-    QueueTable.send = lambda self, messages: (send(self, messages), stop() if done else None)
-done = []
-with Session(settings) as session:
-    queue = QueueTable(session, resolver.resolve("error"))
-    tell = lambda returned: (done.append(returned), stop() if where == "between two transactions" else None)
-    returned(queue, resolver, rows_per_transaction=7, on_progress=tell)
-"""
-
-
-@pytest.mark.parametrize("where", ["before the commit", "between two transactions"])
-def test_sigkill_loses_and_duplicates_nothing(
-    server_url: str, error: QueueTable, sales: QueueTable, give_back: Any, schema: str, where: str
-) -> None:
-    expected = Counter(b"%d" % n for n in range(50))
-    error.send(failed("Sales", b"%d" % n) for n in range(50))
-    with subprocess.Popen(
-        [sys.executable, "-c", CHILD, server_url, schema, where],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "here\n"
-        os.kill(child.pid, signal.SIGKILL)
-    # A locking read waits until the server has rolled back what the dead process held.
-    count = "SELECT COUNT(*) FROM {} WITH (UPDLOCK)"
-    (left,), (arrived,) = (run_sql(error.session, count.format(q.address.qualified_name))[0] for q in (error, sales))
-    assert (left, arrived) == (43, 7)
-    assert Counter(bodies(error)) + Counter(bodies(sales)) == expected
-    assert give_back(error).messages == 43
-    assert Counter(bodies(sales)) == expected
