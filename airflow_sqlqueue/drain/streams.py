@@ -76,10 +76,7 @@ class StreamTable(OwnTable):
     made_by = ("stream.make",)
 
     def enter(self, name: str, queue: str) -> StreamState:
-        """Return the stream of that name, made if it is new; the caller holds the stream's lock.
-
-        Raises :class:`WrongBatchError` for a stream of another queue.
-        """
+        """Return the stream of that name and queue, made if it is new; the caller holds the stream's lock."""
         self.session.run(self.query("stream.enter"), name, stored_name(queue), str(uuid.uuid4()), name)
         state = self.find(name)
         if state is None or state.queue != stored_name(queue):

@@ -210,10 +210,7 @@ def escape_non_ascii(text: str) -> str:
 
 
 def encode_headers(headers: Headers) -> str:
-    """Return headers as an ASCII JSON object, which every version reads and a ``varchar`` column keeps unchanged.
-
-    Raises :class:`MessageError` as :func:`check_headers` does.
-    """
+    """Return checked headers as ASCII JSON, which every version reads and a ``varchar`` column keeps unchanged."""
     headers = headers if type(headers) is dict else dict(headers)
     plain = _NAMES.issuperset(map(type, headers)) and _VALUES.issuperset(map(type, headers.values()))
     if not plain:

@@ -50,10 +50,7 @@ class TimeFilter:
 
     @classmethod
     def conditions_in(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the conditions of a mapping without None, with texts checked and times read (UTC without a zone).
-
-        Raises :class:`ConfigurationError` for unknown names, other types than text, and unreadable times.
-        """
+        """Return the conditions of a mapping without None, with texts checked and times read (UTC without a zone)."""
         if not isinstance(values, Mapping):
             raise ConfigurationError(f"A filter is a mapping of {', '.join(field.name for field in fields(cls))}.")
         cls.check_names(values)

@@ -54,10 +54,7 @@ class TableAccess:
         _ = self.layout
 
     def require_allowed(self, resolver: AddressResolver) -> None:
-        """Raise :class:`AddressError` where headers of messages may not name this queue, or the table of its synonym.
-
-        Raises as :meth:`require` too. See :meth:`.AddressResolver.allows`.
-        """
+        """Raise :class:`AddressError` where headers may not name this queue: see :meth:`.AddressResolver.allows`."""
         if not is_allowed(self.session, resolver, identify(self.session, self.address)):
             raise errors.AddressError(
                 f"The queue {self.address.canonical} is outside of the allowed databases and schemas: allow them to "

@@ -187,10 +187,7 @@ def split_host(name: str) -> tuple[str, str | None]:
 
 
 def load_pyodbc() -> ModuleType:
-    """Import pyodbc; its Linux wheels need the system's unixODBC library.
-
-    Raises :class:`DriverNotFoundError` if that library, or one that it needs, is missing.
-    """
+    """Import pyodbc, or raise DriverNotFoundError: its Linux wheels need the library unixODBC of the system."""
     try:
         import pyodbc
     except ImportError as error:

@@ -45,10 +45,7 @@ def redact_body(body: bytes, content_type: str | None, start: Reach, hasher: Has
 
 
 def field_values(body: bytes, content_type: str | None, path: FieldPath) -> tuple[list[str], bool]:
-    """Return the texts of the values that an action on a path would change, and whether one is in place of an object.
-
-    Raises :class:`BodyError` where :func:`redact_body` does.
-    """
+    """Return texts of the values that an action on a path would change, and whether one is in place of an object."""
     texts: list[str] = []
 
     def noted(text: str) -> str:

@@ -25,10 +25,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True)
 class DueMessage:
-    """A due message: ``headers`` are those for the queue, ``values`` are the readable headers.
-
-    With None for ``headers`` they stay unchanged and do not leave the server.
-    """
+    """A due message: its readable headers, ``values``, and ``headers`` for the queue, None for those of the row."""
 
     message: DelayedMessage
     headers: Headers | None

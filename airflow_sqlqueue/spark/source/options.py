@@ -113,10 +113,7 @@ class ServerAccess:
 
     @classmethod
     def of(cls, options: SourceOptions, settings: ConnectionSettings | None) -> ServerAccess:
-        """Read the options; an option ``url`` replaces ``settings``, those of ``register``.
-
-        Raises :class:`ConfigurationError` for a URL that cannot be used, and if no server is named.
-        """
+        """Read the options; an option ``url`` replaces ``settings``, those of ``register``. One must name a server."""
         access = cls(options.text("url"), options.text("password"), settings, options.text("ledgerSchema"))
         access.client()
         return access
