@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Annotated, Any, Optional
 
 import typer
@@ -12,7 +12,7 @@ from airflow_sqlqueue.cli.options import Common, QueueArgument
 from airflow_sqlqueue.cli.output import note
 from airflow_sqlqueue.errors import ConfigurationError, MessageNotFoundError
 from airflow_sqlqueue.messages.message import HeaderNames, decode_headers, first_type
-from airflow_sqlqueue.options import option
+from airflow_sqlqueue.options import interval, option
 from airflow_sqlqueue.queue.delayed.mover import MoveOptions
 from airflow_sqlqueue.queue.delayed.table import DelayedMessage
 from airflow_sqlqueue.untrusted import quoted
@@ -53,16 +53,9 @@ def send_delayed(
     """Send one message that the queue receives later."""
     sent = message.message()
     client = common.connect()
-    client.delayed(queue).send([sent], delay=_interval(after), due=_moment(at), through=through)
+    client.delayed(queue).send([sent], delay=interval("--after", after), due=_moment(at), through=through)
     table = client.delayed(through or queue).address
     common.show({"table": table.canonical, "message_id": sent.header(HeaderNames.MESSAGE_ID)})
-
-
-def _interval(seconds: float | None) -> timedelta | None:
-    try:
-        return None if seconds is None else timedelta(seconds=seconds)
-    except (OverflowError, ValueError) as error:
-        raise ConfigurationError(f"--after takes a number of seconds, not {seconds}.") from error
 
 
 def _moment(text: str | None) -> datetime | None:

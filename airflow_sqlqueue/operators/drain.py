@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from airflow.providers.common.compat.sdk import AirflowException, BaseOperatorLink, conf
@@ -28,7 +28,7 @@ from airflow_sqlqueue.operators.base import (
     templated,
 )
 from airflow_sqlqueue.operators.metrics import DrainLog, Metrics
-from airflow_sqlqueue.operators.python_job import PythonJob
+from airflow_sqlqueue.operators.python_job import BatchJob, PythonJob
 from airflow_sqlqueue.operators.results import check_result
 from airflow_sqlqueue.operators.waiting import QueueWaitingTask
 from airflow_sqlqueue.queue.filters import MessageFilter
@@ -68,24 +68,6 @@ class BatchLink(BaseOperatorLink):
         batch_id = getattr(operator, "worked_on", None)
         parts = ("c", str(getattr(operator, "sqlqueue_conn_id", "")), "batches")
         return page_url(*parts, *([] if batch_id is None else [str(batch_id)]))
-
-
-class BatchJob(Protocol):
-    """Job on a batch."""
-
-    @property
-    def is_given(self) -> bool:
-        """Whether there is a job to run."""
-
-    @property
-    def takes_session(self) -> bool:
-        """Whether it uses the Spark session of the drain's workers."""
-
-    def run(self, batch: Batch, spark: SparkSession | None = None) -> Any:
-        """Run it to its end and return the function's result; ``spark`` is an open session."""
-
-    def kill(self) -> None:
-        """End the job, if that is possible."""
 
 
 class DrainOperatorBase(LimitedTask, QueueWaitingTask):

@@ -9,7 +9,8 @@ from typing import Any
 from airflow.sdk import Context
 
 from airflow_sqlqueue.operators.base import templated
-from airflow_sqlqueue.operators.drain import BatchJob, DrainOperatorBase
+from airflow_sqlqueue.operators.drain import DrainOperatorBase
+from airflow_sqlqueue.operators.python_job import BatchJob
 from airflow_sqlqueue.operators.spark_job import SparkJob
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -22,8 +23,29 @@ if TYPE_CHECKING:
     from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 
 
+class BatchJob:
+    """Base class of jobs on a batch."""
+
+    @property
+    @abstractmethod
+    def is_given(self) -> bool:
+        """Whether there is a job to run."""
+
+    @property
+    def takes_session(self) -> bool:
+        """Whether it uses the Spark session of the drain's workers."""
+        return False
+
+    @abstractmethod
+    def run(self, batch: Batch, spark: SparkSession | None = None) -> Any:
+        """Run it to its end and return the function's result; ``spark`` is an open session."""
+
+    def kill(self) -> None:
+        """End the job, if that is possible: else Airflow ends the process, and the next try runs the job again."""
+
+
 @dataclass
-class PythonJob:
+class PythonJob(BatchJob):
     """Job that calls a function with a batch's messages; ``staging`` is the staging folder of the task."""
 
     hook: SqlQueueHook
@@ -32,11 +54,9 @@ class PythonJob:
     function: Callable[..., Any] | None
     op_kwargs: Mapping[str, Any]
     context: Context
-    takes_session = False
 
     @property
     def is_given(self) -> bool:
-        """Whether a function was given."""
         return self.function is not None
 
     def check(self) -> None:
@@ -56,7 +76,6 @@ class PythonJob:
         return arguments_for(function, {"hook": self.hook, "batch": batch, **self.context}, self.op_kwargs)
 
     def run(self, batch: Batch, spark: SparkSession | None = None) -> Any:
-        """Call the function and return its result."""
         assert self.function is not None
         started = time.monotonic()
         self.log.info("The function gets batch %s: %d messages", batch.batch_id, batch.messages)
@@ -68,6 +87,3 @@ class PythonJob:
             result = self.function(messages, **self._arguments(self.function, batch))
         self.log.info("The function on batch %s ended after %.1f s", batch.batch_id, time.monotonic() - started)
         return result
-
-    def kill(self) -> None:
-        """Do nothing: Airflow ends the process, and the next try calls the function again."""

@@ -13,6 +13,7 @@ from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.extras import not_installed, with_extra
 from airflow_sqlqueue.hooks.spark_target import SparkTarget
+from airflow_sqlqueue.operators.python_job import BatchJob
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class SparkJob:
+class SparkJob(BatchJob):
     """Job on a batch in Spark: a function with a session, or an application.
 
     Spark shows ``name``.
@@ -59,12 +60,10 @@ class SparkJob:
 
     @property
     def is_given(self) -> bool:
-        """Whether a function or an application was given."""
         return self.python_callable is not None or self.application is not None
 
     @property
     def takes_session(self) -> bool:
-        """Whether the job uses a session of this process; an application has its own."""
         return self.python_callable is not None
 
     @contextmanager
@@ -77,7 +76,6 @@ class SparkJob:
             yield spark
 
     def run(self, batch: Batch, spark: SparkSession | None = None) -> Any:
-        """Run the job to its end, in the session ``spark`` or one of its own; return the function's result."""
         started = time.monotonic()
         result = None
         if self.python_callable is not None:
@@ -89,7 +87,6 @@ class SparkJob:
         return result
 
     def kill(self) -> None:
-        """End the application and its driver."""
         if self._submitted is not None:
             self._submitted.kill()
 
