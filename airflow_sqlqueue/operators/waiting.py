@@ -12,6 +12,7 @@ from airflow.providers.common.compat.sdk import conf
 
 from airflow_sqlqueue.errors import ConditionNotMetError, ConfigurationError, LoginFailedError, SqlQueueError
 from airflow_sqlqueue.operators.base import ConditionTask, ServerTask
+from airflow_sqlqueue.options import interval
 from airflow_sqlqueue.server.reconnecting import MAX_FAILURES, passes
 from airflow_sqlqueue.versions.airflow import TaskDeferralTimeout
 
@@ -90,12 +91,10 @@ class WaitingTask(ServerTask):
             raise self.timed_out() from error
 
     def _timeout(self) -> timedelta | None:
-        given = self.wait_timeout
-        if given is None or isinstance(given, timedelta):
-            return given
-        if given < 0:
-            raise ConfigurationError(f"wait_timeout is {given}: give zero or more seconds.")
-        return timedelta(seconds=given)
+        given = interval("wait_timeout", self.wait_timeout)
+        if given is not None and given < timedelta(0):
+            raise ConfigurationError(f"wait_timeout is {self.wait_timeout}: give zero or more seconds.")
+        return given
 
 
 class QueueWaitingTask(WaitingTask, ConditionTask):
