@@ -14,7 +14,8 @@ from typer.core import TyperCommand, TyperGroup
 
 from airflow_sqlqueue.cli.operation_options import made, parameter_of, parameters_of
 from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError
-from airflow_sqlqueue.options import Options, interval
+from airflow_sqlqueue.options import Options, interval, option_of
+from airflow_sqlqueue.queue.filters import TimeFilter
 
 _OTHER_NAMES = {"time_to_be_received": "expire_after"}
 """Names of the core, each with the parameter that has another name here."""
@@ -52,13 +53,20 @@ def with_option_groups(command: Callable[..., Any]) -> Callable[..., Any]:
         given |= {name: _time(f"--{name.replace('_', '-')}", given[name]) for name in times}
         made_of = {name: {each.name: given.pop(each.name) for each in members[name]} for name in groups}
         for name, kind in groups.items():
-            given[name] = made(kind, made_of[name]) if issubclass(kind, Options) else kind(**made_of[name])
+            given[name] = _made(kind, made_of[name])
         return command(**given)
 
     signature = inspect.Signature(parameters)
     run.__signature__ = signature  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
+
+
+def _made(kind: Any, given: dict[str, Any]) -> Any:
+    if issubclass(kind, TimeFilter):
+        # An empty list is no condition, an empty text is one.
+        return kind.of({name: value for name, value in given.items() if value or value == ""})
+    return made(kind, given) if issubclass(kind, Options) else kind(**given)
 
 
 def _time(option: str, text: str | None) -> timedelta | None:
@@ -86,6 +94,7 @@ def _parameters(group: Any) -> Iterable[inspect.Parameter]:
             types[field.name],
         )
         for field in fields(group)
+        if not field.metadata or option_of(field).flag is not None
     ]
 
 

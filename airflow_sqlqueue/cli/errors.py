@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from inspect import Parameter, Signature, signature
 from shlex import join
 from typing import Annotated, Any
@@ -21,34 +21,11 @@ from airflow_sqlqueue.options import option
 from airflow_sqlqueue.queue.errors.actions import ACTIONS, Action
 from airflow_sqlqueue.queue.errors.bulk_action import ErrorQueueOptions, ErrorQueueResult
 from airflow_sqlqueue.queue.errors.effects import ActionInputs
-from airflow_sqlqueue.queue.errors.failed_message import KINDS
 from airflow_sqlqueue.queue.errors.filters import ErrorFilter
 from airflow_sqlqueue.queue.errors.groupings import GROUPINGS
 from airflow_sqlqueue.queue.errors.reasons import NO_DESTINATION, StayReason
 from airflow_sqlqueue.queue.errors.scan import ShownError
 from airflow_sqlqueue.queue.errors.triage import DEFAULT_KEYS, MAX_SCANNED, Triage
-
-
-@dataclass(frozen=True)
-class ErrorFilterOptions:
-    """Options that select failed messages; without ``group`` and ``up_to`` of the filter, which only the page uses."""
-
-    exception_type: str | None = option(None, "only this exception type, in full; '' for none")
-    message_type: str | None = option(None, "only this message type, in full, without its assembly")
-    endpoint: str | None = option(None, "only messages that this endpoint failed to handle")
-    failed_queue: str | None = option(None, "only messages that failed in this queue: its address, or its table alone")
-    kind: str | None = option(None, f"only one of: {', '.join(KINDS)}")
-    since: str | None = option(None, "only messages that failed then or later: 2026-01-31, or 2026-01-31T08:00Z")
-    until: str | None = option(None, "only messages that failed before this time")
-    message_ids: list[str] | None = option(None, "only this message id; any number of times", form="--message-id")
-    row_versions: list[int] | None = option(None, "only this row; any number of times", form="--row-version")
-
-    def filter(self) -> ErrorFilter:
-        """Return the filter of the options that were given. Raises ConfigurationError."""
-        # An empty list is no condition, an empty text is one.
-        given = {name: value for name, value in vars(self).items() if value or value == ""}
-        return ErrorFilter.of(given)
-
 
 _BY = option(None, f"group by one or several of: {', '.join(GROUPINGS)}")
 _SHOWN = {HeaderNames.EXCEPTION_MESSAGE: "exception_message", HeaderNames.EXCEPTION_STACK_TRACE: "stack_trace"}
@@ -57,7 +34,7 @@ _SHOWN = {HeaderNames.EXCEPTION_MESSAGE: "exception_message", HeaderNames.EXCEPT
 
 def errors(
     common: Common,
-    selected: ErrorFilterOptions,
+    where: ErrorFilter,
     queue: QueueArgument = "error",
     by: list[str] | None = _BY,
     limit: Annotated[int, typer.Option(min=1, help="Largest number of messages to read.")] = MAX_SCANNED,
@@ -71,7 +48,6 @@ def errors(
 
     Nothing is removed.
     """
-    where = selected.filter()
     if (body and one is None) or (one is not None and (by or not where.is_empty)):
         raise ConfigurationError("--show names one message, with or without --body; filters and --by are for groups.")
     number = int(one) if one is not None and one.isdecimal() else None
@@ -156,13 +132,13 @@ def command_of(action: Action) -> Callable[..., None]:
 
     def command(
         common: Common,
-        selected: ErrorFilterOptions,
+        where: ErrorFilter,
         limits: ErrorQueueOptions,
         all_messages: bool = option(False, "every message; not with a filter", form="--all"),
         dry_run: DryRun = False,
         **given: Any,
     ) -> None:
-        _act(common, action, selected.filter(), all_messages, replace(limits, dry_run=dry_run), **given)
+        _act(common, action, where, all_messages, replace(limits, dry_run=dry_run), **given)
 
     def own(name: str, annotation: Any, default: Any = Parameter.empty) -> Parameter:
         return Parameter(name, Parameter.KEYWORD_ONLY, annotation=annotation, default=default)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from dataclasses import Field
-from datetime import timedelta
-from typing import Annotated, Any, Optional, TypeVar, get_args
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Optional, TypeVar, get_args, get_origin
 
 import typer
 
@@ -36,10 +36,15 @@ def parameter_of(name: str, declared: Any, hint: Any) -> inspect.Parameter:
     """
     if not isinstance(declared, Field):
         return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=declared, annotation=hint)
-    each, kinds = option_of(declared, name), get_args(hint)
-    # As Optional, because typer does not know the types of Python 3.10's unions.
-    hint = Optional[str] if timedelta in kinds else Optional[kinds[0]] if type(None) in kinds else hint
-    return _parameter(each, hint, plain(each.meaning), each.default)
+    each, kinds, meaning = option_of(declared, name), get_args(hint), declared.metadata["option"].meaning
+    if {timedelta, datetime} & {*kinds}:
+        hint = Optional[str]
+    elif kinds and get_origin(kinds[0]) is frozenset:
+        hint, meaning = Optional[list[get_args(kinds[0])[0]]], f"{meaning}; any number of times"  # type: ignore[misc]
+    elif type(None) in kinds:
+        # As Optional, because typer does not know the types of Python 3.10's unions.
+        hint = Optional[kinds[0]]
+    return _parameter(each, hint, plain(meaning), each.default)
 
 
 def _parameter(each: Option, hint: Any, about: str, default: Any) -> inspect.Parameter:

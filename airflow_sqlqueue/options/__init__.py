@@ -147,6 +147,16 @@ def option_of(each: Field[Any], name: str = "") -> Option:
     return replace(found, name=each.name or name, type=str(each.type), default=each.default)
 
 
+def describe_fields(kind: type) -> None:
+    """Put the parameters of fields with an :func:`option` into the docstring of a class that is no dataclass yet."""
+    if kind.__doc__:
+        known = [vars(base).get("__dataclass_fields__", {}) for base in reversed(kind.__mro__)]
+        known.append({name: value for name, value in vars(kind).items() if isinstance(value, Field)})
+        found = {name: each for named in known for name, each in named.items() if each.metadata}
+        lines = [f":param {name}: {option_of(each).sentence}" for name, each in found.items()]
+        kind.__doc__ = "\n".join((inspect.cleandoc(kind.__doc__), "", *lines, ""))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """Base class of options, whose docstrings get their parameters from the fields.
@@ -161,13 +171,7 @@ class Options:
         super().__init_subclass__(**kwargs)
         if "parameter" not in vars(cls):
             cls.parameter = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
-        if cls.__doc__:
-            known = [vars(base).get("__dataclass_fields__", {}) for base in reversed(cls.__mro__)]
-            # The class itself is no dataclass yet.
-            known.append({name: value for name, value in vars(cls).items() if isinstance(value, Field)})
-            found = {name: each for named in known for name, each in named.items() if each.metadata}
-            lines = [f":param {name}: {option_of(each).sentence}" for name, each in found.items()]
-            cls.__doc__ = "\n".join((inspect.cleandoc(cls.__doc__), "", *lines, ""))
+        describe_fields(cls)
 
     def __post_init__(self) -> None:
         for each in self.described():

@@ -14,18 +14,16 @@ from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.messages.envelope.times import format_time, moment_of, parse_time
 from airflow_sqlqueue.messages.envelope.typed_headers import Content
 from airflow_sqlqueue.messages.message import DecodedHeaders, HeaderNames
-from airflow_sqlqueue.options import check_names
+from airflow_sqlqueue.options import check_names, describe_fields, option
 from airflow_sqlqueue.server.sql.narrowing import Condition, header_pattern, may_match, mention_pattern
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimeFilter:
-    """Common part of filters: a range of times. A filter matches if all its conditions do; None is no condition.
+    """Common part of filters: a range of times, in which a message without a time is not.
 
-    :param since: matches this moment or later; a message without a time does not match.
-    :param until: matches before this moment.
-
-    Raises :class:`ConfigurationError` for a time without a zone.
+    A filter matches if all its conditions do; None is no condition. Raises :class:`ConfigurationError` for a time
+    without a zone.
     """
 
     parameter: ClassVar[str] = "filters"
@@ -34,8 +32,11 @@ class TimeFilter:
     texts: ClassVar[tuple[str, ...]] = ()
     """Names of conditions that are texts."""
 
-    since: datetime | None = None
-    until: datetime | None = None
+    since: datetime | None = option(None, "only messages of this time or later: 2026-01-31, or 2026-01-31T08:00Z")
+    until: datetime | None = option(None, "only messages before this time")
+
+    def __init_subclass__(cls) -> None:
+        describe_fields(cls)
 
     def __post_init__(self) -> None:
         for name in ("since", "until"):
@@ -73,6 +74,9 @@ class TimeFilter:
 class MessageFilter(TimeFilter):
     """Filter of messages by their headers. All conditions must match; malformed headers match no filter.
 
+    Its times are those of the header TimeSent. Raises :class:`ConfigurationError` for a filter without a condition,
+    which would match every message, and for a time without a zone.
+
     :param message_id: the header MessageId; the row's Id where the message has no such header.
     :param message_type: a .NET type in full, without its assembly; any of the enclosed types may be it. A generic type
         is written as in the header, with the text in its brackets.
@@ -80,11 +84,6 @@ class MessageFilter(TimeFilter):
     :param headers: headers by name that must be equal, with case; a value of None matches a JSON null and no missing
         header.
     :param endpoint: the endpoint that sent the message, the header OriginatingEndpoint.
-    :param since: sent at this moment or later, by the header TimeSent; messages without that header do not match.
-    :param until: sent before this moment.
-
-    Raises :class:`ConfigurationError` for a filter without a condition, which would match every message, and for a time
-    without a zone.
     """
 
     texts = ("message_id", "message_type", "correlation_id", "endpoint")

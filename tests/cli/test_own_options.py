@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from airflow_sqlqueue.cli.commands import Command, with_option_groups
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.options import option
+from airflow_sqlqueue.queue.filters import TimeFilter
 
 GIVEN: dict[str, Any] = {}
 
@@ -71,3 +72,35 @@ def test_the_help_has_their_meanings() -> None:
 def test_a_time_that_cannot_be_read_is_named_by_its_option(text: str, says: str) -> None:
     with pytest.raises(ConfigurationError, match=says):
         run("--older-than", text)
+
+
+def test_a_made_up_condition_of_a_filter_is_an_option() -> None:
+    @dataclass(frozen=True)
+    class LampFilter(TimeFilter):
+        """Filter of lamps."""
+
+        texts = ("shade",)
+        shade: str | None = option(None, "only lamps of this shade")
+        sockets: frozenset[str] | None = option(None, "only lamps with these sockets", form="--socket")
+        hidden: str | None = option(None, "only for programs", form=None)
+
+        @classmethod
+        def of(cls, values: dict[str, Any]) -> LampFilter:
+            return cls(**cls.conditions_in(values))
+
+    seen = []
+
+    def command(where: Any) -> None:
+        seen.append(where)
+
+    command.__annotations__ = {"where": LampFilter, "return": None}
+    app = typer.Typer(rich_markup_mode=None)
+    app.command(cls=Command)(with_option_groups(command))
+    shown = " ".join(CliRunner().invoke(app, ["--help"]).stdout.split())
+    assert "--shade <str> Only lamps of this shade." in shown
+    assert "--socket <list[str]> Only lamps with these sockets; any number of times." in shown
+    assert "programs" not in shown
+    done = CliRunner().invoke(app, ["--shade", "", "--since", "2026-01-31"], catch_exceptions=False)
+    assert done.exit_code == 0
+    assert seen == [LampFilter(shade="", since=datetime(2026, 1, 31, tzinfo=timezone.utc))]
+    assert ":param shade: only lamps of this shade.\n" in (LampFilter.__doc__ or "")

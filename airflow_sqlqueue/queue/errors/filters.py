@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.options import option
 from airflow_sqlqueue.queue.errors.failed_message import KINDS, FailedMessage, table_of
 from airflow_sqlqueue.queue.errors.groupings import check_keys, group_name, value_of
 from airflow_sqlqueue.queue.filters import TimeFilter
@@ -16,33 +17,25 @@ from airflow_sqlqueue.queue.filters import TimeFilter
 class ErrorFilter(TimeFilter):
     """Filter of failed messages. All conditions must match; None is no condition.
 
-    :param exception_type: the exception's .NET type in full; ``""`` matches messages without one, here and in the next
-        three.
-    :param message_type: the first enclosed message type in full, without its assembly.
-    :param endpoint: the endpoint that failed.
-    :param failed_queue: the queue where the message failed: the address as in its header, or the table only.
-    :param kind: ``failed``, ``no failed queue`` or ``malformed headers``.
-    :param since: failed at this moment or later; messages without a time of failure do not match.
-    :param until: failed before this moment.
-    :param message_ids: has one of these message ids; several rows may have the same.
-    :param row_versions: has one of these RowVersions; a RowVersion belongs to one row only.
-    :param up_to: has this RowVersion or a lower one, so that later failures do not match.
-    :param group: belongs to this group, named by :func:`~airflow_sqlqueue.queue.errors.groupings.group_name`.
+    Its times are those of the failure; a text ``""`` matches messages without the value. Several messages may have the
+    same id, a RowVersion belongs to one.
 
     Raises :class:`ConfigurationError` for an unknown kind, a time without a zone, a RowVersion that no row has.
     """
 
     texts = ("exception_type", "message_type", "endpoint", "failed_queue", "kind", "group")
 
-    exception_type: str | None = None
-    message_type: str | None = None
-    endpoint: str | None = None
-    failed_queue: str | None = None
-    kind: str | None = None
-    message_ids: frozenset[str] | None = None
-    row_versions: frozenset[int] | None = None
-    up_to: int | None = None
-    group: str | None = None
+    exception_type: str | None = option(None, "only this exception type, in full; '' for none")
+    message_type: str | None = option(None, "only this message type, in full, without its assembly")
+    endpoint: str | None = option(None, "only messages that this endpoint failed to handle")
+    failed_queue: str | None = option(None, "only messages that failed in this queue: its address, or its table alone")
+    kind: str | None = option(None, f"only one of: {', '.join(KINDS)}")
+    message_ids: frozenset[str] | None = option(None, "only these message ids", form="--message-id")
+    row_versions: frozenset[int] | None = option(None, "only these rows, by RowVersion", form="--row-version")
+    up_to: int | None = option(None, "only rows up to this RowVersion, without later failures", form=None)
+    group: str | None = option(
+        None, "only this group, by :func:`~airflow_sqlqueue.queue.errors.groupings.group_name`", form=None
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
