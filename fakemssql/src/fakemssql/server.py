@@ -18,6 +18,7 @@ from types import TracebackType
 import psutil  # type: ignore[import-untyped]
 
 from fakemssql import data_folder, odbc, switches
+from fakemssql.processes import is_alive
 from fakemssql.system_user import make_folder
 from fakemssql.tds import access_tokens
 from fakemssql.tds.tls import certificate_path
@@ -344,13 +345,5 @@ def _kill_tree(pid: int, reap: Callable[[], object], seconds: float) -> None:
                 signal_one(process)
     reap()
     deadline = time.monotonic() + seconds
-    while any(map(_alive, doomed)) and time.monotonic() < deadline:
+    while any(map(is_alive, doomed)) and time.monotonic() < deadline:
         time.sleep(0.005)
-
-
-def _alive(process: psutil.Process) -> bool:
-    """Return whether a process is alive; a zombie is not, because its files and locks are free."""
-    try:
-        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.Error:
-        return False
