@@ -17,6 +17,8 @@ from fakemssql import killing
 from fakemssql.contract import ClientGone
 
 _CHUNK = 1 << 18
+_RECEIVED = 1 << 16
+"""Limit of one reading: memory for more would come from the system each time, which takes longer than the reading."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ class Transport:
     def _read(self) -> bytes:
         """Next bytes of the socket, not decrypted; empty if no data are available."""
         try:
-            data = self._sock.recv(_CHUNK)
+            data = self._sock.recv(_RECEIVED)
         except (BlockingIOError, InterruptedError):
             return b""
         except OSError as error:
@@ -196,8 +198,10 @@ class Transport:
     def _decrypt(self) -> None:
         assert self._tls is not None
         try:
-            while data := self._tls.read(_CHUNK):
+            while data := self._tls.read(_RECEIVED):
                 self.received += data
+                if not self._incoming.pending and not self._tls.pending():
+                    return
         except ssl.SSLWantReadError:
             return
         except ssl.SSLError as error:

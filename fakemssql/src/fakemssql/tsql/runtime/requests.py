@@ -135,7 +135,6 @@ class SessionEngine:
 
     def prepare(self, text: str, parameters: Sequence[Parameter]) -> None:
         """Parse a text, and cache it for its execution."""
-        self._refresh()
         self.session.code(text, signature_of(parameters))
 
     def transaction_request(self, kind: str, isolation: int, name: str, output: ResponseWriter) -> None:
