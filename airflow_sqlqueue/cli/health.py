@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from contextlib import suppress
+from dataclasses import fields
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from types import TracebackType
@@ -16,6 +17,7 @@ from typing import Any, ClassVar
 from airflow_sqlqueue.endpoint.options import ConsumeResult
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.messages.routing import ResolvedAddress
+from airflow_sqlqueue.options import option_of, plain
 
 log = logging.getLogger(__name__)
 
@@ -25,15 +27,8 @@ AT_ONCE = 8
 REQUEST_SECONDS = 5.0
 """Seconds after which a request is closed, however slowly it arrives."""
 
-_COUNTERS = {
-    "handled": "Messages that were handled and committed.",
-    "failed": "Messages that went to the error queue.",
-    "delayed": "Messages that went to the table of delayed messages, for another round.",
-    "forwarded": "Messages that were forwarded to another queue.",
-    "duplicates": "Messages that were deleted because the inbox had their ids.",
-    "discarded": "Messages that were deleted because no function handles their types.",
-    "rolled_back": "Attempts that failed and put their messages back.",
-}
+_COUNTERS = {each.name: plain(option_of(each).meaning) for each in fields(ConsumeResult) if each.metadata}
+"""Counters by name, each with its text."""
 
 
 class Health:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_sqlqueue.endpoint.databus.options import PAYLOAD_BYTES, SIZE_OF_A_PAYLOAD
 from airflow_sqlqueue.endpoint.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.options import argument, option
+from airflow_sqlqueue.options import argument, describe_fields, option
 from airflow_sqlqueue.options.budget import Limits
 from airflow_sqlqueue.queue import MessageFilter
 from airflow_sqlqueue.server.transactions import MODES, NONE, SENDS_ATOMIC_WITH_RECEIVE
@@ -107,23 +107,17 @@ class ConsumeOptions(RecoverabilityOptions, Limits):
 
 
 @dataclass
+@describe_fields
 class ConsumeResult:
-    """Counts of consuming, so far or in all.
+    """Counts of consuming, so far or in all; ``handlers`` is the highest number of handlers at the same time."""
 
-    ``handled`` messages were committed. ``failed`` messages went to the error queue, among them those with malformed
-    headers. ``delayed`` messages wait for another round. ``forwarded`` messages were due for another queue and were
-    sent there. ``duplicates`` were deleted because the inbox had their ids, ``discarded`` ones because no function
-    handles their types. ``rolled_back`` counts failed attempts, which put their messages back. ``handlers`` is the
-    highest number of handlers at the same time.
-    """
-
-    handled: int = 0
-    failed: int = 0
-    delayed: int = 0
-    forwarded: int = 0
-    duplicates: int = 0
-    discarded: int = 0
-    rolled_back: int = 0
+    handled: int = option(0, "messages that were handled and committed")
+    failed: int = option(0, "messages that went to the error queue, those with malformed headers included")
+    delayed: int = option(0, "messages that went to the table of delayed messages, for another round")
+    forwarded: int = option(0, "messages that were forwarded to another queue")
+    duplicates: int = option(0, "messages that were deleted because the inbox had their ids")
+    discarded: int = option(0, "messages that were deleted because no function handles their types")
+    rolled_back: int = option(0, "attempts that failed and put their messages back")
     handlers: int = 0
     seconds: float = 0.0
 

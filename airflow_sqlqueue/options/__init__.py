@@ -17,6 +17,7 @@ from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.untrusted import quoted
 
 T = TypeVar("T", bound="Options")
+Kind = TypeVar("Kind")
 Number = TypeVar("Number", int, float)
 
 BYTES = "bytes"
@@ -147,7 +148,7 @@ def option_of(each: Field[Any], name: str = "") -> Option:
     return replace(found, name=each.name or name, type=str(each.type), default=each.default)
 
 
-def describe_fields(kind: type) -> None:
+def describe_fields(kind: type[Kind]) -> type[Kind]:
     """Put the parameters of fields with an :func:`option` into the docstring of a class that is no dataclass yet."""
     if kind.__doc__:
         known = [vars(base).get("__dataclass_fields__", {}) for base in reversed(kind.__mro__)]
@@ -155,6 +156,7 @@ def describe_fields(kind: type) -> None:
         found = {name: each for named in known for name, each in named.items() if each.metadata}
         lines = [f":param {name}: {option_of(each).sentence}" for name, each in found.items()]
         kind.__doc__ = "\n".join((inspect.cleandoc(kind.__doc__), "", *lines, ""))
+    return kind
 
 
 @dataclass(frozen=True, kw_only=True)
