@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import uuid
 from collections.abc import Callable, Iterator
@@ -56,6 +58,13 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Keep the format of ``caplog.text``: PySpark makes JSON of each handler that a logger of its own is given."""
     plugin: Any = session.config.pluginmanager.get_plugin("logging-plugin")
     plugin.caplog_handler.setFormatter = lambda formatter: None
+
+
+def pytest_collection_finish() -> None:
+    """Leave the tests themselves, and what they import, out of all further collections of garbage."""
+    gc.collect()
+    gc.freeze()
+    atexit.register(gc.unfreeze)
 
 
 @pytest.hookimpl(trylast=True)

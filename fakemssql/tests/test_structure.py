@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -12,21 +12,17 @@ from support.structure import Code
 
 ROOT = Path(fakemssql.__file__).parent
 CODE = Code(ROOT)
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(ROOT.rglob("*.py"))}
 LONGEST = 450
 READ_BY_NAME = {"__init__.py", "tsql/compiler/trees.py"}
 """The package's lazy names, and walks over the fields of any node."""
 
 
-def module(path: Path) -> str:
-    parts = path.relative_to(ROOT.parent).with_suffix("").parts
+def module(path: str) -> str:
+    parts = Path(ROOT.name, path).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-MODULES = {module(path): tree for path, tree in TREES.items()}
-
-
-def imported(tree: ast.Module) -> Iterator[str]:
+def imported(tree: ast.Module, modules: Collection[str]) -> Iterator[str]:
     """The modules of fakemssql that a module imports, in functions and for type checkers too."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -34,11 +30,14 @@ def imported(tree: ast.Module) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
-                yield inner if inner in MODULES else node.module
+                yield inner if inner in modules else node.module
 
 
 def test_no_circles_of_imports() -> None:
-    graph = {name: {each for each in imported(tree) if each in MODULES} - {name} for name, tree in MODULES.items()}
+    modules = {module(path): tree for path, tree in CODE.trees.items()}
+    graph = {
+        name: {each for each in imported(tree, modules) if each in modules} - {name} for name, tree in modules.items()
+    }
     circle: list[str] = []
     try:
         TopologicalSorter(graph).prepare()
@@ -52,7 +51,7 @@ def test_no_class_name_has_two_meanings() -> None:
 
 
 def test_modules_are_short() -> None:
-    lengths = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8").count("\n") for path in TREES}
+    lengths = {path: (ROOT / path).read_text(encoding="utf-8").count("\n") for path in CODE.trees}
     assert {name: lines for name, lines in lengths.items() if lines > LONGEST} == {}
 
 

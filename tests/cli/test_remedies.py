@@ -25,10 +25,12 @@ _PRINTED = re.compile(r"'(sqlqueue [a-z][^']*)'")
 
 
 def texts() -> Iterator[str]:
-    """Yield each text of the package; a value that is filled in stands in angle brackets."""
+    """Yield the texts of files that name a command; a value that is filled in stands in angle brackets."""
     for file in ROOT.rglob("*"):
+        if file.suffix not in {".py", ".sql", ".js", ".html"} or "sqlqueue " not in (source := file.read_text()):
+            continue
         if file.suffix == ".py":
-            for node in ast.walk(ast.parse(file.read_text())):
+            for node in ast.walk(ast.parse(source)):
                 if isinstance(node, ast.JoinedStr):
                     parts = (
                         p.value if isinstance(p, ast.Constant) else f"<{ast.unparse(p.value)}>" for p in node.values
@@ -36,8 +38,8 @@ def texts() -> Iterator[str]:
                     yield "".join(map(str, parts))
                 elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                     yield node.value
-        elif file.suffix in {".sql", ".js", ".html"}:
-            yield file.read_text()
+        else:
+            yield source
 
 
 PRINTED = sorted({command for text in texts() for command in _PRINTED.findall(text)})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Collection, Iterator
+from functools import cached_property
 from pathlib import Path
 
 
@@ -12,9 +13,14 @@ class Code:
     """The modules of a package as trees, by their paths below its folder."""
 
     def __init__(self, root: Path) -> None:
-        self.trees = {
-            path.relative_to(root).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
-            for path in sorted(root.rglob("*.py"))
+        self._root = root
+
+    @cached_property
+    def trees(self) -> dict[str, ast.Module]:
+        """The trees, which are made at first use: each process of a run imports this, and one runs its tests."""
+        return {
+            path.relative_to(self._root).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
+            for path in sorted(self._root.rglob("*.py"))
         }
 
     def classes_of_two_meanings(self) -> dict[str, list[str]]:
