@@ -36,6 +36,7 @@ from airflow_sqlqueue.drain.worker import Worker, WorkPlan
 from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.server.sql import Query
 from fakemssql import FakeServer
 from tests.drains import drain
 
@@ -90,8 +91,9 @@ def restored(version: str, settings: ConnectionSettings, folder: Path) -> Iterat
     staging = StagingFolder.of(folder / "staging")
     with database(name, settings) as own:
         client = QueueClient(own)
-        for statement in (source / "tables.sql").read_text("utf-8").replace(STAGING, staging.uri).split(_GO):
-            client.run_sql(statement)
+        with client.session() as session:
+            for statement in (source / "tables.sql").read_text("utf-8").replace(STAGING, staging.uri).split(_GO):
+                session.run(Query("restore", "restore a version's tables", statement))
         state = json.loads((source / "state.json").read_text("utf-8").replace(STAGING, staging.uri))
         memory = StagingFolder.of(MANY)
         for path in sorted((source / "many").iterdir()):

@@ -17,13 +17,11 @@ Done = subprocess.CompletedProcess[str]
 
 
 def sqlqueue(*arguments: str, url: str | None = None, **environment: str) -> Done:
-    """Run a command: in this process, which spares its start, or in one of its own where its environment matters."""
-    if environment:
-        return process(*arguments, url=url, **environment)
+    """Run a command in this process, which spares its start."""
     stdout, stderr = (io.TextIOWrapper(io.BytesIO(), "utf-8", newline="") for _ in range(2))
     code = 0
     with (
-        patch.dict(os.environ, environment_of(url), clear=True),
+        patch.dict(os.environ, environment_of(url) | environment, clear=True),
         patch.object(sys, "argv", ["sqlqueue", *arguments]),
         patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(), "utf-8")),
         redirect_stdout(stdout),

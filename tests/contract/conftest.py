@@ -28,6 +28,7 @@ from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.purge import PurgeOptions, purge
+from airflow_sqlqueue.queue.tables.layout import SHAPES
 from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.server.sql import Query
@@ -38,6 +39,9 @@ from tests.grammar import MAXDOP, Recorder, problems
 SCRIPT = Path(__file__).parents[2] / "docs" / "permissions.sql"
 
 LoginIn = Callable[..., Connect]
+
+SHAPED = list({shape: layout for layout, shape in reversed(SHAPES.items())}.values())
+"""One layout of each shape that there is."""
 
 
 @pytest.fixture(scope="session")

@@ -34,11 +34,11 @@ from airflow_sqlqueue.queue.tables.layout import SHAPES, shape_of
 from airflow_sqlqueue.queue.tables.reading import exists, read_layout
 from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from tests.contract.conftest import Connect, run_sql
+from tests.contract.conftest import SHAPED, Connect, run_sql
 from tests.forks import CONTEXT, fork
 
 
-@pytest.mark.parametrize("layout", SHAPES)
+@pytest.mark.parametrize("layout", SHAPED)
 @pytest.mark.parametrize("body_string", [False, True], ids=["plain", "body_string"])
 def test_inspect_finds_the_layout_that_create_made(
     session: Session, table: ResolvedAddress, layout: str, body_string: bool

@@ -31,7 +31,7 @@ from airflow_sqlqueue.queue.tables.reading import read_layout
 from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.sql import Query
-from tests.contract.conftest import HEADERS, Connect, Exercise, run_sql
+from tests.contract.conftest import HEADERS, SHAPED, Connect, Exercise, run_sql
 
 ALTERATIONS: dict[str, str] = {
     "an unknown column": "ALTER TABLE {table} ADD [Note] nvarchar(20) NULL",
@@ -47,7 +47,7 @@ ALTERATIONS: dict[str, str] = {
 }
 
 
-@pytest.mark.parametrize("layout", list({shape: layout for layout, shape in reversed(SHAPES.items())}.values()))
+@pytest.mark.parametrize("layout", SHAPED)
 def test_every_layout_serves_every_call(
     session: Session, table: ResolvedAddress, layout: str, exercise: Exercise
 ) -> None:

@@ -31,14 +31,13 @@ from airflow_sqlqueue.queue.purge import PurgeOptions, purge
 from airflow_sqlqueue.queue.quarantine import Quarantine
 from airflow_sqlqueue.queue.table_access import FIRST, LAST
 from airflow_sqlqueue.queue.tables.create import create_queue
-from airflow_sqlqueue.queue.tables.layout import SHAPES
 from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.server import sql
 from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.server.sql import Fragment, identifier, readpast
 from airflow_sqlqueue.server.sql.columns import copied_page, forwarding
-from tests.contract.conftest import HEADERS, run_sql
+from tests.contract.conftest import HEADERS, SHAPED, run_sql
 from tests.plans import Operator, PlanSession, heads, sorted_heads
 
 ROWS = 3_000
@@ -72,7 +71,7 @@ PRIMARY_KEY = (
     "ALTER TABLE {table} ADD CONSTRAINT [Key]]s of {name}] PRIMARY KEY NONCLUSTERED ([RowVersion])"
 )
 TABLES = {
-    **{layout: (layout, "") for layout in {shape: layout for layout, shape in SHAPES.items()}.values()},
+    **{layout: (layout, "") for layout in SHAPED},
     "modern with a trigger": ("modern", TRIGGER),
     "clustered with a trigger": ("clustered", TRIGGER),
     "a primary key for the index": ("modern", PRIMARY_KEY),

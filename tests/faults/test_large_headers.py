@@ -1,7 +1,7 @@
 """Headers of any size do not stop an API server or a triggerer: memory is bounded, and the event loop has its turns.
 
 The process is one of its own, which does on threads what the page and the triggers do, while its event loop counts how
-long it stands still. Of three runs the best counts, because the machine has other work.
+long it stands still. Of up to three runs the best counts, because the machine has other work.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ async def run():
 
 client.queue(error_name).depth()
 before = memory()
-stalls = [asyncio.run(run()) for _ in range(3)]
+stalls = [asyncio.run(run())]
+while len(stalls) < 3 and min(stalls) >= 0.2:
+    stalls.append(asyncio.run(run()))
 print(json.dumps({"grown": memory() - before, "stall": min(stalls)}))
 """
 
@@ -95,8 +97,8 @@ def test_headers_of_any_size_take_little_memory_and_no_turn_of_the_event_loop(
     try:
         for text, count, rows in (
             ("{},", characters // 3, 1),
-            ("{},", 330_000, 20),
-            ('"k":"v",', 120_000, 20),
+            ("{},", 330_000, 10),
+            ('"k":"v",', 120_000, 10),
         ):
             opening = '{"a":[' if text == "{}," else '{"a":"b",'
             for _ in range(rows):

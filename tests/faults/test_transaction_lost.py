@@ -39,6 +39,7 @@ KILLS = 50 if LONG else 3
 
 SECOND_DELETE, COMMIT = 5, 7
 STATEMENTS = range(1, 16) if LONG else (1, 2, 4, SECOND_DELETE, COMMIT, 11)
+OF_EACH = {"files": (1, 4, SECOND_DELETE, COMMIT), "table": (2, SECOND_DELETE, COMMIT, 11)}
 """Opening the batch is three statements, a part of 20 messages three and the one with COMMIT, on one connection."""
 
 
@@ -66,7 +67,11 @@ class Losing:
                 return self._connect()
 
 
-@pytest.mark.parametrize("statement", STATEMENTS)
+@pytest.mark.parametrize(
+    ("statement", "stage"),
+    [(each, stage) for each in STATEMENTS for stage in ("files", "table") if LONG or each in OF_EACH[stage]],
+    indirect=["stage"],
+)
 def test_a_drain_loses_and_duplicates_nothing(
     fake: FakeServer,
     connect: Connect,
