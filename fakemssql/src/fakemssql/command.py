@@ -126,7 +126,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         switched = data / switches.FILE
         switched.unlink(missing_ok=True)  # left by a server that was killed
         engines = Engines(postgres.conninfo(), functools.partial(switches.read, switched))
-        front = Front(tls.contexts(data), Credentials(options.user, password), engines.open)
+        front = Front(tls.contexts(data), Credentials(options.user, password), engines.open, close=engines.close)
         address, port = sock.getsockname()[:2]
         if not is_loopback(address):
             log.warning(

@@ -100,6 +100,7 @@ def _child(
         while served < MAX_CLIENTS and (following := _following(channel, connections)) is not None:
             serve(following[0], front, following[1])
             served += 1
+        front.close()
         code = 0
     except Exception as error:
         log.error("connection ended: %s", describe(error))

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from fakemssql.contract import Client
+from fakemssql.tsql.engine import Engines
 from fakemssql.types import SqlType
+from support.engine_client import Client as EngineClient
 
 _SESSION = (
     "SELECT login_name, host_name, program_name, client_interface_name, host_process_id, status, DB_NAME(database_id),"
@@ -157,7 +159,7 @@ def test_an_idle_session_is_seen_however_much_it_has_done(client: Any, other: An
 
 
 def test_sessions_that_ended_are_gone(client: Any, other: Any) -> None:
-    number, path = _spid(other), other.session.activity._path
+    number, path = _spid(other), other.session.backend.file.path
     # As a process that was killed leaves them: its connection ends, its file stays.
     other.session.pg.close()
     deadline = time.monotonic() + 10
@@ -165,8 +167,23 @@ def test_sessions_that_ended_are_gone(client: Any, other: Any) -> None:
         pass
     assert path.exists()
     assert client.rows(_SESSION.format(number)) == []
-    other.session.activity.close()
+    other.engine.close()
     assert not path.exists()
+
+
+def test_a_session_is_gone_although_its_connection_waits_for_the_next(client: Any, engines: Engines) -> None:
+    first = engines.open("shop", "sa", lambda fd: None)
+    number = first.session.spid
+    EngineClient(first).ok("SELECT 'the text of the first'")
+    assert client.value(_TEXT.format(number)) == "SELECT 'the text of the first'"
+    first.close()
+    assert client.rows(_SESSION.format(number)) == client.rows(_TEXT.format(number)) == []
+    assert client.error(f"KILL {number}").number == 6106
+    second = engines.open("shop", "sa", lambda fd: None)
+    assert second.session.spid == number, "another connection"
+    assert len(client.rows(_SESSION.format(number))) == 1
+    assert client.rows(_TEXT.format(number)) in ([], [("",)])
+    second.close()
 
 
 def test_the_server(client: Any) -> None:

@@ -6,6 +6,7 @@ import ipaddress
 import logging
 import os
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -36,6 +37,8 @@ class Front:
     credentials: login7.Credentials
     open_engine: OpenEngine
     limits: LoginLimits = field(default_factory=LoginLimits)
+    close: Callable[[], None] = lambda: None
+    """Closes what engines leave for the next ones; called when a process ends."""
 
 
 class Admission(Protocol):

@@ -1,5 +1,5 @@
 -- Current sessions, requests, transactions and locks. Each session writes its state to a file in the data directory, which
--- runtime/connection/activity.py describes; PostgreSQL has the locks that a session waits for.
+-- runtime/connection/session_file.py describes; PostgreSQL has the locks that a session waits for.
 CREATE FUNCTION mssql.int_at(raw bytea, at int) RETURNS int LANGUAGE sql IMMUTABLE
   RETURN get_byte(raw, at) + (get_byte(raw, at + 1) << 8) + (get_byte(raw, at + 2) << 16) + (get_byte(raw, at + 3) << 24);
 CREATE FUNCTION mssql.session_file(pid int) RETURNS bytea LANGUAGE plpgsql VOLATILE AS $$

@@ -19,6 +19,7 @@ from fakemssql.switches import Switches
 from fakemssql.tsql.catalog.catalog import Catalog
 from fakemssql.tsql.pg import Pg, PgError, Request, ServerGone
 from fakemssql.tsql.runtime.connection.plan_cache import PlanCache
+from fakemssql.tsql.runtime.connection.session_file import SessionFile
 
 _MOMENT = struct.Struct("<Q")
 
@@ -80,8 +81,10 @@ class Backend:
         self._switches = Switches()
         self.pg.execute("LISTEN mssql_catalog")
         pid, directory, started = self.pg.query(_PLACE_SQL)[0]
-        self.pid, self.directory, self.started = int(pid or 0), str(directory), str(started)
-        self.changes = CatalogChanges(Path(self.directory) / FOLDER / "changes")
+        self.pid, self.started = int(pid or 0), str(started)
+        folder = Path(str(directory)) / FOLDER
+        self.changes = CatalogChanges(folder / "changes")
+        self.file = SessionFile(folder / str(self.pid))
 
     def take(self, wait: Wait, switches: Switches) -> bool:
         """Prepare the connection for a session and read changes of other sessions; False if it is broken."""
@@ -127,6 +130,7 @@ class Backend:
         return self.pg.conn.status == pq.ConnStatus.OK and not self.pg.in_transaction
 
     def close(self) -> None:
+        self.file.close()
         self.pg.close()
 
 
