@@ -85,8 +85,11 @@ ROOMS = {
         (*_unit("message", "row", "budget", "untrusted"), *_contract("queue")),
     ),
     "options": Room(
-        ("options/__init__.py", "cli/operation_options.py"),
-        (*_unit("options", "limits", "budget"), "tests/airflow/test_operation_options.py"),
+        ("options/__init__.py", "cli/commands.py"),
+        (
+            *_unit("options", "limits", "budget"),
+            *("tests/airflow/test_operation_options.py", "tests/cli/test_own_options.py", "tests/cli/test_help.py"),
+        ),
     ),
     "envelope": Room(
         ("messages/envelope/*.py",),

@@ -1,20 +1,20 @@
-"""Typer's parts for this program: groups of options, headings in the help, and errors that name options."""
+"""Typer's parts for this program: options and groups of them, headings in the help, and errors that name options."""
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import MISSING, fields, is_dataclass
-from datetime import timedelta
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import MISSING, Field, fields, is_dataclass
+from datetime import datetime, timedelta
 from functools import wraps
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Optional, TypeVar, Union, get_args, get_origin, get_type_hints
 
+import typer
 from typer.core import TyperCommand, TyperGroup
 
-from airflow_sqlqueue.cli.operation_options import made, parameter_of, parameters_of
 from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError
-from airflow_sqlqueue.options import Options, interval, option_of
+from airflow_sqlqueue.options import BYTES, Option, Options, interval, option_of, plain
 from airflow_sqlqueue.queue.filters import TimeFilter
 
 _OTHER_NAMES = {"time_to_be_received": "expire_after"}
@@ -96,6 +96,75 @@ def _parameters(group: Any) -> Iterable[inspect.Parameter]:
         for field in fields(group)
         if not field.metadata or option_of(field).flag is not None
     ]
+
+
+T = TypeVar("T", bound=Options)
+
+_TYPES = {"bool": bool, "int": int, "float": float, "int | None": Optional[int], "float | None": Optional[float]}
+"""Types of typer by those of fields; all others are given as texts."""
+
+
+def parameters_of(kind: type[Options]) -> Iterator[inspect.Parameter]:
+    """Yield a parameter for typer for each option that the command line has; a flag is off unless it is given."""
+    flags = {each.name: (each.flag or "").partition("/")[0] for each in _options(kind)}
+    for each in _options(kind):
+        hint = Optional[str] if _is_written(each) else _TYPES[each.type]
+        about = plain(each.text, lambda word: flags.get(word, word))
+        default = False if each.type == "bool" else each.words(each.default) if _is_written(each) else each.default
+        yield _parameter(each, hint, about, default)
+
+
+def parameter_of(name: str, declared: Any, hint: Any) -> inspect.Parameter:
+    """Return a parameter for typer: of an option that a command has itself, or of its own typer's annotation.
+
+    A time is given as a text.
+    """
+    if not isinstance(declared, Field):
+        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=declared, annotation=hint)
+    each, kinds, meaning = option_of(declared, name), get_args(hint), declared.metadata["option"].meaning
+    if {timedelta, datetime} & {*kinds}:
+        hint = Optional[str]
+    elif kinds and get_origin(kinds[0]) is frozenset:
+        hint, meaning = Optional[list[get_args(kinds[0])[0]]], f"{meaning}; any number of times"  # type: ignore[misc]
+    elif type(None) in kinds:
+        # As Optional, because typer does not know the types of Python 3.10's unions.
+        hint = Optional[kinds[0]]
+    return _parameter(each, hint, plain(meaning), each.default)
+
+
+def _parameter(each: Option, hint: Any, about: str, default: Any) -> inspect.Parameter:
+    annotation = Annotated[hint, typer.Option(each.flag, help=about, metavar=each.metavar or None)]
+    return inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def made(kind: type[T], given: dict[str, Any]) -> T:
+    """Return the options that a command was given. Raises :class:`ConfigurationError`."""
+    read = dict(given)
+    for each in filter(_is_written, _options(kind)):
+        read[each.name] = each.read(given[each.name], each.flag or "")
+        if read[each.name] is None and given[each.name] is not None:
+            raise ConfigurationError(f"{each.flag} is empty: give a value, or leave it out.")
+    return kind(**read)
+
+
+def words_of(options: Options) -> list[str]:
+    """Return the options as a user types them, without those that have their defaults."""
+    words = []
+    for each in _options(type(options)):
+        value, flag = vars(options)[each.name], (each.flag or "").partition("/")[0]
+        if each.type == "bool":
+            words += [flag] * value
+        elif value != each.default:
+            words += [flag, f"{each.words(value) if _is_written(each) else value}"]
+    return words
+
+
+def _options(kind: type[Options]) -> list[Option]:
+    return [each for each in kind.described() if each.flag is not None]
+
+
+def _is_written(each: Option) -> bool:
+    return each.type not in _TYPES or each.unit == BYTES
 
 
 class Command(TyperCommand):

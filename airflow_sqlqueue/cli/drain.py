@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from airflow_sqlqueue.cli.commands import words_of
 from airflow_sqlqueue.cli.message_options import FilterOptions
-from airflow_sqlqueue.cli.operation_options import words_of
 from airflow_sqlqueue.cli.options import QueueOptions
 from airflow_sqlqueue.cli.output import note, progress_bar
 from airflow_sqlqueue.cli.redaction import KEY_VARIABLE, redactor_of

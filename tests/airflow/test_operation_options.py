@@ -15,8 +15,7 @@ from airflow.sdk import DAG
 from typer.testing import CliRunner
 
 from airflow_sqlqueue import operators
-from airflow_sqlqueue.cli.commands import Command, with_option_groups
-from airflow_sqlqueue.cli.operation_options import words_of
+from airflow_sqlqueue.cli.commands import Command, with_option_groups, words_of
 from airflow_sqlqueue.drain.options import DrainOptions, SweepOptions
 from airflow_sqlqueue.endpoint.databus.options import PayloadOptions
 from airflow_sqlqueue.endpoint.options import ConsumeOptions
