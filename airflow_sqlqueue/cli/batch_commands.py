@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from airflow_sqlqueue.cli.message_options import header_values, named_values
-from airflow_sqlqueue.cli.options import Common, QueueArgument
+from airflow_sqlqueue.cli.options import Common, QueueArgument, header_values, named_values
 from airflow_sqlqueue.cli.output import note
 from airflow_sqlqueue.cli.redaction import KEY_VARIABLE
 from airflow_sqlqueue.drain.options import SweepOptions

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from airflow_sqlqueue.cli.health import Health, HealthServer
-from airflow_sqlqueue.cli.message_options import FilterOptions
-from airflow_sqlqueue.cli.options import Common
+from airflow_sqlqueue.cli.options import Common, FilterOptions
 from airflow_sqlqueue.cli.output import note
 from airflow_sqlqueue.endpoint.message_handlers import MessageHandlers
 from airflow_sqlqueue.endpoint.options import ConsumeOptions, ConsumeResult

@@ -7,8 +7,7 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from airflow_sqlqueue.cli.message_options import MessageOptions
-from airflow_sqlqueue.cli.options import Common, QueueArgument
+from airflow_sqlqueue.cli.options import Common, MessageOptions, QueueArgument
 from airflow_sqlqueue.cli.output import note
 from airflow_sqlqueue.errors import ConfigurationError, MessageNotFoundError
 from airflow_sqlqueue.messages.message import HeaderNames, decode_headers, first_type

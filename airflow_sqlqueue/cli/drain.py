@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from airflow_sqlqueue.cli.commands import words_of
-from airflow_sqlqueue.cli.message_options import FilterOptions
-from airflow_sqlqueue.cli.options import QueueOptions
+from airflow_sqlqueue.cli.options import FilterOptions, QueueOptions
 from airflow_sqlqueue.cli.output import note, progress_bar
 from airflow_sqlqueue.cli.redaction import KEY_VARIABLE, redactor_of
 from airflow_sqlqueue.drain.options import DrainOptions

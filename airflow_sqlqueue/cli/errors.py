@@ -12,8 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from airflow_sqlqueue.cli.commands import parameters_of
-from airflow_sqlqueue.cli.message_options import header_values, read_body
-from airflow_sqlqueue.cli.options import Common, DryRun, QueueArgument
+from airflow_sqlqueue.cli.options import Common, DryRun, QueueArgument, header_values, read_body
 from airflow_sqlqueue.cli.output import progress_bar, stdout
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.messages.message import HeaderNames

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from airflow_sqlqueue.cli.message_options import MessageOptions
-from airflow_sqlqueue.cli.options import Common
+from airflow_sqlqueue.cli.options import Common, MessageOptions
 from airflow_sqlqueue.messages.message import HeaderNames
 from airflow_sqlqueue.options import option
 from airflow_sqlqueue.queue.tables.create import SUBSCRIPTION_TABLE

@@ -10,8 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from airflow_sqlqueue.cli.message_options import FilterOptions, MessageOptions
-from airflow_sqlqueue.cli.options import Common, DryRun, QueueOptions
+from airflow_sqlqueue.cli.options import Common, DryRun, FilterOptions, MessageOptions, QueueOptions
 from airflow_sqlqueue.cli.output import counted, note, progress_bar
 from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError, TransientError
 from airflow_sqlqueue.messages.envelope import Envelope

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from airflow_sqlqueue.bodies.redaction.actions import PLACES, names
-from airflow_sqlqueue.cli.message_options import FilterOptions
-from airflow_sqlqueue.cli.options import QueueOptions
+from airflow_sqlqueue.cli.options import FilterOptions, QueueOptions
 from airflow_sqlqueue.cli.output import note
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.messages.row import Row
