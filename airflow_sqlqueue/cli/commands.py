@@ -115,10 +115,7 @@ def parameters_of(kind: type[Options]) -> Iterator[inspect.Parameter]:
 
 
 def parameter_of(name: str, declared: Any, hint: Any) -> inspect.Parameter:
-    """Return a parameter for typer: of an option that a command has itself, or of its own typer's annotation.
-
-    A time is given as a text.
-    """
+    """Return a parameter for typer: of an option that a command has itself, or of typer's own annotation."""
     if not isinstance(declared, Field):
         return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=declared, annotation=hint)
     each, kinds, meaning = option_of(declared, name), get_args(hint), declared.metadata["option"].meaning

@@ -114,10 +114,7 @@ class _Request(BaseHTTPRequestHandler):
 
 
 class HealthServer(ThreadingHTTPServer):
-    """Server of the health port, in threads of its own during the block.
-
-    Raises :class:`ConfigurationError` if the address cannot be used.
-    """
+    """Server of the health port, in threads of its own during the block."""
 
     daemon_threads = True
     # On Windows it would let two programs listen on one port.

@@ -18,10 +18,7 @@ if TYPE_CHECKING:
 
 
 def staging_folder(location: str | PathLike[str] | ObjectStoragePath) -> StagingFolder:
-    """Return the staging folder of a path or a URL, also with an Airflow connection (``s3://connection@bucket/...``).
-
-    Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` for an unusable location.
-    """
+    """Return the staging folder of a path or a URL, also with an Airflow connection (``s3://connection@bucket/...``)."""
     # It loads fsspec, which parsing a DAG does not need.
     from airflow_sqlqueue.drain.storage.folder import StagingFolder
 
@@ -29,10 +26,7 @@ def staging_folder(location: str | PathLike[str] | ObjectStoragePath) -> Staging
 
 
 def data_bus_at(location: str | PathLike[str] | ObjectStoragePath) -> DataBus:
-    """Return the data bus of a path or a URL, also with an Airflow connection, as for :func:`staging_folder`.
-
-    Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` for an unusable location.
-    """
+    """Return the data bus of a path or a URL, also with an Airflow connection, as for :func:`staging_folder`."""
     from airflow_sqlqueue.endpoint.databus.data_bus import DataBus
 
     return DataBus(_with_connection(location))
@@ -47,11 +41,7 @@ def _with_connection(location: str | PathLike[str] | ObjectStoragePath) -> str |
 
 
 def redactor_of(rules: Any, conn_id: str | None) -> Redactor | None:
-    """Return the redactor of rules, in the forms of :meth:`.RedactionRules.of`; None without rules.
-
-    The key of the hashes is the password of the connection ``conn_id``. Raises
-    :class:`~airflow_sqlqueue.errors.ConfigurationError` for unusable rules, and a connection without a password.
-    """
+    """Return the redactor of rules (:meth:`.RedactionRules.of`), with a connection's password as the key of hashes."""
     if rules is None:
         return None
     from airflow_sqlqueue.bodies.redaction.redactor import Redactor

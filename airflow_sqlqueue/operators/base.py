@@ -205,10 +205,7 @@ def check_named_once(
 
 
 def check_options(task: BaseOperator, *kinds: type[Options | TimeFilter]) -> None:
-    """Check the names in the task's mappings when the DAG is parsed; a template of a mapping has none before a run.
-
-    Raises :class:`ConfigurationError`, with the task in it.
-    """
+    """Check the names in the task's mappings when the DAG is parsed; a template of a mapping has none before a run."""
     for kind in kinds:
         values = vars(task)[kind.parameter]
         with _in_task(task.task_id):

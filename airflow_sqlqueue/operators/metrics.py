@@ -112,10 +112,7 @@ class Metrics:
             self._is_on = send(metric)
 
     def depth(self) -> None:
-        """Read the queue's depth and age, without counting its rows, and set their gauges.
-
-        An error of this reading does not fail the task.
-        """
+        """Set the gauges of the queue's depth and age, without counting its rows; an error of this fails no task."""
         if self._queue is None:
             return
         try:

@@ -42,10 +42,7 @@ def address_of(client: QueueClient, address: str) -> ResolvedAddress:
 
 
 def shown_queue(client: QueueClient, session: Session, address: str) -> QueueTable:
-    """Return the queue at an address, in a database that the page shows, also if a synonym leads to it.
-
-    Raises the errors of :func:`address_of`, and :class:`QueueNotFoundError` or :class:`NotAQueueError`.
-    """
+    """Return the queue at an address, in a database that the page shows, also if a synonym leads to it."""
     address_of(client, address)  # Before the server could tell whether there is such a table.
     queue = client.queue(address).open_in(session)
     _shown(client, queue.address)

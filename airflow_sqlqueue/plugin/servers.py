@@ -98,10 +98,7 @@ def _is_listed(conn_id: str) -> bool:
 
 
 def client_of(conn_id: str) -> QueueClient:
-    """Return the client of a connection that the page shows, with short timeouts. 404 for any other connection.
-
-    Raises :class:`ConfigurationError` for an unusable connection.
-    """
+    """Return the client of a connection that the page shows, with short timeouts. 404 for any other connection."""
     connection = _shown(conn_id)
     if connection is None:
         raise HTTPException(404, f"There is no connection {conn_id!r} that [sqlqueue] page_connections shows.")

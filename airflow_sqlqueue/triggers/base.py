@@ -41,10 +41,7 @@ def met(found: Mapping[str, Any]) -> TriggerEvent:
 
 
 def failed(error: Exception) -> TriggerEvent:
-    """Return the event of an error that ends the wait: its class and its sentence, which holds no secret.
-
-    Airflow stores an event in its database and logs it.
-    """
+    """Return the event of an error that ends the wait: its class and its sentence, without secrets: Airflow logs it."""
     return TriggerEvent({"status": "failed", "error": type(error).__name__, "message": str(error)})
 
 

@@ -36,10 +36,7 @@ def edit_and_return(
     wanted: Annotated[Edit, Depends(read_as(Edit))],
     user: GetUserDep,
 ) -> dict[str, Any]:
-    """Replace a failed message by an edited copy in the queue where it failed; a dry run reports the destination.
-
-    Delivery: exactly once, see :func:`airflow_sqlqueue.queue.errors.editing.edit`.
-    """
+    """Replace a failed message by an edited copy where it failed, exactly once; a dry run reports the destination."""
     headers = wanted.headers or {}
     changes = [f"{len(headers)} headers changed"] if headers else []
     changes += ["a new body"] if wanted.body is not None else []
