@@ -378,11 +378,6 @@ class SqlQueueDrainOperator(DrainOperatorBase):
 
     The batch belongs to the task instance, and the task adopts batches that earlier runs have left, as with
     :class:`SqlQueueDrainToSparkOperator`. XCom: as there; ``result`` is the function's result.
-
-    :param python_callable: the function.
-    :param rerun: ``job``: call the function again when the task runs again after its batch was consumed; the batch's
-        files must still exist. None: do nothing then.
-    :param run_on_empty: call the function for an empty batch too.
     """
 
     # Airflow copies tasks, but a callable may be a bound method of an object that cannot be copied.

@@ -35,9 +35,7 @@ class SqlQueueFailedMessagesOperator(LimitedTask, RoutedTask):
       :class:`SqlQueueReturnToSourceOperator`.
     - ``delete`` deletes them for good, ``purge_archive`` archived ones. Both need ``confirm``.
 
-    XCom: only counts, ``messages``, ``destinations`` by queue, ``left`` by reason, ``unseen`` (locked by others all the
-    time), ``complete`` (False only when a budget ended it), ``dry_run`` and ``seconds``; and ``warnings``, such as one
-    of ServiceControl, if another program receives from the same queue.
+    XCom: the fields of :class:`~airflow_sqlqueue.ErrorQueueResult`, only numbers, names of queues and sentences.
 
     :param action: a name in :data:`~airflow_sqlqueue.queue.errors.actions.ACTIONS`.
     :param queue_name: the error queue's address, ``table@[schema]@[catalog]``; ``error`` unless given (templated)

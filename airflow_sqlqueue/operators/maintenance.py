@@ -181,9 +181,7 @@ class SqlQueueMoveDelayedOperator(LimitedTask, RoutedTask):
     Delivery: exactly once, chunk by chunk, each a transaction; safe to repeat, and beside an endpoint. If another mover
     works on the same table, this one returns at once, with ``busy``.
 
-    XCom: the numbers ``moved``, ``forwarded``, ``failed`` (to the error queue) and ``left`` (without a destination),
-    ``next_due`` (when the earliest message that is left is due), ``busy``, ``complete`` (False when a budget ended it)
-    and ``seconds``. The task's log has the reasons for failed and left messages.
+    XCom: the counts of :class:`~airflow_sqlqueue.MoveResult`. The task's log has reasons for failed and left messages.
 
     :param queue_name: the address of the queue, not of its table of delayed messages (templated)
     :param error_queue: the address of the queue for messages that cannot be forwarded; None: they stay (templated)
