@@ -6,9 +6,10 @@ PYTHON  ?= python3
 # The scopes that take longest begin first (tests/scopes.py).
 ASIDE   := -n $(if $(SQLQUEUE_TEST_SERVER),0,$(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)) --maxprocesses 5 --dist loadfile --no-loadscope-reorder
 # What starts whole programs beside the server: Airflow, spark-submit, clusters of Spark, Spark Connect, Delta Lake on an
-# object store, streams that are stopped again and again, and what is measured of Spark and of the page.
+# object store, streams that are stopped again and again, what is measured of Spark and of the page, and the first tests
+# of `make contract`, which say about a real server what others say about the stand-in.
 SYSTEM  := $(addprefix tests/bench/,test_body_rates.py test_page_rates.py test_soak.py test_spark_rates.py) \
-           tests/airflow/running tests/airflow/test_canary.py tests/airflow/test_spark_target.py tests/sinks \
+           tests/contract/test_first_contact.py tests/airflow/running tests/airflow/test_canary.py tests/airflow/test_spark_target.py tests/sinks \
            $(addprefix tests/spark/,test_audit_script.py test_cluster.py test_source_connect.py test_source_stream.py)
 # What says within a minute whether a change broke something: values, and the operations on queues that all others stand on.
 FAST    := tests/unit $(addprefix tests/contract/,batches/test_requeue.py endpoint/test_handlers.py return_to_source \

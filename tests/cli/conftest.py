@@ -10,6 +10,11 @@ import pytest
 from airflow_sqlqueue import QueueClient
 
 
+@pytest.fixture(scope="session")
+def url(server_url: str) -> str:
+    return server_url
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _dropped(server: Any) -> Iterator[None]:
     yield

@@ -19,11 +19,6 @@ from airflow_sqlqueue.spark.source.options import ServerAccess, SourceOptions
 from tests.cli.runner import answer, one_sentence, process, sqlqueue
 
 
-@pytest.fixture(scope="module")
-def url(server: Any) -> str:
-    return str(server.url("sqlqueue"))
-
-
 @pytest.fixture
 def drained(url: str, tmp_path: Path) -> tuple[str, Any]:
     """A queue's name, and the batch that its 50 messages are in."""

@@ -11,7 +11,6 @@ import sys
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -20,11 +19,6 @@ from tests.cli.runner import Done, one_sentence, sqlqueue
 
 ENDPOINT = f"Shipping.{uuid.uuid4().hex[:10]}"
 NOWHERE = "mssql://sa:x@127.0.0.1:1/nowhere"
-
-
-@pytest.fixture(scope="module")
-def url(server: Any) -> str:
-    return str(server.url("sqlqueue"))
 
 
 def set_up_airflow(variables: dict[str, str], connection: str) -> None:

@@ -62,11 +62,6 @@ NUMBER = 7
 """
 
 
-@pytest.fixture(scope="module")
-def url(server: Any) -> str:
-    return str(server.url("sqlqueue"))
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder with a module of handlers."""

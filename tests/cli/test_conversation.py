@@ -5,18 +5,10 @@ from __future__ import annotations
 import json
 import uuid
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.messages.message import HeaderNames, Message
 from tests.cli.runner import answer, sqlqueue
-
-
-@pytest.fixture
-def url(server: Any) -> str:
-    return str(server.url("sqlqueue"))
 
 
 def test_the_steps_of_a_conversation_are_shown(url: str, tmp_path: Path) -> None:

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import uuid
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.cli.runner import answer, sqlqueue
-
-
-@pytest.fixture(scope="module")
-def url(server: Any) -> str:
-    return str(server.url("sqlqueue"))
 
 
 def test_a_copy_of_what_is_new(url: str, tmp_path: Path) -> None:

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import json
 import uuid
-from typing import Any
 
 import pytest
 
 from tests.cli.runner import answer, one_sentence, sqlqueue
-
-
-@pytest.fixture(scope="module")
-def url(server: Any) -> str:
-    return str(server.url("sqlqueue"))
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import json
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,11 +17,6 @@ from airflow_sqlqueue.queue.tables.create import create_queue, drop_queue
 from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from tests.cli.runner import answer, one_sentence, sqlqueue
-
-
-@pytest.fixture(scope="module")
-def url(server: Any) -> str:
-    return str(server.url("sqlqueue"))
 
 
 def failed(queue_name: str, exception: str, minute: int = 0) -> Message:

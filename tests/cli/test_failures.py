@@ -5,7 +5,6 @@ from __future__ import annotations
 import getpass
 import uuid
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -13,11 +12,6 @@ from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.messages.message import Message
 from tests.cli.runner import answer, one_sentence, sqlqueue
 from tests.cli.test_errors import failed
-
-
-@pytest.fixture(scope="module")
-def url(server: Any) -> str:
-    return str(server.url("sqlqueue"))
 
 
 @pytest.fixture

@@ -4,16 +4,8 @@ from __future__ import annotations
 
 import uuid
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from tests.cli.runner import answer, one_sentence, sqlqueue
-
-
-@pytest.fixture(scope="module")
-def url(server: Any) -> str:
-    return str(server.url("sqlqueue"))
 
 
 def test_drain_and_purge_take_filters(url: str, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import uuid
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,11 +14,6 @@ from airflow_sqlqueue import __version__
 from airflow_sqlqueue.cli.app import COMMANDS, app
 from airflow_sqlqueue.cli.commands import SYNONYMS
 from tests.cli.runner import answer, one_sentence, sqlqueue
-
-
-@pytest.fixture(scope="module")
-def url(server: Any) -> str:
-    return str(server.url("sqlqueue"))
 
 
 @pytest.fixture(scope="module")

@@ -25,11 +25,6 @@ from airflow_sqlqueue.server.sql import Query
 from tests.cli.runner import answer, sqlqueue
 
 
-@pytest.fixture(scope="module")
-def url(server: Any) -> str:
-    return str(server.url("sqlqueue"))
-
-
 @pytest.fixture
 def name(url: str) -> str:
     """A queue with 50 messages that do not expire."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import uuid
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,11 +12,6 @@ from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.messages.message import Message
 from tests.cli.runner import answer, sqlqueue
 from tests.payloads import KEY, names, new_key, put
-
-
-@pytest.fixture
-def url(server: Any) -> str:
-    return str(server.url("sqlqueue"))
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import uuid
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -14,11 +13,6 @@ from tests.cli.runner import answer, one_sentence, process, sqlqueue
 
 KEY = {"SQLQUEUE_REDACTION_KEY": "a key of 16 bytes or more"}
 TYPE = "Shop.PlaceOrder"
-
-
-@pytest.fixture(scope="module")
-def url(server: Any) -> str:
-    return str(server.url("sqlqueue"))
 
 
 @pytest.fixture

@@ -16,11 +16,6 @@ from tests.cli.runner import answer, sqlqueue
 ORDER = "Shop.Sales.Contracts.PlaceOrder"
 
 
-@pytest.fixture(scope="module")
-def url(server: Any) -> str:
-    return str(server.url("sqlqueue"))
-
-
 @pytest.fixture
 def name(url: str) -> str:
     queue = f"cli.{uuid.uuid4().hex[:10]}"

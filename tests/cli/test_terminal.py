@@ -11,7 +11,6 @@ import sys
 import termios
 import uuid
 from fcntl import ioctl
-from typing import Any
 
 import pytest
 
@@ -26,11 +25,6 @@ from tests.cli.runner import answer, sqlqueue
 
 TRACE = "System.TimeoutException: slow\r\n" + "\r\n".join(f"   at Shop.{'Deep' * 60}.Number{n}()" for n in range(3))
 BODY = '{"card": "' + "4711 " * 200 + '"}'
-
-
-@pytest.fixture(scope="module")
-def url(server: Any) -> str:
-    return str(server.url("sqlqueue"))
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from airflow_sqlqueue.queue import QueueTable
 from tests.contract.conftest import Connect
 
 
-@pytest.fixture(params=[0o022, 0o077, 0o000], ids=["usual umask", "strict umask", "no umask"])
+@pytest.fixture(params=[0o077, 0o000], ids=["strict umask", "no umask"])
 def umask(request: pytest.FixtureRequest) -> Iterator[None]:
     before = os.umask(request.param)
     yield
@@ -45,7 +45,7 @@ def staged(connect: Connect, queue: QueueTable, folder: Path, readable_by: str |
 @pytest.mark.usefixtures("umask")
 @pytest.mark.parametrize(
     ("readable_by", "file_mode", "folder_mode"),
-    [(None, 0o600, 0o700), ("owner", 0o600, 0o700), ("group", 0o640, 0o750), ("all", 0o644, 0o755)],
+    [(None, 0o600, 0o700), ("group", 0o640, 0o750), ("all", 0o644, 0o755)],
 )
 def test_staged_files_are_the_owners_alone_by_default(
     connect: Connect, queue: QueueTable, tmp_path: Path, readable_by: str | None, file_mode: int, folder_mode: int

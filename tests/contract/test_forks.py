@@ -54,13 +54,8 @@ CHILDREN = {
 
 
 @pytest.fixture
-def url(server: Any) -> str:
-    return str(server.url("sqlqueue"))
-
-
-@pytest.fixture
-def queue_name(url: str) -> Any:
-    client, name = QueueClient.from_url(url), f"fork.{uuid.uuid4().hex[:12]}"
+def queue_name(server_url: str) -> Any:
+    client, name = QueueClient.from_url(server_url), f"fork.{uuid.uuid4().hex[:12]}"
     client.tables.create(name)
     yield name
     client.tables.drop(name, force=True)
@@ -76,9 +71,9 @@ def run(program: str, *arguments: str) -> str:
 
 @pytest.mark.parametrize("mode", ["sends_atomic_with_receive", "receive_only"])
 @pytest.mark.parametrize("child", CHILDREN)
-def test_a_child_leaves_the_transaction_to_its_parent(url: str, queue_name: str, child: str, mode: str) -> None:
-    run(PROGRAM.format(child=CHILDREN[child]), url, queue_name, mode)
-    bodies = [message.body for message in QueueClient.from_url(url).queue(queue_name).receive(5)]
+def test_a_child_leaves_the_transaction_to_its_parent(server_url: str, queue_name: str, child: str, mode: str) -> None:
+    run(PROGRAM.format(child=CHILDREN[child]), server_url, queue_name, mode)
+    bodies = [message.body for message in QueueClient.from_url(server_url).queue(queue_name).receive(5)]
     assert bodies == [b"before", b"after"]
 
 
@@ -108,15 +103,15 @@ print(done.handled, done.failed)
 """
 
 
-def test_a_handler_may_fork(url: str, queue_name: str) -> None:
-    client = QueueClient.from_url(url)
+def test_a_handler_may_fork(server_url: str, queue_name: str) -> None:
+    client = QueueClient.from_url(server_url)
     client.tables.create("error")
     client.queue(queue_name).send(Message(body=b"%d" % number) for number in range(4))
-    assert run(CONSUMER, url, queue_name).split() == ["4", "0"]
+    assert run(CONSUMER, server_url, queue_name).split() == ["4", "0"]
     assert client.queue(queue_name).depth().messages == 0
 
 
-def test_a_child_may_use_the_server_on_its_own(url: str, queue_name: str) -> None:
+def test_a_child_may_use_the_server_on_its_own(server_url: str, queue_name: str) -> None:
     program = """
 import os, sys
 from airflow_sqlqueue import QueueClient
@@ -128,5 +123,5 @@ if not (child := os.fork()):
     sys.exit()
 assert os.waitpid(child, 0)[1] == 0
 """
-    run(program, url, queue_name)
-    assert QueueClient.from_url(url).queue(queue_name).depth().messages == 2
+    run(program, server_url, queue_name)
+    assert QueueClient.from_url(server_url).queue(queue_name).depth().messages == 2
