@@ -1,7 +1,8 @@
-"""Triage an error queue, and return the messages that may be retried.
+"""Triage an error queue, ask a person, and return the messages that may be retried.
 
-The groups of the error queue, by exception and message type, go to XCom and the task's log; messages that failed with
-the given exception go back to the queues where they failed, at a rate that their endpoints can take.
+The groups of the error queue, by exception and message type, go to XCom and the task's log. Airflow then asks for an
+approval (*Browse > Required Actions*); messages that failed with the given exception go back to the queues where they
+failed, at a rate that their endpoints can take. A rejection skips the return.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG, Param, task
 
 from airflow_sqlqueue.operators import SqlQueueReturnToSourceOperator
@@ -35,13 +37,19 @@ with DAG(
         found = SqlQueueHook().client.errors.triage(params["error_queue"])
         return [{**group.values, "messages": group.messages} for group in found.groups]
 
+    ask = ApprovalOperator(
+        task_id="ask",
+        subject="Return failed messages of {{ params.error_queue }} to their queues?",
+        body="{{ ti.xcom_pull(task_ids='groups') | selectattr('exception_type', 'equalto', params.exception_type) "
+        "| sum(attribute='messages') }} messages failed with {{ params.exception_type }}.",
+    )
     give_back = SqlQueueReturnToSourceOperator(
         task_id="give_back",
         queue_name="{{ params.error_queue }}",
         filters={"exception_type": "{{ params.exception_type }}"},
         error_queue_options={"rate": 100},
     )
-    groups() >> give_back
+    groups() >> ask >> give_back
 
 
 if __name__ == "__main__":
