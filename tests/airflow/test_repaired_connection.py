@@ -96,19 +96,27 @@ def connection_now(live: str, monkeypatch: pytest.MonkeyPatch) -> Connection:
     return Connection(monkeypatch)
 
 
-@pytest.fixture
-def queue(live: str, server_url: str, tmp_path: Any) -> Iterator[str]:
-    """A queue with all that the triggers wait for."""
+@pytest.fixture(scope="module")
+def drained(server_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A queue with a batch, which stays stranded."""
     client, name = QueueClient.from_url(server_url), f"test.{uuid.uuid4().hex[:10]}"
     client.tables.create(name, ledger=True)
     client.tables.create(f"{name}.error")
     client.queue(name).send([Message(body=b"x")])
-    client.queue(name).drain(tmp_path)
-    reply = {HeaderNames.CORRELATION_ID: "c", HeaderNames.MESSAGE_INTENT: "Reply"}
-    client.queue(name).send([Message(reply)])
+    client.queue(name).drain(tmp_path_factory.mktemp("drained"))
     yield name
     for table in (name, f"{name}.error"):
         client.tables.drop(table, force=True)
+
+
+@pytest.fixture
+def queue(live: str, server_url: str, drained: str) -> str:
+    """A queue with all that the triggers wait for."""
+    reply = {HeaderNames.CORRELATION_ID: "c", HeaderNames.MESSAGE_INTENT: "Reply"}
+    client = QueueClient.from_url(server_url)
+    client.run_sql(f"TRUNCATE TABLE [{drained}]")
+    client.queue(drained).send([Message(reply)])
+    return drained
 
 
 @pytest.fixture

@@ -75,13 +75,13 @@ def added_later(definition: Definition) -> list[str]:
 
 @pytest.mark.parametrize("own", OWN_TABLES, ids=lambda own: own.name)
 def test_older_tables_get_the_columns_that_they_lack(session: Session, own_schema: str, own: type[OwnTable]) -> None:
-    """Each column alone, and all together: these by the script for an administrator as well."""
+    """The first and the last column alone, and all together: these by the script for an administrator as well."""
     definition = own.definition(session.settings.database, own_schema)
     create(session, definition)
     today = columns(session, definition)
     assert list(today) == list(definition.columns)
     later = added_later(definition)
-    for lacking in (*([name] for name in later), later):
+    for lacking in (later[:1], later[-1:], later):
         make_older(session, definition, lacking)
         found = definition.differences(read_layout(session, definition.table))
         assert found == [f"the column {name} is missing" for name in definition.columns if name in lacking]
