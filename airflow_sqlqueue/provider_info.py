@@ -203,6 +203,7 @@ def _conn_fields() -> dict[str, Any]:
             "delayed_suffix": _field(
                 "Suffix of delayed tables", "The endpoints' table suffix of delayed delivery; Delayed unless set."
             ),
+            "subscription_table": _field("Subscription table", "Its address; SubscriptionRouting unless set."),
             "allowed_catalogs": _field(
                 "Allowed catalogs",
                 "Databases that headers of messages may name, with commas; the default one unless set.",

@@ -9,11 +9,12 @@ import typer
 from airflow_sqlqueue.cli.options import Common, MessageOptions
 from airflow_sqlqueue.messages.message import HeaderNames
 from airflow_sqlqueue.options import option
-from airflow_sqlqueue.queue.tables.create import SUBSCRIPTION_TABLE
 
 Endpoint = Annotated[str, typer.Argument(help="The endpoint's name.")]
 TypeName = Annotated[str, typer.Argument(help="The event's .NET type, with its namespace.")]
-Table = Annotated[str, typer.Option("--table", help="The subscription table's address.")]
+Table = Annotated[
+    str | None, typer.Option("--table", help="The subscription table's address.", show_default="SubscriptionRouting")
+]
 
 
 def subscribe(
@@ -21,7 +22,7 @@ def subscribe(
     type_name: TypeName,
     common: Common,
     queue: str | None = option(None, "a queue other than the endpoint's own"),
-    table: Table = SUBSCRIPTION_TABLE,
+    table: Table = None,
 ) -> None:
     """Subscribe an endpoint to the events of a type."""
     subscriptions = common.connect().subscriptions_in(table)
@@ -30,13 +31,13 @@ def subscribe(
     common.show({"endpoint": endpoint, "queue": address.canonical, "changed": bool(changed)})
 
 
-def unsubscribe(endpoint: Endpoint, type_name: TypeName, common: Common, table: Table = SUBSCRIPTION_TABLE) -> None:
+def unsubscribe(endpoint: Endpoint, type_name: TypeName, common: Common, table: Table = None) -> None:
     """End an endpoint's subscription to a type."""
     changed = common.connect().subscriptions_in(table).unsubscribe(endpoint, [type_name])
     common.show({"endpoint": endpoint, "changed": bool(changed)})
 
 
-def subscriptions(common: Common, table: Table = SUBSCRIPTION_TABLE) -> None:
+def subscriptions(common: Common, table: Table = None) -> None:
     """List the subscriptions of all endpoints."""
     found = common.connect().subscriptions_in(table)
     common.show([vars(subscription) for subscription in found.list()], title=found.address.canonical)
@@ -48,7 +49,7 @@ def publish(
     base_type: list[str] | None = option(
         None, "a base type or interface that endpoints may have subscribed to, any number of times"
     ),
-    table: Table = SUBSCRIPTION_TABLE,
+    table: Table = None,
 ) -> None:
     """Publish one event to every subscriber."""
     event = message.message()

@@ -20,7 +20,6 @@ from airflow_sqlqueue.messages.envelope.causation import outgoing
 from airflow_sqlqueue.messages.envelope.tracing import REPLY
 from airflow_sqlqueue.messages.message import ReceivedMessage
 from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
-from airflow_sqlqueue.queue.tables.create import SUBSCRIPTION_TABLE
 from airflow_sqlqueue.server.connection_string import ConnectionString, is_connection_string
 from airflow_sqlqueue.server.session import DEFAULT_LOCK_TIMEOUT, Session
 from airflow_sqlqueue.server.settings import LEDGER_SCHEMA, ConnectionSettings
@@ -124,14 +123,14 @@ class QueueClient:
         """Return the delayed messages of a queue, in its table ``<queue>.Delayed``. Raises AddressError."""
         return DelayedQueue(self._connector, self.resolver.address_of(queue_name, endpoint))
 
-    def subscriptions_in(self, address: str) -> SubscriptionManager:
-        """Return the subscriptions in the table at an address, as :attr:`subscriptions`. Raises AddressError."""
-        return SubscriptionManager(self._connector, address)
+    def subscriptions_in(self, address: str | None) -> SubscriptionManager:
+        """Return the subscriptions in the table at an address, or :attr:`subscriptions`. Raises AddressError."""
+        return SubscriptionManager(self._connector, address or self.resolver.subscription_table)
 
     @property
     def subscriptions(self) -> SubscriptionManager:
-        """Subscriptions to events, in the table ``SubscriptionRouting`` of the default schema; and publishing."""
-        return self.subscriptions_in(SUBSCRIPTION_TABLE)
+        """Subscriptions to events, in the resolver's ``subscription_table``, and publishing."""
+        return self.subscriptions_in(None)
 
     @property
     def batches(self) -> BatchManager:

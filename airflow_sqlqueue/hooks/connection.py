@@ -22,7 +22,7 @@ from airflow.sdk.log import mask_secret
 
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.access_token import ConnectionToken
-from airflow_sqlqueue.messages.routing import DELAYED_SUFFIX, AddressResolver
+from airflow_sqlqueue.messages.routing import DELAYED_SUFFIX, SUBSCRIPTION_TABLE, AddressResolver
 from airflow_sqlqueue.server import entra
 from airflow_sqlqueue.server.connection_policy import ONLY_LISTED, Allowed, check_keywords
 from airflow_sqlqueue.server.connection_string import ConnectionString
@@ -46,7 +46,7 @@ _KEYWORDS = {
 }
 FIELDS = {
     *("connection_string", "driver", "login_timeout", "lock_timeout", "keywords", "ledger_schema"),
-    *("transport_version", "delayed_suffix", "access_token_conn_id"),
+    *("transport_version", "delayed_suffix", "subscription_table", "access_token_conn_id"),
     *(*_KEYWORDS, *ROUTING_NAMES, *ROUTING_MAPPINGS, *ROUTING_LISTS),
 }
 """Keys of the extra; a hook takes some of them as arguments too."""
@@ -138,6 +138,7 @@ def read_connection(
         mappings = {key: {n: str(v) for n, v in _mapping(given, key).items()} for key in ROUTING_MAPPINGS}
         names["transport_version"] = str(given.get("transport_version") or "") or None
         names["delayed_suffix"] = _text(given, "delayed_suffix") or DELAYED_SUFFIX
+        names["subscription_table"] = _text(given, "subscription_table") or SUBSCRIPTION_TABLE
         lists = {key: _list(given, key) for key in ROUTING_LISTS}
         return QueueConnection(
             settings=settings,

@@ -62,6 +62,7 @@ class SqlQueueHook(PlainSqlHook):
     :param allowed_schemas: the schemas that headers of messages may name; all unless set.
     :param transport_version: ``1``, ``2`` or ``3.0`` where addresses are read as endpoints of that version do.
     :param delayed_suffix: the suffix of tables of delayed messages, as the endpoints have it; ``Delayed`` unless set.
+    :param subscription_table: the address of the subscription table; ``SubscriptionRouting`` unless set.
     :param ledger_schema: the schema of the drain's ledger; ``sqlqueue`` unless set.
     :param log_sql: whether ``run`` and its like log statements; parameters are neither logged nor handed to lineage.
     """
@@ -98,6 +99,7 @@ class SqlQueueHook(PlainSqlHook):
         allowed_schemas: Collection[str] | None = None,
         transport_version: str | None = None,
         delayed_suffix: str | None = None,
+        subscription_table: str | None = None,
         ledger_schema: str | None = None,
         log_sql: bool = False,
         **kwargs: Any,

@@ -29,6 +29,9 @@ SameName = Callable[[str, str], bool]
 DELAYED_SUFFIX = "Delayed"
 """Suffix of a table of delayed messages, the transport's default."""
 
+SUBSCRIPTION_TABLE = "SubscriptionRouting"
+"""Name of the subscription table, the transport's default."""
+
 
 @dataclass(frozen=True)
 class ResolvedAddress:
@@ -97,7 +100,8 @@ class AddressResolver:
     Unless given, these are the default catalog and every schema in it.
 
     ``delayed_suffix`` is the last part of the names of tables of delayed messages, ``Sales.Delayed``. It is the setting
-    ``TableSuffix`` of the endpoints' delayed delivery.
+    ``TableSuffix`` of the endpoints' delayed delivery. ``subscription_table`` is the address of the subscription table,
+    which endpoints may name otherwise too.
 
     Raises :class:`AddressError` if a queue's own setting is blank, no catalog is known, or the suffix is blank or has
     an ``@``.
@@ -114,6 +118,7 @@ class AddressResolver:
     allowed_schemas: Collection[str] | None = None
     transport_version: str | None = None
     delayed_suffix: str = DELAYED_SUFFIX
+    subscription_table: str = SUBSCRIPTION_TABLE
 
     def __post_init__(self) -> None:
         if not self.delayed_suffix.strip() or "@" in self.delayed_suffix:

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 class EventsTask(ServerTask):
     """Base class of tasks on a subscription table.
 
-    :param subscription_table: the subscription table's address (templated)
+    :param subscription_table: the subscription table's address; that of the connection unless set (templated)
     """
 
     template_fields = templated("subscription_table", ServerTask)
 
-    def __init__(self, *, subscription_table: str = "SubscriptionRouting", **kwargs: Any) -> None:
+    def __init__(self, *, subscription_table: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.subscription_table = subscription_table
 

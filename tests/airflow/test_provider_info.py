@@ -104,7 +104,7 @@ def test_airflows_page_shows_the_form() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120)
     shown = json.loads(done.stdout.splitlines()[-1])
     assert shown["extra_fields"].keys() == FIELDS
-    assert len(FIELDS) == 22
+    assert len(FIELDS) == 23
     encrypt = shown["extra_fields"]["encrypt"]
     assert encrypt["schema"]["enum"] == ["yes", "no", "strict"]
     assert encrypt["schema"]["title"] == "Encrypt"

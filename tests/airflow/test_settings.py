@@ -6,6 +6,7 @@ import pytest
 
 from airflow_sqlqueue.errors import AddressError, ConfigurationError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
+from airflow_sqlqueue.operators import SqlQueueSubscribeOperator
 from airflow_sqlqueue.server.settings import load_pyodbc, packaged_driver
 
 
@@ -162,6 +163,18 @@ def test_the_suffix_of_delayed_tables_is_a_setting(connection: Any) -> None:
     for wrong in ("  ", "a@b"):
         with pytest.raises(AddressError, match="delayed_suffix"):
             SqlQueueHook(conn_id, delayed_suffix=wrong).client.delayed("Sales")
+
+
+def test_the_subscription_table_is_a_setting(connection: Any) -> None:
+    conn_id = connection(extra={"subscription_table": "Routes@[nsb]"})
+    assert SqlQueueHook(conn_id).client.subscriptions.address.canonical == "Routes@[nsb]@[shop]"
+    assert SqlQueueHook(conn_id, subscription_table="R").client.subscriptions.address.canonical == "R@[dbo]@[shop]"
+    task = SqlQueueSubscribeOperator(
+        task_id="subscribe", sqlqueue_conn_id=conn_id, endpoint="Billing", message_types=["Shop.OrderPlaced"]
+    )
+    assert task.subscriptions.address.canonical == "Routes@[nsb]@[shop]"
+    task.subscription_table = "Others"
+    assert task.subscriptions.address.table == "Others"
 
 
 @pytest.mark.parametrize("key", ["lock_timeout", "login_timeout"])

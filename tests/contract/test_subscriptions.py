@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.errors import AddressError, ConfigurationError, MessageError, NotAQueueError, QueueNotFoundError
 from airflow_sqlqueue.messages.message import HeaderNames, Message, decode_headers
 from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
@@ -17,6 +18,7 @@ from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.publishing.subscriptions import Subscription, SubscriptionTable, publish, topic_of
 from airflow_sqlqueue.queue.tables.create import create, create_queue, subscription_definition
 from airflow_sqlqueue.server.session import Session
+from airflow_sqlqueue.server.settings import ConnectionSettings
 from tests.contract.conftest import Connect, run_sql
 
 PLACED = "Shop.OrderPlaced"
@@ -272,3 +274,16 @@ def test_events_go_to_no_subscriber_in_another_database_unless_it_is_allowed(
     assert publish(subscriptions, allowed, [Message()], [PLACED]).copies == 2
     assert depth(QueueTable(session, payments)).messages == 1
     run_sql(session, f"DROP SYNONYM {synonym}")
+
+
+def test_tables_of_an_endpoint_are_made_with_the_clients_subscription_table(
+    settings: ConnectionSettings, resolver: AddressResolver
+) -> None:
+    client = QueueClient(settings, replace(resolver, subscription_table="Routes"))
+    made = client.tables.create("Sales", subscriptions=True)
+    assert [result.table.table for result in made] == ["Sales", "Routes"]
+    assert client.subscriptions.subscribe("Sales", [PLACED]) == 1
+    assert client.subscriptions.publish([PLACED], [Message(body=b"placed")]).copies == 1
+    assert [message.body for message in client.queue("Sales").receive(10)] == [b"placed"]
+    for result in made:
+        client.run_sql(f"DROP TABLE {result.table.qualified_name}")

@@ -12,9 +12,8 @@ from shlex import join
 
 from airflow_sqlqueue.errors import AddressError, ConfigurationError, MessageError, QueueNotFoundError
 from airflow_sqlqueue.messages.message import HeaderNames, Message, full_name
-from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.messages.routing import SUBSCRIPTION_TABLE, AddressResolver, ResolvedAddress
 from airflow_sqlqueue.queue.queue_table import QueueTable
-from airflow_sqlqueue.queue.tables.create import SUBSCRIPTION_TABLE
 from airflow_sqlqueue.queue.tables.discovery import find_queue
 from airflow_sqlqueue.queue.tables.layout import CREATE_COMMANDS, Layout
 from airflow_sqlqueue.queue.tables.reading import read_layout
@@ -185,7 +184,7 @@ def _ending(
     Users copy these commands into a shell, and a subscriber chooses the endpoint's name. So the commands contain only
     endpoints with plain names. The publisher chooses the types.
     """
-    usual = table.address == resolver.resolve(SUBSCRIPTION_TABLE)
+    usual = table.address == resolver.resolve(resolver.subscription_table)
     options = [] if usual else ["--table", table.address.canonical]
     topics = {*map(topic_of, type_names), ALL_EVENTS}
     commands = [

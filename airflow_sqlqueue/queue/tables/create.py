@@ -14,8 +14,6 @@ from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.sql import Fragment, Query, identifier, literal, query
 from airflow_sqlqueue.server.sql.columns import DELAYED, SUBSCRIPTION, definitions
 
-SUBSCRIPTION_TABLE = "SubscriptionRouting"
-
 LOCK_TIMEOUT = 60.0
 """Seconds to wait for others that create the same table."""
 
@@ -130,14 +128,14 @@ def definitions_for(
     tables.
 
     The table of delayed messages is named after the queue, ``Sales.Delayed``, and routed by that name. The subscription
-    table, ``SubscriptionRouting``, is in the default schema.
+    table, ``SubscriptionRouting`` of the default schema, is the one that the resolver names.
     """
     table = resolver.resolve(queue_name)
     found = [queue_definition(table, layout=layout, legacy_columns=legacy_columns, body_string=body_string)]
     if delayed:
         found.append(delayed_definition(delayed_address(resolver, queue_name)))
     if subscriptions:
-        found.append(subscription_definition(resolver.resolve(SUBSCRIPTION_TABLE)))
+        found.append(subscription_definition(resolver.resolve(resolver.subscription_table)))
     return found
 
 
