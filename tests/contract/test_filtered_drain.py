@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from airflow_sqlqueue.drain import worker
 from airflow_sqlqueue.drain.drain import DrainResult
 from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.drain.progress import Progress
@@ -94,9 +95,10 @@ def test_a_part_that_is_full_of_bytes_leaves_the_rest_to_the_next(
 
 
 def test_a_filtered_drain_waits_for_held_messages(
-    connect: Connect, queue: QueueTable, staging: StagingFolder | None
+    connect: Connect, queue: QueueTable, staging: StagingFolder | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They roll back at different times, the last one's messages when the drain is through with the queue."""
+    monkeypatch.setattr(worker, "LONGEST_WAIT", 0.1)
     expected = send_some_matching(queue, 90)
     rolled_back = threading.Event()
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from airflow_sqlqueue.drain import worker
 from airflow_sqlqueue.drain.stages.base import Stage
 from airflow_sqlqueue.drain.stages.files import FileStage
 from airflow_sqlqueue.drain.stages.table import TableStage
@@ -24,6 +25,12 @@ __all__ = ["KILLS", "LONG", "MANY", "SEED"]
 
 def pytest_report_header() -> str:
     return f"kills of each kind of work: {KILLS}, by the seed {SEED}"
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A drain looks soon whether the rows that a dead session held are free."""
+    monkeypatch.setattr(worker, "LONGEST_WAIT", 0.1)
 
 
 @pytest.fixture
