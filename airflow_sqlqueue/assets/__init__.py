@@ -32,9 +32,13 @@ def create_asset(
     extra: dict[str, Any] | None = None,
 ) -> Asset:
     """Return the asset of a queue table, as ``SqlQueueHook.asset`` of an address; an ``instance`` ignores the port."""
-    names = (database, schema, table) if instance is None else (instance, database, schema, table)
-    path = "/".join(quote(name, safe="") for name in names)
-    return Asset(uri=f"{SCHEME}://{authority(host, port, instance)}/{path}", extra=extra or {})
+    return Asset(uri=uri_of(host, port, instance, (database, schema, table)), extra=extra or {})
+
+
+def uri_of(host: str, port: int, instance: str | None, names: tuple[str, str, str]) -> str:
+    """Return the URI of a queue table, by its database, schema and name."""
+    path = "/".join(quote(name, safe="") for name in (*([] if instance is None else [instance]), *names))
+    return f"{SCHEME}://{authority(host, port, instance)}/{path}"
 
 
 def authority(host: str, port: int, instance: str | None) -> str:

@@ -1,15 +1,30 @@
-"""Names of a server's databases in OpenLineage."""
+"""Lineage of the hook: its queues as Airflow collects them, and names of a server's databases in OpenLineage."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from airflow_sqlqueue.assets import authority
+from airflow.providers.common.compat.lineage.hook import get_hook_lineage_collector
+
+from airflow_sqlqueue.assets import authority, uri_of
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.sqlparser import DatabaseInfo
+    from airflow.sdk import BaseHook
 
+    from airflow_sqlqueue.messages.routing import ResolvedAddress
     from airflow_sqlqueue.server.settings import ConnectionSettings
+
+
+def collect(hook: BaseHook, settings: ConnectionSettings, table: ResolvedAddress, *, is_output: bool) -> None:
+    """Tell Airflow's collector of lineage, where it has readers, that a task's own code used a queue."""
+    collector = get_hook_lineage_collector()  # type: ignore[no-untyped-call]
+    names = (table.catalog, table.schema, table.table)
+    add = collector.add_output_asset if is_output else collector.add_input_asset
+    # The messages have moved: an error now would have the caller repeat that.
+    with suppress(Exception):
+        add(hook, uri=uri_of(settings.host, settings.port, settings.instance, names))
 
 
 def namespace_of(settings: ConnectionSettings) -> str:

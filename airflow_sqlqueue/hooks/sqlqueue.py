@@ -15,6 +15,7 @@ from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks import connection_form
 from airflow_sqlqueue.hooks.configuration import allowed
 from airflow_sqlqueue.hooks.connection import FIELDS, QueueConnection, read_connection
+from airflow_sqlqueue.hooks.lineage import collect
 from airflow_sqlqueue.hooks.plain_sql import PlainSqlHook
 from airflow_sqlqueue.hooks.staging import staging_folder
 from airflow_sqlqueue.messages.message import Message, ReceivedMessage
@@ -159,11 +160,15 @@ class SqlQueueHook(PlainSqlHook):
 
     def send(self, queue_name: str, messages: Iterable[Message]) -> int:
         """Send messages in one transaction and return how many; at least once, if the caller repeats a failed call."""
-        return self.client.queue(queue_name).send(messages)
+        sent = self.client.queue(queue_name).send(messages)
+        collect(self, self.client.settings, self.resolve(queue_name), is_output=True)
+        return sent
 
     def receive(self, queue_name: str, limit: int = 1, **options: Any) -> list[ReceivedMessage]:
         """Take messages out of the queue, at most once unless in a :meth:`transaction`: ``Queue.receive``."""
-        return self.client.queue(queue_name).receive(limit, **options)
+        received = self.client.queue(queue_name).receive(limit, **options)
+        collect(self, self.client.settings, self.resolve(queue_name), is_output=False)
+        return received
 
     def depth(self, queue_name: str, *, kind: str = "exact", limit: int | None = None) -> Depth:
         """Count messages: :meth:`.client.queues.Queue.depth`."""
@@ -191,7 +196,9 @@ class SqlQueueHook(PlainSqlHook):
         those of :meth:`.client.queues.Queue.drain`.
         """
         folder = None if staging is None else staging_folder(staging)
-        return self.client.queue(queue_name).drain(folder, request, engine=self._engine(engine, spark), **options)
+        drained = self.client.queue(queue_name).drain(folder, request, engine=self._engine(engine, spark), **options)
+        collect(self, self.client.settings, self.resolve(queue_name), is_output=False)
+        return drained
 
     def _engine(self, name: str, spark: SparkSession | None) -> Engine | None:
         if name == "threads":

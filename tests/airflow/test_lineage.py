@@ -10,6 +10,11 @@ from unittest import mock
 import pytest
 from airflow.providers.openlineage.extractors.base import DefaultExtractor, OperatorLineage
 
+try:
+    from airflow.sdk.lineage import HookLineageCollector
+except ImportError:  # Airflow 3.1
+    from airflow.lineage.hook import HookLineageCollector
+
 from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.messages.message import Message
@@ -137,3 +142,17 @@ def test_data_frames_and_inserts_tell_no_parameters(hook: SqlQueueHook, capfd: p
     logged = "".join(capfd.readouterr())
     assert "INSERT" in logged
     assert "s3cret" not in told + logged
+
+
+def test_what_a_tasks_own_code_does_reaches_airflows_collector(
+    hook: SqlQueueHook, queue_name: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collector = HookLineageCollector()
+    monkeypatch.setattr("airflow_sqlqueue.hooks.lineage.get_hook_lineage_collector", lambda: collector)
+    hook.send(queue_name, [Message(body=b"s3cret"), Message(body=b"s3cret")])
+    hook.receive(queue_name)
+    hook.drain(queue_name, str(tmp_path))
+    found, uri = collector.collected_assets, hook.asset(queue_name).uri
+    assert [(each.asset.uri, each.count) for each in found.inputs] == [(uri, 2)]
+    assert [(each.asset.uri, each.count) for each in found.outputs] == [(uri, 1)]
+    assert "s3cret" not in repr(found)
