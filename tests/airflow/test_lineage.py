@@ -144,7 +144,7 @@ def test_data_frames_and_inserts_tell_no_parameters(hook: SqlQueueHook, capfd: p
     assert "s3cret" not in told + logged
 
 
-def test_what_a_tasks_own_code_does_reaches_airflows_collector(
+def test_calls_of_the_hook_reach_airflows_collector(
     hook: SqlQueueHook, queue_name: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     collector = HookLineageCollector()
