@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
-import gc
 import os
 import uuid
 from collections.abc import Callable, Iterator
@@ -20,7 +18,6 @@ from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.tables.create import Definition, queue_definition
-from airflow_sqlqueue.server.reconnecting import reconnecting
 from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.server.sql import Query
@@ -58,13 +55,6 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Keep the format of ``caplog.text``: PySpark makes JSON of each handler that a logger of its own is given."""
     plugin: Any = session.config.pluginmanager.get_plugin("logging-plugin")
     plugin.caplog_handler.setFormatter = lambda formatter: None
-
-
-def pytest_collection_finish() -> None:
-    """Leave the tests themselves, and what they import, out of all further collections of garbage."""
-    gc.collect()
-    gc.freeze()
-    atexit.register(gc.unfreeze)
 
 
 @pytest.hookimpl(trylast=True)
@@ -150,20 +140,14 @@ def address_of(settings: ConnectionSettings) -> AddressResolver:
     return AddressResolver(default_catalog=settings.database)
 
 
-@pytest.fixture(scope="session")
-def cleaner(server_url: str) -> Iterator[Session]:
-    """A session that stays, which drops what tests leave."""
-    with Session(ConnectionSettings.from_url(server_url), lock_timeout=10) as session:
-        yield session
-
-
 @pytest.fixture
-def queue_name(cleaner: Session, address_of: AddressResolver) -> Iterator[str]:
+def queue_name(connect: Connect, address_of: AddressResolver) -> Iterator[str]:
     """A name that no other test uses; the table is dropped afterwards."""
     name = f"test.{uuid.uuid4().hex[:12]}"
     yield name
     drop = Query("drop", "drop a test's queue", f"DROP TABLE IF EXISTS {address_of.resolve(name).qualified_name}")
-    reconnecting(cleaner, "Cleaning up", lambda: cleaner.run(drop))
+    with connect() as session:
+        session.run(drop)
 
 
 def make_tables(session: Session, *definitions: Definition) -> None:
