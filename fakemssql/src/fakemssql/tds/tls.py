@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
 from fakemssql.contract import ClientGone
@@ -59,8 +59,7 @@ def ensure_certificate(directory: Path) -> tuple[Path, Path]:
     certificate, key = certificate_path(directory), directory / "certificate.key"
     if certificate.exists() and key.exists():
         return certificate, key
-    # An RSA key would make each login cost twice the processor time, and the server's first start too.
-    private = ec.generate_private_key(ec.SECP256R1())
+    private = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     names = [
         x509.DNSName("localhost"),
