@@ -18,7 +18,7 @@ from airflow_sqlqueue.bodies.types import leaf_of
 from airflow_sqlqueue.errors import BodyError
 
 _MOST_LEVELS = 4 * MAX_DEPTH
-"""The most levels of a rescued value, and steps of its path: elements of XML become objects, and arrays of objects."""
+"""The most levels of a rescued value with the steps of its path: XML becomes objects, and arrays of objects."""
 
 
 class StoredRows:
@@ -102,12 +102,15 @@ def read_rescued(text: str | None) -> list[tuple[Path, Any]] | None:
 
     None for one that is no JSON object, or has more levels than a body gives: a person may have written any number.
     """
+    levels = levels_of(text or "")
     try:
-        found = DECODER.decode(text or "{}") if text is None or levels_of(text) <= _MOST_LEVELS else None
+        found = DECODER.decode(text or "{}") if levels <= _MOST_LEVELS else None
     except ValueError:
         return None
-    members = [(_path(name), value) for name, value in members_of(found)] if isinstance(found, dict) else None
-    return None if members is None or any(len(path) > _MOST_LEVELS for path, _ in members) else members
+    if not isinstance(found, dict):
+        return None
+    members = [(_path(name), value) for name, value in members_of(found)]
+    return members if all(len(path) + levels <= _MOST_LEVELS for path, _ in members) else None
 
 
 def _path(text: str) -> Path:

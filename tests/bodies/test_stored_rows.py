@@ -304,6 +304,7 @@ def recursion_limit(request: pytest.FixtureRequest) -> Iterator[None]:
         pytest.param(f'{{"B":{DEEP}', id="brackets in a member"),
         pytest.param(f'{{"{"[0]" * 5_000}":1}}', id="a path of many steps"),
         pytest.param(f'{{"B":{"[" * 600}5{"]" * 600}}}', id="many levels"),
+        pytest.param(f'{{"{"B." * 254}B":{"[" * 250}5{"]" * 250}}}', id="many levels below many steps"),
     ],
 )
 @pytest.mark.usefixtures("recursion_limit")
