@@ -37,7 +37,8 @@ def create_asset(
 
 def uri_of(host: str, port: int, instance: str | None, names: tuple[str, str, str]) -> str:
     """Return the URI of a queue table, by its database, schema and name."""
-    path = "/".join(quote(name, safe="") for name in (*([] if instance is None else [instance]), *names))
+    parts = names if instance is None else (instance, *names)
+    path = "/".join(quote(part, safe="") for part in parts)
     return f"{SCHEME}://{authority(host, port, instance)}/{path}"
 
 

@@ -294,4 +294,4 @@ def conversation(
         note(f"Read {found.batches} batches; {found.unread} could not be read{ended}.")
 
 
-COMMANDS = (*(batches, requeue, abandon, mark_consumed, sweep, quarantine, streams, copies, erase, conversation),)
+COMMANDS = (batches, requeue, abandon, mark_consumed, sweep, quarantine, streams, copies, erase, conversation)

@@ -27,8 +27,6 @@ from airflow_sqlqueue.options import option
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.client.queues import Queue
-    from airflow_sqlqueue.endpoint.message_handlers import MessageHandlers
-
 
 log = logging.getLogger(__name__)
 
