@@ -11,18 +11,19 @@ from airflow_sqlqueue.assets import authority, uri_of
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.sqlparser import DatabaseInfo
+    from airflow.sdk import BaseHook
 
-    from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
+    from airflow_sqlqueue.client.client import QueueClient
     from airflow_sqlqueue.server.settings import ConnectionSettings
 
 
-def collect(hook: SqlQueueHook, queue_name: str, *, is_output: bool) -> None:
+def collect(hook: BaseHook, client: QueueClient, queue_name: str, *, is_output: bool) -> None:
     """Tell Airflow's collector of lineage, where it has readers, that a task's own code used a queue."""
     # The messages have moved: an error now would have the caller repeat that.
     with suppress(Exception):
         collector = get_hook_lineage_collector()  # type: ignore[no-untyped-call]
         add = collector.add_output_asset if is_output else collector.add_input_asset
-        settings, table = hook.client.settings, hook.resolve(queue_name)
+        settings, table = client.settings, client.resolve(queue_name)
         names = (table.catalog, table.schema, table.table)
         add(hook, uri=uri_of(settings.host, settings.port, settings.instance, names))
 

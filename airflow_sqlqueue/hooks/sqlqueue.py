@@ -161,13 +161,13 @@ class SqlQueueHook(PlainSqlHook):
     def send(self, queue_name: str, messages: Iterable[Message]) -> int:
         """Send messages in one transaction and return how many; at least once, if the caller repeats a failed call."""
         sent = self.client.queue(queue_name).send(messages)
-        collect(self, queue_name, is_output=True)
+        collect(self, self.client, queue_name, is_output=True)
         return sent
 
     def receive(self, queue_name: str, limit: int = 1, **options: Any) -> list[ReceivedMessage]:
         """Take messages out of the queue, at most once unless in a :meth:`transaction`: ``Queue.receive``."""
         received = self.client.queue(queue_name).receive(limit, **options)
-        collect(self, queue_name, is_output=False)
+        collect(self, self.client, queue_name, is_output=False)
         return received
 
     def depth(self, queue_name: str, *, kind: str = "exact", limit: int | None = None) -> Depth:
@@ -197,7 +197,7 @@ class SqlQueueHook(PlainSqlHook):
         """
         folder = None if staging is None else staging_folder(staging)
         drained = self.client.queue(queue_name).drain(folder, request, engine=self._engine(engine, spark), **options)
-        collect(self, queue_name, is_output=False)
+        collect(self, self.client, queue_name, is_output=False)
         return drained
 
     def _engine(self, name: str, spark: SparkSession | None) -> Engine | None:
