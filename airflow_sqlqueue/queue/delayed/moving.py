@@ -58,7 +58,7 @@ def _move_piece(
         for due in piece
         for value in (
             due.message.row_version,
-            "" if due.headers is None and is_kept else headers_text(due.headers or due.message.headers, kind),
+            "" if due.headers is None and is_kept else headers_text(_headers(due), kind),
             *(column_text(due.values.get(name)) for name in COLUMN_HEADERS.values()),
         )
     ]
@@ -66,6 +66,10 @@ def _move_piece(
     span = [piece[0].message.moment, piece[-1].message.moment + _MICROSECOND]
     inserted, deleted = delayed.session.run(statement, *values, *span, *span, sizes=numbered_sizes(len(piece)))[0]
     return inserted, deleted
+
+
+def _headers(due: DueMessage) -> Headers | str:
+    return due.message.headers if due.headers is None else due.headers
 
 
 def _statement(delayed: DelayedTable, queue: QueueTable, rows: int, present: Collection[str]) -> Query:

@@ -37,6 +37,8 @@ def test_a_destination_goes_through_the_routing_settings(endpoint: Endpoint) -> 
     for text in (f"{name}@[elsewhere]@[{other.address.catalog}]", name, f"{name}@WEB01"):
         endpoint.delayed.store([Message({HeaderNames.FORWARD_DESTINATION: text}, text.encode())], delay=NOW)
     assert endpoint.move().forwarded == 3
+    # The destination was the only header of these.
+    assert [decode_headers(message.headers).values for message in other.receive(5)] == [{}] * 3
 
 
 MISSING = {"missing": "does not exist", "": "is blank|no table name", "q@[s]@[no such database]": "outside of"}
