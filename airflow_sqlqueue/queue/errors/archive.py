@@ -135,7 +135,8 @@ class ArchivedMessages:
 
     def show(self, number: int, *, with_body: bool = False) -> ShownError:
         """Read one message by its number. Nothing is removed. Raises :class:`MessageNotFoundError`."""
-        rows, body = list[Any](), list[Any]()
+        rows: list[Any] = []
+        body: list[Any] = []
         if self._archive.exists():
             statement = self._archive.query("error_archive.page", headers=readable_headers())
             rows = self.session.run(statement, 1, self._stored, number - 1, number, _NEVER, PAGE_BYTES)

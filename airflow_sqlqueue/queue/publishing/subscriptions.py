@@ -182,9 +182,10 @@ def _ending(
     """Return the commands that end a queue's subscriptions to the types, or a pattern if there is no such command.
 
     Users copy these commands into a shell, and a subscriber chooses the endpoint's name. So the commands contain only
-    endpoints with plain names. The publisher chooses the types.
+    endpoints with plain names. The publisher chooses the types. The shell may have none of this connection's settings,
+    so the commands name each table but the transport's default.
     """
-    usual = table.address == resolver.resolve(resolver.subscription_table)
+    usual = table.address == resolver.resolve(SUBSCRIPTION_TABLE)
     options = [] if usual else ["--table", table.address.canonical]
     topics = {*map(topic_of, type_names), ALL_EVENTS}
     commands = [

@@ -124,11 +124,10 @@ def definitions_for(
     delayed: bool = False,
     subscriptions: bool = False,
 ) -> list[Definition]:
-    """Return the definitions of a queue table, with the options of :func:`queue_definition`, and an endpoint's other
-    tables.
+    """Return the definitions of a queue table and, on request, of an endpoint's other tables.
 
     The table of delayed messages is named after the queue, ``Sales.Delayed``, and routed by that name. The subscription
-    table, ``SubscriptionRouting`` of the default schema, is the one that the resolver names.
+    table is the resolver's ``subscription_table``. The other arguments are those of :func:`queue_definition`.
     """
     table = resolver.resolve(queue_name)
     found = [queue_definition(table, layout=layout, legacy_columns=legacy_columns, body_string=body_string)]
