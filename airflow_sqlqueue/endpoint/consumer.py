@@ -124,9 +124,21 @@ class Consumer:
             endpoint = connection.run(self._find)
             self._on_contact(True)
             pause = self._maintain(connection, endpoint)
-            shared = self._failures, Receiver(self._options.where), self._stop, self._wait, self._on_contact
-            work = connection.open().settings, endpoint, self._resolver, self._handlers, self._options
-            pool = HandlerPool(Run(self._connect, self._what, *work, *shared), budget, self._count)
+            run = Run(
+                connect=self._connect,
+                what=self._what,
+                settings=connection.open().settings,
+                endpoint=endpoint,
+                resolver=self._resolver,
+                handlers=self._handlers,
+                options=self._options,
+                failures=self._failures,
+                receiver=Receiver(self._options.where),
+                stop=self._stop,
+                pause=self._wait,
+                on_contact=self._on_contact,
+            )
+            pool = HandlerPool(run, budget, self._count)
             try:
                 self._handle_all(pool, connection, endpoint, pause)
             finally:
