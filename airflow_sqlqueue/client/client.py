@@ -124,8 +124,8 @@ class QueueClient:
         return DelayedQueue(self._connector, self.resolver.address_of(queue_name, endpoint))
 
     def subscriptions_in(self, address: str | None) -> SubscriptionManager:
-        """Return the subscriptions in the table at an address, or :attr:`subscriptions`. Raises AddressError."""
-        return SubscriptionManager(self._connector, address or self.resolver.subscription_table)
+        """Return the subscriptions in the table at an address; None: :attr:`subscriptions`. Raises AddressError."""
+        return SubscriptionManager(self._connector, self.resolver.subscription_table if address is None else address)
 
     @property
     def subscriptions(self) -> SubscriptionManager:

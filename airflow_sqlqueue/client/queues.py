@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from airflow_sqlqueue.client.connector import Connector, folder_of
 from airflow_sqlqueue.errors import TransactionError
 from airflow_sqlqueue.messages.envelope.causation import outgoing
-from airflow_sqlqueue.messages.message import Message
+from airflow_sqlqueue.messages.message import Message, ReceivedMessage
 from airflow_sqlqueue.messages.routing import ResolvedAddress
 from airflow_sqlqueue.queue import (
     Backlog,
     ConditionResult,
+    MessageFilter,
     PurgeOptions,
     PurgeResult,
     QueueCondition,
@@ -123,8 +124,27 @@ class Queue:
         ):
             return table.send_numbered(linked)
 
-    receive = _on_table(QueueTable.receive)
-    take = _on_table(QueueTable.take)
+    def receive(
+        self,
+        limit: int = 1,
+        *,
+        where: MessageFilter | None = None,
+        window: int = browsing.WINDOW,
+        keep_expired: bool = False,
+    ) -> list[ReceivedMessage]:
+        """Take messages out of the queue. At most once: they are gone as soon as the call returns.
+
+        Where no message may be lost, use :meth:`drain`, or the client's transaction. See
+        :meth:`airflow_sqlqueue.queue.QueueTable.receive`.
+        """
+        with self.open() as table:
+            return table.receive(limit, where=where, window=window, keep_expired=keep_expired)
+
+    def take(self, row_versions: Sequence[int] = (), *, ids: Sequence[uuid.UUID] = ()) -> list[ReceivedMessage]:
+        """Take messages by RowVersion or row Id; delivery as for :meth:`receive`."""
+        with self.open() as table:
+            return table.take(row_versions, ids=ids)
+
     peek = _on_table(QueueTable.peek)
     browse = _on_table(browsing.browse)
     find = _on_table(browsing.find)

@@ -57,7 +57,8 @@ class ServerTask(BaseOperator):
         # Airflow shows a mapping or a list in one line where nothing says how.
         structured = [name for name in cls.template_fields if name in _STRUCTURED or name.endswith("_options")]
         arguments = [name for name in cls.template_fields if name in ("op_args", "op_kwargs")]
-        cls.template_fields_renderers = {**dict.fromkeys(structured, "json"), **dict.fromkeys(arguments, "py")}
+        own = vars(cls).get("template_fields_renderers", {})
+        cls.template_fields_renderers = {**dict.fromkeys(structured, "json"), **dict.fromkeys(arguments, "py"), **own}
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -22,6 +22,7 @@ from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.operators import (
     SqlQueueDrainOperator,
     SqlQueuePurgeOperator,
+    SqlQueueSendOperator,
 )
 from airflow_sqlqueue.operators.base import interval_or
 
@@ -105,3 +106,11 @@ def test_options_of_a_drain_are_rendered() -> None:
 def test_options_of_a_drain_that_templates_spoil_are_refused(options: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigurationError, match=says):
         drain_with(**options)
+
+
+def test_a_users_own_operator_keeps_its_renderers() -> None:
+    class Own(SqlQueueSendOperator):
+        template_fields = (*SqlQueueSendOperator.template_fields, "query")
+        template_fields_renderers: ClassVar[dict[str, str]] = {"query": "sql"}
+
+    assert Own.template_fields_renderers["query"] == "sql"

@@ -175,6 +175,9 @@ def test_the_subscription_table_is_a_setting(connection: Any) -> None:
     assert task.subscriptions.address.canonical == "Routes@[nsb]@[shop]"
     task.subscription_table = "Others"
     assert task.subscriptions.address.table == "Others"
+    task.subscription_table = ""
+    with pytest.raises(AddressError, match="no table name"):
+        _ = task.subscriptions.address
 
 
 @pytest.mark.parametrize("key", ["lock_timeout", "login_timeout"])
