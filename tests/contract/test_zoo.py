@@ -39,6 +39,9 @@ ONCE = ConsumeOptions(immediate_retries=0, delayed_retries=0)
 FEW = settings(max_examples=settings().max_examples // 20, suppress_health_check=list(HealthCheck))
 
 ALL, SHORT = len(zoo.ROWS), len(zoo.SHORT)
+WITH_A_LONG_ONE = SHORT + 1
+"""Number of rows with one that is too long to be read."""
+
 IN_TWO_WAYS = [(None, True, ALL), (None, False, SHORT), ("2", True, SHORT), ("3.0", False, SHORT)]
 """Versions whose addresses are read differently, each with one of the two ways of a test, and numbers of rows."""
 
@@ -215,7 +218,7 @@ def give_back(estate: Estate, rows: int | Sequence[str], redirected: bool) -> No
 def test_the_archive_keeps_the_zoo_as_it_was(estate: MakeEstate) -> None:
     """No text of a row leaves the server: archived, counted in groups, restored and parked, all rows are the same."""
     mine = estate()
-    sent = mine.put("error", SHORT)
+    sent = mine.put("error", WITH_A_LONG_ONE)
     mine.queue("error").send(mine.good(**{HeaderNames.FAILED_Q: "orders"}))
     errors, name = mine.client.errors, mine.error_name
     before = [(head.id, head.headers, head.body_bytes) for head in mine.queue("error").browse(1_000)]
@@ -239,7 +242,7 @@ def test_the_archive_keeps_the_zoo_as_it_was(estate: MakeEstate) -> None:
 def test_errors_are_counted_shown_and_filtered_past_the_zoo(estate: MakeEstate) -> None:
     """Unreadable texts do not make triage, filters or views fail."""
     mine = estate()
-    sent = mine.put("error", SHORT)
+    sent = mine.put("error", WITH_A_LONG_ONE)
     mine.queue("error").send(mine.good(**{HeaderNames.FAILED_Q: "orders"}))
     errors = mine.client.errors
     by = ["kind", "exception_type", "endpoint", "message_type", "failed_queue", "hour"]
@@ -260,7 +263,7 @@ def test_a_forward_moves_messages_behind_the_zoo(estate: MakeEstate) -> None:
         assert zoo.other_bodies(session, mine.table("billing")) == GOOD
 
 
-@pytest.mark.parametrize(("stage", "rows"), [("files", ALL), ("table", SHORT)])
+@pytest.mark.parametrize(("stage", "rows"), [("files", ALL), ("table", WITH_A_LONG_ONE)])
 def test_a_drain_and_its_requeue_leave_nothing_of_the_zoo_behind(
     estate: MakeEstate, tmp_path: Path, stage: str, rows: int
 ) -> None:
@@ -280,7 +283,7 @@ def test_a_drain_and_its_requeue_leave_nothing_of_the_zoo_behind(
 
 def test_a_stream_reads_messages_behind_the_zoo(estate: MakeEstate) -> None:
     mine = estate()
-    sent = mine.put("orders", SHORT)
+    sent = mine.put("orders", WITH_A_LONG_ONE)
     mine.queue("orders").send(mine.good())
     client, name = mine.client, mine.table("orders").canonical
     access = ServerAccess.of(SourceOptions({}), client.settings)
@@ -300,7 +303,7 @@ def test_a_stream_reads_messages_behind_the_zoo(estate: MakeEstate) -> None:
 
 def test_searches_conditions_and_replies_see_messages_behind_the_zoo(estate: MakeEstate) -> None:
     mine = estate()
-    sent = mine.put("orders", SHORT)
+    sent = mine.put("orders", WITH_A_LONG_ONE)
     mine.queue("orders").send(mine.good(**{HeaderNames.CORRELATION_ID: "mine"}))
     orders = mine.queue("orders")
     where = MessageFilter(correlation_id="mine")
