@@ -32,7 +32,7 @@ LONGEST_WAIT = 1.0
 """Longest wait of one statement for others' locks, in seconds; a signal is handled when the statement ends."""
 
 LOCKED_PAUSE = 0.2
-"""Seconds between two reads of messages that others have locked."""
+"""Seconds between two reads of messages that others have locked: no server says when a lock ends."""
 
 
 def next_wait(seconds_left: float) -> float:

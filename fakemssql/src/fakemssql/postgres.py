@@ -279,6 +279,7 @@ def _end(process: psutil.Process) -> None:
     for number in (signal.SIGQUIT, signal.SIGKILL):
         process.send_signal(number)
         deadline = time.monotonic() + 10
+        # Of another's child only its state can be read, and psutil's wait would last until its parent reaps it.
         while is_alive(process) and time.monotonic() < deadline:
             time.sleep(0.01)
         if not is_alive(process):
