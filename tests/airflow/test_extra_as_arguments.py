@@ -128,8 +128,9 @@ def library(request: Any, tmp_path: Path) -> Iterator[Library]:
     waiting = threading.Thread(target=wait)
     waiting.start()
     yield Library(path, opened.is_set)
-    os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
-    waiting.join()
+    reading = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    waiting.join()  # before the close: a writer that is not yet here would wait for another reader
+    os.close(reading)
 
 
 @pytest.fixture
