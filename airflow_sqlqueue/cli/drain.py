@@ -29,6 +29,7 @@ from airflow_sqlqueue.errors import (
 )
 from airflow_sqlqueue.options import option
 from airflow_sqlqueue.options.budget import count_of
+from airflow_sqlqueue.options.secondary import secondary as secondary_queues
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.client.client import QueueClient
@@ -57,7 +58,7 @@ def drain(
         None, "with --copy, copy only messages that no earlier drain with this name has copied", metavar="NAME"
     ),
     redaction: str | None = option(None, f"a JSON file of rules for private data; {KEY_VARIABLE} is the hashes' key"),
-    secondary: bool = option(False, "drain the secondary queues too, each into its own batch"),
+    secondary: bool = secondary_queues("drain, each into its own batch,"),
 ) -> None:
     """Drain a queue into a batch: Parquet files or a table's rows.
 

@@ -81,9 +81,11 @@ class QueueOptions(Common):
     queue: QueueArgument
     endpoint: bool = option(False, "the argument is an endpoint: use its queue, by the routing settings")
 
-    def address(self, client: QueueClient) -> str:
-        """Return the address that the argument QUEUE gives, or that of the endpoint that it names."""
-        return client.resolver.address_of(*((None, self.queue) if self.endpoint else (self.queue, None)))
+    def address(self, client: QueueClient, instance: str | None = None) -> str:
+        """Return the address that the argument QUEUE gives, or that of the endpoint that it names, or its instance."""
+        return client.resolver.address_of(
+            None if self.endpoint else self.queue, self.queue if self.endpoint else None, instance
+        )
 
     def connect_queue(self) -> Queue:
         """Return the queue that the argument QUEUE names, of the client of the server."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta, timezone
 from typing import Annotated, Any
@@ -12,13 +12,16 @@ import typer
 
 from airflow_sqlqueue.cli.options import Common, DryRun, FilterOptions, MessageOptions, QueueOptions
 from airflow_sqlqueue.cli.output import counted, note, progress_bar
+from airflow_sqlqueue.client.queues import Queue
 from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError, TransientError
 from airflow_sqlqueue.messages.envelope import Envelope
 from airflow_sqlqueue.messages.message import HeaderNames, ReceivedMessage
 from airflow_sqlqueue.options import option
+from airflow_sqlqueue.options.secondary import secondary as secondary_queues
 from airflow_sqlqueue.queue.browsing import MessageHead, browse, find
+from airflow_sqlqueue.queue.depth import Backlog
 from airflow_sqlqueue.queue.forwarding import ForwardOptions
-from airflow_sqlqueue.queue.purge import PurgeOptions
+from airflow_sqlqueue.queue.purge import PurgeOptions, PurgeResult
 from airflow_sqlqueue.queue.table_access import FIRST, LAST
 
 
@@ -48,10 +51,12 @@ def send(
     target: QueueOptions,
     message: MessageOptions,
     expire_after: float | None = option(None, "seconds until it expires"),
+    instance: str | None = option(None, "with --endpoint, send to the queue of this instance or machine"),
 ) -> None:
     """Send one message."""
     sent = message.message(expire_after)
-    queue = target.connect_queue()
+    client = target.connect()
+    queue = client.queue(target.address(client, instance))
     queue.send([sent])
     target.show({"queue": queue.address.canonical, "message_id": sent.header(HeaderNames.MESSAGE_ID)})
 
@@ -59,6 +64,7 @@ def send(
 def depth(
     target: QueueOptions,
     kind: str = option("exact", "``exact``; quick: from the index on RowVersion; catalog: no rows"),
+    secondary: bool = secondary_queues("count"),
 ) -> None:
     """Count a queue's messages, with the age of the oldest.
 
@@ -67,9 +73,12 @@ def depth(
     "Rows ever inserted" counts a message again each time that it comes back: requeued, returned or retried.
     """
     queue = target.connect_queue()
-    found = queue.backlog(kind=kind)
-    values = {
-        "queue": queue.address.canonical,
+    found = queue.backlog(kind=kind, secondary=secondary)
+    _show_each(target, queue, _depth_of(found), {name: _depth_of(each) for name, each in found.queues.items()})
+
+
+def _depth_of(found: Backlog) -> dict[str, Any]:
+    return {
         "kind": found.depth.kind,
         "messages": found.depth.messages,
         "expired": found.depth.expired,
@@ -78,7 +87,18 @@ def depth(
         "newest_seconds": found.newest_seconds,
         "inserted": found.inserted,
     }
-    target.show(values)
+
+
+def _show_each(
+    target: QueueOptions, queue: Queue, values: dict[str, Any], queues: Mapping[str, dict[str, Any]]
+) -> None:
+    """Print the values of a queue; with secondary queues, those of each and then the sums."""
+    address = queue.address.canonical
+    each = [{"queue": name, **its_values} for name, its_values in queues.items()]
+    if target.as_json or not each:
+        target.show({"queue": address, **values, **({"queues": each} if each else {})})
+    else:
+        target.show([*each, {"queue": "all", **values}])
 
 
 def peek(
@@ -180,11 +200,18 @@ def purge(
     )
     queue = target.connect_queue()
     done = queue.purge(options)
-    values: dict[str, Any] = {"queue": queue.address.canonical, **asdict(done), "seconds": round(done.seconds, 3)}
-    if dry_run and not target.as_json:
+    shorter = dry_run and not target.as_json
+    queues = {name: _purged(each, shorter) for name, each in done.queues.items()}
+    _show_each(target, queue, _purged(done, shorter), queues)
+
+
+def _purged(done: PurgeResult, only_counted: bool) -> dict[str, Any]:
+    values: dict[str, Any] = {**asdict(done), "seconds": round(done.seconds, 3)}
+    del values["queues"]
+    if only_counted:
         del values["deleted"], values["complete"]
-        values = {"queue": values.pop("queue"), "would_delete": values.pop("remaining"), **values}
-    target.show(values)
+        values = {"would_delete": values.pop("remaining"), **values}
+    return values
 
 
 def generate(

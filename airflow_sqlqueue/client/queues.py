@@ -25,15 +25,15 @@ from airflow_sqlqueue.queue import (
     browsing,
 )
 from airflow_sqlqueue.queue.condition import check_condition
-from airflow_sqlqueue.queue.depth import backlog
+from airflow_sqlqueue.queue.depth import backlog, backlog_of_all
 from airflow_sqlqueue.queue.depth import depth as count
 from airflow_sqlqueue.queue.forwarding import ForwardOptions, ForwardResult, forward
 from airflow_sqlqueue.queue.publishing import conversation
 from airflow_sqlqueue.queue.publishing.private_queue import private_queue
-from airflow_sqlqueue.queue.purge import purge
+from airflow_sqlqueue.queue.purge import purge, purge_all
 from airflow_sqlqueue.queue.send_ledger import SendResult
 from airflow_sqlqueue.queue.tables.create import delayed_address
-from airflow_sqlqueue.queue.tables.discovery import find_address
+from airflow_sqlqueue.queue.tables.discovery import find_address, find_secondary_queues
 from airflow_sqlqueue.server.session import Session
 
 if TYPE_CHECKING:
@@ -58,6 +58,10 @@ def _on_table(operation: Callable[Concatenate[QueueTable, P], T]) -> Callable[Co
             return operation(table, *arguments, **named)
 
     return run
+
+
+def _secondary(table: QueueTable) -> list[QueueTable]:
+    return [QueueTable(table.session, address) for address in find_secondary_queues(table.session, table.address)]
 
 
 class Queue:
@@ -151,10 +155,17 @@ class Queue:
     depth = _on_table(count)
     take_reply = _on_table(conversation.take_reply)
 
-    def backlog(self, *, kind: str = "exact") -> Backlog:
-        """Return the depth, the number of delayed messages, the age of the oldest and the rows ever inserted."""
+    def backlog(self, *, kind: str = "exact", secondary: bool = False) -> Backlog:
+        """Return the depth, the number of delayed messages, the age of the oldest and the rows ever inserted.
+
+        With ``secondary`` that of each secondary queue as well, and their sums.
+        """
         with self.open() as table:
-            return backlog(table, kind, delayed=self._delayed(table.session))
+            found = backlog(table, kind, delayed=self._delayed(table.session))
+            if not secondary:
+                return found
+            others = {each.address.canonical: backlog(each, kind) for each in _secondary(table)}
+            return backlog_of_all({table.address.canonical: found, **others})
 
     def open_in(self, session: Session) -> QueueTable:
         """Open the queue in a session that the caller closes; most callers use :meth:`open`."""
@@ -167,7 +178,8 @@ class Queue:
         :class:`airflow_sqlqueue.queue.condition.QueueCondition`.
         """
         with nullcontext(table) if table else self.open() as queue:
-            return check_condition(queue, condition, delayed=self._delayed(queue.session))
+            others = _secondary(queue) if condition.secondary else []
+            return check_condition(queue, condition, delayed=self._delayed(queue.session), others=others)
 
     def _delayed(self, session: Session) -> ResolvedAddress:
         resolver = self._connector.resolver
@@ -176,7 +188,9 @@ class Queue:
     def purge(self, options: PurgeOptions | None = None) -> PurgeResult:
         """Delete expired messages, or those that the options choose. See :func:`airflow_sqlqueue.queue.purge.purge`."""
         with self._connector.queue(self._name, what=f"Purging the queue {self._name}") as table:
-            return purge(table, options)
+            if options is None or not options.secondary:
+                return purge(table, options)
+            return purge_all([table, *_secondary(table)], options)
 
     def forward(
         self,
@@ -235,9 +249,10 @@ class Queue:
         if self._connector.in_transaction:
             raise TransactionError("Each message is a transaction of its own: call consume outside the transaction.")
         from airflow_sqlqueue.endpoint.consumer import Consumer
+        from airflow_sqlqueue.endpoint.consumers import Consumers
 
-        connector = self._connector
-        return Consumer(
+        connector, options = self._connector, options or ConsumeOptions()
+        return (Consumers if options.secondary else Consumer)(
             connector.session,
             connector.resolver,
             self._name,

@@ -26,7 +26,7 @@ from airflow_sqlqueue.queue.tables.create import (
     drop_queue,
     script,
 )
-from airflow_sqlqueue.queue.tables.discovery import list_tables, secondary_queues
+from airflow_sqlqueue.queue.tables.discovery import find_secondary_queues, list_tables
 from airflow_sqlqueue.server.session import Session
 
 if TYPE_CHECKING:
@@ -125,5 +125,4 @@ class TableManager(Manager):
     def with_secondary_queues(self, queue_name: str) -> list[str]:
         """List the addresses of the queue and its secondary queues: ``expand(queue_name=...)`` drains them all."""
         with self._connector.queue(queue_name) as queue:
-            tables = list_tables(queue.session, queue.address.catalog)
-            return [queue.address.canonical, *(t.canonical for t in secondary_queues(tables, queue.address))]
+            return [t.canonical for t in (queue.address, *find_secondary_queues(queue.session, queue.address))]

@@ -19,7 +19,7 @@ from airflow_sqlqueue.endpoint.receiver import Receiver
 from airflow_sqlqueue.endpoint.recoverability import FailureStorage
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.messages.routing import AddressResolver
-from airflow_sqlqueue.options.budget import TimeFunction
+from airflow_sqlqueue.options.budget import Budget, TimeFunction
 from airflow_sqlqueue.queue.delayed.mover import MoveOptions, MoveResult, move_due
 from airflow_sqlqueue.server.reconnecting import Reconnecting
 from airflow_sqlqueue.server.session import Session
@@ -109,15 +109,15 @@ class Consumer:
         self._failures = FailureStorage()
         self._forget_at = 0.0
 
-    def run(self) -> ConsumeResult:
-        """Consume until the end.
+    def run(self, budget: Budget | None = None) -> ConsumeResult:
+        """Consume until the end; ``budget`` is that of several consumers, instead of the options' own.
 
         Raises the errors of :meth:`.Endpoint.find` before anything is received. Raises the error that ended a handler:
         a server error not caused by one message, or a :class:`BaseException` other than :class:`Exception`. Then that
         message and the unfinished messages of other handlers are in the queue. Raises :class:`TooManyFailuresError`
         when a limit on failures is reached, after the messages that were being handled.
         """
-        budget = self._options.budget(self._clock)
+        budget = budget or self._options.budget(self._clock)
         patient = self._options.wait_for_server
         reconnecting = Reconnecting(self._connect, self._what, pause=self._wait, patient=patient)
         with closing(reconnecting) as connection, suppress(StoppedError):

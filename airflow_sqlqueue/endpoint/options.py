@@ -10,6 +10,7 @@ from airflow_sqlqueue.endpoint.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.options import argument, describe_fields, option
 from airflow_sqlqueue.options.budget import Limits
+from airflow_sqlqueue.options.secondary import secondary
 from airflow_sqlqueue.queue import MessageFilter
 from airflow_sqlqueue.server.transactions import MODES, NONE, SENDS_ATOMIC_WITH_RECEIVE
 
@@ -27,7 +28,8 @@ class ConsumeOptions(RecoverabilityOptions, Limits):
     Without a limit and with ``until_empty`` False, consuming ends only when it is stopped. In the mode ``none`` a
     message is tried once. An attempt that succeeds resets the count of ``max_consecutive_failures``, whose limit must
     be more than the attempts in one round of as many messages as there are handlers if ``on_consecutive_failures`` is
-    ``fail``: otherwise a few messages could end every run.
+    ``fail``: otherwise a few messages could end every run. With ``secondary`` each queue has handlers and limits on
+    failures of its own.
     """
 
     max_messages: int | None = option(None, "end after this many messages have left the queue", above=0)
@@ -72,6 +74,7 @@ class ConsumeOptions(RecoverabilityOptions, Limits):
     payload_bytes: int = option(
         PAYLOAD_BYTES, "the largest payload that is fetched; each handler holds one in memory", **SIZE_OF_A_PAYLOAD
     )
+    secondary: bool = secondary("handle the messages of")
     where: MessageFilter | None = argument(
         None,
         "handle only messages that match this filter; all others stay, expired ones too. The filter reads the headers "

@@ -176,15 +176,20 @@ class AddressResolver:
         """Return :func:`.address.without_machine`, but None for endpoints of versions 1 and 2: these drop it."""
         return None if self.transport_version in {"1", "2"} else without_machine(text)
 
-    def address_of(self, queue_name: str | None, endpoint: str | None) -> str:
-        """Return the address of a queue from its address or its endpoint.
+    def address_of(self, queue_name: str | None, endpoint: str | None, instance: str | None = None) -> str:
+        """Return the address of a queue from its address or its endpoint, or that of one ``instance`` of the endpoint.
 
-        Raises :class:`AddressError` unless exactly one of them is given.
+        Raises :class:`AddressError` unless exactly one of them is given, and for an instance without its endpoint.
         """
         check_named_once(queue_name, endpoint)
+        if instance is not None and (endpoint is None or not instance.strip() or "@" in instance):
+            raise AddressError(
+                "An instance is the last part of a name, as WEB01 of Sales.WEB01: give it with the endpoint, or give "
+                "the address of its queue alone."
+            )
         if endpoint is None:
             return str(queue_name)
-        found = self.resolve_endpoint(endpoint)
+        found = self.resolve_endpoint(endpoint, discriminator=instance)
         address = QueueAddress(found.table, found.schema, found.catalog)
         return str(address) if self.transport_version is None else address.text_for(self.transport_version)
 

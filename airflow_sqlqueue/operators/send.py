@@ -92,9 +92,11 @@ class SqlQueueSendOperator(MessagesTask, RoutedTask):
         delayed messages, which an endpoint or a mover must serve (templated)
     :param due: the time at which the queue receives them, instead of ``delay``: aware, or as ISO 8601 (templated)
     :param exactly_once: whether to use the send ledger, a table in the queue's database.
+    :param instance: with ``endpoint``, the instance or machine whose queue receives them, ``<endpoint>.<instance>``
+        (templated)
     """
 
-    template_fields = templated(RoutedTask, "enclosed_message_types", "delay", "due", MessagesTask)
+    template_fields = templated(RoutedTask, "enclosed_message_types", "delay", "due", "instance", MessagesTask)
 
     def __init__(
         self,
@@ -103,13 +105,20 @@ class SqlQueueSendOperator(MessagesTask, RoutedTask):
         delay: timedelta | float | str | None = None,
         due: datetime | str | None = None,
         exactly_once: bool = False,
+        instance: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.instance = instance
         self.enclosed_message_types = enclosed_message_types
         self.delay = delay
         self.due = due
         self.exactly_once = exactly_once
+
+    @property
+    def address(self) -> str:
+        """The queue's address, given by the task, by the endpoint's name, or by that of its instance."""
+        return self.hook.client.resolver.address_of(self.queue_name, self.endpoint, self.instance)
 
     def execute(self, context: Context) -> int:
         from airflow_sqlqueue.queue.send_ledger import SendResult, send_id_for
@@ -124,7 +133,7 @@ class SqlQueueSendOperator(MessagesTask, RoutedTask):
             else:
                 sent = target.send_once(send_id_for(*key), messages, " ".join(map(str, key)), **when)
         how = "Another try has sent" if sent.repeated else "Sent"
-        self.log.info("%s %s to %s", how, count_of(sent.messages, "message"), self.queue_name or self.endpoint)
+        self.log.info("%s %s to %s", how, count_of(sent.messages, "message"), self.address)
         self.lineage = Lineage(outputs=[of_table(self.hook.client, table, sent.messages, messages.bytes)])
         note_counts(self, context, messages=sent.messages)
         if not sent.repeated:

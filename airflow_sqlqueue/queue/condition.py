@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 from airflow_sqlqueue.errors import ConfigurationError, QueueNotFoundError
 from airflow_sqlqueue.messages.routing import ResolvedAddress
 from airflow_sqlqueue.options import Options, option
+from airflow_sqlqueue.options.secondary import secondary
 from airflow_sqlqueue.queue.browsing import Search
 from airflow_sqlqueue.queue.copies import QueueCopy, check_copy_name
 from airflow_sqlqueue.queue.depth import KINDS, Depth, depth, oldest_seconds
@@ -20,7 +21,7 @@ from airflow_sqlqueue.server.sql import identifier, query
 EXPIRED_ALLOWANCE = 1_000
 """Expired messages at the head of the queue that a check skips before it counts the whole queue."""
 
-_HOW = {"kind", "filters", "incremental"}
+_HOW = {"kind", "filters", "incremental", "secondary"}
 """Options that say what is counted and how."""
 
 
@@ -30,7 +31,8 @@ class QueueCondition(Options):
 
     ``max_messages`` goes without other options, and ``filters`` and ``incremental`` with ``min_messages`` and
     ``max_messages`` alone. A queue without messages is not yet drained: other transactions may hold some. With
-    ``filters`` each check reads the headers of the queue until enough messages match, or to the end.
+    ``filters`` each check reads the headers of the queue until enough messages match, or to the end. With ``secondary``
+    the messages of all queues count together, the oldest is that of all, and each check finds the queues anew.
     """
 
     parameter = "wait_for"
@@ -57,6 +59,7 @@ class QueueCondition(Options):
         None, "count only messages that match, conditions of :class:`~airflow_sqlqueue.MessageFilter`", hash=False
     )
     incremental: str | None = option(None, "count only messages that the copy with this name does not have")
+    secondary: bool = secondary("count the messages of")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -80,9 +83,9 @@ class QueueCondition(Options):
             raise ConfigurationError("max_messages waits for a queue to run empty: give it without other conditions.")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the options that are not None, for :meth:`of`."""
+        """Return the options that were given, for :meth:`of`."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: value for name, value in values.items() if value is not None}
+        return {name: value for name, value in values.items() if value is not None and value is not False}
 
     def __str__(self) -> str:
         given = self.to_dict()
@@ -132,15 +135,17 @@ def check_condition(
     condition: QueueCondition,
     *,
     delayed: ResolvedAddress | None = None,
+    others: Sequence[TableAccess] = (),
 ) -> ConditionResult:
     """Check once, and read only as many rows as the condition needs, however deep the queue is.
 
-    ``delayed`` is the address of the table of delayed messages. Raises :class:`QueueNotFoundError` and
-    :class:`NotAQueueError`, also for that table where the condition needs it, and :class:`CopyError`.
+    ``delayed`` is the address of the table of delayed messages; ``others`` are the secondary queues, which have no such
+    tables. Raises :class:`QueueNotFoundError` and :class:`NotAQueueError`, also for that table where the condition
+    needs it, and :class:`CopyError`.
     """
     table.require()
-    copy = None if condition.incremental is None else QueueCopy(table, condition.incremental)
-    counted, counted_all = _messages(table, condition, copy)
+    tables = (table, *others)
+    counted, counted_all = _messages(tables, condition)
     messages = None if counted is None else counted.messages
     expired = None if counted is None else counted.expired
     waiting = age = None
@@ -150,29 +155,42 @@ def check_condition(
     if counted is not None and condition.max_messages is not None:
         met.append(counted.messages <= condition.max_messages)
     if condition.min_expired is not None:
-        purgeable = int(table.value("queue.expired_up_to", condition.min_expired))
+        purgeable = sum(int(each.value("queue.expired_up_to", condition.min_expired)) for each in tables)
         met.append(purgeable >= condition.min_expired)
         expired = max(purgeable, expired or 0)
     if condition.min_delayed is not None:
         waiting = _delayed(table, delayed, condition.min_delayed)
         met.append(waiting >= condition.min_delayed)
     if condition.oldest_seconds is not None:
-        age = oldest_seconds(table)
+        ages = [oldest_seconds(each) for each in tables]
+        age = max((each for each in ages if each is not None), default=None)
         met.append(age is not None and age >= condition.oldest_seconds)
     return ConditionResult(any(met), messages, expired, waiting, age, counted_all)
 
 
-def _messages(table: TableAccess, condition: QueueCondition, copy: QueueCopy | None) -> tuple[Depth | None, bool]:
-    """Return the depth as far as needed, and whether it is complete: a count below its limit is."""
+def _messages(tables: Sequence[TableAccess], condition: QueueCondition) -> tuple[Depth | None, bool]:
+    """Return the depth of all tables as far as needed, and whether it is complete: a count below its limit is."""
     needed = condition.min_messages
     if condition.max_messages is not None:
         needed = condition.max_messages + 1
     if needed is None:
         return None, True
+    found, counted_all = _messages_of(tables[0], condition, needed)
+    for table in tables[1:]:
+        if found.messages >= needed:
+            return found, False
+        more, counted_all = _messages_of(table, condition, needed - found.messages)
+        expired = None if more.expired is None else (found.expired or 0) + more.expired
+        found = Depth(found.messages + more.messages, expired, found.kind)
+    return found, counted_all
+
+
+def _messages_of(table: TableAccess, condition: QueueCondition, needed: int) -> tuple[Depth, bool]:
     if condition.filters is not None:
         return _matching(table, MessageFilter.of(condition.filters), needed)
     if condition.kind != "exact":
         return depth(table, condition.kind), True
+    copy = None if condition.incremental is None else QueueCopy(table, condition.incremental)
     rows = needed + EXPIRED_ALLOWANCE
     new = None if copy is None else copy.count(rows)
     head = new or depth(table, limit=rows)

@@ -16,7 +16,8 @@ Without an index on RowVersion ``quick`` reads the whole table. (docs/transport/
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import timezone
 from typing import Any
 
@@ -59,7 +60,8 @@ class Backlog:
     server's clock; None in an empty queue and for a message without that header. The sender's clock may be wrong, and a
     message that came back to the queue was in it for a shorter time. ``newest_seconds`` is the same for the highest
     RowVersion: a queue whose newest message is old gets no messages. ``inserted`` is the number of rows ever inserted,
-    see :func:`inserted`; it is not the number of messages that were sent.
+    see :func:`inserted`; it is not the number of messages that were sent. ``queues`` has the backlog of each queue
+    where secondary queues were counted too, by address; the numbers are then their sums, and the ages those of all.
     """
 
     depth: Depth
@@ -67,6 +69,7 @@ class Backlog:
     oldest_seconds: float | None
     newest_seconds: float | None
     inserted: int
+    queues: Mapping[str, Backlog] = field(default_factory=dict)
 
 
 def depth(table: TableAccess, kind: str = "exact", *, limit: int | None = None) -> Depth:
@@ -112,6 +115,21 @@ def backlog(table: TableAccess, kind: str = "exact", *, delayed: ResolvedAddress
         oldest_seconds=oldest_seconds(table),
         newest_seconds=_age(table, "queue.newest"),
         inserted=inserted(table),
+    )
+
+
+def backlog_of_all(queues: Mapping[str, Backlog]) -> Backlog:
+    """Return the sums of several queues' backlogs, with the greatest age of an oldest and the least of a newest."""
+    found = list(queues.values())
+    expired = [each.depth.expired for each in found if each.depth.expired is not None]
+    delayed = [each.delayed for each in found if each.delayed is not None]
+    return Backlog(
+        Depth(sum(each.depth.messages for each in found), sum(expired) if expired else None, found[0].depth.kind),
+        sum(delayed) if delayed else None,
+        max((each.oldest_seconds for each in found if each.oldest_seconds is not None), default=None),
+        min((each.newest_seconds for each in found if each.newest_seconds is not None), default=None),
+        sum(each.inserted for each in found),
+        queues,
     )
 
 

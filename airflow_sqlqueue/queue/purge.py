@@ -7,8 +7,9 @@ receivers".
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import Protocol
@@ -17,7 +18,8 @@ from airflow_sqlqueue.errors import ConfigurationError, LockTimeoutError, Transa
 from airflow_sqlqueue.messages.envelope.times import parse_time
 from airflow_sqlqueue.messages.message import HeaderNames
 from airflow_sqlqueue.options import argument, option
-from airflow_sqlqueue.options.budget import Limits
+from airflow_sqlqueue.options.budget import Budget, Limits
+from airflow_sqlqueue.options.secondary import secondary
 from airflow_sqlqueue.queue.browsing import MessageHead, Search, delete
 from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.queue.table_access import FIRST, LAST, MAX_ROWS_PER_STATEMENT, TableAccess
@@ -56,6 +58,7 @@ class PurgeOptions(Limits):
     lock_timeout: float = option(
         5.0, "seconds to wait for a lock on the table as a whole; rows are never waited for", least=0, form=None
     )
+    secondary: bool = secondary("purge")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -79,7 +82,8 @@ class PurgeResult:
     certain, a higher number is the least possible one, as the count may miss messages that are being received. (A purge
     by age or filter counts the locked messages that it meets, so its 0 is not certain.) ``undated`` is the number of
     messages that a purge by age left because they have no time. ``complete`` is False when a budget or a lock on the
-    whole table ended the purge.
+    whole table ended the purge. ``queues`` has the result for each queue of a purge with ``secondary``, by address; the
+    other values are then their sums.
     """
 
     deleted: int
@@ -88,6 +92,7 @@ class PurgeResult:
     seconds: float
     locked: int = 0
     undated: int = 0
+    queues: dict[str, PurgeResult] = field(default_factory=dict)
 
 
 class _Work(Protocol):
@@ -101,19 +106,38 @@ class _Work(Protocol):
     def report(self, complete: bool) -> tuple[int | None, int, int]: ...
 
 
-def purge(table: TableAccess, options: PurgeOptions | None = None) -> PurgeResult:
+def purge_all(tables: Sequence[TableAccess], options: PurgeOptions) -> PurgeResult:
+    """Purge several queues, one after the other and within the limits together; see :func:`purge`."""
+    budget = options.budget()
+    queues = {table.address.canonical: purge(table, options, budget=budget) for table in tables}
+    done = list(queues.values())
+    remaining = None if any(each.remaining is None for each in done) else sum(each.remaining or 0 for each in done)
+    if options.dry_run and remaining is not None and options.max_messages is not None:
+        remaining = min(remaining, options.max_messages)
+    return PurgeResult(
+        sum(each.deleted for each in done),
+        remaining,
+        all(each.complete for each in done),
+        budget.seconds_used,
+        sum(each.locked for each in done),
+        sum(each.undated for each in done),
+        queues,
+    )
+
+
+def purge(table: TableAccess, options: PurgeOptions | None = None, *, budget: Budget | None = None) -> PurgeResult:
     """Delete messages in chunks, each a transaction of its own. Safe to repeat.
 
-    In a deadlock the server chooses this statement as the victim, and the purge repeats it. Raises
-    :class:`TransactionError` inside a transaction, which would keep the locks of all chunks to its end, and
-    :class:`LockTimeoutError` where another transaction has locked the table as a whole during the last count; the
-    chunks before it are deleted.
+    In a deadlock the server chooses this statement as the victim, and the purge repeats it. ``budget`` is that of
+    several purges, instead of the options' own. Raises :class:`TransactionError` inside a transaction, which would keep
+    the locks of all chunks to its end, and :class:`LockTimeoutError` where another transaction has locked the table as
+    a whole during the last count; the chunks before it are deleted.
     """
     session, options = table.session, options or PurgeOptions()
     if session.in_transaction:
         raise TransactionError("A purge commits its chunks one by one: call it outside the transaction.")
-    budget = options.budget()
-    work = _work(table, options)
+    budget = budget or options.budget()
+    before, work = budget.seconds_used, _work(table, options)
     deleted, complete, what = 0, False, f"Purging the queue {table.address.canonical}"
     with session.low_deadlock_priority(), session.lock_timeout(options.lock_timeout):
         while not complete and not options.dry_run and (take := budget.reserve(options.chunk)):
@@ -129,7 +153,7 @@ def purge(table: TableAccess, options: PurgeOptions | None = None) -> PurgeResul
     if options.dry_run and remaining is not None and options.max_messages is not None:
         remaining = min(remaining, options.max_messages)
     done = complete or (remaining == 0 and not locked)
-    return PurgeResult(deleted, remaining, done, budget.seconds_used, locked, undated)
+    return PurgeResult(deleted, remaining, done, budget.seconds_used - before, locked, undated)
 
 
 def _work(table: TableAccess, options: PurgeOptions) -> _Work:

@@ -15,11 +15,13 @@ from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.messages.envelope import Envelope, reply
 from airflow_sqlqueue.messages.message import HeaderNames, Message, decode_headers
 from airflow_sqlqueue.operators import (
+    SqlQueueConsumeOperator,
     SqlQueueCreateOperator,
     SqlQueuePurgeExpiredOperator,
     SqlQueuePurgeOperator,
     SqlQueueSendOperator,
 )
+from airflow_sqlqueue.sensors import SqlQueueDepthSensor
 
 
 def test_create_makes_tables_once(live: str, context: Any) -> None:
@@ -149,6 +151,31 @@ def test_purge_deletes_old_ones_and_all(hook: SqlQueueHook, queue_name: str, con
     every = SqlQueuePurgeOperator(task_id="all", queue_name=queue_name, all_messages=True, confirm=True)
     assert every.execute(context())["deleted"] == 1
     assert hook.depth(queue_name).total == 0
+
+
+def test_tasks_take_the_secondary_queues_too(hook: SqlQueueHook, queue_name: str, context: Any) -> None:
+    """All of them by the same option, in the mapping of each task."""
+    machine = f"{queue_name}.WEB01"
+    hook.create_queue(machine)
+    hook.create_queue("error")
+    both = {"secondary": True}
+    named = {"endpoint": queue_name}
+    sent = SqlQueueSendOperator(task_id="s", endpoint=queue_name, instance="WEB01", messages=[{"body": "x"}] * 3)
+    assert sent.execute(context()) == 3
+    hook.send(queue_name, [Message()])
+    assert hook.depth(machine).messages == 3
+    sensor = SqlQueueDepthSensor(task_id="w", wait_for={"min_messages": 4, **both}, **named)
+    assert sensor.poke(context()).xcom_value == {"messages": 4, "expired": 0}
+    assert sensor.trigger().serialize()[1]["wait_for"] == '{"kind": "exact", "min_messages": 4, "secondary": true}'
+    handle = SqlQueueConsumeOperator(
+        task_id="c", python_callable=lambda message: None, max_messages=2, consume_options=both, **named
+    )
+    assert handle.execute(context())["handled"] == 2
+    purge = SqlQueuePurgeOperator(task_id="p", all_messages=True, confirm=True, purge_options=both, **named)
+    purged = purge.execute(context())
+    assert (purged["deleted"], len(purged["queues"])) == (2, 2)
+    assert sum(each["deleted"] for each in purged["queues"].values()) == 2
+    hook.client.tables.drop(machine)
 
 
 def test_a_missing_queue_is_not_retried(live: str, context: Any) -> None:

@@ -223,6 +223,32 @@ def test_secondary_queues_are_drained_on_request(url: str, name: str, tmp_path: 
     assert len({batch["batch_id"] for batch in batches}) == 3
 
 
+def test_commands_take_the_secondary_queues_on_request(
+    url: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    addresses = [f"{queue}@[dbo]@[sqlqueue]" for queue in (name, f"{name}.WEB01")]
+    answer("create", *addresses, "error", url=url)
+    answer("send", name, "--type", "T", url=url)
+    for _ in range(2):
+        sent = answer("send", name, "--endpoint", "--instance", "WEB01", "--type", "T", url=url)
+        assert sent["queue"] == addresses[1]
+    assert "with the endpoint" in one_sentence(sqlqueue("send", name, "--instance", "W", "--type", "T", url=url), 2)
+    depth = answer("depth", name, "--secondary", url=url)
+    assert (depth["queue"], depth["messages"], depth["inserted"]) == (addresses[0], 3, 3)
+    assert [(each["queue"], each["messages"]) for each in depth["queues"]] == list(zip(addresses, (1, 2), strict=True))
+    assert "queues" not in answer("depth", name, url=url)
+    shown = sqlqueue("depth", name, "--secondary", url=url).stdout
+    assert all(address in shown for address in [*addresses, "all"])
+    counted = answer("purge", name, "--all", "--secondary", "--dry-run", url=url)
+    assert (counted["remaining"], [each["remaining"] for each in counted["queues"]]) == (3, [1, 2])
+    (tmp_path / "two.py").write_text("def handle(message): pass\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    limited = ("--secondary", "--max-messages", "2")
+    assert answer("consume", "two:handle", "--queue", name, *limited, url=url)["handled"] == 2
+    purged = answer("purge", name, "--all", "--yes", "--secondary", url=url)
+    assert (purged["deleted"], purged["complete"], len(purged["queues"])) == (1, True, 2)
+
+
 def test_a_connection_string_of_net_serves_as_a_url(url: str, name: str) -> None:
     parts = urlsplit(url)
     text = (

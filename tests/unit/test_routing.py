@@ -124,3 +124,17 @@ def test_no_table_has_an_at_sign() -> None:
         QueueAddress("a@b")
     with pytest.raises(AddressError, match="has an '@' in its name"):
         AddressResolver(default_catalog="nsb").resolve_endpoint("a@b")
+
+
+def test_a_queue_of_one_instance_has_the_settings_of_its_endpoint() -> None:
+    routed = AddressResolver(default_catalog="nsb", endpoint_schemas={"Sales": "shop"})
+    assert routed.address_of(None, "Sales", "WEB01") == "Sales.WEB01@[shop]@[nsb]"
+    assert routed.address_of(None, "Sales") == "Sales@[shop]@[nsb]"
+
+
+@pytest.mark.parametrize(
+    ("queue", "endpoint", "instance"), [("Sales", None, "WEB01"), (None, "Sales", " "), (None, "Sales", "WEB01@x")]
+)
+def test_an_instance_is_one_of_an_endpoint(queue: str | None, endpoint: str | None, instance: str) -> None:
+    with pytest.raises(AddressError, match="An instance is the last part"):
+        AddressResolver(default_catalog="nsb").address_of(queue, endpoint, instance)

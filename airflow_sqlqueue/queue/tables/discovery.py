@@ -67,6 +67,11 @@ def secondary_queues(tables: Iterable[FoundTable], primary: ResolvedAddress) -> 
     ]
 
 
+def find_secondary_queues(session: Session, primary: ResolvedAddress) -> list[ResolvedAddress]:
+    """Return the secondary queues of a queue that are in its database now, as :func:`secondary_queues`."""
+    return secondary_queues(list_tables(session, primary.catalog), primary)
+
+
 def _is_instance(part: str) -> bool:
     return bool(part) and "." not in part and part.lower() not in SATELLITES
 
