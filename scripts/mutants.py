@@ -1,8 +1,8 @@
 """Test the tests: change the code in one place at a time, and see whether a test fails.
 
 ``python scripts/mutants.py``, which ``make mutants`` does, draws a sample of mutants by a seed, runs for each one the
-tests that stand nearest to its room, and prints what was killed. After ``make coverage`` it runs the tests that execute
-the changed line, wherever they stand, and those of the room only for lines that no test executes by itself. A mutant
+tests that name what is changed and those of its room, and prints what was killed. After ``make coverage`` it runs the
+tests that execute the changed line, wherever they stand, and the nearest ones only for lines without any. A mutant
 that lives is a hole in the tests, unless ``scripts/mutants.json`` explains why the change has no effect that a test
 could see. ``--rooms queue drain`` tries some rooms, ``--sample 0`` every mutant, ``--only PATTERN`` those whose file,
 line and change match.
@@ -14,6 +14,7 @@ are not explained.
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import os
 import random
@@ -44,6 +45,8 @@ SECONDS = 600.0
 """Longest run of a mutant's tests. A mutant that takes longer is not counted as killed."""
 SECONDS_OF_LINES = 90.0
 """Sum of the seconds of the tests that are run for executing a line, some of each file."""
+MOST_NAMING = 8
+"""Files of tests with a server that name what is changed, above which they are left out."""
 OF_ALL_STATEMENTS = "tests/unit/test_hints.py"
 """Rules that read the statements and execute none."""
 SECONDS_OF_A_TEST = 60
@@ -251,10 +254,10 @@ def _try(copies: list[Path], room: str, mutant: Mutant) -> Outcome:
         path = folder / mutant.path
         text = path.read_text("utf-8")
         try:
-            path.write_text(mutant.apply(text), "utf-8")
+            _write(path, mutant.apply(text))
             by = _failing(folder, tests) if (tests := _tests(room, mutant)) else None
         finally:
-            path.write_text(text, "utf-8")
+            _write(path, text)
         if by not in (None, UNKNOWN) and _failing(folder, (str(by),)) is not None:
             raise SystemExit(f"{by} fails without a mutant as well: mend it first.")
         return Outcome(room, mutant, by, time.monotonic() - started, _explained().get((mutant.path, mutant.change)))
@@ -262,12 +265,20 @@ def _try(copies: list[Path], room: str, mutant: Mutant) -> Outcome:
         copies.append(folder)
 
 
+def _write(path: Path, text: str) -> None:
+    """Write a module, later than the last time by a second at least: else Python would run its old bytecode."""
+    before = path.stat().st_mtime
+    path.write_text(text, "utf-8")
+    os.utime(path, (before + 2, before + 2))
+
+
 def _tests(room: str, mutant: Mutant) -> Sequence[str]:
-    """Return the tests to run: some that execute the line, those of the room where these are unknown, or none."""
-    nearest = ROOMS[room].tests
-    if not _tests_of_lines().runs(mutant.path, mutant.line):
-        return ()
-    seconds = _tests_of_lines().of(mutant.path, mutant.line)
+    """Return the tests to run: some that execute the line, and where these are unknown the nearest ones, or none."""
+    nearest, known = _nearest(room, mutant), _tests_of_lines()
+    if not known.runs(mutant.path, mutant.line):
+        # Tests that the data are not of may run it.
+        return [test for test in nearest if not known.measured(test)]
+    seconds = known.of(mutant.path, mutant.line)
 
     def place(test: str) -> tuple[int, str, float]:
         number = next((number for number, name in enumerate(nearest) if test.startswith(name)), len(nearest))
@@ -288,6 +299,31 @@ def _tests(room: str, mutant: Mutant) -> Sequence[str]:
     return chosen or nearest
 
 
+def _nearest(room: str, mutant: Mutant) -> tuple[str, ...]:
+    """Return the tests that name what is changed, or its module, and those of the room."""
+    module = mutant.path.removesuffix(".py").replace("/", ".")
+    tree = ast.parse((ROOT / mutant.path).read_text("utf-8")) if mutant.path.endswith(".py") else ast.Module([], [])
+    names = [module] + [
+        name.id if isinstance(name, ast.Name) else name.name
+        for node in tree.body
+        if node.lineno <= mutant.line <= (node.end_lineno or 0)
+        for name in (node, *getattr(node, "targets", ()), *filter(None, [getattr(node, "target", None)]))
+        if isinstance(name, ast.Name | ast.FunctionDef | ast.ClassDef)
+    ]
+    naming = re.compile(rf"\b(?:{'|'.join(map(re.escape, names))})\b")
+    found = [name for name, text in _texts_of_tests().items() if naming.search(text)]
+    of_unit = [name for name in found if name.startswith("tests/unit/")]
+    # A name that many use says nothing of one place.
+    others = found[len(of_unit) :] if len(found) - len(of_unit) <= MOST_NAMING else []
+    return tuple(dict.fromkeys([*of_unit, *ROOMS[room].tests, *others]))
+
+
+@cache
+def _texts_of_tests() -> dict[str, str]:
+    paths = [*sorted(ROOT.glob("tests/unit/test_*.py")), *sorted(ROOT.glob("tests/contract/**/test_*.py"))]
+    return {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in paths}
+
+
 def _in_turns(tests: Sequence[str]) -> Iterator[str]:
     """Of each file the first test, then the second, and so on: tests of one file see much the same."""
     files: dict[str, list[str]] = {}
@@ -305,7 +341,8 @@ def _failing(folder: Path, tests: Sequence[str]) -> str | None:
     """Run tests to the first that fails; return its name, or None."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-rfE", "--no-header"]
     command += [f"--timeout={SECONDS_OF_A_TEST}", *tests]
-    environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     process = subprocess.Popen(
         command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
     )

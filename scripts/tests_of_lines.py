@@ -9,6 +9,7 @@ any line.
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -23,7 +24,6 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ".coverage"
 
-_ASSIGNED = re.compile(r"\s*(\w+)(?:: [^=]+)? = ")
 _STATEMENT = re.compile(r"-- (\w+): ")
 
 _seconds: dict[str, float] = {}
@@ -75,18 +75,32 @@ class TestsOfLines:
     def of(self, path: str, line: int) -> dict[str, float]:
         """Return the tests that execute a line, with the seconds of each.
 
-        For a constant, a field or a default, which is set while its module is imported, and for a statement of SQL: the
-        tests that execute a line with its name, in any module.
+        A constant or a field is set while its module is imported, whichever test comes first: it has the tests that
+        execute a line with its name, in any module. So has a statement of SQL. A default has the tests of its function.
         """
-        tests = {*self._contexts(path).get(line, ())} & self._seconds.keys()
-        lines = (self._root / path).read_text("utf-8").splitlines()[:line]
         if path.endswith(".sql"):
+            lines = (self._root / path).read_text("utf-8").splitlines()[:line]
             names = [f"{Path(path).stem}.{found[1]}" for each in lines if (found := _STATEMENT.match(each))]
+            tests = self._with_name(names[-1]) if names else set()
         else:
-            names = [found[1]] if (found := _ASSIGNED.match(lines[-1])) else []
-        if not tests and names:
-            tests = self._with_name(names[-1]) & self._seconds.keys()
-        return {test: self._seconds[test] for test in tests}
+            tests = self._of_statement(path, line)
+        return {test: self._seconds[test] for test in tests if test in self._seconds}
+
+    def _of_statement(self, path: str, line: int) -> set[str]:
+        statement, is_called = _statement(ast.parse((self._root / path).read_text("utf-8")), line)
+        tests = self._contexts(path)
+        if isinstance(statement, ast.FunctionDef) and line < statement.body[0].lineno:
+            end = statement.end_lineno or line
+            return {test for number in range(statement.body[0].lineno, end + 1) for test in tests.get(number, ())}
+        if not is_called and isinstance(statement, ast.Assign | ast.AnnAssign):
+            target = statement.target if isinstance(statement, ast.AnnAssign) else statement.targets[0]
+            return self._with_name(ast.unparse(target))
+        # An expression of several lines may run without an event for each of them.
+        return {*(tests.get(line) or tests.get(statement.lineno) or ())}
+
+    def measured(self, tests: str) -> bool:
+        """Return whether the data are of tests of this file or folder, too."""
+        return any(test.startswith(tests) for test in self._seconds)
 
     def runs(self, path: str, line: int) -> bool:
         """Return whether anything executed the line, as far as is known: a module that has changed may run anywhere."""
@@ -106,6 +120,15 @@ class TestsOfLines:
         if path not in self._paths or path in self._changed:
             return {}
         return self._data.contexts_by_lineno(self._paths[path])
+
+
+def _statement(tree: ast.Module, line: int) -> tuple[ast.stmt, bool]:
+    """Return the innermost statement of a line, and whether it runs in a call, not while the module is imported."""
+    around = [
+        node for node in ast.walk(tree) if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    innermost = max(around, key=lambda node: (node.lineno, -(node.end_lineno or 0)))
+    return innermost, any(isinstance(node, ast.FunctionDef) and node.body[0].lineno <= line for node in around)
 
 
 def _git(root: Path, *arguments: str) -> str:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import mutants
 import pytest
 from mutants import EXPLAINED, ROOMS, ROOT, sample
 from mutations import mutants_of
@@ -61,6 +62,18 @@ def test_the_tests_of_a_room_exist(room: str) -> None:
     assert all((ROOT / test).exists() for test in ROOMS[room].tests)
 
 
+@pytest.mark.parametrize(
+    ("room", "only", "test"),
+    [
+        ("message", "message.py:.*0xA0 ->", "tests/unit/test_message_types.py"),
+        ("queue", "inbox.py:.*== MAX_ROWS", "tests/contract/endpoint/test_inbox.py"),
+    ],
+)
+def test_tests_that_name_what_is_changed_are_near(room: str, only: str, test: str) -> None:
+    ((_, mutant),) = sample([room], 0, 1, only)
+    assert test in mutants._nearest(room, mutant)
+
+
 def test_a_seed_draws_the_same_mutants_of_a_room_whatever_else_is_tried() -> None:
     alone = sample(["queue"], 7, 3)
     assert len(alone) == 7
@@ -76,8 +89,9 @@ def few(count):
     return count < LIMIT
 
 
-def many(count):
-    return not few(count)
+def many(count, limit=9 + 1):
+    return not few(count) or [
+        limit]
 """
 TESTS = """import amounts
 
@@ -92,7 +106,7 @@ def test_many():
 
 
 def test_a_line_has_the_tests_that_execute_it(tmp_path: Path) -> None:
-    """A constant has those that execute a line with its name."""
+    """A constant has those that execute a line with its name, a default those of its function."""
     pytest.importorskip("coverage", reason="coverage.py is not installed")
 
     def run(*command: str) -> None:
@@ -111,7 +125,11 @@ def test_a_line_has_the_tests_that_execute_it(tmp_path: Path) -> None:
 
     few, many = "test_amounts.py::test_few", "test_amounts.py::test_many"
     lines = TestsOfLines(tmp_path)
-    assert [set(lines.of("amounts.py", line)) for line in (1, 5, 9)] == [{few, many}, {few, many}, {many}]
+    assert [set(lines.of("amounts.py", line)) for line in (1, 5, 8, 9, 10)] == [
+        *[{few, many}] * 2,
+        *[{many}] * 3,
+    ]
+    assert (lines.measured("test_amounts.py"), lines.measured("test_others.py")) == (True, False)
     (tmp_path / "amounts.py").write_text(MODULE.replace("LIMIT", "MOST"), "utf-8")
     assert TestsOfLines(tmp_path).of("amounts.py", 5) == {}, "the module has changed"
 
