@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -121,6 +125,27 @@ def _short(kind: Type | None) -> str | None:
     return f"struct<{', '.join(each['name'] + ': ' + str(_short(each['type'])) for each in kind['fields'])}>"
 
 
+@contextmanager
+def _noted_interrupts(received: list[int]) -> Iterator[None]:
+    """Note each Ctrl-C of the block, and leave it to Spark's handler, which cancels the jobs.
+
+    The error that ends the block is not always the handler's KeyboardInterrupt: Python drops an exception that is
+    raised in a finalizer, and then the error is that of a cancelled job.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        if callable(handler):
+            handler(number, frame)
+
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
 def rewrite(
     common: Common,
     message_type: Annotated[str, typer.Argument(help="The message type.")],
@@ -141,8 +166,9 @@ def rewrite(
     from airflow_sqlqueue.spark.message_tables import rewrite_message_table
     from airflow_sqlqueue.spark.session import local_session
 
+    received: list[int] = []
     try:
-        with local_session("rewrite", "local[*]", settings) as spark:
+        with local_session("rewrite", "local[*]", settings) as spark, _noted_interrupts(received):
             found = rewrite_message_table(
                 spark,
                 location,
@@ -151,7 +177,9 @@ def rewrite(
                 schemas=schemas,
                 work_folder=work_folder,
             )
-    except KeyboardInterrupt:
+    except BaseException as error:
+        if not (received or isinstance(error, KeyboardInterrupt)):
+            raise
         note("Interrupted. No row is lost: run the same command again. A table of Parquet takes no batch until then.")
         raise typer.Exit(130) from None
     for warning in found.warnings:

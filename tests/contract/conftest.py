@@ -52,9 +52,17 @@ def recorder() -> Iterator[Recorder]:
         yield recorder
 
 
+@pytest.fixture(autouse=True, scope="module")
+def texts_of_module() -> Iterator[list[str]]:
+    """Check that new texts of a module parse with Microsoft's grammar: a process for each test costs too much."""
+    texts: list[str] = []
+    yield texts
+    assert not MAXDOP or problems(texts) == []
+
+
 @pytest.fixture(autouse=True)
-def sent_texts(recorder: Recorder) -> Iterator[Recorder]:
-    """Check that new texts of a test parse with Microsoft's grammar, and that our statements have no None.
+def sent_texts(recorder: Recorder, texts_of_module: list[str]) -> Iterator[Recorder]:
+    """Note the new texts of a test, and check that our statements have no None.
 
     A test that sends something broken on purpose takes it: ``sent_texts.take()``.
     """
@@ -62,8 +70,7 @@ def sent_texts(recorder: Recorder) -> Iterator[Recorder]:
     yield recorder
     assert recorder.undescribed == set(), "write a sentinel: see docs/transport/transactions.md"
     assert recorder.limited == set(), "lift a limit of rows before it"
-    texts = recorder.take()
-    assert not MAXDOP or problems(texts) == []
+    texts_of_module += recorder.take()
 
 
 @pytest.fixture(params=["v1", "modern"])

@@ -277,10 +277,11 @@ def test_an_interrupted_command_says_what_to_do(
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=120)
-    assert (process.returncode, stdout) == (130, "")
-    assert stderr.splitlines()[-1] == (
+    assert (process.returncode, stdout) == (130, ""), stderr
+    # Spark may still report the tasks that it cancelled.
+    assert (
         "Interrupted. No row is lost: run the same command again. A table of Parquet takes no batch until then."
-    )
+    ) in stderr.splitlines()
     rewrite_message_table(spark, lake, ORDER)
     assert sorted(rows_of(spark, f"{lake}/{ORDER}", "Id")) == [("0",), ("1",), ("2",)]
 

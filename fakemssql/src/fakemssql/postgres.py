@@ -58,8 +58,8 @@ SETTINGS: Mapping[str, str] = {
     "max_wal_size": "'2GB'",
     "deadlock_timeout": "'200ms'",
     "client_connection_check_interval": "'500ms'",
-    # Queue tables are all inserts and deletes.
-    "autovacuum_naptime": "'1s'",
+    # Queue tables are all inserts and deletes. Each round starts a process, also where nothing is to be done.
+    "autovacuum_naptime": "'5s'",
     "autovacuum_vacuum_threshold": "200",
     "autovacuum_vacuum_scale_factor": "0.05",
     "autovacuum_analyze_threshold": "200",
