@@ -19,6 +19,7 @@ from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.depth import depth
+from airflow_sqlqueue.queue.tables import create as module
 from airflow_sqlqueue.queue.tables.create import (
     create,
     create_all,
@@ -182,6 +183,19 @@ def test_twenty_processes_create_one_queue(
             process.kill()
         run_sql(session, f"DROP TABLE IF EXISTS {table.qualified_name}")
         run_sql(session, f"DROP SCHEMA IF EXISTS [{schema}]")
+
+
+@pytest.mark.parametrize("first", [0, 1], ids=["table", "index"])
+def test_a_table_that_another_session_made_without_the_lock_is_found(
+    session: Session, table: ResolvedAddress, monkeypatch: pytest.MonkeyPatch, first: int
+) -> None:
+    """It was not there when this one looked."""
+    definition = queue_definition(table)
+    create(session, definition)
+    answers = iter([False, True])
+    monkeypatch.setattr(module, "exists", lambda *_: next(answers))
+    found = create(session, replace(definition, statements=definition.statements[first:]))
+    assert (found.made, found.differences, next(answers, None)) == (False, (), None)
 
 
 def test_a_dropped_queue_is_gone(session: Session, table: ResolvedAddress) -> None:

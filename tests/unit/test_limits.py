@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import fields
 from functools import partial
 from typing import NamedTuple
 
@@ -15,8 +16,12 @@ from airflow_sqlqueue.endpoint.message_handlers import MessageHandlers
 from airflow_sqlqueue.endpoint.options import SLOW_DOWN, ConsumeOptions
 from airflow_sqlqueue.endpoint.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.options import Options
 from airflow_sqlqueue.options.budget import MIB
+from airflow_sqlqueue.queue.condition import QueueCondition
+from airflow_sqlqueue.queue.delayed.mover import MoveOptions
 from airflow_sqlqueue.queue.errors.bulk_action import ErrorQueueOptions
+from airflow_sqlqueue.queue.forwarding import ForwardOptions
 from airflow_sqlqueue.queue.purge import PurgeOptions
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.spark.source.options import SourceOptions
@@ -39,9 +44,12 @@ class Limit(NamedTuple):
     most: float | None
     step: float
 
+    @property
+    def kind(self) -> Callable[..., object]:
+        return self.make.func if isinstance(self.make, partial) else self.make
+
     def __str__(self) -> str:
-        make = self.make.func if isinstance(self.make, partial) else self.make
-        return f"{make.__qualname__}-{self.name}"
+        return f"{self.kind.__qualname__}-{self.name}"
 
     @property
     def within(self) -> list[float]:
@@ -69,12 +77,14 @@ LIMITS = [
     Limit(SLOW, "max_consecutive_failures", 1, None, 1),
     Limit(ConsumeOptions, "slow_down_seconds", TINY, None, TINY),
     Limit(ConsumeOptions, "inbox_days", TINY, 10_000, TINY),
+    Limit(ConsumeOptions, "payload_bytes", 1, 1024 * MIB, 1),
     Limit(RecoverabilityOptions, "immediate_retries", 0, 1_000_000, 1),
     Limit(RecoverabilityOptions, "delayed_retries", 0, 1_000_000, 1),
     Limit(RecoverabilityOptions, "delayed_retry_seconds", 0, 1_000_000, 0.001),
     Limit(MessageHandlers().batch, "max_messages", 1, 1_000, 1),
     Limit(MessageHandlers().batch, "max_seconds", 0, 60, 0.001),
     Limit(DrainOptions, "max_messages", 1, None, 1),
+    Limit(DrainOptions, "max_seconds", TINY, None, TINY),
     Limit(DrainOptions, "max_bytes", 1, None, 1),
     Limit(DrainOptions, "rows_per_statement", 1, 2_000, 1),
     Limit(DrainOptions, "bytes_per_statement", 1, None, 1),
@@ -87,12 +97,23 @@ LIMITS = [
     Limit(PayloadOptions, "payload_bytes", 1, 1024 * MIB, 1),
     Limit(PayloadOptions, "max_bytes", 1, None, 1),
     Limit(PayloadOptions, "workers", 1, 32, 1),
+    Limit(ForwardOptions, "max_messages", 1, None, 1),
+    Limit(ForwardOptions, "max_seconds", TINY, None, TINY),
+    Limit(ForwardOptions, "chunk", 1, 2_000, 1),
+    Limit(MoveOptions, "chunk", 1, 1_000, 1),
     Limit(PurgeOptions, "chunk", 1, 2_000, 1),
     Limit(PurgeOptions, "pause", 0, None, TINY),
     Limit(PurgeOptions, "lock_timeout", 0, None, TINY),
+    Limit(ErrorQueueOptions, "max_messages", 1, None, 1),
+    Limit(ErrorQueueOptions, "max_seconds", TINY, None, TINY),
     Limit(ErrorQueueOptions, "rate", TINY, None, TINY),
     Limit(ErrorQueueOptions, "rows_per_transaction", 1, 1_000, 1),
     Limit(ErrorQueueOptions, "bytes_per_transaction", 1, None, 1),
+    Limit(QueueCondition, "min_messages", 1, None, 1),
+    Limit(QueueCondition, "max_messages", 0, None, 1),
+    Limit(QueueCondition, "oldest_seconds", TINY, None, TINY),
+    Limit(QueueCondition, "min_expired", 1, None, 1),
+    Limit(QueueCondition, "min_delayed", 1, None, 1),
     Limit(partial(ConnectionSettings, "host", user="sa", password="secret", database="queues"), "port", 1, 65_535, 1),
     Limit(source_option, "partitions", 1, 10_000, 1),
 ]
@@ -111,3 +132,12 @@ def test_values_beside_the_limits_are_refused(limit: Limit) -> None:
     for value in limit.beside:
         with pytest.raises(ConfigurationError, match=re.escape(words.get(limit.name, limit.name))):
             limit.make(**{limit.name: value})
+
+
+def test_every_number_with_limits_is_tried() -> None:
+    """In one of the classes that inherit it."""
+    kinds = {limit.kind for limit in LIMITS if isinstance(limit.kind, type) and issubclass(limit.kind, Options)}
+    options = {(kind, each.name): each.metadata["option"] for kind in kinds for each in fields(kind)}
+    tried = [options.get((limit.kind, limit.name)) for limit in LIMITS]
+    limited = {name for name, each in options.items() if (each.least, each.most, each.above) != (None, None, None)}
+    assert [name for name in limited if not any(options[name] is each for each in tried)] == []

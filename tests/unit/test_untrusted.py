@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import io
 import json
+import pkgutil
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 
 import pytest
@@ -15,7 +18,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import airflow_sqlqueue
-from airflow_sqlqueue import untrusted
+from airflow_sqlqueue import bodies, drain, endpoint, messages, queue, server, untrusted
 from airflow_sqlqueue.cli import output
 from airflow_sqlqueue.errors import AddressError, NoReplyError, SqlQueueError
 from airflow_sqlqueue.messages.message import decode_headers
@@ -53,6 +56,29 @@ def test_headers_send_no_commands_to_the_terminal(as_list: bool, monkeypatch: py
     assert not set(screen.getvalue()) & {"\x1b", "\x07", "\x9b", "\r", "\x00", "\x7f", "\u202e"}
 
 
+ROOMS = [messages, bodies, server, queue, drain, endpoint]
+OF_MESSAGES = re.compile(
+    "(?:headers|body|content|key|header|machines|fields|keywords|password|access_token|filesystem|values"
+    "|exception_message|exception_data|stack_trace|help_link|tracestate|baggage|properties|headers_text|data_bus|layouts)"
+)
+NO_VALUES = {"Column", "ErrorGroup", "Redaction", "RedactionRule", "Sender", "Shape", "TaskBatches"}
+"""Names of headers, keys of other kinds, and groups that people asked for."""
+
+
+def test_no_representation_shows_what_messages_and_secrets_hold() -> None:
+    """Tracebacks and logs print objects by their representation."""
+    modules = [module.name for room in ROOMS for module in pkgutil.walk_packages(room.__path__, f"{room.__name__}.")]
+    shown = {
+        f"{kind.__name__}.{field.name}"
+        for module in modules
+        for kind in vars(importlib.import_module(module)).values()
+        if isinstance(kind, type) and is_dataclass(kind) and kind.__name__ not in NO_VALUES
+        for field in fields(kind)
+        if OF_MESSAGES.fullmatch(field.name) and field.repr
+    }
+    assert shown == set()
+
+
 TEXTS = st.text(st.characters(exclude_categories=()), max_size=300)
 
 
@@ -81,7 +107,21 @@ def test_a_header_for_another_message_has_a_value_as_it_is_or_none(text: str) ->
     value = untrusted.header_value(text)
     assert value == (text if text and is_text(text) else None)
     assert untrusted.header_value("x" * 8_193) is None
+    assert untrusted.header_value("x" * 8_192) == "x" * 8_192
     assert untrusted.header_value(None) is None
+
+
+@pytest.mark.parametrize(
+    ("shorten", "most", "end"),
+    [
+        (lambda text: str(untrusted.quoted(text)).replace("'", ""), 200, "..."),
+        (untrusted.label, 500, "…"),
+        (untrusted.sentence, 4_000, "..."),
+    ],
+)
+def test_a_text_has_a_largest_length(shorten: Callable[[str], str], most: int, end: str) -> None:
+    assert shorten("x" * most) == "x" * most
+    assert shorten("x" * (most + 1)) == "x" * most + end
 
 
 @given(st.dictionaries(TEXTS, TEXTS | st.none(), max_size=4))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 
@@ -28,8 +28,8 @@ class DueMessage:
     """A due message: its readable headers, ``values``, and ``headers`` for the queue, None for those of the row."""
 
     message: DelayedMessage
-    headers: Headers | None
-    values: Mapping[str, str | None]
+    headers: Headers | None = field(repr=False)
+    values: Mapping[str, str | None] = field(repr=False)
 
 
 def move_rows(delayed: DelayedTable, queue: QueueTable, due: Sequence[DueMessage]) -> None:

@@ -9,7 +9,7 @@ messages. The condition allows for any escaped character, and for a ``varchar`` 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from airflow_sqlqueue.server.sql import Fragment
 
@@ -35,7 +35,7 @@ class Condition:
     """Condition of a statement, with the values of its parameters."""
 
     text: Fragment
-    values: tuple[str, ...]
+    values: tuple[str, ...] = field(repr=False)
 
 
 def header_pattern(name: str, value: str | None) -> str:
