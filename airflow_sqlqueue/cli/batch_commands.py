@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import timedelta
@@ -12,14 +11,23 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from airflow_sqlqueue.cli.options import Common, QueueArgument, header_values, named_values
+from airflow_sqlqueue.cli.options import (
+    BY_BEGINNING,
+    Common,
+    ListOptions,
+    QueueArgument,
+    header_values,
+    named_values,
+)
 from airflow_sqlqueue.cli.output import note
 from airflow_sqlqueue.cli.redaction import KEY_VARIABLE
+from airflow_sqlqueue.client.beginnings import name_beginning
 from airflow_sqlqueue.drain.options import SweepOptions
 from airflow_sqlqueue.errors import BatchNotFoundError, ConfigurationError
 from airflow_sqlqueue.options import option
 
 if TYPE_CHECKING:
+    from airflow_sqlqueue.client.own_tables import CopyManager
     from airflow_sqlqueue.drain.batches import BatchInfo
 
 
@@ -30,10 +38,8 @@ LedgerQueue = Annotated[
 
 
 def batches(
-    common: Common,
-    batch_id: Annotated[
-        Optional[str], typer.Argument(help="Show this batch in full; the first characters of its id are enough.")
-    ] = None,
+    common: ListOptions,
+    batch_id: Annotated[Optional[str], typer.Argument(help=f"Show this batch in full: {BY_BEGINNING}.")] = None,
     state: list[str] | None = option(None, "``open``, sealed, consumed or requeued, any number of times"),
     queue: str | None = option(None, "only the batches of this queue"),
     older_than: timedelta | None = option(None, "only batches longer in their state: 30m, 12h, 7d"),
@@ -43,18 +49,20 @@ def batches(
     The age of a batch is the time in its state.
     """
     client = common.connect()
-    found = client.batches.list(queue, states=state or (), older_than=older_than)
     if batch_id is not None:
-        found = [info for info in found if str(info.batch_id).startswith(batch_id.lower())]
-        if len(found) != 1:
-            raise BatchNotFoundError(f"The ids of {len(found)} batches begin with {batch_id!r}: check the id.")
-        is_final = found[0].state != "open"
-        paths = list(client.batches.get(found[0].batch_id, queue).paths) if is_final else []
-        common.show({**found[0].to_dict(), "paths": paths})
+        if state or older_than is not None:
+            raise ConfigurationError("An id names one batch: leave out --state and --older-than.")
+        named = client.batches.named(batch_id, queue)
+        info = client.batches.info(named, queue)
+        if info is None:
+            raise BatchNotFoundError(f"The ledger does not know batch {named}: 'sqlqueue batches' lists them.")
+        paths = list(client.batches.get(named, queue).paths) if info.state != "open" else []
+        common.show({**info.to_dict(), "paths": paths})
         return
+    found = client.batches.list(queue, states=state or (), older_than=older_than)
     records = [info.to_dict() for info in found]
-    common.show(records if common.as_json else _lines(records))
-    if not common.as_json:
+    common.show(records if common.for_programs else _lines(records))
+    if not common.for_programs:
         _notice(found, _OLD if older_than is None else older_than)
 
 
@@ -83,7 +91,7 @@ AcceptRedacted = Annotated[
 
 
 def requeue(
-    batch_id: Annotated[uuid.UUID, typer.Argument(help="A sealed batch.")],
+    batch_id: Annotated[str, typer.Argument(help=f"A sealed batch: {BY_BEGINNING}.")],
     common: Common,
     queue: LedgerQueue = None,
     accept_redacted: AcceptRedacted = False,
@@ -92,23 +100,25 @@ def requeue(
 
     The messages keep their ids and their order, and return in one transaction.
     """
-    done = common.connect().batches.requeue(batch_id, queue, accept_redacted=accept_redacted)
+    batches = common.connect().batches
+    done = batches.requeue(batches.named(batch_id, queue), queue, accept_redacted=accept_redacted)
     common.show({**done.batch.to_dict(), "repeated": done.repeated})
 
 
 def abandon(
-    batch_id: Annotated[uuid.UUID, typer.Argument(help="An open batch.")],
+    batch_id: Annotated[str, typer.Argument(help=f"An open batch: {BY_BEGINNING}.")],
     common: Common,
     queue: LedgerQueue = None,
     accept_redacted: AcceptRedacted = False,
 ) -> None:
     """Seal an open batch and put it back into its queue."""
-    done = common.connect().batches.abandon(batch_id, queue, accept_redacted=accept_redacted)
+    batches = common.connect().batches
+    done = batches.abandon(batches.named(batch_id, queue), queue, accept_redacted=accept_redacted)
     common.show({**done.batch.to_dict(), "repeated": done.repeated})
 
 
 def mark_consumed(
-    batch_id: Annotated[uuid.UUID, typer.Argument(help="A sealed batch.")],
+    batch_id: Annotated[str, typer.Argument(help=f"A sealed batch: {BY_BEGINNING}.")],
     common: Common,
     queue: LedgerQueue = None,
 ) -> None:
@@ -117,8 +127,9 @@ def mark_consumed(
     Its messages do not come back.
     """
     batches = common.connect().batches
-    batches.mark_consumed(batches.get(batch_id, queue))
-    common.show(batches.get(batch_id, queue).to_dict())
+    named = batches.named(batch_id, queue)
+    batches.mark_consumed(batches.get(named, queue))
+    common.show(batches.get(named, queue).to_dict())
 
 
 def _existing_folder(staging: Optional[str]) -> Optional[str]:
@@ -173,7 +184,7 @@ def _lines(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def quarantine(
     queue: QueueArgument,
-    common: Common,
+    common: ListOptions,
     requeue: list[int] | None = option(
         None, "put the message with this number back into the queue, any number of times"
     ),
@@ -194,9 +205,11 @@ def quarantine(
 
 
 def streams(
-    common: Common,
+    common: ListOptions,
     queue: str | None = option(None, "only the streams of this queue, or of its database"),
-    release: str | None = option(None, "put back the claims of a stream that no query resumes", metavar="NAME"),
+    release: str | None = option(
+        None, "put back the claims of a stream that no query resumes; its name or the beginning of it", metavar="NAME"
+    ),
 ) -> None:
     """List Spark's streams, or put one's claims back.
 
@@ -207,14 +220,17 @@ def streams(
     if release is None:
         common.show([info.to_dict() for info in found.list(queue)])
     else:
-        common.show(asdict(found.release(release, queue)))
+        name = name_beginning(release, [info.name for info in found.list(queue)])
+        common.show(asdict(found.release(name or release, queue)))
 
 
 def copies(
-    common: Common,
+    common: ListOptions,
     queue: str | None = option(None, "only the copies of this queue"),
     reset: str | None = option(
-        None, "forget what this copy of --queue has: it begins at the head of the queue", metavar="NAME"
+        None,
+        "forget what this copy of --queue has: it begins at the head of the queue; the beginning of its name is enough",
+        metavar="NAME",
     ),
     close: str | None = option(None, "close gaps of this copy of --queue, older than --older-than", metavar="NAME"),
     older_than: timedelta | None = option(None, "with --close: no transaction of the queue lasts longer: 30m, 12h, 7d"),
@@ -224,6 +240,7 @@ def copies(
     if close is not None or older_than is not None:
         if close is None or older_than is None or queue is None:
             raise ConfigurationError("Gaps are closed with all of --queue, --close and --older-than.")
+        close = _copy_named(found, close, queue)
         closed = found.close_gaps(close, queue, longest_transaction=older_than)
         common.show({"copy": close, "queue": queue, "closed": closed})
         return
@@ -232,9 +249,14 @@ def copies(
         return
     if queue is None:
         raise ConfigurationError("A copy belongs to a queue: give --queue with --reset.")
+    reset = _copy_named(found, reset, queue)
     if not found.reset(reset, queue):
         raise ConfigurationError(f"There is no copy {reset!r} of {queue}: 'sqlqueue copies' lists them.")
     common.show({"reset": reset, "queue": queue})
+
+
+def _copy_named(copies: CopyManager, text: str, queue: str) -> str:
+    return name_beginning(text, [info.name for info in copies.list(queue)]) or text
 
 
 def erase(
@@ -244,7 +266,7 @@ def erase(
     field: list[str] | None = option(
         None, "messages with this field of the body, PATH=VALUE; PATH=- reads standard input"
     ),
-    batch: list[uuid.UUID] | None = option(None, "only this batch, any number of times"),
+    batch: list[str] | None = option(None, f"only this batch, any number of times: {BY_BEGINNING}"),
     staging: str | None = option(None, "the staging folder, for a store that needs it"),
     queue: LedgerQueue = None,
     dry_run: bool = option(False, "only count"),
@@ -263,10 +285,11 @@ def erase(
     for values, name in waiting:
         values[name] = sys.stdin.read().removesuffix("\n")
     key = os.environ.get(KEY_VARIABLE)
-    request = EraseRequest(
-        message_ids=message_id or (), headers=headers, fields=fields, key=key, batch_ids=batch, dry_run=dry_run
-    )
-    done = common.connect().batches.erase(request, queue, staging=staging)
+    request = EraseRequest(message_ids=message_id or (), headers=headers, fields=fields, key=key, dry_run=dry_run)
+    batches = common.connect().batches
+    if batch:
+        request = replace(request, batch_ids=[batches.named(each, queue) for each in batch])
+    done = batches.erase(request, queue, staging=staging)
     skipped = {str(batch_id): reason for batch_id, reason in done.skipped.items()}
     common.show(
         {**vars(done), "batches": list(map(str, done.batches)), "skipped": skipped},
@@ -275,7 +298,7 @@ def erase(
 
 
 def conversation(
-    common: Common,
+    common: ListOptions,
     conversation_id: Annotated[str, typer.Argument(help="The value of the header NServiceBus.ConversationId.")],
     catalog: str | None = option(None, "another database of the server than the connection's", metavar="DATABASE"),
     staging: str | None = option(None, "the batch's folder, if it needs more than the environment's credentials"),
@@ -288,7 +311,8 @@ def conversation(
     found = common.connect().batches.conversation(
         conversation_id, staging=staging, catalogs=(catalog,) if catalog else (), max_seconds=max_seconds
     )
-    common.show([step.to_dict() for step in found.steps])
+    whole = {name: getattr(found, name) for name in ("batches", "unread", "complete")}
+    common.show([step.to_dict() for step in found.steps], whole=whole)
     if found.unread or not found.complete:
         ended = "" if found.complete else "; a limit ended the search"
         note(f"Read {found.batches} batches; {found.unread} could not be read{ended}.")

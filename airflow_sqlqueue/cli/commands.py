@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import MISSING, Field, fields, is_dataclass
-from datetime import datetime, timedelta
+from dataclasses import MISSING, Field, fields, is_dataclass, replace
+from datetime import datetime, timedelta, timezone
 from functools import wraps
 from typing import Annotated, Any, Optional, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError
+from airflow_sqlqueue.messages.envelope.times import moment_of, parse_day
 from airflow_sqlqueue.options import BYTES, Option, Options, interval, option_of, plain
 from airflow_sqlqueue.queue.filters import TimeFilter
 
@@ -27,10 +28,25 @@ SYNONYMS = {
     "show": "peek",
     "receive": "consume",
     "retry": "return",
-    "export": "drain",
+    "export": "drain --copy",
     "batch": "batches",
 }
 """Words that people try, each with the command that does it."""
+
+OPTION_SYNONYMS = {
+    "--list": ("--show",),
+    "--id": ("--batch-id", "--batch", "--message-id", "--row-version"),
+    "--file": ("--body", "--rules"),
+    "--format": ("--json", "--csv"),
+    "--output": ("--json", "--csv"),
+    "--last": ("--since", "--older-than"),
+    "--limit": ("--count", "--max-messages"),
+    "--force": ("--yes",),
+}
+"""Options that people try, each with those that do it, of which a command may have some."""
+
+TIMES = "2026-01-31, 2026-01-31T08:00Z, yesterday, or an age such as 12h or 7d"
+"""Forms of a time in the help of its option."""
 
 _FIRST_WORD = re.compile(r"^([a-z]+)(?= must| is)")
 """An option of one word: a sentence may use it as an ordinary word, so it is replaced only at its beginning."""
@@ -46,11 +62,15 @@ def with_option_groups(command: Callable[..., Any]) -> Callable[..., Any]:
     parameters = []
     for name, parameter in inspect.signature(command).parameters.items():
         parameters += members.get(name) or [parameter_of(name, parameter.default, hints[name])]
-    times = [name for name, hint in hints.items() if timedelta in get_args(hint)]
+    times = {name: kind for name, hint in hints.items() for kind in _TIMES & {*get_args(hint)}}
+    # By its text, because names of an annotation may be unknown where the program runs.
+    named = {f"{kind.__name__} | None": kind for kind in _TIMES}
+    times |= {each.name: named[each.type] for kind in groups.values() for each in fields(kind) if each.type in named}
 
     @wraps(command)
     def run(**given: Any) -> Any:
-        given |= {name: _time(f"--{name.replace('_', '-')}", given[name]) for name in times}
+        now = datetime.now(timezone.utc)
+        given |= {name: _time(name, kind, given[name], now) for name, kind in times.items() if name in given}
         made_of = {name: {each.name: given.pop(each.name) for each in members[name]} for name in groups}
         for name, kind in groups.items():
             given[name] = _made(kind, made_of[name])
@@ -69,7 +89,18 @@ def _made(kind: Any, given: dict[str, Any]) -> Any:
     return made(kind, given) if issubclass(kind, Options) else kind(**given)
 
 
-def _time(option: str, text: str | None) -> timedelta | None:
+_TIMES = {datetime, timedelta}
+
+
+def _time(name: str, kind: type, text: Any, now: datetime) -> Any:
+    """Return the datetime or the timedelta of an option; the age of a moment, which has begun before now."""
+    option = f"--{name.replace('_', '-')}"
+    if kind is datetime and text is not None:
+        return moment_of(option, text, now)
+    if name == "older_than" and isinstance(text, str) and (before := parse_day(text, now)) is not None:
+        if before > now:
+            raise ConfigurationError(f"{option} is a time that has not come yet: give an earlier one.")
+        return now - before
     found = interval(option, text)
     if found is None and text is not None:
         raise ConfigurationError(f"{option} is empty: give a time as 90s, 30m, 12h or 7d.")
@@ -111,7 +142,8 @@ def parameters_of(kind: type[Options]) -> Iterator[inspect.Parameter]:
         hint = Optional[str] if _is_written(each) else _TYPES[each.type]
         about = plain(each.text, lambda word: flags.get(word, word))
         default = False if each.type == "bool" else each.words(each.default) if _is_written(each) else each.default
-        yield _parameter(each, hint, about, default)
+        metavar = each.metavar or ("TIME" if "timedelta" in each.type else "")
+        yield _parameter(replace(each, metavar=metavar), hint, about, default)
 
 
 def parameter_of(name: str, declared: Any, hint: Any) -> inspect.Parameter:
@@ -119,8 +151,9 @@ def parameter_of(name: str, declared: Any, hint: Any) -> inspect.Parameter:
     if not isinstance(declared, Field):
         return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=declared, annotation=hint)
     each, kinds, meaning = option_of(declared, name), get_args(hint), declared.metadata["option"].meaning
-    if {timedelta, datetime} & {*kinds}:
-        hint = Optional[str]
+    if _TIMES & {*kinds}:
+        hint, each = Optional[str], replace(each, metavar=each.metavar or "TIME")
+        meaning = meaning.partition(":")[0] + f": {TIMES}" if datetime in kinds and ":" in meaning else meaning
     elif kinds and get_origin(kinds[0]) is frozenset:
         hint, meaning = Optional[list[get_args(kinds[0])[0]]], f"{meaning}; any number of times"  # type: ignore[misc]
     elif type(None) in kinds:
@@ -167,6 +200,18 @@ def _is_written(each: Option) -> bool:
 class Command(TyperCommand):
     """A command whose errors say ``--max-messages`` where the core says ``max_messages``, except in quotes."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            tried = OPTION_SYNONYMS.get(str(getattr(error, "option_name", "")), ())
+            own = [parameter for parameter in self.params if parameter.opts[0] in tried]
+            if own:
+                names, about = " or ".join(each.opts[0] for each in own), str(getattr(own[0], "help", ""))
+                hint = f"{names}: {about}" if len(own) == 1 else f"{names}."
+                ctx.fail(f"There is no option {error.option_name!r}: use {hint}")  # type: ignore[attr-defined]
+            raise
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
@@ -187,7 +232,7 @@ class Group(TyperGroup):
     """The commands of the program, listed in the help under their headings."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args and args[0] not in self.commands and SYNONYMS.get(args[0]) in self.commands:
+        if args and args[0] not in self.commands and SYNONYMS.get(args[0], "").partition(" ")[0] in self.commands:
             ctx.fail(f"There is no command {args[0]!r}: use 'sqlqueue {SYNONYMS[args[0]]}'.")
         return super().resolve_command(ctx, args)
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
 from typing import Annotated, Any, Optional
 
 import typer
 
-from airflow_sqlqueue.cli.options import Common, MessageOptions, QueueArgument
+from airflow_sqlqueue.cli.options import Common, ListOptions, MessageOptions, QueueArgument
 from airflow_sqlqueue.cli.output import note
 from airflow_sqlqueue.errors import ConfigurationError, MessageNotFoundError
+from airflow_sqlqueue.messages.envelope.times import moment_of
 from airflow_sqlqueue.messages.message import HeaderNames, decode_headers, first_type
-from airflow_sqlqueue.options import interval, option
+from airflow_sqlqueue.options import option
 from airflow_sqlqueue.queue.delayed.mover import MoveOptions
 from airflow_sqlqueue.queue.delayed.table import DelayedMessage
 from airflow_sqlqueue.untrusted import quoted
@@ -19,7 +20,7 @@ from airflow_sqlqueue.untrusted import quoted
 
 def delayed(
     queue: QueueArgument,
-    common: Common,
+    common: ListOptions,
     count: Annotated[
         int, typer.Option("--count", "-n", min=1, help="Number of messages, beginning with the next one due.")
     ] = 10,
@@ -45,23 +46,17 @@ def send_delayed(
     queue: QueueArgument,
     message: MessageOptions,
     common: Common,
-    after: float | None = option(None, "seconds until it is due"),
-    at: str | None = option(None, "time at which it is due: 2031-01-31T08:00:00+01:00"),
+    after: timedelta | None = option(None, "how long until it is due: 90s, 30m, 12h, 7d"),
+    at: str | None = option(None, "the time at which it is due: 2031-01-31T08:00+01:00, or tomorrow", metavar="TIME"),
     through: str | None = option(None, "keep it at this queue, which forwards it"),
 ) -> None:
     """Send one message that the queue receives later."""
     sent = message.message()
+    due = None if at is None else moment_of("--at", at, datetime.now(timezone.utc), ahead=True)
     client = common.connect()
-    client.delayed(queue).send([sent], delay=interval("--after", after), due=_moment(at), through=through)
+    client.delayed(queue).send([sent], delay=after, due=due, through=through)
     table = client.delayed(through or queue).address
     common.show({"table": table.canonical, "message_id": sent.header(HeaderNames.MESSAGE_ID)})
-
-
-def _moment(text: str | None) -> datetime | None:
-    try:
-        return None if text is None else datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError as error:
-        raise ConfigurationError(f"--at takes a time as 2031-01-31T08:00:00+01:00, not {text!r}.") from error
 
 
 def cancel(

@@ -8,13 +8,14 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from datetime import datetime
 from shlex import join
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from airflow_sqlqueue.cli.commands import words_of
-from airflow_sqlqueue.cli.options import FilterOptions, QueueOptions
+from airflow_sqlqueue.cli.options import BY_BEGINNING, FilterOptions, QueueOptions
 from airflow_sqlqueue.cli.output import note, progress_bar
 from airflow_sqlqueue.cli.redaction import KEY_VARIABLE, redactor_of
 from airflow_sqlqueue.drain.options import DrainOptions
@@ -51,7 +52,7 @@ def drain(
     ),
     staging: str | None = option(None, "the folder or object store URL for the batch's files"),
     stage: str = option("files", "``files``, or table: a table beside the queue, without --staging"),
-    batch_id: uuid.UUID | None = option(None, "resume this batch"),
+    batch_id: str | None = option(None, f"resume this batch: {BY_BEGINNING}"),
     new: bool = option(False, "begin the batch of --batch-id if the ledger does not know it"),
     copy: bool = option(False, "copy the messages and leave them in the queue"),
     incremental: str | None = option(
@@ -87,9 +88,10 @@ def drain(
     client = target.connect()
     queue = target.address(client)
     queues = client.tables.with_secondary_queues(queue) if secondary else [queue]
-    if batch_id is not None and not new and client.batches.info(batch_id, queue) is None:
+    named = None if batch_id is None else client.batches.named(batch_id, queue)
+    if named is not None and not new and client.batches.info(named, queue) is None:
         raise BatchNotFoundError(
-            f"The ledger does not know batch {batch_id}: check the id, or add --new to begin a batch with it."
+            f"The ledger does not know batch {named}: check the id, or add --new to begin a batch with it."
         )
     own = {"staging": staging, "stage": stage, "conn_id": target.conn_id, "copy": copy}
     own |= {"incremental": incremental, "redaction": redaction, "data_bus": data_bus}
@@ -97,8 +99,8 @@ def drain(
     request = DrainRequest(
         options=options, where=where, copy=copy, incremental=incremental, redaction=redactor, origin="sqlqueue drain"
     )
-    quiet = target.as_json
-    drained = [_drain(client, each, folder, stage, request, batch_id, command, fetch, quiet=quiet) for each in queues]
+    quiet = target.for_programs
+    drained = [_drain(client, each, folder, stage, request, named, command, fetch, quiet=quiet) for each in queues]
     if folder is not None and any(values["batch_id"] is None for values in drained):
         # The drain wrote nothing there, but its success suggests that the folder can be used.
         folder.check_reachable()
@@ -190,7 +192,8 @@ def _options(values: dict[str, Any]) -> list[str]:
         if isinstance(value, list):
             typed += [text for each in value for text in (option, each)]
         elif value not in (None, False, "files"):
-            typed += [option, *([] if value is True else [f"{value}"])]
+            shown = value.isoformat() if isinstance(value, datetime) else f"{value}"
+            typed += [option, *([] if value is True else [shown])]
     return typed
 
 

@@ -12,8 +12,9 @@ from typing import Annotated, Any
 import typer
 
 from airflow_sqlqueue.cli.commands import parameters_of
-from airflow_sqlqueue.cli.options import Common, DryRun, QueueArgument, header_values, read_body
-from airflow_sqlqueue.cli.output import progress_bar, stdout
+from airflow_sqlqueue.cli.options import Common, DryRun, ListOptions, QueueArgument, header_values, read_body
+from airflow_sqlqueue.cli.output import note, progress_bar, stdout
+from airflow_sqlqueue.client.errors import ArchiveManager, ErrorManager
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.messages.message import HeaderNames
 from airflow_sqlqueue.options import option
@@ -32,12 +33,14 @@ _SHOWN = {HeaderNames.EXCEPTION_MESSAGE: "exception_message", HeaderNames.EXCEPT
 
 
 def errors(
-    common: Common,
+    common: ListOptions,
     where: ErrorFilter,
     queue: QueueArgument = "error",
     by: list[str] | None = _BY,
     limit: Annotated[int, typer.Option(min=1, help="Largest number of messages to read.")] = MAX_SCANNED,
-    one: str | None = option(None, "show one message, by RowVersion or message id", form="--show"),
+    one: str | None = option(
+        None, "show one message, by its RowVersion or by the beginning of its message id", form="--show"
+    ),
     body: bool = option(False, "with --show: print its body too, as text"),
     of_archive: bool = option(
         False, "messages of the archive instead; --row-version is a number there", form="--archived"
@@ -45,7 +48,7 @@ def errors(
 ) -> None:
     """Count failed messages in groups, or show one.
 
-    Nothing is removed.
+    Nothing is removed. Of a message id the first characters are enough, if no other id begins with them.
     """
     if (body and one is None) or (one is not None and (by or not where.is_empty)):
         raise ConfigurationError("--show names one message, with or without --body; filters and --by are for groups.")
@@ -53,26 +56,37 @@ def errors(
     if of_archive and one is not None and number is None:
         raise ConfigurationError("With --archived, --show takes the number that a message has in the archive.")
     client = common.connect()
+    source = client.errors.archived if of_archive else client.errors
     if number is not None and of_archive:
         print_message(client.errors.archived.show(queue, number=number, with_body=body), common)
     elif one is not None:
-        named = None if number is not None else one
+        named = next(iter(client.errors.message_ids([one], queue))) if number is None else None
         print_message(client.errors.show(queue, row_version=number, message_id=named, with_body=body), common)
     else:
         keys = by or (*DEFAULT_KEYS, *(["reason"] if of_archive else []))
-        source = client.errors.archived if of_archive else client.errors
+        where = with_whole_ids(where, source, queue)
         found = source.triage(queue, by=keys, filters=where, limit=limit)
         command = ["errors", queue, *(["--archived"] if of_archive else [])]
         _print_groups(common, client.find(queue).canonical, found, command, limit)
 
 
+def with_whole_ids(where: ErrorFilter, source: ErrorManager | ArchiveManager, queue: str) -> ErrorFilter:
+    """Return the filter with message ids in the place of their beginnings."""
+    ids = where.message_ids
+    return replace(where, message_ids=source.message_ids(ids, queue)) if ids else where
+
+
 def _print_groups(common: Common, address: str, found: Triage, command: list[str], limit: int) -> None:
     """Print groups of failed messages, and the command that shows an example."""
-    if common.as_json:
-        common.show({"queue": address, **found.to_dict()})
+    groups = [group.to_dict() for group in found.groups]
+    if common.for_programs:
+        whole = {name: value for name, value in found.to_dict().items() if name != "groups"}
+        common.show(groups, whole={"queue": address, **whole})
+        if common.as_csv and not found.complete:
+            note(f"There are more: only the first {limit:,} were read (--limit).")
         return
     title = f"{address}: {found.matched:,} of {found.scanned:,} messages"
-    common.show([group.to_dict() for group in found.groups], title=title)
+    common.show(groups, title=title)
     if found.groups:
         server = ["--conn-id", common.conn_id] if common.conn_id else []
         words = ["sqlqueue", *command, *server, "--show", str(found.groups[0].example)]
@@ -86,7 +100,7 @@ def print_message(shown: ShownError, common: Common) -> None:
     record: dict[str, Any] = shown.message.to_dict()
     headers = dict(shown.envelope.headers)
     record["headers"] = shown.headers_text if shown.message.problem else headers
-    if not common.as_json and not shown.message.problem:
+    if not common.for_programs and not shown.message.problem:
         record |= {shown: headers.pop(name, None) for name, shown in _SHOWN.items()}
     if shown.body is not None:
         text = shown.envelope.text()
@@ -123,7 +137,7 @@ _TO_QUEUE = Annotated[str, typer.Argument(help="The address of the queue that re
 _YES = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before messages are lost.")]
 
 _HELP = """Without a filter or --all nothing is done. The exit code is 1 if a message that --row-version or --message-id
-names stays."""
+names stays. Of a message id the first characters are enough, if no other id begins with them."""
 
 
 def command_of(action: Action) -> Callable[..., None]:
@@ -174,6 +188,7 @@ def _act(
             )
         given["confirm"] = typer.confirm(f"{action.about[:-1]}, in {queue}?", err=True, abort=True)
     client = common.connect()
+    where = with_whole_ids(where, client.errors.archived if action.archived else client.errors, queue)
     with progress_bar(action.label, None) as update:
         done = client.errors.act(
             action.name,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from airflow_sqlqueue.cli.options import Common, MessageOptions
+from airflow_sqlqueue.cli.options import Common, ListOptions, MessageOptions
 from airflow_sqlqueue.messages.message import HeaderNames
 from airflow_sqlqueue.options import option
 
@@ -37,7 +37,7 @@ def unsubscribe(endpoint: Endpoint, type_name: TypeName, common: Common, table: 
     common.show({"endpoint": endpoint, "changed": bool(changed)})
 
 
-def subscriptions(common: Common, table: Table = None) -> None:
+def subscriptions(common: ListOptions, table: Table = None) -> None:
     """List the subscriptions of all endpoints."""
     found = common.connect().subscriptions_in(table)
     common.show([vars(subscription) for subscription in found.list()], title=found.address.canonical)

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -39,6 +40,8 @@ def _url(context: typer.Context, url: Optional[str]) -> Optional[str]:
     return url
 
 
+BY_BEGINNING = "the first characters of its id are enough"
+
 QueueArgument = Annotated[
     str, typer.Argument(help="The queue's address: table, table@[schema] or table@[schema]@[catalog].")
 ]
@@ -61,7 +64,17 @@ class Common:
     conn_id: str | None = option(
         None, "a connection that Airflow knows (its environment, database or secrets), instead of --url"
     )
-    as_json: bool = option(False, "print JSON for machines", form="--json")
+    as_json: bool = option(False, "print JSON for programs", form="--json")
+    as_csv: bool = option(False, "of a list", form=None)
+
+    def __post_init__(self) -> None:
+        if self.as_json and self.as_csv:
+            raise ConfigurationError("A command prints one of --json and --csv.")
+
+    @property
+    def for_programs(self) -> bool:
+        """Whether the output is for programs, without lines for people."""
+        return self.as_json or self.as_csv
 
     def connect(self) -> QueueClient:
         """Return the client of the server that ``--url`` or ``--conn-id`` names. Raises ConfigurationError."""
@@ -69,9 +82,16 @@ class Common:
             raise ConfigurationError("Name the server with one of --url (or SQLQUEUE_URL) and --conn-id.")
         return client_of_url(self.url) if self.url is not None else client_of_connection(str(self.conn_id))
 
-    def show(self, values: Mapping[str, Any] | list[dict[str, Any]], title: str = "") -> None:
+    def show(self, values: output.Values, title: str = "", whole: Mapping[str, Any] | None = None) -> None:
         """Print one record or a list of records, as :func:`.output.show`."""
-        output.show(values, as_json=self.as_json, title=title)
+        output.show(values, as_json=self.as_json, as_csv=self.as_csv, title=title, whole=whole)
+
+
+@dataclass(frozen=True)
+class ListOptions(Common):
+    """Options of a command that prints a list."""
+
+    as_csv: bool = option(False, "print CSV for a spreadsheet", form="--csv")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +111,11 @@ class QueueOptions(Common):
         """Return the queue that the argument QUEUE names, of the client of the server."""
         client = self.connect()
         return client.queue(self.address(client))
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueListOptions(ListOptions, QueueOptions):
+    """Options of a command that prints a list of one queue."""
 
 
 def client_of_url(url: str) -> QueueClient:
@@ -142,14 +167,14 @@ class MessageOptions:
     header: list[str] | None = option(None, "NAME=VALUE, any number of times")
     content_type: str = option("application/json", "content type of the body")
 
-    def message(self, expire_after: float | None = None) -> Message:
+    def message(self, expire_after: timedelta | None = None) -> Message:
         """Return the message, with the headers that an endpoint needs. Raises ConfigurationError, MessageError."""
         if not self.message_type.strip():
             raise ConfigurationError(
                 "--type is empty: give the message's .NET type with its namespace, as Shop.PlaceOrder."
             )
-        if expire_after is not None and not expire_after > 0:
-            raise ConfigurationError(f"--expire-after takes seconds above 0, not {expire_after:g}.")
+        if expire_after is not None and not expire_after > timedelta(0):
+            raise ConfigurationError("--expire-after takes a time above 0.")
         headers = header_values(self.header)
         if HeaderNames.ENCLOSED_MESSAGE_TYPES in headers:
             raise ConfigurationError(f"--type is the header {HeaderNames.ENCLOSED_MESSAGE_TYPES}: say the type once.")
@@ -165,8 +190,8 @@ class FilterOptions:
     message_type: str | None = option(None, "only messages of this .NET type, in full, without its assembly")
     from_endpoint: str | None = option(None, "only messages that this endpoint sent")
     header: list[str] | None = option(None, "only messages with this header, NAME=VALUE; any number of times")
-    since: str | None = option(None, "only messages sent at this time or later: 2026-01-31, or 2026-01-31T08:00Z")
-    until: str | None = option(None, "only messages sent before this time")
+    since: datetime | None = option(None, "only messages sent at this time or later: 2026-01-31")
+    until: datetime | None = option(None, "only messages sent before this time")
 
     def filter(self) -> MessageFilter | None:
         """Return the filter of the options that were given; None without any. Raises :class:`ConfigurationError`."""

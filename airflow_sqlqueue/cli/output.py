@@ -1,4 +1,6 @@
-"""Output of commands: JSON for machines, tables and records for people, a progress bar, one sentence for an error.
+"""Output of commands: JSON and CSV for programs, tables and records for people, a progress bar, a line for an error.
+
+JSON is always one object. A list is its member ``items``, beside values of the whole list.
 
 Values are printed whole, so that people can copy them. A list that is too wide for the terminal becomes records with
 one value on each line, and a text of several lines is printed below its name, unchanged. Only the terminal breaks long
@@ -7,10 +9,13 @@ lines; this program inserts no line breaks.
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
+import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -34,16 +39,38 @@ _NAMES = {"paths": "folder", "inserted": "rows ever inserted"}
 _ABSENT = {"delayed": "no table"}
 """Words for a value that is absent, other than "none"."""
 
+_FORMULA = re.compile(r"^(?=[^\w\[{(<\"'/.#])|(?<=[;\t\n])(?=[=+@-])")
+"""Places of a text where a spreadsheet may see the beginning of a formula, and that therefore get an apostrophe.
+
+They are the beginning, unless the first character is known to be harmless, and the character after one that other
+spreadsheets than those with commas take for the end of a cell, as they do not see the quotes.
+"""
+
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
+
+Values = Mapping[str, Any] | list[dict[str, Any]]
+"""One record, or a list of records."""
 
 stdout = Console(soft_wrap=True)
 stderr = Console(stderr=True, soft_wrap=True)
 
 
-def show(values: Mapping[str, Any] | list[dict[str, Any]], *, as_json: bool, title: str = "") -> None:
-    """Print one record or a list of records. Values are plain JSON values."""
+def show(
+    values: Values,
+    *,
+    as_json: bool = False,
+    as_csv: bool = False,
+    title: str = "",
+    whole: Mapping[str, Any] | None = None,
+) -> None:
+    """Print one record or a list of records, of plain JSON values; JSON has those of ``whole`` beside a list."""
     if as_json:
-        stdout.out(json.dumps(values, default=str), highlight=False)
+        shown = values if isinstance(values, Mapping) else {**(whole or {}), "items": values}
+        stdout.out(json.dumps(shown, default=str), highlight=False)
+        return
+    if as_csv:
+        # Not through rich, which would drop carriage returns.
+        sys.stdout.write(_csv([values] if isinstance(values, Mapping) else values))
         return
     if title:
         stdout.print(Text(printable(title), style="italic"))
@@ -60,6 +87,23 @@ def show(values: Mapping[str, Any] | list[dict[str, Any]], *, as_json: bool, tit
         if index:
             stdout.out("")
         _record(record)
+
+
+def _csv(records: Sequence[Mapping[str, Any]]) -> str:
+    """Return CSV (RFC 4180) with the names of the values in its first line; nothing for an empty list."""
+    names = list(dict.fromkeys(name for record in records for name in record))
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerows([names, *([_cell(record.get(name)) for name in names] for record in records)] if records else [])
+    return text.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    """Return a value for a cell: JSON for lists and mappings, texts that no spreadsheet takes for formulas."""
+    if value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)):
+        return value
+    text = printable(value if isinstance(value, str) else json.dumps(value, default=str))
+    return _FORMULA.sub("'", text)
 
 
 def note(text: str) -> None:

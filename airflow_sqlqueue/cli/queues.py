@@ -10,7 +10,14 @@ from typing import Annotated, Any
 
 import typer
 
-from airflow_sqlqueue.cli.options import Common, DryRun, FilterOptions, MessageOptions, QueueOptions
+from airflow_sqlqueue.cli.options import (
+    DryRun,
+    FilterOptions,
+    ListOptions,
+    MessageOptions,
+    QueueListOptions,
+    QueueOptions,
+)
 from airflow_sqlqueue.cli.output import counted, note, progress_bar
 from airflow_sqlqueue.client.queues import Queue
 from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError, TransientError
@@ -25,7 +32,7 @@ from airflow_sqlqueue.queue.purge import PurgeOptions, PurgeResult
 from airflow_sqlqueue.queue.table_access import FIRST, LAST
 
 
-def queues(common: Common) -> None:
+def queues(common: ListOptions) -> None:
     """List all queues with their counts; no message is read.
 
     The counts are the catalog's. Of expired messages at most 1,000 are counted. The oldest is the first message.
@@ -50,7 +57,7 @@ def queues(common: Common) -> None:
 def send(
     target: QueueOptions,
     message: MessageOptions,
-    expire_after: float | None = option(None, "seconds until it expires"),
+    expire_after: timedelta | None = option(None, "how long until it expires: 90s, 30m, 12h, 7d"),
     instance: str | None = option(None, "with --endpoint, send to the queue of this instance or machine"),
 ) -> None:
     """Send one message."""
@@ -102,7 +109,7 @@ def _show_each(
 
 
 def peek(
-    target: QueueOptions,
+    target: QueueListOptions,
     selected: FilterOptions,
     count: Annotated[int, typer.Option("--count", "-n", min=1, max=2000, help="Number of messages.")] = 10,
     after: int = option(FIRST, "begin after this RowVersion"),
@@ -179,7 +186,7 @@ def purge(
     selected: FilterOptions,
     options: PurgeOptions,
     all_messages: bool = option(False, "every message, expired or not", form="--all"),
-    older_than: timedelta | None = option(None, "messages sent longer ago than this: 90s, 30m, 12h, 7d"),
+    older_than: timedelta | None = option(None, "messages sent longer ago than this: 90s, 30m, 12h, 7d, or a time"),
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before messages are lost.")] = False,
     dry_run: DryRun = False,
 ) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from airflow_sqlqueue.bodies.redaction.actions import PLACES, names
-from airflow_sqlqueue.cli.options import FilterOptions, QueueOptions
+from airflow_sqlqueue.cli.options import FilterOptions, QueueListOptions
 from airflow_sqlqueue.cli.output import note
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.messages.row import Row
@@ -40,7 +40,7 @@ def rules_help() -> str:
 
 
 def redact(
-    target: QueueOptions,
+    target: QueueListOptions,
     selected: FilterOptions,
     rules: Annotated[str, typer.Option(help=rules_help())],
     dry_run: bool = option(False, "show what the rules would change"),
@@ -65,7 +65,7 @@ def redact(
             found = [message for number in numbers for message in table.peek(1, after=number - 1)]
     examined = [(message.row_version, redactor.examine(_row(message))) for message in found]
     target.show([_record(number, redaction) for number, redaction in examined], title=queue.address.canonical)
-    if not target.as_json:
+    if not target.for_programs:
         paths = {path.text for rule in redactor.rules.rules for path, _ in rule.fields}
         missing = sorted(paths - {path for _, redaction in examined for path in redaction.fields})
         if missing and examined:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from airflow_sqlqueue.cli.options import Common
+from airflow_sqlqueue.cli.options import BY_BEGINNING, Common, ListOptions
 from airflow_sqlqueue.cli.output import note
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.options import option
@@ -24,11 +23,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SampleOptions(Common):
+class SampleOptions(ListOptions):
     """Options of a command that compares schemas with the first messages of a batch."""
 
     folder: Annotated[str, typer.Argument(help="The folder or object store URL of the schemas.")]
-    batch: Annotated[uuid.UUID, typer.Option("--batch", help="A sealed or consumed batch.")]
+    batch: Annotated[str, typer.Option("--batch", help=f"A sealed or consumed batch: {BY_BEGINNING}.")]
     types: list[str] | None = option(None, 'only these message types: "Shop.*", or "!Shop.Internal.*" for all others')
     per_type: Annotated[
         int, typer.Option(min=1, help="Take this many messages of each type and sender, the first ones.")
@@ -75,7 +74,9 @@ def _compare(target: SampleOptions, title: str = "", *, write: bool = False) -> 
     unusable: dict[str, str] = {}
     folder, types = SchemaFolder(target.folder), TypePatterns.of(target.types)
     known, hints, batches = folder.all(unusable), folder.hints(), target.connect().batches
-    messages = batches.messages(batches.get(target.batch, target.queue), staging=target.staging)
+    messages = batches.messages(
+        batches.get(batches.named(target.batch, target.queue), target.queue), staging=target.staging
+    )
     sample = Sample.of(messages, per_type=target.per_type, types=types)
     records = []
     for name, each in sample.types.items():
@@ -96,7 +97,7 @@ def _compare(target: SampleOptions, title: str = "", *, write: bool = False) -> 
             except SqlQueueError as error:
                 unusable[file_stem(name)] = str(error)
     target.show(records, title=title)
-    if not target.as_json:
+    if not target.for_programs:
         _name_sample(sample)
         for text in hints.unmatched():
             note(f"The hint for {quoted(text)} matches no field of the sample.")

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from airflow_sqlqueue.cli.options import Common, QueueArgument
+from airflow_sqlqueue.cli.options import Common, ListOptions, QueueArgument
 from airflow_sqlqueue.cli.output import say, stdout
 from airflow_sqlqueue.errors import ConfigurationError, QueueNotEmptyError
 from airflow_sqlqueue.options import option
@@ -39,10 +39,11 @@ def create(
     manager = common.connect().tables
     act: Callable[..., Any] = manager.script if ddl else manager.create
     records: dict[str, dict[str, Any]] = {}
+    scripts: list[str] = []
     for queue in queues:
         done = act(queue, **vars(tables))
         if ddl:
-            stdout.out(done, highlight=False, end="")
+            scripts.append(done)
             continue
         for each in done:
             # A table that several queues share is created with the first of them.
@@ -50,6 +51,10 @@ def create(
             records.setdefault(each.table.canonical, record)
     if not ddl:
         common.show(list(records.values()))
+    elif common.as_json:
+        common.show({"script": "".join(scripts)})
+    else:
+        stdout.out("".join(scripts), highlight=False, end="")
 
 
 def drop(
@@ -70,7 +75,7 @@ def drop(
 
 
 def inspect(
-    common: Common,
+    common: ListOptions,
     queue: Annotated[Optional[str], typer.Argument(help="The queue's address; or --all.")] = None,
     all_tables: bool = option(False, "every table of the transport in the database", form="--all"),
     fix: str | None = option(None, "run the statement of this finding"),
@@ -88,7 +93,7 @@ def inspect(
     details = {**inspection.layout.to_dict(), "rows": inspection.rows, "findings": _findings(inspection)}
     if fixed is not None:
         details["fixed"] = fixed.code
-    if common.as_json:
+    if common.for_programs:
         common.show(details)
         return
     findings = details.pop("findings")

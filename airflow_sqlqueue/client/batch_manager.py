@@ -9,12 +9,13 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from airflow_sqlqueue.client.beginnings import id_beginning, only_one, whole_batch_id
 from airflow_sqlqueue.client.connector import Manager, folder_of
 from airflow_sqlqueue.drain.batches import BatchInfo, batches, find_stranded, recorded_batch
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.locks import BatchLocks
 from airflow_sqlqueue.drain.manifest import UNFINISHED, Batch, check_readable
-from airflow_sqlqueue.errors import ConfigurationError, TransactionError
+from airflow_sqlqueue.errors import BatchNotFoundError, ConfigurationError, TransactionError
 from airflow_sqlqueue.messages.message import ReceivedMessage
 from airflow_sqlqueue.options.budget import Budget
 from airflow_sqlqueue.queue.queue_table import received_message
@@ -67,6 +68,20 @@ class BatchManager(Manager):
         batch_id, queue_name = _named(batch_id, queue_name)
         with self._connector.ledger(queue_name) as ledger:
             return next(iter(batches(ledger, batch_id=batch_id)), None)
+
+    def named(self, beginning: str, queue_name: str | None = None) -> uuid.UUID:
+        """Return the id of the only batch whose id begins with these characters, four or more of them.
+
+        An id in full is returned as it is. Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` for a text that
+        begins no id or several, and :class:`~airflow_sqlqueue.errors.BatchNotFoundError`.
+        """
+        if (whole := whole_batch_id(beginning)) is not None:
+            return whole
+        with self._connector.ledger(queue_name) as ledger:
+            found = [str(batch_id) for batch_id in ledger.beginning(id_beginning(beginning))]
+        if not found:
+            raise BatchNotFoundError(f"No id of a batch begins with {beginning!r}: 'sqlqueue batches' lists them.")
+        return uuid.UUID(only_one(beginning, found))
 
     def locks(self, queue_name: str | None = None) -> BatchLocks:
         """Return locks, for a ``with`` block, on batches that the caller works on: other tasks leave these alone."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from airflow_sqlqueue.client.beginnings import whole_message_ids
 from airflow_sqlqueue.client.connector import Manager
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.messages.envelope import Envelope
@@ -70,6 +71,17 @@ class ErrorManager(Manager):
         """Return a failed message with its headers. See :func:`airflow_sqlqueue.queue.errors.scan.show_error`."""
         with self._connector.queue(queue_name) as queue:
             return show_error(queue, row_version=row_version, message_id=message_id, with_body=with_body)
+
+    def message_ids(self, beginnings: Iterable[str], queue_name: str = ERROR_QUEUE) -> frozenset[str]:
+        """Return the message ids that are these texts, or the only ones that begin with them.
+
+        It reads the headers of the whole queue, unless all texts are UUIDs, which are ids in full. Raises
+        :class:`~airflow_sqlqueue.errors.MessageNotFoundError`, and
+        :class:`~airflow_sqlqueue.errors.ConfigurationError` for a beginning of several ids, and while others have
+        locked messages, whose ids are unknown.
+        """
+        with self.store(queue_name) as store:
+            return whole_message_ids(store.failed(), beginnings)
 
     def act(
         self,
@@ -261,6 +273,11 @@ class ArchiveManager:
         """
         with self._errors.store(queue_name) as store:
             return store.archived().show(number, with_body=with_body)
+
+    def message_ids(self, beginnings: Iterable[str], queue_name: str = ERROR_QUEUE) -> frozenset[str]:
+        """Return message ids by their beginnings, as :meth:`.ErrorManager.message_ids`."""
+        with self._errors.store(queue_name) as store:
+            return whole_message_ids(store.archived(), beginnings)
 
     def restore(self, queue_name: str = ERROR_QUEUE, **selection: Unpack[Selection]) -> ErrorQueueResult:
         """Move archived messages back into their error queue, the first archived first.

@@ -179,6 +179,11 @@ class Ledger(OwnTable):
             batch_id = batch_after(batch_id)
         return batch_id
 
+    def beginning(self, text: str) -> list[uuid.UUID]:
+        """Return the batches whose ids, in upper case and with hyphens, begin with a text: six at the most."""
+        found = self.session.run(self.query("ledger.beginning"), len(text), text) if self.exists() else []
+        return [uuid.UUID(str(batch_id)) for (batch_id,) in found]
+
     def unfinished(self, owner: uuid.UUID) -> list[uuid.UUID]:
         """Return the open and the sealed batches of all runs of a task, in the order in which they were opened."""
         return [

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
+from airflow_sqlqueue.messages.envelope.times import moment_of
 from airflow_sqlqueue.operators.base import RoutedTask, ServerTask, note_counts, task_key, templated
 from airflow_sqlqueue.operators.lineage import Counted, Lineage, of_table
 from airflow_sqlqueue.operators.metrics import Metrics
@@ -148,9 +148,4 @@ class SqlQueueSendOperator(MessagesTask, RoutedTask):
 
 
 def _due(value: datetime | str | None) -> datetime | None:
-    if not isinstance(value, str):
-        return value
-    try:
-        return datetime.fromisoformat(value.strip().replace("Z", "+00:00"))
-    except ValueError as error:
-        raise ConfigurationError(f"The due time {value!r} is not in ISO 8601, as 2030-01-31T12:00:00Z.") from error
+    return moment_of("due", value) if isinstance(value, str) else value

@@ -270,6 +270,11 @@ def interval(name: str, value: Any) -> timedelta | None:
         raise ConfigurationError(f"{name} is {quoted(str(value))}: that is too long a time.") from error
 
 
+def length_of_time(name: str, text: str) -> timedelta | None:
+    """Return the timedelta of a time such as ``12h``; None for a text without a unit. Raises as :func:`interval`."""
+    return interval(name, text) if _AGE.fullmatch(text.strip()) else None
+
+
 def truth(name: str, value: Any) -> bool | None:
     """Return True or False, also of their names in upper or lower case; None for None and for an empty text."""
     if isinstance(value, bool):

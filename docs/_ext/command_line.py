@@ -30,7 +30,7 @@ def help_texts() -> Iterator[tuple[str, str]]:
 
 def section(name: str, text: str) -> list[str]:
     """Section of a command in reStructuredText."""
-    return [name, "-" * len(name), "", "::", "", *(f"    {line}".rstrip() for line in text.strip().splitlines()), ""]
+    return [name, "~" * len(name), "", "::", "", *(f"    {line}".rstrip() for line in text.strip().splitlines()), ""]
 
 
 class CommandLine(SphinxDirective):

@@ -61,7 +61,7 @@ def test_an_added_action_and_an_added_grouping_are_on_the_command_line(
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
-    groups = sqlqueue("errors", error, "--by", "size")["groups"]
+    groups = sqlqueue("errors", error, "--by", "size")["items"]
     assert sum(group["messages"] for group in groups) == 4
     assert {group["size"] for group in groups} == {"large"}
     assert sqlqueue("lend", error, queue_name, "--all", "--dry-run")["messages"] == 4

@@ -110,5 +110,5 @@ def test_a_delay_that_means_nothing_fails_without_retry(
     hook: SqlQueueHook, queue_name: str, context: Any, when: dict[str, Any]
 ) -> None:
     operator = SqlQueueSendOperator(task_id="send", queue_name=queue_name, messages=[{"body": "x"}], **when)
-    with pytest.raises(AirflowFailException, match=r"delay|due time"):
+    with pytest.raises(AirflowFailException, match=r"delay|due"):
         operator.execute(context())

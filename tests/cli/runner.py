@@ -46,11 +46,18 @@ def process(*arguments: str, url: str | None = None, **environment: str) -> Done
 
 
 def answer(*arguments: str, url: str) -> Any:
-    """The JSON that a command prints; it must succeed and print nothing else."""
+    """The record or the list that a command prints as JSON: see :func:`whole_answer`."""
+    found = whole_answer(*arguments, url=url)
+    return found.get("items", found)
+
+
+def whole_answer(*arguments: str, url: str) -> dict[str, Any]:
+    """The object that a command prints as JSON; it must succeed and print nothing else."""
     done = sqlqueue(*arguments, "--json", url=url)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    return json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
 
 
 def one_sentence(done: Done, code: int) -> str:

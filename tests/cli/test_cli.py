@@ -94,7 +94,7 @@ def test_an_airflow_connection_serves_as_well(url: str, name: str) -> None:
     }
     done = sqlqueue("create", name, "--conn-id", "mine", "--json", AIRFLOW_CONN_MINE=json.dumps(connection))
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)[0]["created"] is True
+    assert json.loads(done.stdout)["items"][0]["created"] is True
 
 
 def test_an_endpoints_tables(url: str, name: str) -> None:

@@ -75,7 +75,7 @@ def test_a_connection_of_airflows_database(with_airflow: Callable[..., Done]) ->
     name = f"cli.{uuid.uuid4().hex[:10]}"
     done = with_airflow("create", name, "--conn-id", "saved", "--json")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)[0]["created"] is True
+    assert json.loads(done.stdout)["items"][0]["created"] is True
 
 
 def test_the_named_connection_wins_over_the_environments_url(with_airflow: Callable[..., Done]) -> None:

@@ -20,4 +20,4 @@ def test_the_steps_of_a_conversation_are_shown(url: str, tmp_path: Path) -> None
     # Batches of other tests, whose files are gone, are counted in a note.
     done = sqlqueue("conversation", conversation, "--json", url=url)
     assert done.returncode == 0, done.stderr
-    assert [step["receiver"] for step in json.loads(done.stdout)] == [endpoint]
+    assert [step["receiver"] for step in json.loads(done.stdout)["items"]] == [endpoint]

@@ -40,9 +40,8 @@ def test_delayed_messages_in_turn(url: str, name: str) -> None:
     ("arguments", "says"),
     [
         (["send-delayed", "q", "--type", "T"], "a delay or a time"),
-        (["send-delayed", "q", "--type", "T", "--at", "tomorrow"], "--at takes a time"),
-        (["send-delayed", "q", "--type", "T", "--at", "2031-01-31T08:00:00"], "without a time zone"),
-        (["send-delayed", "q", "--type", "T", "--after", "1e300"], "--after is '1e+300': that is too long a time"),
+        (["send-delayed", "q", "--type", "T", "--at", "soon"], "--at is not a time"),
+        (["send-delayed", "q", "--type", "T", "--after", "1e300"], "--after is '1e300': that is too long a time"),
         (["send-delayed", "q", "--type", "T", "--after", "1", "--header", "x"], "--header takes NAME=VALUE"),
         (["cancel", "q"], "by their row versions or by --message-id"),
     ],

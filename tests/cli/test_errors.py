@@ -16,7 +16,7 @@ from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.tables.create import create_queue, drop_queue
 from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
-from tests.cli.runner import answer, one_sentence, sqlqueue
+from tests.cli.runner import answer, one_sentence, sqlqueue, whole_answer
 
 
 def failed(queue_name: str, exception: str, minute: int = 0) -> Message:
@@ -54,15 +54,15 @@ def error(source: QueueTable) -> str:
 
 
 def test_errors_in_groups(url: str, error: str) -> None:
-    found = answer("errors", error, url=url)
+    found = whole_answer("errors", error, url=url)
     assert (found["queue"], found["scanned"], found["complete"]) == (f"{error}@[dbo]@[sqlqueue]", 4, True)
-    first, *_ = found["groups"]
+    first, *_ = found["items"]
     assert (first["kind"], first["exception_type"], first["messages"]) == ("failed", "System.Timeout", 2)
     assert (first["first"], first["last"]) == ("2026-03-05T14:01:00+00:00", "2026-03-05T14:02:00+00:00")
     arguments = ("--by", "day", "--by", "kind", "--since", "2026-03-05T14:02:00Z")
-    (group,) = answer("errors", error, *arguments, url=url)["groups"]
+    (group,) = answer("errors", error, *arguments, url=url)
     assert (group["day"], group["kind"], group["messages"]) == ("2026-03-05", "failed", 2)
-    assert answer("errors", error, "--exception-type", "", url=url)["matched"] == 1
+    assert whole_answer("errors", error, "--exception-type", "", url=url)["matched"] == 1
     shown = sqlqueue("errors", error, "--limit", "3", url=url)
     assert shown.returncode == 0
     assert "System.Timeout" in shown.stdout
@@ -81,9 +81,9 @@ def test_show_prints_an_error_in_full(url: str, error: str) -> None:
     assert with_body == {**shown, "body": "größe"}
     for_people = sqlqueue("errors", error, "--show", "m-Argument-3", url=url)
     assert "Wrong [bold]card[/] 4711" in for_people.stdout
-    poison = answer("errors", error, "--kind", "malformed headers", url=url)["groups"][0]["example"]
+    poison = answer("errors", error, "--kind", "malformed headers", url=url)[0]["example"]
     assert answer("errors", error, "--show", str(poison), url=url)["headers"] == "{poison"
-    assert "No message with" in one_sentence(sqlqueue("errors", error, "--show", "m-0", url=url), 1)
+    assert "begins with 'm-0'" in one_sentence(sqlqueue("errors", error, "--show", "m-0", url=url), 1)
 
 
 def test_return_some_then_all(url: str, source: QueueTable, error: str) -> None:
@@ -104,7 +104,7 @@ def test_return_some_then_all(url: str, source: QueueTable, error: str) -> None:
 
 
 def row_of(url: str, error: str, *filters: str) -> str:
-    return str(answer("errors", error, *filters, url=url)["groups"][0]["example"])
+    return str(answer("errors", error, *filters, url=url)[0]["example"])
 
 
 def test_a_return_lists_messages_that_stay_with_their_remedy(url: str, source: QueueTable, error: str) -> None:
@@ -157,7 +157,7 @@ def test_groups_of_errors_end_with_the_command_that_shows_an_example(url: str, e
 
 
 def test_return_one_edited(url: str, source: QueueTable, error: str, tmp_path: Path) -> None:
-    row_version = answer("errors", error, "--message-id", "m-Argument-3", url=url)["groups"][0]["example"]
+    row_version = answer("errors", error, "--message-id", "m-Argument-3", url=url)[0]["example"]
     body = tmp_path / "body.json"
     body.write_text('{"card": 1}')
     arguments = ("--row-version", str(row_version), "--body", f"@{body}", "--header", "Shop.Fixed=a=b")

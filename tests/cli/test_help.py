@@ -84,7 +84,7 @@ def test_a_word_that_people_try_leads_to_the_command(word: str) -> None:
     done = sqlqueue(word, "audit")
     assert done.returncode == 2
     assert f"There is no command {word!r}: use 'sqlqueue {SYNONYMS[word]}'." in done.stderr
-    assert sqlqueue(SYNONYMS[word], "--help").returncode == 0
+    assert sqlqueue(*SYNONYMS[word].split(), "--help").returncode == 0
 
 
 def test_a_mistyped_word_leads_to_the_command() -> None:

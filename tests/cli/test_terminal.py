@@ -69,7 +69,7 @@ def on_a_terminal(columns: int, *arguments: str, url: str) -> str:
 
 @pytest.mark.parametrize("columns", [80, 150])
 def test_bodies_headers_and_stack_traces_are_whole(url: str, error: str, columns: int) -> None:
-    (group,) = answer("errors", error, url=url)["groups"]
+    (group,) = answer("errors", error, url=url)
     shown = on_a_terminal(columns, "errors", error, "--show", str(group["example"]), "--body", url=url)
     assert f"\nbody\n{BODY}\n" in shown
     assert TRACE.replace("\r\n", "\n") in shown

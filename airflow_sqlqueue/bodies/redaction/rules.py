@@ -83,7 +83,7 @@ class RedactionRule:
             names = ", ".join(sorted(_NAMES))
             raise ConfigurationError(f"A rule does not know {quoted(str(unknown[0]))}: choose among {names}.")
         if "message_type" not in values:
-            raise ConfigurationError('A rule has no message_type: name a type, "Shop.*" for several, or "*" for all.')
+            raise ConfigurationError("A rule has no 'message_type': name a type, 'Shop.*' for several, or '*' for all.")
         kind, body = _pattern(full_name(_pattern(values["message_type"]))), values.get("body")
         if body is not None:
             find_action(body, "body", quoted(kind))

@@ -6,10 +6,12 @@ Source: docs/transport/messages.md, "Times".
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from airflow_sqlqueue.errors import ConfigurationError, MessageError
+from airflow_sqlqueue.options import length_of_time
 
 _TIME = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,:](\d{1,9}))?)?\s*(Z|[+-]\d\d(?::?\d\d)?)?)?",
@@ -18,6 +20,7 @@ _TIME = re.compile(
 _INTERVAL = re.compile(
     r"(-)?(?:(\d{1,8})|(?:(\d{1,8})\.)?([01]?\d|2[0-3]):([0-5]?\d)(?::([0-5]?\d)(?:\.(\d{1,7}))?)?)", re.ASCII
 )
+_DAYS = {"yesterday": -1, "today": 0, "tomorrow": 1}
 _LONGEST = timedelta(days=10_675_199, hours=2, minutes=48, seconds=5, microseconds=477_580)
 
 
@@ -50,12 +53,32 @@ def parse_time(text: str | None) -> datetime | None:
         return None
 
 
-def moment_of(name: str, value: Any) -> datetime:
-    """Return the time of a filter's value, a datetime or its text. Raises :class:`ConfigurationError`."""
-    moment = value if isinstance(value, datetime) else parse_time(str(value))
+def moment_of(name: str, value: Any, now: datetime | None = None, *, ahead: bool = False) -> datetime:
+    """Return the time of a value, a datetime or its text, which is in UTC where it names no zone.
+
+    With ``now`` a text may also be a day, ``yesterday``, ``today`` or ``tomorrow`` in UTC, or a length of time such as
+    ``12h``: that long before now, or ``ahead`` of it. Raises :class:`ConfigurationError`.
+    """
+    if isinstance(value, datetime):
+        return value
+    text = str(value)
+    moment = parse_time(text) if now is None else parse_day(text, now)
+    length = None if now is None or moment is not None else length_of_time(name, text)
+    with suppress(OverflowError):
+        if now is not None and length is not None:
+            moment = now + length if ahead else now - length
     if moment is None:
-        raise ConfigurationError(f"{name} is not a time: write it as 2026-01-31 or 2026-01-31T08:00:00Z.")
+        others = "" if now is None else ", or as yesterday, 12h or 7d"
+        raise ConfigurationError(f"{name} is not a time: write it as 2026-01-31 or 2026-01-31T08:00:00Z{others}.")
     return moment
+
+
+def parse_day(text: str, now: datetime) -> datetime | None:
+    """Read a time as :func:`parse_time`, or a day, ``yesterday``, ``today`` or ``tomorrow``, which begins in UTC."""
+    days = _DAYS.get(text.strip().lower())
+    if days is None:
+        return parse_time(text)
+    return now.astimezone(timezone.utc).replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=days)
 
 
 def _zone(text: str | None) -> timezone:

@@ -175,6 +175,11 @@ SELECT b.[State], COUNT(*), DATEDIFF_BIG(second, MIN(COALESCE(b.[SealedAt], b.[O
 FROM {batch} AS b WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
 WHERE b.[State] IN ('open', 'sealed') GROUP BY b.[State];
 
+-- beginning: find the batches of the ledger by the beginning of an id
+-- It waits for rows that others have locked, because a batch that it did not see could be the one that is meant.
+SELECT TOP (6) [BatchId] FROM {batch} WITH (READCOMMITTEDLOCK)
+WHERE LEFT(UPPER(CAST([BatchId] AS char(36))), ?) = ? ORDER BY [BatchId];
+
 -- newest: list the newest batches
 SELECT TOP (?) n.[BatchId] FROM {batch} AS n WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
 ORDER BY n.[OpenedAt] DESC, n.[BatchId]
