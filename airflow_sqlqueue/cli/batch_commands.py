@@ -311,7 +311,7 @@ def conversation(
     found = common.connect().batches.conversation(
         conversation_id, staging=staging, catalogs=(catalog,) if catalog else (), max_seconds=max_seconds
     )
-    whole = {name: getattr(found, name) for name in ("batches", "unread", "complete")}
+    whole = {"batches": found.batches, "unread": found.unread, "complete": found.complete}
     common.show([step.to_dict() for step in found.steps], whole=whole)
     if found.unread or not found.complete:
         ended = "" if found.complete else "; a limit ended the search"

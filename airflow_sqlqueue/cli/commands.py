@@ -43,7 +43,7 @@ OPTION_SYNONYMS = {
     "--limit": ("--count", "--max-messages"),
     "--force": ("--yes",),
 }
-"""Options that people try, each with those that do it, of which a command may have some."""
+"""Options that people try, each with those that do it; a command may have one or several."""
 
 TIMES = "2026-01-31, 2026-01-31T08:00Z, yesterday, or an age such as 12h or 7d"
 """Forms of a time in the help of its option."""

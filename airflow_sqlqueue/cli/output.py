@@ -49,7 +49,7 @@ spreadsheets than those with commas take for the end of a cell, as they do not s
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 Values = Mapping[str, Any] | list[dict[str, Any]]
-"""One record, or a list of records."""
+"""A record, or a list of records."""
 
 stdout = Console(soft_wrap=True)
 stderr = Console(stderr=True, soft_wrap=True)

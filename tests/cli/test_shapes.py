@@ -173,7 +173,7 @@ def text_of(value: Any) -> str:
     return "" if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
-def test_one_record_is_one_row_and_an_empty_list_is_empty(url: str, shop: Shop) -> None:
+def test_a_record_is_a_row_and_an_empty_list_prints_nothing(url: str, shop: Shop) -> None:
     batch = str(shop.names["batch"])
     rows = list(csv.DictReader(io.StringIO(sqlqueue("batches", batch, "--csv", url=url).stdout)))
     assert [row["batch_id"] for row in rows] == [batch]
