@@ -62,7 +62,7 @@ def hashed(text: str) -> str:
         ([], "empty"),
         (7, "not int"),
         (["x"], "not str"),
-        ([{"body": "drop"}], "no message_type"),
+        ([{"body": "drop"}], "no 'message_type'"),
         ([{"message_type": PLACE}], "changes nothing"),
         ([{"message_type": 7, "body": "drop"}], "not empty"),
         ([{"message_type": "", "body": "drop"}], "not empty"),
