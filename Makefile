@@ -10,7 +10,7 @@ ASIDE   := -n $(if $(SQLQUEUE_TEST_SERVER),0,$(shell expr $$(getconf _NPROCESSOR
 # of `make contract`, which say about a real server what others say about the stand-in.
 SYSTEM  := $(addprefix tests/bench/,test_body_rates.py test_page_rates.py test_soak.py test_spark_rates.py) \
            tests/contract/test_first_contact.py tests/airflow/running tests/airflow/test_canary.py tests/airflow/test_spark_target.py tests/sinks \
-           $(addprefix tests/spark/,test_audit_script.py test_cluster.py test_source_connect.py test_source_stream.py)
+           $(addprefix tests/spark/,test_audit_script.py test_cluster.py test_pipelines.py test_source_connect.py test_source_stream.py)
 # What says within a minute whether a change broke something: values, and the operations on queues that all others stand on.
 FAST    := tests/unit $(addprefix tests/contract/,batches/test_requeue.py endpoint/test_handlers.py return_to_source \
            $(patsubst %,test_%.py,delayed drain error_queue forward purge queue send_ledger transactions))

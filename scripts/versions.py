@@ -122,16 +122,19 @@ STEPS = {
         Step(
             "spark",
             ("tests/spark",),
-            tuple(f"tests/spark/test_{name}.py" for name in ("cluster", "source_connect", "audit_script", "leaks")),
+            tuple(
+                f"tests/spark/test_{name}.py"
+                for name in ("cluster", "source_connect", "pipelines", "audit_script", "leaks")
+            ),
             # What differs between versions: the session, the data source, and the functions of the typed columns.
             short=tuple(f"tests/spark/test_{name}.py" for name in ("session", "source", "source_send", "upgrades")),
         ),
         Step("sinks", ("tests/sinks",), is_long=True, before=("scripts/jars.py", "--optional")),
         Step(
             "clusters",
-            ("tests/spark/test_cluster.py", "tests/spark/test_source_connect.py"),
+            tuple(f"tests/spark/test_{name}.py" for name in ("cluster", "source_connect", "pipelines")),
             is_long=True,
-            packages=("pyspark[connect]",),
+            packages=("pyspark[connect]", "pyyaml"),
         ),
     )
 }

@@ -32,7 +32,7 @@ _WITH_AIRFLOW = (
 _SCOPES = {f"tests/airflow/test_{name}.py": AIRFLOW for name in _WITH_AIRFLOW} | {
     # Their sessions are in processes of their own.
     file: file
-    for file in (f"tests/spark/test_{name}.py" for name in ("audit_script", "cluster", "source_connect"))
+    for file in (f"tests/spark/test_{name}.py" for name in ("audit_script", "cluster", "pipelines", "source_connect"))
 }
 
 

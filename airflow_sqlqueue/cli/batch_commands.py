@@ -210,18 +210,18 @@ def streams(
     release: str | None = option(
         None, "put back the claims of a stream that no query resumes; its name or the beginning of it", metavar="NAME"
     ),
+    accept_duplicates: bool = option(False, "with --release: put back messages too that the sink may have already"),
 ) -> None:
     """List Spark's streams, or put one's claims back.
 
-    With --release the stream's claims are in its queue again and the stream is forgotten; a sink may already have the
-    last claim.
+    With --release the stream's claims are in its queue again and the stream is forgotten.
     """
     found = common.connect().streams
     if release is None:
         common.show([info.to_dict() for info in found.list(queue)])
     else:
         name = name_beginning(release, [info.name for info in found.list(queue)])
-        common.show(asdict(found.release(name or release, queue)))
+        common.show(asdict(found.release(name or release, queue, accept_duplicates=accept_duplicates)))
 
 
 def copies(

@@ -66,11 +66,13 @@ class StreamManager(Manager):
         with self._connector.ledger_of(queue_name) as (ledger, queue), self._connector.locks(queue_name) as locks:
             return list_streams(ledger, locks, queue)
 
-    def release(self, name: str, queue_name: str | None = None) -> ReleaseResult:
+    def release(self, name: str, queue_name: str | None = None, *, accept_duplicates: bool = False) -> ReleaseResult:
         """Put the claims of an abandoned stream back into its queue, and delete the stream from the ledger.
 
-        Exactly once for the queue, also when it is called again. Messages of the last claim that a sink already has
-        reach it a second time: see :func:`airflow_sqlqueue.drain.requeue.release_stream`. Raises
+        Exactly once for the queue, also when it is called again. Raises
+        :class:`~airflow_sqlqueue.errors.BatchError` where a sink may have messages of the last claim already, unless
+        ``accept_duplicates``: they reach it a second time then
+        (:func:`airflow_sqlqueue.drain.requeue.release_stream`). Raises
         :class:`~airflow_sqlqueue.errors.TransactionError` in the client's transaction.
         """
         # It loads Arrow, which takes longer than most calls of a client.
@@ -79,7 +81,7 @@ class StreamManager(Manager):
         if self._connector.in_transaction:
             raise TransactionError("A claim is sealed before its messages go back: call it outside a transaction.")
         with self._connector.ledger(queue_name) as ledger, self._connector.locks(queue_name) as locks:
-            return release_stream(ledger, locks, name)
+            return release_stream(ledger, locks, name, accept_duplicates=accept_duplicates)
 
 
 class QuarantineManager(Manager):

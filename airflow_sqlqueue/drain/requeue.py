@@ -122,15 +122,15 @@ def abandon(
     return requeue(ledger, batch_id, staging, accept_redacted=accept_redacted)
 
 
-def release_stream(ledger: Ledger, locks: BatchLocks, name: str) -> ReleaseResult:
+def release_stream(ledger: Ledger, locks: BatchLocks, name: str, *, accept_duplicates: bool = False) -> ReleaseResult:
     """Put the unfinished claims of a stream back into its queue, and delete the stream and its watermark.
 
     Each claim is put back in a transaction of its own, as a batch is. A call that is repeated after a failure does
-    the rest. A query that comes back with its checkpoint is refused. The sink may already have the last claim: Spark
-    commits it only when the next micro-batch begins, and its messages then come a second time.
+    the rest. A query that comes back with its checkpoint is refused. The sink may already have a claim that is sealed:
+    Spark commits it only when the next micro-batch begins. With ``accept_duplicates`` its messages go back too.
 
     Raises :class:`ConfigurationError` for an unknown stream, and :class:`BatchError` for a stream that a running
-    query reads.
+    query reads, and for one with a sealed claim.
     """
     table = StreamTable(ledger.session, ledger.catalog, ledger.schema)
     state = table.find(name) if table.exists() else None
@@ -140,6 +140,14 @@ def release_stream(ledger: Ledger, locks: BatchLocks, name: str) -> ReleaseResul
     if not locks.take(owner):
         raise BatchError(f"A query reads the stream {name!r}: stop it first.")
     claims = ledger.unfinished(owner)
+    if not accept_duplicates:
+        given = [ledger.manifest(batch_id) for batch_id in claims if ledger.find(batch_id).state == "sealed"]
+        if messages := sum(batch.messages for batch in given if not batch.kept):
+            locks.release(owner)
+            raise BatchError(
+                f"The sink of the stream {name!r} may have the last {messages:,} messages: run its query once more, or "
+                "give the sink's table to finish_stream, and release it then; or accept duplicates."
+            )
     messages = 0
     for batch_id in claims:
         batch = ledger.seal(batch_id)

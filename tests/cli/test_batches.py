@@ -183,7 +183,8 @@ def test_a_stream_is_listed_and_released(url: str) -> None:
     claims.close()
     (listed,) = answer("streams", "--queue", name, url=url)
     assert (listed["name"], listed["messages"], listed["reading"]) == (options.stream, 5, False)
-    released = answer("streams", "--release", options.stream, url=url)
+    assert "accept duplicates" in one_sentence(sqlqueue("streams", "--release", options.stream, url=url), 1)
+    released = answer("streams", "--release", options.stream, "--accept-duplicates", url=url)
     assert released == {"name": options.stream, "queue": listed["queue"], "claims": 1, "messages": 5}
     assert answer("depth", name, url=url)["messages"] == 5
     again = sqlqueue("streams", "--release", options.stream, url=url)

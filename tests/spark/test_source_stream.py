@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql.functions import expr
 
+from airflow_sqlqueue import QueueClient
+from airflow_sqlqueue.errors import BatchError, ConfigurationError
 from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.messages.routing import AddressResolver
 from airflow_sqlqueue.queue import QueueTable
@@ -153,6 +156,47 @@ def test_a_sink_has_each_message_once(
 def claimed(queue: QueueTable) -> int:
     sealed = f"SELECT COUNT(*) FROM [sqlqueue].[Batch] WHERE [Queue] = N'{queue.address.canonical}'"
     return int(run_sql(queue.session, f"{sealed} AND [State] <> 'consumed'")[0][0])
+
+
+def test_the_table_of_a_stream_tells_which_claims_it_has(
+    spark: SparkSession, settings: ConnectionSettings, queue: QueueTable, tmp_path: Path
+) -> None:
+    """Without a query: what the table has is committed and does not go back, and all else does."""
+    register(spark, settings)
+    client, sink = QueueClient(settings), str(tmp_path / "sink")
+    named = {"queue": queue.address.canonical, "stream": f"lake {uuid.uuid4()}"}
+
+    def run() -> None:
+        stream = spark.readStream.format("sqlqueue").options(**named, maxMessages=7).load()
+        writer = stream.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        writer.trigger(availableNow=True).start(sink).awaitTermination()
+
+    queue.send(Message({}, b"%d" % n) for n in range(12))
+    run()
+    table = spark.read.parquet(sink)
+    assert (table.count(), claimed(queue)) == (12, 1)
+    with pytest.raises(BatchError, match="may have the last 5 messages"):
+        client.streams.release(named["stream"])
+    for partial in (table.where("RowVersion % 2 = 0"), table.limit(0).unionAll(table.orderBy("RowVersion").offset(10))):
+        with pytest.raises(BatchError, match=r"The table has \d of the 5 messages of claim 2"):
+            finish_stream(partial, settings, **named)
+    assert finish_stream(table.limit(0), settings, **named) == 1
+    other = table.withColumn("Id", expr("uuid()"))
+    assert finish_stream(other, settings, **named) == 1, "the RowVersions of another queue's messages"
+    for column in ("Id", "RowVersion"):
+        with pytest.raises(ConfigurationError, match=f"has no column {column} as a queue has it"):
+            finish_stream(table.withColumn(column, expr("1 > 0")), settings, **named)
+    with pytest.raises(ConfigurationError, match="name the stream and its queue"):
+        finish_stream(table, settings, stream=named["stream"])
+    assert claimed(queue) == 1
+    assert finish_stream(table, settings, **named) == 2
+    assert finish_stream(table, settings, **named) == 2
+    assert claimed(queue) == 0
+    queue.send([Message({}, b"12")])
+    run()
+    assert finish_stream(spark.read.parquet(sink), settings, **named) == 3
+    assert client.streams.release(named["stream"]).messages == 0
+    assert depth(queue).messages == 0
 
 
 def test_from_queue_to_queue(

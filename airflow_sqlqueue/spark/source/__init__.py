@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, cast
 from airflow_sqlqueue.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
     from airflow_sqlqueue.server.settings import ConnectionSettings
 
@@ -40,20 +41,51 @@ def register(spark: SparkSession, connection: ConnectionSettings | None = None) 
     spark.dataSource.register(data_source_for(connection))
 
 
-def finish_stream(query: Any, connection: ConnectionSettings | None = None) -> int:
-    """Commit the last claim of a query that has ended without an error; Spark does not do this by itself.
+def finish_stream(
+    ended: StreamingQuery | DataFrame,
+    connection: ConnectionSettings | None = None,
+    *,
+    stream: str | None = None,
+    queue: str | None = None,
+) -> int:
+    """Commit the last claim of a stream that has ended, which Spark does not do by itself.
 
     Call it after ``awaitTermination()``, above all with ``trigger(availableNow=True)``: Spark commits a micro-batch to
     its source only when the next one begins, so the messages of the last one stay claimed, in a sealed batch, until the
-    query runs again. Without this call no message is lost or duplicated. Returns the number of claims that the streams
-    of the query have done so far, in sum; 0 for a query without progress.
+    query runs again. Without this call no message is lost or duplicated. Where there is no query, as after a pipeline,
+    the table that the stream writes tells which claims it has. Returns the number of claims that the streams have done
+    so far, in sum; 0 for a query without progress.
 
     Raises :class:`~airflow_sqlqueue.errors.ConfigurationError` for a query that is running or has failed, because its
-    last claim may not be processed.
+    last claim may not be processed, and for a table without the columns ``Id`` and ``RowVersion``;
+    :class:`~airflow_sqlqueue.errors.BatchError` for a table that has some messages of a claim, and not all.
 
-    :param query: the ``StreamingQuery``.
+    :param ended: the ``StreamingQuery``; or the stream's table as a ``DataFrame``, with ``stream`` and ``queue``.
     :param connection: as for :func:`register`.
+    :param stream: with a table, the name of the stream.
+    :param queue: with a table, the address of the stream's queue.
     """
+    from pyspark.sql import DataFrame
+
+    from airflow_sqlqueue.spark.source.claims import Claims, StreamOptions
+    from airflow_sqlqueue.spark.source.finishing import finish_by_table
+    from airflow_sqlqueue.spark.source.options import ServerAccess, SourceOptions
+
+    if not isinstance(ended, DataFrame):
+        if stream is not None or queue is not None:
+            raise ConfigurationError("A query knows its stream and its queue: leave both out.")
+        return _finish_query(ended, connection)
+    if stream is None or queue is None:
+        raise ConfigurationError("A table does not know its stream: name the stream and its queue.")
+    access = ServerAccess.of(SourceOptions({}), connection)
+    claims = Claims(access, StreamOptions(queue, stream, 1, 1, keep_expired=False))
+    try:
+        return finish_by_table(ended, claims)
+    finally:
+        claims.close()
+
+
+def _finish_query(query: Any, connection: ConnectionSettings | None) -> int:
     from airflow_sqlqueue.spark.source.claims import Claims, Offset, StreamOptions
     from airflow_sqlqueue.spark.source.options import ServerAccess, SourceOptions
 

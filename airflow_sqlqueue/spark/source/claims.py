@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypedDict, TypeVar
 
@@ -26,6 +26,7 @@ from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.streams import StreamState, StreamTable, copy_of_stream, stream_id
 from airflow_sqlqueue.errors import BatchError, BatchNotFoundError, ConfigurationError, WrongBatchError
 from airflow_sqlqueue.messages.routing import ResolvedAddress
+from airflow_sqlqueue.messages.row import Row
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.copies import QueueCopy
 from airflow_sqlqueue.queue.table_access import FIRST, LAST
@@ -192,6 +193,32 @@ class Claims:
         opened = self._open()
         opened.check(end, stale=False)
         opened.run(lambda session, _: opened.commit(session, end))
+
+    @property
+    def done(self) -> int:
+        """Number of claims that are done."""
+        return self._open().state().done
+
+    def messages(self, number: int) -> Iterator[list[Row]] | None:
+        """Return the messages of a sealed claim without their bodies, in pages; None where there is no such claim."""
+        opened = self._open()
+        state = opened.state()
+        batch_id = state.batch_id(number)
+        if opened.batch_state(batch_id) != "sealed":
+            return None
+
+        def pages() -> Iterator[list[Row]]:
+            with opened.client.session() as session:
+                table = MessageTable(session, opened.address.catalog)
+                for part in opened.sealed_parts(session, state, batch_id):
+                    yield from table.part(batch_id, part.id, part.messages, bodies=False)
+
+        return pages()
+
+    def commit_number(self, number: int) -> None:
+        """Commit the claims up to this number."""
+        opened = self._open()
+        self.commit(opened.offset(opened.state(), number))
 
     def close(self) -> None:
         """Release the stream's lock."""
