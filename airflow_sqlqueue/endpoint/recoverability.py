@@ -102,7 +102,7 @@ class FailedAttempts:
 
     attempts: int
     failure: Failure
-    is_final: bool = False
+    is_final: bool
 
 
 class FailureLog:

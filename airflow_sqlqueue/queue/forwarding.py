@@ -60,7 +60,7 @@ class ForwardResult:
     locked: int
     complete: bool
     seconds: float
-    refused: int = 0
+    refused: int
 
 
 def forward(

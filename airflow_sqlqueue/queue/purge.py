@@ -90,8 +90,8 @@ class PurgeResult:
     remaining: int | None
     complete: bool
     seconds: float
-    locked: int = 0
-    undated: int = 0
+    locked: int
+    undated: int
     queues: dict[str, PurgeResult] = field(default_factory=dict)
 
 
