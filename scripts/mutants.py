@@ -47,8 +47,8 @@ SECONDS_OF_LINES = 90.0
 """Sum of the seconds of the tests that are run for executing a line, some of each file."""
 MOST_NAMING = 8
 """Files of tests with a server that name what is changed, above which they are left out."""
-OF_ALL_STATEMENTS = "tests/unit/test_hints.py"
-"""Rules that read the statements and execute none."""
+RULES = {r"\.sql:": "tests/unit/test_hints.py", r"repr=|_header\(": "tests/unit/test_untrusted.py"}
+"""Tests of rules that read statements and classes and execute none, by what they concern, as for ``--only``."""
 SECONDS_OF_A_TEST = 60
 """Longest run of one test, which fails then: so a mutant that never ends is killed."""
 
@@ -275,9 +275,10 @@ def _write(path: Path, text: str) -> None:
 def _tests(room: str, mutant: Mutant) -> Sequence[str]:
     """Return the tests to run: some that execute the line, and where these are unknown the nearest ones, or none."""
     nearest, known = _nearest(room, mutant), _tests_of_lines()
+    # Tests that the data are not of may run it.
+    unknown = [test for test in nearest if not known.measured(test)]
     if not known.runs(mutant.path, mutant.line):
-        # Tests that the data are not of may run it.
-        return [test for test in nearest if not known.measured(test)]
+        return unknown
     seconds = known.of(mutant.path, mutant.line)
 
     def place(test: str) -> tuple[int, str, float]:
@@ -294,9 +295,14 @@ def _tests(room: str, mutant: Mutant) -> Sequence[str]:
             chosen.append(test)
             left -= seconds[test]
     chosen.sort(key=place)
-    if chosen and mutant.path.endswith(".sql"):
-        return [OF_ALL_STATEMENTS, *chosen]
-    return chosen or nearest
+    if not chosen:
+        return nearest
+    # Of a file that has changed since, tests may be gone and others be there.
+    changed = [test for test in unknown if known.changed(test)]
+    files = ((test, test.partition("::")[0]) for test in chosen)
+    return list(
+        dict.fromkeys([*_rules(mutant), *(name if known.changed(name) else test for test, name in files), *changed])
+    )
 
 
 def _nearest(room: str, mutant: Mutant) -> tuple[str, ...]:
@@ -315,7 +321,12 @@ def _nearest(room: str, mutant: Mutant) -> tuple[str, ...]:
     of_unit = [name for name in found if name.startswith("tests/unit/")]
     # A name that many use says nothing of one place.
     others = found[len(of_unit) :] if len(found) - len(of_unit) <= MOST_NAMING else []
-    return tuple(dict.fromkeys([*of_unit, *ROOMS[room].tests, *others]))
+    return tuple(dict.fromkeys([*_rules(mutant), *of_unit, *ROOMS[room].tests, *others]))
+
+
+def _rules(mutant: Mutant) -> list[str]:
+    text = f"{mutant.path}:{mutant.line}: {mutant.change}"
+    return [test for pattern, test in RULES.items() if re.search(pattern, text)]
 
 
 @cache

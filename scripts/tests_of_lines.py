@@ -3,8 +3,7 @@
 As a plugin of pytest (``coverage run -m pytest -p tests_of_lines``) it names to coverage.py the test that runs, and
 writes the seconds of each test beside coverage's data. :class:`TestsOfLines` reads both.
 
-A line that runs in a process of its own has no test. A module that has changed since the data were taken has none for
-any line.
+A line that runs in a process of its own has no test, and so has one that has changed since the data were taken.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import re
 import subprocess
 import time
 from collections.abc import Iterator
+from difflib import SequenceMatcher
 from functools import cache
 from pathlib import Path
 
@@ -64,9 +64,10 @@ class TestsOfLines:
         self._root, folder = root, root / FOLDER
         self._data = CoverageData(str(folder / "data"))
         self._seconds: dict[str, float] = {}
+        self._changed: set[str] = set()
         if (folder / "commit").exists():
-            commit = (folder / "commit").read_text("utf-8")
-            self._changed = {*_git(root, "diff", "--name-only", commit).splitlines()}
+            self._commit = (folder / "commit").read_text("utf-8")
+            self._changed = {*_git(root, "diff", "--name-only", self._commit).splitlines()}
             self._data.read()
             for path in folder.glob("seconds-*.json"):
                 self._seconds |= json.loads(path.read_text("utf-8"))
@@ -99,13 +100,17 @@ class TestsOfLines:
         return {*(tests.get(line) or tests.get(statement.lineno) or ())}
 
     def measured(self, tests: str) -> bool:
-        """Return whether the data are of tests of this file or folder, too."""
-        return any(test.startswith(tests) for test in self._seconds)
+        """Return whether the data are of today's tests of this file or folder."""
+        return any(test.startswith(tests) for test in self._seconds) and not self.changed(tests)
+
+    def changed(self, tests: str) -> bool:
+        """Return whether a file or folder of tests has changed since."""
+        return any(path.startswith(tests) for path in self._changed)
 
     def runs(self, path: str, line: int) -> bool:
-        """Return whether anything executed the line, as far as is known: a module that has changed may run anywhere."""
+        """Return whether anything executed the line, as far as is known: one that has changed may run anywhere."""
         lines = self._contexts(path)
-        return not lines or path.endswith(".sql") or line in lines
+        return not lines or path.endswith(".sql") or line in lines or line not in self._same(path).values()
 
     def _with_name(self, name: str) -> set[str]:
         found: set[str] = set()
@@ -117,9 +122,21 @@ class TestsOfLines:
 
     @cache  # noqa: B019 - one object lives as long as the program
     def _contexts(self, path: str) -> dict[int, list[str]]:
-        if path not in self._paths or path in self._changed:
+        if path not in self._paths:
             return {}
-        return self._data.contexts_by_lineno(self._paths[path])
+        found = self._data.contexts_by_lineno(self._paths[path])
+        return {now: found[line] for line, now in self._same(path).items() if line in found}
+
+    @cache  # noqa: B019
+    def _same(self, path: str) -> dict[int, int]:
+        """Return today's numbers of the lines that are what they were when the data were taken."""
+        new = (self._root / path).read_text("utf-8").splitlines()
+        old = new
+        if path in self._changed:
+            is_there = _git(self._root, "ls-tree", "--name-only", self._commit, path)
+            old = _git(self._root, "show", f"{self._commit}:{path}").splitlines() if is_there else []
+        blocks = SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks()
+        return {block.a + place: block.b + place for block in blocks for place in range(1, block.size + 1)}
 
 
 def _statement(tree: ast.Module, line: int) -> tuple[ast.stmt, bool]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 import typer
@@ -22,6 +22,7 @@ GIVEN: dict[str, Any] = {}
 class Shades:
     """Options of a group that is no operation."""
 
+    room: Annotated[str, typer.Argument(help="The room of the lamps.")]
     shade: str | None = option(None, "only lamps of this shade")
 
 
@@ -33,30 +34,38 @@ def light(
     warm: bool = option(True, "warm light", form="/"),
 ) -> None:
     """Light lamps."""
-    GIVEN.update(shade=shades.shade, lamp=lamp, older_than=older_than, dims=dims, warm=warm)
+    GIVEN.update(room=shades.room, shade=shades.shade, lamp=lamp, older_than=older_than, dims=dims, warm=warm)
 
 
 def run(*words: str) -> Any:
     app = typer.Typer(rich_markup_mode=None)
     app.command(cls=Command)(with_option_groups(light))
-    return CliRunner().invoke(app, list(words), catch_exceptions=False)
+    return CliRunner().invoke(app, ["hall", *words], catch_exceptions=False)
 
 
 def test_without_options_each_has_its_default() -> None:
     assert run().exit_code == 0
-    assert GIVEN == {"shade": None, "lamp": None, "older_than": None, "dims": False, "warm": True}
+    assert GIVEN == {"room": "hall", "shade": None, "lamp": None, "older_than": None, "dims": False, "warm": True}
 
 
 def test_values_have_their_types() -> None:
     given = ["--shade", "", "--lamp", "a", "--lamp", "b", "--older-than", "12h", "--dim", "--no-warm"]
     assert run(*given).exit_code == 0
-    lamps = {"shade": "", "lamp": ["a", "b"], "older_than": timedelta(hours=12), "dims": True, "warm": False}
+    lamps = {
+        "room": "hall",
+        "shade": "",
+        "lamp": ["a", "b"],
+        "older_than": timedelta(hours=12),
+        "dims": True,
+        "warm": False,
+    }
     assert lamps == GIVEN
 
 
 def test_the_help_has_their_meanings() -> None:
     shown = " ".join(run("--help").stdout.split())
     for text in (
+        "The room of the lamps.",
         "Only lamps of this shade.",
         "--lamp NAME",
         "--dim ",

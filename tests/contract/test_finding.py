@@ -65,6 +65,13 @@ def test_a_search_ends_with_its_window(queue: QueueTable) -> None:
     assert [int(message.body) for message in queue.receive(1, where=last)] == [count - 1]
 
 
+@pytest.mark.parametrize("wait", [None, 0.5])
+def test_a_search_of_a_number_of_rows_reads_no_more(queue: QueueTable, wait: float | None) -> None:
+    queue.send(order(number) for number in range(3))
+    search = Search(MessageFilter(correlation_id="c-1"), rows=1)
+    assert (search.page(queue, wait=wait), search.page(queue, wait=wait), search.is_at_end) == ([], None, False)
+
+
 def test_a_search_gives_each_message_once_over_several_pages(queue: QueueTable) -> None:
     count = 2 * PAGE + 20
     queue.send(Message({"a": "b"}) for _ in range(count))

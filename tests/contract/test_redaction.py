@@ -62,8 +62,8 @@ def order(body: bytes | None = None, kind: str = ORDER, **headers: str) -> Messa
         HeaderNames.REPLY_TO_ADDRESS: "hush-reply",
         **headers,
     }
-    fields = {"Id": 1.50, "Customer": {"Email": "hush-email"}, "Lines": [{"Card": "hush-card", "Sku": "a"}]}
-    return Message(named, json.dumps(fields).encode() if body is None else body)
+    fields = {"Id": 1.50, "Customer": {"Email": "hush-email"}, "Lines": [{"Card": "hush-card", "Sku": "å"}]}
+    return Message(named, json.dumps(fields, ensure_ascii=False).encode() if body is None else body)
 
 
 def staged(connect: Connect, queue: QueueTable, batch: Batch) -> list[Row]:
@@ -113,7 +113,7 @@ def test_a_drain_redacts_what_rules_name_and_leaves_the_rest(
         assert HeaderNames.CORRELATION_ID not in headers
         assert (row.correlation_id, row.reply_to_address) == (None, REDACTOR.hashed("hush-reply"))
         fields = {"Id": 1.5, "Customer": {"Email": REDACTOR.hashed("hush-email")}}
-        assert json.loads(row.body or b"") == {**fields, "Lines": [{"Card": "***", "Sku": "a"}]}
+        assert json.loads(row.body or b"") == {**fields, "Lines": [{"Card": "***", "Sku": "å"}]}
     untouched = [row for row in rows if OTHER in row.headers]
     assert [(json.loads(row.headers), row.body) for row in untouched] == [(other.headers, other.body)] * 15
     assert len(concerned) == 15
@@ -154,7 +154,7 @@ def test_messages_in_quarantine_are_redacted(
     select = f"SELECT [Headers], [Body] FROM [sqlqueue].[Quarantine] WHERE [BatchId] = '{batch.batch_id}'"
     ((headers, body),) = run_sql(queue.session, select)
     assert json.loads(headers)["Secret"] == REDACTOR.hashed("hush-header")
-    assert json.loads(body)["Lines"] == [{"Card": "***", "Sku": "a"}]
+    assert json.loads(body)["Lines"] == [{"Card": "***", "Sku": "å"}]
 
 
 LARGE = DrainOptions(inline_body_bytes=100, rows_per_part=20, locked_wait_seconds=0)
@@ -248,7 +248,7 @@ def test_a_redacted_batch_goes_back_only_with_a_word(connect: Connect, queue: Qu
     assert (ledger.find(batch_id).state, bodies(queue)) == ("sealed", [])
     assert not requeue(ledger, batch_id, accept_redacted=True).repeated
     assert requeue(ledger, batch_id).repeated
-    assert json.loads(bodies(queue)[0])["Lines"] == [{"Card": "***", "Sku": "a"}]
+    assert json.loads(bodies(queue)[0])["Lines"] == [{"Card": "***", "Sku": "å"}]
 
 
 def test_an_open_redacted_batch_is_not_abandoned_without_a_word(

@@ -274,6 +274,11 @@ def test_type_names_lose_their_assemblies(written: str | None, names: tuple[str,
     assert Content.of({HeaderNames.ENCLOSED_MESSAGE_TYPES: written}).message_types == names
 
 
+@pytest.mark.parametrize("kind", HeaderGroup.__subclasses__())
+def test_a_group_that_is_not_read_is_one_without_headers(kind: type[HeaderGroup]) -> None:
+    assert kind() == kind.of({})
+
+
 def test_headers_cannot_be_changed() -> None:
     envelope = Envelope.of({"a": "b"})
     with pytest.raises(TypeError):

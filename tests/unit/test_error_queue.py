@@ -15,6 +15,7 @@ from airflow_sqlqueue.queue.errors.bulk_action import Clock, ErrorQueueOptions, 
 from airflow_sqlqueue.queue.errors.failed_message import FAILED, MALFORMED, NO_FAILED_QUEUE, FailedMessage, classify
 from airflow_sqlqueue.queue.errors.failure_headers import unchanged, without_failure
 from airflow_sqlqueue.queue.errors.filters import ErrorFilter
+from airflow_sqlqueue.queue.errors.groupings import group_name
 from airflow_sqlqueue.traffic import generate
 
 ID = uuid.UUID("0b6f3a52-2d0e-4f4b-9d7e-6a3d0f1c2b3a")
@@ -48,6 +49,10 @@ def failed(headers: dict[str, Any] | str = HEADERS, **changes: Any) -> FailedMes
 def received(headers: dict[str, Any] | str, **columns: Any) -> ReceivedMessage:
     text = headers if isinstance(headers, str) else json.dumps(headers)
     return ReceivedMessage(ID, 7, text, b"body", datetime(2026, 1, 1, tzinfo=timezone.utc), True, **columns)
+
+
+def test_values_are_groups_apart() -> None:
+    assert len({group_name("endpoint", value) for value in (None, "", "None", "Sales")}) == 4
 
 
 def test_a_failed_message_says_why() -> None:

@@ -44,6 +44,8 @@ def test_an_empty_batch_names_no_files() -> None:
         ({"paths": (), "parts": 0}, "no part"),
         ({"stage": "table"}, "0 files"),
         ({"stage": "tape"}, "tape"),
+        ({"kept": 1}, "kept is true or false"),
+        ({"redacted": "f" * 63}, "fingerprint"),
         ({"quarantined": -1}, "quarantined"),
         ({"messages": -1}, "messages"),
         ({"expired": 1.0}, "expired"),
@@ -113,6 +115,13 @@ def test_the_name_of_a_manifest_file_vouches_for_all_but_the_state() -> None:
     names.add(Batch(**{**MANY, "paths": MANY["paths"][::-1]}).manifest_path)
     assert len(names | {Batch(**MANY).manifest_path}) == 8
     assert Batch(**{**MANY, "state": "consumed"}).manifest_path == Batch(**MANY).manifest_path
+
+
+def test_the_files_of_a_batch_are_in_one_folder() -> None:
+    paths = [f"file:///{folder}/{ID}/part-{ID[:-4]}000{number}.parquet" for number, folder in enumerate("aab")]
+    Batch(**{**VALUES, "paths": tuple(paths[:2])}).check_files()
+    with pytest.raises(BatchMismatchError, match="A part file"):
+        Batch(**{**VALUES, "paths": tuple(paths[1:])}).check_files()
 
 
 @pytest.mark.parametrize("whole", [Batch(**VALUES), Batch(**MANY), Batch(**{**VALUES, "stage": "table", "paths": ()})])

@@ -131,7 +131,9 @@ def test_a_line_has_the_tests_that_execute_it(tmp_path: Path) -> None:
     ]
     assert (lines.measured("test_amounts.py"), lines.measured("test_others.py")) == (True, False)
     (tmp_path / "amounts.py").write_text(MODULE.replace("LIMIT", "MOST"), "utf-8")
-    assert TestsOfLines(tmp_path).of("amounts.py", 5) == {}, "the module has changed"
+    lines = TestsOfLines(tmp_path)
+    assert (lines.of("amounts.py", 5), set(lines.of("amounts.py", 9))) == ({}, {many}), "line 5 has changed"
+    assert lines.runs("amounts.py", 5)
 
 
 def test_each_explained_mutant_is_one_of_todays() -> None:

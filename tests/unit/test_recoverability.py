@@ -60,6 +60,8 @@ def test_no_more_failures_are_remembered_than_there_is_room_for() -> None:
     assert found.attempts == 2
     failures.forget(1)
     assert failures.find(1) is None
+    failures.single_out([5, 6, 7])
+    assert [failures.is_alone(row_version) for row_version in (5, 6, 7)] == [False, True, True]
 
 
 def test_the_inner_exception_is_the_one_that_a_traceback_would_show() -> None:

@@ -1,0 +1,53 @@
+"""Refusals of bad input that need no server, each with its sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from airflow_sqlqueue.endpoint.consumer import Consumer
+from airflow_sqlqueue.errors import AddressError, ConfigurationError, MessageError
+from airflow_sqlqueue.messages.address import QueueAddress
+from airflow_sqlqueue.messages.envelope import Envelope
+from airflow_sqlqueue.messages.message import Message
+from airflow_sqlqueue.messages.routing import endpoint_table
+from airflow_sqlqueue.queue.errors.actions import ACTIONS, action_named
+from airflow_sqlqueue.queue.errors.editing import check_headers
+from airflow_sqlqueue.queue.errors.failure_headers import Failure, failed_message
+from airflow_sqlqueue.queue.errors.filters import ErrorFilter
+
+NOTHING: Any = None
+TEXT: Any = "text"
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "words"),
+    [
+        (lambda: QueueAddress(" "), AddressError, "address is blank"),
+        (lambda: QueueAddress("Sales", "a@b").text_for("3.0"), AddressError, "Version 3.0 cannot read the schema"),
+        (lambda: endpoint_table(" "), AddressError, "endpoint name is blank"),
+        (lambda: Message({}, TEXT), MessageError, "body is bytes, not str"),
+        (lambda: check_headers({f"k{number}": "" for number in range(10_001)}), MessageError, "more than 10,000"),
+        (
+            lambda: failed_message(Envelope.of(Message("{")), Failure.of(ValueError()), "Sales", "Sales"),
+            MessageError,
+            "give the message as it was received",
+        ),
+        (lambda: action_named("returns"), ConfigurationError, "There is no action 'returns'.*choose from return, "),
+        (lambda: ACTIONS["return"].check(["to_queue"]), ConfigurationError, "'return' takes no to_queue"),
+        (lambda: ACTIONS["redirect"].check([], dry_run=True), ConfigurationError, "'redirect' needs to_queue"),
+        (lambda: ACTIONS["delete"].check([]), ConfigurationError, "deletes messages for good"),
+        (lambda: ErrorFilter(group="colour:00"), ConfigurationError, "cannot be grouped by 'colour'"),
+        (lambda: Consumer(NOTHING, NOTHING, "Sales", TEXT), ConfigurationError, "handler is a str: give a function"),
+    ],
+)
+def test_bad_input_gets_a_sentence(call: Callable[[], object], kind: type[Exception], words: str) -> None:
+    with pytest.raises(kind, match=words):
+        call()
+
+
+def test_a_dry_run_needs_no_confirmation() -> None:
+    ACTIONS["delete"].check([], dry_run=True)
+    ACTIONS["delete"].check(["confirm"])
