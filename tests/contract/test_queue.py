@@ -294,6 +294,8 @@ def test_a_table_that_is_no_queue(connect: Connect, address_of: AddressResolver,
             QueueTable(session, address).send([Message()])
         with pytest.raises(NotAQueueError):
             depth(QueueTable(session, address))
+        with pytest.raises(NotAQueueError):
+            QueueTable(session, address).take(ids=[uuid.uuid4()])
 
 
 @pytest.mark.parametrize("text", ['"public"."orders"', 'public."orders"'])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.options import DrainOptions, batch_id_for, owner_of
 from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue import MessageFilter
@@ -51,3 +51,8 @@ def test_an_unknown_option_is_refused_by_name() -> None:
     with pytest.raises(ConfigurationError, match=r"drain_options has no option 'row_per_part'"):
         DrainOptions.of({"row_per_part": 3})
     assert DrainOptions.of({"rows_per_part": 3}).rows_per_part == 3
+
+
+def test_a_task_that_is_not_mapped_has_airflows_index_of_it() -> None:
+    assert batch_id_for("dag", "run", "task") == batch_id_for("dag", "run", "task", -1)
+    assert owner_of("dag", "task") == owner_of("dag", "task", -1)

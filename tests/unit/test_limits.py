@@ -10,17 +10,20 @@ from typing import NamedTuple
 
 import pytest
 
+from airflow_sqlqueue.drain.counts import Counts
+from airflow_sqlqueue.drain.erase import EraseResult
 from airflow_sqlqueue.drain.options import DrainOptions
+from airflow_sqlqueue.drain.sweep import SweepResult
 from airflow_sqlqueue.endpoint.databus.batch_payloads import PayloadOptions
 from airflow_sqlqueue.endpoint.message_handlers import MessageHandlers
-from airflow_sqlqueue.endpoint.options import SLOW_DOWN, ConsumeOptions
+from airflow_sqlqueue.endpoint.options import SLOW_DOWN, ConsumeOptions, ConsumeResult
 from airflow_sqlqueue.endpoint.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.options import Options
 from airflow_sqlqueue.options.budget import MIB
 from airflow_sqlqueue.queue.condition import QueueCondition
 from airflow_sqlqueue.queue.delayed.mover import MoveOptions
-from airflow_sqlqueue.queue.errors.bulk_action import ErrorQueueOptions
+from airflow_sqlqueue.queue.errors.bulk_action import ErrorQueueOptions, ErrorQueueResult
 from airflow_sqlqueue.queue.forwarding import ForwardOptions
 from airflow_sqlqueue.queue.purge import PurgeOptions
 from airflow_sqlqueue.server.settings import ConnectionSettings
@@ -141,3 +144,35 @@ def test_every_number_with_limits_is_tried() -> None:
     tried = [options.get((limit.kind, limit.name)) for limit in LIMITS]
     limited = {name for name, each in options.items() if (each.least, each.most, each.above) != (None, None, None)}
     assert [name for name in limited if not any(options[name] is each for each in tried)] == []
+
+
+DEFAULTS: dict[type[Options], dict[str, object]] = {
+    ConsumeOptions: {"max_handlers": 4, "inbox_days": 7, "payload_bytes": 64 * MIB, "until_empty": True},
+    RecoverabilityOptions: {"immediate_retries": 5, "delayed_retries": 3, "delayed_retry_seconds": 10},
+    DrainOptions: {
+        "rows_per_part": 20_000,
+        "bytes_per_part": 128 * MIB,
+        "seconds_per_part": 20,
+        "locked_wait_seconds": 5,
+        "rows_per_statement": 2_000,
+        "bytes_per_statement": 16 * MIB,
+        "inline_body_bytes": 8 * MIB,
+        "workers": 2,
+    },
+    PayloadOptions: {"payload_bytes": 64 * MIB, "max_bytes": 4096 * MIB, "workers": 4},
+    ErrorQueueOptions: {"rows_per_transaction": 128, "bytes_per_transaction": 8 * MIB},
+    ForwardOptions: {"chunk": 500},
+    MoveOptions: {"chunk": 100},
+    PurgeOptions: {"chunk": 1_000, "pause": 0, "lock_timeout": 5, "all_messages": False, "confirm": False},
+}
+
+
+@pytest.mark.parametrize("kind", DEFAULTS)
+def test_a_run_without_options_is_what_it_was(kind: type[Options]) -> None:
+    """Whoever leaves an option out relies on its default."""
+    assert {name: getattr(kind(), name) for name in DEFAULTS[kind]} == DEFAULTS[kind]
+
+
+@pytest.mark.parametrize("kind", [ConsumeResult, Counts, EraseResult, ErrorQueueResult, SweepResult])
+def test_counts_begin_at_zero(kind: Callable[[], object]) -> None:
+    assert not any(vars(kind()).values())

@@ -9,6 +9,8 @@ import pytest
 
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.messages.message import Message
+from airflow_sqlqueue.plugin.failure_actions import FailureAction
+from airflow_sqlqueue.queue.errors import actions
 from tests.airflow.plugin.test_actions import ACTIONS, CONNECTION, SECRET, error_queue, failed, failures, groups, run
 
 __all__ = ["error_queue", "failures"]
@@ -28,6 +30,18 @@ def confirm(post: Any, wanted: dict[str, Any], messages: int) -> tuple[str, str]
     preview = post(f"{ACTIONS}/preview", wanted)
     assert preview["messages"] == messages, preview
     return post(ACTIONS, {"token": preview["token"], "count": messages})["run_id"], preview["sentence"]
+
+
+def test_the_page_offers_each_action_where_it_belongs() -> None:
+    """On failed or archived messages, with a warning, and at a rate."""
+    offered = {name: FailureAction(action).to_dict() for name, action in actions.ACTIONS.items()}
+    assert {name: (each["on"], each["danger"], bool(each["pace"])) for name, each in offered.items()} == {
+        "return": ("failed", False, True),
+        **dict.fromkeys(("redirect", "park", "archive"), ("failed", False, False)),
+        "delete": ("failed", True, False),
+        "restore": ("archived", False, False),
+        "purge_archive": ("archived", True, False),
+    }
 
 
 def test_the_first_of_a_group_go_back_at_a_rate(
