@@ -25,7 +25,7 @@ _OF_ONE_PROCESS = {
 _WITH_AIRFLOW = (
     *("assets", "canary", "ended_drain", "examples", "live_batches", "live_consume", "live_drain", "live_hook"),
     *("message_queues", "metrics", "notifier", "operators", "provider_info", "redaction", "retry_policy"),
-    *("small_examples", "stranded"),
+    *("runs_per_message", "small_examples", "stranded"),
 )
 """Files of tests/airflow that migrate the metadata database, or start Spark sessions of their own."""
 

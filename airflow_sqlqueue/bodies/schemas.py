@@ -63,12 +63,15 @@ def with_item(kind: Type, item: Type) -> Type:
     return map_of(item) if isinstance(kind, dict) and kind["type"] == "map" else array(item)
 
 
-def read_schema(values: object) -> Struct:
-    """Return the schema of a parsed file: a StructType, or a JSON Schema of an object. Raises ConfigurationError."""
+def read_schema(values: object, document: Mapping[str, Any] | None = None) -> Struct:
+    """Return the schema of a parsed file: a StructType, or a JSON Schema of an object, which is a part of ``document``.
+
+    Raises :class:`ConfigurationError`.
+    """
     if not isinstance(values, dict):
         raise ConfigurationError("A schema is a JSON object: a StructType of Spark, or a JSON Schema.")
-    if not values.keys().isdisjoint(("properties", "$schema", "$ref")):
-        values = _JsonSchema(values).type(values)
+    if document is not None or not values.keys().isdisjoint(("properties", "$schema", "$ref")):
+        values = _JsonSchema(document or values).type(values)
     if not isinstance(values, dict) or values.get("type") != "struct":
         raise ConfigurationError("The root of a schema is a struct (Spark) or has properties (JSON Schema).")
     found: Struct = _checked(values, ())  # type: ignore[assignment]
@@ -160,8 +163,8 @@ class _JsonSchema:
         if not isinstance(node, dict) or depth > 2 * MAX_NESTING:
             return "string"
         if isinstance(reference := node.get("$ref"), str):
-            referred = self._referred(reference)
-            return "string" if reference in inside else self.type(referred, depth + 1, inside | {reference})
+            node = referred(self._document, reference)
+            return "string" if reference in inside else self.type(node, depth + 1, inside | {reference})
         kinds = node.get("type", "object" if "properties" in node else None)
         named = [each for each in (kinds if isinstance(kinds, list) else [kinds]) if each != "null"]
         if named == [None]:
@@ -186,17 +189,17 @@ class _JsonSchema:
         described = node.get("description") if isinstance(node, dict) else None
         return field_of(name, self.type(node, depth + 1, inside), _comment(described))
 
-    def _referred(self, reference: str) -> object:
-        node: object = self._document
-        if not reference.startswith("#"):
-            raise ConfigurationError(
-                f"The schema refers to {quoted(reference)}: only references within it are followed."
-            )
-        for part in reference.removeprefix("#").split("/")[1:]:
-            node = node.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(node, dict) else None
-        if node is None:
-            raise ConfigurationError(f"The schema refers to {quoted(reference)}, which it does not have.")
-        return node
+
+def referred(document: object, reference: str) -> object:
+    """Return what a reference within a document leads to. Raises :class:`ConfigurationError`."""
+    if not reference.startswith("#"):
+        raise ConfigurationError(f"The schema refers to {quoted(reference)}: only references within it are followed.")
+    node = document
+    for part in reference.removeprefix("#").split("/")[1:]:
+        node = node.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(node, dict) else None
+    if node is None:
+        raise ConfigurationError(f"The schema refers to {quoted(reference)}, which it does not have.")
+    return node
 
 
 def _list(value: object) -> list[Any]:

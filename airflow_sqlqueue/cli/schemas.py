@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
@@ -57,6 +58,45 @@ def check(target: SampleOptions) -> None:
     """Fail (exit code 1) where diff shows a difference; for a build."""
     if _compare(target):
         raise typer.Exit(1)
+
+
+def add(
+    common: ListOptions,
+    folder: Annotated[str, typer.Argument(help="The folder or object store URL of the schemas.")],
+    document: Annotated[Path, typer.Argument(help="An AsyncAPI document in JSON.", exists=True, dir_okay=False)],
+    types: list[str] | None = option(None, 'only these message types: "Shop.*", or "!Shop.Internal.*" for all others'),
+) -> None:
+    """Add the schemas of an AsyncAPI document.
+
+    They are new files, and new fields in files that exist, whose other fields keep their types. The exit code is 2 if
+    a message has no schema that can be used; the others are added.
+    """
+    import json
+
+    from airflow_sqlqueue.bodies.asyncapi import message_schemas
+    from airflow_sqlqueue.bodies.patterns import TypePatterns
+    from airflow_sqlqueue.client.schemas.files import SchemaFolder
+    from airflow_sqlqueue.errors import SqlQueueError
+
+    try:
+        parsed = json.loads(document.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise ConfigurationError(f"The file {document.name} is not JSON: write the document as JSON.") from error
+    unusable: dict[str, str] = {}
+    wanted, target, records = TypePatterns.of(types), SchemaFolder(folder), []
+    for name, schema in message_schemas(parsed, unusable).items():
+        if not wanted.matches(name):
+            continue
+        try:
+            fields = len(target.extend(name, schema)["fields"])
+            records.append({"message_type": name, "fields": fields})
+        except SqlQueueError as error:
+            unusable[name] = str(error)
+    common.show(records)
+    for name, reason in unusable.items():
+        note(f"{quoted(name)}: {reason}")
+    if unusable:
+        raise typer.Exit(2)
 
 
 def _compare(target: SampleOptions, title: str = "", *, write: bool = False) -> bool:
@@ -188,5 +228,5 @@ def rewrite(
     common.show({"table": found.table, "messages": found.messages, "rescued": found.rescued}, title="Rewritten")
 
 
-COMMANDS = (infer, diff, check)
+COMMANDS = (infer, diff, check, add)
 TABLE_COMMANDS = (rewrite,)

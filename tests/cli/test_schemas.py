@@ -11,7 +11,7 @@ import pytest
 
 from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.messages.message import Message
-from tests.cli.runner import answer, sqlqueue
+from tests.cli.runner import answer, one_sentence, sqlqueue
 
 ORDER = "Shop.Sales.Contracts.PlaceOrder"
 
@@ -111,3 +111,25 @@ def test_a_rewrite_names_its_settings_and_a_schema(tmp_path: Path) -> None:
     arguments = ("tables", "rewrite", ORDER, "--location", str(tmp_path / "lake"))
     found = sqlqueue(*arguments, "--conf", "spark.driver.memory")
     assert (found.returncode, found.stderr) == (2, "Error: --conf takes NAME=VALUE, as spark.driver.memory=4g.\n")
+
+
+def test_the_schemas_of_an_asyncapi_document_are_added(tmp_path: Path) -> None:
+    payload = {"type": "object", "properties": {"Number": {"type": "integer"}}}
+    messages = {"Shop.OrderPlaced": {"payload": payload}, "Shop.Other": {"payload": payload}, "Shop.Bad": {}}
+    document = tmp_path / "shop.json"
+    document.write_text(json.dumps({"asyncapi": "3.0.0", "components": {"messages": messages}}), "utf-8")
+    folder = tmp_path / "schemas"
+    done = sqlqueue("schemas", "add", str(folder), str(document), "--types", "!Shop.Other", "--json")
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["items"] == [{"message_type": "Shop.OrderPlaced", "fields": 1}]
+    assert "'Shop.Bad': The message has no payload" in done.stderr
+    assert [path.name for path in folder.glob("*.json")] == ["Shop.OrderPlaced.json"]
+    payload["properties"] = {"Number": {"type": "string"}, "Note": {"type": "string"}}
+    document.write_text(
+        json.dumps({"asyncapi": "3.0.0", "components": {"messages": {"Shop.OrderPlaced": {"payload": payload}}}})
+    )
+    done = sqlqueue("schemas", "add", str(folder), str(document), "--json")
+    assert json.loads(done.stdout)["items"] == [{"message_type": "Shop.OrderPlaced", "fields": 2}]
+    assert '"Number", "type": "long"' in (folder / "Shop.OrderPlaced.json").read_text("utf-8")
+    document.write_text("asyncapi: 3.0.0", "utf-8")
+    assert "is not JSON" in one_sentence(sqlqueue("schemas", "add", str(folder), str(document)), 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -97,6 +98,29 @@ def test_values_too_long_for_their_columns_are_refused(
     with pytest.raises(ConfigurationError, match=says):
         subscriptions.subscribe(type_name, endpoint, ResolvedAddress(queue, "s" * 70, "nsb"))
     assert subscriptions.subscriptions() == []
+
+
+def test_a_subscription_that_moves_to_another_schema_is_warned_of(
+    subscriptions: SubscriptionTable, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Endpoints of one name in two schemas share a subscription: the last one to subscribe gets the events."""
+
+    def subscribe(table: str, schema: str) -> list[str]:
+        caplog.clear()
+        subscriptions.subscribe(PLACED, "Office", ResolvedAddress(table, schema, "nsb"))
+        return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+    assert subscribe("Office", "sales") == []
+    assert subscribe("Office", "SALES") == []
+    assert subscribe("Office.New", "sales") == [], "another queue in the same schema"
+    (warning,) = subscribe("Office", "stocktake")
+    assert "'Office' to 'Shop.OrderPlaced' moves from 'Office.New@[sales]@[nsb]'" in warning
+    assert "'Office@[stocktake]@[nsb]', in another schema" in warning
+    assert subscribe("Office", "stocktake") == []
+    table = subscriptions.address.qualified_name
+    for unknown in ("Office", "@"):
+        run_sql(subscriptions.session, f"UPDATE {table} SET [QueueAddress] = N'{unknown}'")
+        assert subscribe("Office", "sales") == []
 
 
 def test_values_as_long_as_their_columns_are_kept_whole(subscriptions: SubscriptionTable) -> None:

@@ -5,12 +5,15 @@ Source: docs/transport/queue-tables.md, "Subscriptions". Versions 5 and later of
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from shlex import join
 
 from airflow_sqlqueue.errors import AddressError, ConfigurationError, MessageError, QueueNotFoundError
+from airflow_sqlqueue.messages.address import QueueAddress
 from airflow_sqlqueue.messages.message import HeaderNames, Message, full_name
 from airflow_sqlqueue.messages.routing import SUBSCRIPTION_TABLE, AddressResolver, ResolvedAddress
 from airflow_sqlqueue.queue.queue_table import QueueTable
@@ -19,6 +22,9 @@ from airflow_sqlqueue.queue.tables.layout import CREATE_COMMANDS, Layout
 from airflow_sqlqueue.queue.tables.reading import read_layout
 from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.sql import Fragment, Query, identifier, query
+from airflow_sqlqueue.untrusted import quoted
+
+log = logging.getLogger(__name__)
 
 _PLAIN_NAME = re.compile(r"[\w.-]+")
 MAX_LENGTH = 200
@@ -88,8 +94,9 @@ class SubscriptionTable:
     def subscribe(self, type_name: str, endpoint: str, queue: ResolvedAddress) -> bool:
         """Subscribe an endpoint to the events of a type; return whether anything changed.
 
-        An endpoint has one queue for a topic: a new address replaces the old one. Raises :class:`ConfigurationError`
-        for a value that does not fit into the table's columns of 200 characters.
+        An endpoint has one queue for a topic: a new address replaces the old one. The log has a warning if that is in
+        another schema, where it may belong to another endpoint of the same name. Raises :class:`ConfigurationError` for
+        a value that does not fit into the table's columns of 200 characters.
         """
         values = {"queue address": queue.canonical, "endpoint": endpoint, "topic": topic_of(type_name)}
         for what, value in values.items():
@@ -100,7 +107,19 @@ class SubscriptionTable:
                     f"The {what} {value[:40]!r}... is longer than the {MAX_LENGTH} characters that the subscription "
                     "table holds: shorten it."
                 )
+        self._warn_of_another_schema(queue, endpoint, values["topic"])
         return bool(self.session.value(self.query("subscription.subscribe"), *values.values()))
+
+    def _warn_of_another_schema(self, queue: ResolvedAddress, endpoint: str, topic: str) -> None:
+        for (text,) in self.session.run(self.query("subscription.address"), endpoint, topic):
+            with suppress(AddressError):
+                schema = QueueAddress.parse(text).schema
+                if schema is not None and schema.lower() != queue.schema.lower():
+                    log.warning(
+                        "The subscription of %s to %s moves from %s to %s, in another schema: an endpoint of that name "
+                        "there gets none of these events any more, because subscriptions know endpoints by name",
+                        *map(quoted, (endpoint, topic, text, queue.canonical)),
+                    )
 
     def unsubscribe(self, type_name: str, endpoint: str) -> bool:
         """End a subscription; return whether there was one."""

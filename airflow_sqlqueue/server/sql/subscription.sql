@@ -20,3 +20,6 @@ SELECT [Topic], [Endpoint], [QueueAddress] FROM {table} WITH (READCOMMITTEDLOCK)
 -- subscribers: find the subscribers in the table
 SELECT DISTINCT [QueueAddress] FROM {table} WITH (READCOMMITTEDLOCK) WHERE [Topic] IN ({topics})
 ORDER BY [QueueAddress];
+
+-- address: find the queue of a subscription in the table
+SELECT [QueueAddress] FROM {table} WITH (READCOMMITTEDLOCK) WHERE [Endpoint] = ? AND [Topic] = ?;
