@@ -24,6 +24,8 @@ def get_provider_info() -> dict[str, Any]:
             {
                 "integration-name": _NAME,
                 "external-doc-url": "https://docs.particular.net/transports/sql/",
+                "how-to-guide": ["/docs/guides/queue-to-table.md", "/docs/guides/errors.md"],
+                "logo": "/docs/pictures/logo.svg",
                 "tags": ["service"],
             }
         ],
@@ -60,6 +62,7 @@ def get_provider_info() -> dict[str, Any]:
         "task-decorators": [
             {"class-name": "airflow_sqlqueue.decorators.consume.sqlqueue_consume_task", "name": "sqlqueue_consume"}
         ],
+        "extra-links": ["airflow_sqlqueue.operators.drain.BatchLink"],
         "connection-types": [
             {
                 "connection-type": "sqlqueue",

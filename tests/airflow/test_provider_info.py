@@ -6,6 +6,7 @@ import sys
 from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -13,6 +14,7 @@ import pytest
 from airflow.sdk import task
 
 import airflow_sqlqueue
+from airflow_sqlqueue import operators
 from airflow_sqlqueue.hooks.connection import FIELDS
 from airflow_sqlqueue.provider_info import get_provider_info
 from airflow_sqlqueue.server.entra import _NEEDS
@@ -50,6 +52,16 @@ def test_every_module_imports_and_no_module_is_left_out() -> None:
         if file.name.endswith(".py") and "\nclass SqlQueue" in file.read_text("utf-8")
     }
     assert {f"airflow_sqlqueue.{name}" for name in found} == named
+
+
+def test_the_guides_the_logo_and_the_links_of_the_registry_are_there() -> None:
+    (integration,) = INFO["integrations"]
+    root = Path(airflow_sqlqueue.__file__).parents[1]
+    for each in (*integration["how-to-guide"], integration["logo"]):
+        assert (root / each[1:]).is_file(), each
+    found = [getattr(operators, name) for name in operators.__all__]
+    links = {type(link) for operator in found for link in operator.operator_extra_links}
+    assert {f"{link.__module__}.{link.__name__}" for link in links} == set(INFO["extra-links"])
 
 
 def test_every_decorator_is_there_by_its_name() -> None:
