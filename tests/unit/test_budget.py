@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.drain.options import DrainOptions
-from airflow_sqlqueue.endpoint.options import ConsumeOptions
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.options.budget import Budget
-from airflow_sqlqueue.queue.errors.bulk_action import ErrorQueueOptions
-from airflow_sqlqueue.queue.purge import PurgeOptions
 
 
 class Clock:
@@ -93,10 +87,3 @@ def test_bytes_are_spent_afterwards() -> None:
     assert (budget.bytes_left, budget.used, budget.share(3, 40).bytes_left) == (40, False, 40)
     budget.spend(60)
     assert (budget.bytes_left, budget.used, budget.reserve(1)) == (0, True, 0)
-
-
-@pytest.mark.parametrize("limits", [{"max_messages": 0}, {"max_messages": -1}, {"max_seconds": 0}])
-@pytest.mark.parametrize("options", [ConsumeOptions, DrainOptions, PurgeOptions, ErrorQueueOptions])
-def test_limits_of_every_call_are_more_than_zero(options: Callable[..., Any], limits: dict[str, float]) -> None:
-    with pytest.raises(ConfigurationError, match=f"{next(iter(limits))} must be more than 0: leave it out"):
-        options(**limits)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from airflow_sqlqueue.messages.address import QueueAddress
 from airflow_sqlqueue.messages.envelope import Envelope, typed_headers
-from airflow_sqlqueue.messages.envelope.typed_headers import Content, HeaderGroup
+from airflow_sqlqueue.messages.envelope.typed_headers import HeaderGroup
 from airflow_sqlqueue.messages.message import HeaderNames, Message, ReceivedMessage, encode_headers
 from airflow_sqlqueue.traffic import generate
 
@@ -256,22 +256,6 @@ def test_a_poison_message_is_reported_and_does_not_raise() -> None:
 def test_the_rows_id_is_the_message_id_of_those_without(headers: str) -> None:
     assert Envelope.of(received(headers)).identity.message_id == str(ROW)
     assert not Envelope.of(headers).identity.message_id
-
-
-@pytest.mark.parametrize(
-    ("written", "names"),
-    [
-        (None, ()),
-        (" ; ", ()),
-        ("Shop.Order", ("Shop.Order",)),
-        (
-            "Shop.Many`1[[Shop.Order, Shop, Version=1.0]], Shop;Shop.Pair`2[[A, X],[B, Y]],Shop",
-            ("Shop.Many`1[[Shop.Order, Shop, Version=1.0]]", "Shop.Pair`2[[A, X],[B, Y]]"),
-        ),
-    ],
-)
-def test_type_names_lose_their_assemblies(written: str | None, names: tuple[str, ...]) -> None:
-    assert Content.of({HeaderNames.ENCLOSED_MESSAGE_TYPES: written}).message_types == names
 
 
 @pytest.mark.parametrize("kind", HeaderGroup.__subclasses__())

@@ -113,6 +113,12 @@ def test_a_wrong_character_is_found_member_by_member_too() -> None:
     assert [raw for raw, one, other in read if one.problem is None and one != other] == []
 
 
+@pytest.mark.parametrize("value", ["[", "{", '{"b": 1'])
+def test_reading_member_by_member_stops_at_a_value_that_is_no_text(value: str) -> None:
+    decoded = decoded_by_member(f'{{"a": "b", "c": {value}')
+    assert (decoded.values, decoded.problem_code) == ({"a": "b"}, "value-not-text")
+
+
 def decoded_by_member(raw: str) -> DecodedHeaders:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(message, "_READ_AT_ONCE", 0)

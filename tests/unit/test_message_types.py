@@ -19,6 +19,10 @@ GENERIC = "Ns.Evt`1[[System.Int32, mscorlib, Version=4.0.0.0]]"
         (" ; , Shop;;A.B", ["A.B"]),
         (f"{GENERIC}, Shop, Version=1.0.0.0;Ns.Base, Shop", [GENERIC, "Ns.Base"]),
         (f"Ns.Of`2[[{GENERIC}, Shop],[Shop.B[], Shop]], Shop", [f"Ns.Of`2[[{GENERIC}, Shop],[Shop.B[], Shop]]"]),
+        (
+            "Shop.Many`1[[Shop.Order, Shop]], Shop;Ns.Pair`2[[A, X],[B, Y]],Shop",
+            ["Shop.Many`1[[Shop.Order, Shop]]", "Ns.Pair`2[[A, X],[B, Y]]"],
+        ),
         ("A], B", ["A]"]),
         ("A[, B", ["A[, B"]),
     ],
@@ -28,5 +32,7 @@ def test_a_full_name_has_its_arguments_and_not_its_assembly(enclosed: str, names
     assert Content.of({HeaderNames.ENCLOSED_MESSAGE_TYPES: enclosed}).message_types == tuple(names)
 
 
-def test_no_header_is_no_type() -> None:
-    assert first_type(None) is None
+@pytest.mark.parametrize("headers", [{}, {HeaderNames.ENCLOSED_MESSAGE_TYPES: None}])
+def test_no_header_is_no_type(headers: dict[str, str | None]) -> None:
+    assert first_type(headers.get(HeaderNames.ENCLOSED_MESSAGE_TYPES)) is None
+    assert Content.of(headers).message_types == ()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from airflow_sqlqueue.drain.options import DrainOptions
 from airflow_sqlqueue.endpoint.consumer import Consumer
 from airflow_sqlqueue.errors import AddressError, ConfigurationError, MessageError
 from airflow_sqlqueue.messages.address import QueueAddress
@@ -39,6 +40,7 @@ TEXT: Any = "text"
         (lambda: ACTIONS["return"].check(["to_queue"]), ConfigurationError, "'return' takes no to_queue"),
         (lambda: ACTIONS["redirect"].check([], dry_run=True), ConfigurationError, "'redirect' needs to_queue"),
         (lambda: ACTIONS["delete"].check([]), ConfigurationError, "deletes messages for good"),
+        (lambda: DrainOptions(max_messages=0), ConfigurationError, "max_messages must be more than 0: leave it out"),
         (lambda: ErrorFilter(group="colour:00"), ConfigurationError, "cannot be grouped by 'colour'"),
         (lambda: Consumer(NOTHING, NOTHING, "Sales", TEXT), ConfigurationError, "handler is a str: give a function"),
     ],
