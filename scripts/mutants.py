@@ -365,6 +365,9 @@ def _failing(folder: Path, tests: Sequence[str]) -> str | None:
         return UNKNOWN
     if process.returncode == 0:
         return None
+    if "ERROR: not found: " in output:
+        # Parameters have other names than when the data were taken.
+        return _failing(folder, list(dict.fromkeys(test.partition("::")[0] for test in tests)))
     failed = re.search(r"^(?:FAILED|ERROR) (\S+\.py(?:::[^\n]*?)?)(?: - |$)", output, re.MULTILINE)
     # A process that could not begin its tests: the first one stands for all.
     return failed[1] if failed else tests[0]

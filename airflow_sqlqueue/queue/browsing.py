@@ -221,7 +221,7 @@ class Search:
 def find(
     table: TableAccess,
     where: MessageFilter,
-    limit: int = 100,
+    limit: int = LAST,
     *,
     window: int = WINDOW,
     after: int = FIRST,

@@ -99,14 +99,17 @@ def test_two_tries_at_once_copy_each_message_once(connect: Connect, queue: Queue
     assert batch_bodies(connect, queue, done.batch) == expected
 
 
-def test_messages_held_for_a_while_are_copied(connect: Connect, queue: QueueTable, staging: StagingFolder) -> None:
-    expected = fill(queue, 50)
+@pytest.mark.parametrize("goes_to_table", [False, True])
+def test_messages_held_for_a_while_are_copied(
+    connect: Connect, queue: QueueTable, staging: StagingFolder, goes_to_table: bool
+) -> None:
+    expected, stage = fill(queue, 50), TableStage() if goes_to_table else staging
     with connect() as other:
         other.begin()
         assert len(QueueTable(other, queue.address).receive(1)) == 1
         timer = threading.Timer(0.5, other.roll_back)
         timer.start()
-        done = drain(connect, queue, staging, copy=True, options=replace(SMALL_PARTS, locked_wait_seconds=30))
+        done = drain(connect, queue, stage, copy=True, options=replace(SMALL_PARTS, locked_wait_seconds=30))
         timer.join()
     assert done.locked == 0
     assert batch_bodies(connect, queue, done.batch) == expected
@@ -138,13 +141,14 @@ def test_a_deadlock_with_a_receiver_is_as_a_lock_that_lasts(
     assert (len(deadlocks), len(sessions)) == (times, 1), "no connection is opened anew"
 
 
+@pytest.mark.parametrize("goes_to_table", [False, True])
 def test_messages_held_for_long_are_left_out_and_reported(
-    connect: Connect, queue: QueueTable, staging: StagingFolder
+    connect: Connect, queue: QueueTable, staging: StagingFolder, goes_to_table: bool
 ) -> None:
-    expected = fill(queue, 50)
+    expected, stage = fill(queue, 50), TableStage() if goes_to_table else staging
     with connect() as other, other.transaction():
         assert len(QueueTable(other, queue.address).receive(1)) == 1
-        done = drain(connect, queue, staging, copy=True)
+        done = drain(connect, queue, stage, copy=True)
         assert done.locked >= 1
         assert batch_bodies(connect, queue, done.batch) == expected[1:]
 
