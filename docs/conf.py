@@ -29,6 +29,7 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "accessible",
     "command_line",
     "inherited_parameters",
     "site_files",

@@ -36,6 +36,9 @@ NOT_RUN = {
 }
 """Commands that a block may show and that are not run, and why."""
 
+COLUMNS = "100"
+"""Width of the terminal whose output pages show."""
+
 _CAPTURE = re.compile(r"(?P<name>\w+)=\$\((?P<command>sqlqueue .+) \| jq -r '?(?P<path>[.\w\[\]]+)'?\)")
 _ROOT = Path(__file__).parents[2]
 
@@ -47,12 +50,22 @@ class Shell:
         self._variables = variables
         self._databases: set[str] = set()
         self._exported: dict[str, str] = {}
+        self._printed = ""
 
     def run(self, text: str) -> None:
         """Run a block. Raises if a command fails, or if a line is not one that a block may hold."""
         subprocess.run(["bash", "-n"], input=text, text=True, check=True)
         for line in _lines(text):
             self._line(line)
+
+    def check_printed(self, shown: str) -> None:
+        """Raise unless the last command of the block before has printed this.
+
+        ``...`` stands for any text in a line, and as a line of its own for any lines.
+        """
+        pattern = re.escape(shown.rstrip()).replace(r"\.\.\.", ".*").replace("\\\n.*\\\n", "\n(?:.*\n)*")
+        if not re.fullmatch(pattern, "\n".join(map(str.rstrip, self._printed.rstrip().splitlines()))):
+            raise AssertionError(f"the block before printed\n{self._printed}")
 
     def _line(self, line: str) -> None:
         if captured := _CAPTURE.fullmatch(line):
@@ -82,9 +95,11 @@ class Shell:
 
     def _sqlqueue(self, line: str) -> str:
         words = shlex.split(self._expanded(line), comments=True)
-        done = CliRunner().invoke(app, words[1:], env=self._exported, catch_exceptions=True)
+        environment = {"COLUMNS": COLUMNS, **self._exported}
+        done = CliRunner().invoke(app, words[1:], env=environment, catch_exceptions=True)
         if done.exit_code != 0:
             raise AssertionError(f"{line}\n{done.output}") from done.exception
+        self._printed = done.stdout
         return done.stdout
 
     def _check_assignment(self, name: str, value: str) -> None:

@@ -18,7 +18,7 @@ from airflow_sqlqueue.cli.app import app
 from tests.docs.markdown import PAGES, ROOT, Block, blocks
 from tests.docs.shell import Shell
 
-LANGUAGES = {"python", "sh", "sql", "json", "yaml"}
+LANGUAGES = {"python", "sh", "text", "sql", "json", "yaml"}
 README, GUIDES = ROOT / "README.md", ROOT / "docs" / "guides"
 WITH_BLOCKS = [page for page in PAGES if any(blocks(page))]
 
@@ -64,6 +64,8 @@ def test_the_blocks_of_a_page_work_in_their_order(
 def run(block: Block, shell: Shell, names: dict[str, Any]) -> None:
     if block.language == "sh":
         shell.run(block.text)
+    elif block.language == "text":
+        shell.check_printed(block.text)
     elif block.language == "python" and re.search(r"^def test_", block.text, re.MULTILINE):
         run_pytest(block)
     elif block.language == "python":
