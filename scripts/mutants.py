@@ -46,7 +46,7 @@ SECONDS = 600.0
 SECONDS_OF_LINES = 90.0
 """Sum of the seconds of the tests that are run for executing a line, some of each file."""
 MOST_NAMING = 8
-"""Files of tests with a server that name what is changed, above which they are left out."""
+"""Files of other tests than those without a server, above which those that name what is changed are left out."""
 RULES = {r"\.sql:": "tests/unit/test_hints.py", r"repr=|_header\(": "tests/unit/test_untrusted.py"}
 """Tests of rules that read statements and classes and execute none, by what they concern, as for ``--only``."""
 SECONDS_OF_A_TEST = 60
@@ -309,19 +309,23 @@ def _nearest(room: str, mutant: Mutant) -> tuple[str, ...]:
     """Return the tests that name what is changed, or its module, and those of the room."""
     module = mutant.path.removesuffix(".py").replace("/", ".")
     tree = ast.parse((ROOT / mutant.path).read_text("utf-8")) if mutant.path.endswith(".py") else ast.Module([], [])
-    names = [module] + [
+    names = [
         name.id if isinstance(name, ast.Name) else name.name
         for node in tree.body
         if node.lineno <= mutant.line <= (node.end_lineno or 0)
         for name in (node, *getattr(node, "targets", ()), *filter(None, [getattr(node, "target", None)]))
         if isinstance(name, ast.Name | ast.FunctionDef | ast.ClassDef)
     ]
-    naming = re.compile(rf"\b(?:{'|'.join(map(re.escape, names))})\b")
-    found = [name for name, text in _texts_of_tests().items() if naming.search(text)]
-    of_unit = [name for name in found if name.startswith("tests/unit/")]
+    of_unit = [test for test in _naming(module, *names) if test.startswith("tests/unit/")]
+    others = [test for test in _naming(*names) if test not in of_unit]
     # A name that many use says nothing of one place.
-    others = found[len(of_unit) :] if len(found) - len(of_unit) <= MOST_NAMING else []
-    return tuple(dict.fromkeys([*_rules(mutant), *of_unit, *ROOMS[room].tests, *others]))
+    others = others if len(others) <= MOST_NAMING else []
+    return tuple(dict.fromkeys([*_rules(mutant), *of_unit, *others, *ROOMS[room].tests]))
+
+
+def _naming(*names: str) -> list[str]:
+    words = re.compile(rf"\b(?:{'|'.join(map(re.escape, names))})\b")
+    return [test for test, text in _texts_of_tests().items() if names and words.search(text)]
 
 
 def _rules(mutant: Mutant) -> list[str]:
@@ -331,7 +335,8 @@ def _rules(mutant: Mutant) -> list[str]:
 
 @cache
 def _texts_of_tests() -> dict[str, str]:
-    paths = [*sorted(ROOT.glob("tests/unit/test_*.py")), *sorted(ROOT.glob("tests/contract/**/test_*.py"))]
+    folders = ("unit", "cli", "contract", "contract/*")
+    paths = [path for folder in folders for path in sorted(ROOT.glob(f"tests/{folder}/test_*.py"))]
     return {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in paths}
 
 

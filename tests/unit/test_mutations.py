@@ -67,6 +67,7 @@ def test_the_tests_of_a_room_exist(room: str) -> None:
     [
         ("message", "message.py:.*0xA0 ->", "tests/unit/test_message_types.py"),
         ("queue", "inbox.py:.*== MAX_ROWS", "tests/contract/endpoint/test_inbox.py"),
+        ("envelope", "times.py:.*: now is not None and length", "tests/cli/test_times.py"),
     ],
 )
 def test_tests_that_name_what_is_changed_are_near(room: str, only: str, test: str) -> None:
