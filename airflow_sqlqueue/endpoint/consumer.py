@@ -133,7 +133,7 @@ class Consumer:
                 handlers=self._handlers,
                 options=self._options,
                 failures=self._failures,
-                receiver=Receiver(self._options.where),
+                receiver=Receiver(self._options.where, anchored=self._options.transaction_mode != NONE),
                 stop=self._stop,
                 pause=self._wait,
                 on_contact=self._on_contact,

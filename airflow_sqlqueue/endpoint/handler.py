@@ -101,6 +101,7 @@ class Handler:
         try:
             outcomes = self._attempt(sessions, attempt, limit)
         except Exception as error:
+            self._receiver.go_to_head()
             if attempt.waits:
                 log.info("Message %s waits: another handler has one with its id", _id_of(attempt.received[0]))
                 self._put_back(attempt)
@@ -138,6 +139,8 @@ class Handler:
         if not received:
             return None
         (message,) = received
+        if self._mode != NONE:
+            session.chain()
         attempt.message = message
         attempt.received.append(message)
         self._on_received(partial(self._receiver.waiting, tables.queue))
@@ -256,8 +259,9 @@ class Handler:
                 return False
             return self._handlers.find(envelope) is function and self._destination(session, envelope) is None
 
-        left = BATCH_BYTES - len(attempt.batch[0][0].body)
-        for message in self._receiver.collect(queue, joins, wanted, left, function.max_seconds, self._run.stop):
+        first = attempt.batch[0][0]
+        left, seconds, stop = BATCH_BYTES - len(first.body), function.max_seconds, self._run.stop
+        for message in self._receiver.collect(queue, first.row_version, joins, wanted, left, seconds, stop):
             attempt.received.append(message)
             collected.append((message, self._completed(message, Envelope.of(message))))
         return collected

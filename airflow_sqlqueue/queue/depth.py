@@ -72,8 +72,8 @@ class Backlog:
     queues: Mapping[str, Backlog] = field(default_factory=dict)
 
 
-def depth(table: TableAccess, kind: str = "exact", *, limit: int | None = None) -> Depth:
-    """Count messages, ``exact``, ``quick`` or ``catalog``; or count exactly among the first ``limit`` rows.
+def depth(table: TableAccess, kind: str = "exact", *, limit: int | None = None, after: int = FIRST) -> Depth:
+    """Count messages, ``exact``, ``quick`` or ``catalog``; or exactly among the first ``limit`` rows above ``after``.
 
     See :mod:`airflow_sqlqueue.queue.depth` for the faults of each kind.
     """
@@ -85,18 +85,18 @@ def depth(table: TableAccess, kind: str = "exact", *, limit: int | None = None) 
     if kind == "catalog":
         return Depth(_catalog_rows(table, table.layout.table), None, kind)
     if limit is not None:
-        total, expired = _counts_up_to(table, limit)
+        total, expired = _counts_up_to(table, limit, after)
     else:
         total, expired = table.rows("queue.depth_by_indexes" if _has_filtered_index(table) else "queue.depth")[0]
     return Depth(max(0, total - expired), expired)
 
 
-def _counts_up_to(table: TableAccess, limit: int) -> Any:
+def _counts_up_to(table: TableAccess, limit: int, after: int) -> Any:
     if _has_filtered_index(table):
-        total, expired, looked_at = table.rows("queue.depth_up_to_by_indexes", limit, FIRST, limit)[0]
+        total, expired, looked_at = table.rows("queue.depth_up_to_by_indexes", limit, after, after, limit)[0]
         if looked_at < limit:
             return total, expired
-    return table.rows("queue.depth_up_to", limit, FIRST)[0]
+    return table.rows("queue.depth_up_to", limit, after)[0]
 
 
 def _has_filtered_index(table: TableAccess) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 from airflow_sqlqueue.errors import ConfigurationError, LockTimeoutError, NotAQueueError
 from airflow_sqlqueue.messages.message import Message, ReceivedMessage
 from airflow_sqlqueue.messages.row import Row
+from airflow_sqlqueue.queue.anchor import Anchor
 from airflow_sqlqueue.queue.browsing import WINDOW, find, row_id, row_versions_of
 from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.queue.sending import chunks, restored_parameters, sent_parameters
@@ -111,6 +112,7 @@ class QueueTable(TableAccess):
         self,
         limit: int = 1,
         *,
+        anchor: Anchor | None = None,
         where: MessageFilter | None = None,
         window: int = WINDOW,
         keep_expired: bool = False,
@@ -123,6 +125,9 @@ class QueueTable(TableAccess):
         endpoints do; with ``keep_expired`` it returns them, flagged. An empty list means that no message was left to
         take. FIFO is best effort: rolled-back messages come back, and a receiver overtakes locked messages.
 
+        With an ``anchor`` the call begins there, and at the head before it returns an empty list. It moves the anchor:
+        after a rollback call :meth:`.Anchor.go_to_head`.
+
         With ``where`` only matching messages are taken, among the first ``window`` of the queue: their headers are read
         page by page, without their bodies. Expired messages then match only with ``keep_expired``.
 
@@ -133,13 +138,29 @@ class QueueTable(TableAccess):
         if where is not None:
             found = find(self, where, limit, window=window, expired=keep_expired)
             return self.take([head.row_version for head in found], cut_headers=cut_headers)
+        anchor = anchor or Anchor(max_age=0)
+        current = anchor.current()
         while True:
-            rows = self.delete_output("queue.receive", limit=number(limit), cut_headers=cut_headers)
+            after = current.after
+            # No parameter for the head, so that BEGIN can go in the same round trip.
+            values = [] if after == FIRST else [after]
+            begin = placeholders(values) if values else number(FIRST)
+            rows = self.delete_output(
+                "queue.receive", *values, limit=number(limit), after=begin, cut_headers=cut_headers
+            )
+            if rows:
+                current.advance(max(row.row_version for row in rows))
             alive = rows if keep_expired else [row for row in rows if not row.expired]
             # Taken messages are returned at once: outside a transaction an error of one more statement would lose them.
-            if alive or len(rows) < limit:
+            if alive:
                 return _in_order(alive)
-            self._drop_expired(len(rows))
+            if len(rows) == limit:
+                self._drop_expired(len(rows))
+                current = anchor.current()
+            elif after == FIRST:
+                return []
+            else:
+                current = anchor.go_to_head()
 
     def _drop_expired(self, met: int) -> None:
         """Delete further expired messages, so that a receive past many of them takes few round trips.

@@ -11,6 +11,7 @@ import ctypes
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any, TypeVar
 from weakref import WeakSet
 
@@ -69,7 +70,7 @@ class Session:
         self._connection = retrying(lambda: open_connection(self.settings))
         self._connection.timeout = self._statement_timeout
         self._cursors = PreparedCursors(self._connection)
-        self._in_transaction = self._begun = self._doomed = self._lost = False
+        self._in_transaction = self._begun = self._chained = self._doomed = self._lost = False
         try:
             self.engine_edition = self._prepare()
             self._set_lock_timeout(self._lock_timeout_now)
@@ -246,7 +247,10 @@ class Session:
             yield
             self.check_alive()
             if self._begun:
-                self.run(query("session.commit"))
+                commit = query("session.commit")
+                self.run(
+                    replace(commit, text=f"{commit.text}\n{query('session.begin').text}") if self._chained else commit
+                )
         except BaseException:
             self.roll_back()
             raise
@@ -260,24 +264,38 @@ class Session:
         """
         if self._in_transaction:
             raise TransactionError("A transaction is open on this connection already: end it first.")
-        self._in_transaction, self._begun, self._doomed = True, False, False
+        self._in_transaction, self._chained, self._doomed = True, False, False
+
+    def chain(self) -> None:
+        """Let the COMMIT of the open :meth:`transaction` begin the next one, whose first statement may have parameters.
+
+        Until that begins, the server has an open transaction without a lock. Other statements of the session end it.
+        """
+        self._chained = self._in_transaction
 
     def enlist(self) -> None:
-        """Run BEGIN before a statement that cannot share its round trip. Raises as :meth:`check_alive`."""
+        """Run BEGIN before a statement that cannot share its round trip; end a chained transaction that is not used.
+
+        Raises as :meth:`check_alive`.
+        """
         self.check_alive()
         if self._in_transaction and not self._begun:
             self._begun = True
             begin = query("session.begin")
             self._execute(begin, begin.text, (), None)
+        elif self._begun and not self._in_transaction:
+            self._begun = False
+            self.run(query("session.rollback"))
 
     def committed(self) -> None:
         """Note that a statement of the caller has committed the transaction of :meth:`begin`."""
-        self._in_transaction = self._begun = self._doomed = False
+        self._begun = self._begun and self._chained
+        self._in_transaction = self._chained = self._doomed = False
 
     def roll_back(self) -> None:
         """Roll back the open transaction. On a broken connection the server does this."""
         begun, self._in_transaction = self._begun, False
-        self._begun = self._doomed = False
+        self._begun = self._chained = self._doomed = False
         with suppress(SqlQueueError):
             if begun:
                 self.run(query("session.rollback"))

@@ -112,7 +112,7 @@ def use(planning: PlanSession, table: ResolvedAddress) -> dict[str, list[Operato
     queue.mean_bytes()
     depth(queue, "quick")
     queue.rows("queue.depth_up_to", 1_000, FIRST)
-    queue.rows("queue.depth_up_to_by_indexes", 1_000, FIRST, 1_000)
+    queue.rows("queue.depth_up_to_by_indexes", 1_000, FIRST, FIRST, 1_000)
     backlog(queue, "catalog")
     queue.count_left(LAST)
     window_of(queue, ErrorFilter())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
@@ -336,9 +337,10 @@ SETTINGS = {
 """Settings that a statement may change, and queries that must not return 0 in the next transaction."""
 
 
+@pytest.mark.parametrize("chained", [False, True])
 @pytest.mark.parametrize("left", SETTINGS)
 def test_the_next_transaction_resets_options_that_a_statement_set(
-    queue: QueueTable, connect: Connect, left: str
+    queue: QueueTable, connect: Connect, left: str, chained: bool
 ) -> None:
     session = queue.session
     queue.send([Message(body=b"a"), Message(body=b"b")])
@@ -350,8 +352,69 @@ def test_the_next_transaction_resets_options_that_a_statement_set(
             if SETTINGS[left]:
                 assert run_sql(session, SETTINGS[left])[0][0] != 0
             session.enlisted_connection().execute(left)
+            if chained:
+                session.chain()
     with connect() as watcher:
         assert waiting(other(queue, watcher)) == []
+
+
+def open_transactions(session: Session) -> int:
+    """Return @@TRANCOUNT, past the session."""
+    return int(session._connection.execute("SELECT @@TRANCOUNT").fetchval())
+
+
+def send_and_fail(queue: QueueTable) -> None:
+    with queue.session.transaction():
+        queue.send([Message(body=b"b")])
+        raise Interrupted
+
+
+def test_a_chained_commit_begins_the_next_transaction(queue: QueueTable, connect: Connect) -> None:
+    session = queue.session
+    with session.transaction():
+        queue.send([Message(body=b"a")])
+        session.chain()
+    assert (session.in_transaction, open_transactions(session)) == (False, 1)
+    with connect() as watcher:
+        assert waiting(other(queue, watcher)) == [b"a"]
+        with pytest.raises(Interrupted):
+            send_and_fail(queue)
+        assert open_transactions(session) == 0
+        with session.transaction():
+            queue.send([Message(body=b"c")])
+        assert open_transactions(session) == 0, "a chain is one link long"
+        assert waiting(other(queue, watcher)) == [b"a", b"c"]
+
+
+STATEMENTS: dict[str, Callable[[QueueTable], object]] = {
+    "ours": lambda queue: queue.send([Message(body=b"b")]),
+    "ours, without parameters": lambda queue: queue.receive(),
+    "the caller's": lambda queue: run_sql(queue.session, f"DELETE FROM {queue.address.qualified_name}"),
+    "a driver's": lambda queue: queue.session.enlisted_connection().execute(
+        f"DELETE FROM {queue.address.qualified_name}"
+    ),
+}
+
+
+@pytest.mark.parametrize("run", STATEMENTS.values(), ids=STATEMENTS)
+def test_a_statement_outside_of_a_chained_transaction_commits(
+    queue: QueueTable, connect: Connect, run: Callable[[QueueTable], object]
+) -> None:
+    with queue.session.transaction():
+        queue.send([Message(body=b"a")])
+        queue.session.chain()
+    run(queue)
+    assert open_transactions(queue.session) == 0
+    with connect() as watcher, watcher.lock_timeout(0):
+        assert len(waiting(other(queue, watcher))) != 1
+
+
+def test_a_transaction_without_a_statement_is_not_chained(session: Session) -> None:
+    with session.transaction():
+        session.chain()
+    assert open_transactions(session) == 0
+    with session.transaction():
+        assert session.value(Query("test.count", "count", "SELECT @@TRANCOUNT")) == 1
 
 
 @pytest.mark.parametrize("level", ["SERIALIZABLE", "READ UNCOMMITTED"])

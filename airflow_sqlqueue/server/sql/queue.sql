@@ -22,14 +22,15 @@ INSERT INTO {queue} ([Headers]) SELECT N'' WHERE 1 = 0;
 -- receive: receive messages from the queue
 -- ORDER BY needs the inner TOP, so the DELETE uses a common table expression (docs/transport/queue-tables.md,
 -- "Receiving"). The last hint is FORCESEEK with the index on RowVersion, if there is one: for a small table the
--- optimizer may prefer a scan and a sort, which lock every row that they read. A seek needs a condition; every row
--- fulfils this one, because identities begin at 1. The CAST is needed because a literal of that size is a numeric, and
--- the server would convert the column to it. On a partitioned table the server seeks in each partition and sorts or
--- merges the results, so that TOP locks more rows than it takes. No version of the transport makes such a table. The
--- statement has no parameters, so BEGIN can go in the same round trip.
+-- optimizer may prefer a scan and a sort, which lock every row that they read. A seek needs a condition: after an
+-- anchor it has a parameter, because the server would keep a plan for each number in a text. From the head every row
+-- fulfils it, because identities begin at 1; it has no parameter then, so BEGIN can go in the same round trip. The CAST
+-- is needed because a literal of that size is a numeric, and the server would convert the column to it. On a partitioned
+-- table the server seeks in each partition and sorts or merges the results, so that TOP locks more rows than it takes.
+-- No version of the transport makes such a table.
 {declare}WITH head AS (
     SELECT TOP ({limit}) {names} FROM {queue} WITH (UPDLOCK, READPAST, ROWLOCK{seek})
-    WHERE [RowVersion] > CAST(-9223372036854775808 AS bigint) ORDER BY [RowVersion]
+    WHERE [RowVersion] > CAST({after} AS bigint) ORDER BY [RowVersion]
 )
 DELETE FROM head
 OUTPUT {output};
@@ -222,7 +223,7 @@ WHERE [Expires] <= GETUTCDATE();
 SELECT COUNT_BIG(*), COUNT_BIG(CASE WHEN head.[Expires] <= GETUTCDATE() THEN 1 END)
 FROM (
     SELECT TOP (?) [Expires] FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek})
-    WHERE [RowVersion] >= ? ORDER BY [RowVersion]
+    WHERE [RowVersion] > ? ORDER BY [RowVersion]
 ) AS head;
 
 -- depth_up_to_by_indexes: count the messages of the queue
@@ -234,9 +235,9 @@ DECLARE @messages bigint, @last bigint;
 SELECT @messages = COUNT_BIG(*), @last = MAX(head.[RowVersion])
 FROM (
     SELECT TOP (?) [RowVersion] FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek})
-    WHERE [RowVersion] >= ? ORDER BY [RowVersion]
+    WHERE [RowVersion] > ? ORDER BY [RowVersion]
 ) AS head;
-SELECT @messages, COUNT_BIG(CASE WHEN expired.[RowVersion] <= @last THEN 1 END), COUNT_BIG(*)
+SELECT @messages, COUNT_BIG(CASE WHEN expired.[RowVersion] > ? AND expired.[RowVersion] <= @last THEN 1 END), COUNT_BIG(*)
 FROM (
     SELECT TOP (?) [RowVersion] FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK)
     WHERE [Expires] <= GETUTCDATE() ORDER BY [Expires]

@@ -18,8 +18,10 @@ from airflow_sqlqueue.endpoint.recoverability import RecoverabilityOptions
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.messages.envelope import Envelope
 from airflow_sqlqueue.messages.routing import AddressResolver
+from airflow_sqlqueue.queue.anchor import MAX_AGE, Anchor
+from airflow_sqlqueue.queue.table_access import FIRST
 from airflow_sqlqueue.server.session import Session
-from airflow_sqlqueue.server.transactions import MODES
+from airflow_sqlqueue.server.transactions import MODES, NONE
 from tests.conftest import Connect
 from tests.contract.endpoint.conftest import AT_ONCE, Consume, Seen, numbered, options
 from tests.drains import bodies
@@ -181,3 +183,47 @@ def test_a_message_takes_two_round_trips(orders: Queue, consume: Consume, mode: 
         with patch.object(Session, "_execute", counted):
             assert consume(Seen(), transaction_mode=mode).handled == count
     assert trips[12] - trips[2] == 20
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_receives_and_counts_begin_after_the_last_message(
+    orders: Queue, consume: Consume, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """Without a transaction there is no COMMIT to begin the next one, which a receive with a parameter needs."""
+    received, counted, results = list[Any](), list[Any](), Session.results
+    monkeypatch.setattr(Anchor.__init__, "__defaults__", (lambda: 100.0, MAX_AGE))
+
+    def noted(session: Session, statement: Any, *values: Any, **options: Any) -> Any:
+        if statement.name == "queue.receive":
+            received.append(values)
+        if statement.name.startswith("queue.depth_up_to"):
+            counted.append(values[1])
+        return results(session, statement, *values, **options)
+
+    monkeypatch.setattr(Session, "results", noted)
+    head, firsts = (), list[int]()
+    for max_handlers in (1, 2):
+        orders.send(numbered(3))
+        firsts.append(orders.peek(1)[0].row_version)
+        assert consume(Seen(), transaction_mode=mode, max_handlers=max_handlers).handled == 3
+    if mode == NONE:
+        assert set(received) == {head}
+        assert set(counted) == {FIRST}
+    else:
+        assert received[:5] == [head, *((firsts[0] + n,) for n in range(3)), head]
+        assert counted[0] == firsts[1]
+
+
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != NONE])
+def test_a_failed_message_is_the_next_one(orders: Queue, consume: Consume, mode: str) -> None:
+    failed: list[bytes] = []
+
+    def fail_first(message: Any) -> None:
+        if message.body in (b"1", b"2") and message.body not in failed:
+            failed.append(message.body)
+            raise ValueError
+
+    orders.send(numbered(5))
+    seen = Seen(fail_first)
+    consume(seen, AT_ONCE, transaction_mode=mode)
+    assert seen.bodies == [b"0", b"1", b"1", b"2", b"2", b"3", b"4"]

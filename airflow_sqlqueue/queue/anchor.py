@@ -1,0 +1,50 @@
+"""Anchor: where the next receive from a queue begins, past the rows that earlier receives have passed."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from airflow_sqlqueue.options.budget import TimeFunction
+from airflow_sqlqueue.queue.table_access import FIRST
+
+MAX_AGE = 1.0
+"""Seconds after which a receive begins at the head again, which bounds how long a late message is overtaken."""
+
+
+@dataclass
+class Pass:
+    """Pass over a queue, from its head on: each receive begins ``after`` the RowVersions that earlier ones received.
+
+    ``since`` is a time before the first of them. If two threads advance it at once, the lower RowVersion may stay: then
+    the next receive only passes more rows.
+    """
+
+    since: float
+    after: int = FIRST
+
+    def advance(self, row_version: int) -> None:
+        self.after = max(self.after, row_version)
+
+
+class Anchor:
+    """Place in a queue at which receives begin, for any number of threads and connections.
+
+    A message that becomes visible below it, by a late commit or a rollback, is overtaken only by receives that begin in
+    the next ``max_age`` seconds by ``clock`` (docs/design.md, "Receives after an anchor").
+    """
+
+    def __init__(self, clock: TimeFunction = time.monotonic, max_age: float = MAX_AGE) -> None:
+        self._clock, self._max_age = clock, max_age
+        self.go_to_head()
+
+    def current(self) -> Pass:
+        """Return the pass that the next receive belongs to: a new one if the last one is too old."""
+        if self._clock() - self._pass.since >= self._max_age:
+            return self.go_to_head()
+        return self._pass
+
+    def go_to_head(self) -> Pass:
+        """Begin a new pass: the next receive is one from the head. Receives under way do not advance it."""
+        self._pass = Pass(self._clock())
+        return self._pass
