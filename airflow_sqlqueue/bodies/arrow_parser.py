@@ -17,7 +17,7 @@ from pyarrow import json
 
 from airflow_sqlqueue.bodies import misfits
 from airflow_sqlqueue.bodies.coercion import Coercion, Columns
-from airflow_sqlqueue.bodies.decoding import MAX_BYTES, kind_of, parse
+from airflow_sqlqueue.bodies.decoding import MAX_BYTES, is_event, kind_of, parse
 from airflow_sqlqueue.bodies.schemas import Struct, Type, all_fields, fields_of
 from airflow_sqlqueue.bodies.tree import MAX_NODES
 from airflow_sqlqueue.bodies.types import arrow_leaf, converted_leaf, reader_leaf
@@ -252,7 +252,11 @@ def _is_utf8_json(content_type: str) -> bool:
         kind = kind_of(content_type, "{")
     except BodyError:
         return False
-    return kind == "json" and "charset" not in content_type.lower().replace("charset=utf-8", "")
+    return (
+        kind == "json"
+        and not is_event(content_type)
+        and "charset" not in content_type.lower().replace("charset=utf-8", "")
+    )
 
 
 def _converted(read: pa.Array, kind: Type) -> tuple[pa.Array, pa.Array]:

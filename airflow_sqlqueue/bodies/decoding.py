@@ -10,6 +10,7 @@ from airflow_sqlqueue.bodies.json_reader import References, is_number, read_json
 from airflow_sqlqueue.bodies.tree import Element, Repeated, is_element
 from airflow_sqlqueue.bodies.xml_reader import read_xml
 from airflow_sqlqueue.errors import BodyError
+from airflow_sqlqueue.messages.envelope import cloud_events
 
 Kind: TypeAlias = Literal["json", "xml"]
 
@@ -39,9 +40,25 @@ class Text(NamedTuple):
 def parse(
     body: bytes, content_type: str | None = None, *, max_bytes: int = MAX_BYTES, fields: Container[str] = ()
 ) -> Any:
-    """Return the tree of a body: a dict, or an :class:`.Element`; ``$type`` or ``$id`` in ``fields`` stay in a root."""
+    """Return the tree of a body: a dict, or an :class:`.Element`; ``$type`` or ``$id`` in ``fields`` stay in a root.
+
+    The tree of a CloudEvent is that of its data.
+    """
+    if is_event(content_type) and len(body) <= max_bytes:
+        try:
+            found = cloud_events.content(body)
+        except (ValueError, IndexError, RecursionError) as error:
+            raise BodyError("json") from error
+        if found is None:
+            raise BodyError("empty")
+        body, content_type = found
     text = read_text(body, content_type, max_bytes=max_bytes).text
     return parse_json(text, fields) if kind_of(content_type, text) == "json" else parse_xml(text)
+
+
+def is_event(content_type: str | None) -> bool:
+    """Return whether a body is a CloudEvent, whose data are the message's fields."""
+    return cloud_events.is_structured(content_type)
 
 
 def parse_json(text: str, fields: Container[str] = ()) -> dict[str, Any]:

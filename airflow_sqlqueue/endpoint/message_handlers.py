@@ -120,7 +120,7 @@ class MessageHandlers:
 
     def find(self, message: Envelope) -> HandlerFunction | None:
         """Return the function that handles a message; None if no function does."""
-        for name in message.content.message_types:
+        for name in message.unwrapped.content.message_types:
             if name in self._by_type:
                 return self._by_type[name]
         return self._default

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from airflow_sqlqueue.errors import ConfigurationError, PayloadError
 from airflow_sqlqueue.messages import message
-from airflow_sqlqueue.messages.envelope import typed_headers
+from airflow_sqlqueue.messages.envelope import cloud_events, typed_headers
 from airflow_sqlqueue.messages.envelope.payloads import (
     Payload,
     PayloadReference,
@@ -99,6 +99,15 @@ class Envelope:
     """Retry by ServiceControl, and its acknowledgement."""
     tracing = _group(typed_headers.Tracing)
     """Trace context."""
+
+    @cached_property
+    def unwrapped(self) -> Envelope:
+        """Message that a CloudEvent holds, with headers and body as an endpoint has them; else this message itself.
+
+        See docs/transport/messages.md, "CloudEvents".
+        """
+        found = cloud_events.unwrapped(self.headers, self.body)
+        return self if found is None else replace(self, headers=MappingProxyType(found[0]), body=found[1])
 
     def text(self) -> str | None:
         """Return the body as text, without a byte order mark; None if the content type or the bytes are not text.

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from airflow_sqlqueue.errors import TransactionError
+from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.errors.bulk_action import Clock
-from tests.contract.return_to_source.conftest import failed
+from tests.contract.return_to_source.conftest import failed, headers_of
 
 
 class FakeClock:
@@ -32,6 +33,15 @@ def test_the_rate_is_kept(error: QueueTable, sales: QueueTable, give_back: Any) 
     assert give_back(error, clock=time.clock, rate=4).seconds == 2.0
     assert time.slept == [1.0, 1.0]
     assert depth(sales).messages == 10
+
+
+def test_messages_that_never_failed_move_at_a_rate(error: QueueTable, sales: QueueTable, give_back: Any) -> None:
+    """As those of a replay, which waits in a queue of its own."""
+    error.send(Message({"NServiceBus.MessageId": f"id-{number}", "own": "kept"}) for number in range(6))
+    time = FakeClock()
+    moved = give_back(error, clock=time.clock, rate=2, to_queue="Sales")
+    assert (moved.messages, moved.left, moved.seconds) == (6, {}, 2.0)
+    assert (depth(error).messages, [headers_of(each)["own"] for each in sales.peek(10)]) == (0, ["kept"] * 6)
 
 
 def test_a_return_ends_with_its_limits(error: QueueTable, sales: QueueTable, give_back: Any) -> None:
