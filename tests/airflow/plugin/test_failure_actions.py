@@ -33,14 +33,17 @@ def confirm(post: Any, wanted: dict[str, Any], messages: int) -> tuple[str, str]
 
 
 def test_the_page_offers_each_action_where_it_belongs() -> None:
-    """On failed or archived messages, with a warning, and at a rate."""
+    """By a button, on failed or archived messages, with a warning, and at a rate."""
     offered = {name: FailureAction(action).to_dict() for name, action in actions.ACTIONS.items()}
-    assert {name: (each["on"], each["danger"], bool(each["pace"])) for name, each in offered.items()} == {
-        "return": ("failed", False, True),
-        **dict.fromkeys(("redirect", "park", "archive"), ("failed", False, False)),
-        "delete": ("failed", True, False),
-        "restore": ("archived", False, False),
-        "purge_archive": ("archived", True, False),
+    found = {name: (each["label"], each["on"], each["danger"], bool(each["pace"])) for name, each in offered.items()}
+    assert found == {
+        "return": ("Return", "failed", False, True),
+        "redirect": ("Redirect", "failed", False, False),
+        "park": ("Park", "failed", False, False),
+        "archive": ("Archive", "failed", False, False),
+        "delete": ("Delete", "failed", True, False),
+        "restore": ("Restore", "archived", False, False),
+        "purge_archive": ("Delete", "archived", True, False),
     }
 
 
