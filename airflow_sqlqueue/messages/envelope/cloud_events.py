@@ -21,7 +21,7 @@ STRUCTURED = "application/cloudevents+json"
 MAX_BYTES = 8 * 1024 * 1024
 """The most bytes of an event that is read."""
 
-_PREFIXES = ("ce-", "cloudevents:", "cloudevents_")
+_PREFIXES = ("ce-", "cloudevents:")
 """Beginnings of headers with an event's attributes, in the bindings for HTTP and AMQP, in lower case."""
 
 _REQUIRED = {"id", "source", "type"}
