@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import bench_setting
 from bench_setting import temporary_queue
 from rich.console import Console
 from rich.table import Table
@@ -88,7 +89,9 @@ def report(doc: str, parts: Mapping[str, Part], *, unless_named: Collection[str]
     console.print(f"{cores()} cores, {where}, Python {platform.python_version()}")
     measured: dict[str, list[Comparison]] = {}
     with ExitStack() as stack:
-        url = url or stack.enter_context(FakeServer(databases=["sqlqueue"])).url("sqlqueue")
+        if url is None:
+            bench_setting.stand_in = stack.enter_context(FakeServer(databases=["sqlqueue"]))
+            url = bench_setting.stand_in.url("sqlqueue")
         for name in names:
             with temporary_queue(url) as queue:
                 measured[name] = parts[name](queue)

@@ -19,9 +19,37 @@ from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.tables.create import create_queue, drop_queue
 from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.sql import Query
+from fakemssql import FakeServer, postgres
 
 TURNS = 3
 """Turns that each side of a comparison gets."""
+
+
+stand_in: FakeServer | None = None
+"""The stand-in that the parts run on; None: a real server."""
+
+
+def pages_read(queue: QueueTable) -> int | None:
+    """Return the pages of a queue and its indexes that PostgreSQL has read for connections that are closed, or None.
+
+    None on a real server. A connection reports its reads when it ends, a moment after the client has closed it.
+    """
+    if stand_in is None:
+        return None
+    with postgres.connect(stand_in._conninfo) as connection:
+        text = (
+            "SELECT sum(heap_blks_read + heap_blks_hit + idx_blks_read + idx_blks_hit) FROM pg_statio_user_tables "  # noqa: S608 - our own name
+            f"WHERE relname = '{queue.address.table}'"
+        )
+        pages, before = 0, -1
+        while pages != before:
+            time.sleep(_REPORTED)
+            before, pages = pages, int(postgres.execute(connection, text).get_value(0, 0) or 0)
+    return pages
+
+
+_REPORTED = 0.5
+"""Seconds between two looks at statistics, which are complete when they stay the same."""
 
 
 @contextmanager
