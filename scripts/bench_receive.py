@@ -109,7 +109,7 @@ def receive(queue: QueueTable, kinds: list[str], count: int) -> dict[str, Cost]:
 
 
 def compare_receives(
-    queue: QueueTable, *, ghosts: int = 100_000, count: int = 16, turns: int = TURNS, bound: float = 0.5
+    queue: QueueTable, *, ghosts: int = 100_000, count: int = 24, turns: int = TURNS, bound: float = 0.5
 ) -> list[Comparison]:
     """Compare our receives with those of the transport, and those of the transport beside ours and beside itself."""
     half = RECEIVERS // 2

@@ -9,7 +9,7 @@ from airflow_sqlqueue.options.budget import TimeFunction
 from airflow_sqlqueue.queue.table_access import FIRST
 
 MAX_AGE = 1.0
-"""Seconds after which a receive begins at the head again, which bounds how long a late message is overtaken."""
+"""Seconds after which each receive begins at the head again, which bounds how long a late message is overtaken."""
 
 
 @dataclass
@@ -36,15 +36,26 @@ class Anchor:
 
     def __init__(self, clock: TimeFunction = time.monotonic, max_age: float = MAX_AGE) -> None:
         self._clock, self._max_age = clock, max_age
-        self.go_to_head()
+        self._pass = self._next = Pass(clock())
 
     def current(self) -> Pass:
-        """Return the pass that the next receive belongs to: a new one if the last one is too old."""
-        if self._clock() - self._pass.since >= self._max_age:
+        """Return the pass that the next receive belongs to.
+
+        At half the age one receive goes to the head, and others follow it when it has found a message: together they
+        would all pass the same rows. At the full age each goes there.
+        """
+        now = self._clock()
+        if self._next.after != FIRST:
+            self._pass = self._next
+        age = now - self._pass.since
+        if age >= self._max_age:
             return self.go_to_head()
+        if age >= self._max_age / 2 and self._next is self._pass:
+            self._next = Pass(now)
+            return self._next
         return self._pass
 
     def go_to_head(self) -> Pass:
         """Begin a new pass: the next receive is one from the head. Receives under way do not advance it."""
-        self._pass = Pass(self._clock())
+        self._pass = self._next = Pass(self._clock())
         return self._pass

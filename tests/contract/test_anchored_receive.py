@@ -177,7 +177,7 @@ def test_the_server_gets_one_text_for_all_anchors_and_one_for_the_head(
     send(queue, *(b"%d" % n for n in range(9)))
     for n in range(9):
         assert bodies(queue, anchor) == [b"%d" % n]
-        time.now += MAX_AGE / 4
+        time.now += MAX_AGE / 8
     at_head = [n for n, values in enumerate(statements.values) if not values]
     assert at_head == [0, 4, 8]
     texts = {text for n, text in enumerate(statements.texts) if n not in at_head}

@@ -208,17 +208,50 @@ def take(model: Model, receiver: int = 0) -> int | None:
     return int(received[0].body) if received else None
 
 
-def test_a_late_commit_is_overtaken_for_as_long_as_an_anchor_lasts(model: Model) -> None:
-    model.send(model.senders[0])
-    for _ in range(9):
-        model.send(model.senders[1])
+def late_and_others(model: Model, late: int = 1) -> None:
+    """Receive the first of some messages, and commit ``late`` ones below it then."""
+    for sender, sends in ((0, late), (1, 9)):
+        for _ in range(sends):
+            model.send(model.senders[sender])
     model.step("commit", 1)
-    taken = [take(model)]
+    assert take(model) == late
     model.step("commit", 0)
-    for _ in range(6):
+
+
+def test_a_late_commit_is_received_at_half_the_age_of_an_anchor(model: Model) -> None:
+    late_and_others(model)
+    taken = []
+    for _ in range(4):
         taken.append(take(model))
         model.now += MAX_AGE / 4
-    assert taken == [1, 2, 3, 4, 5, 0, 6], "the queue never gets empty"
+    assert taken == [2, 3, 0, 4], "the queue never gets empty"
+
+
+def test_others_do_not_go_to_the_head_beside_the_first_one(model: Model) -> None:
+    late_and_others(model)
+    model.now += MAX_AGE / 2
+    other = model.receivers[PROCESSES]
+    model.steps, model.depth = iter([("receive", PROCESSES), ("return", 0), ("return", 0), ("return", 0)]), 1
+    model.receive(model.receivers[0])
+    assert (other.received, model.receivers[0].received) == ([2], [0])
+
+
+def test_a_receive_from_the_head_that_takes_too_long_is_not_waited_for(model: Model) -> None:
+    late_and_others(model)
+    model.now += MAX_AGE / 2
+    model.steps, model.depth = (
+        iter([("tick", 1), ("receive", PROCESSES), ("return", 0), ("return", 0), ("return", 0)]),
+        1,
+    )
+    model.receive(model.receivers[0])
+    assert (model.receivers[PROCESSES].received, model.receivers[0].received) == ([0], [2])
+
+
+def test_the_others_follow_a_receive_from_the_head(model: Model) -> None:
+    late_and_others(model, late=3)
+    model.now += MAX_AGE / 2
+    assert take(model) == 0
+    assert [take(model, PROCESSES), take(model), take(model)] == [1, 2, 4]
 
 
 def test_the_last_messages_below_the_anchor_are_found_at_once(model: Model) -> None:
