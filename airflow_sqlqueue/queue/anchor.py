@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import dataclass
 
@@ -36,6 +37,7 @@ class Anchor:
 
     def __init__(self, clock: TimeFunction = time.monotonic, max_age: float = MAX_AGE) -> None:
         self._clock, self._max_age = clock, max_age
+        self._lock = threading.RLock()
         self._pass = self._next = Pass(clock())
 
     def current(self) -> Pass:
@@ -44,18 +46,20 @@ class Anchor:
         At half the age one receive goes to the head, and others follow it when it has found a message: together they
         would all pass the same rows. At the full age each goes there.
         """
-        now = self._clock()
-        if self._next.after != FIRST:
-            self._pass = self._next
-        age = now - self._pass.since
-        if age >= self._max_age:
-            return self.go_to_head()
-        if age >= self._max_age / 2 and self._next is self._pass:
-            self._next = Pass(now)
-            return self._next
-        return self._pass
+        with self._lock:
+            now = self._clock()
+            if self._next.after != FIRST:
+                self._pass = self._next
+            age = now - self._pass.since
+            if age >= self._max_age:
+                return self.go_to_head()
+            if age >= self._max_age / 2 and self._next is self._pass:
+                self._next = Pass(now)
+                return self._next
+            return self._pass
 
     def go_to_head(self) -> Pass:
         """Begin a new pass: the next receive is one from the head. Receives under way do not advance it."""
-        self._pass = self._next = Pass(self._clock())
-        return self._pass
+        with self._lock:
+            self._pass = self._next = Pass(self._clock())
+            return self._pass
