@@ -107,7 +107,7 @@ ROOMS = {
         ("server/session.py", "server/transactions.py", "server/reconnecting.py", "server/sql/session.sql"),
         (
             *_unit("session", "reconnecting"),
-            *_contract("transactions", "statement_errors", "contention", "long_texts"),
+            *_contract("product", "transactions", "statement_errors", "contention", "long_texts"),
             "tests/contract/endpoint/test_modes.py",
             "tests/faults/test_killed_sessions.py",
             "tests/faults/test_transaction_lost.py",

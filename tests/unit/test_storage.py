@@ -8,6 +8,7 @@ import pickle
 import threading
 import time
 from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +19,7 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.webhdfs import WebHDFile
 from fsspec.spec import AbstractBufferedFile
 
-from airflow_sqlqueue.drain.storage.batch_files import remove
+from airflow_sqlqueue.drain.storage.batch_files import modified, remove
 from airflow_sqlqueue.drain.storage.durable_file import DurableFile
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.storage.object_stores import error_text, raise_staging_error, without_secrets
@@ -409,3 +410,10 @@ def test_an_unreachable_store_is_found_by_one_request(errors: dict[str, Exceptio
 
 def test_a_folder_on_a_disk_is_checked_once(tmp_path: Path) -> None:
     StagingFolder.of(tmp_path / "nowhere").check_reachable()
+
+
+@pytest.mark.parametrize("zone", [None, timezone.utc, timezone(timedelta(hours=2))])
+def test_a_files_time_is_in_utc_where_its_store_names_no_zone(zone: timezone | None) -> None:
+    told = datetime(2026, 1, 31, 8, tzinfo=zone)
+    staging: Any = SimpleNamespace(uri="memory://staging", filesystem=SimpleNamespace(modified=lambda name: told))
+    assert modified(staging, {"name": "a"}) == (told if zone else told.replace(tzinfo=timezone.utc))

@@ -13,7 +13,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -92,6 +92,8 @@ def test_a_quoted_value_is_one_line_that_can_be_encoded(text: str) -> None:
 
 
 @given(TEXTS)
+@example("half \ud83d")
+@example("a\0b")
 def test_an_event_has_a_value_as_it_is_or_none(text: str) -> None:
     value = untrusted.event_value(text)
     assert value in (text, None)
@@ -103,6 +105,8 @@ def test_an_event_has_a_value_as_it_is_or_none(text: str) -> None:
 
 
 @given(TEXTS)
+@example("half \ud83d")
+@example("")
 def test_a_header_for_another_message_has_a_value_as_it_is_or_none(text: str) -> None:
     value = untrusted.header_value(text)
     assert value == (text if text and is_text(text) else None)
@@ -125,6 +129,7 @@ def test_a_text_has_a_largest_length(shorten: Callable[[str], str], most: int, e
 
 
 @given(st.dictionaries(TEXTS, TEXTS | st.none(), max_size=4))
+@example({"a": "half \ud83d of a pair", "\ude00": None})
 def test_headers_for_another_row_stay_the_same_json(headers: dict[str, str | None]) -> None:
     """As text too that is JSON with halves of surrogate pairs as they are."""
     text = json.dumps(headers, ensure_ascii=False)
