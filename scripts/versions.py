@@ -21,7 +21,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import debian_root
@@ -160,6 +160,13 @@ class Row:
     @property
     def name(self) -> str:
         return f"{self.package.lower()}-{self.version}"
+
+    @property
+    def constraints(self) -> Path | None:
+        """The file of the versions that the row's Airflow came with, or None."""
+        name, _, version = self.requirements[0].partition("==") if self.requirements else ("", "", "")
+        found = ROOT / "scripts" / "constraints" / f"{name.removeprefix('apache-')}-{version}.txt"
+        return found if found.is_file() else None
 
     @property
     def interpreter(self) -> str:
@@ -311,6 +318,11 @@ def attempt(row: Row, installing: Future[None], wheels: dict[str, Path], *, shor
         tried.outcomes["extras"] = outcome
         tried.failed |= code != 0
         say(f"{row.name}: extras: {outcome}")
+        if row.constraints is not None:
+            code, outcome = install_under_constraints(row, wheels)
+            tried.outcomes["constraints"] = outcome
+            tried.failed |= code != 0
+            say(f"{row.name}: constraints: {outcome}")
     return tried
 
 
@@ -485,6 +497,22 @@ def install_extras(row: Row, wheels: dict[str, Path]) -> tuple[int, str]:
             say(reason_of(error))
     names = f", {', '.join(failed)} failed" if failed else ""
     return len(failed), f"{len(extras) - len(failed)} passed{names}"
+
+
+def install_under_constraints(row: Row, wheels: dict[str, Path]) -> tuple[int, str]:
+    """Install the project with the versions in the row's :attr:`Row.constraints`, in an empty environment."""
+    empty, within = FOLDER / "empty", inside(row)
+    interpreter = str(empty / "bin" / "python")
+    command = pip_install(replace(row, resolution="highest"), row.project, interpreter)
+    try:
+        run(*within, UV, "venv", "--quiet", "--clear", "--python", python_of(row) or row.python, str(empty))
+        run(*within, *command, "--constraint", str(row.constraints), *row.requirements, *wheels_of(row.project, wheels))
+        run(*within, UV, "pip", "check", "--quiet", "--python", interpreter)
+        run(*within, interpreter, "-I", "-c", IMPORTS)
+    except subprocess.SubprocessError as error:
+        say(reason_of(error))
+        return 1, "failed"
+    return 0, "passed"
 
 
 def extras_of(folder: str) -> list[str]:

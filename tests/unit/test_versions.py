@@ -12,6 +12,8 @@ from pathlib import Path
 
 import debian_root
 import pytest
+from packaging.requirements import Requirement
+from release import EXTRAS
 from versions import (
     MATRIX,
     STEPS,
@@ -320,3 +322,24 @@ def test_pyspark_and_its_client_are_of_one_version(
             check_pyspark()
     else:
         check_pyspark()
+
+
+def test_the_project_takes_the_versions_of_each_released_airflow() -> None:
+    """A row that has no such file is of an Airflow without a release."""
+    tomllib = pytest.importorskip("tomllib", reason="tomllib comes with Python 3.11")
+    taken: dict[str, Requirement] = {}
+    for folder in (".", "core"):
+        project = tomllib.loads((ROOT / folder / "pyproject.toml").read_text("utf-8"))["project"]
+        users = {name: each for name, each in project["optional-dependencies"].items() if name in EXTRAS}
+        for text in (*project["dependencies"], *(text for each in users.values() for text in each)):
+            taken[Requirement(text).name] = Requirement(text)
+    rows = [row for row in MATRIX if row.package == "Airflow"]
+    assert [row.name for row in rows if row.constraints is None] == ["airflow-3.4"]
+    for row in rows[:-1]:
+        assert row.constraints is not None
+        pins = [Requirement(line) for line in row.constraints.read_text("utf-8").splitlines() if line[:1] != "#"]
+        assert f"{pins[0]}" == row.requirements[0]
+        assert len(pins) > 10
+        for pin in pins:
+            (exact,) = pin.specifier
+            assert taken[pin.name].specifier.contains(exact.version), (row.name, str(pin))
