@@ -19,6 +19,7 @@ from bench_setting import TURNS, best_rates, fill
 from airflow_sqlqueue import AddressResolver, ConsumeOptions
 from airflow_sqlqueue.endpoint.consumer import Consumer
 from airflow_sqlqueue.queue import QueueTable
+from airflow_sqlqueue.queue.table_access import FIRST
 from airflow_sqlqueue.queue.tables.create import create_queue, drop_queue
 from airflow_sqlqueue.server.connection import open_connection
 from airflow_sqlqueue.server.session import Session
@@ -73,7 +74,8 @@ def consume(queue: QueueTable, error: QueueTable, handlers: int) -> int:
 def bare_loops(queue: QueueTable, threads: int) -> int:
     """BEGIN and receive one message, COMMIT, through the driver, with the texts of a session; rows are discarded."""
     layout = queue.layout
-    receive = queue.query("queue.receive", limit=number(1), **output(layout.types, into=layout.output_into)).text
+    begin = {"limit": number(1), "after": number(FIRST)}
+    receive = queue.query("queue.receive", **begin, **output(layout.types, into=layout.output_into)).text
     guard, commit = query("session.in_transaction").text, query("session.commit").text
     texts = f"{query('session.begin').text}\n{receive}", f"{guard}\n{commit}"
     with ThreadPoolExecutor(threads) as pool:
