@@ -75,6 +75,7 @@ LISTS = {
     "copies": "copies",
     "conversation": "conversation none",
     "redact": "redact {queue} --dry-run --rules {rules}",
+    "schemas add": "schemas add {folder} {document}",
     "schemas infer": "schemas infer {folder} --batch {batch} --dry-run",
     "schemas diff": "schemas diff {folder} --batch {batch}",
     "schemas check": "schemas check {folder} --batch {batch}",
@@ -109,6 +110,8 @@ class Shop:
         answer("send-delayed", queue, "--type", "T", "--after", "1h", url=url)
         rules = folder / "rules.json"
         rules.write_text('{"rules": [{"message_type": "*", "fields": {"card": "drop"}}]}')
+        document = folder / "asyncapi.json"
+        document.write_text('{"asyncapi": "3.0.0", "components": {"messages": {}}}')
         (folder / "shapes_handlers.py").write_text("def handle(message): pass\n")
         self.names = {
             "queue": queue,
@@ -120,6 +123,7 @@ class Shop:
             "row": answer("errors", error, url=url)[0]["example"],
             "delayed": answer("delayed", queue, url=url)[0]["row_version"],
             "rules": rules,
+            "document": document,
             "folder": folder / "schemas",
             "handlers": "shapes_handlers:handle",
         }
