@@ -63,7 +63,8 @@ class Shell:
 
         ``...`` stands for any text in a line, and as a line of its own for any lines.
         """
-        pattern = re.escape(shown.rstrip()).replace(r"\.\.\.", ".*").replace("\\\n.*\\\n", "\n(?:.*\n)*")
+        pattern = re.escape(shown.rstrip()).replace(r"\.\.\.", ".*")
+        pattern = re.sub(r"\\\n\.\*(?=\\\n|$)", r"(?:\\n.*)*", pattern)
         if not re.fullmatch(pattern, "\n".join(map(str.rstrip, self._printed.rstrip().splitlines()))):
             raise AssertionError(f"the block before printed\n{self._printed}")
 
