@@ -141,7 +141,7 @@ def test_a_made_up_option_is_on_the_command_line(operation: Operation) -> None:
     text = " ".join(CliRunner().invoke(app, ["--help"], terminal_width=80).stdout.split())
     assert "--shade <str> Shade of the lamp: red or green. [default: red]" in text
     assert "--glow-bytes <str> Bytes of a glow. [default: 1MiB]" in text
-    assert "--glow-time <str> Time of a glow. [default: 12h]" in text
+    assert "--glow-time TIME Time of a glow. [default: 12h]" in text
     assert "--dims Dim the lamp; --shade stays." in text
     words = ["--shade", "green", "--glow-bytes", "3KiB", "--glow-time", "90s", "--dims"]
     done = CliRunner().invoke(app, words)
