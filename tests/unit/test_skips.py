@@ -64,9 +64,9 @@ ELSEWHERE = {
     "pyspark is not installed": (3, "the extra dev"),
     "reason": (3, "the rows of make versions whose packages have the feature, and make jars"),
     "str(error)": (1, "make compat"),
-    "the extra docs is for Python 3.11 and later": (1, "Python 3.11"),
+    "the extra docs is for Python 3.11 and later": (2, "Python 3.11"),
     "uv, which installs the wheels, is not installed": (1, "the extra dev"),
-    "tomllib comes with Python 3.11": (1, "Python 3.11"),
+    "tomllib comes with Python 3.11": (2, "Python 3.11"),
 }
 """Skipped for want of something that no server has: where the test runs."""
 
