@@ -8,6 +8,8 @@ import pytest
 from airflow_sqlqueue.queue import QueueTable
 
 
+# Delta Lake's default of 50 tasks for a table's log is slow, which is what this side shows.
+@pytest.mark.timeout(900)
 @pytest.mark.spark
 def test_all_sides_are_measured(queue: QueueTable) -> None:
     found = bench_bodies.compare_bodies(queue, count=60, turns=1)
