@@ -98,7 +98,7 @@ class Receiver:
         """Count the waiting messages up to a limit; with a filter, the messages found and not yet received."""
         if self._where is not None:
             return min(limit, len(self._found))
-        return depth(queue, limit=limit, after=self._anchor.current().after).messages
+        return depth(queue, limit=limit, after=self._anchor.after).messages
 
     def _next(self, queue: QueueTable, where: MessageFilter) -> int | None:
         with self._lock:

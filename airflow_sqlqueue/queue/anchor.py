@@ -48,8 +48,7 @@ class Anchor:
         """
         with self._lock:
             now = self._clock()
-            if self._next.after != FIRST:
-                self._pass = self._next
+            self._pass = self._latest()
             age = now - self._pass.since
             if age >= self._max_age:
                 return self.go_to_head()
@@ -57,6 +56,17 @@ class Anchor:
                 self._next = Pass(now)
                 return self._next
             return self._pass
+
+    @property
+    def after(self) -> int:
+        """RowVersion after which a count begins, which is no receive: it never is the one that goes to the head."""
+        with self._lock:
+            latest = self._latest()
+            return FIRST if self._clock() - latest.since >= self._max_age else latest.after
+
+    def _latest(self) -> Pass:
+        """Return the pass of the receive that went to the head, if it has found a message; else the one before."""
+        return self._pass if self._next.after == FIRST else self._next
 
     def go_to_head(self) -> Pass:
         """Begin a new pass: the next receive is one from the head. Receives under way do not advance it."""

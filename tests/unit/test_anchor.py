@@ -325,3 +325,15 @@ def test_an_anchor_does_not_go_back_to_a_lower_row() -> None:
     for row_version in (5, 9, 7):
         current.advance(row_version)
     assert current.after == 9
+
+
+def test_a_count_does_not_take_the_place_of_the_receive_that_goes_to_the_head() -> None:
+    now = 0.0
+    anchor = Anchor(lambda: now)
+    anchor.current().advance(5)
+    now = MAX_AGE / 2
+    assert anchor.after == 5
+    assert anchor.current().after == FIRST
+    assert anchor.current().after == 5, "the others do not follow before it has found a message"
+    now = MAX_AGE
+    assert anchor.after == FIRST
