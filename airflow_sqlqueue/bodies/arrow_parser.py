@@ -17,11 +17,12 @@ from pyarrow import json
 
 from airflow_sqlqueue.bodies import misfits
 from airflow_sqlqueue.bodies.coercion import Coercion, Columns
-from airflow_sqlqueue.bodies.decoding import MAX_BYTES, is_event, kind_of, parse
+from airflow_sqlqueue.bodies.decoding import MAX_BYTES, kind_of, parse
 from airflow_sqlqueue.bodies.schemas import Struct, Type, all_fields, fields_of
 from airflow_sqlqueue.bodies.tree import MAX_NODES
 from airflow_sqlqueue.bodies.types import arrow_leaf, converted_leaf, reader_leaf
 from airflow_sqlqueue.errors import BodyError
+from airflow_sqlqueue.messages.envelope import cloud_events
 
 BLOCK_BYTES = 16 * 1024 * 1024
 """Bytes of bodies that are parsed at once."""
@@ -254,7 +255,7 @@ def _is_utf8_json(content_type: str) -> bool:
         return False
     return (
         kind == "json"
-        and not is_event(content_type)
+        and not cloud_events.is_structured(content_type)
         and "charset" not in content_type.lower().replace("charset=utf-8", "")
     )
 

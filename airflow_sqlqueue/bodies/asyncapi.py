@@ -34,7 +34,8 @@ def message_schemas(document: object, unusable: dict[str, str]) -> dict[str, Str
         name = key
         try:
             message = _followed(document, node)
-            name = str(message["name"]) if isinstance(message.get("name"), str) else key
+            if isinstance(message.get("name"), str):
+                name = message["name"]
             if name not in found:
                 found[name] = _schema(document, message)
         except ConfigurationError as error:
@@ -44,8 +45,8 @@ def message_schemas(document: object, unusable: dict[str, str]) -> dict[str, Str
 
 def _messages(document: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
     """Yield the messages with their keys. Version 2 has them in operations of channels, version 3 in channels."""
-    yield from _members(_members_of(document, "components").get("messages"))
-    for channel in _members_of(document, "channels").values():
+    yield from _members(_member(document.get("components"), "messages"))
+    for _, channel in _members(document.get("channels")):
         yield from _members(_member(channel, "messages"))
         for operation in ("publish", "subscribe"):
             message = _member(_member(channel, operation), "message")
@@ -57,11 +58,6 @@ def _messages(document: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
 
 def _members(node: object) -> Iterator[tuple[str, object]]:
     return iter(node.items() if isinstance(node, dict) else ())
-
-
-def _members_of(document: Mapping[str, Any], name: str) -> dict[str, Any]:
-    members = document.get(name)
-    return members if isinstance(members, dict) else {}
 
 
 def _member(node: object, name: str) -> object:

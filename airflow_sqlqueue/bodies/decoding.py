@@ -44,7 +44,7 @@ def parse(
 
     The tree of a CloudEvent is that of its data.
     """
-    if is_event(content_type) and len(body) <= max_bytes:
+    if cloud_events.is_structured(content_type) and len(body) <= max_bytes:
         try:
             found = cloud_events.content(body)
         except (ValueError, IndexError, RecursionError) as error:
@@ -54,11 +54,6 @@ def parse(
         body, content_type = found
     text = read_text(body, content_type, max_bytes=max_bytes).text
     return parse_json(text, fields) if kind_of(content_type, text) == "json" else parse_xml(text)
-
-
-def is_event(content_type: str | None) -> bool:
-    """Return whether a body is a CloudEvent, whose data are the message's fields."""
-    return cloud_events.is_structured(content_type)
 
 
 def parse_json(text: str, fields: Container[str] = ()) -> dict[str, Any]:
