@@ -84,11 +84,11 @@ ROOMS = {
         ("messages/address.py", "messages/routing.py"), (*_unit("address", "routing"), *_contract("names"))
     ),
     "message": Room(
-        ("messages/message.py", "messages/row.py", "options/budget.py", "untrusted.py"),
+        ("messages/__init__.py", "messages/message.py", "messages/row.py", "options/budget.py", "untrusted.py"),
         (*_unit("message", "row", "budget", "untrusted"), *_contract("queue")),
     ),
     "options": Room(
-        ("options/__init__.py", "cli/commands.py"),
+        ("options/__init__.py", "options/arguments.py", "options/secondary.py", "cli/commands.py"),
         (
             *_unit("options", "limits", "budget"),
             *("tests/airflow/test_operation_options.py", "tests/cli/test_own_options.py", "tests/cli/test_help.py"),
@@ -168,6 +168,43 @@ ROOMS = {
     "tables": Room(
         ("queue/tables/*.py", *_sql("create.sql")),
         (*_unit("layout", "table", "hints"), *_contract("create", "discovery", "layouts", "inspection")),
+    ),
+    "publishing": Room(
+        ("queue/publishing/*.py", *_sql("subscription.sql", "reply_queue.sql")),
+        (*_unit("hints"), *_contract("subscriptions", "conversation"), "tests/cli/test_conversation.py"),
+    ),
+    "inspection": Room(
+        ("queue/inspection/*.py", *_sql("inspect.sql", "overview.sql", "fix.sql")),
+        (*_unit("findings", "health", "hints"), *_contract("inspection", "overview", "discovery", "own_tables")),
+    ),
+    "payloads": Room(
+        ("endpoint/databus/*.py",),
+        (
+            *_unit("data_bus", "batch_payloads", "payloads"),
+            *("tests/contract/endpoint/test_payloads.py", "tests/contract/batches/test_payloads.py"),
+            *("tests/stores/test_data_bus.py", "tests/faults/test_payloads.py"),
+        ),
+    ),
+    "bodies": Room(
+        ("bodies/*.py", "bodies/redaction/*.py"),
+        (
+            *_unit("redaction", "redaction_actions", "redaction_leaks"),
+            *("tests/bodies", "tests/stores/test_schemas.py", "tests/spark/test_rewriting.py"),
+        ),
+    ),
+    "connection": Room(
+        (
+            *("server/[!rst]*.py", "server/settings.py", "server/translation.py"),
+            *_sql("stream.sql"),
+        ),
+        (
+            *_unit("connection", "connection_string", "entra", "libraries", "browser", "permissions"),
+            *_contract("access_tokens", "named_instance", "forks", "permissions", "product"),
+        ),
+    ),
+    "client": Room(
+        ("client/*.py", "client/schemas/*.py"),
+        (*_contract("client", "own_tables", "subscriptions", "streams"), "tests/contract/batches", "tests/cli"),
     ),
 }
 

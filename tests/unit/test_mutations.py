@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import mutants
@@ -55,6 +56,15 @@ def test_a_mutant_of_a_module_can_be_parsed(room: str) -> None:
     for _, mutant in sample([room], 50, 1):
         if mutant.path.endswith(".py"):
             ast.parse(mutant.apply(texts.setdefault(mutant.path, (ROOT / mutant.path).read_text("utf-8"))))
+
+
+@pytest.mark.parametrize("layer", ["messages", "options", "bodies", "server", "queue", "drain", "endpoint", "client"])
+def test_each_module_belongs_to_one_room(layer: str) -> None:
+    rooms = Counter(path for room in ROOMS for path in mutants._files(room))
+    below = (path for path in (ROOT / mutants.PACKAGE / layer).rglob("*.*") if path.suffix in {".py", ".sql"})
+    numbers = {name: rooms[name] for name in (path.relative_to(ROOT).as_posix() for path in below)}
+    assert {name: number for name, number in numbers.items() if number != 1} == {}
+    assert numbers
 
 
 @pytest.mark.parametrize("room", ROOMS)
