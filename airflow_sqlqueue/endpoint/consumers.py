@@ -13,10 +13,44 @@ from airflow_sqlqueue.endpoint.handler import Handle
 from airflow_sqlqueue.endpoint.handler_pool import StoppedError
 from airflow_sqlqueue.endpoint.options import ConsumeOptions, ConsumeResult
 from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
-from airflow_sqlqueue.options.budget import Budget
+from airflow_sqlqueue.options.budget import Budget, Limits
 from airflow_sqlqueue.queue.tables.discovery import find_queue, find_secondary_queues
 from airflow_sqlqueue.server.reconnecting import Reconnecting
 from airflow_sqlqueue.server.session import Session
+
+_LOOK_SECONDS = 0.1
+"""Seconds between two looks at whether consuming was stopped."""
+
+
+class SharedBudget(Budget):
+    """Budget of the handlers of several queues, each of which gives back after each reservation, if only 0.
+
+    A handler of one queue waits while those of the others hold the last messages, as they may give them back: it has
+    messages in its queue that the budget still covers.
+    """
+
+    def __init__(self, limits: Limits, stop: threading.Event) -> None:
+        super().__init__(limits.max_messages, limits.max_seconds)
+        self._stop = stop
+        self._holders = 0
+        self._settled = threading.Condition()
+
+    def reserve(self, limit: int) -> int:
+        """Reserve messages as :meth:`.Budget.reserve` does, once there are some or no handler can give any back."""
+        with self._settled:
+            while not (reserved := super().reserve(limit)) and self._holders:
+                if self.seconds_left == 0 or self._stop.is_set():
+                    return 0
+                self._settled.wait(_LOOK_SECONDS)
+            self._holders += bool(reserved)
+            return reserved
+
+    def give_back(self, unused: int) -> None:
+        """Give back what a handler has not used of its reservation."""
+        with self._settled:
+            super().give_back(unused)
+            self._holders -= 1
+            self._settled.notify_all()
 
 
 class Consumers:
@@ -50,7 +84,7 @@ class Consumers:
 
     def run(self) -> ConsumeResult:
         """Consume until the end, and return the sums; see :meth:`.Consumer.run`."""
-        budget = self._options.budget()
+        budget = SharedBudget(self._options, self._stop)
         try:
             primary, *others = self._find()
         except StoppedError:

@@ -101,7 +101,9 @@ def comparable(text: str) -> str:
     if re.fullmatch(r"[+-]?\d+\.?\d*([eE][+-]?\d+)?", plain):
         return str(Decimal(plain).normalize()) if Decimal(plain) else "0"
     if re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?", plain):
-        found = datetime.fromisoformat(plain.replace("Z", "+00:00").replace(".25", ".250000"))
+        found = datetime.fromisoformat(
+            re.sub(r"(?<=\.)\d+", lambda part: part[0].ljust(6, "0"), plain.replace("Z", "+00:00"))
+        )
         return str(found.astimezone(timezone.utc) if found.tzinfo else found)
     return plain if plain in ("true", "false") else text
 

@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from airflow_sqlqueue.endpoint.consumer import Consumer, pause_until_due
+from airflow_sqlqueue.endpoint.consumers import SharedBudget
 from airflow_sqlqueue.endpoint.options import ConsumeOptions
 from airflow_sqlqueue.errors import ServerUnreachableError
 from airflow_sqlqueue.messages.routing import AddressResolver
@@ -45,3 +46,32 @@ def test_a_consumer_that_waits_for_its_server_can_be_stopped() -> None:
     options = ConsumeOptions(until_empty=False, wait_for_server=True)
     done = Consumer(connect, AddressResolver("dbo", "shop"), "orders", print, options, stop=stop).run()
     assert (done.messages, len(tries)) == (0, 2)
+
+
+@pytest.mark.parametrize(("unused", "granted"), [(1, 1), (0, 0)])
+def test_a_handler_waits_for_what_those_of_other_queues_may_give_back(unused: int, granted: int) -> None:
+    budget = SharedBudget(ConsumeOptions(max_messages=2), threading.Event())
+    assert budget.reserve(5) == 2
+    found: list[int] = []
+    other = threading.Thread(target=lambda: found.append(budget.reserve(1)), daemon=True)
+    other.start()
+    other.join(0.3)
+    assert (found, other.is_alive()) == ([], True)
+    budget.give_back(unused)
+    other.join(30)
+    assert found == [granted]
+
+
+@pytest.mark.parametrize("seconds", [None, 0.2])
+def test_a_handler_waits_no_longer_than_the_others_may_go_on(seconds: float | None) -> None:
+    stop = threading.Event()
+    budget = SharedBudget(ConsumeOptions(max_messages=1, max_seconds=seconds), stop)
+    assert budget.reserve(1) == 1
+    if seconds is None:
+        threading.Timer(0.2, stop.set).start()
+    assert budget.reserve(1) == 0
+
+
+def test_a_budget_without_a_number_of_messages_makes_nobody_wait() -> None:
+    budget = SharedBudget(ConsumeOptions(), threading.Event())
+    assert (budget.reserve(3), budget.reserve(3)) == (3, 3)
