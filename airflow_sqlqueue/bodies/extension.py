@@ -54,6 +54,27 @@ def differences(known: Type | None, found: Type, path: Path = ()) -> Iterator[Ch
         yield Change(path_text(path), known, found)
 
 
+def known_field(schema: Struct, path: Path) -> tuple[Path, Type] | None:
+    """Return the path and type of the field that a rescued value would be in; None for one of a field not known."""
+    kind: Type = schema
+    found: list[str | int | None] = []
+    for step in path:
+        item = item_of(kind)
+        if isinstance(kind, str) or (item is None and not isinstance(step, str)):
+            # A part of a value for a column of a leaf type, or an element that repeats.
+            break
+        name = None
+        if item is None:
+            names = {column_key(each): each for each in fields_of(_struct(kind))}
+            name = names.get(column_key(str(step)))
+            if name is None:
+                return None
+            item = fields_of(_struct(kind))[name]
+        found.append(name)
+        kind = item
+    return (tuple(found), kind) if found else None
+
+
 def takes(known: Type, found: Type) -> bool:
     """Return whether a column of the type ``known`` holds every value of the type ``found``."""
     return known in ("string", found) or (

@@ -16,6 +16,7 @@ from airflow_sqlqueue.cli.options import BY_BEGINNING, Common, ListOptions
 from airflow_sqlqueue.cli.output import note
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.options import option
+from airflow_sqlqueue.options.budget import count_of
 from airflow_sqlqueue.untrusted import quoted
 
 if TYPE_CHECKING:
@@ -46,11 +47,15 @@ def infer(
     They are new files, and new fields in files that exist, whose other fields keep their types. Read the changes, and
     commit the files.
     """
-    _compare(target, "Would be written; nothing was yet" if dry_run else "Written", write=not dry_run)
+    title = "Would be written; nothing was yet" if dry_run else f"Written to {target.folder}, a file for each type"
+    _compare(target, title, proposes=True, write=not dry_run)
 
 
 def diff(target: SampleOptions) -> None:
-    """Show new fields and other types of a batch's messages."""
+    """Show what a batch's messages have that the schemas have not: new fields, and values that do not fit.
+
+    "misfits" is the number of messages with such a value.
+    """
     _compare(target)
 
 
@@ -99,13 +104,14 @@ def add(
         raise typer.Exit(2)
 
 
-def _compare(target: SampleOptions, title: str = "", *, write: bool = False) -> bool:
+def _compare(target: SampleOptions, title: str = "", *, proposes: bool = False, write: bool = False) -> bool:
     """Show what the messages of a batch have that the schemas have not, and write it; return whether there is any.
 
     A schema that cannot be used leaves the other types as they are, and the exit code is 2.
     """
-    from airflow_sqlqueue.bodies.extension import EMPTY, differences
+    from airflow_sqlqueue.bodies.extension import EMPTY, Change, differences
     from airflow_sqlqueue.bodies.inference import infer, struct_of
+    from airflow_sqlqueue.bodies.names import path_text
     from airflow_sqlqueue.bodies.patterns import TypePatterns
     from airflow_sqlqueue.client.schemas.files import SchemaFolder, file_stem
     from airflow_sqlqueue.client.schemas.sampling import Sample
@@ -117,17 +123,25 @@ def _compare(target: SampleOptions, title: str = "", *, write: bool = False) -> 
     messages = batches.messages(
         batches.get(batches.named(target.batch, target.queue), target.queue), staging=target.staging
     )
-    sample = Sample.of(messages, per_type=target.per_type, types=types)
-    records = []
+    sample = Sample.of(messages, per_type=target.per_type, types=types, schemas=known)
+    records: list[dict[str, str | int | None]] = []
     for name, each in sample.types.items():
         if file_stem(name) in unusable:
             continue
         old = known.get(name, EMPTY)
         changes = list(differences(old, struct_of(each.statistics, name, hints)))
-        records += [
-            {"message_type": name, "field": change.path, "old": _short(change.schema), "found": _short(change.batch)}
-            for change in changes
-        ]
+        misfits = {path_text(path): found for path, found in each.misfits.items()}
+        if proposes:
+            # Fields of a file keep their types.
+            changes = [change for change in changes if change.schema is None]
+        else:
+            for path in sorted(misfits.keys() - {change.path for change in changes}):
+                changes.append(Change(path, misfits[path].known, " or ".join(sorted(misfits[path].found))))
+        for change in changes:
+            old_and_found = {"old": _short(change.schema), "found": _short(change.batch)}
+            records.append({"message_type": name, "field": change.path, **old_and_found})
+            if not proposes:
+                records[-1]["misfits"] = misfits[change.path].messages if change.path in misfits else 0
         if changes and write:
             schema, warnings = infer(each.statistics, name, old, hints)
             for warning in warnings:
@@ -151,7 +165,9 @@ def _compare(target: SampleOptions, title: str = "", *, write: bool = False) -> 
 def _name_sample(sample: Sample) -> None:
     for name, each in sample.types.items():
         unparsed = f", {each.unparsed:,} of them not parsed" if each.unparsed else ""
-        note(f"{name}: {each.messages:,} messages, RowVersions {each.first} to {each.last}{unparsed}.")
+        misfits = f"; {count_of(len(each.misfits), 'field')} with values that do not fit" if each.misfits else ""
+        messages = count_of(each.messages, "message")
+        note(f"{name}: {messages}, RowVersions {each.first} to {each.last}{unparsed}{misfits}.")
     if sample.others:
         note(f"{sample.others:,} messages have no type, or one of too many types.")
 

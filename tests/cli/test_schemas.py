@@ -54,13 +54,13 @@ def test_schemas_are_proposed_compared_and_checked(url: str, name: str, batch: s
     later = answer("drain", name, "--staging", str(tmp_path / "staging"), url=url)["batch_id"]
     arguments = (str(folder), "--batch", later, "--queue", name)
     changes = [
-        {"message_type": ORDER, "field": "Total", "old": "decimal(38,9)", "found": "string"},
-        {"message_type": ORDER, "field": "Note", "old": None, "found": "string"},
+        {"message_type": ORDER, "field": "Total", "old": "decimal(38,9)", "found": "string", "misfits": 1},
+        {"message_type": ORDER, "field": "Note", "old": None, "found": "string", "misfits": 0},
     ]
     assert answer("schemas", "diff", *arguments, url=url) == changes
     checked = sqlqueue("schemas", "check", *arguments, url=url, COLUMNS="80")
     assert checked.returncode == 1
-    assert f"{ORDER}: 1 messages, RowVersions" in checked.stderr
+    assert f"{ORDER}: 1 message, RowVersions" in checked.stderr
     assert "much" not in checked.stdout + checked.stderr
     answer("schemas", "infer", *arguments, url=url)
     written = json.loads((folder / f"{ORDER}.json").read_text())
@@ -70,6 +70,31 @@ def test_schemas_are_proposed_compared_and_checked(url: str, name: str, batch: s
         "Express": "boolean",
         "Note": "string",
     }
+
+
+def test_values_of_few_messages_that_do_not_fit_are_shown(url: str, name: str, tmp_path: Path) -> None:
+    """Those that change no type: the table would have them in its rescued values."""
+    folder, staging = tmp_path / "schemas", str(tmp_path / "staging")
+    good = '{"Id":1,"Paid":"2026-01-02","Lines":[{"Qty":1}],"By":{"Name":"x"}}'
+    send(url, name, *[good] * 5)
+    batch = answer("drain", name, "--staging", staging, url=url)["batch_id"]
+    answer("schemas", "infer", str(folder), "--batch", batch, "--queue", name, url=url)
+    bad = '{"Id":"C-1","Paid":"soon","Lines":[{"Qty":"a"},{"Qty":{"a":1}}],"By":"x","paid":"never"}'
+    send(url, name, *[good] * 20, bad, bad.replace('"C-1"', "1.5"))
+    batch = answer("drain", name, "--staging", staging, url=url)["batch_id"]
+    arguments = (str(folder), "--batch", batch, "--queue", name)
+    found = answer("schemas", "diff", *arguments, url=url)
+    assert {each["field"]: (each["old"], each["found"], each["misfits"]) for each in found} == {
+        "By": ("struct<Name: string>", "string", 2),
+        "Id": ("long", "decimal(38,9)", 2),
+        "Lines[].Qty": ("long", "string or struct", 2),
+        "Paid": ("date", "string", 2),
+    }
+    assert sqlqueue("schemas", "check", *arguments, url=url).returncode == 1
+    assert answer("schemas", "infer", *arguments, url=url) == []
+    done = sqlqueue("schemas", "infer", *arguments, url=url)
+    assert "; 4 fields with values that do not fit." in done.stderr
+    assert "soon" not in done.stdout + done.stderr
 
 
 def test_a_folder_with_a_broken_schema_is_named(url: str, name: str, batch: str, tmp_path: Path) -> None:

@@ -5,13 +5,19 @@ Source: docs/guides/bodies.md, "Inferred types".
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from airflow_sqlqueue.bodies.coercion import Coercion, Columns
 from airflow_sqlqueue.bodies.decoding import parse
+from airflow_sqlqueue.bodies.extension import EMPTY, known_field
+from airflow_sqlqueue.bodies.names import Path
 from airflow_sqlqueue.bodies.patterns import ALL_TYPES, TypePatterns
+from airflow_sqlqueue.bodies.schemas import Struct, Type
 from airflow_sqlqueue.bodies.statistics import MAX_NODES as PATHS_PER_TYPE
 from airflow_sqlqueue.bodies.statistics import Statistics, sender_number
+from airflow_sqlqueue.bodies.tree import Element, Number
 from airflow_sqlqueue.errors import BodyError
 from airflow_sqlqueue.messages.message import HeaderNames, ReceivedMessage, decode_headers, first_type
 from airflow_sqlqueue.untrusted import is_text
@@ -30,19 +36,48 @@ MAX_NODES = 200_000
 
 
 @dataclass
+class Misfits:
+    """Values of a field that do not fit its type: what they are, and the number of messages that have some."""
+
+    known: Type
+    found: set[str] = field(default_factory=set)
+    messages: int = 0
+
+
+@dataclass
 class TypeSample:
-    """Statistics of one message type in a sample, and the RowVersions of its first and last message."""
+    """Statistics of one message type in a sample, and the RowVersions of its first and last message.
+
+    ``misfits`` are the values that do not fit the schema, by the path of the field.
+    """
 
     statistics: Statistics
+    schema: Struct = field(default_factory=lambda: EMPTY)
+    misfits: dict[Path, Misfits] = field(default_factory=dict)
     unparsed: int = 0
     bytes: int = 0
     first: int = 0
     last: int = 0
+    _columns: dict[int, Columns] = field(default_factory=dict)
 
     @property
     def messages(self) -> int:
         """The messages, those that are not parsed included."""
         return sum(self.statistics.messages.values()) + self.unparsed
+
+    def add(self, tree: Any, sender: str | None) -> None:
+        """Add the body of a message."""
+        self.statistics.add(tree, sender)
+        if self.schema["fields"]:
+            fitting = Coercion(self._columns)
+            fitting.struct(tree, self.schema)
+            of_message = set[Path]()
+            for path, value in fitting.rescued.items():
+                if known := known_field(self.schema, path):
+                    misfits = self.misfits.setdefault(known[0], Misfits(known[1]))
+                    misfits.found.add(_kind_of(value))
+                    misfits.messages += known[0] not in of_message
+                    of_message.add(known[0])
 
 
 @dataclass
@@ -51,6 +86,7 @@ class Sample:
 
     types: dict[str, TypeSample] = field(default_factory=dict)
     others: int = 0
+    schemas: Mapping[str, Struct] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -59,9 +95,13 @@ class Sample:
         *,
         per_type: int = MESSAGES_PER_TYPE,
         types: TypePatterns = ALL_TYPES,
+        schemas: Mapping[str, Struct] | None = None,
     ) -> Sample:
-        """Take the first messages of each type and originating endpoint, ``per_type`` at most."""
-        sample = cls()
+        """Take the first messages of each type and originating endpoint, ``per_type`` at most.
+
+        Values that do not fit the ``schemas`` are counted.
+        """
+        sample = cls(schemas=schemas or {})
         for message in messages:
             sample._add(message, per_type, types)
         return sample
@@ -77,7 +117,7 @@ class Sample:
             return
         if name not in self.types:
             paths = MAX_NODES // (len(self.types) + 1)
-            self.types[name] = TypeSample(Statistics(min(PATHS_PER_TYPE, paths)))
+            self.types[name] = TypeSample(Statistics(min(PATHS_PER_TYPE, paths)), self.schemas.get(name, EMPTY))
         found = self.types[name]
         body, sender, statistics = message.body or b"", headers.get(HeaderNames.ORIGINATING_ENDPOINT), found.statistics
         if statistics.messages[sender_number(sender)] >= per_type or found.bytes + len(body) > BYTES_PER_TYPE:
@@ -85,6 +125,13 @@ class Sample:
         found.first, found.last = found.first or message.row_version, message.row_version
         found.bytes += len(body)
         try:
-            statistics.add(parse(body, headers.get(HeaderNames.CONTENT_TYPE)), sender)
+            found.add(parse(body, headers.get(HeaderNames.CONTENT_TYPE)), sender)
         except BodyError:
             found.unparsed += 1
+
+
+def _kind_of(value: Any) -> str:
+    if isinstance(value, str) or (isinstance(value, Element) and not value.children):
+        return "string"
+    kinds = {bool: "boolean", Number: "number", list: "array"}
+    return next((name for kind, name in kinds.items() if isinstance(value, kind)), "struct")
