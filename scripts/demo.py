@@ -116,8 +116,11 @@ def main() -> int:
     show_tables(counts["tables"])
     show_revenue(counts["revenue"])
     show(figures, steps)
-    console.print(f"report: {FOLDER / 'report.html'}", highlight=False)
-    return check(figures)
+    console.print(f"report: {FOLDER / 'report.html'}\ntables: {TABLES}", highlight=False)
+    if problems := check(figures):
+        return problems
+    console.print("next: . .venv/bin/activate, and docs/guides/queue-to-table.md with messages of your own")
+    return 0
 
 
 def changed(messages: Iterator[Message]) -> Iterator[Message]:

@@ -313,6 +313,8 @@ def conversation(
     )
     whole = {"batches": found.batches, "unread": found.unread, "complete": found.complete}
     common.show([step.to_dict() for step in found.steps], whole=whole)
+    if not found.steps and not common.for_programs:
+        note("No batch has it. For a queue, use sqlqueue peek QUEUE --header NServiceBus.ConversationId=ID.")
     if found.unread or not found.complete:
         ended = "" if found.complete else "; a limit ended the search"
         note(f"Read {found.batches} batches; {found.unread} could not be read{ended}.")

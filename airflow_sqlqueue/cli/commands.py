@@ -25,11 +25,14 @@ SYNONYMS = {
     **dict.fromkeys(("list", "ls", "status"), "queues"),
     **dict.fromkeys(("failures", "failed"), "errors"),
     "count": "depth",
-    "show": "peek",
+    **dict.fromkeys(("show", "find", "search"), "peek"),
     "receive": "consume",
     "retry": "return",
+    "move": "forward",
+    "schema": "schemas",
     "export": "drain --copy",
     "batch": "batches",
+    **dict.fromkeys(("clean", "cleanup", "delete-batches"), "sweep"),
 }
 """Words that people try, each with the command that does it."""
 
@@ -42,6 +45,7 @@ OPTION_SYNONYMS = {
     "--last": ("--since", "--older-than"),
     "--limit": ("--count", "--max-messages"),
     "--force": ("--yes",),
+    "--group-by": ("--by",),
 }
 """Options that people try, each with those that do it; a command may have one or several."""
 

@@ -35,7 +35,8 @@ from airflow_sqlqueue.queue.table_access import FIRST, LAST
 def queues(common: ListOptions) -> None:
     """List all queues with their counts; no message is read.
 
-    The counts are the catalog's. Of expired messages at most 1,000 are counted. The oldest is the first message.
+    The counts are the catalog's: expired messages are among the messages, while depth counts them apart. Of expired
+    messages at most 1,000 are counted. The oldest is the first message.
     """
     now = datetime.now(timezone.utc)
     common.show(

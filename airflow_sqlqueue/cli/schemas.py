@@ -52,9 +52,9 @@ def infer(
 
 
 def diff(target: SampleOptions) -> None:
-    """Show what a batch's messages have that the schemas have not: new fields, and values that do not fit.
+    """Show a batch's new fields and values that do not fit.
 
-    "misfits" is the number of messages with such a value.
+    These are what its messages have and the schemas have not; "misfits" is the number of messages with such a value.
     """
     _compare(target)
 

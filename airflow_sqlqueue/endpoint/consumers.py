@@ -23,7 +23,7 @@ _LOOK_SECONDS = 0.1
 
 
 class SharedBudget(Budget):
-    """Budget of the handlers of several queues, each of which gives back after each reservation, if only 0.
+    """Budget of the handlers of several queues; a handler gives back after each reservation, if only 0.
 
     A handler of one queue waits while those of the others hold the last messages, as they may give them back: it has
     messages in its queue that the budget still covers.

@@ -18,6 +18,7 @@ def test_the_steps_of_a_conversation_are_shown(url: str, tmp_path: Path) -> None
     QueueClient.from_url(url).queue(name).send([Message(headers), Message(headers)])
     answer("drain", name, "--staging", str(tmp_path), url=url)
     # Batches of other tests, whose files are gone, are counted in a note.
+    assert "No batch has it. For a queue, use" in sqlqueue("conversation", "none", url=url).stderr
     done = sqlqueue("conversation", conversation, "--json", url=url)
     assert done.returncode == 0, done.stderr
     assert [step["receiver"] for step in json.loads(done.stdout)["items"]] == [endpoint]

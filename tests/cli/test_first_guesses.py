@@ -36,6 +36,10 @@ GUESSES = {
     "CSV, by another word": ("export {orders}", "drain --copy {orders} --staging {folder}"),
     "throw away old ones": ("purge {orders} --older-than 30d --dry-run", ""),
     "to another queue": ("forward {orders} {other}", ""),
+    "to another queue, by another word": ("move {other} {orders}", "forward {other} {orders}"),
+    "old batches": ("delete-batches {folder}", "sweep {folder} --dry-run"),
+    "one message": ("find {orders}", "peek {orders}"),
+    "by exception": ("errors {error} --group-by kind", "errors {error} --by kind"),
     "stuck batches": ("batches --state sealed --older-than 1d", ""),
     "a clean disk": ("sweep {folder} --dry-run", ""),
 }

@@ -72,6 +72,6 @@ def test_a_handler_waits_no_longer_than_the_others_may_go_on(seconds: float | No
     assert budget.reserve(1) == 0
 
 
-def test_a_budget_without_a_number_of_messages_makes_nobody_wait() -> None:
+def test_handlers_of_a_budget_without_a_limit_never_wait() -> None:
     budget = SharedBudget(ConsumeOptions(), threading.Event())
     assert (budget.reserve(3), budget.reserve(3)) == (3, 3)

@@ -37,7 +37,7 @@ MAX_NODES = 200_000
 
 @dataclass
 class Misfits:
-    """Values of a field that do not fit its type: what they are, and the number of messages that have some."""
+    """Values of a field that do not fit its type: their kinds, and the number of messages that have any."""
 
     known: Type
     found: set[str] = field(default_factory=set)

@@ -46,11 +46,13 @@ def value_of(key: str, message: FailedMessage) -> str | None:
     return GROUPINGS[key].value(message)
 
 
-def check_keys(keys: tuple[str, ...]) -> None:
-    """Raise :class:`ConfigurationError` for an unknown key."""
+def check_keys(keys: tuple[str, ...], *, archived: bool = True) -> None:
+    """Raise :class:`ConfigurationError` for an unknown key, and outside the archive for one of the archive."""
     if unknown := [key for key in keys if key not in GROUPINGS]:
         known = ", ".join(map(repr, GROUPINGS))
         raise ConfigurationError(f"Errors cannot be grouped by {quoted(unknown[0])}: choose from {known}.")
+    if not archived and (of_archive := [key for key in keys if GROUPINGS[key].archived]):
+        raise ConfigurationError(f"Only archived messages have {quoted(of_archive[0])}: group these by another key.")
 
 
 def group_name(key: str, value: str | None) -> str:

@@ -11,7 +11,7 @@ from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.queue.errors.failed_message import FailedMessage
 from airflow_sqlqueue.queue.errors.filters import ErrorFilter
 from airflow_sqlqueue.queue.errors.groupings import check_keys, value_of
-from airflow_sqlqueue.queue.errors.scan import FailedMessages, scan
+from airflow_sqlqueue.queue.errors.scan import ErrorQueue, FailedMessages, scan
 
 MAX_SCANNED = 100_000
 """Maximum number of messages that a triage reads by default."""
@@ -78,9 +78,10 @@ def triage(
     It reads at most ``limit`` messages, the oldest first. Nothing is removed, and no body is read. Messages that
     others have locked are skipped.
 
-    Raises :class:`ConfigurationError` for an unknown key, :class:`QueueNotFoundError`, :class:`NotAQueueError`.
+    Raises :class:`ConfigurationError` for a key that the messages do not have, :class:`QueueNotFoundError`,
+    :class:`NotAQueueError`.
     """
-    check_keys(tuple(by))
+    check_keys(tuple(by), archived=not isinstance(source, ErrorQueue))
     if limit < 1:
         raise ConfigurationError(f"A triage reads 1 message or more, not {limit}: raise the limit.")
     where = where or ErrorFilter()
