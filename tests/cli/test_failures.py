@@ -95,6 +95,6 @@ def test_delete_of_the_archive_by_age(url: str, error: str) -> None:
 
 @pytest.mark.parametrize("command", [["archive"], ["restore"], ["park", "error", "x"], ["delete", "--yes"]])
 def test_the_messages_are_chosen(command: list[str], url: str) -> None:
-    assert "by a filter, as --kind, or by --all" in one_sentence(sqlqueue(*command, url=url), 2)
+    assert "by a filter, as --row-version or --kind, or by --all" in one_sentence(sqlqueue(*command, url=url), 2)
     both = sqlqueue(*command, "--all", "--kind", "failed", url=url)
     assert "one of the two" in one_sentence(both, 2)
