@@ -129,13 +129,23 @@ def test_a_message_that_the_server_refuses_stops_no_other(
     error.send(failed("Sales", b"long" if n == 5 else b"%d" % n) for n in range(10))
     lone = json.dumps({HeaderNames.FAILED_Q: "Sales", "half": "\ud800"})
     error.send([Message(lone, b"h"), failed("Sales", b"z")])
-    done = give_back(error)
+    done = give_back(error, rows_per_transaction=4)
     assert (done.messages, done.left) == (10, {"the server refused the message": 1, "malformed headers": 1})
     assert "1 message left in error@" in caplog.text
     assert "SQL Server answered with error 547 (a foreign key or a CHECK constraint does not allow it)." in caplog.text
     assert not {"long", "half", "Åsa"} & set(caplog.text.split())
     assert bodies(error) == [b"long", b"h"]
     assert bodies(sales) == [b"%d" % n for n in range(10) if n != 5] + [b"z"]
+
+
+def test_malformed_messages_alone_do_not_close_their_queue(
+    error: QueueTable, sales: QueueTable, give_back: Any
+) -> None:
+    lone = json.dumps({HeaderNames.FAILED_Q: "Sales", "half": "\ud800"})
+    error.send([Message(lone, b"h")] * 2 + [failed("Sales", b"z")])
+    done = give_back(error, rows_per_transaction=2)
+    assert (done.messages, done.left) == (1, {"malformed headers": 2})
+    assert bodies(sales) == [b"z"]
 
 
 def test_a_queue_that_refuses_inserts_does_not_stop_the_others(
