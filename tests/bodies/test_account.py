@@ -11,7 +11,7 @@ import base64
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from itertools import count
@@ -24,9 +24,12 @@ from hypothesis import strategies as st
 
 from airflow_sqlqueue.bodies.arrow_parser import BodyParser
 from airflow_sqlqueue.bodies.decoding import parse
+from airflow_sqlqueue.bodies.extension import known_field
 from airflow_sqlqueue.bodies.inference import struct_of
+from airflow_sqlqueue.bodies.names import Path, read_path
 from airflow_sqlqueue.bodies.schemas import read_schema, struct
 from airflow_sqlqueue.bodies.statistics import Statistics
+from airflow_sqlqueue.client.schemas.sampling import TypeSample
 
 XSI = "http://www.w3.org/2001/XMLSchema-instance"
 BLANKS = " \t\r\n"
@@ -255,6 +258,23 @@ class Json:
         return f"{{{','.join(pieces)}}}", leaves
 
 
+def check_sample(bodies: list[bytes], schema: Any) -> None:
+    """The values of fields that a sample says do not fit are those that the rows have as rescued."""
+    sample, expected = TypeSample(Statistics(), schema), Counter[Path]()
+    for body, row in zip(bodies, rows_of(bodies, schema), strict=True):
+        if row["unparsed"] is None:
+            sample.add(parse(body, None), None)
+            fields = (known_field(schema, read_path(path)) for path in json.loads(row["rescued"] or "{}"))
+            expected.update({field[0] for field in fields if field})
+    counted = {path: found.messages for path, found in sample.misfits.items()}
+    # Whether the root has it as a field or as metadata, its schema says to the parser.
+    assert without_type(counted) == without_type(expected)
+
+
+def without_type(counts: Mapping[Path, int]) -> dict[Path, int]:
+    return {path: count for path, count in counts.items() if "$type" not in path}
+
+
 def check_json(bodies: list[Json], schema: Any) -> None:
     account_json(bodies, rows_of([each.text.encode() for each in bodies], schema), schema)
 
@@ -315,6 +335,7 @@ def test_every_value_of_json_is_accounted_for_by_any_schema(
     some = models(names if style else data_names, bool(style.get("numbers")))
     bodies = data.draw(st.lists(some, min_size=1, max_size=4))
     check_json([Json(each, **style) for each in bodies], read_schema(schema))
+    check_sample([Json(each, **style).text.encode() for each in bodies], read_schema(schema))
 
 
 # XML
@@ -450,6 +471,6 @@ xml_schemas = st.dictionaries(st.sampled_from(["Id", "Lines", "Line", "Name", "@
 def test_every_value_of_xml_is_accounted_for_by_any_schema(
     data: st.DataObject, schema: Any, style: dict[str, Any]
 ) -> None:
-    check_xml(
-        [Xml(each, **style) for each in data.draw(st.lists(messages, min_size=1, max_size=3))], read_schema(schema)
-    )
+    bodies = [Xml(each, **style) for each in data.draw(st.lists(messages, min_size=1, max_size=3))]
+    check_xml(bodies, read_schema(schema))
+    check_sample([each.text.encode() for each in bodies], read_schema(schema))
