@@ -90,10 +90,13 @@ screenshots: $(READY) ## Take pictures of the page's views, light and dark, into
 faults: $(READY) ## Run the fault tests at length: kills, cuts, storms (some 15 minutes)
 	@SQLQUEUE_FAULTS=long $(RUN)/python -m pytest $(ASIDE) tests/faults $(SYSTEM)
 
-coverage: $(READY) ## Measure the branch coverage of each room (half an hour; TESTS="tests/unit tests/contract")
+# Spark's tests and those of whole systems are not in one process, as in make test and make test-system.
+coverage: MEASURED = PYTHONPATH=scripts:$(PYTHONPATH) $(RUN)/python -m coverage run -m pytest -p tests_of_lines $(ASIDE)
+coverage: $(READY) ## Measure the branch coverage of each room (an hour; TESTS="tests/unit tests/contract")
 	@rm -rf .coverage
 	@$(RUN)/python scripts/jars.py --optional
-	@PYTHONPATH=scripts:$(PYTHONPATH) $(RUN)/python -m coverage run -m pytest -p tests_of_lines $(ASIDE) $(or $(TESTS),tests --ignore tests/ui --ignore tests/bench)
+	@$(MEASURED) $(or $(TESTS),tests --ignore tests/ui --ignore tests/bench $(patsubst %,--ignore %,$(SYSTEM)))
+	@$(if $(TESTS),,$(MEASURED) $(filter-out tests/bench/%,$(SYSTEM)))
 	@$(RUN)/python -m coverage combine -q
 	@$(RUN)/python scripts/coverage_rooms.py
 
