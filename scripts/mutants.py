@@ -47,7 +47,11 @@ SECONDS_OF_LINES = 90.0
 """Sum of the seconds of the tests that are run for executing a line, some of each file."""
 MOST_NAMING = 8
 """Files of other tests than those without a server, above which those that name what is changed are left out."""
-RULES = {r"\.sql:": "tests/unit/test_hints.py", r"repr=|_header\(": "tests/unit/test_untrusted.py"}
+RULES = {
+    r"\.sql:": "tests/unit/test_hints.py",
+    r"repr=|_header\(": "tests/unit/test_untrusted.py",
+    r"\b(?:above|least|most)=": "tests/unit/test_limits.py",
+}
 """Tests of rules that read statements and classes and execute none, by what they concern, as for ``--only``."""
 SECONDS_OF_A_TEST = 60
 """Longest run of one test, which fails then: so a mutant that never ends is killed."""

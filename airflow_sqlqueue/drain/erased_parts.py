@@ -12,7 +12,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_sqlqueue.bodies.decoding import MAX_BYTES
 from airflow_sqlqueue.drain.batch_reader import part_batches
 from airflow_sqlqueue.drain.ledger import ErasedPart, Part
 from airflow_sqlqueue.drain.manifest import Batch, is_manifest
@@ -21,9 +20,10 @@ from airflow_sqlqueue.drain.storage.batch_files import files_of, remove, write_m
 from airflow_sqlqueue.drain.storage.folder import PRIVATE, StagingFolder, locate
 from airflow_sqlqueue.drain.storage.object_stores import raise_staging_error
 from airflow_sqlqueue.messages.row import BODY_FILE, COLUMN_HEADERS, drained_row_schema
+from airflow_sqlqueue.options.budget import MIB
 
-_PIECE = MAX_BYTES + 1
-"""Bytes of a piece of a body. The first one is too large to be parsed if the body is, and then no reader takes it."""
+_PIECE = MIB
+"""Bytes of a body that are in memory while its file is copied."""
 
 
 class FileEraser:
