@@ -180,7 +180,9 @@ def _act(
 ) -> None:
     """Ask where messages would be lost, do the action, and print the result."""
     if where.is_empty != all_messages and given.get("older_than") is None:
-        raise ConfigurationError("Select the messages by a filter, as --row-version or --kind, or by --all: one of the two.")
+        raise ConfigurationError(
+            "Select the messages by a filter, as --row-version or --kind, or by --all: one of the two."
+        )
     if action.loses_messages and not (given["confirm"] or options.dry_run):
         if common.as_json or not sys.stdin.isatty():
             raise ConfigurationError(
