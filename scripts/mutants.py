@@ -43,7 +43,7 @@ PACKAGE = "airflow_sqlqueue"
 EXPLAINED = ROOT / "scripts" / "mutants.json"
 SECONDS = 600.0
 """Longest run of a mutant's tests. A mutant that takes longer is not counted as killed."""
-SECONDS_OF_LINES = 90.0
+SECONDS_OF_LINES = 150.0
 """Sum of the seconds of the tests that are run for executing a line, some of each file."""
 MOST_NAMING = 8
 """Files of other tests than those without a server, above which those that name what is changed are left out."""
@@ -53,6 +53,8 @@ RULES = {
     r"\b(?:above|least|most)=": "tests/unit/test_limits.py",
 }
 """Tests of rules that read statements and classes and execute none, by what they concern, as for ``--only``."""
+SYSTEM = ("tests/airflow/running/", "tests/sinks/", "tests/bench/")
+"""Tests of whole systems, whose start takes longer than a test of a mutant may."""
 SECONDS_OF_A_TEST = 60
 """Longest run of one test, which fails then: so a mutant that never ends is killed."""
 
@@ -320,7 +322,7 @@ def _tests(room: str, mutant: Mutant) -> Sequence[str]:
     unknown = [test for test in nearest if not known.measured(test)]
     if not known.runs(mutant.path, mutant.line):
         return unknown
-    seconds = known.of(mutant.path, mutant.line)
+    seconds = {test: took for test, took in known.of(mutant.path, mutant.line).items() if not test.startswith(SYSTEM)}
 
     def place(test: str) -> tuple[int, str, float]:
         number = next((number for number, name in enumerate(nearest) if test.startswith(name)), len(nearest))

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from itertools import islice
 
 import pytest
 
 from airflow_sqlqueue.errors import ConfigurationError, MessageError, NotAQueueError, QueueNotFoundError
 from airflow_sqlqueue.messages.message import HeaderNames, Message, decode_headers
 from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress
+from airflow_sqlqueue.queue.delayed import table as delayed_table
 from airflow_sqlqueue.queue.delayed.table import DelayedTable, delayed_name
 from airflow_sqlqueue.queue.tables.create import create, create_queue, delayed_definition, subscription_definition
 from airflow_sqlqueue.server.session import Session
@@ -107,6 +109,14 @@ def test_a_list_is_by_due_in_pages_without_bodies(delayed: DelayedTable) -> None
     assert [message.due for message in everything] == sorted(message.due for message in everything)
     assert delayed.peek(3) == everything[:3]
     assert delayed.next_due() == everything[0].due
+
+
+def test_a_page_goes_on_beyond_large_messages_of_one_moment(
+    delayed: DelayedTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delayed_table, "PAGE_BYTES", 1_000)
+    delayed.store((Message({"n": "x" * 700}) for _ in range(7)), delay=timedelta(days=1))
+    assert [message.row_version for message in islice(delayed.scan(), 20)] == list(range(1, 8))
 
 
 def test_an_empty_table_has_nothing_to_list_or_cancel(delayed: DelayedTable) -> None:

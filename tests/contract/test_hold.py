@@ -14,6 +14,7 @@ from airflow_sqlqueue.messages.routing import AddressResolver
 from airflow_sqlqueue.queue import QueueTable, browsing
 from airflow_sqlqueue.queue.browsing import delete, hold
 from airflow_sqlqueue.queue.locked_messages import LockedMessages
+from airflow_sqlqueue.queue.quarantine import Quarantine
 from airflow_sqlqueue.queue.tables.create import create_queue
 from airflow_sqlqueue.server.sql import query
 from tests.contract.conftest import Connect, run_sql
@@ -49,6 +50,22 @@ def test_held_messages_come_back_when_the_connection_breaks(queue: QueueTable, c
     holder.close()
     assert queue.count_left(2**63 - 1, wait=60) == 2
     assert len(queue.receive(2)) == 2
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_what_the_error_queue_refuses_goes_into_quarantine(
+    queue: QueueTable, connect: Connect, address_of: AddressResolver, number: int
+) -> None:
+    queue.send([Message()] * number)
+    error = replace(queue.address, table=f"{queue.address.table}.error")
+    create_queue(queue.session, error)
+    run_sql(queue.session, f"ALTER TABLE {error.qualified_name} ADD CHECK (1 = 0)")
+    held = LockedMessages(connect, address_of, queue.address.table, error.table)
+    held.settle([], [head.row_version for head in held.lock(number)], ValueError("not accepted"))
+    held.close()
+    assert len(Quarantine(queue.session, queue.address.catalog).messages(queue.address)) == number
+    assert queue.receive(1) == []
+    run_sql(queue.session, f"DROP TABLE {error.qualified_name}")
 
 
 @pytest.mark.parametrize("step", ["hold", "delete"])

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from airflow_sqlqueue import QueueClient
+from airflow_sqlqueue.endpoint.endpoint import Endpoint
 from airflow_sqlqueue.endpoint.options import ConsumeOptions
-from airflow_sqlqueue.errors import TooManyFailuresError
+from airflow_sqlqueue.errors import QueueNotFoundError, TooManyFailuresError
 from airflow_sqlqueue.messages.envelope import Envelope
 from airflow_sqlqueue.messages.message import HeaderNames, Message
 from airflow_sqlqueue.messages.routing import AddressResolver
@@ -177,6 +178,19 @@ def test_the_failure_of_one_queue_ends_all(client: QueueClient) -> None:
     with pytest.raises(TooManyFailuresError, match=r"Sales\.WEB01"):
         client.queue("Sales").consume(fail, options)
     assert client.queue("error").depth().messages == 1
+
+
+def test_a_queue_that_cannot_be_consumed_ends_all(client: QueueClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    find = Endpoint.find
+
+    def found(session: Session, resolver: AddressResolver, queue_name: str, *others: Any, **named: Any) -> Endpoint:
+        if queue_name.startswith("Sales.WEB01"):
+            raise QueueNotFoundError("It was dropped.")
+        return find(session, resolver, queue_name, *others, **named)
+
+    monkeypatch.setattr(Endpoint, "find", found)
+    with pytest.raises(QueueNotFoundError, match="dropped"):
+        client.queue("Sales").consume(lambda message: None, ConsumeOptions(secondary=True, until_empty=False))
 
 
 def test_all_queues_end_when_they_are_stopped(client: QueueClient) -> None:
