@@ -211,6 +211,7 @@ def test_dropping_expired_messages_yields_to_endpoints(
 ) -> None:
     caplog.set_level("DEBUG", "airflow_sqlqueue")
     queue.send([Message(time_to_be_received=timedelta(seconds=-5))] * 3 + [Message()])
+    assert run_sql(queue.session, PRIORITY)[0][0] == 0
     seen = []
 
     class Watched(QueueTable):

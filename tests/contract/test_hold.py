@@ -53,7 +53,7 @@ def test_held_messages_come_back_when_the_connection_breaks(queue: QueueTable, c
 
 
 @pytest.mark.parametrize("number", [1, 3])
-def test_what_the_error_queue_refuses_goes_into_quarantine(
+def test_messages_that_the_error_queue_refuses_go_into_quarantine(
     queue: QueueTable, connect: Connect, address_of: AddressResolver, number: int
 ) -> None:
     queue.send([Message()] * number)

@@ -161,6 +161,15 @@ def test_a_queue_that_refuses_inserts_does_not_stop_the_others(
     assert sorted(bodies(error)) == [b"Closed"] * 3 + [b"Odd"] * 3
 
 
+def test_messages_that_stay_use_up_no_limit(
+    session: Session, make: Make, error: QueueTable, sales: QueueTable, give_back: Any
+) -> None:
+    run_sql(session, f"ALTER TABLE {make('Closed').address.qualified_name} ADD CHECK (1 = 0)")
+    error.send(failed(name, name.encode()) for name in ("Closed",) * 6 + ("Sales",) * 3)
+    done = give_back(error, rows_per_transaction=2, max_messages=3)
+    assert (done.destinations, len(bodies(sales))) == ({sales.address.canonical: 3}, 3)
+
+
 def test_a_locked_queue_does_not_stop_the_others(
     connect: Connect, make: Make, resolver: AddressResolver, settings: Any, error: QueueTable, sales: QueueTable
 ) -> None:
