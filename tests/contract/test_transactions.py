@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 
 import pyodbc
@@ -484,6 +484,19 @@ def test_without_a_transaction_a_failure_loses_received_messages(
     with pytest.raises(Interrupted):
         handle()
     assert waiting(queue) == []
+
+
+@pytest.mark.parametrize("mode", ["sends_atomic_with_receive", "receive_only", "none"])
+def test_a_block_that_joins_and_fails_takes_all_with_it_if_there_is_a_transaction(
+    queue: QueueTable, connect: Connect, settings: ConnectionSettings, mode: str
+) -> None:
+    queue.send([Message(body=b"in")])
+    ends = nullcontext() if mode == "none" else pytest.raises(TransactionError)
+    with ends, transaction(settings, connect, mode) as begun:
+        with pytest.raises(Interrupted), transaction(settings, connect, mode):
+            assert len(other(queue, begun.receiving).receive()) == 1
+            raise Interrupted
+    assert waiting(queue) == ([] if mode == "none" else [b"in"])
 
 
 def test_another_server_or_ledger_schema_is_refused(connect: Connect, settings: ConnectionSettings) -> None:
