@@ -329,11 +329,13 @@ def _tests(room: str, mutant: Mutant) -> Sequence[str]:
         return number, test.partition("::")[0], seconds[test]
 
     tests = sorted(seconds, key=place)
-    of_room = [test for test in tests if test.startswith(nearest)]
-    others = [test for test in tests if not test.startswith(nearest)]
+    # Tests without a server take milliseconds: all of them come before one of each other file.
+    of_unit = [test for test in tests if test.startswith("tests/unit/")]
+    of_room = [test for test in tests if test.startswith(nearest) and test not in of_unit]
+    others = [test for test in tests if not test.startswith((*nearest, "tests/unit/"))]
     chosen: list[str] = []
     left = SECONDS_OF_LINES
-    for test in (*_in_turns(of_room), *_in_turns(others)):
+    for test in (*of_unit, *_in_turns(of_room), *_in_turns(others)):
         if seconds[test] <= left or not chosen:
             chosen.append(test)
             left -= seconds[test]
