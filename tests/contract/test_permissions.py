@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -245,13 +246,16 @@ def test_a_queue_that_may_not_be_read_is_shown_by_its_count_and_spoils_no_other(
         run_sql(session, f"GRANT VIEW DEFINITION ON {in_database(table)} TO [{role}]")
     run_sql(session, f"GRANT SELECT ON {in_database(may)} TO [{role}]")
     try:
-        database = DatabaseOverview(may.catalog)
-        with login_in(role)() as reader:
+        database, asked = DatabaseOverview(may.catalog), Counter[int]()
+        queries = database._head_queries
+        counted = patch.object(database, "_head_queries", lambda each: asked.update([each]) or queries(each))
+        with login_in(role)() as reader, counted:
             for _ in range(3):
                 found = {each.table: each for each in database.read(reader)}
                 assert [found[table].rows for table in (may, may_not)] == [3, 3]
         assert found[may].oldest is not None
         assert found[may_not].oldest is None
+        assert min(asked.values()) == 2, "with the others and by itself, and not again"
     finally:
         for table in (may, may_not):
             drop_queue(session, table, force=True)
