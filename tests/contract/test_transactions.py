@@ -160,13 +160,16 @@ def test_a_lent_connection_takes_part_and_cannot_commit(queue: QueueTable) -> No
     assert waiting(queue) == [b"a", b"b", b"c"]
 
 
-@pytest.mark.parametrize("how", ["rollback", "error", "autocommit"])
+@pytest.mark.parametrize("how", ["rollback", "error", "autocommit", "block"])
 def test_a_lent_connection_dooms_the_transaction(queue: QueueTable, how: str) -> None:
     def go_on() -> None:
         with queue.session.transaction():
             connection = queue.session.enlisted_connection()
             if how == "rollback":
                 connection.rollback()
+            elif how == "block":
+                with suppress(Interrupted), connection:
+                    raise Interrupted
             elif how == "error":
                 with pytest.raises(pyodbc.Error):
                     connection.execute("SELECT 1/0").fetchall()

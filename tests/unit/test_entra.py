@@ -27,6 +27,9 @@ def test_a_token_goes_to_the_driver_as_utf_16_with_its_length() -> None:
     assert struct.unpack_from("<I", data) == (len(TOKEN) * 2,)
     assert data[4:] == TOKEN.encode("utf-16-le")
     assert settings(user="u", password="p").attributes() == {}
+    assert settings(access_token=lambda: "x" * 32).attributes()
+    with pytest.raises(ConfigurationError, match="at least 32 characters"):
+        settings(access_token=lambda: "x" * 31).attributes()
 
 
 @pytest.mark.parametrize(
