@@ -331,8 +331,9 @@ def _tests(room: str, mutant: Mutant) -> Sequence[str]:
     tests = sorted(seconds, key=place)
     # Tests without a server take milliseconds: all of them come before one of each other file.
     of_unit = [test for test in tests if test.startswith("tests/unit/")]
-    of_room = [test for test in tests if test.startswith(nearest) and test not in of_unit]
-    others = [test for test in tests if not test.startswith((*nearest, "tests/unit/"))]
+    with_server = [test for test in tests if not test.startswith("tests/unit/")]
+    of_room = [test for test in with_server if test.startswith(nearest)]
+    others = [test for test in with_server if not test.startswith(nearest)]
     chosen: list[str] = []
     left = SECONDS_OF_LINES
     for test in (*of_unit, *_in_turns(of_room), *_in_turns(others)):

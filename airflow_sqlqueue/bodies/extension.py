@@ -31,11 +31,15 @@ EMPTY: Struct = {"type": "struct", "fields": []}
 
 @dataclass(frozen=True)
 class Change:
-    """A difference: the path of a field, its type in the schema and in the batch; None where it is missing."""
+    """A difference: the path of a field, its type in the schema and in the batch; None where it is missing.
+
+    ``misfits`` is the number of messages of a sample with a value that does not fit.
+    """
 
     path: str
     schema: Type | None
     batch: Type | None
+    misfits: int = 0
 
 
 def differences(known: Type | None, found: Type, path: Path = ()) -> Iterator[Change]:
@@ -54,25 +58,36 @@ def differences(known: Type | None, found: Type, path: Path = ()) -> Iterator[Ch
         yield Change(path_text(path), known, found)
 
 
-def known_field(schema: Struct, path: Path) -> tuple[Path, Type] | None:
-    """Return the path and type of the field that a rescued value would be in; None for one of a field not known."""
-    kind: Type = schema
-    found: list[str | int | None] = []
-    for step in path:
-        item = item_of(kind)
-        if isinstance(kind, str) or (item is None and not isinstance(step, str)):
-            # A part of a value for a column of a leaf type, or an element that repeats.
-            break
-        name = None
-        if item is None:
-            names = {column_key(each): each for each in fields_of(_struct(kind))}
-            name = names.get(column_key(str(step)))
-            if name is None:
-                return None
-            item = fields_of(_struct(kind))[name]
-        found.append(name)
-        kind = item
-    return (tuple(found), kind) if found else None
+class KnownFields:
+    """The fields of a schema, found by the paths of values that were rescued."""
+
+    def __init__(self, schema: Struct) -> None:
+        self._schema = schema
+        # A body may have many values beside the fields: the names of a struct are put in order once.
+        self._structs: dict[int, dict[str, tuple[str, Type]]] = {}
+
+    def of(self, path: Path) -> tuple[Path, Type] | None:
+        """Return the path and the type of the field that a value belongs to; None for the value of another field."""
+        kind: Type = self._schema
+        found: list[str | None] = []
+        for step in path:
+            item = item_of(kind)
+            name = None
+            if item is None:
+                # The rest of the path is inside a value of a leaf type, or the position of a repeated element.
+                if isinstance(kind, str) or not isinstance(step, str):
+                    break
+                if (field := self._fields(kind).get(column_key(step))) is None:
+                    return None
+                name, item = field
+            found.append(name)
+            kind = item
+        return (tuple(found), kind) if found else None
+
+    def _fields(self, kind: Struct) -> dict[str, tuple[str, Type]]:
+        if id(kind) not in self._structs:
+            self._structs[id(kind)] = {column_key(name): (name, each) for name, each in fields_of(kind).items()}
+        return self._structs[id(kind)]
 
 
 def takes(known: Type, found: Type) -> bool:

@@ -48,7 +48,7 @@ def infer(
     commit the files.
     """
     title = "Would be written; nothing was yet" if dry_run else f"Written to {target.folder}, a file for each type"
-    _compare(target, title, proposes=True, write=not dry_run)
+    _compare(target, title, write=not dry_run)
 
 
 def diff(target: SampleOptions) -> None:
@@ -104,14 +104,14 @@ def add(
         raise typer.Exit(2)
 
 
-def _compare(target: SampleOptions, title: str = "", *, proposes: bool = False, write: bool = False) -> bool:
+def _compare(target: SampleOptions, proposed: str | None = None, *, write: bool = False) -> bool:
     """Show what the messages of a batch have that the schemas have not, and write it; return whether there is any.
+
+    With ``proposed``, a title, it shows the new fields alone.
 
     A schema that cannot be used leaves the other types as they are, and the exit code is 2.
     """
-    from airflow_sqlqueue.bodies.extension import EMPTY, Change, differences
     from airflow_sqlqueue.bodies.inference import infer, struct_of
-    from airflow_sqlqueue.bodies.names import path_text
     from airflow_sqlqueue.bodies.patterns import TypePatterns
     from airflow_sqlqueue.client.schemas.files import SchemaFolder, file_stem
     from airflow_sqlqueue.client.schemas.sampling import Sample
@@ -128,29 +128,24 @@ def _compare(target: SampleOptions, title: str = "", *, proposes: bool = False, 
     for name, each in sample.types.items():
         if file_stem(name) in unusable:
             continue
-        old = known.get(name, EMPTY)
-        changes = list(differences(old, struct_of(each.statistics, name, hints)))
-        misfits = {path_text(path): found for path, found in each.misfits.items()}
-        if proposes:
+        changes = each.changes(struct_of(each.statistics, name, hints))
+        if proposed is not None:
             # Fields of a file keep their types.
             changes = [change for change in changes if change.schema is None]
-        else:
-            for path in sorted(misfits.keys() - {change.path for change in changes}):
-                changes.append(Change(path, misfits[path].known, " or ".join(sorted(misfits[path].found))))
         for change in changes:
             old_and_found = {"old": _short(change.schema), "found": _short(change.batch)}
             records.append({"message_type": name, "field": change.path, **old_and_found})
-            if not proposes:
-                records[-1]["misfits"] = misfits[change.path].messages if change.path in misfits else 0
+            if proposed is None:
+                records[-1]["misfits"] = change.misfits
         if changes and write:
-            schema, warnings = infer(each.statistics, name, old, hints)
+            schema, warnings = infer(each.statistics, name, each.misfits.schema, hints)
             for warning in warnings:
                 note(warning)
             try:
                 folder.extend(name, schema)
             except SqlQueueError as error:
                 unusable[file_stem(name)] = str(error)
-    target.show(records, title=title)
+    target.show(records, title=proposed or "")
     if not target.for_programs:
         _name_sample(sample)
         for text in hints.unmatched():

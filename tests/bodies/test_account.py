@@ -24,12 +24,12 @@ from hypothesis import strategies as st
 
 from airflow_sqlqueue.bodies.arrow_parser import BodyParser
 from airflow_sqlqueue.bodies.decoding import parse
-from airflow_sqlqueue.bodies.extension import known_field
+from airflow_sqlqueue.bodies.extension import KnownFields
 from airflow_sqlqueue.bodies.inference import struct_of
 from airflow_sqlqueue.bodies.names import Path, read_path
 from airflow_sqlqueue.bodies.schemas import read_schema, struct
 from airflow_sqlqueue.bodies.statistics import Statistics
-from airflow_sqlqueue.client.schemas.sampling import TypeSample
+from airflow_sqlqueue.client.schemas.sampling import Misfits
 
 XSI = "http://www.w3.org/2001/XMLSchema-instance"
 BLANKS = " \t\r\n"
@@ -260,13 +260,13 @@ class Json:
 
 def check_sample(bodies: list[bytes], schema: Any) -> None:
     """The values of fields that a sample says do not fit are those that the rows have as rescued."""
-    sample, expected = TypeSample(Statistics(), schema), Counter[Path]()
+    misfits, known, expected = Misfits(schema), KnownFields(schema), Counter[Path]()
     for body, row in zip(bodies, rows_of(bodies, schema), strict=True):
         if row["unparsed"] is None:
-            sample.add(parse(body, None), None)
-            fields = (known_field(schema, read_path(path)) for path in json.loads(row["rescued"] or "{}"))
+            misfits.add(parse(body, None))
+            fields = (known.of(read_path(path)) for path in json.loads(row["rescued"] or "{}"))
             expected.update({field[0] for field in fields if field})
-    counted = {path: found.messages for path, found in sample.misfits.items()}
+    counted = {path: found.messages for path, found in misfits.items()}
     # Whether the root has it as a field or as metadata, its schema says to the parser.
     assert without_type(counted) == without_type(expected)
 

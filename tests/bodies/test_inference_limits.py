@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_sqlqueue.bodies import extension
 from airflow_sqlqueue.bodies.decoding import parse
 from airflow_sqlqueue.bodies.extension import differences, extended, would_extend
 from airflow_sqlqueue.bodies.inference import infer, struct_of
@@ -21,7 +22,7 @@ from airflow_sqlqueue.bodies.schemas import MAX_FIELDS, all_fields, array, field
 from airflow_sqlqueue.bodies.statistics import MAX_NODES, Statistics
 from airflow_sqlqueue.client.schemas import sampling
 from airflow_sqlqueue.client.schemas.files import SchemaFolder
-from airflow_sqlqueue.client.schemas.sampling import Sample
+from airflow_sqlqueue.client.schemas.sampling import Misfits, Sample
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.messages.message import ReceivedMessage, encode_headers
 
@@ -310,3 +311,13 @@ def test_an_unusable_schema_leaves_the_others(tmp_path: Path) -> None:
     assert "mend or remove" in unusable["Shop.Bad"]
     with pytest.raises(ConfigurationError, match=r"Shop\.Bad\.json is not JSON"):
         folder.all()
+
+
+def test_the_names_of_a_schema_are_put_in_order_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many values a body has beside the fields."""
+    asked: list[object] = []
+    monkeypatch.setattr(extension, "fields_of", lambda kind: asked.append(kind) or fields_of(kind))
+    misfits = Misfits(struct({f"f{number}": "long" for number in range(300)}))
+    misfits.add({**{f"other{number}": True for number in range(500)}, "f7": "seven"})
+    assert {path: (found.kinds, found.messages) for path, found in misfits.items()} == {("f7",): ({"string"}, 1)}
+    assert len(asked) == 1

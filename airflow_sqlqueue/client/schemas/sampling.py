@@ -6,13 +6,13 @@ Source: docs/guides/bodies.md, "Inferred types".
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_sqlqueue.bodies.coercion import Coercion, Columns
 from airflow_sqlqueue.bodies.decoding import parse
-from airflow_sqlqueue.bodies.extension import EMPTY, known_field
-from airflow_sqlqueue.bodies.names import Path
+from airflow_sqlqueue.bodies.extension import EMPTY, Change, KnownFields, differences
+from airflow_sqlqueue.bodies.names import Path, path_text
 from airflow_sqlqueue.bodies.patterns import ALL_TYPES, TypePatterns
 from airflow_sqlqueue.bodies.schemas import Struct, Type
 from airflow_sqlqueue.bodies.statistics import MAX_NODES as PATHS_PER_TYPE
@@ -36,48 +36,68 @@ MAX_NODES = 200_000
 
 
 @dataclass
-class Misfits:
+class Misfit:
     """Values of a field that do not fit its type: their kinds, and the number of messages that have any."""
 
     known: Type
-    found: set[str] = field(default_factory=set)
+    kinds: set[str] = field(default_factory=set)
     messages: int = 0
+
+
+class Misfits(dict[Path, Misfit]):
+    """Values of bodies that do not fit a schema, by the path of the field."""
+
+    def __init__(self, schema: Struct = EMPTY) -> None:
+        self.schema = schema
+        self._known, self._columns = KnownFields(schema), dict[int, Columns]()
+
+    def add(self, tree: Any) -> None:
+        """Add the body of a message."""
+        if not self.schema["fields"]:
+            return
+        fitting = Coercion(self._columns)
+        fitting.struct(tree, self.schema)
+        of_message = set[Path]()
+        for path, value in fitting.rescued.items():
+            if found := self._known.of(path):
+                known_path, known = found
+                misfit = self.setdefault(known_path, Misfit(known))
+                misfit.kinds.add(_kind_of(value))
+                of_message.add(known_path)
+        for known_path in of_message:
+            self[known_path].messages += 1
 
 
 @dataclass
 class TypeSample:
-    """Statistics of one message type in a sample, and the RowVersions of its first and last message.
-
-    ``misfits`` are the values that do not fit the schema, by the path of the field.
-    """
+    """Statistics of one message type in a sample, its misfits, and the RowVersions of its first and last message."""
 
     statistics: Statistics
-    schema: Struct = field(default_factory=lambda: EMPTY)
-    misfits: dict[Path, Misfits] = field(default_factory=dict)
+    misfits: Misfits = field(default_factory=Misfits)
     unparsed: int = 0
     bytes: int = 0
     first: int = 0
     last: int = 0
-    _columns: dict[int, Columns] = field(default_factory=dict)
 
     @property
     def messages(self) -> int:
         """The messages, those that are not parsed included."""
         return sum(self.statistics.messages.values()) + self.unparsed
 
-    def add(self, tree: Any, sender: str | None) -> None:
-        """Add the body of a message."""
-        self.statistics.add(tree, sender)
-        if self.schema["fields"]:
-            fitting = Coercion(self._columns)
-            fitting.struct(tree, self.schema)
-            of_message = set[Path]()
-            for path, value in fitting.rescued.items():
-                if known := known_field(self.schema, path):
-                    misfits = self.misfits.setdefault(known[0], Misfits(known[1]))
-                    misfits.found.add(_kind_of(value))
-                    misfits.messages += known[0] not in of_message
-                    of_message.add(known[0])
+    def changes(self, found: Struct) -> list[Change]:
+        """Return the fields that the type's schema has not, and those with values that do not fit.
+
+        ``found`` is the schema of the sample by itself.
+        """
+        misfits = {path_text(path): each for path, each in self.misfits.items()}
+        changes = list(differences(self.misfits.schema, found))
+        # Few of the values say nothing of the type that the sample has.
+        rare = sorted(misfits.keys() - {change.path for change in changes})
+        changes += [Change(path, misfits[path].known, " or ".join(sorted(misfits[path].kinds))) for path in rare]
+        return [
+            replace(change, misfits=misfits[change.path].messages) if change.path in misfits else change
+            for change in changes
+        ]
 
 
 @dataclass
@@ -117,7 +137,9 @@ class Sample:
             return
         if name not in self.types:
             paths = MAX_NODES // (len(self.types) + 1)
-            self.types[name] = TypeSample(Statistics(min(PATHS_PER_TYPE, paths)), self.schemas.get(name, EMPTY))
+            self.types[name] = TypeSample(
+                Statistics(min(PATHS_PER_TYPE, paths)), Misfits(self.schemas.get(name, EMPTY))
+            )
         found = self.types[name]
         body, sender, statistics = message.body or b"", headers.get(HeaderNames.ORIGINATING_ENDPOINT), found.statistics
         if statistics.messages[sender_number(sender)] >= per_type or found.bytes + len(body) > BYTES_PER_TYPE:
@@ -125,7 +147,9 @@ class Sample:
         found.first, found.last = found.first or message.row_version, message.row_version
         found.bytes += len(body)
         try:
-            found.add(parse(body, headers.get(HeaderNames.CONTENT_TYPE)), sender)
+            tree = parse(body, headers.get(HeaderNames.CONTENT_TYPE))
+            statistics.add(tree, sender)
+            found.misfits.add(tree)
         except BodyError:
             found.unparsed += 1
 
