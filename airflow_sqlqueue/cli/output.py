@@ -107,8 +107,8 @@ def _cell(value: Any) -> Any:
 
 
 def note(text: str) -> None:
-    """Print a line for people on standard error, unchanged."""
-    stderr.print(text, markup=False, highlight=False)
+    """Print a line for people on standard error, with escapes for what a terminal would obey."""
+    stderr.print(printable(text), markup=False, highlight=False)
 
 
 def say(heading: str, *lines: str | None) -> None:

@@ -103,6 +103,15 @@ def test_a_folder_with_a_broken_schema_is_named(url: str, name: str, batch: str,
     assert (shown.returncode, f"{ORDER}.json is not JSON" in shown.stderr) == (2, True)
 
 
+def test_a_message_type_of_any_characters_is_printed_with_escapes(url: str, name: str, tmp_path: Path) -> None:
+    headers = {"NServiceBus.EnclosedMessageTypes": "Shop\x1b[31m.A\u202eB", "NServiceBus.ContentType": "application/json"}
+    QueueClient.from_url(url).queue(name).send([Message(headers, b'{"Id":1}')])
+    batch = answer("drain", name, "--staging", str(tmp_path / "staging"), url=url)["batch_id"]
+    shown = sqlqueue("schemas", "diff", str(tmp_path / "schemas"), "--batch", batch, "--queue", name, url=url)
+    assert r"Shop\x1b[31m.A\u202eB: 1 message, RowVersions" in shown.stderr
+    assert "\x1b" not in shown.stdout + shown.stderr
+
+
 def test_an_unusable_schema_leaves_the_others(url: str, name: str, tmp_path: Path) -> None:
     queue = QueueClient.from_url(url).queue(name)
     for kind in ("Shop.Bad", "Shop.Odd", "Shop.Good", "Audit.Seen"):
