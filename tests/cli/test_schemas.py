@@ -104,7 +104,8 @@ def test_a_folder_with_a_broken_schema_is_named(url: str, name: str, batch: str,
 
 
 def test_a_message_type_of_any_characters_is_printed_with_escapes(url: str, name: str, tmp_path: Path) -> None:
-    headers = {"NServiceBus.EnclosedMessageTypes": "Shop\x1b[31m.A\u202eB", "NServiceBus.ContentType": "application/json"}
+    shop = "Shop\x1b[31m.A\u202eB"
+    headers = {"NServiceBus.EnclosedMessageTypes": shop, "NServiceBus.ContentType": "application/json"}
     QueueClient.from_url(url).queue(name).send([Message(headers, b'{"Id":1}')])
     batch = answer("drain", name, "--staging", str(tmp_path / "staging"), url=url)["batch_id"]
     shown = sqlqueue("schemas", "diff", str(tmp_path / "schemas"), "--batch", batch, "--queue", name, url=url)
