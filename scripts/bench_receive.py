@@ -104,7 +104,7 @@ def receive(queue: QueueTable, kinds: list[str], count: int) -> dict[str, Cost]:
         for kind, future in done:
             costs[kind].add(future.result())
     if before is not None and len(costs) == 1:
-        costs[kinds[0]].reads = (bench_setting.pages_read(queue) or 0) - before
+        costs[kinds[0]].reads = (bench_setting.pages_read(queue, after=before) or 0) - before
     return costs
 
 

@@ -29,10 +29,11 @@ stand_in: FakeServer | None = None
 """The stand-in that the parts run on; None: a real server."""
 
 
-def pages_read(queue: QueueTable) -> int | None:
+def pages_read(queue: QueueTable, *, after: int = -1) -> int | None:
     """Return the pages of a queue and its indexes that PostgreSQL has read for connections that are closed, or None.
 
-    None on a real server. A connection reports its reads when it ends, a moment after the client has closed it.
+    None on a real server. A connection reports its reads when it ends, a moment after the client has closed it; the
+    result is more than ``after``.
     """
     if stand_in is None:
         return None
@@ -41,15 +42,17 @@ def pages_read(queue: QueueTable) -> int | None:
             "SELECT sum(heap_blks_read + heap_blks_hit + idx_blks_read + idx_blks_hit) FROM pg_statio_user_tables "  # noqa: S608 - our own name
             f"WHERE relname = '{queue.address.table}'"
         )
-        pages, before = 0, -1
-        while pages != before:
+        pages = -1
+        for _ in range(_LOOKS):
             time.sleep(_REPORTED)
             before, pages = pages, int(postgres.execute(connection, text).get_value(0, 0) or 0)
-    return pages
+            if pages == before and pages > after:
+                return pages
+    raise TimeoutError("PostgreSQL has not counted the pages that were read. Run the bench again, without other work.")
 
 
-_REPORTED = 0.5
-"""Seconds between two looks at statistics, which are complete when they stay the same."""
+_REPORTED, _LOOKS = 0.5, 120
+"""Seconds between two looks at statistics, which are complete when they stay the same, and how many there are."""
 
 
 @contextmanager
