@@ -181,7 +181,7 @@ class Queue:
             others = _secondary(queue) if condition.secondary else []
             return check_condition(queue, condition, delayed=self._delayed(queue.session), others=others)
 
-    def _delayed(self, session: Session) -> ResolvedAddress:
+    def _delayed(self, session: Session) -> ResolvedAddress | None:
         resolver = self._connector.resolver
         return delayed_address(resolver, self._name, find_address(session, resolver, self._name))
 

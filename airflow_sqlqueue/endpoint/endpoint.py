@@ -64,19 +64,19 @@ class Endpoint:
             table = QueueTable(session, address)
             input_table.check_destination(table, purpose)
             layouts[address] = table.layout
-        delayed: ResolvedAddress | None
         delayed = expected = delayed_address(resolver, queue_name, find_address(session, resolver, queue_name))
         try:
-            DelayedTable(session, expected).require()
+            if delayed is not None:
+                DelayedTable(session, delayed).require()
         except QueueNotFoundError:
-            if options.delayed_retries:
-                log.warning(
-                    "There is no table %s: failed messages are not delayed, they go to the error queue after %d "
-                    "immediate retries",
-                    expected.canonical,
-                    options.immediate_retries,
-                )
             delayed = None
+        if delayed is None and options.delayed_retries:
+            log.warning(
+                "There is no table %s: failed messages are not delayed, they go to the error queue after %d "
+                "immediate retries",
+                expected.canonical if expected else f"of delayed messages of {queue.canonical}",
+                options.immediate_retries,
+            )
         name = name or queue.table
         return cls(name, queue, found["error"], delayed, layouts, found.get("audit"))
 

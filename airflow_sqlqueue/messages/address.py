@@ -41,11 +41,15 @@ def check_identifier(identifier: str) -> None:
         raise AddressError(f"The name {quoted(identifier)} holds a NUL character, which SQL Server refuses: remove it.")
     if not is_text(identifier):
         raise AddressError(f"The name {quoted(identifier)} holds half a surrogate pair, which is not text: remove it.")
-    length = len(identifier.encode("utf-16-le")) // 2
-    if length > MAX_IDENTIFIER_LENGTH:
+    if not has_valid_length(identifier):
         raise AddressError(
             f"The name {quoted(identifier, 40)} is longer than {MAX_IDENTIFIER_LENGTH} characters: shorten it."
         )
+
+
+def has_valid_length(identifier: str) -> bool:
+    """Return whether a text is short enough for a name on the server."""
+    return len(identifier.encode("utf-16-le", "surrogatepass")) // 2 <= MAX_IDENTIFIER_LENGTH
 
 
 def unquote(text: str) -> str:

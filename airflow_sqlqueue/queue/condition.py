@@ -215,6 +215,6 @@ def _matching(table: TableAccess, where: MessageFilter, needed: int) -> tuple[De
 
 def _delayed(table: TableAccess, address: ResolvedAddress | None, limit: int) -> int:
     if address is None:
-        raise QueueNotFoundError("No table of delayed messages is known: name the queue that it belongs to.")
+        raise QueueNotFoundError("The queue has no table of delayed messages: leave out min_delayed.")
     read_layout(table.session, address, "delayed").require("delayed")
     return int(table.session.value(query("delayed.count_up_to", table=identifier(address)), limit))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_sqlqueue import ConnectionSettings, Message, PurgeOptions, QueueClient
+from airflow_sqlqueue import ConnectionSettings, ConsumeOptions, Message, PurgeOptions, QueueClient
 from airflow_sqlqueue.errors import (
     AddressError,
     BatchError,
@@ -45,6 +45,24 @@ def test_a_queues_life(client: QueueClient, name: str) -> None:
     assert (queue.depth().messages, queue.backlog().delayed) == (3, 0)
     assert queue.purge(PurgeOptions(all_messages=True, confirm=True)).deleted == 3
     assert client.tables.inspect(name).findings == ()
+
+
+@pytest.mark.parametrize("long", ["n" * 128, "n" * 121, "n" * 61 + "😀" * 30], ids=["full", "over", "pairs"])
+def test_a_queue_whose_name_leaves_no_room_for_delayed_messages_has_none(
+    client: QueueClient, name: str, long: str
+) -> None:
+    error_queue, name = name, f"{uuid.uuid4().hex[:8]}{long[8:]}"
+    client.tables.create(name)
+    try:
+        queue = client.queue(name)
+        queue.send([Message()])
+        assert (queue.depth().messages, queue.backlog().delayed) == (1, None)
+        assert [each.delayed for each in client.tables.overview() if each.table.table == name] == [None]
+        assert [each.rows for each in client.tables.inspect_all() if each.layout.table.table == name] == [1]
+        handled: list[Envelope] = []
+        assert queue.consume(handled.append, ConsumeOptions(until_empty=True, error_queue=error_queue)).handled == 1
+    finally:
+        client.tables.drop(name, force=True)
 
 
 def test_the_age_of_what_was_sent_is_known(client: QueueClient, name: str) -> None:

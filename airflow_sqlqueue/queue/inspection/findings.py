@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airflow_sqlqueue.errors import PermissionDeniedError
+from airflow_sqlqueue.messages.address import has_valid_length
 from airflow_sqlqueue.messages.routing import DELAYED_SUFFIX, ResolvedAddress, endpoint_table
 from airflow_sqlqueue.messages.row import COLUMNS, LEGACY, SENT_BITS
 from airflow_sqlqueue.queue.tables.discovery import list_tables
@@ -240,10 +241,10 @@ def _durability(inspected: InspectedTable) -> Iterator[Finding]:
 
 def _mover(inspected: InspectedTable) -> Iterator[Finding]:
     table = inspected.table
-    delayed = ResolvedAddress(endpoint_table(table.table, inspected.delayed_suffix), table.schema, table.catalog)
-    if len(delayed.table) > 128 or all(name in inspected.layout.columns for name in LEGACY):
+    name = endpoint_table(table.table, inspected.delayed_suffix)
+    if not has_valid_length(name) or all(name in inspected.layout.columns for name in LEGACY):
         return
-    if inspected.server.exists(delayed):
+    if inspected.server.exists(replace(table, table=name)):
         missing = {name: text for name, text in _LEGACY_ADDED.items() if name not in inspected.layout.columns}
         text = f"Delayed messages never arrive: endpoints move them with the columns {', '.join(missing)}."
         add = inspected.statement("fix.legacy_columns", columns=definitions(missing))

@@ -15,6 +15,7 @@ from itertools import groupby, islice
 from typing import Any
 
 from airflow_sqlqueue import errors
+from airflow_sqlqueue.messages.address import has_valid_length
 from airflow_sqlqueue.messages.envelope.times import parse_time
 from airflow_sqlqueue.messages.routing import DELAYED_SUFFIX, ResolvedAddress, endpoint_table
 from airflow_sqlqueue.queue.inspection.findings import Finding, InspectedTable, ServerFacts
@@ -286,7 +287,7 @@ class _OverviewFacts(ServerFacts):
 
 def _delayed(queue: ResolvedAddress, suffix: str, rows: Mapping[ResolvedAddress, int]) -> int | None:
     name = endpoint_table(queue.table, suffix)
-    return rows.get(replace(queue, table=name)) if len(name) <= 128 else None
+    return rows.get(replace(queue, table=name)) if has_valid_length(name) else None
 
 
 def _counts_expired(layout: Layout) -> bool:

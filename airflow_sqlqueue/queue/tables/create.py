@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from airflow_sqlqueue import errors
+from airflow_sqlqueue.messages.address import QueueAddress, has_valid_length
 from airflow_sqlqueue.messages.routing import AddressResolver, ResolvedAddress, endpoint_table
 from airflow_sqlqueue.queue.tables.layout import Layout, Shape, column_differences, shape_of
 from airflow_sqlqueue.queue.tables.reading import exists, read_layout
@@ -132,7 +133,7 @@ def definitions_for(
     table = resolver.resolve(queue_name)
     found = [queue_definition(table, layout=layout, legacy_columns=legacy_columns, body_string=body_string)]
     if delayed:
-        found.append(delayed_definition(delayed_address(resolver, queue_name)))
+        found.append(delayed_definition(resolver.resolve(_delayed(resolver.parse(queue_name), resolver))))
     if subscriptions:
         found.append(subscription_definition(resolver.resolve(resolver.subscription_table)))
     return found
@@ -140,15 +141,21 @@ def definitions_for(
 
 def delayed_address(
     resolver: AddressResolver, queue_name: str, queue: ResolvedAddress | None = None
-) -> ResolvedAddress:
+) -> ResolvedAddress | None:
     """Return the address of a queue's table of delayed messages, which is routed by its own name, ``Sales.Delayed``.
 
-    ``queue`` is the table that was found for ``queue_name``; it decides about an address of versions 1 and 2.
+    ``queue`` is the table that was found for ``queue_name``; it decides about an address of versions 1 and 2. The
+    result is None where the suffix makes the name too long for the server, so that there is no such table.
     """
     address = resolver.parse(queue_name)
     if queue is not None and queue != resolver.resolve(address):
         address = resolver.without_machine(queue_name) or address
-    return resolver.resolve(replace(address, table=endpoint_table(address.table, resolver.delayed_suffix)))
+    found = _delayed(address, resolver)
+    return resolver.resolve(found) if has_valid_length(found.table) else None
+
+
+def _delayed(queue: QueueAddress, resolver: AddressResolver) -> QueueAddress:
+    return replace(queue, table=endpoint_table(queue.table, resolver.delayed_suffix))
 
 
 def create(session: Session, definition: Definition, *, create_schema: bool = False) -> CreateResult:
