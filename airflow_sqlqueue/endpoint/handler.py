@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import logging
 import threading
+from asyncio import CancelledError
 from collections.abc import Callable, Set
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -299,10 +300,11 @@ class Handler:
             with self._causing(attempt, function), tracing.handler_span(function.call):
                 try:
                     result = function.call(envelopes if function.is_batch else envelopes[0])
-                except SystemExit as error:
+                except (SystemExit, CancelledError) as error:
                     if session.is_inherited:
                         raise  # It ends the process that the function has forked.
-                    raise RuntimeError("The function of the message ended by SystemExit, as of sys.exit.") from error
+                    cause = "SystemExit, as of sys.exit" if isinstance(error, SystemExit) else "asyncio.CancelledError"
+                    raise RuntimeError(f"The function of the message ended by {cause}.") from error
         except Exception as error:
             if self._mode != NONE:
                 raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 import sys
@@ -216,6 +217,29 @@ def test_a_function_that_ends_the_program_fails_for_its_message(
     (failed,) = error.receive(5)
     assert failed.body == b"1"
     assert "SystemExit" in str(headers(failed)[HeaderNames.EXCEPTION_MESSAGE])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_cancelled_task_of_a_function_fails_for_its_message(
+    orders: Queue, error: Queue, consume: Consume, mode: str
+) -> None:
+    """It is no :class:`Exception`, and comes out of ``asyncio.run`` as it is."""
+
+    async def cancelled() -> None:
+        task = asyncio.ensure_future(asyncio.sleep(60))
+        task.cancel()
+        await task
+
+    def handle(message: Envelope) -> None:
+        if message.body == b"1":
+            asyncio.run(cancelled())
+
+    orders.send(numbered(3))
+    done = consume(handle, transaction_mode=mode)
+    assert (done.handled, done.failed) == (2, 1)
+    (failed,) = error.receive(5)
+    assert failed.body == b"1"
+    assert "CancelledError" in str(headers(failed)[HeaderNames.EXCEPTION_MESSAGE])
 
 
 @pytest.mark.parametrize("mode", ["sends_atomic_with_receive", "receive_only", "none"])
