@@ -312,6 +312,14 @@ def test_wrong_calls_are_refused_with_the_reason(url: str, arguments: list[str],
     assert sentence in one_sentence(sqlqueue(*arguments, url=url), 2)
 
 
+def test_a_database_that_does_not_exist_is_named_by_all_commands(url: str, name: str) -> None:
+    answer("create", name, "--delayed", url=url)
+    elsewhere, sent = "q@[dbo]@[nosuch]", ("--type", "T")
+    for command in (["depth"], ["peek"], ["send", *sent], ["send-delayed", *sent, "--after", "1h"]):
+        said = one_sentence(sqlqueue(command[0], elsewhere, *command[1:], url=url), 1)
+        assert "The database 'nosuch' of the queue" in said
+
+
 def test_wrong_calls_without_a_server() -> None:
     assert "one of --url" in one_sentence(sqlqueue("depth", "q"), 2)
     assert "must have the form" in one_sentence(sqlqueue("depth", "q", url="http://x"), 2)

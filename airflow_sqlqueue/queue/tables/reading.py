@@ -138,14 +138,15 @@ def layout_of(
 def _object(session: Session, table: ResolvedAddress, what: str, advice: str) -> list[Any]:
     try:
         rows = session.run(_on("inspect.object", table), table.catalog, table.catalog, table.qualified_name)
-    except QueueNotFoundError:
+    except QueueNotFoundError as error:
+        # The error has ended an open transaction, in which nothing more can be asked.
+        if session.in_transaction:
+            raise _no_database(table) from error
         rows = []
     if rows:
         return list(rows[0])
     if session.value(query("inspect.database"), table.catalog) is None:
-        raise QueueNotFoundError(
-            f"The database {table.catalog!r} of the queue {table.canonical} does not exist: check the address."
-        )
+        raise _no_database(table)
     if (other := table_in_sql(session, table)) is not None:
         raise QueueNotFoundError(
             f"{what} {table.canonical} does not exist: an address has no dots between its parts; write "
@@ -155,6 +156,12 @@ def _object(session: Session, table: ResolvedAddress, what: str, advice: str) ->
         advice = "the address is one of the PostgreSQL transport, which has no tables in SQL Server"
     raise QueueNotFoundError(
         f"{what} {table.canonical} does not exist, or the login has no permission on it: {advice}."
+    )
+
+
+def _no_database(table: ResolvedAddress) -> QueueNotFoundError:
+    return QueueNotFoundError(
+        f"The database {table.catalog!r} of the queue {table.canonical} does not exist: check the address."
     )
 
 
