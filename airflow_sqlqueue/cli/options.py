@@ -232,4 +232,8 @@ def read_body(text: str) -> bytes:
             return Path(text[1:]).read_bytes()
         except OSError as error:
             raise ConfigurationError(f"The body's file {text[1:]!r} cannot be read: {error.strerror}.") from error
-    return text.encode()
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        # Not as a cause: this error has the body.
+        raise ConfigurationError("--body is not text: give its bytes as @FILE, or - for standard input.") from None

@@ -296,6 +296,7 @@ def test_failures_are_one_sentence(url: str, name: str) -> None:
         (["drain", "q", "--staging", ""], "is empty"),
         (["drain", "q", "--staging", "/tmp/a", "--message-type", ""], "--message-type is empty"),
         (["send", "q", "--type", "T", "--body", "@/no/such/file"], "cannot be read"),
+        (["send", "q", "--type", "T", "--body", "s3cret \udcff"], "--body is not text: give its bytes as @FILE"),
         (["drain", "q", "--staging", "/tmp/a[b]"], "patterns to Spark"),
         (["drain", "q", "--staging", "/tmp/a", "--max-messages", "0"], "--max-messages must be more than 0"),
         (["create", "q", "--layout", "round"], "no layout 'round'"),
