@@ -97,6 +97,8 @@ def translate(error: Exception, purpose: str, own: str = "") -> errors.SqlQueueE
         return errors.MessageError(
             f"Could not {purpose}: a text holds half a surrogate pair, which is not text: remove it."
         )
+    if isinstance(error, OverflowError):
+        return errors.ConfigurationError(f"Could not {purpose}: a number is larger than any on the server: check it.")
     state, number = state_and_number(error)
     if lost := transaction_lost(error, purpose):
         return lost

@@ -321,6 +321,14 @@ def test_a_database_that_does_not_exist_is_named_by_all_commands(url: str, name:
         assert "The database 'nosuch' of the queue" in said
 
 
+def test_numbers_that_no_column_can_hold_are_refused(url: str, name: str) -> None:
+    answer("create", name, "--delayed", url=url)
+    large = str(10**20)
+    for command in (["peek", name, "--after", large], ["cancel", name, large]):
+        assert "a number is larger than any on the server" in one_sentence(sqlqueue(*command, url=url), 2)
+    assert answer("delayed", name, "--count", large, url=url) == []
+
+
 def test_wrong_calls_without_a_server() -> None:
     assert "one of --url" in one_sentence(sqlqueue("depth", "q"), 2)
     assert "must have the form" in one_sentence(sqlqueue("depth", "q", url="http://x"), 2)

@@ -5,6 +5,7 @@ Source: docs/transport/queue-tables.md, "Delayed messages".
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
@@ -128,7 +129,7 @@ class DelayedTable:
 
     def peek(self, limit: int = 100) -> list[DelayedMessage]:
         """Return the messages that are due next, earliest first, without locked ones; nothing is removed."""
-        return list(islice(self.scan(), limit))
+        return list(islice(self.scan(), min(limit, sys.maxsize)))
 
     def scan(self) -> Iterator[DelayedMessage]:
         """Yield every message that is not locked, by Due; nothing is removed.
