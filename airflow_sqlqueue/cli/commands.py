@@ -18,7 +18,7 @@ from airflow_sqlqueue.messages.envelope.times import moment_of, parse_day
 from airflow_sqlqueue.options import BYTES, Option, Options, interval, option_of, plain
 from airflow_sqlqueue.queue.filters import TimeFilter
 
-_OTHER_NAMES = {"time_to_be_received": "expire_after"}
+_OTHER_NAMES = {"time_to_be_received": "expire_after", "message_ids": "message_id"}
 """Names of the core, each with the parameter that has another name here."""
 
 SYNONYMS = {

@@ -62,6 +62,14 @@ def test_a_queue_itself_is_not_redacted(url: str, queue: str, rules: str) -> Non
     assert "give --dry-run" in one_sentence(sqlqueue("redact", queue, "--rules", rules, url=url), 2)
 
 
+@pytest.mark.parametrize("wrong", [[{"types": ["*"]}], ["*"]])
+def test_a_mistake_in_rules_names_the_members_of_a_rule(url: str, queue: str, rules: str, wrong: object) -> None:
+    Path(rules).write_text(json.dumps(wrong))
+    reason = one_sentence(sqlqueue("redact", queue, "--dry-run", "--rules", rules, url=url), 2)
+    assert "'message_type'" in reason
+    assert "--message-type" not in reason
+
+
 def test_a_drain_applies_rules_with_the_key_of_the_environment(
     url: str, queue: str, rules: str, tmp_path: Path
 ) -> None:
@@ -89,7 +97,7 @@ def test_messages_are_erased_or_counted(url: str, queue: str, tmp_path: Path) ->
     done = answer(*named, "--header", "Person=bob-hush", url=url)
     assert (done["messages"], done["batches"], done["files"]) == (1, [batch["batch_id"]], 1)
     assert answer(*named, "--field", "Customer.Email=ada@hush", url=url)["messages"] == 1
-    assert "Name the messages" in one_sentence(sqlqueue(*named, url=url), 2)
+    assert "Name the messages to erase: --message-id, headers" in one_sentence(sqlqueue(*named, url=url), 2)
     wrong = one_sentence(sqlqueue(*named, "--field", "=hush", url=url), 2)
     assert "PATH=VALUE" in wrong
     assert "hush" not in wrong

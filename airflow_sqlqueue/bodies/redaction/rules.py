@@ -78,9 +78,9 @@ class RedactionRule:
     def of(cls, values: object) -> RedactionRule:
         """Make a rule of plain data. Raises :class:`ConfigurationError` with one sentence for the first mistake."""
         if not isinstance(values, Mapping):
-            raise ConfigurationError(f"A rule is a JSON object with a message_type, not {type(values).__name__}.")
+            raise ConfigurationError(f"A rule is a JSON object with a 'message_type', not {type(values).__name__}.")
         if unknown := [name for name in values if name not in _NAMES]:
-            names = ", ".join(sorted(_NAMES))
+            names = ", ".join(map(repr, sorted(_NAMES)))
             raise ConfigurationError(f"A rule does not know {quoted(str(unknown[0]))}: choose among {names}.")
         if "message_type" not in values:
             raise ConfigurationError("A rule has no 'message_type': name a type, 'Shop.*' for several, or '*' for all.")
