@@ -23,6 +23,7 @@ from airflow_sqlqueue.extras import not_installed
 from airflow_sqlqueue.messages.envelope.outgoing import Sender
 from airflow_sqlqueue.messages.message import HeaderNames, Message
 from airflow_sqlqueue.options import option
+from airflow_sqlqueue.untrusted import is_text
 
 if TYPE_CHECKING:
     from airflow_sqlqueue.queue.filters import MessageFilter
@@ -232,8 +233,7 @@ def read_body(text: str) -> bytes:
             return Path(text[1:]).read_bytes()
         except OSError as error:
             raise ConfigurationError(f"The body's file {text[1:]!r} cannot be read: {error.strerror}.") from error
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        # Not as a cause: this error has the body.
-        raise ConfigurationError("--body is not text: give its bytes as @FILE, or - for standard input.") from None
+    if not is_text(text):
+        # Python's own error has the whole body.
+        raise ConfigurationError("--body is not text: give its bytes as @FILE, or - for standard input.")
+    return text.encode()

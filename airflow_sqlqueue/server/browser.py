@@ -43,9 +43,12 @@ def port_of(host: str, instance: str) -> int:
     )
 
 
-def unknown_host(error: socket.gaierror, host: str) -> ServerUnreachableError:
-    """Return our error for a host without an address: an unknown name, or a name server that does not answer now."""
-    if error.errno == socket.EAI_AGAIN:
+def unknown_host(error: socket.gaierror | UnicodeError, host: str) -> ServerUnreachableError:
+    """Return our error for a host without an address: an unknown name, or a name server that does not answer now.
+
+    A UnicodeError is Python's, for a name that no host can have, as ``db..example``.
+    """
+    if isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN:
         return ServerUnreachableError(f"The name server does not say where {host} is: check the network.")
     return UnknownHostError(f"The host {host} is not known: check its name.")
 
@@ -53,7 +56,7 @@ def unknown_host(error: socket.gaierror, host: str) -> ServerUnreachableError:
 def _addresses(host: str) -> list[tuple[int, int, int, str, tuple[str, int]]]:
     try:
         return socket.getaddrinfo(host, PORT, type=socket.SOCK_DGRAM)  # type: ignore[return-value]
-    except socket.gaierror as error:
+    except (socket.gaierror, UnicodeError) as error:
         raise unknown_host(error, host) from error
 
 

@@ -12,6 +12,7 @@ from airflow_sqlqueue.server.browser import unknown_host
 from airflow_sqlqueue.server.libraries import missing_for_driver
 from airflow_sqlqueue.server.settings import ConnectionSettings, load_pyodbc
 from airflow_sqlqueue.server.translation import BUSY, LOST, REPLICA, safe_cause, state_and_number
+from airflow_sqlqueue.untrusted import is_text
 
 if TYPE_CHECKING:
     import pyodbc
@@ -40,6 +41,12 @@ def open_connection(settings: ConnectionSettings, *, autocommit: bool = True) ->
     settings = settings.located()
     text = settings.odbc_connection_string()
     _probe_port(settings)
+    if not is_text(text):
+        # The driver's own error has the whole text.
+        raise errors.ConfigurationError(
+            "The user, the password or an ODBC keyword of the connection holds half a surrogate pair, which is not "
+            "text: correct it."
+        )
     options = {"autocommit": autocommit, "timeout": settings.login_timeout, "attrs_before": settings.attributes()}
     try:
         connection = pyodbc.connect(text, **options)
@@ -113,7 +120,7 @@ def _probe_port(settings: ConnectionSettings) -> None:
         socket.create_connection((settings.host, settings.port), timeout=_PROBE_SECONDS).close()
     except ConnectionRefusedError as error:
         raise _unreachable(settings) from error
-    except socket.gaierror as error:
+    except (socket.gaierror, UnicodeError) as error:
         raise unknown_host(error, settings.host) from error
     except OSError:
         pass  # The server is slow, or one of several addresses is down: the driver handles both.

@@ -276,6 +276,12 @@ def test_failures_are_one_sentence(url: str, name: str) -> None:
     refused = one_sentence(sqlqueue("depth", name, url=wrong), 1)
     assert "refused the login" in refused
     assert "s3cret" not in refused
+    for text in (url.replace(f":{parts.password}@", ":s3cret\udcff@"), f"{url}&APP=s3cret\udcff"):
+        assert "is not text" in one_sentence(sqlqueue("depth", name, "--url", text), 2)
+    for host in ("db..example", "h" * 64, "db\udcff"):
+        assert "is not known" in one_sentence(sqlqueue("depth", name, "--url", f"mssql://sa:x@{host}:1/d"), 1)
+        instance = ("--url", f"mssql://sa:x@{host}/d?instance=I")
+        assert "is not known" in one_sentence(sqlqueue("depth", name, *instance), 1)
     assert "No SQL Server answers" in one_sentence(sqlqueue("depth", name, url="mssql://sa:x@127.0.0.1:1/d"), 1)
     assert "cannot be loaded" in one_sentence(
         sqlqueue("depth", name, url=url + "&driver=ODBC+Driver+99+for+SQL+Server"), 1
