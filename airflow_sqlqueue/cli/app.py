@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
@@ -88,6 +89,9 @@ def options(
 
 def main() -> None:
     """Run the command line; print an error of this package as one sentence on standard error."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # What the terminal's encoding lacks must not end a command whose work is done.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app()
     except SqlQueueError as error:

@@ -21,7 +21,7 @@ from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.server.sql import Query
-from tests.cli.runner import answer, sqlqueue
+from tests.cli.runner import answer, process, sqlqueue
 
 TRACE = "System.TimeoutException: slow\r\n" + "\r\n".join(f"   at Shop.{'Deep' * 60}.Number{n}()" for n in range(3))
 BODY = '{"card": "' + "4711 " * 200 + '"}'
@@ -117,3 +117,13 @@ def test_durations(seconds: float, text: str) -> None:
 
 def test_a_mapping_has_a_line_for_each_name() -> None:
     assert lines_of("headers", {"x": "1\n2\x1b", "n": None}) == ["x = 1", "2\\x1b", "n = null"]
+
+
+@pytest.mark.parametrize("options", [(), ("--csv",)])
+def test_characters_that_the_encoding_lacks_are_escaped(url: str, options: tuple[str, ...]) -> None:
+    name = f"cli.{uuid.uuid4().hex[:10]}.€😀"
+    answer("create", name, url=url)
+    answer("send", name, "--type", "T", "--body", "größe €😀", url=url)
+    shown = process("peek", name, "--body", *options, url=url, PYTHONIOENCODING="ascii")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert r"gr\xf6\xdfe \u20ac\U0001f600" in shown.stdout
