@@ -132,11 +132,12 @@ def _compare(target: SampleOptions, proposed: str | None = None, *, write: bool 
         if proposed is not None:
             # Fields of a file keep their types.
             changes = [change for change in changes if change.schema is None]
+        of_type: list[dict[str, str | int | None]] = []
         for change in changes:
             old_and_found = {"old": _short(change.schema), "found": _short(change.batch)}
-            records.append({"message_type": name, "field": change.path, **old_and_found})
+            of_type.append({"message_type": name, "field": change.path, **old_and_found})
             if proposed is None:
-                records[-1]["misfits"] = change.misfits
+                of_type[-1]["misfits"] = change.misfits
         if changes and write:
             schema, warnings = infer(each.statistics, name, each.misfits.schema, hints)
             for warning in warnings:
@@ -145,6 +146,8 @@ def _compare(target: SampleOptions, proposed: str | None = None, *, write: bool 
                 folder.extend(name, schema)
             except SqlQueueError as error:
                 unusable[file_stem(name)] = str(error)
+                continue
+        records += of_type
     target.show(records, title=proposed or "")
     if not target.for_programs:
         _name_sample(sample)

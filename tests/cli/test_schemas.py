@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from airflow_sqlqueue import QueueClient
+from airflow_sqlqueue.client.schemas.files import SchemaFolder
+from airflow_sqlqueue.errors import StagingError
 from airflow_sqlqueue.messages.message import Message
 from tests.cli.runner import answer, one_sentence, sqlqueue
 
@@ -146,6 +148,18 @@ def test_a_rewrite_names_its_settings_and_a_schema(tmp_path: Path) -> None:
     arguments = ("tables", "rewrite", ORDER, "--location", str(tmp_path / "lake"))
     found = sqlqueue(*arguments, "--conf", "spark.driver.memory")
     assert (found.returncode, found.stderr) == (2, "Error: --conf takes NAME=VALUE, as spark.driver.memory=4g.\n")
+
+
+def test_a_schema_that_cannot_be_written_is_not_shown_as_written(
+    url: str, name: str, batch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(folder: SchemaFolder, name: str, schema: object) -> None:
+        raise StagingError(f"The schema of {name} cannot be written: the disk is full.")
+
+    monkeypatch.setattr(SchemaFolder, "extend", refuse)
+    refused = sqlqueue("schemas", "infer", str(tmp_path / "schemas"), "--batch", batch, "--queue", name, url=url)
+    assert (refused.returncode, "Total" in refused.stdout) == (2, False)
+    assert "the disk is full" in refused.stderr
 
 
 def test_the_schemas_of_an_asyncapi_document_are_added(tmp_path: Path) -> None:
