@@ -100,6 +100,13 @@ def test_values_too_long_for_their_columns_are_refused(
     assert subscriptions.subscriptions() == []
 
 
+@pytest.mark.parametrize(("type_name", "endpoint"), [("T\ud800", "Sales"), (PLACED, "Sales\udfff")])
+def test_values_that_are_not_text_are_refused(subscriptions: SubscriptionTable, type_name: str, endpoint: str) -> None:
+    with pytest.raises(MessageError, match="is not text"):
+        subscriptions.subscribe(type_name, endpoint, ResolvedAddress("q", "dbo", "nsb"))
+    assert subscriptions.subscriptions() == []
+
+
 def test_a_subscription_that_moves_to_another_schema_is_warned_of(
     subscriptions: SubscriptionTable, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -102,7 +102,7 @@ class SubscriptionTable:
         for what, value in values.items():
             if not value.strip():
                 raise ConfigurationError(f"The {what} of a subscription is blank: give one.")
-            if len(value.encode("utf-16-le")) // 2 > MAX_LENGTH:
+            if len(value.encode("utf-16-le", "surrogatepass")) // 2 > MAX_LENGTH:
                 raise ConfigurationError(
                     f"The {what} {value[:40]!r}... is longer than the {MAX_LENGTH} characters that the subscription "
                     "table holds: shorten it."
