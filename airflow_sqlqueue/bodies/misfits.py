@@ -149,8 +149,8 @@ def unlike(schema: Struct) -> list[tuple[str, str | None]]:
         leaf = LEAVES[kind.partition("(")[0]]
         found |= dict.fromkeys((pattern, None) for pattern in leaf.unlike)
         if leaf.doubtful:
-            # A name with an escape may be any.
-            fields = rf'(?:"(?:{"|".join(re.escape(each) for each in named if each)})"|\\[^"]*")\s*:'
+            # A name with an escape may be any: its last one tells, so that no text is read once for each of its own.
+            fields = rf'(?:"(?:{"|".join(re.escape(each) for each in named if each)})"|\\[^"\\]*")\s*:'
             before = rf"(?:{fields}|[\[,])" if None in named else fields
             found[rf"{before}\s*(-?{leaf.doubtful}[0-9.eE+-]*)", kind] = None
     return list(found)

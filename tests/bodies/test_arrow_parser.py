@@ -692,3 +692,16 @@ def test_fields_that_are_left_out_are_not_rescued() -> None:
     assert found == {"fields": {"Number": 5}, "rescued": None, "unparsed": None}
     (found,) = parsed([b'{"Number":5} x'], struct({"Number": "long"}), rescues=False)
     assert found["unparsed"] == "json"
+
+
+def test_a_text_of_escapes_beside_a_doubtful_number_is_read_in_linear_time() -> None:
+    body = b'{"d":1.2345678901234567890,"t":"%s"}' % (b"\\\\" * 1_000_000)
+    (found,) = parsed([body], struct({"d": "double"}))
+    assert (found["fields"], found["unparsed"]) == ({"d": None}, None)
+
+
+@pytest.mark.parametrize("name", [r"\u0064\/x", r"d\/x", r"d\u002fx", r"d/\u0078"])
+def test_escapes_do_not_hide_a_doubtful_number(name: str) -> None:
+    body = f'{{"{name}":1.2345678901234567890}}'.encode()
+    found = parsed([body] * 20, struct({"d/x": "double"}))
+    assert {row["rescued"] for row in found} == {'{"d/x":1.2345678901234567890}'}
