@@ -18,7 +18,8 @@ _DIRECTIVES = {_NIL: ("true", "1", "false", "0"), _SPACE: ("preserve", "default"
 """Attributes that are no data, with their values."""
 
 _TAG = re.compile(rb"<(?:[^\"'>]|\"[^\"]*\"|'[^']*')*>")
-_ATTRIBUTE = re.compile(rb"\s+([^\s=]+)\s*=\s*([\"'])(.*?)\2", re.DOTALL)
+# Blanks that no attribute follows are read once, not from each of them.
+_ATTRIBUTE = re.compile(rb"(?<!\s)\s+([^\s=]+)\s*=\s*([\"'])(.*?)\2", re.DOTALL)
 
 _Children: TypeAlias = "list[tuple[str, Element]]"
 

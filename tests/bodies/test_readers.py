@@ -283,3 +283,8 @@ def test_a_place_is_that_of_the_element(document: str) -> None:
 
     name, root = read_xml(document, places=True)
     check(name, root)
+
+
+def test_blanks_at_the_end_of_a_tag_are_read_in_linear_time() -> None:
+    _, root = read_xml(f'<a b="1"{" " * 1_000_000}/>', places=True)
+    assert [(name, child.text) for name, child in root.children] == [("@b", "1")]
