@@ -32,6 +32,9 @@ _ONE_BY_ONE = 16
 
 _PROBE = 512
 _ROW = re.compile(r" in row (\d+)$")
+_END = r"\}[ \t\r\n]*$"
+_INFINITY = r"[:,\[][ \t\r\n]*-?(?:Inf(?:inity)?|NaN)[ \t\r\n]*[,\]}]"
+"""A regular expression of numbers that are no JSON, which Arrow's reader takes in what it skips."""
 
 
 class Refused(Exception):
@@ -72,7 +75,9 @@ class BodyParser:
         self._wrong: str | None = None
         self._probe = _PROBE
         self._marks = ['"$values"', '"$ref"'] if self._skips else []
-        if "$id" in self._names or "$type" in self._fields:
+        if not rescues:
+            self._unlike.append((_INFINITY, None))
+        if not {"$id", "$ref", "$values"}.isdisjoint(self._names) or "$type" in self._fields:
             # Whether it is a field or metadata, the rule of one body says.
             self._marks = ['"$', r"\u0024"]
 
@@ -131,7 +136,8 @@ class BodyParser:
 
     def _plain(self, bodies: pa.Array, content_types: pa.Array) -> pa.Array:
         """Return true for each body that looks like JSON in UTF-8, to be read as it is."""
-        found = pc.starts_with(bodies, "{")
+        # Where another value ends, the body may add a member to its line.
+        found = pc.and_(pc.starts_with(bodies, "{"), pc.match_substring_regex(bodies, _END))
         sizes = pc.binary_length(bodies)
         found = pc.and_(found, pc.less_equal(sizes, self._max_bytes))
         if (pc.max(sizes).as_py() or 0) > MAX_NODES:

@@ -705,3 +705,40 @@ def test_escapes_do_not_hide_a_doubtful_number(name: str) -> None:
     body = f'{{"{name}":1.2345678901234567890}}'.encode()
     found = parsed([body] * 20, struct({"d/x": "double"}))
     assert {row["rescued"] for row in found} == {'{"d/x":1.2345678901234567890}'}
+
+
+@pytest.mark.parametrize("rescues", [True, False])
+@pytest.mark.parametrize("first", [[], [b'{"a":1,"new":2}']], ids=["first", "after an unknown field"])
+@pytest.mark.parametrize("more", [b',"c":null', b',"c" : null\n', b',"c":[]', b',"c":5', b',"b":null'])
+def test_a_body_adds_no_member_to_its_line(more: bytes, first: list[bytes | None], rescues: bool) -> None:
+    found = parsed([*first, *[b'{"a":1}' + more] * 20], read_schema(struct({"a": "long"})), rescues=rescues)
+    assert [row["unparsed"] for row in found] == [None] * len(first) + ["json"] * 20
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\r\n\t"])
+def test_blanks_around_the_end_of_a_body_cost_nothing(blank: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(BodyParser, "_one")
+    found = parsed([f'{{"a":1{blank}}}{blank}'.encode()] * 20, read_schema(struct({"a": "long"})))
+    assert [row["fields"] for row in found] == [{"a": 1}] * 20
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "Inf", "[1, Infinity ]", '{"x":[-Infinity]}'])
+def test_a_field_that_is_left_out_has_to_be_json(value: str) -> None:
+    bodies: list[bytes | None] = [f'{{"a":1,"new":{value}}}'.encode()] * 20
+    found = parsed(bodies, read_schema(struct({"a": "long"})), rescues=False)
+    assert {row["unparsed"] for row in found} == {"json"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (struct({"$values": {"type": "array", "elementType": "long"}, "Count": "long"}), '{"A":{"$values":[1,2]}}'),
+        (struct({"$ref": "string"}), '{"$id":"1","A":{"$ref":"1"}}'),
+    ],
+    ids=["array", "reference"],
+)
+def test_metadata_that_is_called_as_a_column_is_read_alike_alone_and_among_others(kind: Any, body: str) -> None:
+    schema = read_schema(struct({"A": kind}))
+    parser = BodyParser(schema)
+    alone = pa.array([parser._one(body.encode(), None)], parser.result_type).to_pylist()
+    assert parsed([body.encode()] * 20, schema) == alone * 20
