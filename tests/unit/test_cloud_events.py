@@ -10,10 +10,11 @@ import pyarrow as pa
 import pytest
 
 from airflow_sqlqueue.bodies.arrow_parser import BodyParser
+from airflow_sqlqueue.bodies.decoding import parse
 from airflow_sqlqueue.bodies.schemas import struct
 from airflow_sqlqueue.endpoint.message_handlers import MessageHandlers
 from airflow_sqlqueue.messages.envelope import Envelope
-from airflow_sqlqueue.messages.envelope.cloud_events import MAX_BYTES
+from airflow_sqlqueue.messages.envelope.cloud_events import MAX_BYTES, STRUCTURED
 from airflow_sqlqueue.messages.message import HeaderNames, Message
 
 KIND = "application/cloudevents+json"
@@ -115,3 +116,18 @@ def test_the_fields_of_an_event_are_those_of_its_data() -> None:
     assert [row["fields"] and row["fields"]["N"] for row in parsed.to_pylist()] == [1, 2, None, None, 5]
     assert [row["unparsed"] for row in parsed.to_pylist()] == [None, None, "empty", "json", None]
     assert {row["rescued"] for row in parsed.to_pylist()} == {None}
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        ('<?xml version="1.0" encoding="iso-8859-1"?><m><x>\u00e9</x></m>', "text/xml"),
+        ("<m><x>\u00e9</x></m>", "text/xml; charset=iso-8859-1"),
+        ("<m><x>\u00e9</x></m>", "text/xml; charset=utf-16"),
+        ({"x": "\u00e9"}, "application/json; charset=windows-1252"),
+    ],
+)
+def test_data_that_is_text_has_no_other_encoding_than_its_event(data: object, kind: str) -> None:
+    body = json.dumps({**EVENT, "data": data, "datacontenttype": kind}, ensure_ascii=False).encode()
+    found = parse(body, STRUCTURED)
+    assert (found if isinstance(found, dict) else {name: each.text for name, each in found.children}) == {"x": "\u00e9"}

@@ -9,6 +9,7 @@ import binascii
 import json
 import re
 from base64 import b64decode
+from codecs import BOM_UTF8
 from collections.abc import Mapping
 from typing import Any
 
@@ -56,12 +57,19 @@ def is_structured(content_type: str | None) -> bool:
 
 
 def content(body: bytes) -> tuple[bytes, str] | None:
-    """Return the data of a structured event and its content type; None without any. Raises :class:`ValueError`."""
+    """Return the data of a structured event and its content type; None without any. Raises :class:`ValueError`.
+
+    Data that is text or JSON begins with the mark of UTF-8.
+    """
     if len(body) > MAX_BYTES:
         raise ValueError("The event is too large.")
     members = _members(body.decode("utf-8-sig"))
     kind = members.get("datacontenttype", (None, ""))[0]
-    return _content(members, kind if isinstance(kind, str) else None)
+    found = _content(members, kind if isinstance(kind, str) else None)
+    if not found or not found[0] or isinstance(members.get("data_base64", (None, ""))[0], str):
+        return found
+    # A text within JSON is no bytes in the encoding that it names.
+    return BOM_UTF8 + found[0], found[1]
 
 
 def _structured(headers: Headers, body: bytes) -> tuple[dict[str, str | None], bytes] | None:
