@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import socket
 from codecs import utf_16_le_decode
+from contextlib import closing
+from datetime import datetime
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue import errors
@@ -11,6 +14,7 @@ from airflow_sqlqueue.extras import with_extra
 from airflow_sqlqueue.server.browser import unknown_host
 from airflow_sqlqueue.server.libraries import missing_for_driver
 from airflow_sqlqueue.server.settings import ConnectionSettings, load_pyodbc
+from airflow_sqlqueue.server.sql import query
 from airflow_sqlqueue.server.translation import BUSY, LOST, REPLICA, safe_cause, state_and_number
 from airflow_sqlqueue.untrusted import is_text
 
@@ -47,9 +51,9 @@ def open_connection(settings: ConnectionSettings, *, autocommit: bool = True) ->
             "The user, the password or an ODBC keyword of the connection holds half a surrogate pair, which is not "
             "text: correct it."
         )
-    options = {"autocommit": autocommit, "timeout": settings.login_timeout, "attrs_before": settings.attributes()}
     try:
-        connection = pyodbc.connect(text, **options)
+        connection = _connect(text, settings)
+        connection.autocommit = autocommit
     except pyodbc.Error as error:
         raise _refusal(settings, error) from safe_cause(error)
     # Encoding of the driver's error texts and column names. The default, "utf-16le", is decoded by a function of the
@@ -59,6 +63,61 @@ def open_connection(settings: ConnectionSettings, *, autocommit: bool = True) ->
     connection.setdecoding(pyodbc.SQL_WMETADATA, encoding="utf-16")
     _accept_any_text(connection)
     return connection
+
+
+def _connect(text: str, settings: ConnectionSettings) -> pyodbc.Connection:
+    """Connect with what pyodbc knows of the driver.
+
+    pyodbc asks the driver once in a process for each connection string. Where that fails, as on a connection that is
+    cut at once, it says nothing and takes defaults from then on, which cut the fractions of seconds off parameters
+    (source: CnxnInfo_New in its cnxninfo.cpp). Another spelling of the string makes it ask again.
+    """
+    pyodbc, key, without = load_pyodbc(), sha256(text.encode("utf-8")).digest(), False
+    while True:
+        spelled = _spelling(text, _spellings.get(key, 0))
+        connection = pyodbc.connect(
+            spelled, autocommit=True, timeout=settings.login_timeout, attrs_before=settings.attributes()
+        )
+        if key in _known:
+            return connection
+        kept = _keeps_fractions(connection, settings.login_timeout)
+        # A driver that has been asked and keeps none has none.
+        if kept or (without and kept is False):
+            _known.add(key)
+            return connection
+        _spellings[key] = _spellings.get(key, 0) + 1
+        if kept is None:
+            return connection
+        connection.close()
+        without = True
+
+
+_known: set[bytes] = set()
+"""Hashes of the connection strings of which pyodbc knows the driver."""
+_spellings: dict[bytes, int] = {}
+"""Numbers of the spellings of connection strings, by their hashes."""
+
+
+def _spelling(text: str, number: int) -> str:
+    """Return the connection string with its first keyword in one of its 64 spellings: case does not matter in it."""
+    word, rest = text[:6], text[6:]
+    return "".join(each.lower() if number >> bit & 1 else each for bit, each in enumerate(word)) + rest
+
+
+def _keeps_fractions(connection: pyodbc.Connection, seconds: int) -> bool | None:
+    """Return whether a parameter keeps its fraction of a second; None without an answer.
+
+    Without one the connection is lost, or the product is refused by a later statement.
+    """
+    moment = datetime(2000, 1, 1, 0, 0, 0, 123456)  # noqa: DTZ001 - the server's type has no zone
+    connection.timeout = seconds
+    try:
+        with closing(connection.cursor()) as cursor:
+            found = cursor.execute(query("session.moment").text, moment).fetchval()
+        connection.timeout = 0
+    except load_pyodbc().Error:
+        return None
+    return bool(found == moment)
 
 
 def _refusal(settings: ConnectionSettings, error: Exception) -> errors.SqlQueueError:

@@ -7,7 +7,9 @@ import threading
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -18,11 +20,12 @@ from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.stages.base import Stage
 from airflow_sqlqueue.drain.stages.files import FileStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.errors import BatchError, TransientError
+from airflow_sqlqueue.errors import BatchError, SqlQueueError, TransientError
 from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.server.session import Session
 from airflow_sqlqueue.server.settings import ConnectionSettings
+from airflow_sqlqueue.server.sql import Query
 from tests.contract.conftest import Connect
 from tests.drains import drain
 from tests.faults.account import Account
@@ -143,3 +146,14 @@ def test_a_commit_that_arrives_after_the_seal_is_undone(
     assert result.locked >= 1
     account.check(batch_id)
     assert account.queued() > 0
+
+
+def test_parameters_are_whole_after_a_first_connection_that_is_cut(proxy: Proxy) -> None:
+    """pyodbc keeps what the driver has told about itself on the first connection, and defaults where it has not."""
+    moment = datetime(2026, 1, 2, 3, 4, 5, 678901)  # noqa: DTZ001 - the server's type has no zone
+    proxy.set_trap("sp_datatype_info", BEFORE)
+    with suppress(SqlQueueError), Session(proxy.settings):
+        pass
+    assert proxy.left == 0, "the connection was cut"
+    with Session(proxy.settings) as session:
+        assert session.value(Query("test.moment", "return a time", "SELECT CAST(? AS datetime2)"), moment) == moment

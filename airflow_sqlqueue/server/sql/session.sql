@@ -11,6 +11,9 @@ SELECT CAST(SERVERPROPERTY('EngineEdition') AS int), CAST(SERVERPROPERTY('Produc
 -- For a server that refuses the settings: a warehouse does not know all of them.
 SELECT CAST(SERVERPROPERTY('EngineEdition') AS int), CAST(SERVERPROPERTY('ProductVersion') AS nvarchar(128));
 
+-- moment: return a parameter
+SELECT CAST(? AS datetime2(6));
+
 -- in_transaction: check the transaction
 IF @@TRANCOUNT = 0 THROW 50002, N'The transaction is gone.', 1;
 
