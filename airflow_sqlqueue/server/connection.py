@@ -93,7 +93,7 @@ def _connect(text: str, settings: ConnectionSettings) -> pyodbc.Connection:
 
 
 _known: set[bytes] = set()
-"""Hashes of the connection strings of which pyodbc knows the driver."""
+"""Hashes of the connection strings whose driver pyodbc knows."""
 _spellings: dict[bytes, int] = {}
 """Numbers of the spellings of connection strings, by their hashes."""
 
