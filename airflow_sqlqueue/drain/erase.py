@@ -50,7 +50,7 @@ class EraseRequest:
     :param batch_ids: only these batches; None: all of the ledger that are not open.
     :param dry_run: erase nothing, only count.
 
-    Raises :class:`ConfigurationError` without a condition, and for a path that cannot be read.
+    Raises :class:`ConfigurationError` without a condition, for an empty value, and for a path that cannot be read.
     """
 
     message_ids: Collection[str] = field(default=(), repr=False)
@@ -65,6 +65,8 @@ class EraseRequest:
             raise ConfigurationError("message_ids is a list of texts, not one text.")
         if not (self.message_ids or self.headers or self.fields):
             raise ConfigurationError("Name the messages to erase: message_ids, headers or fields.")
+        if not all((*self.message_ids, *self.headers.values(), *self.fields.values())):
+            raise ConfigurationError("A value of the messages to erase is empty, as of an unset variable: give it.")
         for path in self.fields:
             FieldPath.of(path)
 

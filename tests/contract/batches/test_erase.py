@@ -347,7 +347,8 @@ def test_a_batch_that_changes_meanwhile_is_left_as_it_was(
 
 
 def test_an_erasure_needs_a_condition() -> None:
-    for request in ({}, {"message_ids": "m1"}, {"fields": {"A..B": "x"}}):
+    empty = ({"message_ids": ["m1", ""]}, {"headers": {"A": ""}}, {"fields": {"A": ""}})
+    for request in ({}, {"message_ids": "m1"}, {"fields": {"A..B": "x"}}, *empty):
         with pytest.raises(ConfigurationError):
             EraseRequest(**request)  # type: ignore[arg-type]
     assert "b@shop" not in repr(EraseRequest(fields={"Email": "b@shop"}, key=KEY))
