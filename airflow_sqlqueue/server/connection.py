@@ -53,7 +53,8 @@ def open_connection(settings: ConnectionSettings, *, autocommit: bool = True) ->
         )
     try:
         connection = _connect(text, settings)
-        connection.autocommit = autocommit
+        if not autocommit:
+            connection.autocommit = False
     except pyodbc.Error as error:
         raise _refusal(settings, error) from safe_cause(error)
     # Encoding of the driver's error texts and column names. The default, "utf-16le", is decoded by a function of the

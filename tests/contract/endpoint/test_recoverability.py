@@ -8,8 +8,10 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from typing import Any
 
 import pytest
@@ -202,44 +204,34 @@ def test_some_exceptions_are_not_tried_again(orders: Queue, error: Queue, consum
     assert (len(seen.bodies), done.failed, done.delayed) == (1, 1, 0)
 
 
+async def cancel_a_task() -> None:
+    task = asyncio.ensure_future(asyncio.sleep(60))
+    task.cancel()
+    await task
+
+
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("code", [None, 0, 3, "why"])
+@pytest.mark.parametrize(
+    ("end", "named"),
+    [
+        *((partial(sys.exit, code), "SystemExit") for code in (None, 0, 3, "why")),
+        # It is no Exception either, and comes out of asyncio.run as it is.
+        (lambda: asyncio.run(cancel_a_task()), "CancelledError"),
+    ],
+)
 def test_a_function_that_ends_the_program_fails_for_its_message(
-    orders: Queue, error: Queue, consume: Consume, mode: str, code: Any
+    orders: Queue, error: Queue, consume: Consume, mode: str, end: Callable[[], object], named: str
 ) -> None:
-    def end(message: Envelope) -> None:
-        if message.body == b"1":
-            sys.exit(code)
-
-    orders.send(numbered(3))
-    done = consume(end, transaction_mode=mode)
-    assert (done.handled, done.failed) == (2, 1)
-    (failed,) = error.receive(5)
-    assert failed.body == b"1"
-    assert "SystemExit" in str(headers(failed)[HeaderNames.EXCEPTION_MESSAGE])
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_a_cancelled_task_of_a_function_fails_for_its_message(
-    orders: Queue, error: Queue, consume: Consume, mode: str
-) -> None:
-    """It is no :class:`Exception`, and comes out of ``asyncio.run`` as it is."""
-
-    async def cancelled() -> None:
-        task = asyncio.ensure_future(asyncio.sleep(60))
-        task.cancel()
-        await task
-
     def handle(message: Envelope) -> None:
         if message.body == b"1":
-            asyncio.run(cancelled())
+            end()
 
     orders.send(numbered(3))
     done = consume(handle, transaction_mode=mode)
     assert (done.handled, done.failed) == (2, 1)
     (failed,) = error.receive(5)
     assert failed.body == b"1"
-    assert "CancelledError" in str(headers(failed)[HeaderNames.EXCEPTION_MESSAGE])
+    assert named in str(headers(failed)[HeaderNames.EXCEPTION_MESSAGE])
 
 
 @pytest.mark.parametrize("mode", ["sends_atomic_with_receive", "receive_only", "none"])

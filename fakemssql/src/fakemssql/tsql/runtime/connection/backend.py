@@ -68,7 +68,7 @@ _CLEAN = (
     # Otherwise PostgreSQL counts the last reads and changes up to ten seconds after the end of the session.
     "SELECT pg_stat_force_next_flush()",
 )
-"""DISCARD ALL without two of its steps: prepared statements and LISTEN for changes of the catalog stay. Then counts."""
+"""DISCARD ALL without two of its steps (prepared statements and LISTEN stay), then a report of what was counted."""
 
 _FREE = (pq.TransactionStatus.IDLE, pq.TransactionStatus.INTRANS, pq.TransactionStatus.INERROR)
 
