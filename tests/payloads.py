@@ -51,7 +51,7 @@ def staged(staging: StagingFolder, messages: Sequence[Mapping[str, str | None]])
         Row(str(uuid.uuid4()), None, None, True, None, json.dumps(headers), b"{}", number, False)
         for number, headers in enumerate(messages, 1)
     ]
-    file = PartFile(staging, batch_id, part_id)
+    file = PartFile(staging, str(batch_id), part_id)
     size = file.write(rows)
     file.close()
     part = Part(part_id, file.path, messages=len(rows), bytes=size, min_row_version=1, max_row_version=len(rows))

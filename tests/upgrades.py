@@ -138,7 +138,7 @@ def make(folder: Path, settings: ConnectionSettings, spark: SparkSession) -> Non
     _stream(client, settings, spark, folder / "checkpoint")
 
     (folder / "many").mkdir()
-    for path in many.filesystem.find(f"{many.root}/{batches['many'].batch_id}"):
+    for path in many.filesystem.find(f"{many.root}/{batches['many'].folder}"):
         (folder / "many" / path.rpartition("/")[2]).write_bytes(many.filesystem.cat_file(path))
     state = {
         "batches": {name: batch.to_dict() for name, batch in batches.items() if batch.is_listed},
@@ -160,7 +160,8 @@ def _interrupted(client: QueueClient, staging: StagingFolder) -> uuid.UUID:
         ends = queue.ends()
         assert ends is not None
         ledger.open(batch_id, queue.address.canonical, ends[1], "files", DrainRequest(origin="version of the past"))
-        worker = Worker(queue.session, WorkPlan(batch_id, queue.address, FileStage(staging), PARTS))
+        work = WorkPlan(batch_id, queue.address, FileStage(staging), PARTS, folder=ledger.folder(batch_id))
+        worker = Worker(queue.session, work)
         assert worker.drain_part(Window(), None) is not None
     return batch_id
 

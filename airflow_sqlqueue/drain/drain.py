@@ -175,6 +175,7 @@ class Drain:
         entry = ledger.open(work.batch_id, work.queue.canonical, up_to, work.stage.name, self._request)
         if entry.state == "requeued":
             raise WrongBatchError(f"Batch {work.batch_id} was put back into {entry.queue}: ask for a new batch.")
+        work = replace(work, folder=ledger.folder(work.batch_id))
         seconds = None if options.max_seconds is None else max(0.0, options.max_seconds - entry.age)
         if ends is not None and entry.state == "open":
             work = replace(work, mean_bytes=queue.mean_bytes(), layout=queue.layout)

@@ -189,7 +189,7 @@ class _Erasure:
         batch, dry_run, bodies = self._ledger.manifest(batch_id), self._request.dry_run, bool(self._request.fields)
         batch.check_files()
         has_folder = batch.stage != "table" and (batch.paths or self._staging is not None)
-        files = FileEraser(batch, self._staging) if has_folder else None
+        files = FileEraser(batch, self._ledger.folder(batch_id), self._staging) if has_folder else None
         found: dict[Part, set[tuple[int, str]]] = {}
         for part in (each for each in self._ledger.parts(batch_id) if each.messages):
             for row in files.rows(part, bodies=bodies) if files else self._rows(batch_id, part, bodies=bodies):

@@ -27,10 +27,13 @@ _PIECE = MIB
 
 
 class FileEraser:
-    """Eraser of messages in the files of one batch, whose names were checked; without parts it needs the folder."""
+    """Eraser of messages in the files of one batch, whose names were checked; without parts it needs ``staging``.
 
-    def __init__(self, batch: Batch, staging: StagingFolder | None) -> None:
-        self._batch, self._batch_id = batch, batch.uuid
+    ``folder`` is the name of the batch's folder in the ledger.
+    """
+
+    def __init__(self, batch: Batch, folder: str, staging: StagingFolder | None) -> None:
+        self._batch, self._folder = batch, folder
         path = batch.paths[0] if batch.paths else ""
         # A batch may have been drained to another folder.
         if staging is None or (path and not path.startswith(f"{staging.uri}/")):
@@ -40,7 +43,7 @@ class FileEraser:
 
     def has_payloads(self) -> bool:
         """Return whether payloads of the data bus were fetched for the batch, which :meth:`rewrite` does not change."""
-        files = files_of(self._staging, self._batch_id)
+        files = files_of(self._staging, self._folder)
         return any(file.part_id is None and not is_manifest(file.path.rpartition("/")[2]) for file in files)
 
     def rows(self, part: Part, *, bodies: bool) -> Iterator[dict[str, Any]]:
@@ -58,7 +61,7 @@ class FileEraser:
         try:
             for part, rows in found.items():
                 new_id = uuid.uuid4()
-                file = PartFile(self._staging, self._batch_id, new_id, self._mode())
+                file = PartFile(self._staging, self._folder, new_id, self._mode())
                 written.append(file)
                 size = self._copy(part, rows, file)
                 file.close()
@@ -108,7 +111,7 @@ class FileEraser:
         """Remove files of other parts, which no drain can add any more, and old manifests; return how many."""
         listed = {part.id for part in parts}
         manifest = batch.manifest_path.rpartition("/")[2] if batch.paths else None
-        files = [(file, file.path.rpartition("/")[2]) for file in files_of(self._staging, self._batch_id)]
+        files = [(file, file.path.rpartition("/")[2]) for file in files_of(self._staging, self._folder)]
         old = [file for file, name in files if file.part_id is None and is_manifest(name) and name != manifest]
         unlisted = [*old, *(file for file, _ in files if file.part_id is not None and file.part_id not in listed)]
         for file in unlisted:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from airflow_sqlqueue.drain.counts import Counts, PartCounts
-from airflow_sqlqueue.drain.manifest import UNFINISHED, Batch
+from airflow_sqlqueue.drain.manifest import UNFINISHED, Batch, batch_of, new_folder
 from airflow_sqlqueue.drain.options import batch_after
 from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.stages.staging_table import MessageTable
@@ -129,6 +129,7 @@ class Ledger(OwnTable):
             request.filter_text,
             request.copy,
             request.fingerprint,
+            new_folder(batch_id),
         )
         with self.session.transaction():
             self.session.take_lock(self.query("ledger.lock_open"), lock_name("open", self.schema, batch_id))
@@ -162,10 +163,30 @@ class Ledger(OwnTable):
         """Return the batch's row. Raises :class:`BatchNotFoundError` for an unknown batch."""
         rows = self.session.run(self.query("ledger.find"), str(batch_id))
         if not rows:
-            raise BatchNotFoundError(f"The ledger {self.schema!r} does not know batch {batch_id}: check the id.")
+            raise self._unknown(batch_id)
         queue, origin, state, stage, up_to, parts, messages, expired, quarantined, size, *others = rows[0]
         counts = Counts(messages=messages, expired=expired, quarantined=quarantined, bytes=size)
         return LedgerEntry(queue, origin, state, stage, up_to, parts, None if parts is None else counts, *others)
+
+    def folder(self, batch_id: uuid.UUID) -> str:
+        """Return the name of the batch's folder in a staging folder: its id for a batch that an earlier version opened.
+
+        The table must have the column (:meth:`create`). Raises :class:`BatchNotFoundError` for an unknown batch, and
+        :class:`BatchMismatchError` for a name that no drain gave.
+        """
+        rows = self.session.run(self.query("ledger.folder"), str(batch_id))
+        if not rows:
+            raise self._unknown(batch_id)
+        name = str(rows[0][0])
+        if batch_of(name) != str(batch_id):
+            raise BatchMismatchError(
+                f"The folder of batch {batch_id} has a name in the ledger that no drain gave it: the ledger was "
+                "changed; do not use the batch."
+            )
+        return name
+
+    def _unknown(self, batch_id: uuid.UUID) -> BatchNotFoundError:
+        return BatchNotFoundError(f"The ledger {self.schema!r} does not know batch {batch_id}: check the id.")
 
     def current(self, batch_id: uuid.UUID) -> uuid.UUID:
         """Return the batch for a drain with ``renew``: the batch itself, or the first unfinished one after it."""

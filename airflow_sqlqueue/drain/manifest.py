@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -38,6 +39,7 @@ GUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 _PART = re.compile(rf"part-({GUID})\.parquet")
 _BODY = re.compile(rf"body-({GUID})-[0-9]{{6,}}\.bin")
+_FOLDER = re.compile(rf"({GUID})(?:-[0-9a-f]{{8}})?")
 _HASH = re.compile(r"[0-9a-f]{64}")
 _MANIFEST = re.compile(r"manifest-[0-9a-f]{64}\.json")
 _UNERASED = ("batch_id", "queue", "stage", "kept", "redacted")
@@ -104,6 +106,11 @@ class Batch(Counts):
             raise ConfigurationError(f"Batch {self.batch_id} has {files} files but names {len(self.paths)}.")
         if self.messages and not self.parts:
             raise ConfigurationError(f"Batch {self.batch_id} has {self.messages} messages but no part.")
+
+    @property
+    def folder(self) -> str:
+        """Name of the folder that has the batch's files, of which there is at least one."""
+        return self.paths[0].split("/")[-2]
 
     @property
     def uuid(self) -> UUID:
@@ -201,7 +208,7 @@ class Batch(Counts):
     def check_files(self, body_files: Iterable[str] = ()) -> None:
         """Raise :class:`BatchMismatchError` for a file whose name a drain of this batch cannot have given.
 
-        The part files are in one folder, on a disk or a store, whose name is the batch's id, and each of ``body_files``
+        The part files are in one folder, on a disk or a store, whose name has the batch's id; each of ``body_files``
         is beside the part that it belongs to. A manifest and the rows of a part come from places where others may
         write.
         """
@@ -210,7 +217,7 @@ class Batch(Counts):
             folder, _, name = path.rpartition("/")
             found = _PART.fullmatch(name)
             steps = folder.split("/")
-            if not found or steps[-1] != self.batch_id or not is_staged(path):
+            if not found or batch_of(steps[-1]) != self.batch_id or not is_staged(path):
                 raise self._foreign("A part file")
             folders.add(folder)
             parts.add(found[1])
@@ -242,13 +249,28 @@ def manifest_of(values: Mapping[str, Any]) -> str:
     Raises :class:`BatchMismatchError` for a name that no manifest file in the batch's folder can have.
     """
     path, batch_id = values["manifest"], values.get("batch_id")
-    steps = path.split("/") if isinstance(path, str) else [""]
-    if not is_manifest(steps[-1]) or steps[-2:-1] != [batch_id] or not is_staged(path):
+    folder, name = ["", "", *(path.split("/") if isinstance(path, str) else [])][-2:]
+    if not is_manifest(name) or batch_of(folder) != batch_id or not is_staged(path):
         raise BatchMismatchError(
             f"The manifest file of batch {batch_id} is not one that its drain wrote: the reference was changed; do not "
             "use it."
         )
     return str(path)
+
+
+def new_folder(batch_id: UUID) -> str:
+    """Return a name for the folder of a new batch: its id, and eight random digits.
+
+    Two databases have a batch with the same id where two environments run the same DAG. In one staging folder neither
+    may write to the batch of the other, and no sweep may remove it.
+    """
+    return f"{batch_id}-{secrets.token_hex(4)}"
+
+
+def batch_of(folder: str) -> str | None:
+    """Return the id of the batch whose folder has a name, with or without the digits; None for other folders."""
+    found = _FOLDER.fullmatch(folder)
+    return found and found[1]
 
 
 def is_manifest(name: str) -> bool:

@@ -16,12 +16,12 @@ from datetime import datetime, timezone
 
 from airflow_sqlqueue.drain.batches import batches
 from airflow_sqlqueue.drain.ledger import Ledger
-from airflow_sqlqueue.drain.manifest import FINISHED
+from airflow_sqlqueue.drain.manifest import FINISHED, batch_of
 from airflow_sqlqueue.drain.options import SweepOptions
 from airflow_sqlqueue.drain.stages.staging_table import MessageTable
 from airflow_sqlqueue.drain.storage.batch_files import StagedFile, remove, remove_folder, staged_files
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
-from airflow_sqlqueue.errors import TransactionError
+from airflow_sqlqueue.errors import BatchMismatchError, BatchNotFoundError, TransactionError
 from airflow_sqlqueue.options.budget import count_of, size_of
 from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT
 from airflow_sqlqueue.queue.outgoing import OutgoingTable
@@ -76,6 +76,9 @@ def sweep(ledger: Ledger, staging: StagingFolder | None = None, options: SweepOp
 class _Sweep:
     def __init__(self, ledger: Ledger, staging: StagingFolder | None, options: SweepOptions) -> None:
         self._ledger, self._staging, self._options = ledger, staging, options
+        self._has_ledger = ledger.exists()
+        if self._has_ledger:
+            ledger.create()
         self._before = datetime.now(timezone.utc) - options.grace
         self._done = {info.batch_id: info for info in batches(ledger, states=FINISHED, older_than=options.retain)}
         self._swept = SweepResult(dry_run=options.dry_run)
@@ -83,8 +86,9 @@ class _Sweep:
     def run(self) -> SweepResult:
         here: dict[uuid.UUID, set[uuid.UUID | None]] = {}
         if self._staging is not None:
-            for batch_id, files in staged_files(self._staging):
-                self._sweep_files(self._staging, batch_id, files)
+            for folder, files in staged_files(self._staging):
+                batch_id = self._batch_in(folder)
+                self._sweep_files(self._staging, folder, batch_id, files)
                 if batch_id in self._done:
                     here[batch_id] = {file.part_id for file in files}
         for batch_id in sorted(self._done):
@@ -92,15 +96,27 @@ class _Sweep:
         self._forget_sends()
         return self._swept
 
-    def _sweep_files(self, staging: StagingFolder, batch_id: uuid.UUID, files: list[StagedFile]) -> None:
-        known = batches(self._ledger, batch_id=batch_id)
-        if not known and not self._options.unknown:
+    def _batch_in(self, folder: str) -> uuid.UUID | None:
+        """Return the id of the batch whose folder this is; None if the ledger does not know it.
+
+        In another folder with its id are the files of a batch of another database, or of an earlier batch.
+        """
+        batch_id = uuid.UUID(batch_of(folder))
+        try:
+            return batch_id if self._has_ledger and self._ledger.folder(batch_id) == folder else None
+        except (BatchNotFoundError, BatchMismatchError):
+            return None
+
+    def _sweep_files(
+        self, staging: StagingFolder, folder: str, batch_id: uuid.UUID | None, files: list[StagedFile]
+    ) -> None:
+        if batch_id is None and not self._options.unknown:
             self._swept.unknown += len(files)
             return
-        if known and known[0].state == "open":
+        if batch_id is not None and self._ledger.find(batch_id).state == "open":
             return
         # Files that belong to no part, the manifest and payloads, stay as long as their batch.
-        listed = {None, *(part.id for part in self._ledger.parts(batch_id))} if known else set()
+        listed = set() if batch_id is None else {None, *(part.id for part in self._ledger.parts(batch_id))}
         orphans = [file for file in files if file.part_id not in listed]
         if batch_id in self._done:
             self._remove(staging, files)
@@ -109,8 +125,8 @@ class _Sweep:
             old = [file for file in orphans if file.modified is not None and file.modified <= self._before]
             self._remove(staging, old)
             self._swept.orphans += len(old)
-        if not self._options.dry_run and (batch_id in self._done or not known):
-            remove_folder(staging, batch_id)
+        if not self._options.dry_run and (batch_id in self._done or batch_id is None):
+            remove_folder(staging, folder)
 
     def _remove(self, staging: StagingFolder, files: Iterable[StagedFile]) -> None:
         for file in files:

@@ -49,7 +49,8 @@ class WorkPlan:
     """Plan of the work on one batch, the same for all of its workers, in threads or on executors.
 
     ``mean_bytes`` and ``layout`` were read from the queue: the size of a message, and the columns of the table.
-    ``redactor`` changes the rows before they are staged.
+    ``redactor`` changes the rows before they are staged. ``folder`` is the name of the batch's folder in the
+    ledger; None: the batch's id, as in earlier versions.
     """
 
     batch_id: uuid.UUID
@@ -59,6 +60,7 @@ class WorkPlan:
     mean_bytes: int | None = None
     layout: Layout | None = None
     redactor: Redactor | None = None
+    folder: str | None = None
 
     def ledger(self, session: Session) -> Ledger:
         return Ledger(session, self.queue.catalog)
@@ -159,7 +161,9 @@ class Worker:
         return self._complete(plan, staged, limit, max_bytes, lambda: copy.advance(state, staged.copied, gaps))
 
     def _plan(self, window: Window) -> PartPlan:
-        return PartPlan(self.queue, self._options, self._work.batch_id, uuid.uuid4(), window, self._work.redactor)
+        work = self._work
+        folder = work.folder or str(work.batch_id)
+        return PartPlan(self.queue, self._options, work.batch_id, uuid.uuid4(), folder, window, work.redactor)
 
     def _complete(
         self,

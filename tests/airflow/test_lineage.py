@@ -95,7 +95,7 @@ def test_a_drain_and_a_requeue(told: Told, hook: SqlQueueHook, queue_name: str, 
     drain = SqlQueueDrainToSparkOperator(task_id="d", queue_name=queue_name, **staging)  # type: ignore[arg-type]
     inputs, outputs, result = told.of(drain)
     batch = Batch.from_dict(result["batch"])
-    where = f"file {tmp_path}/{batch.batch_id}" if stage == "files" else "sqlqueue.sqlqueue.BatchMessage"
+    where = f"file {tmp_path}/{batch.folder}" if stage == "files" else "sqlqueue.sqlqueue.BatchMessage"
     staged = (where, 4, batch.bytes, len(batch.paths) or None)
     assert (inputs, outputs) == ([(queue_name, 4, batch.bytes, None)], [staged])
     requeue = SqlQueueRequeueOperator(task_id="r", batch=result)

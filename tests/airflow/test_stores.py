@@ -49,8 +49,8 @@ def test_a_new_store_is_one_entry_for_every_use(monkeypatch: pytest.MonkeyPatch)
     assert folder.uri == "r2://bucket/staging"
     batch().check_files()
     assert locate(batch().paths[0], folder)[1] == f"bucket/staging/{BATCH}/part-{PART}.parquet"
-    ((batch_id, (file,)),) = staged_files(folder)
-    assert (batch_id, file.part_id, file.modified) == (uuid.UUID(BATCH), uuid.UUID(PART), CHANGED)
+    ((name, (file,)),) = staged_files(folder)
+    assert (name, file.part_id, file.modified) == (BATCH, uuid.UUID(PART), CHANGED)
     (flow,) = of_batch(None, batch())  # type: ignore[arg-type]
     assert (flow.namespace, flow.name) == ("cloudflare://bucket", f"staging/{BATCH}")
     for name_it in (StagingFolder.of, staging_folder):

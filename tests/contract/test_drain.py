@@ -210,7 +210,7 @@ def test_an_edited_manifest_does_not_mark_the_real_batch_consumed(
     batch = drain(connect, queue, staging).batch
     with connect() as session:
         ledger = Ledger(session, queue.address.catalog)
-        for path in (batch.paths[0] + "x", f"{staging.uri}/{batch.batch_id}/part-{uuid.uuid4()}.parquet"):
+        for path in (batch.paths[0] + "x", f"{staging.uri}/{batch.folder}/part-{uuid.uuid4()}.parquet"):
             with pytest.raises(BatchMismatchError, match="does not name the files that the ledger lists"):
                 ledger.consume(replace(batch, paths=(path, *batch.paths[1:])))
         assert ledger.find(uuid.UUID(batch.batch_id)).state == "sealed"

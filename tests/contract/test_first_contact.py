@@ -69,7 +69,7 @@ def test_1_rows_are_deleted_into_the_table_of_staged_messages(queue: QueueTable,
     queue.send(Message(body=b"x") for _ in range(5))
     table = MessageTable(queue.session, queue.address.catalog)
     with queue.session.transaction():
-        plan = PartPlan(queue, DrainOptions(keep_expired=True), uuid.uuid4(), uuid.uuid4(), Window(0))
+        plan = PartPlan(queue, DrainOptions(keep_expired=True), uuid.uuid4(), uuid.uuid4(), "batch", Window(0))
         taken = table.take(plan, 3, plan.window)
     assert taken is not None
     assert depth(queue).messages == 2

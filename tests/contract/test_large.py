@@ -114,7 +114,7 @@ def test_bodies_are_swept_with_their_part_and_not_before(
     queue.send([Message({}, b"x" * 500)])
     batch = drain(connect, queue, staging, SMALL).batch
     ((_, file),) = body_by_headers(batch).values()
-    orphan = Path(staging.root, batch.batch_id, f"body-{uuid.uuid4()}-000001.bin")
+    orphan = Path(staging.root, batch.folder, f"body-{uuid.uuid4()}-000001.bin")
     orphan.write_bytes(b"of a part that was undone")
     now = SweepOptions(retain=timedelta(0), grace=timedelta(0))
     with connect() as session:
@@ -124,4 +124,4 @@ def test_bodies_are_swept_with_their_part_and_not_before(
         assert content(str(file)) == b"x" * 500
         ledger.consume(batch)
         sweep(ledger, staging, now)
-    assert not Path(staging.root, batch.batch_id).exists()
+    assert not Path(staging.root, batch.folder).exists()

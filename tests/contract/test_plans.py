@@ -143,7 +143,7 @@ def use(planning: PlanSession, table: ResolvedAddress) -> dict[str, list[Operato
     planning.roll_back()
     assert queue.rows("queue.purge_these", first.row_version, row_versions=Fragment("?"))[0][0] == 1
     planning.begin()
-    plan = PartPlan(queue, DrainOptions(bytes_per_statement=2**30), uuid.uuid4(), uuid.uuid4(), Window())
+    plan = PartPlan(queue, DrainOptions(bytes_per_statement=2**30), uuid.uuid4(), uuid.uuid4(), "batch", Window())
     staged = MessageTable(planning, table.catalog)
     moved = staged.take(plan, 500, plan.window)
     assert moved is not None

@@ -82,7 +82,7 @@ def test_a_statement_is_bounded_by_bytes(queue: QueueTable) -> None:
     queue.send(Message({}, bytes(10_000)) for _ in range(12))
     Ledger(queue.session, queue.address.catalog).create()
     table, options = MessageTable(queue.session, queue.address.catalog), DrainOptions(bytes_per_statement=25_000)
-    plan = PartPlan(queue, options, uuid.uuid4(), uuid.uuid4(), Window())
+    plan = PartPlan(queue, options, uuid.uuid4(), uuid.uuid4(), "batch", Window())
     taken = table.take(plan, 7, plan.window)
     assert taken is not None
     first, _ = taken

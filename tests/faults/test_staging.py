@@ -275,7 +275,7 @@ def test_rows_are_free_before_a_store_is_asked_to_cancel(
 def test_an_abandoned_file_is_let_go_in_silence(staging: StagingFolder, batch_id: uuid.UUID) -> None:
     """An exception of a finalizer would appear in the task's log without a reason; pytest makes it an error."""
     for folder in (staging, Store().staging):
-        file = PartFile(folder, batch_id, uuid.uuid4())
+        file = PartFile(folder, str(batch_id), uuid.uuid4())
         file.write([(uuid.uuid4(), None, None, True, None, "{}", b"x", 1, False)])
         file.abandon(remove=False)
         del file

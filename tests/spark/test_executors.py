@@ -112,7 +112,7 @@ def test_executors_drain_all_messages(
         text = "SELECT DISTINCT [Worker] FROM [sqlqueue].[Part] WHERE [BatchId] = ?"
         workers = {row[0].split(":")[1] for row in session.run(Query("who", "who?", text), str(batch_id))}
     assert str(os.getpid()) not in workers
-    assert [path.name for path in Path(staging.root).iterdir()] == [str(batch_id)]
+    assert [path.name for path in Path(staging.root).iterdir()] == [drained.batch.folder]
 
 
 @pytest.mark.parametrize(
@@ -175,8 +175,9 @@ def plan(
 ) -> ExecutorPlan:
     """The plan of one task for the whole queue, in which 30 messages are, and an open batch."""
     account.send(30)
-    Ledger(queue.session, queue.address.catalog).open(batch_id, queue.address.canonical, LAST)
-    work = WorkPlan(batch_id, queue.address, FileStage(staging), SMALL)
+    ledger = Ledger(queue.session, queue.address.catalog)
+    ledger.open(batch_id, queue.address.canonical, LAST)
+    work = WorkPlan(batch_id, queue.address, FileStage(staging), SMALL, folder=ledger.folder(batch_id))
     return ExecutorPlan(settings, 0.1, work, windows=(TaskWindow(Window()),))
 
 

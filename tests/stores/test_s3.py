@@ -103,7 +103,7 @@ def test_a_file_is_whole_before_the_ledger_names_it(
     sent = send_random(queue, size)
     batch = drain_by_two(connect, queue, folder(s3, bucket), rows=3)
     assert len(batch.paths) == 2
-    assert [path for path in batch.paths if not path.startswith(f"s3a://{bucket.name}/staging/{batch.batch_id}/")] == []
+    assert [path for path in batch.paths if not path.startswith(f"s3a://{bucket.name}/staging/{batch.folder}/")] == []
     assert seen == sent == in_bucket(bucket, batch.paths)
     in_parts = [
         request
@@ -276,9 +276,9 @@ def test_a_batch_goes_back(
 ) -> None:
     """Also where the client that reads it looked into the folder before the files were there."""
     sent, batch_id = send_random(queue, SMALL), uuid.uuid4()
-    bucket.put(f"staging/{batch_id}/note", b"")
+    bucket.put("staging/note", b"")
     reader = StagingFolder(s3.filesystem(), staging.root, staging.uri)
-    reader.filesystem.ls(f"{staging.root}/{batch_id}")
+    reader.filesystem.ls(staging.root)
     batch = drain_by_two(connect, queue, staging, batch_id, rows=3)
     assert depth(queue).messages == 0
     with connect() as session:
@@ -304,7 +304,7 @@ def test_a_sweep_removes_old_files_and_lists_those_it_may_not(
     batch = drain_by_two(connect, queue, staging)
     sweeper = StagingFolder(s3.filesystem(), staging.root, staging.uri)
     assert len(sweeper.filesystem.find(staging.root)) == 1
-    orphan = f"staging/{batch.batch_id}/part-{uuid.uuid4()}.parquet"
+    orphan = f"staging/{batch.folder}/part-{uuid.uuid4()}.parquet"
     bucket.put(orphan, b"12345")
     with connect() as session:
         ledger = Ledger(session, queue.address.catalog)

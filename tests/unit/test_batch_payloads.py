@@ -43,7 +43,7 @@ def share(tmp_path: Path) -> Path:
 
 
 def folder_of(staging: StagingFolder, batch: Batch) -> Path:
-    return Path(staging.root, batch.batch_id)
+    return Path(staging.root, batch.folder)
 
 
 def test_each_payload_has_a_row_with_its_content_or_a_reason(

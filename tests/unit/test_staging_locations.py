@@ -79,7 +79,7 @@ def test_all_spellings_of_a_folder_on_a_disk_are_one_folder(spelling: str, tmp_p
     other = StagingFolder.of(spelling.format(plain.root))
     assert other.uri == plain.uri
     replace_file(other, f"{BATCH}/part-{PART}.parquet", b"x")
-    assert [file.part_id for file in files_of(plain, BATCH)] == [PART]
+    assert [file.part_id for file in files_of(plain, str(BATCH))] == [PART]
 
 
 def test_a_relative_path_is_below_the_working_directory(tmp_path: Path, monkeypatch: Any) -> None:

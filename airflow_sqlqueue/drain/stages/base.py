@@ -17,12 +17,13 @@ from airflow_sqlqueue.queue.window import Window
 
 @dataclass(frozen=True)
 class PartPlan:
-    """Plan of a part: the queue and the window of its rows, its ids, and what redacts them before they are staged."""
+    """Plan of a part: the queue and the window of its rows, its ids, what redacts the rows, and the batch's folder."""
 
     queue: QueueTable
     options: DrainOptions
     batch_id: uuid.UUID
     part_id: uuid.UUID
+    folder: str
     window: Window
     redactor: Redactor | None = None
 

@@ -56,7 +56,7 @@ class _FileWriter:
 
     def __init__(self, plan: PartPlan, folder: StagingFolder) -> None:
         self._queue, self._plan, self._options = plan.queue, plan, plan.options
-        self._file = PartFile(folder, plan.batch_id, plan.part_id, plan.options.file_mode)
+        self._file = PartFile(folder, plan.folder, plan.part_id, plan.options.file_mode)
         self._after = plan.window.after
         self._has_inline = self._has_large = False
         self._redactor = plan.redactor

@@ -1,6 +1,6 @@
 """Files of a part: a Parquet file of its rows, and a file beside it for each large body.
 
-Names have the batch id and the part id, and not the queue's name: Spark silently drops files that begin with ``_`` or
+Names have the ids of batch and part, and not the queue's name: Spark silently drops files that begin with ``_`` or
 ``.``, and takes ``[ ] { } * ?`` for patterns (docs/design.md, "Files that Spark reads").
 """
 
@@ -48,9 +48,9 @@ class PartFile:
     Rows are compressed and written while the caller fetches the next ones; the next call raises their error.
     """
 
-    def __init__(self, staging: StagingFolder, batch_id: uuid.UUID, part_id: uuid.UUID, mode: int = PRIVATE) -> None:
-        """Begin a part without files. ``mode`` are their permissions on a local disk."""
-        self._staging, self._folder, self._part_id, self._mode = staging, str(batch_id), part_id, mode
+    def __init__(self, staging: StagingFolder, folder: str, part_id: uuid.UUID, mode: int = PRIVATE) -> None:
+        """Begin a part without files, in the batch's folder. ``mode`` are their permissions on a local disk."""
+        self._staging, self._folder, self._part_id, self._mode = staging, folder, part_id, mode
         self._file: DurableFile | None = None
         self._bodies: list[DurableFile] = []
         self._writer: pq.ParquetWriter | None = None

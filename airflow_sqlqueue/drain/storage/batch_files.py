@@ -12,14 +12,13 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from airflow_sqlqueue.drain.manifest import GUID, Batch
+from airflow_sqlqueue.drain.manifest import GUID, Batch, batch_of
 from airflow_sqlqueue.drain.storage.durable_file import replace_file
 from airflow_sqlqueue.drain.storage.folder import PRIVATE, StagingFolder, locate
 from airflow_sqlqueue.drain.storage.object_stores import raise_staging_error
 from airflow_sqlqueue.drain.stores import store_at
 from airflow_sqlqueue.errors import StagingError
 
-_FOLDER = re.compile(GUID)
 _FILE = re.compile(
     rf"part-({GUID})\.parquet|body-({GUID})-\d+\.bin|_new-({GUID})|manifest-[0-9a-f]{{64}}\.json"
     rf"|payloads-{GUID}\.parquet|payloads\.json"
@@ -40,22 +39,22 @@ class StagedFile:
     modified: datetime | None
 
 
-def staged_files(staging: StagingFolder) -> Iterator[tuple[uuid.UUID, list[StagedFile]]]:
-    """Yield the files of each batch that has a folder, one folder at a time; nothing if the staging folder is missing.
+def staged_files(staging: StagingFolder) -> Iterator[tuple[str, list[StagedFile]]]:
+    """Yield each folder of a batch by its name, and its files; nothing if the staging folder is missing.
 
     Files with other names than this package gives are skipped, so that files of others are never touched.
     """
     # Another process may have written to the folder since this one listed it.
     staging.filesystem.invalidate_cache()
     for name, entry in _entries(staging, staging.root):
-        if entry["type"] == "directory" and _FOLDER.fullmatch(name):
-            yield uuid.UUID(name), _files(staging, entry["name"])
+        if entry["type"] == "directory" and batch_of(name):
+            yield name, _files(staging, entry["name"])
 
 
-def files_of(staging: StagingFolder, batch_id: uuid.UUID) -> list[StagedFile]:
-    """Return the files of one batch, as :func:`staged_files` does for all."""
+def files_of(staging: StagingFolder, folder: str) -> list[StagedFile]:
+    """Return the files in the folder of one batch, as :func:`staged_files` does for all."""
     staging.filesystem.invalidate_cache()
-    return _files(staging, f"{staging.root}/{batch_id}")
+    return _files(staging, f"{staging.root}/{folder}")
 
 
 def check_files(batch: Batch, staging: StagingFolder | None = None) -> None:
@@ -98,11 +97,11 @@ def remove(staging: StagingFolder, file: StagedFile) -> None:
         raise_staging_error(f"{file.path} cannot be removed", error)
 
 
-def remove_folder(staging: StagingFolder, batch_id: uuid.UUID) -> None:
+def remove_folder(staging: StagingFolder, folder: str) -> None:
     """Remove a batch's folder on a local disk if it is empty; an object store has no empty folders."""
     if staging.is_local:
         with suppress(OSError):
-            Path(staging.root, str(batch_id)).rmdir()
+            Path(staging.root, folder).rmdir()
 
 
 def _entries(staging: StagingFolder, folder: str) -> list[tuple[str, dict[str, Any]]]:

@@ -94,7 +94,7 @@ def fetch_payloads(
         return found
     options = options or PayloadOptions()
     mode = FILE_MODES[options.readable_by or "owner"]
-    writer = _Writer(folder, batch.batch_id, mode)
+    writer = _Writer(folder, batch, mode)
     try:
         for payload in _Fetch(data_bus, options).all(_references(parts, folder)):
             writer.add(payload)
@@ -104,7 +104,7 @@ def fetch_payloads(
     except BaseException:
         writer.abandon()
         raise
-    replace_file(folder, f"{batch.batch_id}/{payload_file.MANIFEST}", json.dumps(result.to_dict()).encode(), mode)
+    replace_file(folder, f"{batch.folder}/{payload_file.MANIFEST}", json.dumps(result.to_dict()).encode(), mode)
     log.info(
         "Batch %s has %d payloads: %d fetched with %d bytes, %d gone, %d too large, %d refused, "
         "%d unreadable, %d over the limit",
@@ -129,7 +129,7 @@ def staged_payloads(batch: Batch, staging: StagingFolder | None = None) -> Itera
         raise errors.BatchError(f"The payloads of batch {batch.batch_id} were not fetched: call fetch_payloads first.")
     if result.file is None:
         return
-    path = f"{folder.root}/{batch.batch_id}/{result.file}"
+    path = f"{folder.root}/{batch.folder}/{result.file}"
     try:
         with folder.filesystem.open(path, "rb") as stream, pq.ParquetFile(stream) as file:
             if file.metadata.num_rows != result.payloads:
@@ -225,8 +225,8 @@ class _Fetch:
 class _Writer:
     """Writer of one file of payloads; the first payload creates it."""
 
-    def __init__(self, folder: StagingFolder, batch_id: str, mode: int) -> None:
-        self._folder, self._batch_id, self._mode = folder, batch_id, mode
+    def __init__(self, folder: StagingFolder, batch: Batch, mode: int) -> None:
+        self._folder, self._batch, self._mode = folder, batch, mode
         self._name = f"payloads-{uuid.uuid4()}.parquet"
         self._file: DurableFile | None = None
         self._writer: pq.ParquetWriter | None = None
@@ -248,11 +248,11 @@ class _Writer:
         """Make the file durable and return its counts."""
         self._flush()
         if self._writer is None or self._file is None:
-            return payload_file.PayloadsResult(self._batch_id)
+            return payload_file.PayloadsResult(self._batch.batch_id)
         self._writer.close()
         self._file.close()
         counts = {reason: count for reason, count in self._counts.items() if reason is not None}
-        return payload_file.PayloadsResult(self._batch_id, self._name, self._counts[None], self._bytes, **counts)
+        return payload_file.PayloadsResult(self._batch.batch_id, self._name, self._counts[None], self._bytes, **counts)
 
     def abandon(self) -> None:
         """Remove the file, which no manifest names; never raises."""
@@ -266,7 +266,7 @@ class _Writer:
         if not self._rows:
             return
         if self._writer is None:
-            self._file = DurableFile(self._folder, f"{self._batch_id}/{self._name}", self._mode)
+            self._file = DurableFile(self._folder, f"{self._batch.folder}/{self._name}", self._mode)
             self._writer = pq.ParquetWriter(
                 self._file,
                 payload_file.arrow_schema(),
@@ -283,7 +283,7 @@ class _Writer:
 
 def _folder_of(batch: Batch, staging: StagingFolder | None) -> StagingFolder:
     """Return the staging folder that has the batch's folder: ``staging``, or that of the part files' paths."""
-    uri = batch.paths[0].rpartition("/")[0].removesuffix(f"/{batch.batch_id}")
+    uri = batch.paths[0].rpartition("/")[0].removesuffix(f"/{batch.folder}")
     if staging is not None and uri == staging.uri:
         return staging
     # Without the scheme, as a percent sign in the path is an ordinary character.
@@ -293,7 +293,7 @@ def _folder_of(batch: Batch, staging: StagingFolder | None) -> StagingFolder:
 def _result_in(folder: StagingFolder, batch: Batch) -> payload_file.PayloadsResult | None:
     try:
         folder.filesystem.invalidate_cache()
-        content = folder.filesystem.cat_file(f"{folder.root}/{batch.batch_id}/{payload_file.MANIFEST}")
+        content = folder.filesystem.cat_file(f"{folder.root}/{batch.folder}/{payload_file.MANIFEST}")
     except FileNotFoundError:
         return None
     except Exception as error:

@@ -19,7 +19,8 @@ CREATE TABLE {table} (
     [Quarantined] bigint NULL,
     [Bytes] bigint NULL,
     [Redacted] varchar(64) NULL,
-    [Erased] bigint NULL
+    [Erased] bigint NULL,
+    [Folder] varchar(50) NULL
 );
 
 -- make_part: create the ledger's part table (with 'sqlqueue create <queue> --ledger' an administrator can)
@@ -53,9 +54,9 @@ SELECT @result;
 
 -- open: open the batch
 INSERT INTO {batch} ([BatchId], [Queue], [Origin], [Owner], [State], [Stage], [UpTo], [Filter], [Kept], [Redacted],
-                     [OpenedAt])
+                     [Folder], [OpenedAt])
 SELECT ?, ?, ?, CAST(NULLIF(?, N'') AS uniqueidentifier), 'open', ?, CAST(NULLIF(?, N'') AS bigint), NULLIF(?, N''), ?,
-       NULLIF(?, N''), SYSUTCDATETIME()
+       NULLIF(?, N''), ?, SYSUTCDATETIME()
 WHERE NOT EXISTS (SELECT * FROM {batch} WITH (READCOMMITTEDLOCK, ROWLOCK) WHERE [BatchId] = ?);
 
 -- find: read the batch
@@ -63,6 +64,9 @@ SELECT [Queue], [Origin], [State], [Stage], [UpTo], [Parts], [Messages], [Expire
        DATEDIFF(second, [OpenedAt], SYSUTCDATETIME()), [Filter], [Kept], [Redacted],
        COALESCE([Erased], 0)
 FROM {batch} WITH (READCOMMITTEDLOCK) WHERE [BatchId] = ?;
+
+-- folder: read the name of the batch's folder
+SELECT COALESCE([Folder], LOWER(CAST([BatchId] AS char(36)))) FROM {batch} WITH (READCOMMITTEDLOCK) WHERE [BatchId] = ?;
 
 -- commit_part: commit the part
 -- The last round trip of a part's transaction, so that no pause of the client comes between the ledger row and COMMIT.

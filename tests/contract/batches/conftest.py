@@ -45,9 +45,13 @@ def ledger_schema(settings: ConnectionSettings) -> Iterator[None]:
     """Drop the ledger afterwards."""
     yield
     with Session(settings) as session:
-        tables = ("Batch", "Part", "BatchMessage", "Quarantine", "Send", "Outgoing")
-        run_sql(session, "; ".join(f"DROP TABLE IF EXISTS [{SCHEMA}].[{name}]" for name in tables))
-        run_sql(session, f"DROP SCHEMA IF EXISTS [{SCHEMA}]")
+        drop_ledger(session, SCHEMA)
+
+
+def drop_ledger(session: Session, schema: str) -> None:
+    tables = ("Batch", "Part", "BatchMessage", "Quarantine", "Send", "Outgoing")
+    run_sql(session, "; ".join(f"DROP TABLE IF EXISTS [{schema}].[{name}]" for name in tables))
+    run_sql(session, f"DROP SCHEMA IF EXISTS [{schema}]")
 
 
 @pytest.fixture(params=["files", "table"])
@@ -71,16 +75,24 @@ def ledger(queue: QueueTable) -> Ledger:
 def drain(connect: Connect, queue: QueueTable, staging: StagingFolder) -> DrainIt:
     """Send this number of messages and drain them."""
 
-    def run(count: int = 0, *, staging: StagingFolder | Stage = staging, batch_id: uuid.UUID | None = None) -> Batch:
+    def run(
+        count: int = 0,
+        *,
+        staging: StagingFolder | Stage = staging,
+        batch_id: uuid.UUID | None = None,
+        settings: ConnectionSettings | None = None,
+    ) -> Batch:
         fill(queue, count)
-        return drain_queue(connect, queue, staging, batch_id=batch_id).batch
+        open_session = connect if settings is None else lambda: Session(settings)
+        return drain_queue(open_session, queue, staging, batch_id=batch_id).batch
 
     return run
 
 
 def worker_of(queue: QueueTable, batch_id: uuid.UUID, staging: StagingFolder | Stage) -> Worker:
     stage = FileStage(staging) if isinstance(staging, StagingFolder) else staging
-    return Worker(queue.session, WorkPlan(batch_id, queue.address, stage, SMALL_PARTS))
+    work = WorkPlan(batch_id, queue.address, stage, SMALL_PARTS)
+    return Worker(queue.session, replace(work, folder=work.ledger(queue.session).folder(batch_id)))
 
 
 def open_batch(queue: QueueTable, ledger: Ledger, staging: StagingFolder | Stage, parts: int) -> uuid.UUID:

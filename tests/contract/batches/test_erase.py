@@ -317,7 +317,7 @@ def test_other_batches_and_files_of_others_stay(
     first = drain(connect, queue, staging, PARTS).batch
     send(queue, 6)
     second = drain(connect, queue, staging, PARTS).batch
-    foreign = Path(staging.root, first.batch_id, "notes.txt")
+    foreign = Path(staging.root, first.folder, "notes.txt")
     foreign.write_text("a file of others")
     assert erased(first, headers={"Person": "b"}).files == 1
     assert numbers(connect, ledger, second) == list(range(6))
@@ -376,7 +376,7 @@ def test_a_batch_with_payloads_of_the_data_bus_is_skipped(
     send(queue, 6)
     batch = drain(connect, queue, staging, PARTS).batch
     payloads = [
-        Path(staging.root, batch.batch_id, name) for name in ("payloads.json", f"payloads-{uuid.uuid4()}.parquet")
+        Path(staging.root, batch.folder, name) for name in ("payloads.json", f"payloads-{uuid.uuid4()}.parquet")
     ]
     for file in payloads:
         file.write_text("payloads")

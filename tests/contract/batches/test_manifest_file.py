@@ -32,7 +32,7 @@ def staging(request: pytest.FixtureRequest, tmp_path: Path) -> StagingFolder:
 
 
 def names(staging: StagingFolder, batch: Batch) -> set[str]:
-    found = staging.filesystem.find(f"{staging.root}/{batch.batch_id}")
+    found = staging.filesystem.find(f"{staging.root}/{batch.folder}")
     return {path.rpartition("/")[2] for path in found}
 
 
@@ -88,7 +88,7 @@ def test_a_sweep_removes_a_half_manifest_of_a_process_that_died(
     ledger: Ledger, drain: DrainIt, staging: StagingFolder
 ) -> None:
     batch = drain(300)
-    staging.filesystem.pipe_file(f"{staging.root}/{batch.batch_id}/_new-{uuid.uuid4()}", b"{")
+    staging.filesystem.pipe_file(f"{staging.root}/{batch.folder}/_new-{uuid.uuid4()}", b"{")
     assert len(names(staging, batch)) == 17
     assert sweep(ledger, staging, YOUNG).orphans == 1
     assert len(names(staging, batch)) == 16

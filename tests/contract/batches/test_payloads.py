@@ -44,7 +44,7 @@ def test_payloads_stay_with_their_batch_until_it_is_swept(
         b"%d" % number for number in range(count)
     )
     options = SweepOptions(retain=timedelta(0), grace=timedelta(0))
-    folder = Path(staging.root, batch.batch_id)
+    folder = Path(staging.root, batch.folder)
     folder.joinpath(f"payloads-{uuid.uuid4()}.parquet").write_bytes(b"of a killed try")
     client.batches.sweep(staging, options=options)
     assert len(list(client.batches.payloads(batch))) == count + 1

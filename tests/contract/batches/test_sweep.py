@@ -19,14 +19,20 @@ from airflow_sqlqueue.drain.stages.part_file import PartFile
 from airflow_sqlqueue.drain.stages.table import TableStage
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.drain.sweep import SweepResult, sweep
-from airflow_sqlqueue.errors import BatchError, BatchNotFoundError, ConfigurationError, TransactionError
+from airflow_sqlqueue.errors import (
+    BatchError,
+    BatchMismatchError,
+    BatchNotFoundError,
+    ConfigurationError,
+    TransactionError,
+)
 from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.send_ledger import SendLedger
 from airflow_sqlqueue.queue.window import Window
 from airflow_sqlqueue.server.session import Session
-from tests.contract.batches.conftest import NOW, SCHEMA, DrainIt, open_batch, worker_of
+from tests.contract.batches.conftest import NOW, SCHEMA, DrainIt, drop_ledger, open_batch, worker_of
 from tests.contract.conftest import run_sql
 
 
@@ -42,10 +48,10 @@ def staged(staging: StagingFolder) -> set[str]:
     return {staging.uri + path.removeprefix(staging.root) for path in found}
 
 
-def put(staging: StagingFolder, batch_id: object, name: str = "") -> str:
+def put(staging: StagingFolder, folder: str, name: str = "") -> str:
     """A file of a batch that no ledger lists."""
-    path = f"/{batch_id}/{name or f'part-{uuid.uuid4()}.parquet'}"
-    staging.filesystem.makedirs(f"{staging.root}/{batch_id}", exist_ok=True)
+    path = f"/{folder}/{name or f'part-{uuid.uuid4()}.parquet'}"
+    staging.filesystem.makedirs(f"{staging.root}/{folder}", exist_ok=True)
     staging.filesystem.pipe_file(staging.root + path, b"12345")
     return staging.uri + path
 
@@ -56,8 +62,8 @@ def test_orphans_are_removed_and_listed_files_stay(
     sealed, consumed = drain(30, staging=any_staging), drain(30, staging=any_staging)
     ledger.consume(consumed)
     listed = {*sealed.paths, *consumed.paths}
-    orphans = {put(any_staging, sealed.batch_id), put(any_staging, consumed.batch_id)}
-    foreign = {put(any_staging, sealed.batch_id, "notes.txt"), put(any_staging, "others")}
+    orphans = {put(any_staging, sealed.folder), put(any_staging, consumed.folder)}
+    foreign = {put(any_staging, sealed.folder, "notes.txt"), put(any_staging, "others")}
     keep = timedelta(days=1)
     young = sweep(ledger, any_staging, SweepOptions(retain=keep, grace=keep))
     assert young == SweepResult()
@@ -115,7 +121,7 @@ def test_finished_batches_leave_disk_and_ledger_after_their_retention(
     ledger.consume(consumed)
     ledger.consume(empty)
     requeue(ledger, uuid.UUID(requeued.batch_id), any_staging)
-    put(any_staging, consumed.batch_id)
+    put(any_staging, consumed.folder)
     swept = [any_staging.root + path.removeprefix(any_staging.uri) for path in (*consumed.paths, *requeued.paths)]
     size = sum(map(any_staging.filesystem.size, swept))
     would = sweep(ledger, any_staging, replace(NOW, dry_run=True))
@@ -129,7 +135,7 @@ def test_finished_batches_leave_disk_and_ledger_after_their_retention(
     assert ledger.parts(uuid.UUID(consumed.batch_id)) == []
     assert sweep(ledger, any_staging, NOW) == SweepResult()
     if any_staging.is_local:
-        assert [path.name for path in Path(any_staging.root).iterdir()] == [sealed.batch_id]
+        assert [path.name for path in Path(any_staging.root).iterdir()] == [sealed.folder]
 
 
 def test_a_batch_in_another_folder_stays_in_the_ledger(
@@ -143,6 +149,42 @@ def test_a_batch_in_another_folder_stays_in_the_ledger(
     assert sweep(ledger, moved, NOW).files == 1
     with pytest.raises(BatchNotFoundError):
         ledger.manifest(uuid.UUID(batch.batch_id))
+
+
+def test_ledgers_with_the_same_batch_ids_share_a_staging_folder(
+    queue: QueueTable, ledger: Ledger, drain: DrainIt, any_staging: StagingFolder
+) -> None:
+    """As two databases of two environments with the same DAGs; here two schemas stand for them."""
+    batch_id, other = uuid.uuid4(), replace(ledger.session.settings, ledger_schema=f"{SCHEMA}_other")
+    mine = drain(5, staging=any_staging, batch_id=batch_id)
+    try:
+        theirs = drain(7, staging=any_staging, batch_id=batch_id, settings=other)
+        assert (mine.messages, theirs.messages) == (5, 7)
+        assert sweep(ledger, any_staging, NOW) == SweepResult(unknown=theirs.parts)
+        ledger.consume(mine)
+        swept = sweep(ledger, any_staging, NOW)
+        assert (swept.files, swept.orphans, swept.batches, swept.unknown) == (mine.parts, 0, 1, theirs.parts)
+        assert staged(any_staging) == set(theirs.paths)
+        with Session(other) as session:
+            requeue(Ledger(session, ledger.catalog), batch_id, any_staging)
+        assert depth(queue).messages == 7
+    finally:
+        drop_ledger(ledger.session, other.ledger_schema)
+
+
+@pytest.mark.parametrize("name", ["..", f"{uuid.UUID(int=7)}-01234567", "{}-0123456g", "{}/../x"])
+def test_a_ledger_that_names_a_folder_elsewhere_is_refused(
+    ledger: Ledger, drain: DrainIt, staging: StagingFolder, name: str
+) -> None:
+    batch = drain(5)
+    changed = f"UPDATE [{SCHEMA}].[Batch] SET [Folder] = '{name.format(batch.batch_id)}' WHERE [BatchId] = "
+    run_sql(ledger.session, f"{changed}'{batch.batch_id}'")
+    with pytest.raises(BatchMismatchError, match="a name in the ledger that no drain gave it"):
+        ledger.folder(batch.uuid)
+    with pytest.raises(BatchMismatchError, match="a name in the ledger that no drain gave it"):
+        drain(batch_id=batch.uuid)
+    assert sweep(ledger, staging, NOW) == SweepResult(unknown=batch.parts)
+    assert staged(staging) == set(batch.paths)
 
 
 def test_the_next_sweep_completes_one_that_died_between_files_and_ledger(
