@@ -85,7 +85,7 @@ class Remains:
 
 @contextmanager
 def restored(version: str, settings: ConnectionSettings, folder: Path) -> Iterator[Remains]:
-    """Restore the remains of a version in a database and in a folder of their own."""
+    """Restore the remains of a version in a database and in a folder of their own, and bring its tables up to date."""
     source, name = FOLDER / version, database_of(version)
     shutil.copytree(source, folder)
     staging = StagingFolder.of(folder / "staging")
@@ -94,6 +94,7 @@ def restored(version: str, settings: ConnectionSettings, folder: Path) -> Iterat
         with client.session() as session:
             for statement in (source / "tables.sql").read_text("utf-8").replace(STAGING, staging.uri).split(_GO):
                 session.run(Query("restore", "restore a version's tables", statement))
+        client.tables.create("audit", ledger=True)
         state = json.loads((source / "state.json").read_text("utf-8").replace(STAGING, staging.uri))
         memory = StagingFolder.of(MANY)
         for path in sorted((source / "many").iterdir()):

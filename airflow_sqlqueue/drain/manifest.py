@@ -109,7 +109,7 @@ class Batch(Counts):
 
     @property
     def folder(self) -> str:
-        """Name of the folder that has the batch's files, of which there is at least one."""
+        """Name of the folder with the batch's files; a batch without files has none."""
         return self.paths[0].split("/")[-2]
 
     @property

@@ -77,8 +77,6 @@ class _Sweep:
     def __init__(self, ledger: Ledger, staging: StagingFolder | None, options: SweepOptions) -> None:
         self._ledger, self._staging, self._options = ledger, staging, options
         self._has_ledger = ledger.exists()
-        if self._has_ledger:
-            ledger.create()
         self._before = datetime.now(timezone.utc) - options.grace
         self._done = {info.batch_id: info for info in batches(ledger, states=FINISHED, older_than=options.retain)}
         self._swept = SweepResult(dry_run=options.dry_run)

@@ -139,7 +139,7 @@ def test_a_batch_in_a_table(url: str) -> None:
 def test_a_staging_folder_is_swept(url: str, drained: tuple[str, Any], tmp_path: Path) -> None:
     name, batch = drained
     staging = str(tmp_path / "staging")
-    orphan = Path(staging, batch["batch_id"], f"part-{uuid.uuid4()}.parquet")
+    orphan = Path(batch["paths"][0].removeprefix("file://")).with_name(f"part-{uuid.uuid4()}.parquet")
     orphan.write_bytes(b"x")
     assert answer("sweep", staging, "--queue", name, url=url)["files"] == 0, "it may be a part that is being written"
     would = answer("sweep", staging, "--grace", "0s", "--dry-run", url=url)
@@ -247,7 +247,8 @@ def test_a_list_of_batches_has_no_empty_column(url: str, drained: tuple[str, Any
 
 def test_a_dry_run_of_a_sweep_says_that_nothing_was_removed(url: str, drained: tuple[str, Any], tmp_path: Path) -> None:
     staging = str(tmp_path / "staging")
-    Path(staging, drained[1]["batch_id"], f"part-{uuid.uuid4()}.parquet").write_bytes(b"x")
+    part = Path(drained[1]["paths"][0].removeprefix("file://"))
+    part.with_name(f"part-{uuid.uuid4()}.parquet").write_bytes(b"x")
     for option, title in (("--dry-run", "Would be removed; nothing was yet"), ("--grace=0s", "Removed")):
         shown = sqlqueue("sweep", staging, "--grace", "0s", option, url=url).stdout.splitlines()
         assert shown[0] == title
