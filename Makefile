@@ -6,11 +6,13 @@ PYTHON  ?= python3
 # The scopes that take longest begin first (tests/scopes.py).
 ASIDE   := -n $(if $(SQLQUEUE_TEST_SERVER),0,$(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)) --maxprocesses 5 --dist loadfile --no-loadscope-reorder
 # What starts whole programs beside the server: Airflow, spark-submit, clusters of Spark, Spark Connect, Delta Lake on an
-# object store, streams that are stopped again and again, what is measured of Spark and of the page, and the first tests
-# of `make contract`, which say about a real server what others say about the stand-in.
+# object store, streams that are stopped again and again, the example DAGs and the blocks of the manual, what is measured
+# of Spark and of the page, and the first tests of `make contract`, which say about a real server what others say about
+# the stand-in.
 SYSTEM  := $(addprefix tests/bench/,test_body_rates.py test_page_rates.py test_soak.py test_spark_rates.py) \
-           tests/contract/test_first_contact.py tests/airflow/running tests/airflow/test_canary.py tests/airflow/test_spark_target.py tests/sinks \
-           $(addprefix tests/spark/,test_audit_script.py test_cluster.py test_pipelines.py test_source_connect.py test_source_stream.py)
+           tests/airflow/running $(addprefix tests/airflow/test_,canary.py examples.py small_examples.py spark_application.py spark_target.py) \
+           tests/contract/test_first_contact.py tests/docs/test_blocks.py tests/sinks \
+           $(addprefix tests/spark/test_,audit_job.py audit_script.py cluster.py pipelines.py source_connect.py source_stream.py)
 # What says within a minute whether a change broke something: values, and the operations on queues that all others stand on.
 FAST    := tests/unit $(addprefix tests/contract/,batches/test_requeue.py endpoint/test_handlers.py return_to_source \
            $(patsubst %,test_%.py,delayed drain error_queue forward purge queue send_ledger transactions))
@@ -32,7 +34,7 @@ kills: TESTS ?= $(addprefix tests/faults/test_,kills.py killed_failures.py kille
 
 # Servers of tests have their data in memory where there is enough of it.
 MEMORY  := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 >= 8000000 { print "/dev/shm" }')
-test test-system test-ui coverage soak kills examples: export FAKEMSSQL_TMPDIR ?= $(MEMORY)
+test test-fakemssql test-system test-ui coverage soak kills examples: export FAKEMSSQL_TMPDIR ?= $(MEMORY)
 
 # fakemssql's own tests with drivers know nothing of the product, nor of its variables.
 ifdef SQLQUEUE_TEST_SERVER
@@ -40,7 +42,7 @@ export FAKEMSSQL_TEST_SERVER ?= $(value SQLQUEUE_TEST_SERVER)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jars demo bench test test-fast test-system test-ui compat versions screenshots faults coverage mutants contract lint format docs site dist clean soak kills examples
+.PHONY: help setup jars demo bench test test-fast test-fakemssql test-system test-ui compat versions screenshots faults coverage mutants contract lint format docs site dist clean soak kills examples
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -62,13 +64,16 @@ bench: $(READY) ## Measure speed, growth and memory (some 10 minutes; PARTS="dra
 
 test: $(READY) ## Run the tests, those that compare rates by themselves (DURATIONS=1 records how long each file takes)
 	@$(RUN)/python scripts/jars.py --optional
-	@$(if $(DURATIONS),SQLQUEUE_DURATIONS=1) $(RUN)/python -m pytest $(ASIDE) tests fakemssql/tests --ignore tests/ui $(patsubst %,--ignore %,$(SYSTEM) $(ALONE))
+	@$(if $(DURATIONS),SQLQUEUE_DURATIONS=1) $(RUN)/python -m pytest $(ASIDE) tests --ignore tests/ui $(patsubst %,--ignore %,$(SYSTEM) $(ALONE))
 	@$(RUN)/python -m pytest $(ALONE)
 
 test-fast: $(READY) ## Run the unit tests and the core of the contract, while you edit (a minute)
 	@$(RUN)/python -m pytest $(ASIDE) $(FAST)
 
-test-system: $(READY) ## Run the tests that start Airflow, clusters of Spark and an object store with Delta Lake
+test-fakemssql: $(READY) ## Run the tests of fakemssql, which know nothing of the product (two minutes)
+	@$(RUN)/python -m pytest $(ASIDE) fakemssql/tests
+
+test-system: $(READY) ## Run the tests that start Airflow, clusters of Spark, an object store, examples and the manual's blocks
 	@$(RUN)/python scripts/jars.py --optional
 	@$(RUN)/python -m pytest $(ASIDE) $(SYSTEM)
 
