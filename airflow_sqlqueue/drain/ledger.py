@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from airflow_sqlqueue.drain.counts import Counts, PartCounts
-from airflow_sqlqueue.drain.manifest import UNFINISHED, Batch, batch_of, new_folder
+from airflow_sqlqueue.drain.manifest import UNFINISHED, Batch, is_folder_of, new_folder
 from airflow_sqlqueue.drain.options import batch_after
 from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.drain.stages.staging_table import MessageTable
@@ -178,7 +178,7 @@ class Ledger(OwnTable):
         if not rows:
             raise self._unknown(batch_id)
         name = str(rows[0][0])
-        if batch_of(name) != str(batch_id):
+        if not is_folder_of(str(batch_id), name):
             raise BatchMismatchError(
                 f"The folder of batch {batch_id} has a name in the ledger that no drain gave it: the ledger was "
                 "changed; do not use the batch."

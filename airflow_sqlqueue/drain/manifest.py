@@ -39,7 +39,7 @@ GUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 _PART = re.compile(rf"part-({GUID})\.parquet")
 _BODY = re.compile(rf"body-({GUID})-[0-9]{{6,}}\.bin")
-_FOLDER = re.compile(rf"({GUID})(?:-[0-9a-f]{{8}})?")
+_FOLDER = re.compile(rf"({GUID})(-[0-9a-f]{{8}})?")
 _HASH = re.compile(r"[0-9a-f]{64}")
 _MANIFEST = re.compile(r"manifest-[0-9a-f]{64}\.json")
 _UNERASED = ("batch_id", "queue", "stage", "kept", "redacted")
@@ -217,7 +217,7 @@ class Batch(Counts):
             folder, _, name = path.rpartition("/")
             found = _PART.fullmatch(name)
             steps = folder.split("/")
-            if not found or batch_of(steps[-1]) != self.batch_id or not is_staged(path):
+            if not found or not is_folder_of(self.batch_id, steps[-1]) or not is_staged(path):
                 raise self._foreign("A part file")
             folders.add(folder)
             parts.add(found[1])
@@ -250,7 +250,7 @@ def manifest_of(values: Mapping[str, Any]) -> str:
     """
     path, batch_id = values["manifest"], values.get("batch_id")
     folder, name = ["", "", *(path.split("/") if isinstance(path, str) else [])][-2:]
-    if not is_manifest(name) or batch_of(folder) != batch_id or not is_staged(path):
+    if not is_manifest(name) or not is_folder_of(batch_id, folder) or not is_staged(path):
         raise BatchMismatchError(
             f"The manifest file of batch {batch_id} is not one that its drain wrote: the reference was changed; do not "
             "use it."
@@ -271,6 +271,11 @@ def batch_of(folder: str) -> str | None:
     """Return the id of the batch whose folder has a name, with or without the digits; None for other folders."""
     found = _FOLDER.fullmatch(folder)
     return found and found[1]
+
+
+def is_folder_of(batch_id: object, folder: str) -> bool:
+    """Return whether a drain can have given this name to the folder of the batch."""
+    return folder == batch_id or batch_of(folder) == batch_id
 
 
 def is_manifest(name: str) -> bool:
