@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Annotated, Any
 
 import typer
@@ -87,13 +88,19 @@ def options(
     """Take the options of the program itself."""
 
 
+@cache
+def _command() -> Any:
+    """Return the whole command line, which takes 30 ms to make."""
+    return typer.main.get_command(app)
+
+
 def main() -> None:
     """Run the command line; print an error of this package as one sentence on standard error."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         # What the terminal's encoding lacks must not end a command whose work is done.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        app()
+        _command()()
     except SqlQueueError as error:
         stderr.print(f"Error: {printable(str(error))}", style="red", markup=False, highlight=False)
         is_called_wrongly = isinstance(error, _CALLED_WRONGLY) and not isinstance(error, _OF_THE_MACHINE)

@@ -71,7 +71,7 @@ def remember_trigger(session: Session, table: ResolvedAddress) -> None:
 
 
 def _read(session: Session, table: ResolvedAddress, what: str, advice: str, through: str = "table") -> Layout:
-    row = _object(session, table, what, advice)
+    row, *rest = _parts(session, table, what, advice)
     kind, *_, in_memory, temporal, captured, escalation, columnstore, snapshot = row
     found, behind = _names(table, row)
     if kind == "SN" and through == "table":
@@ -83,10 +83,7 @@ def _read(session: Session, table: ResolvedAddress, what: str, advice: str, thro
         through if kind == "U" else _OBJECT_TYPES.get(kind, "other"),
         (in_memory, temporal, captured, escalation, columnstore),
         snapshot,
-        *(
-            session.run(_on(name, table), table.qualified_name)
-            for name in ("inspect.columns", "inspect.indexes", "inspect.triggers")
-        ),
+        *rest,
     )
 
 
@@ -135,16 +132,23 @@ def layout_of(
     )
 
 
-def _object(session: Session, table: ResolvedAddress, what: str, advice: str) -> list[Any]:
+_PARTS = ("inspect.object", "inspect.columns", "inspect.indexes", "inspect.triggers")
+
+
+def _parts(session: Session, table: ResolvedAddress, what: str, advice: str) -> list[Any]:
+    """Return the row of the table's object, and the rows of its columns, indexes and triggers, in one round trip."""
+    names = (table.catalog, table.catalog, *[table.qualified_name] * len(_PARTS))
+    parts = [_on(name, table) for name in _PARTS]
+    statement = replace(parts[0], text="\n".join(part.text for part in parts))
     try:
-        rows = session.run(_on("inspect.object", table), table.catalog, table.catalog, table.qualified_name)
+        rows, *rest = session.results(statement, *names)
     except QueueNotFoundError as error:
         # The error has ended an open transaction, in which nothing more can be asked.
         if session.in_transaction:
             raise _no_database(table) from error
         rows = []
     if rows:
-        return list(rows[0])
+        return [rows[0], *rest]
     if session.value(query("inspect.database"), table.catalog) is None:
         raise _no_database(table)
     if (other := table_in_sql(session, table)) is not None:
