@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import sys
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -88,6 +90,10 @@ def options(
     """Take the options of the program itself."""
 
 
+_OF_THE_OUTPUT = {errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EIO}
+"""Errors of a standard output that takes no more: its reader has ended, or its disk is full."""
+
+
 @cache
 def _command() -> Any:
     """Return the whole command line, which takes 30 ms to make."""
@@ -100,7 +106,19 @@ def main() -> None:
         # What the terminal's encoding lacks must not end a command whose work is done.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        _command()()
+        try:
+            _command()()
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except OSError as error:
+        if error.errno not in _OF_THE_OUTPUT:
+            raise
+        if error.errno != errno.EPIPE:
+            stderr.print(f"Error: The output cannot be written: {error.strerror}.", style="red", highlight=False)
+        # Python writes at its end what is left, and would fail again ("Note on SIGPIPE" in its documentation).
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     except SqlQueueError as error:
         stderr.print(f"Error: {printable(str(error))}", style="red", markup=False, highlight=False)
         is_called_wrongly = isinstance(error, _CALLED_WRONGLY) and not isinstance(error, _OF_THE_MACHINE)

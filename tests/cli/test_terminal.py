@@ -11,6 +11,8 @@ import sys
 import termios
 import uuid
 from fcntl import ioctl
+from pathlib import Path
+from typing import TextIO
 
 import pytest
 
@@ -127,3 +129,24 @@ def test_characters_that_the_encoding_lacks_are_escaped(url: str, options: tuple
     shown = process("peek", name, "--body", *options, url=url, PYTHONIOENCODING="ascii")
     assert (shown.returncode, shown.stderr) == (0, "")
     assert r"gr\xf6\xdfe \u20ac\U0001f600" in shown.stdout
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a full device")
+@pytest.mark.parametrize("words", [["--version"], ["drain", "--help"]], ids=" ".join)
+def test_an_output_that_takes_no_more_is_one_sentence(words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        assert written_to(full, *words) == (1, "Error: The output cannot be written: No space left on device.\n")
+
+
+def test_a_pipe_without_a_reader_ends_the_command() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as pipe:
+        assert written_to(pipe, "--version") == (1, "")
+
+
+def written_to(output: TextIO, *words: str) -> tuple[int, str]:
+    """The exit code and the standard error of a command."""
+    command = [sys.executable, "-m", "airflow_sqlqueue", *words]
+    done = subprocess.run(command, stdout=output, stderr=subprocess.PIPE, text=True, timeout=120, check=False)
+    return done.returncode, done.stderr

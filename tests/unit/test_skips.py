@@ -58,6 +58,7 @@ ELSEWHERE = {
     "only for root PostgreSQL runs as another user": (1, "root"),
     "only root of the machine can enter a root folder": (1, "root"),
     "only root gives a folder to a group that he is not in": (1, "root"),
+    "only Linux has a full device": (1, "Linux"),
     "other systems have one loopback address alone": (3, "Linux"),
     "pyiceberg is not installed": (1, "the extra dev"),
     "pyodbc's fast_executemany is made for Microsoft's driver": (1, "the same test with Microsoft's driver"),
