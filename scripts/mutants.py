@@ -347,7 +347,15 @@ def _tests(room: str, mutant: Mutant) -> Sequence[str]:
     changed = [test for test in unknown if known.changed(test)]
     files = ((test, test.partition("::")[0]) for test in chosen)
     return list(
-        dict.fromkeys([*_rules(mutant), *(name if known.changed(name) else test for test, name in files), *changed])
+        dict.fromkeys(
+            [
+                *_rules(mutant),
+                # A constant is set while its module is imported, before any test.
+                *(test for test in nearest if test.startswith("tests/unit/")),
+                *(name if known.changed(name) else test for test, name in files),
+                *changed,
+            ]
+        )
     )
 
 

@@ -115,8 +115,7 @@ _DENIALS = {
 
 def permission_denied(purpose: str, number: int | None, text: str) -> PermissionDeniedError | None:
     """Return our error for an error number and text of SQL Server; None for a number that is not about permissions."""
-    denial = _DENIALS.get(number or 0)
-    if denial is None:
+    if number is None or (denial := _DENIALS.get(number)) is None:
         return None
     clause, permission = denial.otherwise, denial.permission
     if found := re.search(denial.text, text, re.DOTALL):

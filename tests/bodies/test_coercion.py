@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_sqlqueue.bodies.coercion import Coercion
+from airflow_sqlqueue.bodies.coercion import Coercion, placed
 from airflow_sqlqueue.bodies.decoding import parse
 from airflow_sqlqueue.bodies.schemas import read_schema, struct
 
@@ -110,3 +110,11 @@ def test_many_repeats_are_rescued_in_linear_time() -> None:
     fitting = Coercion()
     fitting.struct(parse(b"<M>" + b"<A>1</A>" * 200_000 + b"</M>"), read_schema(struct({"A": "long"})))
     assert len(json.loads(fitting.rescued_text() or "")) == 199_999
+
+
+@pytest.mark.parametrize(
+    ("node", "path"), [(None, (0,)), ([], (None,)), ([1], (2,)), ([1], (-1,)), (1, ()), (1, ("a",))]
+)
+def test_a_value_has_no_place_where_something_else_is(node: Any, path: Any) -> None:
+    with pytest.raises(LookupError):
+        placed(node, path, 7)

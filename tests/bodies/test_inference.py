@@ -79,6 +79,12 @@ def test_two_thirds_decide_and_less_is_a_mixture(first: str, second: str) -> Non
         assert type_of(first, second) == "string"
 
 
+def test_each_text_of_xml_has_one_vote() -> None:
+    for value, kind in (("true", "boolean"), ("2026-01-01T10:00:00Z", "timestamp")):
+        for count, found in ((20, kind), (19, "string")):
+            assert xml_type_of(*[f"<v>{value}</v>"] * count, *["<v>x</v>"] * (30 - count)) == found
+
+
 def test_a_message_counts_once_however_many_values_it_has() -> None:
     many = '{"v":[' + ",".join(['"x"'] * 1_000) + "]}"
     assert inferred(*['{"v":[1,2]}'] * 20, many) == {"v": array("long")}

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -116,6 +117,8 @@ def test_a_batch_is_named_by_itself_or_its_id(client: QueueClient, name: str, tm
         assert (batches.current(given), batches.forget_empty(given)) == (info.batch_id, False)
         with pytest.raises(BatchError, match="is sealed"):
             batches.abandon(given)
+    elsewhere = QueueClient(replace(client.settings, database="master")).batches
+    assert elsewhere.get(batch) == batch, "a batch names its queue, and so its database"
     assert batches.requeue(batch, staging=tmp_path).batch.state == "requeued"
     assert batches.requeue(info).repeated is True
     with pytest.raises(ConfigurationError, match="A batch is named by its id"):

@@ -23,7 +23,7 @@ from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.errors.archive import Archive
 from airflow_sqlqueue.queue.inbox import Inbox
 from airflow_sqlqueue.queue.inspection.inspect import fix, inspect
-from airflow_sqlqueue.queue.inspection.overview import DatabaseOverview
+from airflow_sqlqueue.queue.inspection.overview import LAYOUTS_FOR, DatabaseOverview
 from airflow_sqlqueue.queue.purge import purge
 from airflow_sqlqueue.queue.receivers import other_receivers
 from airflow_sqlqueue.queue.tables.create import create, create_queue, drop_queue
@@ -246,16 +246,22 @@ def test_a_queue_that_may_not_be_read_is_shown_by_its_count_and_spoils_no_other(
         run_sql(session, f"GRANT VIEW DEFINITION ON {in_database(table)} TO [{role}]")
     run_sql(session, f"GRANT SELECT ON {in_database(may)} TO [{role}]")
     try:
-        database, asked = DatabaseOverview(may.catalog), Counter[int]()
+        now = [0.0]
+        database, asked = DatabaseOverview(may.catalog, clock=lambda: now[0]), Counter[int]()
         queries = database._head_queries
         counted = patch.object(database, "_head_queries", lambda each: asked.update([each]) or queries(each))
         with login_in(role)() as reader, counted:
             for _ in range(3):
                 found = {each.table: each for each in database.read(reader)}
                 assert [found[table].rows for table in (may, may_not)] == [3, 3]
-        assert found[may].oldest is not None
-        assert found[may_not].oldest is None
-        assert min(asked.values()) == 2, "with the others and by itself, and not again"
+            assert found[may].oldest is not None
+            assert found[may_not].oldest is None
+            assert min(asked.values()) == 2, "with the others and by itself, and not again"
+            run_sql(session, f"GRANT SELECT ON {in_database(may_not)} TO [{role}]")
+            for moment, is_seen in ((LAYOUTS_FOR - 1, False), (LAYOUTS_FOR, False), (LAYOUTS_FOR, True)):
+                now[0] = moment
+                found = {each.table: each for each in database.read(reader)}
+                assert (found[may].oldest is not None, found[may_not].oldest is not None) == (True, is_seen)
     finally:
         for table in (may, may_not):
             drop_queue(session, table, force=True)

@@ -70,6 +70,17 @@ def test_every_reader_accepts_what_a_drain_may_write_to(location: Any) -> None:
         assert path.lstrip("/") == f"{folder.root}/{BATCH}/part-{PART}.parquet".lstrip("/")
 
 
+def test_a_file_that_is_replaced_leaves_no_descriptor_open(tmp_path: Path) -> None:
+    """Also not that of its folder, which is synced: the system gives the lowest free number to the next file."""
+    numbers = set()
+    for content in (b"1", b"2", b"3"):
+        replace_file(StagingFolder.of(tmp_path), f"{BATCH}/manifest", content)
+        with (tmp_path / str(BATCH) / "manifest").open("rb") as file:
+            numbers.add(file.fileno())
+            assert file.read() == content
+    assert len(numbers) == 1
+
+
 SPELLINGS = ["{0}", "{0}/", "{0}/../staging", "{0}/./x/..", "file://{0}/../staging", "{0}/a/b/../..", "//{0}", "{0}//"]
 
 
