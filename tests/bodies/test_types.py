@@ -22,7 +22,7 @@ from airflow_sqlqueue.bodies.names import RESCUED, UNPARSED
 from airflow_sqlqueue.bodies.schemas import all_fields, array, fields_of, map_of, read_schema, struct
 from airflow_sqlqueue.bodies.statistics import Statistics
 from airflow_sqlqueue.bodies.types import LEAVES, Leaf, number_type, read_leaf
-from airflow_sqlqueue.bodies.values import CoercionError
+from airflow_sqlqueue.bodies.values import CoercionError, number_text
 from airflow_sqlqueue.client.schemas.files import SchemaFolder
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.spark.bodies import result_schema
@@ -414,3 +414,18 @@ def test_maps_in_schemas(tmp_path: Path) -> None:
 def test_maps_are_columns_of_spark(nothing: Any) -> None:
     spark = result_schema(nothing, MAP)["m"].dataType
     assert (spark.typeName(), spark.keyType.typeName(), spark.valueType.typeName()) == ("map", "string", "long")
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ("9007199254740991.0", "9007199254740991"),
+        ("-9007199254740991.0", "-9007199254740991"),
+        ("9007199254740992.0", "9007199254740992.0"),
+        ("1e3", "1000"),
+        ("1e22", "1e22"),
+        ("1.5", "1.5"),
+    ],
+)
+def test_whole_numbers_that_a_double_has_exactly_are_written_without_a_point(text: str, whole: str) -> None:
+    assert number_text(text) == whole

@@ -170,3 +170,5 @@ def test_a_name_in_full_wins(beginning: str, found: str | None) -> None:
 def test_many_names_are_not_all_listed() -> None:
     with pytest.raises(ConfigurationError, match=r"'lake-0', 'lake-1', 'lake-2', 'lake-3', 'lake-4', \.\.\.:"):
         name_beginning("lake", [f"lake-{number}" for number in range(9)])
+    with pytest.raises(ConfigurationError, match="'lake-3', 'lake-4': give more"):
+        name_beginning("lake", [f"lake-{number}" for number in range(5)])

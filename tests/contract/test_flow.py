@@ -34,9 +34,14 @@ def client(settings: ConnectionSettings, resolver: AddressResolver, schema: str)
 
 
 def audited(
-    number: int, related_to: int | None = None, *, endpoint: str = "Sales", conversation: str = CONVERSATION
+    number: int,
+    related_to: int | None = None,
+    *,
+    endpoint: str = "Sales",
+    conversation: str = CONVERSATION,
+    after: int | None = None,
 ) -> Message:
-    sent = AT + timedelta(seconds=number)
+    sent = AT + timedelta(seconds=number if after is None else after)
     headers = {
         HeaderNames.MESSAGE_ID: f"m-{number}",
         HeaderNames.CONVERSATION_ID: conversation,
@@ -78,6 +83,12 @@ def test_a_conversation_is_found_over_batches(client: QueueClient, drained: Call
     assert first.to_dict()["started"] == "2026-03-03T00:00:00.100000+00:00"
     assert (found.batches, found.unread, found.complete) == (2, 0, True)
     assert client.batches.conversation("another").steps == ()
+
+
+def test_steps_of_one_moment_are_in_the_order_of_their_ids(client: QueueClient, drained: Callable[..., Batch]) -> None:
+    drained(*(audited(number, after=0) for number in (3, 1, 4, 2)))
+    found = client.batches.conversation(CONVERSATION)
+    assert [step.message_id for step in found.steps] == ["m-1", "m-2", "m-3", "m-4"]
 
 
 def test_a_search_ends_at_its_limits(

@@ -30,7 +30,11 @@ def test_held_messages_are_hidden_and_come_back_unless_deleted(any_queue: QueueT
     assert first.decoded.values[HeaderNames.ENCLOSED_MESSAGE_TYPES] == "Shop.T"
     assert first.body_bytes == len(b"secret")
     with connect() as other:
+        other.begin()
+        (beside,) = hold(QueueTable(other, any_queue.address), 4)
+        other.roll_back()
         (free,) = QueueTable(other, any_queue.address).receive(4)
+        assert beside.row_version == free.row_version
         assert free.row_version > third.row_version
         assert any_queue.count_left(third.row_version) == 3
         delete(any_queue, [first.row_version, expired.row_version])

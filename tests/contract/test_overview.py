@@ -66,6 +66,7 @@ def test_a_queue_is_shown_with_its_neighbouring_tables(
 ) -> None:
     audit = resolver.resolve("audit")
     create_queue(session, audit)
+    create_queue(session, resolver.resolve("unused"))
     create(session, delayed_definition(resolver.resolve("audit.Delayed")))
     Ledger(session, audit.catalog).create()
     queue = QueueTable(session, audit)
@@ -76,7 +77,8 @@ def test_a_queue_is_shown_with_its_neighbouring_tables(
     assert Quarantine(session, audit.catalog).move(queue, uuid.uuid4(), {last.row_version: "no text"}) == 1
     look()
     found = look()
-    assert found.keys() == {"audit", "audit.Delayed"}
+    assert found.keys() == {"audit", "audit.Delayed", "unused"}
+    assert (found["unused"].rows, found["unused"].inserted) == (0, 0)
     assert found["audit"].rows == 3
     assert found["audit"].inserted == 4
     assert found["audit"].delayed == found["audit.Delayed"].rows == 1

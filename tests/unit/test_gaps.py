@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_sqlqueue.queue.gaps import Gap, gaps_between, shrink
+from airflow_sqlqueue.queue.window import Window
 
 NUMBERS = st.sets(st.integers(1, 60))
 
@@ -55,3 +56,13 @@ def test_a_copy_sees_each_number_once(commits: list[int], aborted: set[int], ste
 
 def test_the_first_gap_is_a_range_of_any_length() -> None:
     assert gaps_between(-(2**63), [7, 8, 11]) == [Gap(-(2**63) + 1, 6), Gap(9, 10)]
+
+
+@given(st.sets(st.integers(1, 10_000), min_size=1, max_size=2_500))
+def test_pieces_of_a_window_name_each_number_once_and_fit_in_a_statement(chosen: set[int]) -> None:
+    """A statement takes 2,100 parameters, and each piece leaves room for others of its own."""
+    pieces = [*Window.of(tuple(sorted(chosen))).pieces()]
+    assert [number for piece in pieces for number in piece.chosen or ()] == sorted(chosen)
+    for piece in pieces:
+        assert len(piece.values) <= 1_000
+        assert {*piece.values} == {*(piece.chosen or ())}

@@ -30,6 +30,13 @@ def test_messages_are_forwarded_without_the_header(endpoint: Endpoint) -> None:
     assert all(decode_headers(message.headers).values == HEADERS for message in received)
 
 
+def test_a_limit_counts_messages_that_are_forwarded(endpoint: Endpoint) -> None:
+    other = endpoint.other("other")
+    endpoint.delayed.store([Message(HEADERS)] * 10, delay=NOW, forward_to=other.address)
+    assert endpoint.move(chunk=3, max_messages=7).forwarded == 7
+    assert endpoint.delayed.count().messages == 3
+
+
 def test_a_destination_goes_through_the_routing_settings(endpoint: Endpoint) -> None:
     other = endpoint.other("other")
     name = other.address.table
