@@ -14,7 +14,7 @@ from airflow_sqlqueue.bodies.schemas import fields_of, struct
 from airflow_sqlqueue.client.schemas.files import SchemaFolder
 from airflow_sqlqueue.errors import BatchMismatchError, ConfigurationError, SparkJobError
 from airflow_sqlqueue.messages.message import Message
-from airflow_sqlqueue.spark import MicroBatch, foreach_batch, raw_schema, read_batch
+from airflow_sqlqueue.spark import MicroBatch, audit_table, foreach_batch, raw_schema, read_batch
 from airflow_sqlqueue.spark.message_tables import (
     compact_message_tables,
     reparse,
@@ -238,6 +238,17 @@ def test_a_second_run_with_a_decoder_leaves_nothing_in_the_unparsed_table(
     )
     assert (table.is_unparsed, table.messages) == (False, 2)
     assert not list(Path(lake, f"{ORDER}~unparsed").iterdir())
+
+
+def test_a_file_and_an_audit_table_in_the_location_stay(
+    spark: SparkSession, make_batch: MakeBatch, tmp_path: Path
+) -> None:
+    lake, batch = str(tmp_path / "lake"), make_batch(sent(ORDER, order(1), order(2)))
+    audit_table(spark, batch, f"{lake}/audit")
+    Path(lake, "README.txt").write_text("Tables of orders.")
+    for _ in range(2):
+        write_message_tables(spark, batch, lake)
+        assert spark.read.parquet(f"{lake}/audit").count() == 2
 
 
 def test_a_type_gets_its_schema_later(spark: SparkSession, make_batch: MakeBatch, tmp_path: Path) -> None:

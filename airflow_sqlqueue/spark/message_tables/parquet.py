@@ -59,8 +59,9 @@ class ParquetFormat(Location):
         """
         # An earlier run with other schemas or decoders may have put messages of the batch into other tables.
         for table in self.tables():
-            if table not in messages and table not in untouched:
-                remove_folder(f"{table}/{COLUMN}={partition_of(key)}")
+            partition = f"{table}/{COLUMN}={partition_of(key)}"
+            if table not in messages and table not in untouched and _has_attempts(partition):
+                remove_folder(partition)
         found = _counted(self._spark, [f"{table}/{COLUMN}={partition_of(key)}" for table in messages])
         for table, number in messages.items():
             if found.get(table.rpartition("/")[2], 0) != number:
@@ -180,6 +181,14 @@ def _files(table: str, suffix: str) -> dict[str, dict[str, Any]]:
     # Files that are not complete are below _temporary.
     own = [path for path in files if path.startswith(f"{COLUMN}=") and "/_" not in path.rpartition("/")[0]]
     return {path: files[path] for path in own}
+
+
+def _has_attempts(partition: str) -> bool:
+    """Return whether a partition is one of a message table; an audit table in the same folder has batches as well."""
+    names: list[str] = []
+    with store_of(partition, _UNREACHED) as folder:
+        names = [path.rstrip("/").rpartition("/")[2] for path in folder.filesystem.ls(folder.root, detail=False)]
+    return any(name.startswith(f"{ATTEMPT}=") for name in names)
 
 
 def _partitions(table: str, suffix: str) -> list[str]:

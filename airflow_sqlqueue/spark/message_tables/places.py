@@ -68,7 +68,9 @@ class Location:
             return [table for table in tables if is_table_name(table)]
         paths: list[str] = []
         with store_of(self._location, "The tables cannot be listed") as folder:
-            paths = sorted(folder.filesystem.ls(folder.root, detail=False))
+            # A person may have put a file beside the tables.
+            entries = folder.filesystem.ls(folder.root, detail=True)
+            paths = sorted(str(each["name"]) for each in entries if each["type"] != "file")
         names = [path.rstrip("/").rpartition("/")[2] for path in paths]
         return [self._named(name) for name in names if not name.startswith("_")]
 
