@@ -90,7 +90,7 @@ def parse_xml(text: str) -> Element:
 
 def kind_of(content_type: str | None, text: str) -> Kind:
     """Return whether a text is JSON or XML: by its content type, or by its first character if none is named."""
-    if named := _named_kind(content_type):
+    if named := named_kind(content_type):
         return named
     first = text.lstrip(" \t\n\r")[:1]
     if first not in ("<", "{", "["):
@@ -98,7 +98,7 @@ def kind_of(content_type: str | None, text: str) -> Kind:
     return "xml" if first == "<" else "json"
 
 
-def _named_kind(content_type: str | None) -> Kind | None:
+def named_kind(content_type: str | None) -> Kind | None:
     """Return the kind that a content type names, None for one that says nothing. Raises :class:`BodyError`."""
     named = (content_type or "").partition(";")[0].strip().lower()
     found = _NAMED.fullmatch(named)
@@ -111,7 +111,7 @@ def read_text(body: bytes, content_type: str | None = None, *, max_bytes: int = 
     """Return the text of a body and its encoding, from which the same bytes can be made again."""
     if not body:
         raise BodyError("empty")
-    _named_kind(content_type)
+    named_kind(content_type)
     if len(body) > max_bytes:
         raise BodyError("size")
     mark, encoding = next((each for each in _MARKS if body.startswith(each[0])), (b"", ""))

@@ -13,7 +13,7 @@ from airflow_sqlqueue.bodies.coercion import Coercion, Columns, Occurrences, pla
 from airflow_sqlqueue.bodies.json_reader import DECODER, levels_of, read_json
 from airflow_sqlqueue.bodies.names import RESCUED, Path, name_key, read_path
 from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of, item_of
-from airflow_sqlqueue.bodies.tree import MAX_DEPTH, Number, Untyped, members_of
+from airflow_sqlqueue.bodies.tree import MAX_DEPTH, Number, Repeated, Untyped, members_of
 from airflow_sqlqueue.bodies.types import leaf_of
 from airflow_sqlqueue.errors import BodyError
 
@@ -28,9 +28,12 @@ class StoredRows:
         self._schema, self._columns, self._fields = schema, fields, fields_of(fields)
         self._shared: dict[int, Columns] = {}
 
-    def rows(self, columns: Mapping[str, pa.Array], rescued: pa.Array, is_json: Sequence[bool]) -> pa.StructArray:
+    def rows(
+        self, columns: Mapping[str, pa.Array], rescued: pa.Array, is_json: Sequence[bool | None]
+    ) -> pa.StructArray:
         """Return the fields of each row and what is rescued of it; texts of a body that was no JSON may be numbers.
 
+        Where it is not known whether a body was JSON, None, it was if what is rescued has something that no XML has.
         A text of ``rescued`` that :func:`read_rescued` refuses stays as it is, or is beside what else is rescued, with
         the path ``_rescued``.
         """
@@ -41,9 +44,26 @@ class StoredRows:
             rescued.to_pylist(), is_json, *(each.to_pylist() for each in given), strict=True
         ):
             members = read_rescued(text)
+            if is_one is None:
+                is_one = any(_is_of_json(value) for _, value in members or ())
             fields = [each for each in zip(columns, kinds, values, strict=True) if each[2] is not None]
             found.append(self._row(fields, members or [], is_one, text if members is None else None))
         return pa.array(found, pa.struct([("fields", arrow_type(self._schema)), ("rescued", pa.string())]))
+
+    def element(self, text: str | None, *, is_json: bool | None = False) -> dict[str, Any] | None:
+        """Return the fields of a body of XML, and what is rescued of it, from its JSON; None for another text.
+
+        Where it is not known whether a body was JSON, None, it was if the text has something that no XML has.
+        """
+        try:
+            tree = None if text is None or is_json else read_json(text)
+        except BodyError:
+            tree = None
+        if tree is None or (is_json is None and _is_of_json(tree)):
+            return None
+        fitting = Coercion(self._shared)
+        fields = fitting.struct(to_element(tree), self._schema)
+        return {"fields": fields, "rescued": fitting.rescued_text()}
 
     def _row(
         self,
@@ -111,6 +131,15 @@ def read_rescued(text: str | None) -> list[tuple[Path, Any]] | None:
         return None
     members = [(_path(name), value) for name, value in members_of(found)]
     return members if all(len(path) + levels <= _MOST_LEVELS for path, _ in members) else None
+
+
+def _is_of_json(value: Any) -> bool:
+    """Return whether a tree has what the JSON of XML has not: that is made of texts, of nulls and of repeated names."""
+    if isinstance(value, dict):
+        return isinstance(value, Repeated) or not value or any(map(_is_of_json, value.values()))
+    if isinstance(value, list):
+        return len(value) < 2 or any(isinstance(each, list) or _is_of_json(each) for each in value)
+    return isinstance(value, (bool, Number))
 
 
 def _path(text: str) -> Path:

@@ -20,6 +20,7 @@ from airflow_sqlqueue.client.schemas.files import SchemaFolder
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.spark.message_tables import reparse, rewrite_message_table, table_formats, write_message_tables
+from airflow_sqlqueue.spark.message_tables.rewriting import Rewriting
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -215,6 +216,64 @@ def test_whole_bodies_are_kept_and_parsed_again(
         write_message_tables(spark, make_batch(messages), lake, body="json")  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="no variant here"):
         write_message_tables(spark, make_batch(messages), "a.b", format="iceberg", work_folder=lake, body="variant")
+
+
+JSON, XML = '{"Id":6,"Tags":["7"],"Total":{"@Ccy":"EUR"}}', "<M><Id>6</Id><Tags><T>7</T></Tags><Total Ccy='EUR'/></M>"
+JSON_OF_XML = '{"Id":"6","Tags":{"T":"7"},"Total":{"@Ccy":"EUR"}}'
+
+
+@pytest.mark.parametrize(
+    ("column", "content_type", "text"),
+    [
+        ("body_text", "application/json", JSON),
+        ("body_text", "text/xml", XML),
+        ("body_text", "application/cloudevents+json", f'{{"data":{JSON}}}'),
+        ("body_text", "Application/CloudEvents+JSON; charset=utf-8", f'{{"data":{JSON}}}'),
+        ("body_text", "application/cloudevents+json", f'{{"datacontenttype":"text/xml","data":"{XML}"}}'),
+        ("body_variant", "application/json", JSON),
+        ("body_variant", "application/cloudevents+json", f'{{"data":{JSON}}}'),
+        ("body_variant", "application/x-protobuf", JSON),
+        ("body_variant", "text/xml", JSON_OF_XML),
+        ("body_variant", None, JSON_OF_XML),
+        ("body_variant", "text/plain", JSON),
+    ],
+)
+def test_a_body_that_was_kept_is_parsed_as_what_it_was(column: str, content_type: str | None, text: str) -> None:
+    row = {"content_type": content_type, column: text, "_rescued": '{"Id":"old"}'}
+    rows = pa.RecordBatch.from_pylist([row], pa.schema(dict.fromkeys(row, pa.string())))
+    rewriting = Rewriting(struct({"Id": "long", "Tags": array("string")}), struct({}), ["content_type", column])
+    ((*_, number, tags, rescued),) = [list(each.to_pylist()[0].values()) for each in rewriting(iter([rows]))]
+    assert (number, tags) == (6, ["7"])
+    assert json.loads(rescued) == {"Total": {"@Ccy": "EUR"}}
+
+
+@pytest.mark.parametrize(
+    ("content_type", "value", "found"),
+    [
+        ("application/json", '{"N":1,"L":["x"],"E":[]}', '{"N":1,"L":["x"],"E":[]}'),
+        (None, '{"N":1,"L":["x"],"E":[]}', '{"N":1,"L":["x"],"E":[]}'),
+        ("text/plain", '{"L":["x"],"E":"2"}', '{"L":["x"],"E":"2"}'),
+        ("application/x-protobuf", '{"L":["x","y"],"E":"2"}', '{"L":["x","y"],"E":"2"}'),
+        ("text/xml", '{"L":["x","y"],"E":null}', '{"L":["x","y"],"E":null}'),
+        (None, '{"L":["x","y"],"E":{"@a":""}}', '{"L":["x","y"],"E":{"@a":""}}'),
+    ],
+)
+def test_a_rescued_object_stays_as_it_was(content_type: str | None, value: str, found: str) -> None:
+    row = {"content_type": content_type, "_rescued": f'{{"O":{value}}}'}
+    rows = pa.RecordBatch.from_pylist([row], pa.schema(dict.fromkeys(row, pa.string())))
+    rewriting = Rewriting(struct({"O": "string"}), struct({}), ["content_type"])
+    assert [list(each.to_pylist()[0].values()) for each in rewriting(iter([rows]))] == [[content_type, found, None]]
+
+
+@pytest.mark.parametrize(
+    ("content_type", "number"), [("application/json", None), ("application/x-protobuf", None), ("text/xml", 12)]
+)
+def test_a_text_of_json_stays_a_text(content_type: str, number: int | None) -> None:
+    row = {"content_type": content_type, "_rescued": '{"N":"12"}'}
+    rows = pa.RecordBatch.from_pylist([row], pa.schema(dict.fromkeys(row, pa.string())))
+    rewriting = Rewriting(struct({"N": "long"}), struct({}), ["content_type"])
+    ((_, found, _),) = [list(each.to_pylist()[0].values()) for each in rewriting(iter([rows]))]
+    assert found == number
 
 
 def test_a_second_parse_waits_for_the_rewrite(

@@ -6,18 +6,18 @@ Source: docs/guides/bodies.md, "Parse again" and "Mend a table".
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from airflow_sqlqueue.bodies.decoding import MAX_BYTES
+from airflow_sqlqueue.bodies.decoding import MAX_BYTES, named_kind
 from airflow_sqlqueue.bodies.names import BODY_COLUMNS, RESCUED, is_own_column
 from airflow_sqlqueue.bodies.schemas import Struct, struct
 from airflow_sqlqueue.client.schemas.files import SchemaFolder
-from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError
+from airflow_sqlqueue.errors import BodyError, ConfigurationError, SqlQueueError
 from airflow_sqlqueue.exports import LazyModule
+from airflow_sqlqueue.messages.envelope import cloud_events
 from airflow_sqlqueue.spark.batch import raw_schema, typed_columns
 from airflow_sqlqueue.spark.bodies import result_schema
 from airflow_sqlqueue.spark.message_tables.chunks import COLUMNS, PARSED, blocks, to_pack
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 else:
     pa, pc, sf = LazyModule("pyarrow"), LazyModule("pyarrow.compute"), LazyModule("pyspark.sql.functions")
 
-_JSON = re.compile(r"(application|text)/([\w.+-]+\+)?json", re.IGNORECASE)
 _TEXT, _VARIANT = BODY_COLUMNS["text"], BODY_COLUMNS["variant"]
 
 
@@ -201,20 +200,39 @@ class Rewriting:
         refitting, parser = StoredRows(self.schema, as_fields(self.columns, self.schema)), BodyParser(self.schema)
         for rows in blocks(batches):
             types = rows["content_type"].to_pylist()
-            is_json = [_JSON.fullmatch((each or "").partition(";")[0].strip()) is not None for each in types]
+            is_json = list(map(_is_json, types))
             found = refitting.rows({name: rows[column] for column, name in names.items()}, rows[RESCUED], is_json)
             for column in {_TEXT, _VARIANT}.intersection(self.kept):
-                found = _parsed(parser, rows[column], found)
+                found = _parsed(parser, rows[column], types, found)
+            if _VARIANT in self.kept:
+                texts = rows[_VARIANT].to_pylist()
+                of_xml = [refitting.element(text, is_json=each) for text, each in zip(texts, is_json, strict=True)]
+                found = pc.if_else(pa.array([each is not None for each in of_xml]), pa.array(of_xml, found.type), found)
             fields, rescued = found.flatten()
             columns = [*(rows[each] for each in self.kept), *fields.flatten(), rescued]
             yield pa.RecordBatch.from_arrays(columns, [str(number) for number in range(len(columns))])
 
 
-def _parsed(parser: object, bodies: pa.Array, found: pa.StructArray) -> pa.StructArray:
+def _is_json(content_type: str | None) -> bool | None:
+    """Return whether a parsed body was JSON, as those of decoders are; None if its content type says nothing."""
+    try:
+        kind = named_kind(content_type)
+    except BodyError:
+        return True
+    return kind and kind == "json"
+
+
+def _parsed(
+    parser: object, bodies: pa.Array, content_types: Sequence[str | None], found: pa.StructArray
+) -> pa.StructArray:
     """Return the rows with what their bodies have, where these are there and are parsed."""
-    # A body that was kept is JSON or XML, whatever its content type was, and is decoded: a text in UTF-8.
+    # A body that was kept is JSON or XML, whatever its content type was, or an event with its data, and is decoded: a
+    # text in UTF-8.
     is_xml = pc.starts_with(pc.utf8_ltrim_whitespace(bodies), "<")
     types = pc.if_else(is_xml, "text/xml; charset=utf-8", "application/json; charset=utf-8")
+    types = pc.if_else(
+        pa.array(map(cloud_events.is_structured, content_types), pa.bool_()), cloud_events.STRUCTURED, types
+    )
     parsed = parser.parse(bodies.cast(pa.binary()), types)  # type: ignore[attr-defined]
     is_there = pc.and_(pc.is_valid(bodies), pc.is_null(parsed.field("unparsed")))
     both = pa.StructArray.from_arrays([parsed.field("fields"), parsed.field("rescued")], fields=list(found.type))
