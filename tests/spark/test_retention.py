@@ -12,6 +12,7 @@ import pytest
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.messages.envelope.times import format_time
 from airflow_sqlqueue.messages.message import Message
+from airflow_sqlqueue.spark import audit_table
 from airflow_sqlqueue.spark.message_tables import expire_message_tables, write_message_tables
 
 if TYPE_CHECKING:
@@ -73,6 +74,30 @@ def test_messages_without_a_type_have_the_pattern_of_all(
     assert expire_message_tables(spark, lake, retention={"*Order": "6d", "!*": "1d"}) == []
     found = expire_message_tables(spark, lake, retention={"*Order": "200h", "*": "1d"})
     assert [(each.message_type, each.messages) for each in found] == [(None, 1)]
+
+
+def test_types_whose_schema_is_missing_or_cannot_be_used_are_no_exception(
+    spark: SparkSession, make_batch: MakeBatch, tmp_path: Path
+) -> None:
+    lake, long = tmp_path / "lake", f"Shop.{'Long' * 40}"
+    messages = [sent(ORDER, 90), sent(CLICKS, 90), sent(CLICKS, 90, b"no"), sent(long, 90), sent("Kept", 90)]
+    batch = make_batch(messages)
+    write_message_tables(spark, batch, str(lake))
+    audit_table(spark, batch, str(lake / "audit"))
+    Path(lake, "_schemas", f"{ORDER}.json").write_text("{")
+    for schemas in (str(tmp_path / "elsewhere"), None):
+        found = expire_message_tables(spark, str(lake), retention={"Shop.*": "30d"}, schemas=schemas, dry_run=True)
+        counts = Counter((each.message_type, Path(each.table).name.endswith("~unparsed")) for each in found)
+        assert counts == {(ORDER, False): 1, (CLICKS, False): 1, (CLICKS, True): 1, (long, False): 1}
+    expire_message_tables(spark, str(lake), retention={"Shop.*": "30d", "*": "999999d"}, schemas=tmp_path / "elsewhere")
+    assert spark.read.parquet(str(lake / "audit")).count() == len(messages)
+    assert [path.parts[-2] for path in sorted(lake.glob("[!_]*/batch_id=*"))] == ["Kept", "audit"]
+
+
+@pytest.mark.parametrize("retention", ["30d", None, ["30d"]])
+def test_ages_have_patterns(retention: Any, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="retention is an age in days or hours"):
+        expire_message_tables(None, str(tmp_path), retention=retention)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("age", ["30", "d", "-1d", "0d", 30, None, timedelta(0), "1m", ""])

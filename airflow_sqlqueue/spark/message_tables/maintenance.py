@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
+from airflow_sqlqueue.bodies.extension import EMPTY
 from airflow_sqlqueue.bodies.names import name_key
+from airflow_sqlqueue.bodies.schemas import fields_of
 from airflow_sqlqueue.client.schemas.files import SchemaFolder
 from airflow_sqlqueue.drain.storage.object_stores import error_text
 from airflow_sqlqueue.errors import ConfigurationError, SparkJobError
 from airflow_sqlqueue.spark.message_tables.parquet import ParquetFormat
 from airflow_sqlqueue.spark.message_tables.reports import first_fitting
-from airflow_sqlqueue.spark.message_tables.table_formats import Format, table_format
+from airflow_sqlqueue.spark.message_tables.table_formats import Format, TableFormat, table_format
 from airflow_sqlqueue.spark.message_tables.tables import TableWriter
 from airflow_sqlqueue.spark.sinks.keys import partition_of
 from airflow_sqlqueue.spark.sinks.partitions import COLUMN
@@ -26,6 +28,9 @@ from airflow_sqlqueue.untrusted import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+_FIRST = datetime.min.replace(tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True)
@@ -129,24 +134,48 @@ def expire_message_tables(
     """
     from pyspark.sql.types import StructType
 
+    if not isinstance(retention, Mapping):
+        raise _no_age()
     ages = {pattern: _age(value) for pattern, value in retention.items()}
     tables = TableWriter(spark, location, format, schemas, work_folder=work_folder)
     lake, now = tables.lake, datetime.now(timezone.utc)
     existing = {name_key(table): table for table in lake.tables()}
     found: list[ExpiredTable] = []
-    for name in (*tables.files.all(), None):
+    for name in (*_types(lake, existing, tables.files.all({})), None):
         age = first_fitting(ages, name)
-        for is_unparsed in (True,) if name is None else (False, True):
-            table = existing.get(name_key(lake.table(name, is_unparsed=is_unparsed)))
+        for table in map(existing.get, _tables_of(lake, name)):
             if age is None or table is None:
                 continue
+            before = now - min(age, now - _FIRST)
             rows = lake.read(table, StructType().add("time_sent", "timestamp").add(COLUMN, "string"))
-            count, where, batches = _old(rows, now - age, whole_batches=isinstance(lake, ParquetFormat))
+            count, where, batches = _old(rows, before, whole_batches=isinstance(lake, ParquetFormat))
             if count:
-                found.append(ExpiredTable(name, table, count, now - age))
+                found.append(ExpiredTable(name, table, count, before))
                 if not dry_run:
                     lake.delete(table, where, batches)
     return found
+
+
+def _types(lake: TableFormat, existing: Mapping[str, str], known: Iterable[str]) -> list[str]:
+    """Return the types that have a schema, and those of tables whose schema is missing or cannot be used."""
+    from pyspark.sql.types import StructType
+
+    types, others = list(known), dict(existing)
+    for name in (*types, None):
+        for table in _tables_of(lake, name):
+            others.pop(table, None)
+    for key, table in others.items():
+        columns = lake.columns(table) or EMPTY
+        if "message_type" in fields_of(columns):
+            rows = lake.read(table, StructType().add("message_type", "string")).select("message_type")
+            found = [name for (name,) in rows.where("message_type IS NOT NULL").limit(1).collect()]
+            # Other tables in the location have messages of many types.
+            types += [name for name in found if name not in types and key in _tables_of(lake, name)]
+    return types
+
+
+def _tables_of(lake: TableFormat, name: str | None) -> list[str]:
+    return [name_key(lake.table(name, is_unparsed=is_unparsed)) for is_unparsed in (False, True)]
 
 
 def _old(rows: DataFrame, before: datetime, *, whole_batches: bool) -> tuple[int, str, list[str]]:
@@ -169,7 +198,9 @@ def _age(value: timedelta | str) -> timedelta:
     found = re.fullmatch(r"(\d{1,6}) ?([dh])", value) if isinstance(value, str) else None
     age = timedelta(hours=int(found[1]) * (24 if found[2] == "d" else 1)) if found else value
     if not isinstance(age, timedelta) or age <= timedelta(0):
-        raise ConfigurationError(
-            'The retention is an age in days or hours by patterns of types: {"Shop.Clicks": "30d"}.'
-        )
+        raise _no_age()
     return age
+
+
+def _no_age() -> ConfigurationError:
+    return ConfigurationError('The retention is an age in days or hours by patterns of types: {"Shop.Clicks": "30d"}.')
