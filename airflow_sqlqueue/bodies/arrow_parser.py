@@ -52,8 +52,9 @@ def arrow_type(kind: Type, of_leaf: Callable[[str], pa.DataType] = arrow_leaf) -
     if kind["type"] == "array":
         return pa.list_(arrow_type(kind["elementType"], of_leaf))
     if kind["type"] == "map":
-        # Arrow's reader has no maps: a body that has one is read by itself.
-        return pa.null() if of_leaf is reader_leaf else pa.map_(pa.string(), arrow_type(kind["valueType"], of_leaf))
+        # Arrow's reader has no maps, and of nulls in a list it loses some: a body that has a map, or a text for one, is
+        # read by itself.
+        return pa.string() if of_leaf is reader_leaf else pa.map_(pa.string(), arrow_type(kind["valueType"], of_leaf))
     return pa.struct([(name, arrow_type(each, of_leaf)) for name, each in fields_of(kind).items()])
 
 
@@ -180,7 +181,8 @@ class BodyParser:
         if self._skips:
             has_unknown = misfits.has_more(bodies, _content(lines).to_pybytes(), read)
             if not self._rescues:
-                is_alone = pc.and_(has_unknown, misfits.may_have_other_case(bodies, self._names))
+                is_alone = pc.or_(misfits.may_have_other_case(bodies, self._names), misfits.is_too_deep(bodies))
+                is_alone = pc.and_(has_unknown, is_alone)
             else:
                 texts = misfits.unknown_fields(bodies.filter(has_unknown).to_pylist(), self._known)
                 rescued = pc.replace_with_mask(nothing, has_unknown, pa.array(texts, pa.string()))
@@ -278,7 +280,7 @@ def _converted(read: pa.Array, kind: Type) -> tuple[pa.Array, pa.Array]:
         column = pa.StructArray.from_arrays(children, fields=list(arrow_type(kind)), mask=is_null)
         return column, reduce(pc.or_, (each for _, each in columns))
     if isinstance(kind, dict) and kind["type"] == "map":
-        return pa.nulls(len(read), arrow_type(kind)), is_wrong
+        return pa.nulls(len(read), arrow_type(kind)), pc.is_valid(read)
     if isinstance(kind, dict):
         values, are_wrong = _converted(read.values, kind["elementType"])
         column = pa.ListArray.from_arrays(read.offsets, values, mask=is_null)

@@ -62,7 +62,7 @@ def parse_json(text: str, fields: Container[str] = ()) -> dict[str, Any]:
     Unless they are ``fields``, the root has no ``$type``, nor an ``$id`` that is a number.
     """
     value = read_json(text)
-    has_metadata = '"$' in text
+    has_metadata = '"$' in text or r"\u0024" in text
     if has_metadata:
         value = References(value, len(text)).plain(value)
     if isinstance(value, list) and len(value) == 1:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_sqlqueue.bodies.coercion import to_json
-from airflow_sqlqueue.bodies.json_reader import DECODER, is_number
+from airflow_sqlqueue.bodies.json_reader import DECODER, is_number, levels_of
 from airflow_sqlqueue.bodies.names import Path, name_key, path_text
 from airflow_sqlqueue.bodies.schemas import Struct, Type, all_leaves, item_of
 from airflow_sqlqueue.bodies.tree import MAX_DEPTH, Repeated, is_empty, most_characters
@@ -60,6 +60,13 @@ def may_have_other_case(bodies: pa.Array, names: Collection[str]) -> pa.Array:
     other_case = pc.not_equal(alike, pc.count_substring_regex(bodies, pattern))
     is_plain = pc.and_not(pc.string_is_ascii(bodies.cast(pa.string())), pc.match_substring(bodies, r"\u"))
     return pc.or_(other_case, pc.invert(is_plain))
+
+
+def is_too_deep(bodies: pa.Array) -> pa.Array:
+    """Return whether each body has too many levels."""
+    found = pc.greater(pc.count_substring_regex(bodies, r"[\[{]"), MAX_DEPTH)
+    deep = [levels_of(body.decode()) > MAX_DEPTH for body in bodies.filter(found).to_pylist()]
+    return pc.replace_with_mask(found, found, pa.array(deep, pa.bool_()))
 
 
 def _members(read: pa.Array) -> pa.Array:
@@ -202,7 +209,5 @@ def _refused(kind: pa.DataType) -> str:
         # Texts are taken if they are plain numbers.
         text = r'"(?:[^\-0-9]|-[^0-9]|-?[0-9]+(?:[^0-9."]|\.(?:[^0-9]|[0-9]+[^0-9"])))'
         return rf'[^\-0-9n" \t\r\n]|"?-?(?:[0-9]{{{whole},}}|[0-9]*\.[0-9]{{{scale}}}|[0-9.]+[eE])|{text}'
-    if pa.types.is_null(kind):
-        return r"[^n \t\r\n]"
     taken = r"\-0-9" if pa.types.is_floating(kind) else "tf" if pa.types.is_boolean(kind) else '"'
     return rf"[^{taken}n \t\r\n]"

@@ -19,7 +19,7 @@ from airflow_sqlqueue.bodies.arrow_parser import BodyParser
 from airflow_sqlqueue.bodies.decoding import MAX_BYTES, parse
 from airflow_sqlqueue.bodies.inference import struct_of
 from airflow_sqlqueue.bodies.names import name_key, path_text
-from airflow_sqlqueue.bodies.schemas import read_schema, struct
+from airflow_sqlqueue.bodies.schemas import array, map_of, read_schema, struct
 from airflow_sqlqueue.bodies.statistics import Statistics
 from airflow_sqlqueue.bodies.tree import MAX_DEPTH
 
@@ -221,6 +221,7 @@ kinds = st.recursive(
     st.sampled_from(LEAVES),
     lambda inner: (
         inner.map(lambda kind: {"type": "array", "elementType": kind, "containsNull": True})
+        | inner.map(map_of)
         | inner.map(lambda kind: struct({"v": kind}))
     ),
     max_leaves=3,
@@ -357,7 +358,7 @@ def test_escapes_do_not_hide_an_exponent(text: str) -> None:
     assert json.loads(found["rescued"]) == {"Total": json.loads(f'"{text}"')}
 
 
-@pytest.mark.parametrize(("name", "value"), [("$id", "1"), ("$type", "Shop.PlaceOrder, Shop")])
+@pytest.mark.parametrize(("name", "value"), [("$id", "1"), ("$type", "Shop.PlaceOrder, Shop"), (r"\u0024type", "Shop")])
 def test_metadata_of_the_root_is_no_field_whichever_body_has_it_first(name: str, value: str) -> None:
     plain = [b'{"Number":%d,"Address":{"Zip":1}}' % number for number in range(50)]
     head = f'"{name}":"{value}"'.encode()
@@ -669,6 +670,26 @@ def test_a_misfit_costs_itself(name: str, monkeypatch: pytest.MonkeyPatch) -> No
     again = 100 if name in ONE_BY_ONE else 0
     assert len(sizes) <= 20 + again
     assert again or sum(sizes) < 1.5 * bodies.nbytes
+
+
+@pytest.mark.parametrize("levels", [62, 63, 64, 200])
+@pytest.mark.parametrize("others", [[], [b'{"a":1,"a":2}'] * 3])
+def test_a_field_that_is_left_out_has_not_too_many_levels(levels: int, others: list[bytes]) -> None:
+    bodies = [*others, *[b'{"a":1,"x":%s%s,"y":"]]"}' % (b"[" * levels, b"]" * levels)] * 5]
+    parser = BodyParser(struct({"a": "long"}), rescues=False)
+    found = parser.parse(pa.array(bodies), pa.nulls(len(bodies), pa.string())).to_pylist()
+    reason = "depth" if levels > 63 else None
+    assert [each["unparsed"] for each in found[len(others) :]] == [reason] * 5
+
+
+@pytest.mark.parametrize("kind", [array(map_of("long")), array(array(map_of("long"))), map_of("long")])
+@pytest.mark.parametrize("value", ["[null,null]", "[[null,null],null]", '["x",null]', '["x","y"]', '"x"', "[]", "null"])
+def test_a_dictionary_may_be_null_in_a_list(kind: Any, value: str) -> None:
+    schema, body = struct({"v": kind, "w": "long"}), f'{{"v":{value},"w":1}}'.encode()
+    alone = BodyParser(schema)._one(body, None)
+    bodies = [body, b'{"w":1}', body, b'{"v":"x"}', body]
+    found = BodyParser(schema).parse(pa.array(bodies), pa.nulls(5, pa.string())).to_pylist()
+    assert found[0] == found[2] == found[4] == alone
 
 
 def test_an_empty_element_without_a_column_is_not_rescued() -> None:
