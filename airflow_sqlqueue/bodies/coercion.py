@@ -272,8 +272,10 @@ def to_element(value: Any) -> Element:
     if isinstance(value, list):
         return Element([("Item", to_element(each)) for each in value])
     if isinstance(value, dict):
+        is_nil = value.get(TEXT, TEXT) is None
         members = [(name, each if isinstance(each, list) else [each]) for name, each in value.items()]
-        return Element([(name, to_element(each)) for name, all_ in members for each in all_])
+        children = [(name, to_element(each)) for name, all_ in members for each in all_]
+        return Element([each for each in children if each[0] != TEXT or not is_nil], is_nil=is_nil)
     return Element((), str(value) if isinstance(value, str) else to_json(value))
 
 
@@ -289,7 +291,8 @@ def placed(node: Any, path: Path, value: Any) -> Any:
             node[0] = placed(node[0], path, value)
             return node
         if node is None:
-            node = {}
+            # A column is null for an element that is nil, whose attributes are rescued.
+            node = {TEXT: None} if step[:1] == "@" else {}
         elif step[:1] in ("@", "#") and not isinstance(node, (dict, list)):
             # A column has the text of an element, and its attributes are rescued.
             node = {TEXT: node}

@@ -231,6 +231,13 @@ def test_mistakes_are_mended(old: Any, new: Any, bodies: tuple[str, ...], rows: 
             id="an attribute without a column",
         ),
         pytest.param(
+            {"Note": "string", "Mark": "string"},
+            {"Note": "string", "Mark": "string"},
+            '<Note x="1" xmlns:i="http://www.w3.org/2001/XMLSchema-instance" i:nil="true"/><Mark x="1"/>',
+            ({"Note": None, "Mark": ""}, {"Note.@x": "1", "Mark.@x": "1"}),
+            id="nil with an attribute",
+        ),
+        pytest.param(
             {"Amount": "long", "Note": "string"},
             {"Amount": struct({"@ccy": "string", "#text": "long"}), "Note": array("string")},
             '<amount ccy="EUR">5</amount><note>a</note><note>b</note>',
