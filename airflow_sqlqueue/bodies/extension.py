@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from airflow_sqlqueue.bodies.names import Path, column_key, is_column_name, path_text
@@ -21,7 +22,6 @@ from airflow_sqlqueue.bodies.schemas import (
     fields_of,
     item_of,
     map_of,
-    struct,
     with_item,
 )
 from airflow_sqlqueue.bodies.types import takes_leaf
@@ -83,6 +83,24 @@ class KnownFields:
             found.append(name)
             kind = item
         return (tuple(found), kind) if found else None
+
+    @cached_property
+    def _has_room(self) -> bool:
+        return sum(1 for _ in all_fields(self._schema)) < MAX_FIELDS
+
+    def would_extend(self, path: Path) -> bool:
+        """Return whether a value at a path could become a new column; fields in lists and maps stay as they are."""
+        if len(path) > MAX_NESTING or not self._has_room:
+            return False
+        kind: Type | None = self._schema
+        for name in path:
+            if not isinstance(name, str) or not is_column_name(name):
+                return False
+            if kind is not None:
+                if isinstance(kind, str) or kind["type"] != "struct":
+                    return False
+                _, kind = self._fields(kind).get(column_key(name), (name, None))
+        return kind is None
 
     def _fields(self, kind: Struct) -> dict[str, tuple[str, Type]]:
         if id(kind) not in self._structs:
@@ -152,13 +170,3 @@ def _is_alike(known: Type | None, found: Type) -> bool:
 
 def _struct(kind: Type | None) -> Struct:
     return kind if isinstance(kind, dict) else EMPTY
-
-
-def would_extend(schema: Struct, path: Path) -> bool:
-    """Return whether a value at a path could become a new column; fields in lists and maps stay as they are."""
-    found: Type = "string"
-    for name in reversed(path):
-        if not isinstance(name, str) or not is_column_name(name):
-            return False
-        found = struct({name: found})
-    return bool(extended_by(schema, _struct(found))[1])

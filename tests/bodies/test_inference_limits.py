@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from airflow_sqlqueue.bodies import extension
 from airflow_sqlqueue.bodies.decoding import parse
-from airflow_sqlqueue.bodies.extension import differences, extended, would_extend
+from airflow_sqlqueue.bodies.extension import KnownFields, differences, extended
 from airflow_sqlqueue.bodies.inference import infer, struct_of
+from airflow_sqlqueue.bodies.names import column_key
 from airflow_sqlqueue.bodies.patterns import TypePatterns
 from airflow_sqlqueue.bodies.schemas import MAX_FIELDS, all_fields, array, fields_of, map_of, read_schema, struct
 from airflow_sqlqueue.bodies.statistics import MAX_NODES, Statistics
@@ -221,9 +222,22 @@ def test_schemas_are_no_deeper_than_they_may_be() -> None:
 def test_new_fields_of_a_schema(path: Any, would: bool) -> None:
     customer = struct({"Name": "string"})
     known = struct({"OrderId": "long", "Customer": customer, "Lines": array(customer), "Stock": map_of("long")})
-    assert would_extend(known, path) is would
+    assert KnownFields(known).would_extend(path) is would
     full = struct({f"f{number}": "long" for number in range(MAX_FIELDS)})
-    assert not would_extend(full, path)
+    assert not KnownFields(full).would_extend(path)
+
+
+def test_a_schema_is_put_in_order_once_for_all_new_fields(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys: list[str] = []
+
+    def counted(name: str) -> str:
+        keys.append(name)
+        return column_key(name)
+
+    monkeypatch.setattr(extension, "column_key", counted)
+    known = KnownFields(struct({f"f{number}": "long" for number in range(1_000)}))
+    assert all(known.would_extend((f"new{number}",)) for number in range(1_000))
+    assert len(keys) == 2_000
 
 
 names_of_fields = st.sampled_from(["a", "A", "b", "B", "c", "ab"])

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from airflow_sqlqueue.bodies.coercion import Coercion
-from airflow_sqlqueue.bodies.extension import would_extend
+from airflow_sqlqueue.bodies.extension import KnownFields
 from airflow_sqlqueue.bodies.inference import struct_of
 from airflow_sqlqueue.bodies.names import (
     ENVELOPE,
@@ -116,7 +116,7 @@ def test_names_that_iceberg_writes_alike_are_no_two_columns(name: str, written: 
     (inner,) = fields_of(struct_of(found)).values()
     assert len({name, written} & fields_of(inner).keys()) == 1
     schema = struct({"o": struct({name: "long"})})
-    assert not would_extend(schema, ("o", written))
+    assert not KnownFields(schema).would_extend(("o", written))
     fitting = Coercion()
     assert fitting.struct({"o": {written: Number("2")}}, schema) == {"o": {}}, "it is another field"
     assert fitting.rescued == {("o", written): Number("2")}

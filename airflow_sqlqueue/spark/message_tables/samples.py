@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_sqlqueue.bodies.coercion import placed, to_element
 from airflow_sqlqueue.bodies.decoding import MAX_BYTES, parse
-from airflow_sqlqueue.bodies.extension import would_extend
+from airflow_sqlqueue.bodies.extension import KnownFields
 from airflow_sqlqueue.bodies.json_reader import DECODER
 from airflow_sqlqueue.bodies.names import Path, read_path
 from airflow_sqlqueue.bodies.schemas import Struct
@@ -66,12 +66,12 @@ def with_new_fields(
     import pyarrow.compute as pc
 
     numbers: set[int] = set()
-    seen, senders = Statistics(), rows["originating_endpoint"].to_pylist()
+    seen, senders, known = Statistics(), rows["originating_endpoint"].to_pylist(), KnownFields(schema)
 
     @cache
     def new_path(text: str) -> Path:
         path = read_path(text)
-        return path if would_extend(schema, path) else ()
+        return path if known.would_extend(path) else ()
 
     for number in pc.indices_nonzero(pc.is_valid(rescued)).to_pylist():
         found: dict[str, Any] = {}
