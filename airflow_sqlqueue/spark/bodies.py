@@ -66,7 +66,9 @@ def parse_bodies(
 
     Raises :class:`ConfigurationError` for a schema, columns or fields that cannot be used.
     """
-    known = read_schema(dict(schema) if isinstance(schema, Mapping) else schema.jsonValue())
+    # A folder gives None for a type without a schema.
+    is_spark = hasattr(schema, "jsonValue")
+    known = read_schema(dict(schema) if isinstance(schema, Mapping) else schema.jsonValue() if is_spark else schema)
     if fields is not None:
         known = _selected(known, fields)
     kept = [name for name in ENVELOPE if name in df.columns] if envelope is None else list(envelope)

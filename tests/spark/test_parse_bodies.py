@@ -116,6 +116,8 @@ def test_a_schema_may_be_a_struct_type_or_a_json_schema(rows: DataFrame) -> None
         ({"fields": ["Nope"]}, "no field 'Nope'"),
         ({"envelope": ["nope"]}, "no column nope"),
         ({"schema": struct({"a": "text"})}, "'text' of the field a"),
+        ({"schema": None}, "A schema is a JSON object: a StructType"),
+        ({"schema": "{}"}, "A schema is a JSON object: a StructType"),
     ],
 )
 def test_unusable_arguments_are_refused(rows: DataFrame, options: Any, says: str) -> None:
