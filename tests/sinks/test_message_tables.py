@@ -40,6 +40,7 @@ from tests.sinks.message_tables import (
 from tests.sinks.names import check_names, check_rows
 from tests.spark.conftest import batches_in
 from tests.spark.test_retention import CLICKS, ORDER, check_merge, expired
+from tests.spark.test_rewriting import check_other_types_are_parsed_again
 from tests.spark.test_table_times import check_readers, messages
 from tests.table_readers import check_types, read_by_all
 
@@ -134,6 +135,11 @@ def test_a_repeated_message_is_one_row(spark: SparkSession, tmp_path: Path) -> N
     check_merge(spark, batches_in(tmp_path), str(tmp_path / "lake"), format="delta")
     compact_message_tables(spark, str(tmp_path / "lake"), format="delta")
     check_merge(spark, batches_in(tmp_path), str(tmp_path / "lake"), format="delta")
+
+
+@pytest.mark.timeout(600)
+def test_a_type_that_waits_for_its_rewrite_stops_no_other(spark: SparkSession, tmp_path: Path) -> None:
+    check_other_types_are_parsed_again(spark, batches_in(tmp_path), str(tmp_path / "lake"), format="delta")
 
 
 @pytest.mark.timeout(600)

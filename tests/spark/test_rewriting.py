@@ -297,6 +297,37 @@ def test_a_second_parse_waits_for_the_rewrite(
     assert sorted(rows_of(spark, f"{lake}/{ORDER}", "Id", "parse_attempt")) == [("1", 0), ("x", 1)]
 
 
+def check_other_types_are_parsed_again(spark: SparkSession, make: MakeBatch, lake: str, **options: Any) -> None:
+    """Check that a type whose table waits for its rewrite keeps no other one from its table."""
+    schemas = SchemaFolder(f"{lake}/_schemas")
+    read = spark.read.format(options.get("format", "parquet"))
+    messages = [*sent(ORDER, {"Id": 1}, "no"), *sent(PAYMENT, {"Id": 2}, "no")]
+    write_message_tables(spark, make(messages), lake, types="Shop.Nothing", **options)
+    write_message_tables(spark, make(sent(ORDER, {"Id": 3}), batch_id="batch-2"), lake, **options)
+    retype(schemas, ORDER, Id="string")
+    retype(schemas, PAYMENT, Id="long")
+    for _ in range(2):
+        with pytest.raises(ConfigurationError, match="has the column 'Id' as long"):
+            reparse(spark, lake, **options)
+        assert [row["Id"] for row in read.load(f"{lake}/{PAYMENT}").collect()] == [2]
+        waiting = read.load(f"{lake}/~unparsed").select("message_type", "_unparsed", "Body").collect()
+        assert sorted((row[0], row[1], bytes(row[2])) for row in waiting) == [
+            (PAYMENT, "json", b"no"),
+            (ORDER, "type", b"no"),
+            (ORDER, "type", b'{"Id": 1}'),
+        ]
+    rewrite_message_table(spark, lake, ORDER, **options)
+    (moved,) = reparse(spark, lake, **options)
+    assert (moved.message_type, moved.messages) == (ORDER, 1)
+    assert sorted(row["Id"] for row in read.load(f"{lake}/{ORDER}").collect()) == ["1", "3"]
+
+
+def test_a_type_that_waits_for_its_rewrite_stops_no_other(
+    spark: SparkSession, make_batch: MakeBatch, lake: str
+) -> None:
+    check_other_types_are_parsed_again(spark, make_batch, lake)
+
+
 def test_no_batch_is_written_until_a_killed_rewrite_has_ended(
     spark: SparkSession, make_batch: MakeBatch, lake: str, schemas: SchemaFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,14 +12,14 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from airflow_sqlqueue.bodies.decoding import MAX_BYTES, named_kind
-from airflow_sqlqueue.bodies.names import BODY_COLUMNS, RESCUED, is_own_column
+from airflow_sqlqueue.bodies.names import BODY_COLUMNS, RESCUED, UNPARSED, is_own_column
 from airflow_sqlqueue.bodies.schemas import Struct, struct
 from airflow_sqlqueue.client.schemas.files import SchemaFolder
 from airflow_sqlqueue.errors import BodyError, ConfigurationError, SqlQueueError
 from airflow_sqlqueue.exports import LazyModule
 from airflow_sqlqueue.messages.envelope import cloud_events
 from airflow_sqlqueue.spark.batch import raw_schema, typed_columns
-from airflow_sqlqueue.spark.bodies import result_schema
+from airflow_sqlqueue.spark.bodies import IF_UNPARSED, result_schema
 from airflow_sqlqueue.spark.message_tables.chunks import COLUMNS, PARSED, blocks, to_pack
 from airflow_sqlqueue.spark.message_tables.columns import as_fields, field_names
 from airflow_sqlqueue.spark.message_tables.parquet import ATTEMPT
@@ -80,34 +80,42 @@ def reparse(
         for batch_id, attempt in attempts.collect():
             key = partition_of(batch_id)
             own = writer.lake.read(table, rows.schema).where((sf.col(COLUMN) == key) & (sf.col(ATTEMPT) == attempt))
-            try:
-                found += _moved(writer, table, own, key, attempt)
-            except ConfigurationError as error:
-                refused.append(error)
+            moved, errors = _moved(writer, table, own, key, attempt)
+            found += moved
+            refused += errors
     if refused:
         raise refused[0]
     return found
 
 
-def _moved(writer: TableWriter, table: str, rows: DataFrame, batch_id: str, attempt: int) -> list[MessageTypeTable]:
+def _moved(
+    writer: TableWriter, table: str, rows: DataFrame, batch_id: str, attempt: int
+) -> tuple[list[MessageTypeTable], list[SqlQueueError]]:
+    """Move what is parsed; return the tables that got rows, and an error for each type whose messages stay."""
     lake, work = writer.lake, WorkFolder(rows.sparkSession, f"{writer.folder}/_work-{batch_id}-{attempt}")
     try:
         packed = writer.pack(work, rows, batch_id, is_again=True)
-        parsed = [key for key in packed.ordered() if key[1] == PARSED]
+        errors = writer.refused(packed)
+        for error in errors.values():
+            if not isinstance(error, ConfigurationError):
+                raise error
+        refused = [name for name, _ in errors]
+        moving = [key for key in packed.ordered() if key[0] not in refused]
+        parsed = [key for key in moving if key[1] == PARSED]
         if not parsed:
-            return []
-        for error in writer.refused(packed).values():
-            raise error
+            return [], list(errors.values())
         for name, kind in parsed:
             lake.replace(packed.rows(name, kind), lake.table(name), batch_id, attempt + 1)
-        rest = [packed.rows(*key) for key in packed.ordered() if key[1] != PARSED]
+        rest = [packed.rows(*key) for key in moving if key[1] != PARSED]
+        if refused:
+            rest.append(rows.where(sf.col("message_type").isin(refused)).select(*COLUMNS, *IF_UNPARSED, UNPARSED))
         if rest:
             lake.replace(reduce(lambda one, other: one.union(other), rest), table, batch_id, attempt + 1)
         else:
             # A run that was killed may have left some rows.
             lake.remove(table, batch_id, attempt + 1)
         lake.remove(table, batch_id, attempt)
-        return [packed.table(lake, name, kind) for name, kind in parsed]
+        return [packed.table(lake, name, kind) for name, kind in parsed], list(errors.values())
     finally:
         work.remove()
 
