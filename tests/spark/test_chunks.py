@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,6 +31,7 @@ from airflow_sqlqueue.spark.message_tables.chunks import (
 )
 
 LIMIT = 100_000
+ONE = struct({"a": "long", "b": "string"})
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**20), 10**20) | st.floats(allow_nan=False) | st.text(max_size=8),
@@ -98,6 +100,16 @@ def test_every_message_is_in_one_chunk(given: list[tuple[str | None, str | None,
             assert all(row["Body"] == given[row["RowVersion"]][2] and row["_unparsed"] for row in kept)
     assert found == Counter(range(len(given)))
     assert all(read_schema(schema) == schema for schema in schemas.values() if schema["fields"])
+
+
+@pytest.mark.parametrize("form", ["text", "variant"])
+@pytest.mark.parametrize("charset", ["", "; charset=utf-16", "; charset=gbk"])
+def test_an_event_is_kept_whatever_charset_its_content_type_names(charset: str, form: str) -> None:
+    event, kind = '{"id": "1", "data": {"a": 5, "b": "é"}}', f"application/cloudevents+json{charset}"
+    rows = rows_of([("Shop.A", kind, event.encode()), ("Shop.A", None, b'{"a": 6}')])
+    (chunk,) = (row for batch in Packing({"Shop.A": ONE}, body=form)(iter([rows])) for row in batch.to_pylist())
+    found = unpacked([chunk], ["a", f"body_{form}"])
+    assert [list(row.values()) for row in found.to_pylist()] == [[5, event], [6, '{"a": 6}']]
 
 
 def test_messages_whose_new_fields_are_empty_do_not_wait() -> None:

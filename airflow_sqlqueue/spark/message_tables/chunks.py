@@ -19,6 +19,7 @@ from airflow_sqlqueue.bodies.patterns import ALL_TYPES, TypePatterns
 from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of
 from airflow_sqlqueue.client.schemas.files import file_stem
 from airflow_sqlqueue.exports import LazyModule
+from airflow_sqlqueue.messages.envelope import cloud_events
 from airflow_sqlqueue.spark.bodies import IF_UNPARSED, decoded
 from airflow_sqlqueue.spark.message_tables.reports import Report
 from airflow_sqlqueue.spark.message_tables.samples import statistics_of, with_new_fields
@@ -149,8 +150,10 @@ class Packing:
         texts = []
         bodies, content_types = bodies_of(rows)
         for body, content_type in zip(bodies, content_types.to_pylist(), strict=True):
-            text = read_text(body.as_py(), content_type, max_bytes=self.max_bytes).text
-            is_json = self.body == "text" or kind_of(content_type, text) == "json"
+            # An event is JSON in UTF-8, whatever charset its content type names.
+            named = None if cloud_events.is_structured(content_type) else content_type
+            text = read_text(body.as_py(), named, max_bytes=self.max_bytes).text
+            is_json = self.body == "text" or kind_of(named, text) == "json"
             texts.append(text if is_json else to_json(parse_xml(text)))
         return pa.array(texts, pa.string())
 
