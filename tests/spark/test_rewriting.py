@@ -103,6 +103,32 @@ def test_a_type_that_was_set_back_is_written(
     assert rows_of(spark, f"{lake}/{ORDER}", "Inner.N") == [(1,), (2,)]
 
 
+def test_a_field_that_was_removed_keeps_its_type_in_the_table(
+    spark: SparkSession, make_batch: MakeBatch, lake: str, schemas: SchemaFolder
+) -> None:
+    write_message_tables(spark, make_batch(sent(ORDER, {"Id": 1, "_Left": 2, "O": {"X": 3, "Left": 4}})), lake)
+    for number, options in enumerate(({}, {"cluster_by": "message_id"}), 2):
+        schemas.put(ORDER, struct({"Id": "long", "O": struct({"X": "long"})}))
+        write_message_tables(
+            spark, make_batch(sent(ORDER, {"Id": number}), batch_id=f"batch-{number}"), lake, **options
+        )  # type: ignore[arg-type]
+        assert fields_of(schemas.get(ORDER) or {}) == {"Id": "long", "O": struct({"X": "long"})}
+    text = {"Id": 4, "_Left": "a", "O": {"X": 5, "Left": "b"}}
+    write_message_tables(spark, make_batch(sent(ORDER, text), batch_id="batch-4"), lake)
+    assert rows_of(spark, f"{lake}/{ORDER}", "Id", "body__Left", "O.X", "O.Left", "_rescued") == [
+        (1, 2, 3, 4, None),
+        (2, None, None, None, None),
+        (3, None, None, None, None),
+        (4, None, 5, None, '{"_Left":"a","O.Left":"b"}'),
+    ]
+    schemas.put(ORDER, struct({"Id": "long", "_Left": "string"}))
+    with pytest.raises(ConfigurationError, match="has the column '_Left' as long"):
+        write_message_tables(spark, make_batch(sent(ORDER, text), batch_id="batch-5"), lake)
+    schemas.put(ORDER, struct({"Id": "long"}))
+    rewrite_message_table(spark, lake, ORDER)
+    assert not {"body__Left", "O"} & set(spark.read.option("mergeSchema", "true").parquet(f"{lake}/{ORDER}").columns)
+
+
 def test_mistakes_of_several_kinds_are_mended_at_once(
     spark: SparkSession, make_batch: MakeBatch, lake: str, schemas: SchemaFolder
 ) -> None:

@@ -55,24 +55,44 @@ def differences(
         yield from differences(item_of(has) or "", item_of(wanted) or "", same, (*path, None))
 
 
-def refusal(lake: TableFormat, message_type: str, schema: Struct) -> SqlQueueError | None:
-    """Why the table of a type does not take rows of its schema; None if it does."""
+def refusal(lake: TableFormat, message_type: str, schema: Struct) -> tuple[SqlQueueError | None, Struct]:
+    """Why the table of a type does not take rows of its schema, None if it does; and the fields that the table has."""
     try:
         columns = lake.columns(lake.table(message_type))
     except SqlQueueError as error:
-        return error
+        return error, EMPTY
     except Exception:
         # The write of a table that Spark cannot read has the better error.
-        return None
-    found = [] if columns is None else list(differences(as_fields(columns, schema), schema, lake.same_types))
+        return None, EMPTY
+    has_fields = as_fields(columns or EMPTY, schema)
+    found = list(differences(has_fields, schema, lake.same_types))
     if not found:
-        return None
+        return None, has_fields
     (path, has, wanted), more = found[0], f" and {len(found) - 1} other columns differ" if len(found) > 1 else ""
-    return ConfigurationError(
+    differs = ConfigurationError(
         f"The table {quoted(lake.table(message_type))} has the column {quoted(path)} as {has}, the schema of "
         f"{quoted(message_type)} has it as {wanted}{more}: run `sqlqueue tables rewrite` for the type, or set the type "
         "back, and run this again. The messages of this type are not written, those of other types are."
     )
+    return differs, has_fields
+
+
+def with_former(schema: Struct, table: Struct) -> Struct:
+    """Return the schema with the fields of a table that it has no more, which stay null: none gets another type there.
+
+    A field of the items of a list cannot stay.
+    """
+    own, has = (
+        {column_key(name) for name in fields_of(schema)},
+        {column_key(each["name"]): each for each in table["fields"]},
+    )
+    fields = []
+    for each in schema["fields"]:
+        kind, old = each["type"], has.get(column_key(each["name"]), each)["type"]
+        if all(isinstance(one, dict) and one["type"] == "struct" for one in (kind, old)):
+            kind = with_former(kind, old)
+        fields.append({**each, "type": kind})
+    return {"type": "struct", "fields": [*fields, *(each for key, each in has.items() if key not in own)]}
 
 
 def adopted(schema: Struct, known: Struct, table: Struct) -> Struct:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
@@ -27,7 +27,7 @@ from airflow_sqlqueue.spark.batch import read_batch, typed_columns
 from airflow_sqlqueue.spark.bodies import IF_UNPARSED, result_schema
 from airflow_sqlqueue.spark.manifests import AnyBatch, load_batch
 from airflow_sqlqueue.spark.message_tables.chunks import COLUMNS, PARSED, UNPARSED_KIND, Packing, Unpacking, to_pack
-from airflow_sqlqueue.spark.message_tables.columns import adopted, as_fields, differences, refusal
+from airflow_sqlqueue.spark.message_tables.columns import adopted, as_fields, differences, refusal, with_former
 from airflow_sqlqueue.spark.message_tables.parquet import ParquetFormat
 from airflow_sqlqueue.spark.message_tables.places import absolute, is_folder
 from airflow_sqlqueue.spark.message_tables.reports import MessageTypeTable, Report, ShareLimit, check_shares
@@ -299,8 +299,13 @@ class TableWriter:
     def refused(self, packed: Packed) -> dict[Key, SqlQueueError]:
         """Compare each schema with its table before any is written; return an error for each type that differs."""
         parsed = [each for each in packed.ordered() if each[1] == PARSED]
-        errors = self._at_once(lambda each: refusal(self.lake, str(each[0]), packed.schemas[str(each[0])]), parsed)
-        return {each: error for each, error in zip(parsed, errors, strict=True) if error is not None}
+        found = self._at_once(lambda each: refusal(self.lake, str(each[0]), packed.schemas[str(each[0])]), parsed)
+        if isinstance(self.lake, ParquetFormat):
+            # The newest file of a table says what it has: there are no commits that do.
+            for (name, _), (_, has) in zip(parsed, found, strict=True):
+                with suppress(ConfigurationError):
+                    packed.layouts[str(name)] = read_schema(with_former(packed.schemas[str(name)], has))
+        return {each: error for each, (error, _) in zip(parsed, found, strict=True) if error is not None}
 
     def _keep(self, name: str, packed: Packed) -> None:
         """Put the new fields of a type into its file, which others may have changed meanwhile."""
@@ -347,6 +352,8 @@ class Packed:
     """The schemas as they were before."""
 
     body: BodyForm | None = None
+    layouts: dict[str, Struct] = field(default_factory=dict)
+    """The fields of tables that have more than their schemas."""
 
     @property
     def messages(self) -> int:
@@ -384,7 +391,7 @@ class Packed:
         if kind == UNPARSED_KIND:
             schema = unparsed_schema(self.given)
         else:
-            own = self.schemas[str(name)]
+            own = self.layouts.get(str(name), self.schemas[str(name)])
             names = column_names(own, COLUMNS)
             fields = {names[field]: kind for field, kind in fields_of(own).items()}
             schema = result_schema(_selected(self.given, COLUMNS), own, unparsed=False)
