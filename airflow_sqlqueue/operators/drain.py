@@ -31,6 +31,7 @@ from airflow_sqlqueue.operators.metrics import DrainLog, Metrics
 from airflow_sqlqueue.operators.python_job import BatchJob, PythonJob
 from airflow_sqlqueue.operators.results import check_result
 from airflow_sqlqueue.operators.waiting import QueueWaitingTask
+from airflow_sqlqueue.options import truth
 from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.versions.airflow import PARTITION_KEYS
 
@@ -296,16 +297,22 @@ class DrainOperatorBase(LimitedTask, QueueWaitingTask):
 
         dag_id, _, task_id, map_index = key
         own_copy = f"{dag_id}.{task_id}" if map_index < 0 else f"{dag_id}.{task_id}.{map_index}"
-        named = self.incremental if isinstance(self.incremental, str) else None
         return DrainRequest(
             options=self._check(),
             where=message_filter(self.filters),
             copy=self.copy,
-            incremental=own_copy if self.incremental is True else named,
+            incremental=self._copy_name(own_copy),
             redaction=redactor_of(self.redaction, self.redaction_conn_id),
             origin=" ".join(map(str, key)),
             owner=owner_of(dag_id, task_id, map_index),
         )
+
+    def _copy_name(self, own_copy: str) -> str | None:
+        """Return the name of the copy; None without one. A template renders True, False and None to their words."""
+        given: Any = self.incremental
+        if isinstance(given, str) and given.strip().lower() not in ("true", "false", "none"):
+            return given
+        return own_copy if truth("incremental", given) else None
 
     def _payload_options(self, options: DrainOptions) -> PayloadOptions | None:
         """Return the options of the payloads; None without a data bus. Raises :class:`ConfigurationError`."""

@@ -164,7 +164,16 @@ def test_each_run_copies_what_is_new(hook: SqlQueueHook, queue_name: str, tmp_pa
     task.incremental = "another copy"
     task.execute(context())
     assert len(got[-1]) == 5
-    task.copy = False
+    task.incremental = "True"
+    numbers(hook, queue_name, 1)
+    task.execute(context())
+    assert len(got[-1]) == 1, "a template renders True to its word, which is no name: other tasks would have it too"
+    for without in ("False", "None", None, False):
+        task.incremental = without
+        task.execute(context(run_id=f"without {without!r}"))
+        assert len(got[-1]) == 6, without
+    assert {each.name for each in hook.client.copies.list(queue_name)} == {copy.name, "another copy"}
+    task.incremental, task.copy = "another copy", False
     with pytest.raises(AirflowFailException, match="give copy as well"):
         task.execute(context())
-    assert hook.depth(queue_name).messages == 5
+    assert hook.depth(queue_name).messages == 6
