@@ -188,7 +188,7 @@ class BatchManager(Manager):
         :class:`~airflow_sqlqueue.errors.BatchMismatchError` where the values differ from the ledger's; a different
         state is no error.
         """
-        values = values.get("batch", values)
+        values = values.get("batch", values) if isinstance(values, Mapping) else values
         Batch.check_names(values)
         with self._connector.enlisted_session() as session:
             return recorded_batch(session, values)

@@ -196,6 +196,19 @@ class BatchTask(ServerTask):
         super().__init__(**kwargs)
         self.batch = batch
 
+    def recorded_batch(self) -> Batch:
+        """Return the batch, from the ledger. Raises as :meth:`.BatchManager.load`."""
+        if self.batch is None:
+            raise ConfigurationError(
+                "batch is None: the drain has no result in this run, as one that failed or was skipped. 'sqlqueue "
+                "batches' shows whether it left a batch."
+            )
+        if isinstance(self.batch, str):
+            raise ConfigurationError(
+                "batch is a text, as a template renders it: give the output of the drain's task, as drain.output."
+            )
+        return self.hook.client.batches.load(self.batch)
+
 
 def check_named_once(
     task_id: str, queue_name: str | None, endpoint: str | None, parameters: str = "queue_name or endpoint"

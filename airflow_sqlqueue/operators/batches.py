@@ -27,7 +27,7 @@ class SqlQueueMarkConsumedOperator(BatchTask):
     def execute(self, context: Context) -> None:
         """Mark it; raises BatchError unless the ledger has it sealed with these messages."""
         with fail_without_retry():
-            batch = self.hook.client.batches.load(self.batch)
+            batch = self.recorded_batch()
             self.hook.client.batches.mark_consumed(batch)
         self.log.info("Batch %s is consumed", batch.batch_id)
 
@@ -58,9 +58,8 @@ class SqlQueueRequeueOperator(BatchTask):
         """Requeue it; raises BatchError for an open or consumed batch."""
         with fail_without_retry():
             folder = None if self.staging is None else staging_folder(self.staging)
-            batches = self.hook.client.batches
-            batch = batches.load(self.batch)
-            done = batches.requeue(batch, staging=folder, accept_redacted=self.accept_redacted)
+            batch = self.recorded_batch()
+            done = self.hook.client.batches.requeue(batch, staging=folder, accept_redacted=self.accept_redacted)
         messages = count_of(done.batch.messages, "message")
         self.log.info("Batch %s is in %s again: %s", batch.batch_id, batch.queue, messages)
         if not done.repeated:

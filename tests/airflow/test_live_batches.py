@@ -16,7 +16,12 @@ from airflow_sqlqueue.drain.request import DrainRequest
 from airflow_sqlqueue.errors import TransactionError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.messages.message import Message
-from airflow_sqlqueue.operators import SqlQueueDrainToSparkOperator, SqlQueueRequeueOperator, SqlQueueSweepOperator
+from airflow_sqlqueue.operators import (
+    SqlQueueDrainToSparkOperator,
+    SqlQueueMarkConsumedOperator,
+    SqlQueueRequeueOperator,
+    SqlQueueSweepOperator,
+)
 
 
 @pytest.fixture
@@ -65,6 +70,19 @@ def test_the_operator_requeues_the_batch_of_a_drain_once(
         drain.execute(context())
     drain.renew = True
     assert drain.execute(context())["batch"]["messages"] == 5
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [(None, "batch is None: the drain"), ("{'batch': {}}", "batch is a text"), ([{}], "not list"), ({}, "misses")],
+    ids=["of a drain that failed", "of a template", "of mapped drains", "of another task"],
+)
+@pytest.mark.parametrize("operator", [SqlQueueMarkConsumedOperator, SqlQueueRequeueOperator])
+def test_a_value_that_is_no_batch_is_refused_by_one_sentence(
+    live: str, context: Any, operator: Any, given: Any, sentence: str
+) -> None:
+    with pytest.raises(AirflowFailException, match=sentence):
+        operator(task_id="task", batch=given).execute(context())
 
 
 def test_the_operator_sweeps_consumed_batches(
