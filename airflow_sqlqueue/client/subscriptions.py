@@ -10,7 +10,13 @@ from airflow_sqlqueue.messages.envelope.causation import outgoing
 from airflow_sqlqueue.messages.envelope.tracing import PUBLISH
 from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.messages.routing import ResolvedAddress
-from airflow_sqlqueue.queue.publishing.subscriptions import PublishResult, Subscription, SubscriptionTable, publish
+from airflow_sqlqueue.queue.publishing.subscriptions import (
+    PublishResult,
+    Subscription,
+    SubscriptionTable,
+    publish,
+    types_in,
+)
 
 
 class SubscriptionManager:
@@ -40,12 +46,12 @@ class SubscriptionManager:
         """
         queue = self.queue_of(endpoint, queue_name)
         with self.open() as table, table.session.transaction():
-            return sum(table.subscribe(type_name, endpoint, queue) for type_name in type_names)
+            return sum(table.subscribe(type_name, endpoint, queue) for type_name in types_in(type_names))
 
     def unsubscribe(self, endpoint: str, type_names: Iterable[str]) -> int:
         """End an endpoint's subscriptions to these types, in one transaction; return how many it ended."""
         with self.open() as table, table.session.transaction():
-            return sum(table.unsubscribe(type_name, endpoint) for type_name in type_names)
+            return sum(table.unsubscribe(type_name, endpoint) for type_name in types_in(type_names))
 
     def list(self) -> Sequence[Subscription]:
         """List all subscriptions, by topic and endpoint."""

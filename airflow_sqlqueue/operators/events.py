@@ -58,10 +58,12 @@ class SqlQueuePublishOperator(MessagesTask, EventsTask):
         self.base_types = base_types
 
     def execute(self, context: Context) -> dict[str, int]:
+        from airflow_sqlqueue.queue.publishing.subscriptions import types_in
+
         sender, written = self.sender(context), self.written(context)
         with fail_without_retry():
             events = Counted(sender.messages(written))
-            published = self.subscriptions.publish([self.message_type, *self.base_types], events)
+            published = self.subscriptions.publish([self.message_type, *types_in(self.base_types)], events)
         self.log.info("Published %d events to %d queues", published.messages, len(published.queues))
         copies = [of_table(self.hook.client, queue, published.messages, events.bytes) for queue in published.queues]
         self.lineage = Lineage(outputs=copies)

@@ -16,6 +16,7 @@ from airflow_sqlqueue.operators import (
     SqlQueueDropOperator,
     SqlQueueForwardOperator,
     SqlQueueProvisionOperator,
+    SqlQueuePublishOperator,
     SqlQueueSendOperator,
     SqlQueueSubscribeOperator,
     SqlQueueUnsubscribeOperator,
@@ -65,6 +66,22 @@ def test_an_endpoint_is_subscribed_to_another_queue(hook: SqlQueueHook, queue_na
     assert [subscribe.execute(context()) for _ in range(2)] == [2, 0]
     assert SqlQueueUnsubscribeOperator(task_id="u", endpoint=name, message_types=["Shop.A"]).execute(context()) == 1
     assert [s.topic for s in hook.client.subscriptions.list() if s.endpoint == name] == ["Shop.B"]
+
+
+@pytest.mark.parametrize("types", ["Shop.A", "['Shop.A']", "", None, [None]])
+def test_types_that_are_no_list_are_refused(hook: SqlQueueHook, queue_name: str, context: Any, types: Any) -> None:
+    """A template renders a list to text, each of whose characters would be a type."""
+    hook.create_queue(queue_name, subscriptions=True)
+    name = f"test.{uuid.uuid4().hex[:12]}"
+    tasks = [
+        SqlQueueSubscribeOperator(task_id="s", endpoint=name, message_types=types, queue_name=queue_name),
+        SqlQueueUnsubscribeOperator(task_id="u", endpoint=name, message_types=types),
+        SqlQueuePublishOperator(task_id="p", message_type="Shop.B", base_types=types, messages=[{}]),
+    ]
+    for task in tasks:
+        with pytest.raises(AirflowFailException, match="are a list of texts"):
+            task.execute(context())
+    assert name not in {each.endpoint for each in hook.client.subscriptions.list()}
 
 
 def test_messages_are_forwarded(hook: SqlQueueHook, queue_name: str, context: Any) -> None:

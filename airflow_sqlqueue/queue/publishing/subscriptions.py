@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from shlex import join
+from typing import Any
 
 from airflow_sqlqueue.errors import AddressError, ConfigurationError, MessageError, QueueNotFoundError
 from airflow_sqlqueue.messages.address import QueueAddress
@@ -69,6 +70,16 @@ def topic_of(type_name: str) -> str:
     if not topic or ";" in type_name:
         raise MessageError(f"{type_name!r} is not the name of one type: give Namespace.Name, and base types apart.")
     return topic
+
+
+def types_in(type_names: Any) -> list[str]:
+    """Return the names in a list of .NET types. Raises :class:`MessageError` for a text, whose characters would each be
+    a type, and for other values.
+    """
+    names = list(type_names) if isinstance(type_names, Iterable) and not isinstance(type_names, str) else [type_names]
+    if isinstance(type_names, str) or not all(isinstance(name, str) for name in names):
+        raise MessageError(f"The types of events are a list of texts, not {quoted(str(type_names))}: give such a list.")
+    return names
 
 
 class SubscriptionTable:
@@ -159,7 +170,7 @@ def publish(
     the table, so each address must be allowed (:meth:`.AddressResolver.allows`), else :class:`AddressError`. Raises
     :class:`MessageError` for a message whose headers are text.
     """
-    if not type_names:
+    if not types_in(type_names):
         raise MessageError("An event needs its type: subscribers are found by it.")
     events = [_event(message, type_names) for message in messages]
     session = table.session
