@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from airflow_sqlqueue.errors import MessageError
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.messages.envelope.times import moment_of
 from airflow_sqlqueue.operators.base import RoutedTask, ServerTask, note_counts, task_key, templated
@@ -57,8 +58,18 @@ class MessagesTask(ServerTask):
         )
 
     def written(self, context: Context) -> MessageFields:
-        """Return the messages as the DAG's author wrote them."""
-        return self.messages(context) if callable(self.messages) else self.messages
+        """Return the messages as the DAG's author wrote them; raises AirflowFailException for what is no list."""
+        written = self.messages(context) if callable(self.messages) else self.messages
+        try:
+            iter(written)
+        except TypeError:
+            # The output of another task is one of these: Airflow puts results only into templated parameters.
+            with fail_without_retry():
+                raise MessageError(
+                    f"messages is a value of the type {type(written).__name__}: give a list of mappings, or a function "
+                    "of the task's context that returns one, as by ti.xcom_pull of another task."
+                ) from None
+        return written
 
 
 class SqlQueueSendOperator(MessagesTask, RoutedTask):

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
-from airflow.sdk import ObjectStoragePath
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG, ObjectStoragePath, XComArg
 
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.messages.envelope import Envelope, reply
@@ -17,6 +18,7 @@ from airflow_sqlqueue.messages.message import HeaderNames, Message, decode_heade
 from airflow_sqlqueue.operators import (
     SqlQueueConsumeOperator,
     SqlQueueCreateOperator,
+    SqlQueuePublishOperator,
     SqlQueuePurgeExpiredOperator,
     SqlQueuePurgeOperator,
     SqlQueueSendOperator,
@@ -45,6 +47,18 @@ def test_create_refuses_a_table_that_is_no_queue_without_retry(hook: SqlQueueHoo
     hook.run(f"CREATE TABLE {hook.client.resolve(name).qualified_name} ([Id] int NOT NULL)", autocommit=True)
     with pytest.raises(AirflowFailException, match="is not a queue table"):
         SqlQueueCreateOperator(task_id="t", queue_name=name).execute(context())
+
+
+@pytest.mark.parametrize("function", [False, True])
+def test_messages_that_are_no_list_fail_without_retry(queue_name: str, context: Any, function: bool) -> None:
+    with DAG("dag", schedule=None):
+        for number, given in enumerate([None, XComArg(EmptyOperator(task_id="make"))]):
+            messages: Any = (lambda context, given=given: given) if function else given
+            send = SqlQueueSendOperator(task_id=f"send{number}", queue_name=queue_name, messages=messages)
+            publish = SqlQueuePublishOperator(task_id=f"publish{number}", message_type="Shop.A", messages=messages)
+            for task in (send, publish):
+                with pytest.raises(AirflowFailException, match="messages is a value of the type"):
+                    task.execute(context())
 
 
 def test_send_fills_in_headers_and_repeats_its_ids(hook: SqlQueueHook, queue_name: str, context: Any) -> None:
