@@ -9,6 +9,7 @@ from airflow.sdk.log import mask_secret
 
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.configuration import allowed
+from airflow_sqlqueue.hooks.connection_extra import extra_of
 from airflow_sqlqueue.hooks.lookups import LOOP, Loop, look_up_from
 from airflow_sqlqueue.server.entra import client_token
 
@@ -43,7 +44,7 @@ class ConnectionToken:
             connection = BaseHook.get_connection(self.conn_id)
         except AirflowNotFoundException as error:
             raise ConfigurationError(f"There is no connection {self.conn_id!r} to take access tokens from.") from error
-        extra = connection.extra_dejson
+        extra = extra_of(connection)
         allowed().check_token_connection(self.conn_id, extra)
         tenant = next((extra[name] for name in _TENANT if extra.get(name)), None)
         if not connection.password or (tenant and not connection.login):

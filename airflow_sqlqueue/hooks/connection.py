@@ -22,6 +22,7 @@ from airflow.sdk.log import mask_secret
 
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.hooks.access_token import ConnectionToken
+from airflow_sqlqueue.hooks.connection_extra import extra_of
 from airflow_sqlqueue.messages.routing import DELAYED_SUFFIX, SUBSCRIPTION_TABLE, AddressResolver
 from airflow_sqlqueue.server import entra
 from airflow_sqlqueue.server.connection_policy import ONLY_LISTED, Allowed, check_keywords
@@ -104,9 +105,9 @@ def read_connection(
     lists of :mod:`airflow_sqlqueue.server.connection_policy`. Raises :class:`ConfigurationError`, with the
     connection's id, for an unusable connection.
     """
-    name = connection.conn_id
+    name, written = connection.conn_id, extra_of(connection)
     try:
-        extra = _extra(connection)
+        extra = _extra(connection, written)
         own = {key: value for key, value in (arguments or {}).items() if value not in (None, extra.get(key))}
         given = _over(extra, own)
         text = _text(extra, "connection_string") or ""
@@ -150,12 +151,12 @@ def read_connection(
         raise ConfigurationError(f"Connection {name!r}: {error}") from error
 
 
-def _extra(connection: Connection) -> dict[str, Any]:
-    """Return the extra under this provider's names only, without empty values."""
+def _extra(connection: Connection, written: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the extra as it is written, under this provider's names only, without empty values."""
     kind = connection.conn_type
     if kind not in CONNECTION_TYPES:
         raise ConfigurationError(f"its type is {kind!r}: use one of type {', '.join(CONNECTION_TYPES)}.")
-    values = {key: value for key, value in connection.extra_dejson.items() if value not in (None, "")}
+    values = {key: value for key, value in written.items() if value not in (None, "")}
     ours = {key: value for key, value in values.items() if key in FIELDS}
     others = {key: value for key, value in values.items() if key not in FIELDS and key not in _NOT_OURS}
     if kind == "odbc":

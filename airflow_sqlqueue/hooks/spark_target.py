@@ -14,6 +14,7 @@ from airflow.sdk import BaseHook
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.extras import from_extra
 from airflow_sqlqueue.hooks.configuration import allowed
+from airflow_sqlqueue.hooks.connection_extra import extra_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,7 +48,8 @@ class SparkTarget:
             raise ConfigurationError(
                 f"Connection {conn_id!r} is not a Spark cluster: use type spark or spark_connect, and name a host."
             )
-        extra = {key: str(value) for key, value in connection.extra_dejson.items() if key.startswith("spark.")}
+        given = extra_of(connection)
+        extra = {key: str(value) for key, value in given.items() if key.startswith("spark.")}
         if connection.conn_type == "spark":
             url = f"{connection.host}:{connection.port}" if connection.port else connection.host
         else:
@@ -58,7 +60,7 @@ class SparkTarget:
         allows = allowed()
         allows.check_spark_master(conn_id, url)
         allows.check_spark_settings(conn_id, extra)
-        deploy_mode = str(connection.extra_dejson.get("deploy-mode") or "client")
+        deploy_mode = str(given.get("deploy-mode") or "client")
         return cls(url, {**extra, **(settings or {})}, conn_id, deploy_mode)
 
     @contextmanager

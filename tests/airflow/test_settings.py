@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from airflow_sqlqueue.errors import AddressError, ConfigurationError
+from airflow_sqlqueue.hooks.access_token import ConnectionToken
+from airflow_sqlqueue.hooks.spark_target import SparkTarget
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.operators import SqlQueueSubscribeOperator
 from airflow_sqlqueue.server.settings import load_pyodbc, packaged_driver
@@ -247,6 +249,18 @@ def test_a_login_wins_over_integrated_security(connection: Any) -> None:
 def test_invalid_fields_are_refused_with_the_connections_id(connection: Any, fields: Any, says: str) -> None:
     with pytest.raises(ConfigurationError, match=f"'sqlqueue_default': .*{says}"):
         _ = SqlQueueHook(connection(**fields)).queue_connection
+
+
+@pytest.mark.parametrize("extra", ['{"encrypt": "strict"', "encrypt=strict", "[1]", '"strict"', "5", "null"])
+def test_an_extra_that_is_no_json_object_is_refused_and_not_taken_for_an_empty_one(connection: Any, extra: str) -> None:
+    for conn_type, read in (
+        ("sqlqueue", lambda name: SqlQueueHook(name).queue_connection),
+        ("http", lambda name: ConnectionToken(name, "scope", None)()),
+        ("spark", SparkTarget.of),
+    ):
+        name = connection(conn_type, extra, "other")
+        with pytest.raises(ConfigurationError, match="'other': its extra is not a JSON object"):
+            read(name)
 
 
 @pytest.mark.parametrize("value", [["shop", "ops"], '["shop", "ops"]', "shop, ops"])
