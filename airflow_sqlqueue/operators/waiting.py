@@ -52,7 +52,9 @@ class WaitingTask(ServerTask):
         A lost server is waited for, and the connection is looked up again meanwhile, because a user may repair it.
         ``execute_complete`` gets ``kwargs`` beside the event. Raises the error of :meth:`timed_out`.
         """
-        timeout = self._timeout()
+        from airflow_sqlqueue.triggers.base import seconds
+
+        timeout, pause = self._timeout(), seconds("poll_interval", self.poll_interval)
         deadline = None if timeout is None else time.monotonic() + timeout.total_seconds()
         known, refusals = False, 0
         while True:
@@ -70,10 +72,9 @@ class WaitingTask(ServerTask):
                 return found
             if self.deferrable:
                 self.defer(trigger=trigger(), method_name="execute_complete", kwargs=kwargs, timeout=timeout)
-            left = self.poll_interval if deadline is None else deadline - time.monotonic()
-            if left <= 0:
+            if deadline is not None and time.monotonic() >= deadline:
                 raise self.timed_out()
-            time.sleep(min(self.poll_interval, left))
+            time.sleep(pause if deadline is None else max(0.0, min(pause, deadline - time.monotonic())))
             self.end_if_killed()
 
     @abstractmethod

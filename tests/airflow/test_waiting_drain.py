@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,20 @@ def test_a_wait_that_takes_too_long_fails_the_try(queue_name: str, tmp_path: Pat
         operator.resume_execution("__fail__", {"error": "Trigger timeout"}, context())
     with pytest.raises(TaskDeferralError):
         operator.resume_execution("__fail__", {"error": "Trigger failure"}, context())
+
+
+def test_the_interval_of_polls_may_be_a_text_and_is_checked(queue_name: str, tmp_path: Path, context: Any) -> None:
+    def wait(poll_interval: Any) -> None:
+        task = waiting_drain(queue_name, tmp_path, wait_for={}, wait_timeout=0.1, deferrable=False)
+        task.poll_interval = poll_interval
+        task.execute(context())
+
+    for good in ("0.05", 0):
+        with pytest.raises(ConditionNotMetError):
+            wait(good)
+    for bad in (None, "soon", -1, timedelta(seconds=1)):
+        with pytest.raises(AirflowFailException, match="give a number of seconds"):
+            wait(bad)
 
 
 def test_a_condition_that_cannot_be_met_fails_the_drain_without_a_retry(
