@@ -209,6 +209,7 @@ def test_a_file_that_cannot_be_read_is_not_gone(share: Path, monkeypatch: pytest
     ("location", "says"),
     [
         ("", "The data bus is empty"),
+        ("None", "The data bus is None"),
         ("http://host/databus", "A data bus is not read from http"),
         ("simplecache::file:///share", "A data bus is not read from simplecache::file"),
         ("\\\\server\\share", "The data bus .* patterns to Spark"),

@@ -94,6 +94,8 @@ def test_the_uri_of_a_folder_given_by_url(tmp_path: Path) -> None:
         ("nosuchscheme://user:pa55word@host/folder", "cannot be used"),
         ("memory://bucket/a[b]", "patterns to Spark"),
         ("", "is empty"),
+        ("  ", "is empty"),
+        ("None", "is None"),
     ],
 )
 def test_locations_that_cannot_be(location: str, words: str) -> None:

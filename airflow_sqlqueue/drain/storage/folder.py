@@ -59,9 +59,9 @@ class StagingFolder:
         """
         if isinstance(location, cls):
             return location
-        if location == "":
-            # An unset variable or template gives this; fsspec takes it for the working directory.
-            raise ConfigurationError(f"The {what} is empty: name a folder or the URL of an object store.")
+        if isinstance(location, str) and (unset := location.strip()) in ("", "None"):
+            # An unset variable or template gives these; fsspec takes them for the working directory, or one in it.
+            raise ConfigurationError(f"The {what} is {unset or 'empty'}: name a folder or the URL of an object store.")
         try:
             if hasattr(location, "fs") and hasattr(location, "path"):
                 filesystem, root = location.fs, location.path
