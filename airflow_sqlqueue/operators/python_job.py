@@ -44,6 +44,15 @@ class BatchJob:
         """End the job, if that is possible: else Airflow ends the process, and the next try runs the job again."""
 
 
+def check_plain(function: Callable[..., Any]) -> None:
+    """Raise :class:`ConfigurationError` for a function whose call does not run it."""
+    kinds = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+    if any(kind(function) for kind in kinds):
+        raise ConfigurationError(
+            "python_callable is asynchronous or a generator, so a call would not run it: give a plain function."
+        )
+
+
 @dataclass
 class PythonJob(BatchJob):
     """Job that calls a function with a batch's messages; ``staging`` is the staging folder of the task."""
@@ -65,11 +74,7 @@ class PythonJob(BatchJob):
             return
         if not callable(self.function):
             raise ConfigurationError("python_callable cannot be called: give a function of an iterator of messages.")
-        kinds = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
-        if any(kind(self.function) for kind in kinds):
-            raise ConfigurationError(
-                "python_callable is asynchronous or a generator, so a call would not run it: give a plain function."
-            )
+        check_plain(self.function)
         self._arguments(self.function, None)
 
     def _arguments(self, function: Callable[..., Any], batch: Batch | None) -> dict[str, Any]:

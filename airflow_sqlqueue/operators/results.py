@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
 
 
 def check_result(task: BaseOperator, context: Context, result: Any) -> None:
-    """Raise :class:`ConfigurationError` for a result of ``python_callable`` that XCom cannot store.
+    """Raise :class:`ConfigurationError` for a result of ``python_callable`` that XCom cannot store, and for one that
+    shows that nothing ran.
 
     Airflow stores results after the task has ended, too late to undo anything. A backend of XCom's is asked only about
     a result that Airflow's own XCom refuses, since it may write a file for each question.
@@ -22,6 +24,12 @@ def check_result(task: BaseOperator, context: Context, result: Any) -> None:
     from airflow.providers.common.compat.sdk import XCom
     from airflow.sdk.bases.xcom import BaseXCom
 
+    if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+        if not inspect.isasyncgen(result):
+            getattr(result, "close", lambda: None)()
+        raise ConfigurationError(
+            "python_callable is asynchronous or a generator, so nothing ran: give a plain function."
+        )
     if result is None or not task.do_xcom_push:
         return
     names = ("dag_id", "run_id", "task_id", "map_index")

@@ -13,7 +13,7 @@ from airflow_sqlqueue.drain.manifest import Batch
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.extras import not_installed, with_extra
 from airflow_sqlqueue.hooks.spark_target import SparkTarget
-from airflow_sqlqueue.operators.python_job import BatchJob
+from airflow_sqlqueue.operators.python_job import BatchJob, check_plain
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -47,6 +47,8 @@ class SparkJob(BatchJob):
             raise ConfigurationError("Both python_callable and application are given: give one of them.")
         if self.python_callable is not None and not callable(self.python_callable):
             raise ConfigurationError("python_callable cannot be called: give a function of a session and a batch.")
+        if self.python_callable is not None:
+            check_plain(self.python_callable)
         if self.submit_options and self.application is None:
             raise ConfigurationError("submit_options is given without an application: give one, or leave it out.")
         if self.application is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,31 @@ def test_a_batch_whose_result_xcom_cannot_store_stays(
     assert hook.client.batches.list(queue_name)[0].state == "sealed"
     done = task.execute(context())
     assert (done["result"], done["batch"]["state"]) == ("text", "consumed")
+
+
+@pytest.mark.parametrize("do_xcom_push", [True, False])
+@pytest.mark.parametrize("kind", ["generator", "coroutine", "asynchronous generator"])
+def test_a_batch_that_no_code_has_read_stays(
+    hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any, kind: str, do_xcom_push: bool
+) -> None:
+    """A function may return what only runs when somebody asks it to, as that of a method or a lambda."""
+
+    async def coroutine() -> None:
+        raise AssertionError
+
+    async def asynchronous_generator() -> AsyncIterator[None]:
+        yield
+
+    results: dict[str, Callable[[Messages], Any]] = {
+        "generator": lambda messages: (message.body for message in messages),
+        "coroutine": lambda messages: coroutine(),
+        "asynchronous generator": lambda messages: asynchronous_generator(),
+    }
+    numbers(hook, queue_name, 3)
+    task = python_drain(queue_name, str(tmp_path), python_callable=results[kind], do_xcom_push=do_xcom_push)
+    with pytest.raises(AirflowFailException, match="so nothing ran"):
+        task.execute(context())
+    assert hook.client.batches.list(queue_name)[0].state == "sealed"
 
 
 def test_a_function_that_fails_gets_the_same_batch_again(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import re
 from inspect import Parameter, signature
@@ -138,6 +139,7 @@ def test_messages_are_not_rendered_because_rendered_fields_are_stored() -> None:
     [
         ({"python_callable": print, "application": "job.py"}, "Both python_callable and application"),
         ({"python_callable": "audit_job.run"}, "python_callable cannot be called"),
+        ({"python_callable": asyncio.sleep}, "python_callable is asynchronous"),
         ({"drain_options": {"rows_per_statement": 0}}, "rows_per_statement must be"),
         ({"stage": "table"}, "leave out the staging folder"),
         ({"staging": None}, "needs a staging folder"),
