@@ -99,6 +99,26 @@ def test_each_run_copies_what_is_new(connect: Connect, any_queue: QueueTable, st
     assert depth(any_queue).messages == 55
 
 
+@pytest.mark.usefixtures("closing_at_once")
+@pytest.mark.parametrize("name", ["c", "g", "m", "q"])
+def test_a_queue_may_be_called_as_an_alias_of_a_statement(
+    connect: Connect, queue: QueueTable, staging: StagingFolder, name: str
+) -> None:
+    named = QueueTable(queue.session, replace(queue.address, table=name))
+    create_queue(queue.session, named.address)
+    copying = Copying(connect, named, staging)
+    try:
+        with copying.late(connect, [b"late"]):
+            fill(named, 3)
+            assert copying.run() == numbered_bodies(3)
+        assert QueueCopy(named, NAME).count(10).messages == 1
+        assert [copying.run() for _ in range(3)] == [[b"late"], [], []]
+        assert copying.state.gaps == 0
+    finally:
+        CopyTable(queue.session, named.address.catalog).forget(NAME, named.address.canonical)
+        run_sql(queue.session, f"DROP TABLE {named.address.qualified_name}")
+
+
 @TO_EACH_STAGE
 def test_a_message_that_commits_late_is_copied_once(connect: Connect, copying: Copying, queue: QueueTable) -> None:
     fill(queue, 3)

@@ -28,13 +28,14 @@ EXEC @result = {catalog}.sys.sp_getapplock @Resource = ?, @LockMode = 'Exclusive
 SELECT @result;
 
 -- find: read the copy
+-- The queue has an alias here and below, because c.[High] would be a column of a queue that is called c.
 -- A table that was dropped and made again has another id. After a TRUNCATE or a reseed its last value is lower, and once
 -- it has grown again, another message has the number of the watermark.
 SELECT t.object_id, t.create_date, i.object_id, CAST(i.last_value AS bigint),
        c.[TableId], c.[High], c.[Gaps], c.[ClosingUpTo], DATEDIFF_BIG(second, c.[ClosingSince], SYSUTCDATETIME()),
        CASE WHEN EXISTS (
-           SELECT * FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek})
-           WHERE [RowVersion] = c.[High] AND [Id] <> c.[HighId]
+           SELECT * FROM {queue} AS q WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek})
+           WHERE q.[RowVersion] = c.[High] AND q.[Id] <> c.[HighId]
        ) THEN 1 ELSE 0 END
 FROM {tables}.sys.tables AS t
 LEFT JOIN {tables}.sys.identity_columns AS i ON i.object_id = t.object_id AND i.name = N'RowVersion'
@@ -57,8 +58,8 @@ DECLARE @up_to bigint = ?;
 SELECT TOP (?) m.[RowVersion], g.[Low], g.[High]
 FROM {gap} AS g
 CROSS APPLY (
-    SELECT [RowVersion] FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek})
-    WHERE [RowVersion] >= g.[Low] AND [RowVersion] <= CASE WHEN g.[High] < @up_to THEN g.[High] ELSE @up_to END
+    SELECT q.[RowVersion] FROM {queue} AS q WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek})
+    WHERE q.[RowVersion] >= g.[Low] AND q.[RowVersion] <= CASE WHEN g.[High] < @up_to THEN g.[High] ELSE @up_to END
 ) AS m
 WHERE g.[CopyId] = ? ORDER BY g.[Low], m.[RowVersion];
 
@@ -100,8 +101,8 @@ SELECT TOP (1) 1 FROM {queue} WITH (TABLOCK, READCOMMITTEDLOCK);
 SELECT TOP (1) m.[RowVersion]
 FROM {gap} AS g
 CROSS APPLY (
-    SELECT [RowVersion] FROM {queue} WITH (ROWLOCK, READCOMMITTEDLOCK{seek})
-    WHERE [RowVersion] >= g.[Low] AND [RowVersion] <= g.[High]
+    SELECT q.[RowVersion] FROM {queue} AS q WITH (ROWLOCK, READCOMMITTEDLOCK{seek})
+    WHERE q.[RowVersion] >= g.[Low] AND q.[RowVersion] <= g.[High]
 ) AS m
 WHERE g.[CopyId] = ? AND g.[High] <= ?;
 
@@ -122,8 +123,8 @@ FROM (
     SELECT TOP (?) m.[RowVersion]
     FROM {gap} AS g
     CROSS APPLY (
-        SELECT [RowVersion] FROM {queue} WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek})
-        WHERE [RowVersion] >= g.[Low] AND [RowVersion] <= CASE WHEN g.[High] < @up_to THEN g.[High] ELSE @up_to END
+        SELECT q.[RowVersion] FROM {queue} AS q WITH (READPAST, ROWLOCK, READCOMMITTEDLOCK{seek})
+        WHERE q.[RowVersion] >= g.[Low] AND q.[RowVersion] <= CASE WHEN g.[High] < @up_to THEN g.[High] ELSE @up_to END
     ) AS m
     WHERE g.[CopyId] = ?
 ) AS filled;
