@@ -50,15 +50,32 @@ class TaskBatches:
         return self.client.batches.left_by(self.owner, locks, self.address, states=states, own=own)
 
     def adopt(
-        self, found: Sequence[BatchInfo], locks: BatchLocks, log: logging.Logger | Any, *, has_job: bool
+        self,
+        found: Sequence[BatchInfo],
+        locks: BatchLocks,
+        log: logging.Logger | Any,
+        *,
+        has_job: bool,
+        fingerprint: str = "",
     ) -> list[Batch]:
-        """Seal the batches of :meth:`left`, and return those for the job; the locks of all others are released."""
+        """Seal the batches of :meth:`left`, and return those for the job; the locks of all others are released.
+
+        :param fingerprint: that of the task's rules of redaction: a job may not see what they would have removed.
+        """
         queue = self.client.find(self.address).canonical if found else None
         adopted = []
         for each in found:
             if each.queue != queue:
                 log.warning(
                     "An earlier run left batch %s, of the queue %s: this task does not touch it", each, each.queue
+                )
+                locks.release(each.batch_id)
+                continue
+            if has_job and fingerprint and each.redacted != fingerprint:
+                log.warning(
+                    "An earlier run left batch %s, redacted by other rules or by none: this task does not touch it; "
+                    "put it back into the queue, to be drained again",
+                    each,
                 )
                 locks.release(each.batch_id)
                 continue

@@ -227,7 +227,7 @@ class DrainOperatorBase(LimitedTask, QueueWaitingTask):
                 metrics.gauge("batches.stranded", len(left))
                 if self.stranded == "fail":
                     refuse_stranded(left)
-                adopted = task.adopt(left, locks, self.log, has_job=job.is_given)
+                adopted = task.adopt(left, locks, self.log, has_job=job.is_given, fingerprint=request.fingerprint)
             sessions = stack.enter_context(ExitStack())
             engine = self._open_engine(job, sessions)
             request = replace(request, batch_id=batch_id)

@@ -161,3 +161,44 @@ def test_a_redacted_batch_is_put_back_only_with_a_word(
     assert done["batch"]["state"] == "requeued"
     (message,) = hook.client.queue(queue_name).peek()
     assert message.body == b'{"Id":1}'
+
+
+def test_a_job_gets_no_batch_of_an_earlier_run_that_other_rules_have_left(
+    hook: SqlQueueHook, queue_name: str, tmp_path: Path, context: Any, key: str
+) -> None:
+    """Rules may be added, or corrected, after a run whose job failed."""
+    seen: list[bytes] = []
+
+    def job(messages: Any, fails: bool) -> None:
+        if fails:
+            raise InterruptedError
+        seen.extend(message.body for message in messages)
+
+    def drain(run_id: str, redaction: Any, *, fails: bool = False) -> Any:
+        task = SqlQueueDrainOperator(
+            task_id="d",
+            queue_name=queue_name,
+            staging=str(tmp_path),
+            python_callable=job,
+            op_kwargs={"fails": fails},
+            redaction=redaction,
+            redaction_conn_id="redaction_key",
+        )
+        return task.execute(context(run_id=run_id, dag_id=dag_id))
+
+    dag_id = uuid.uuid4().hex
+    others = [{**RULES[0], "fields": {"Customer.Email": "hash"}}]
+    for run_id, rules in (("plain", None), ("others", others), ("same", RULES)):
+        hook.send(queue_name, [Message({HeaderNames.ENCLOSED_MESSAGE_TYPES: TYPE}, b'{"Note": "hush", "Id": 1}')])
+        with pytest.raises(InterruptedError):
+            drain(run_id, rules, fails=True)
+    done = drain("next", RULES)
+    assert [each["messages"] for each in done["adopted"]] == [1], "that of the same rules"
+    assert seen == [b'{"Id":1}']
+    left = hook.client.batches.list(queue_name, states=["sealed"])
+    assert [each.origin.split()[1] for each in left] == ["plain", "others"]
+    for each in left:
+        hook.client.batches.requeue(each, accept_redacted=True)
+    assert drain("last", RULES)["batch"]["messages"] == 2
+    assert seen == [b'{"Id":1}'] * 3
+    assert drain("without", None)["adopted"] == []
