@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
 
@@ -33,16 +33,17 @@ class SparkTarget:
     """Deploy mode of an application, which the extra may set by ``deploy-mode``."""
 
     @classmethod
-    def of(cls, conn_id: str | None, settings: Mapping[str, str] | None = None) -> SparkTarget:
+    def of(cls, conn_id: str | None, settings: Mapping[str, Any] | None = None) -> SparkTarget:
         """Return the target of a connection of type ``spark`` or ``spark_connect``; without one, this machine.
 
         Keys of the extra that begin with ``spark.`` are settings; they have to be on a list
         (:mod:`airflow_sqlqueue.server.connection_policy`). ``settings`` may hold any setting and override those of the
-        extra. Raises :class:`ConfigurationError` for another setting in the extra, and for a connection of another type
-        or without a host.
+        extra. Raises :class:`ConfigurationError` for another setting in the extra, for a connection of another type or
+        without a host, and for ``settings`` that are not texts, numbers, True or False.
         """
+        given_settings = _texts(settings or {})
         if conn_id is None:
-            return cls(LOCAL, dict(settings or {}))
+            return cls(LOCAL, given_settings)
         connection = BaseHook.get_connection(conn_id)
         if connection.conn_type not in {"spark", "spark_connect"} or not connection.host:
             raise ConfigurationError(
@@ -61,7 +62,7 @@ class SparkTarget:
         allows.check_spark_master(conn_id, url)
         allows.check_spark_settings(conn_id, extra)
         deploy_mode = str(given.get("deploy-mode") or "client")
-        return cls(url, {**extra, **(settings or {})}, conn_id, deploy_mode)
+        return cls(url, {**extra, **given_settings}, conn_id, deploy_mode)
 
     @contextmanager
     def session(self, app_name: str) -> Iterator[SparkSession]:
@@ -89,6 +90,18 @@ class SparkTarget:
             yield spark
         finally:
             spark.stop()
+
+
+def _texts(settings: Any) -> dict[str, str]:
+    """Return settings as texts, as Spark reads them."""
+    if not isinstance(settings, Mapping):
+        raise ConfigurationError(f"spark_conf is a mapping of Spark's settings, not {type(settings).__name__}.")
+    for name, value in settings.items():
+        if not isinstance(name, str) or not isinstance(value, (str, int, float)):
+            raise ConfigurationError(
+                f"spark_conf has a {type(value).__name__} for {name!r}: give a text, a number, True or False."
+            )
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in settings.items()}
 
 
 @contextmanager

@@ -23,6 +23,27 @@ def test_a_spark_connection_names_the_master_and_settings(connection: Any) -> No
     assert "2g" not in repr(target)
 
 
+def test_settings_of_a_task_may_be_numbers_and_switches(connection: Any) -> None:
+    given = {"spark.executor.cores": 2, "spark.memory.fraction": 0.5, "spark.x": True, "spark.y": False}
+    texts = {"spark.executor.cores": "2", "spark.memory.fraction": "0.5", "spark.x": "true", "spark.y": "false"}
+    for conn_id in (None, connection("spark", conn_id="spark", host="yarn")):
+        assert SparkTarget.of(conn_id, given).settings == texts
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ("{'spark.x': 's3cret'}", "a mapping of Spark's settings, not str"),
+        ({"spark.x": None}, "a NoneType for 'spark.x'"),
+        ({"spark.x": ["s3cret"]}, "a list for 'spark.x'"),
+    ],
+)
+def test_settings_of_a_task_that_spark_cannot_read_are_refused(settings: Any, says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says) as raised:
+        SparkTarget.of(None, settings)
+    assert "s3cret" not in str(raised.value)
+
+
 @pytest.mark.parametrize(
     "name",
     [
