@@ -15,6 +15,7 @@ from airflow_sqlqueue.operators.base import RoutedTask, task_key, templated
 from airflow_sqlqueue.operators.metrics import Metrics
 from airflow_sqlqueue.operators.results import check_result
 from airflow_sqlqueue.operators.waiting import WaitingTask
+from airflow_sqlqueue.options.arguments import check_op_kwargs
 from airflow_sqlqueue.untrusted import event_value
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class SqlQueueRequestOperator(WaitingTask, RoutedTask):
 
         key = task_key(context)
         with fail_without_retry():
+            check_op_kwargs(self.op_kwargs)
             request = self._request(context)
             queue = self.sql_queue
             sent = queue.send_once(send_id_for(*key), [request], " ".join(map(str, key)), message_id=request.id)

@@ -14,6 +14,7 @@ from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.extras import not_installed, with_extra
 from airflow_sqlqueue.hooks.spark_target import SparkTarget
 from airflow_sqlqueue.operators.python_job import BatchJob, check_plain
+from airflow_sqlqueue.options.arguments import check_op_kwargs
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -49,6 +50,9 @@ class SparkJob(BatchJob):
             raise ConfigurationError("python_callable cannot be called: give a function of a session and a batch.")
         if self.python_callable is not None:
             check_plain(self.python_callable)
+            check_op_kwargs(self.op_kwargs)
+        if isinstance(self.application_args, str):
+            raise ConfigurationError("application_args is a text: give a list, with an item for each argument.")
         if self.submit_options and self.application is None:
             raise ConfigurationError("submit_options is given without an application: give one, or leave it out.")
         if self.application is not None:

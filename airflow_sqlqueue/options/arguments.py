@@ -9,6 +9,17 @@ from typing import Any
 from airflow_sqlqueue.errors import ConfigurationError
 
 
+def check_op_kwargs(op_kwargs: Any) -> None:
+    """Raise :class:`ConfigurationError` for what is no mapping of names, as a mapping that a template renders to text.
+
+    None is no argument.
+    """
+    if not isinstance(op_kwargs, (Mapping, type(None))) or not all(isinstance(name, str) for name in op_kwargs or ()):
+        raise ConfigurationError(
+            f"op_kwargs is a value of the type {type(op_kwargs).__name__}: give a mapping of arguments, by their names."
+        )
+
+
 def arguments_for(
     function: Callable[..., Any], offered: Mapping[str, Any], op_kwargs: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -17,6 +28,7 @@ def arguments_for(
 
     Raises :class:`ConfigurationError` if the function cannot be called with these arguments.
     """
+    check_op_kwargs(op_kwargs)
     given: dict[str, Any] = {**offered, **op_kwargs}
     try:
         signature = inspect.signature(function)

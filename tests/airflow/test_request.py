@@ -177,6 +177,14 @@ def test_a_reply_whose_result_xcom_cannot_store_stays(
     assert ask(python_callable=lambda received: "again").execute(context())["result"] == "again"
 
 
+def test_arguments_without_names_are_refused_before_the_request_is_sent(
+    hook: SqlQueueHook, queue_name: str, ask: Ask, context: Any
+) -> None:
+    with pytest.raises(AirflowFailException, match="op_kwargs is a value of the type str"):
+        ask(python_callable=print, op_kwargs="{'a': 1}").execute(context())
+    assert hook.depth(queue_name).messages == 0
+
+
 @pytest.mark.parametrize("result", STORED, ids=lambda result: type(result).__name__)
 def test_a_result_that_xcom_can_store_is_accepted(ask: Ask, context: Any, result: Any) -> None:
     check_result(ask(), context(), result)

@@ -28,3 +28,10 @@ def test_a_function_gets_the_offered_values_that_it_has_parameters_for() -> None
 def test_an_argument_that_the_function_does_not_take_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"cannot be called with a message and its arguments: .*'speed'"):
         arguments_for(some_names, OFFERED, {"speed": 1})
+
+
+@pytest.mark.parametrize("given", ["{'rate': 1}", ["rate"], {1: 2}])
+def test_arguments_without_names_are_refused(given: Any) -> None:
+    """A template renders a mapping to text."""
+    with pytest.raises(ConfigurationError, match="give a mapping of arguments, by their names"):
+        arguments_for(any_names, OFFERED, given)
