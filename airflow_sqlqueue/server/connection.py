@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from codecs import utf_16_le_decode
 from contextlib import closing
@@ -25,6 +26,9 @@ _PROBE_SECONDS = 2.0
 _LOGIN = {18456, 18452, 18470, 18486, 18487, 18488, 4060, 4064}
 _CUT = ("eof", "syscall", "reset", "closed", "broken pipe", "error code 0x", "timeout")
 """Words for a connection that broke during the encryption handshake, for example because the server stopped."""
+
+_INVALID = re.compile(r"Invalid value specified for connection string attribute '(\w+)'")
+"""Text of Microsoft's driver, whose SQLSTATE is that of a server that does not answer."""
 
 _WAREHOUSES = {
     6: "a dedicated SQL pool of Azure Synapse Analytics",
@@ -134,6 +138,10 @@ def _refusal(settings: ConnectionSettings, error: Exception) -> errors.SqlQueueE
         return errors.ServerBusyError(f"The server at {where} starts, fails over or is overloaded: try again later.")
     if number in _LOGIN or state == "28000":
         return _refused(settings)
+    if found := _INVALID.search(str(error)):
+        return errors.ConfigurationError(
+            f"The driver does not take the value of the ODBC keyword {found[1]!r}: correct it, or leave it out."
+        )
     if state in {"01000", "IM002", "IM003", "IM004"}:
         install = f"name an installed one, or run \"pip install '{with_extra('driver')}'\"."
         return errors.DriverNotFoundError(

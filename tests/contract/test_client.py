@@ -157,6 +157,16 @@ def test_a_missing_queue_is_named(client: QueueClient) -> None:
         client.queue("no-such-queue").depth()
 
 
+@pytest.mark.parametrize("keyword", ["ApplicationIntent", "MultiSubnetFailover", "ConnectRetryCount"])
+def test_a_value_that_the_driver_does_not_take_is_no_server_that_is_away(
+    settings: ConnectionSettings, keyword: str
+) -> None:
+    """A task or a trigger would wait for such a server."""
+    keywords = {**settings.keywords, keyword: "maybe"}
+    with pytest.raises(ConfigurationError, match=f"does not take the value of the ODBC keyword '{keyword}'"):
+        QueueClient(replace(settings, keywords=keywords)).ping()
+
+
 def test_it_needs_no_airflow(server_url: str, name: str) -> None:
     program = (
         "import sys; sys.modules['airflow'] = None\n"
