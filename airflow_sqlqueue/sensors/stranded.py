@@ -59,8 +59,8 @@ class SqlQueueStrandedBatchSensor(DeferringSensor):
         from airflow_sqlqueue.triggers.stranded import summary
 
         with self.failing():
-            if not self.states or not set(self.states) <= set(UNFINISHED):
-                raise ConfigurationError(f"states are some of {', '.join(UNFINISHED)}, not {list(self.states)!r}.")
+            if isinstance(self.states, str) or not self.states or not set(self.states) <= set(UNFINISHED):
+                raise ConfigurationError(f"states is a list of some of {', '.join(UNFINISHED)}, not {self.states!r}.")
             batches = self.hook.client.batches
             found = batches.stranded(self.queue_name, states=self.states, older_than=self._least_time())
         return PokeReturnValue(bool(found), xcom_value=self._report(summary(found)))

@@ -94,8 +94,8 @@ def test_a_deferred_sensor_finds_the_same_batches_by_its_trigger(
     assert sensor.execute(context())["count"] == 1
 
 
-@pytest.mark.parametrize("states", [[], ["consumed"], ["open", "done"]])
-def test_states_in_which_nothing_is_left_behind_are_refused(live: str, context: Any, states: list[str]) -> None:
+@pytest.mark.parametrize("states", [[], ["consumed"], ["open", "done"], None, "open"])
+def test_states_in_which_nothing_is_left_behind_are_refused(live: str, context: Any, states: Any) -> None:
     sensor = SqlQueueStrandedBatchSensor(task_id="t", states=states)
-    with pytest.raises(AirflowFailException, match="states are some of open, sealed"):
+    with pytest.raises(AirflowFailException, match="states is a list of some of open, sealed"):
         sensor.poke(context())
