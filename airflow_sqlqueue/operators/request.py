@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_sqlqueue.errors import MessageError, NoReplyError
+from airflow_sqlqueue.errors import ConfigurationError, MessageError, NoReplyError
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.messages.envelope import Envelope
 from airflow_sqlqueue.messages.message import HeaderNames
@@ -83,7 +83,10 @@ class SqlQueueRequestOperator(WaitingTask, RoutedTask):
         with fail_without_retry():
             check_op_kwargs(self.op_kwargs)
             request = self._request(context)
-            queue = self.sql_queue
+            queue, client = self.sql_queue, self.hook.client
+            if client.find(self.address) == client.find(self.reply_queue):
+                # The request, which has the correlation id that is waited for, would be taken for its own reply.
+                raise ConfigurationError(f"{self.address} is its own reply queue: name another one.")
             sent = queue.send_once(send_id_for(*key), [request], " ".join(map(str, key)), message_id=request.id)
             if not sent.repeated:
                 Metrics(self, queue).count("send.messages", sent.messages)

@@ -177,6 +177,19 @@ def test_a_reply_whose_result_xcom_cannot_store_stays(
     assert ask(python_callable=lambda received: "again").execute(context())["result"] == "again"
 
 
+@pytest.mark.parametrize("spelling", ["{}", "{}@[dbo]", "{}@[dbo]@[sqlqueue]"])
+def test_a_request_is_not_taken_for_its_own_reply(
+    hook: SqlQueueHook, queue_name: str, ask: Ask, context: Any, spelling: str
+) -> None:
+    task = ask(deferrable=False)
+    task.reply_queue = spelling.format(queue_name.upper())
+    with pytest.raises(AirflowFailException, match="is its own reply queue"):
+        task.execute(context())
+    with pytest.raises(ConfigurationError, match="is its own reply queue"):
+        hook.queue(queue_name).request(Message(), timeout=0, reply_queue=task.reply_queue)
+    assert hook.depth(queue_name).messages == 0
+
+
 def test_arguments_without_names_are_refused_before_the_request_is_sent(
     hook: SqlQueueHook, queue_name: str, ask: Ask, context: Any
 ) -> None:

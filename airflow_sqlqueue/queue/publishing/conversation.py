@@ -76,10 +76,11 @@ def request(destination: QueueTable, message: Message, replies: QueueTable, poll
 
     Delivery: the request is sent once; the reply has left its queue when this function returns. Raises
     :class:`NoReplyError` if no reply came in time: the request stays sent. Raises :class:`TransactionError` inside a
-    transaction, in which no receiver could see the request, and :class:`MessageError` for a message whose headers are
-    text.
+    transaction, in which no receiver could see the request, :class:`MessageError` for a message whose headers are text,
+    and :class:`ConfigurationError` for one queue for both: the request would be taken for its own reply.
     """
     check_outside(destination.session)
+    destination.check_destination(replies, "reply")
     if isinstance(message.headers, str):
         raise MessageError("A request's headers are text: give them as a mapping.")
     message_id = message.headers.get(HeaderNames.MESSAGE_ID) or str(uuid.uuid4())
