@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any
 
 from airflow.sdk import Context
@@ -19,8 +20,8 @@ class SqlQueueNotifier(BaseNotifier):
 
     For ``on_success_callback``, ``on_failure_callback`` and similar callbacks, and for the callback of a
     ``DeadlineAlert``. Delivery: at least once; as with every notifier, an error of sending is logged and does not
-    change the task. The message id follows from the facts below, so that an endpoint with an outbox drops a repetition;
-    a callback without a run gets a new id each time.
+    change the task. The message id follows from the message type and the facts below, so that an endpoint with an
+    outbox drops a repetition; a callback without a run gets a new id each time.
 
     Without ``body``, the body is a JSON object of ``dag_id``, ``run_id``, ``task_id``, ``map_index``, ``try_number``
     and ``state``. In a callback of a DAG it has ``dag_id``, ``run_id``, ``state`` and Airflow's ``reason``; in that of
@@ -67,6 +68,10 @@ class SqlQueueNotifier(BaseNotifier):
         self.hook_params = hook_params
         check_named_once(queue_name, endpoint)
 
+    def __call__(self, *args: Any) -> None:
+        """Send a notification with the templates of this call: Airflow renders them for good, into what it calls."""
+        super(SqlQueueNotifier, copy(self)).__call__(*args)
+
     def notify(self, context: Context) -> None:
         """Send it; raises this package's errors, which Airflow logs."""
         from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
@@ -75,7 +80,7 @@ class SqlQueueNotifier(BaseNotifier):
         about = _about(context)
         facts = about.values() if about["run_id"] else [uuid.uuid4()]
         sender = Sender(
-            key="\0".join(["notification", *map(str, facts)]),
+            key="\0".join(map(str, ["notification", self.message_type, *facts])),
             endpoint=self.originating_endpoint or f"airflow.{about['dag_id']}".rstrip("."),
             enclosed_message_types=self.message_type,
         )

@@ -39,6 +39,26 @@ def test_the_notifier_reports_the_state_of_a_task(hook: SqlQueueHook, queue_name
     assert values[HeaderNames.ORIGINATING_ENDPOINT] == "airflow.shop"
 
 
+def test_notifiers_of_one_event_send_messages_of_their_own(hook: SqlQueueHook, queue_name: str) -> None:
+    for message_type in ("Ops.TaskFailed", "Ops.CallSomebody"):
+        SqlQueueNotifier(queue_name=queue_name, message_type=message_type).notify({"ti": instance()})  # type: ignore[typeddict-item]
+    messages = hook.receive(queue_name, 10)
+    assert len({message.id for message in messages}) == 2, "an endpoint with an outbox would drop the second"
+
+
+def test_a_notifier_renders_its_templates_for_each_call(hook: SqlQueueHook, queue_name: str) -> None:
+    """One may be a callback of several events, and of several tasks that run in one process, as in a test of a DAG."""
+    notifier = SqlQueueNotifier(
+        queue_name=queue_name, message_type="Ops.{{ ti.state }}", body={"state": "{{ ti.state }}"}
+    )
+    for state in ("running", "success"):
+        notifier({"ti": instance(state)})
+    messages = sorted(hook.receive(queue_name, 10), key=lambda message: message.body)
+    assert [json.loads(message.body) for message in messages] == [{"state": "running"}, {"state": "success"}]
+    types = [decode_headers(message.headers).values[HeaderNames.ENCLOSED_MESSAGE_TYPES] for message in messages]
+    assert types == ["Ops.running", "Ops.success"]
+
+
 def test_the_notifier_reports_the_state_of_a_run(hook: SqlQueueHook, queue_name: str) -> None:
     run = SimpleNamespace(dag_id="shop", run_id="r1", state="success")
     SqlQueueNotifier(queue_name=queue_name, message_type="Ops.RunEnded").notify({"dag_run": run})  # type: ignore[typeddict-item]
