@@ -250,6 +250,7 @@ class Queue:
             raise TransactionError("Each message is a transaction of its own: call consume outside the transaction.")
         from airflow_sqlqueue.endpoint.consumer import Consumer
         from airflow_sqlqueue.endpoint.consumers import Consumers
+        from airflow_sqlqueue.endpoint.options import ConsumeOptions
 
         connector, options = self._connector, options or ConsumeOptions()
         return (Consumers if options.secondary else Consumer)(

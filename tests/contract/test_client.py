@@ -87,6 +87,20 @@ def times_sent(client: QueueClient, name: str) -> list[datetime]:
     return [time for time in sent if time is not None]
 
 
+def test_options_may_be_left_out(client: QueueClient, name: str, tmp_path: Path) -> None:
+    queue, bodies = client.queue(name), []
+    queue.send([Message(body=b"1")])
+    made = [table.table for table in client.tables.create("error") if table.made]
+    try:
+        assert queue.consume(lambda message: bodies.append(message.body)).handled == 1
+    finally:
+        for table in made:
+            client.tables.drop(table.canonical, force=True)
+    assert bodies == [b"1"]
+    assert queue.purge().deleted == 0
+    assert queue.drain(tmp_path).batch.messages == 0
+
+
 def test_a_send_with_an_id_is_sent_once(client: QueueClient, name: str) -> None:
     send_id = uuid.uuid4()
     assert not client.queue(name).send_once(send_id, [Message()]).repeated
