@@ -295,6 +295,8 @@ def erase(
         {**vars(done), "batches": list(map(str, done.batches)), "skipped": skipped},
         title="Would be erased; nothing was yet" if dry_run else "Erased",
     )
+    if skipped and not dry_run:
+        raise typer.Exit(1)
 
 
 def conversation(

@@ -90,6 +90,15 @@ def test_a_drain_applies_rules_with_the_key_of_the_environment(
     assert (back["messages"], back["erased"], back["state"]) == (2, 1, "requeued")
 
 
+def test_an_erasure_that_skips_a_batch_is_no_success(url: str, queue: str, tmp_path: Path) -> None:
+    batch = answer("drain", queue, "--staging", str(tmp_path / "staging"), url=url)
+    Path(batch["paths"][0].removeprefix("file://")).with_name("payloads.json").write_text("{}")
+    erase = ("erase", "--queue", queue, "--batch", batch["batch_id"], "--header", "Person=bob-hush", "--json")
+    done = sqlqueue(*erase, url=url)
+    assert (done.returncode, [*json.loads(done.stdout)["skipped"]]) == (1, [batch["batch_id"]])
+    assert sqlqueue(*erase, "--dry-run", url=url).returncode == 0
+
+
 def test_messages_are_erased_or_counted(url: str, queue: str, tmp_path: Path) -> None:
     batch = answer("drain", queue, "--staging", str(tmp_path / "staging"), url=url)
     named = ("erase", "--queue", queue, "--batch", batch["batch_id"])
