@@ -18,8 +18,8 @@ from pyarrow import json
 from airflow_sqlqueue.bodies import misfits
 from airflow_sqlqueue.bodies.coercion import Coercion, Columns
 from airflow_sqlqueue.bodies.decoding import MAX_BYTES, kind_of, parse
-from airflow_sqlqueue.bodies.schemas import Struct, Type, all_fields, fields_of
-from airflow_sqlqueue.bodies.tree import MAX_NODES
+from airflow_sqlqueue.bodies.schemas import Struct, Type, all_fields, fields_of, widest_item
+from airflow_sqlqueue.bodies.tree import ALWAYS, GROWTH, MAX_NODES
 from airflow_sqlqueue.bodies.types import arrow_leaf, converted_leaf, reader_leaf
 from airflow_sqlqueue.errors import BodyError
 from airflow_sqlqueue.messages.envelope import cloud_events
@@ -32,6 +32,8 @@ _ONE_BY_ONE = 16
 
 _PROBE = 512
 _ROW = re.compile(r" in row (\d+)$")
+_ITEM = r"\{|[\[,][ \t\r\n]*null"
+"""A regular expression of the beginnings of structs, and of nulls in lists."""
 _END = r"\}[ \t\r\n]*$"
 _INFINITY = r"[:,\[][ \t\r\n]*-?(?:Inf(?:inity)?|NaN)[ \t\r\n]*[,\]}]"
 """A regular expression of numbers that are no JSON, which Arrow's reader takes in what it skips."""
@@ -74,7 +76,7 @@ class BodyParser:
         self._explicit = arrow_type(schema, reader_leaf)
         self._skips = not rescues
         self._wrong: str | None = None
-        self._probe = _PROBE
+        self._probe, self._widest = _PROBE, widest_item(schema)
         self._marks = ['"$values"', '"$ref"'] if self._skips else []
         if not rescues:
             self._unlike.append((_INFINITY, None))
@@ -143,6 +145,9 @@ class BodyParser:
         found = pc.and_(found, pc.less_equal(sizes, self._max_bytes))
         if (pc.max(sizes).as_py() or 0) > MAX_NODES:
             found = pc.and_(found, pc.less(pc.count_substring_regex(bodies, r"[,\[{]"), MAX_NODES))
+        if self._widest > GROWTH:
+            cells = pc.multiply(pc.count_substring_regex(bodies, _ITEM), self._widest)
+            found = pc.and_(found, pc.less_equal(cells, pc.max_element_wise(pc.multiply(sizes, GROWTH), ALWAYS)))
         for mark in self._marks:
             found = pc.and_(found, pc.invert(pc.match_substring(bodies, mark)))
         for pattern, number in self._unlike:
@@ -234,7 +239,7 @@ class BodyParser:
     def _one(self, body: bytes, content_type: str | None) -> dict[str, Any]:
         try:
             tree = parse(body, content_type, max_bytes=self._max_bytes, fields=self._fields)
-            fitting = Coercion(self._columns)
+            fitting = Coercion(self._columns, len(body))
             fields = fitting.struct(tree, self._schema)
             rescued = fitting.rescued_text(len(body)) if self._rescues else None
             return {"fields": fields, "rescued": rescued, "unparsed": None}

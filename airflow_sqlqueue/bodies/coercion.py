@@ -10,7 +10,7 @@ from json.encoder import encode_basestring_ascii as _quoted
 from typing import Any, TypeAlias
 
 from airflow_sqlqueue.bodies.names import Path, name_key, path_text
-from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of, item_of
+from airflow_sqlqueue.bodies.schemas import Struct, Type, fields_of, item_of, width
 from airflow_sqlqueue.bodies.tree import (
     BLANKS,
     TEXT,
@@ -46,6 +46,7 @@ class Columns:
     def __init__(self, schema: Struct) -> None:
         self.own = {name: _column(name, kind) for name, kind in fields_of(schema).items()}
         self.by_key = {name_key(name): each for name, each in self.own.items()}
+        self.width = width(schema)
 
     def of_names(self, names: KeysView[str]) -> dict[str, Column]:
         """Return the columns of those names that have one: the same one, or the only one that differs in case alone."""
@@ -67,16 +68,21 @@ class Coercion:
 
     No two values have one path. Of an element that repeats and is no list the first one counts, and the position of
     another one is its number. Of members of JSON with one name the last one counts, and -2 is the one before. The
-    bodies of one schema share ``columns``, a dict for what is known of its structs.
+    bodies of one schema share ``columns``, a dict for what is known of its structs. A ``size`` of the body limits the
+    values that items of lists and maps take in columns.
     """
 
-    def __init__(self, columns: dict[int, Columns] | None = None) -> None:
+    def __init__(self, columns: dict[int, Columns] | None = None, size: int | None = None) -> None:
         self.rescued: dict[Path, Any] = {}
         self._columns = {} if columns is None else columns
         self._times: dict[Path, int] = {}
+        self._cells = math.inf if size is None else most_characters(size)
 
     def struct(self, value: Any, schema: Struct, path: Path = ()) -> dict[str, Any]:
-        """Return a value for each field that has one: dicts, lists, and what Arrow takes for the leaf types."""
+        """Return a value for each field that has one: dicts, lists, and what Arrow takes for the leaf types.
+
+        Raises :class:`BodyError` if its items take too many values.
+        """
         members = _members(value)
         return self._object(members, self._columns_of(schema).of_names(members.keys()), path)
 
@@ -159,6 +165,7 @@ class Coercion:
                 raise CoercionError
         if kind["type"] == "array":
             items = self._items(value, kind["elementType"], path)
+            self._take(len(items), kind["elementType"])
             return [self.fitted(each, kind["elementType"], (*path, number)) for number, each in enumerate(items)]
         if not isinstance(value, (dict, Element)):
             raise CoercionError
@@ -167,7 +174,15 @@ class Coercion:
         members = _members(value)
         _, inner, read = _column("", kind["valueType"])
         keys = [name for name in members if is_text(name) and len(name) <= _LONGEST_KEY]
+        self._take(len(keys), inner)
         return list(self._object(members, {name: (name, inner, read) for name in keys}, path).items())
+
+    def _take(self, items: int, kind: Type) -> None:
+        """Take room for items in the columns of their fields. Raises :class:`BodyError` if too little is left."""
+        if isinstance(kind, dict) and kind["type"] == "struct":
+            self._cells -= items * self._columns_of(kind).width
+            if self._cells < 0:
+                raise BodyError("size")
 
     def _simple(self, value: Element, kind: str, path: Path) -> Any:
         """Return the text of an element by a simple type; attributes are rescued."""

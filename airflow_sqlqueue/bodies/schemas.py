@@ -90,6 +90,18 @@ def all_leaves(kind: Type) -> Iterator[tuple[str, str | None]]:
     return ((each, name) for each, name in _all_types(kind) if isinstance(each, str))
 
 
+def width(kind: Type) -> int:
+    """Return the number of columns that a value of a type takes, without those of items in it."""
+    if isinstance(kind, dict) and kind["type"] == "struct":
+        return sum(width(each["type"]) for each in kind["fields"])
+    return 1
+
+
+def widest_item(kind: Type) -> int:
+    """Return the largest :func:`width` of the items in a type, 0 without lists and maps."""
+    return max((width(item) for each, _ in _all_types(kind) if (item := item_of(each)) is not None), default=0)
+
+
 def _all_types(kind: Type, name: str | None = None) -> Iterator[tuple[Type, str | None]]:
     yield kind, name
     if (item := item_of(kind)) is not None:

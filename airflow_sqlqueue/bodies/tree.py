@@ -12,7 +12,7 @@ MAX_DEPTH = 64
 MAX_NODES = 1_000_000
 """The most values of a body, counted before and after its references are replaced by what they refer to."""
 
-_GROWTH, _ALWAYS = 32, 1 << 16
+GROWTH, ALWAYS = 32, 1 << 16
 
 TEXT = "#text"
 """The name of the text of an element that has attributes or children as well."""
@@ -80,8 +80,11 @@ class Element:
 
 
 def most_characters(size: int) -> int:
-    """Return the most characters of the values of a body of this size, with what references repeat, or with paths."""
-    return max(_GROWTH * size, _ALWAYS)
+    """Return the most characters of the values of a body of this size, with what references repeat, or with paths.
+
+    The items of its lists and maps may take as many values in columns: each has one in each column of their fields.
+    """
+    return max(GROWTH * size, ALWAYS)
 
 
 def is_element(name: str) -> bool:

@@ -763,3 +763,30 @@ def test_metadata_that_is_called_as_a_column_is_read_alike_alone_and_among_other
     parser = BodyParser(schema)
     alone = pa.array([parser._one(body.encode(), None)], parser.result_type).to_pylist()
     assert parsed([body.encode()] * 20, schema) == alone * 20
+
+
+WIDE = struct({f"f{number}": "long" for number in range(500)})
+ITEMS = {"empty": b"{}", "null": b"null", "of another case": b'{"F1":1}', "with blanks": b" null"}
+
+
+@pytest.mark.parametrize("item", ITEMS.values(), ids=ITEMS)
+@pytest.mark.parametrize("beside", [0, 3])
+def test_items_do_not_take_much_room_of_little(item: bytes, beside: int) -> None:
+    """A list of 40,000 items of 500 columns is 20 million values, of a body of some 100 KB."""
+    schema = struct({"a": listed(WIDE), "b": "long"})
+    wide, good = b'{"a":[%s],"b":7}', b'{"b":7,"a":[{"f1":1},null,{}]}'
+    few = wide % b",".join([item] * 130)
+    found = parsed([good, wide % b",".join([item] * 40_000), *[good] * beside, few], schema)
+    assert [row["unparsed"] for row in found] == [None, "size", *[None] * beside, None]
+    assert [row["fields"]["b"] for row in found if row["fields"]] == [7] * (beside + 2)
+    full = b"{%s}" % b",".join(b'"f%d":1' % number for number in range(500))
+    (row,) = parsed([wide % b",".join([full] * 1_500)], schema)
+    assert len(row["fields"]["a"]) == 1_500, "as many values as the body has"
+
+
+@pytest.mark.parametrize("text", [b"<M><m>%s</m></M>", b'{"m":{%s}}'], ids=["XML", "JSON"])
+def test_values_of_a_map_do_not_take_much_room_of_little(text: bytes) -> None:
+    schema = struct({"m": {"type": "map", "keyType": "string", "valueType": WIDE, "valueContainsNull": True}})
+    pattern, between = (b"<k%d/>", b"") if b"<" in text else (b'"k%d":{}', b",")
+    bodies = [text % between.join(pattern % number for number in range(count)) for count in (4_000, 100)]
+    assert [one(body, schema)["unparsed"] for body in bodies] == ["size", None]
