@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from airflow_sqlqueue.errors import ConfigurationError, LockTimeoutError, RowRefusedError, TransactionError
+from airflow_sqlqueue.errors import (
+    ConfigurationError,
+    LayoutChangedError,
+    LockTimeoutError,
+    RowRefusedError,
+    TransactionError,
+)
 from airflow_sqlqueue.messages.message import Headers, ReceivedMessage
 from airflow_sqlqueue.messages.row import COLUMN_HEADERS, row_of
 from airflow_sqlqueue.options import argument, option
@@ -137,6 +143,10 @@ class _Forwarding:
             except LockTimeoutError:
                 # Another transaction has locked the table as a whole.
                 return False
+            except LayoutChangedError:
+                # The next transaction reads the layouts again; if they are the same, the server's own error comes.
+                self._target = QueueTable(self._target.session, self._target.address)
+                continue
             except RowRefusedError:
                 if take > 1:
                     rows = take // 2

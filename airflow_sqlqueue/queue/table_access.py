@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -28,6 +29,11 @@ created, or an index was dropped, disabled or changed."""
 
 _ATTEMPTS = 3
 
+_SUSPECTED_SECONDS = 60.0
+_suspected: dict[tuple[str, ResolvedAddress], tuple[float, Layout]] = {}
+"""Moment of such an error in a transaction, and the layout then, by server and table. If the layout is read again soon
+and is the same, the error has another cause, as a trigger of the table or a NULL."""
+
 T = TypeVar("T")
 
 
@@ -38,15 +44,17 @@ class TableAccess:
         self.session = session
         self.address = address
         self._layout = layout
+        self._read_at = 0.0
         self._last: tuple[tuple[Layout, str, bool, bool, dict[str, Fragment]], Query] | None = None
 
     @property
     def layout(self) -> Layout:
         """Layout of the table, read once, and again after an error that shows a change. Raises as :meth:`require`."""
         if self._layout is None:
+            read_at = time.monotonic()
             layout = read_layout(self.session, self.address)
             layout.require("queue")
-            self._layout = layout
+            self._layout, self._read_at = layout, read_at
         return self._layout
 
     def require(self) -> None:
@@ -69,7 +77,8 @@ class TableAccess:
         back and returned no rows, so it is repeated, ``attempts`` times in all. A read without locks that met moved
         rows is repeated in any case. Inside a transaction a statement is not repeated, because the server may have
         rolled back rows that an earlier one returned: the owner of the transaction gets the error,
-        :class:`LayoutChangedError` where the table was altered.
+        :class:`LayoutChangedError` where the table may have been altered. If the next transaction reads the same layout
+        and fails in the same way, it gets the server's error.
         """
         before = self.layout
         try:
@@ -80,6 +89,8 @@ class TableAccess:
                     raise
                 if error.number == _OUTPUT_NEEDS_INTO:
                     remember_trigger(self.session, self.address)
+            if self.session.in_transaction and self._is_unaltered(before):
+                raise
             self._layout = None
             if self.session.in_transaction:
                 raise errors.LayoutChangedError(
@@ -88,6 +99,15 @@ class TableAccess:
             if self.layout == before:
                 raise
         return work(self.layout)
+
+    def _is_unaltered(self, layout: Layout) -> bool:
+        """Return whether the layout is the one of a recent such error, and was read after it; else note this error."""
+        key, now = (self.session.settings.server, self.address), time.monotonic()
+        failed_at, suspected = _suspected.get(key, (0.0, None))
+        if layout == suspected and now - failed_at < _SUSPECTED_SECONDS:
+            return self._read_at > failed_at
+        _suspected[key] = now, layout
+        return False
 
     def query(self, name: str, **fragments: Fragment) -> Query:
         """Return a query on this queue, whose errors name the queue. Raises as :meth:`require`."""

@@ -128,6 +128,27 @@ def test_a_queue_that_refuses_inserts_ends_the_return_soon(
     assert depth(queue).messages == 50
 
 
+def test_a_message_with_a_null_that_the_other_queue_does_not_take_stays(queue: QueueTable, target: QueueTable) -> None:
+    run_sql(queue.session, f"ALTER TABLE {target.address.qualified_name} ALTER COLUMN [Body] varbinary(max) NOT NULL")
+    queue.send([Message({}, b"%d" % n) for n in range(5)])
+    run_sql(queue.session, f"UPDATE {queue.address.qualified_name} SET [Body] = NULL WHERE [Body] = 0x32")
+    done = forward(queue, QueueTable(queue.session, target.address))
+    assert (done.messages, done.refused, done.complete) == (4, 1, True)
+    assert [message.body for message in target.peek()] == [b"0", b"1", b"3", b"4"]
+    assert [message.body for message in queue.peek()] == [b""]
+
+
+def test_a_target_that_is_altered_meanwhile(queue: QueueTable, target: QueueTable) -> None:
+    queue.send([Message({}, b"%d" % n) for n in range(4)])
+    other = QueueTable(queue.session, target.address)
+
+    def alter(moved: int) -> None:
+        if moved == 2:
+            run_sql(target.session, f"ALTER TABLE {target.address.qualified_name} DROP COLUMN [ReplyToAddress]")
+
+    assert forward(queue, other, ForwardOptions(chunk=2), on_progress=alter).messages == 4
+
+
 def test_tables_with_triggers(queue: QueueTable, target: QueueTable) -> None:
     for table, event in ((queue, "DELETE"), (target, "INSERT")):
         schema, name = table.address.schema, table.address.table

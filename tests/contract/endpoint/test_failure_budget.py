@@ -124,6 +124,21 @@ def test_a_message_that_the_error_queue_refuses_goes_to_quarantine(
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_a_trigger_of_the_error_queue_that_fails_does_not_stop_the_messages(
+    client: QueueClient, orders: Queue, error: Queue, consume: Consume, mode: str
+) -> None:
+    """Its error is one that an alteration of the table may cause too, so the layout is read once more."""
+    address = client.resolve("error")
+    body = "BEGIN SET NOCOUNT ON; DECLARE @notes TABLE ([Note] int NOT NULL); INSERT INTO @notes SELECT NULL; END"
+    client.run_sql(f"CREATE TRIGGER [{address.schema}].[note] ON {address.qualified_name} AFTER INSERT AS {body}")
+    before = len(client.quarantine.list("orders"))
+    orders.send(numbered(2))
+    assert consume(fail, transaction_mode=mode).failed == 2
+    assert (bodies(orders), bodies(error)) == ([], [])
+    assert len(client.quarantine.list("orders")) == before + 2
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_messages_wait_for_what_handlers_need(
     connect: Connect, resolver: AddressResolver, orders: Queue, error: Queue, mode: str
 ) -> None:

@@ -161,6 +161,20 @@ def test_a_queue_that_refuses_inserts_does_not_stop_the_others(
     assert sorted(bodies(error)) == [b"Closed"] * 3 + [b"Odd"] * 3
 
 
+def test_a_queue_whose_trigger_fails_does_not_stop_the_others(
+    session: Session, make: Make, error: QueueTable, sales: QueueTable, give_back: Any, schema: str
+) -> None:
+    """Its error is one that an alteration of the table may cause too, so the layout is read once more."""
+    closed = make("Closed").address.qualified_name
+    body = "BEGIN SET NOCOUNT ON; DECLARE @notes TABLE ([Note] int NOT NULL); INSERT INTO @notes SELECT NULL; END"
+    run_sql(session, f"CREATE TRIGGER [{schema}].[note] ON {closed} AFTER INSERT AS {body}")
+    error.send(failed(name, name.encode()) for name in ("Closed", "Sales") * 3)
+    done = give_back(error, rows_per_transaction=2)
+    assert done.destinations == {sales.address.canonical: 3}
+    assert done.left == {"the server refused the message": 3}
+    assert bodies(error) == [b"Closed"] * 3
+
+
 def test_messages_that_stay_use_up_no_limit(
     session: Session, make: Make, error: QueueTable, sales: QueueTable, give_back: Any
 ) -> None:
