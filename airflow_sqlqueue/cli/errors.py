@@ -28,6 +28,9 @@ from airflow_sqlqueue.queue.errors.scan import ShownError
 from airflow_sqlqueue.queue.errors.triage import DEFAULT_KEYS, MAX_SCANNED, Triage
 
 _BY = option(None, f"group by one or several of: {', '.join(GROUPINGS)}")
+_LONGEST_NUMBER = 30
+"""Digits of the longest text that is read as a number, which is longer than any on a server."""
+
 _SHOWN = {HeaderNames.EXCEPTION_MESSAGE: "exception_message", HeaderNames.EXCEPTION_STACK_TRACE: "stack_trace"}
 """Headers that are printed first, because people look for these."""
 
@@ -52,7 +55,7 @@ def errors(
     """
     if (body and one is None) or (one is not None and (by or not where.is_empty)):
         raise ConfigurationError("--show names one message, with or without --body; filters and --by are for groups.")
-    number = int(one) if one is not None and one.isdecimal() else None
+    number = int(one) if one is not None and one.isdecimal() and len(one) <= _LONGEST_NUMBER else None
     if of_archive and one is not None and number is None:
         raise ConfigurationError("With --archived, --show takes the number that a message has in the archive.")
     client = common.connect()

@@ -22,6 +22,7 @@ from airflow_sqlqueue.drain.stages.staging_table import MessageTable
 from airflow_sqlqueue.drain.storage.batch_files import StagedFile, remove, remove_folder, staged_files
 from airflow_sqlqueue.drain.storage.folder import StagingFolder
 from airflow_sqlqueue.errors import BatchMismatchError, BatchNotFoundError, TransactionError
+from airflow_sqlqueue.messages.envelope.times import time_before
 from airflow_sqlqueue.options.budget import count_of, size_of
 from airflow_sqlqueue.queue import MAX_ROWS_PER_STATEMENT
 from airflow_sqlqueue.queue.outgoing import OutgoingTable
@@ -77,7 +78,7 @@ class _Sweep:
     def __init__(self, ledger: Ledger, staging: StagingFolder | None, options: SweepOptions) -> None:
         self._ledger, self._staging, self._options = ledger, staging, options
         self._has_ledger = ledger.exists()
-        self._before = datetime.now(timezone.utc) - options.grace
+        self._before = time_before(datetime.now(timezone.utc), options.grace)
         self._done = {info.batch_id: info for info in batches(ledger, states=FINISHED, older_than=options.retain)}
         self._swept = SweepResult(dry_run=options.dry_run)
 

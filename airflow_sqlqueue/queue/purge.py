@@ -15,7 +15,7 @@ from functools import partial
 from typing import Protocol
 
 from airflow_sqlqueue.errors import ConfigurationError, LockTimeoutError, TransactionError
-from airflow_sqlqueue.messages.envelope.times import parse_time
+from airflow_sqlqueue.messages.envelope.times import parse_time, time_before
 from airflow_sqlqueue.messages.message import HeaderNames
 from airflow_sqlqueue.options import argument, option
 from airflow_sqlqueue.options.budget import Budget, Limits
@@ -212,7 +212,7 @@ class _Matching:
         self._counts_undated, self._dry_run = options.older_than is not None, options.dry_run
         before = None
         if options.older_than is not None:
-            before = table.value("queue.now").replace(tzinfo=timezone.utc) - options.older_than
+            before = time_before(table.value("queue.now").replace(tzinfo=timezone.utc), options.older_than)
         self._where = _sent_before(options.where, before)
         self._missed = self._undated = 0
         up_to = table.value("queue.high_water", FIRST)

@@ -84,6 +84,7 @@ def test_show_prints_an_error_in_full(url: str, error: str) -> None:
     poison = answer("errors", error, "--kind", "malformed headers", url=url)[0]["example"]
     assert answer("errors", error, "--show", str(poison), url=url)["headers"] == "{poison"
     assert "begins with 'm-0'" in one_sentence(sqlqueue("errors", error, "--show", "m-0", url=url), 1)
+    assert "begins with" in one_sentence(sqlqueue("errors", error, "--show", "9" * 5_000, url=url), 1)
 
 
 def test_return_some_then_all(url: str, source: QueueTable, error: str) -> None:

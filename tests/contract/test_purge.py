@@ -66,6 +66,7 @@ def test_purge_by_age(any_queue: QueueTable) -> None:
     week = timedelta(days=7)
     counted = purge(any_queue, PurgeOptions(older_than=week, dry_run=True))
     assert (counted.deleted, counted.remaining, counted.undated, counted.locked) == (0, 3, 3, 0)
+    assert purge(any_queue, PurgeOptions(older_than=timedelta.max, dry_run=True)).remaining == 0
     some = purge(any_queue, PurgeOptions(older_than=week, confirm=True, max_messages=2))
     assert (some.deleted, some.remaining, some.complete) == (2, None, False)
     rest = purge(any_queue, PurgeOptions(older_than=week, confirm=True))

@@ -9,7 +9,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from airflow_sqlqueue.errors import ConfigurationError, MessageError
-from airflow_sqlqueue.messages.envelope.times import format_interval, format_time, moment_of, parse_interval, parse_time
+from airflow_sqlqueue.messages.envelope.times import (
+    format_interval,
+    format_time,
+    moment_of,
+    parse_interval,
+    parse_time,
+    time_before,
+)
 
 MOMENT = datetime(2026, 1, 31, 8, 5, 9, 12345, tzinfo=timezone.utc)
 
@@ -142,3 +149,10 @@ def test_a_filters_time_is_a_datetime_or_its_text() -> None:
     assert moment_of("since", naive) is naive
     with pytest.raises(ConfigurationError, match="since is not a time"):
         moment_of("since", "yesterday")
+
+
+@pytest.mark.parametrize("zone", [None, timezone.utc])
+def test_an_age_beyond_the_calendar_is_the_earliest_time(zone: tzinfo | None) -> None:
+    now = datetime(2026, 1, 31, tzinfo=zone)
+    assert time_before(now, timedelta(days=31)) == datetime(2025, 12, 31, tzinfo=zone)
+    assert time_before(now, timedelta.max) == datetime.min.replace(tzinfo=zone)

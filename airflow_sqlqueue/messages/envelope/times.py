@@ -73,6 +73,12 @@ def moment_of(name: str, value: Any, now: datetime | None = None, *, ahead: bool
     return moment
 
 
+def time_before(now: datetime, age: timedelta) -> datetime:
+    """Return the time that long before now; the earliest time there is for an age beyond the calendar."""
+    earliest = datetime.min.replace(tzinfo=now.tzinfo)
+    return now - min(age, now - earliest)
+
+
 def parse_day(text: str, now: datetime) -> datetime | None:
     """Read a time as :func:`parse_time`, or a day, ``yesterday``, ``today`` or ``tomorrow``, which begins in UTC."""
     days = _DAYS.get(text.strip().lower())

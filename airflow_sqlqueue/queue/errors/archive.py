@@ -12,6 +12,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from airflow_sqlqueue.errors import ConfigurationError, DataMovedError, MessageNotFoundError
+from airflow_sqlqueue.messages.envelope.times import time_before
 from airflow_sqlqueue.messages.message import decode_headers
 from airflow_sqlqueue.messages.routing import ResolvedAddress
 from airflow_sqlqueue.queue.browsing import PAGE_BYTES, row_id
@@ -108,7 +109,7 @@ class ArchivedMessages:
         if self._older_than is None:
             return _NEVER
         now: datetime = self.session.value(query("error_archive.now"))
-        return now - self._older_than
+        return time_before(now, self._older_than)
 
     def pages(self, window: Window) -> Iterator[list[FailedMessage]]:
         statement = self._archive.query("error_archive.page", headers=readable_headers())

@@ -66,7 +66,7 @@ def test_orphans_are_removed_and_listed_files_stay(
     foreign = {put(any_staging, sealed.folder, "notes.txt"), put(any_staging, "others")}
     keep = timedelta(days=1)
     young = sweep(ledger, any_staging, SweepOptions(retain=keep, grace=keep))
-    assert young == SweepResult()
+    assert young == SweepResult() == sweep(ledger, any_staging, SweepOptions(retain=keep, grace=timedelta.max))
     assert staged(any_staging) == listed | orphans | foreign
     would = sweep(ledger, any_staging, SweepOptions(retain=keep, grace=timedelta(0), dry_run=True))
     assert would == SweepResult(files=2, bytes=10, orphans=2, dry_run=True)

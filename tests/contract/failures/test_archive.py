@@ -144,6 +144,7 @@ def test_retention_deletes_what_is_old_enough(client: QueueClient, session: Sess
         client.errors.archived.delete(older_than=-month, confirm=True)
     with pytest.raises(ConfigurationError, match="which messages"):
         client.errors.archived.delete(confirm=True)
+    assert client.errors.archived.delete(older_than=timedelta.max, confirm=True).messages == 0
     none = client.errors.archived.delete(older_than=month, filters={"failed_queue": "Billing"}, confirm=True)
     done = client.errors.archived.delete(older_than=month, confirm=True)
     assert (none.messages, done.messages, done.complete, done.unseen) == (0, 2, True, 0)
