@@ -83,9 +83,9 @@ def transaction_lost(error: Exception, purpose: str) -> errors.TransactionLostEr
     if state_and_number(error)[1] != _GONE or _GONE_TEXT not in _text(error):
         return None
     return errors.TransactionLostError(
-        f"Could not {purpose}: the transaction is gone and everything in it is rolled back, because a statement before "
-        "ended it, or because None was given for a parameter whose type the server cannot deduce; write CAST(? AS ...) "
-        "there, and run it again."
+        f"Could not {purpose}: the transaction is gone, because a statement before ended it, or because None was given "
+        "for a parameter whose type the server cannot deduce; write CAST(? AS ...) there. Run it again, unless a "
+        "statement was COMMIT, which keeps everything before it; otherwise everything in it is rolled back."
     )
 
 

@@ -62,6 +62,7 @@ def test_the_number_of_a_lost_transaction_may_be_that_of_a_trigger() -> None:
     ours, another = driver_error("42000", 50002, "The transaction is gone."), driver_error("42000", 50002, "Sold out.")
     assert type(translate(ours, "send")) is TransactionLostError
     assert isinstance(translate(ours, "send"), TransactionError)
+    assert "unless a statement was COMMIT" in str(translate(ours, "send")), "then not all is rolled back"
     assert type(translate(another, "send")) is RowRefusedError
 
 
