@@ -223,14 +223,27 @@ class BulkAction:
         return done
 
     def _handle(self, messages: Sequence[FailedMessage]) -> bool:
-        """Handle a page's messages, target by target; False if the budget was used up first."""
-        by_target: dict[QueueTable | None, deque[FailedMessage]] = {}
+        """Handle a page's messages; False if the budget was used up first."""
+        found: deque[tuple[QueueTable | None, FailedMessage]] = deque()
         for message in messages:
             target = self._effect.target(message)
             if isinstance(target, StayReason):
                 self._leave(target, 1)
             else:
-                by_target.setdefault(target, deque()).append(message)
+                found.append((target, message))
+        while found:
+            # Of a limited number these are the oldest of all targets. In the place of those that stay come others.
+            left = self._budget.messages_left
+            oldest = [found.popleft() for _ in range(len(found) if left is None else min(left, len(found)))]
+            if not (oldest and self._handle_by_target(oldest)):
+                return False
+        return True
+
+    def _handle_by_target(self, messages: Sequence[tuple[QueueTable | None, FailedMessage]]) -> bool:
+        """Handle messages, target by target; False if the budget was used up first."""
+        by_target: dict[QueueTable | None, deque[FailedMessage]] = {}
+        for target, message in messages:
+            by_target.setdefault(target, deque()).append(message)
         for target, waiting in by_target.items():
             while waiting:
                 room = self._reserve()

@@ -11,7 +11,8 @@ from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.depth import depth
 from airflow_sqlqueue.queue.errors.bulk_action import Clock
-from tests.contract.return_to_source.conftest import failed, headers_of
+from tests.contract.conftest import run_sql
+from tests.contract.return_to_source.conftest import Make, failed, headers_of
 
 
 class FakeClock:
@@ -54,6 +55,19 @@ def test_a_return_ends_with_its_limits(error: QueueTable, sales: QueueTable, giv
     rest = give_back(error, max_messages=7)
     assert (rest.messages, rest.complete) == (7, True)
     assert (depth(error).messages, depth(sales).messages) == (0, 20)
+
+
+def test_a_limited_return_takes_the_oldest_of_all_queues(
+    make: Make, error: QueueTable, sales: QueueTable, give_back: Any
+) -> None:
+    """Messages that stay use up no limit: later ones come in their place."""
+    billing, closed = make("Billing"), make("Closed")
+    run_sql(error.session, f"ALTER TABLE {closed.address.qualified_name} ADD CHECK (1 = 0)")
+    names = ("Closed", "Sales", "Billing", "Gone") * 4
+    error.send(failed(name, b"%d" % number) for number, name in enumerate(names))
+    expected = {sales.address.canonical: 2, billing.address.canonical: 2}
+    assert give_back(error, max_messages=4).destinations == expected
+    assert [message.body for message in (*sales.peek(), *billing.peek())] == [b"1", b"5", b"2", b"6"]
 
 
 def test_a_dry_run_moves_nothing(error: QueueTable, sales: QueueTable, give_back: Any) -> None:
