@@ -221,7 +221,12 @@ def named_values(given: list[str] | None, usage: str) -> dict[str, str]:
         if not (name.strip() and equals):
             # Without the value, which may be confidential.
             raise ConfigurationError(f"{usage}, not {name + equals!r}.")
-    return {name: value for name, _, value in pairs}
+    values = {name: value for name, _, value in pairs}
+    if len(values) < len(pairs):
+        names = [name for name, *_ in pairs]
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise ConfigurationError(f"{usage}, with each name once: {repeated!r} is there twice.")
+    return values
 
 
 def read_body(text: str) -> bytes:

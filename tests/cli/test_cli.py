@@ -297,6 +297,7 @@ def test_failures_are_one_sentence(url: str, name: str) -> None:
         (["depth", "x" * 129], "shorten it"),
         (["send", "q", "--type", "T", "--header", "nothing"], "--header takes NAME=VALUE"),
         (["send", "q", "--type", "T", "--header", "=value"], "--header takes NAME=VALUE, not '='"),
+        (["purge", "q", "--header", "a=1", "--header", "b=", "--header", "a=2", "--yes"], "once: 'a' is there twice"),
         (["send", "q", "--type", "T", "--header", "NServiceBus.EnclosedMessageTypes=U"], "say the type once"),
         (["drain", "q"], "give --staging, or --stage table"),
         (["drain", "q", "--staging", ""], "is empty"),
