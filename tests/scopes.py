@@ -65,7 +65,7 @@ def longest_first(nodeids: Iterable[str], seconds: dict[str, float]) -> list[int
     for nodeid, scope in zip(nodeids, scopes, strict=True):
         files[scope].add(file_of(nodeid))
     totals = {scope: sum(seconds.get(file, 0.0) for file in own) for scope, own in files.items()}
-    is_later = [not scope.startswith(("tests/airflow", "tests/bench")) for scope in scopes]
+    is_later = [not scope.startswith(("tests/airflow", "tests/bench", "tests/sinks")) for scope in scopes]
     return sorted(range(len(scopes)), key=lambda number: (is_later[number], -totals[scopes[number]]))
 
 
