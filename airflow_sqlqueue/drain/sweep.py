@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from airflow_sqlqueue.drain.batches import batches
+from airflow_sqlqueue.drain.batches import BatchInfo, batches
 from airflow_sqlqueue.drain.ledger import Ledger
 from airflow_sqlqueue.drain.manifest import FINISHED, batch_of
 from airflow_sqlqueue.drain.options import SweepOptions
@@ -77,7 +77,6 @@ def sweep(ledger: Ledger, staging: StagingFolder | None = None, options: SweepOp
 class _Sweep:
     def __init__(self, ledger: Ledger, staging: StagingFolder | None, options: SweepOptions) -> None:
         self._ledger, self._staging, self._options = ledger, staging, options
-        self._has_ledger = ledger.exists()
         self._before = time_before(datetime.now(timezone.utc), options.grace)
         self._done = {info.batch_id: info for info in batches(ledger, states=FINISHED, older_than=options.retain)}
         self._swept = SweepResult(dry_run=options.dry_run)
@@ -86,45 +85,46 @@ class _Sweep:
         here: dict[uuid.UUID, set[uuid.UUID | None]] = {}
         if self._staging is not None:
             for folder, files in staged_files(self._staging):
-                batch_id = self._batch_in(folder)
-                self._sweep_files(self._staging, folder, batch_id, files)
-                if batch_id in self._done:
-                    here[batch_id] = {file.part_id for file in files}
+                batch = self._batch_in(folder)
+                self._sweep_files(self._staging, folder, batch, files)
+                if batch is not None and batch.batch_id in self._done:
+                    here[batch.batch_id] = {file.part_id for file in files}
         for batch_id in sorted(self._done):
             self._forget(batch_id, here.get(batch_id, set()))
         self._forget_sends()
         return self._swept
 
-    def _batch_in(self, folder: str) -> uuid.UUID | None:
-        """Return the id of the batch whose folder this is; None if the ledger does not know it.
+    def _batch_in(self, folder: str) -> BatchInfo | None:
+        """Return the batch whose folder this is; None if the ledger does not know it, or another sweep forgets it.
 
         In another folder with its id are the files of a batch of another database, or of an earlier batch.
         """
-        batch_id = uuid.UUID(batch_of(folder))
+        known = batches(self._ledger, batch_id=uuid.UUID(batch_of(folder)))
         try:
-            return batch_id if self._has_ledger and self._ledger.folder(batch_id) == folder else None
+            return next((batch for batch in known if self._ledger.folder(batch.batch_id) == folder), None)
         except (BatchNotFoundError, BatchMismatchError):
             return None
 
     def _sweep_files(
-        self, staging: StagingFolder, folder: str, batch_id: uuid.UUID | None, files: list[StagedFile]
+        self, staging: StagingFolder, folder: str, batch: BatchInfo | None, files: list[StagedFile]
     ) -> None:
-        if batch_id is None and not self._options.unknown:
+        if batch is None and not self._options.unknown:
             self._swept.unknown += len(files)
             return
-        if batch_id is not None and self._ledger.find(batch_id).state == "open":
+        if batch is not None and batch.state == "open":
             return
         # Files that belong to no part, the manifest and payloads, stay as long as their batch.
-        listed = set() if batch_id is None else {None, *(part.id for part in self._ledger.parts(batch_id))}
+        listed = {None, *(part.id for part in self._ledger.parts(batch.batch_id))} if batch is not None else set()
         orphans = [file for file in files if file.part_id not in listed]
-        if batch_id in self._done:
+        is_done = batch is not None and batch.batch_id in self._done
+        if is_done:
             self._remove(staging, files)
             self._swept.orphans += len(orphans)
         else:
             old = [file for file in orphans if file.modified is not None and file.modified <= self._before]
             self._remove(staging, old)
             self._swept.orphans += len(old)
-        if not self._options.dry_run and (batch_id in self._done or batch_id is None):
+        if not self._options.dry_run and (is_done or batch is None):
             remove_folder(staging, folder)
 
     def _remove(self, staging: StagingFolder, files: Iterable[StagedFile]) -> None:

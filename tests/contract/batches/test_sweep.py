@@ -172,6 +172,25 @@ def test_ledgers_with_the_same_batch_ids_share_a_staging_folder(
         drop_ledger(ledger.session, other.ledger_schema)
 
 
+@pytest.mark.parametrize("is_found", [False, True])
+def test_a_batch_that_another_sweep_forgets_meanwhile_stops_no_sweep(
+    ledger: Ledger, drain: DrainIt, staging: StagingFolder, monkeypatch: pytest.MonkeyPatch, is_found: bool
+) -> None:
+    batch, folder = drain(5), Ledger.folder
+    ledger.consume(batch)
+
+    def forgotten(self: Ledger, batch_id: uuid.UUID) -> str:
+        monkeypatch.undo()
+        name = folder(self, batch_id) if is_found else None
+        with Session(ledger.session.settings) as session:
+            assert sweep(Ledger(session, ledger.catalog), staging, NOW).batches == 1
+        return name or folder(self, batch_id)
+
+    monkeypatch.setattr(Ledger, "folder", forgotten)
+    assert sweep(ledger, staging, NOW).unknown == (0 if is_found else batch.parts)
+    assert staged(staging) == set()
+
+
 @pytest.mark.parametrize("name", ["..", f"{uuid.UUID(int=7)}-01234567", "{}-0123456g", "{}/../x"])
 def test_a_ledger_that_names_a_folder_elsewhere_is_refused(
     ledger: Ledger, drain: DrainIt, staging: StagingFolder, name: str
