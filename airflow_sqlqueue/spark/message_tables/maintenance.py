@@ -18,6 +18,7 @@ from airflow_sqlqueue.bodies.schemas import fields_of
 from airflow_sqlqueue.client.schemas.files import SchemaFolder
 from airflow_sqlqueue.drain.storage.object_stores import error_text
 from airflow_sqlqueue.errors import ConfigurationError, SparkJobError
+from airflow_sqlqueue.messages.envelope.times import time_before
 from airflow_sqlqueue.spark.message_tables.parquet import ParquetFormat
 from airflow_sqlqueue.spark.message_tables.reports import first_fitting
 from airflow_sqlqueue.spark.message_tables.table_formats import Format, TableFormat, table_format
@@ -28,9 +29,6 @@ from airflow_sqlqueue.untrusted import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-
-_FIRST = datetime.min.replace(tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True)
@@ -146,7 +144,7 @@ def expire_message_tables(
         for table in map(existing.get, _tables_of(lake, name)):
             if age is None or table is None:
                 continue
-            before = now - min(age, now - _FIRST)
+            before = time_before(now, age)
             rows = lake.read(table, StructType().add("time_sent", "timestamp").add(COLUMN, "string"))
             count, where, batches = _old(rows, before, whole_batches=isinstance(lake, ParquetFormat))
             if count:
