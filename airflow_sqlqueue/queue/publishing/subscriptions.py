@@ -170,7 +170,8 @@ def publish(
     the table, so each address must be allowed (:meth:`.AddressResolver.allows`), else :class:`AddressError`. Raises
     :class:`MessageError` for a message whose headers are text.
     """
-    if not types_in(type_names):
+    type_names = types_in(type_names)
+    if not type_names:
         raise MessageError("An event needs its type: subscribers are found by it.")
     events = [_event(message, type_names) for message in messages]
     session = table.session
