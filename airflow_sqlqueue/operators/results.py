@@ -25,8 +25,8 @@ def check_result(task: BaseOperator, context: Context, result: Any) -> None:
     from airflow.sdk.bases.xcom import BaseXCom
 
     if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
-        if not inspect.isasyncgen(result):
-            getattr(result, "close", lambda: None)()
+        # A coroutine that is not closed warns when it is collected. Others may have nothing to close.
+        getattr(result, "close", lambda: None)()
         raise ConfigurationError(
             "python_callable is asynchronous or a generator, so nothing ran: give a plain function."
         )

@@ -72,9 +72,10 @@ class WaitingTask(ServerTask):
                 return found
             if self.deferrable:
                 self.defer(trigger=trigger(), method_name="execute_complete", kwargs=kwargs, timeout=timeout)
-            if deadline is not None and time.monotonic() >= deadline:
+            left = pause if deadline is None else deadline - time.monotonic()
+            if deadline is not None and left <= 0:
                 raise self.timed_out()
-            time.sleep(pause if deadline is None else max(0.0, min(pause, deadline - time.monotonic())))
+            time.sleep(min(pause, left))
             self.end_if_killed()
 
     @abstractmethod
