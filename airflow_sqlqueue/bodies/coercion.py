@@ -18,10 +18,10 @@ from airflow_sqlqueue.bodies.tree import (
     Number,
     Repeated,
     Untyped,
+    expansion_limit,
     is_element,
     is_empty,
     members_of,
-    most_characters,
 )
 from airflow_sqlqueue.bodies.types import Given, read_leaf, text_reader
 from airflow_sqlqueue.bodies.values import CoercionError
@@ -76,7 +76,7 @@ class Coercion:
         self.rescued: dict[Path, Any] = {}
         self._columns = {} if columns is None else columns
         self._times: dict[Path, int] = {}
-        self._cells = math.inf if size is None else most_characters(size)
+        self._cells = math.inf if size is None else expansion_limit(size)
 
     def struct(self, value: Any, schema: Struct, path: Path = ()) -> dict[str, Any]:
         """Return a value for each field that has one: dicts, lists, and what Arrow takes for the leaf types.
@@ -99,7 +99,7 @@ class Coercion:
 
         Raises :class:`BodyError` if it is too long for a body of a ``size``.
         """
-        room = math.inf if size is None else most_characters(size)
+        room = math.inf if size is None else expansion_limit(size)
         members = []
         for path, value in self.rescued.items():
             members.append(f"{_quoted(path_text(path))}:{to_json(value)}")

@@ -9,7 +9,7 @@ import re
 from itertools import accumulate
 from typing import Any
 
-from airflow_sqlqueue.bodies.tree import MAX_DEPTH, MAX_NODES, Number, Repeated, members_of, most_characters
+from airflow_sqlqueue.bodies.tree import MAX_DEPTH, MAX_NODES, Number, Repeated, expansion_limit, members_of
 from airflow_sqlqueue.errors import BodyError
 
 _BRACKETS = re.compile(r"[][{}]")
@@ -73,7 +73,7 @@ class References:
 
     def __init__(self, root: Any, size: int) -> None:
         self._known: dict[str, Any] = {}
-        self._nodes, self._characters, self._most = 0, 0, most_characters(size)
+        self._nodes, self._characters, self._most = 0, 0, expansion_limit(size)
         referred, twice, waiting = set(), set(), [root]
         while waiting:
             value = waiting.pop()

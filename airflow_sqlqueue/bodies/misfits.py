@@ -16,7 +16,7 @@ from airflow_sqlqueue.bodies.coercion import to_json
 from airflow_sqlqueue.bodies.json_reader import DECODER, is_number, levels_of
 from airflow_sqlqueue.bodies.names import Path, name_key, path_text
 from airflow_sqlqueue.bodies.schemas import Struct, Type, all_leaves, item_of
-from airflow_sqlqueue.bodies.tree import MAX_DEPTH, Repeated, is_empty, most_characters
+from airflow_sqlqueue.bodies.tree import MAX_DEPTH, Repeated, expansion_limit, is_empty
 from airflow_sqlqueue.bodies.types import LEAVES, read_or_none
 
 METADATA = ("$type", "$id")
@@ -91,7 +91,7 @@ def unknown_fields(bodies: list[bytes], known: Any) -> list[str | None]:
             for body, tree in zip(part, DECODER.decode(f"[{b','.join(part).decode()}]"), strict=True):
                 texts: list[str] = []
                 is_plain, text = _collected(tree, known, (), texts), ",".join(texts)
-                is_plain = is_plain and (len(text) <= len(body) or len(text) <= most_characters(len(body)))
+                is_plain = is_plain and (len(text) <= len(body) or len(text) <= expansion_limit(len(body)))
                 found.append((f"{{{text}}}" if text else None) if is_plain else ALONE)
         except (ValueError, RecursionError):
             found += [ALONE] * (start + len(part) - len(found))

@@ -79,10 +79,11 @@ class Element:
     place: Place | None = None
 
 
-def most_characters(size: int) -> int:
+def expansion_limit(size: int) -> int:
     """Return the most characters of the values of a body of this size, with what references repeat, or with paths.
 
-    The items of its lists and maps may take as many values in columns: each has one in each column of their fields.
+    It limits as well how many values the items of its lists and maps take in columns, one in each column of their
+    fields.
     """
     return max(GROWTH * size, ALWAYS)
 
