@@ -171,8 +171,8 @@ class Ledger(OwnTable):
     def folder(self, batch_id: uuid.UUID) -> str:
         """Return the name of the batch's folder in a staging folder: its id for a batch that an earlier version opened.
 
-        Raises :class:`BatchNotFoundError` for an unknown batch, and
-        :class:`BatchMismatchError` for a name that no drain gave.
+        Raises :class:`BatchNotFoundError` for an unknown batch, and :class:`BatchMismatchError` for a name that no
+        drain gave.
         """
         rows = self.session.run(self.query("ledger.folder"), str(batch_id))
         if not rows:

@@ -283,7 +283,7 @@ class _Writer:
 
 def _folder_of(batch: Batch, staging: StagingFolder | None) -> StagingFolder:
     """Return the staging folder that has the batch's folder: ``staging``, or that of the part files' paths."""
-    uri = batch.paths[0].rpartition("/")[0].removesuffix(f"/{batch.folder}")
+    uri = batch.paths[0].rsplit("/", 2)[0]
     if staging is not None and uri == staging.uri:
         return staging
     # Without the scheme, as a percent sign in the path is an ordinary character.
