@@ -40,6 +40,12 @@ PROGRESS_SECONDS = 10.0
 SETTLE_SECONDS = 90.0
 """Seconds for which drains and consumers may empty their queues when the senders have ended."""
 
+START_SECONDS = 90.0
+"""Seconds beside a short load in which each role may begin its work, on a busy machine."""
+
+WORK = ("messages sent", "messages drained", "messages handled", "purged", "moved", "looked", "sensors met")
+"""Reports of each role's work."""
+
 LONGEST_EXTRA = 900.0
 """Seconds beside the load after which the program ends itself, in whatever state."""
 
@@ -67,7 +73,9 @@ class Soak:
             began = time.monotonic()
             with Samples(lambda: self._pids(roles), self._seconds) as samples:
                 self._faults.start()
-                while time.monotonic() < began + self._seconds:
+                while (over := time.monotonic() - began - self._seconds) < 0 or (
+                    over < START_SECONDS and not all(roles.reports.counts[what] for what in WORK)
+                ):
                     self._tick(roles, began)
                 ended = time.monotonic()
             if not self._faults.stop(60) or self._faults.failure is not None:
