@@ -24,6 +24,7 @@ from airflow.providers.common.sql.operators.sql import BaseSQLOperator
 from airflow_sqlqueue.errors import ConfigurationError, DriverNotFoundError, SqlQueueError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.provider_info import get_provider_info
+from tests.forks import fork
 
 CONN_ID = "sqlqueue_default"
 
@@ -141,10 +142,22 @@ def evil(library: Library, connection: Any, port: int) -> Library:
     return library
 
 
+def load(path: str, stored_connection: str) -> None:
+    """Work of a process: use the library as the driver of a connection.
+
+    Not of this process: a library that is no driver damages unixODBC's list of drivers where another connection is
+    open (source: its SQLConnect.c, what follows IM004), and the next connection would crash or hang.
+    """
+    os.environ[f"AIRFLOW_CONN_{CONN_ID.upper()}"] = stored_connection
+    with pytest.raises(DriverNotFoundError):
+        SqlQueueHook(driver=path).get_first("SELECT 1")
+
+
 def test_the_library_would_tell_of_a_load(library: Library, connection: Any, port: int) -> None:
     connection(host="127.0.0.1", port=port, login="sa", password="p")
-    with pytest.raises(DriverNotFoundError):
-        SqlQueueHook(driver=library.path).get_first("SELECT 1")
+    process = fork(load, library.path, os.environ[f"AIRFLOW_CONN_{CONN_ID.upper()}"])
+    process.join(120)
+    assert process.exitcode == 0
     assert library.loaded()
 
 
