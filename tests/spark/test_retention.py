@@ -117,12 +117,11 @@ def check_merge(spark: SparkSession, make: MakeBatch, location: str, **options: 
 
     first = make([message("a", '{"N":1}'), message("a", '{"N":1}'), message(None, '{"N":2}'), message(None, '{"N":3}')])
     second = make([message("a", '{"N":1}'), message("b", '{"N":4,"More":5}'), message("a", "no")], batch_id="batch-2")
-    for batch, repeated in 2 * [(first, 1), (second, 1)]:
-        for _ in range(2):
-            tables = write_message_tables(
-                spark, batch, location, merge_on="message_id", cluster_by=["time_sent", "message_id"], **options
-            )
-            assert [each.repeated for each in tables if not each.is_unparsed] == [repeated]
+    for batch in (first, first, second, first):
+        tables = write_message_tables(
+            spark, batch, location, merge_on="message_id", cluster_by=["time_sent", "message_id"], **options
+        )
+        assert [each.repeated for each in tables if not each.is_unparsed] == [1]
     reader = spark.read.option("mergeSchema", "true").format(options.get("format", "parquet"))
     rows = reader.load(f"{location}/{ORDER}").select("N", "More", "batch_id").collect()
     assert sorted(map(tuple, rows), key=lambda row: row[0]) == [
