@@ -12,7 +12,8 @@ import pytest
 from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.client import tables as client_tables
 from airflow_sqlqueue.drain.ledger import Ledger
-from airflow_sqlqueue.errors import PermissionDeniedError, StatementError
+from airflow_sqlqueue.drain.streams import StreamTable
+from airflow_sqlqueue.errors import PermissionDeniedError, StatementError, WrongBatchError
 from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.messages.routing import ResolvedAddress
 from airflow_sqlqueue.queue import QueueTable
@@ -146,3 +147,13 @@ def test_the_installer_adds_what_the_runtime_misses(
     work()
     with login_in("sqlqueue_runtime")() as low:
         assert create(low, definition).differences == ()
+
+
+def test_a_claim_of_a_stream_is_done_once(session: Session, own_schema: str) -> None:
+    table = StreamTable(session, run_sql(session, "SELECT DB_NAME()")[0][0], own_schema)
+    table.create()
+    state = table.enter("orders", "orders@[dbo]@[sqlqueue]")
+    table.advance(state, 1)
+    with pytest.raises(WrongBatchError, match="'orders' has advanced meanwhile"):
+        table.advance(state, 1)
+    assert table.enter("orders", "orders@[dbo]@[sqlqueue]").done == 1

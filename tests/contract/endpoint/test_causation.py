@@ -13,6 +13,7 @@ import pytest
 from airflow_sqlqueue import QueueClient
 from airflow_sqlqueue.client.queues import Queue
 from airflow_sqlqueue.messages.envelope import Envelope, Sender
+from airflow_sqlqueue.messages.envelope.causation import causation_headers, handling
 from airflow_sqlqueue.messages.message import HeaderNames, Message, ReceivedMessage
 from tests.contract.endpoint.conftest import Consume, headers
 
@@ -102,6 +103,12 @@ def test_outside_of_a_handler_a_message_gets_no_header(client: QueueClient, sent
     sent(lambda message: client.queue("billing").send([Message()]))
     client.queue("billing").send([Message({"own": "1"})])
     assert headers(client.queue("billing").receive()[0]) == {"own": "1"}
+
+
+def test_after_a_handler_nothing_is_linked_to_its_message() -> None:
+    with handling(Envelope(INCOMING, b"?"), "Shop.Orders"):
+        assert causation_headers() == LINKS
+    assert causation_headers() == {}
 
 
 def test_a_reply_carries_the_trace(client: QueueClient, sent: Sent) -> None:

@@ -149,6 +149,7 @@ def test_retention_deletes_what_is_old_enough(client: QueueClient, session: Sess
     done = client.errors.archived.delete(older_than=month, confirm=True)
     assert (none.messages, done.messages, done.complete, done.unseen) == (0, 2, True, 0)
     assert client.errors.archived.triage().matched == 2
+    assert client.errors.archived.delete(older_than=timedelta(0), confirm=True).messages == 2
 
 
 def test_no_row_version_at_all_is_no_message(client: QueueClient) -> None:
