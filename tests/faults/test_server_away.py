@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,8 @@ from tests.faults.proxy import Proxy
 Work = Callable[[QueueClient, str, Path], Any]
 
 
-def consume(client: QueueClient, name: str, folder: Path) -> Any:
-    options = ConsumeOptions(error_queue=f"{name}.to")
+def consume(client: QueueClient, name: str, folder: Path, *, secondary: bool = False) -> Any:
+    options = ConsumeOptions(error_queue=f"{name}.to", secondary=secondary)
     return client.queue(name).consume(lambda message: None, options)
 
 
@@ -50,6 +51,7 @@ def stream(client: QueueClient, name: str, folder: Path) -> Any:
 WORK: dict[str, tuple[Work, str]] = {
     "drain": (lambda client, name, folder: client.queue(name).drain(folder), "Draining "),
     "consume": (consume, "Consuming the queue "),
+    "consume all": (partial(consume, secondary=True), "Consuming the queue "),
     "stream": (stream, "Reading "),
     "purge": (lambda client, name, folder: client.queue(name).purge(), "Purging the queue "),
     "forward": (lambda client, name, folder: client.queue(name).forward(f"{name}.to"), "Forwarding the queue "),

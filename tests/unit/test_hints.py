@@ -71,6 +71,13 @@ def test_the_hints_are_found() -> None:
     assert len(HINTS) > 30
 
 
+@pytest.mark.parametrize("name", [name for name in _queries() if name.startswith("subscription.")])
+def test_subscriptions_are_read_as_they_are_committed(name: str) -> None:
+    """As endpoints read them, also where READ_COMMITTED_SNAPSHOT is on: an event waits for a subscription under way."""
+    text = _queries()[name].text
+    assert text.count("FROM {table} WITH (READCOMMITTEDLOCK)") == len(re.findall(r"SELECT [^;]*FROM \{table\}", text))
+
+
 def test_a_requeue_waits_for_a_seal_under_way() -> None:
     """The condition on the state is not to be tried on the last committed version of the batch's row."""
     text = _queries()["ledger.requeue"].text

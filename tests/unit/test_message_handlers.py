@@ -52,6 +52,7 @@ def test_messages_without_a_function_can_be_discarded() -> None:
 
 def test_a_batch_function_gets_a_list() -> None:
     handlers = MessageHandlers()
+    assert handlers.max_batch == 1
     handlers.batch("Shop.OrderPlaced", max_messages=7)(lambda messages: len(messages))
     assert handlers(of_types("Shop.OrderPlaced")) == 1
     assert (handlers.max_batch, handlers.has_batches) == (7, True)
