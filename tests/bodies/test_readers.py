@@ -125,6 +125,12 @@ def test_bounds_of_json_hold_before_anything_is_read(text: str, reason: str | No
         tracemalloc.stop()
 
 
+@pytest.mark.parametrize(("levels", "reason"), [(MAX_DEPTH - 3, None), (MAX_DEPTH - 2, "depth")])
+def test_a_reference_is_a_level(levels: int, reason: str | None) -> None:
+    text = f'{{"A":{{"$id":"1","V":{"[" * levels}{"]" * levels}}},"B":{{"$ref":"1"}}}}'
+    assert reason_of(parse_json, text) == reason
+
+
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(st.characters(exclude_categories=())),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections import Counter
 from contextvars import ContextVar
@@ -82,6 +83,14 @@ def test_a_consumer_ends_after_max_messages(orders: Queue) -> None:
     done = orders.consume(Seen(), options(max_handlers=3, max_messages=4))
     assert done.messages == 4
     assert len(bodies(orders)) == 6
+
+
+def test_an_interrupt_of_the_main_thread_ends_the_handlers(orders: Queue) -> None:
+    main = threading.get_ident()
+    orders.send(numbered(1))
+    with pytest.raises(KeyboardInterrupt):
+        orders.consume(lambda message: signal.pthread_kill(main, signal.SIGINT), options(until_empty=False))
+    assert not [each.name for each in threading.enumerate() if each.name.startswith("message handler")]
 
 
 def test_attempts_that_fail_do_not_count_as_messages(orders: Queue, consume: Consume) -> None:
