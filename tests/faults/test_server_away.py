@@ -213,3 +213,13 @@ def test_a_server_that_stops_while_encryption_is_agreed_on_is_waited_for(setting
         with pytest.raises(ServerUnreachableError):
             QueueClient(there).ping()
         listener.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_transaction_whose_server_is_gone_answers_no_ping(settings: ConnectionSettings) -> None:
+    with Proxy(settings) as proxy, pytest.raises(SqlQueueError):
+        client = QueueClient(proxy.settings)
+        with client.transaction():
+            client.ping()
+            proxy.stop()
+            with pytest.raises(SqlQueueError):
+                client.ping()
