@@ -216,10 +216,16 @@ def test_a_server_that_stops_while_encryption_is_agreed_on_is_waited_for(setting
 
 
 def test_a_transaction_whose_server_is_gone_answers_no_ping(settings: ConnectionSettings) -> None:
-    with Proxy(settings) as proxy, pytest.raises(SqlQueueError):
-        client = QueueClient(proxy.settings)
+    refused = []
+
+    def work(proxy: Proxy, client: QueueClient) -> None:
         with client.transaction():
             client.ping()
             proxy.stop()
-            with pytest.raises(SqlQueueError):
+            with pytest.raises(SqlQueueError) as raised:
                 client.ping()
+            refused.append(raised.value)
+
+    with Proxy(settings) as proxy, pytest.raises(SqlQueueError):
+        work(proxy, QueueClient(proxy.settings))
+    assert len(refused) == 1
