@@ -16,7 +16,7 @@ from airflow_sqlqueue.client.queues import Queue
 from airflow_sqlqueue.endpoint.consumer import Consumer
 from airflow_sqlqueue.endpoint.options import ConsumeOptions, ConsumeResult
 from airflow_sqlqueue.endpoint.recoverability import RecoverabilityOptions
-from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.errors import ConfigurationError, TransactionError
 from airflow_sqlqueue.messages.envelope import Envelope
 from airflow_sqlqueue.messages.routing import AddressResolver
 from airflow_sqlqueue.queue.anchor import MAX_AGE, Anchor
@@ -83,6 +83,13 @@ def test_a_consumer_ends_after_max_messages(orders: Queue) -> None:
     done = orders.consume(Seen(), options(max_handlers=3, max_messages=4))
     assert done.messages == 4
     assert len(bodies(orders)) == 6
+
+
+def test_consuming_is_no_part_of_a_transaction(client: QueueClient, orders: Queue) -> None:
+    orders.send(numbered(1))
+    with client.transaction(), pytest.raises(TransactionError, match="outside the transaction"):
+        client.queue("orders").consume(Seen())
+    assert bodies(orders) == [b"0"]
 
 
 def test_an_interrupt_of_the_main_thread_ends_the_handlers(orders: Queue) -> None:
