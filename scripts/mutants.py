@@ -205,7 +205,7 @@ ROOMS = {
         ),
         (
             *_unit("connection", "connection_string", "entra", "libraries", "browser", "permissions"),
-            *_contract("access_tokens", "named_instance", "forks", "permissions", "product"),
+            *_contract("access_tokens", "named_instance", "forks", "permissions", "product", "statement_errors"),
         ),
     ),
     "client": Room(
