@@ -96,6 +96,10 @@ def test_strict_names_the_position(text: str, position: int) -> None:
         QueueAddress.parse(text, strict=True)
 
 
+def test_strict_takes_an_empty_part_as_not_given() -> None:
+    assert QueueAddress.parse("orders@[]@[shop]", strict=True) == QueueAddress("orders", None, "shop")
+
+
 @pytest.mark.parametrize("name", ["", "  ", "x" * 129, "😀" * 65, "a\0b", "\ud800"])
 def test_names_the_server_would_refuse(name: str) -> None:
     with pytest.raises(AddressError):
