@@ -9,6 +9,7 @@ import hashlib
 import re
 import uuid
 from dataclasses import dataclass
+from typing import Any
 
 from airflow_sqlqueue.errors import AddressError
 from airflow_sqlqueue.untrusted import is_text, quoted
@@ -31,6 +32,16 @@ def quote(identifier: str) -> str:
     """
     check_identifier(identifier)
     return f"[{identifier.replace(']', ']]')}]"
+
+
+def text_of(what: str, value: Any) -> str:
+    """Return the text of an address or a name. Raises :class:`AddressError` for a value that is no text.
+
+    A template may render to any value, and its form in Python would be the name of another queue.
+    """
+    if not isinstance(value, str):
+        raise AddressError(f"The {what} is a value of the type {type(value).__name__}: give a text.")
+    return value
 
 
 def check_identifier(identifier: str) -> None:
@@ -90,7 +101,7 @@ class QueueAddress:
         a malformed part and dropped text raise :class:`AddressError` with the position in the text. A blank table
         always raises it.
         """
-        table, separator, rest = text.partition("@")
+        table, separator, rest = text_of("queue address", text).partition("@")
         if not table.strip():
             raise AddressError(f"The queue address {quoted(text)} has no table name before the first '@': give one.")
         parts: list[str | None] = []
@@ -118,7 +129,7 @@ class QueueAddress:
         take everything after the first ``@`` for a machine name and drop it; a name of more than 128 characters becomes
         a GUID.
         """
-        table, *rest = text.split("@")
+        table, *rest = text_of("queue address", text).split("@")
         if not table.strip():
             raise AddressError(f"The queue address {quoted(text)} has no table name before the first '@': give one.")
         if _legacy(version) == "3.0":

@@ -17,6 +17,7 @@ from airflow_sqlqueue.messages.address import (
     QueueAddress,
     check_identifier,
     quote,
+    text_of,
     unquote,
     without_machine,
 )
@@ -70,7 +71,7 @@ class ResolvedAddress:
 
 def endpoint_table(name: str, qualifier: str | None = None, discriminator: str | None = None) -> str:
     """Return the table of a logical endpoint: its non-empty parts joined with dots, ``Sales.Delayed.instance-1``."""
-    if not name.strip():
+    if not text_of("endpoint name", name).strip():
         raise AddressError("The endpoint name is blank: give one.")
     return ".".join(part for part in (name, qualifier, discriminator) if part)
 
@@ -182,13 +183,13 @@ class AddressResolver:
         Raises :class:`AddressError` unless exactly one of them is given, and for an instance without its endpoint.
         """
         check_named_once(queue_name, endpoint)
-        if instance is not None and (endpoint is None or not instance.strip() or "@" in instance):
+        if instance is not None and (endpoint is None or not text_of("instance", instance).strip() or "@" in instance):
             raise AddressError(
                 "An instance is the last part of a name, as WEB01 of Sales.WEB01: give it with the endpoint, or give "
                 "the address of its queue alone."
             )
         if endpoint is None:
-            return str(queue_name)
+            return text_of("queue address", queue_name)
         found = self.resolve_endpoint(endpoint, discriminator=instance)
         address = QueueAddress(found.table, found.schema, found.catalog)
         return str(address) if self.transport_version is None else address.text_for(self.transport_version)

@@ -159,4 +159,4 @@ class SqlQueueSendOperator(MessagesTask, RoutedTask):
 
 
 def _due(value: datetime | str | None) -> datetime | None:
-    return moment_of("due", value) if isinstance(value, str) else value
+    return None if value is None else moment_of("due", value)

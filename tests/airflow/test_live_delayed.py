@@ -15,7 +15,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow_sqlqueue.errors import ConfigurationError, NoReplyError, QueueNotFoundError, TransactionError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.messages.message import HeaderNames, Message, decode_headers
-from airflow_sqlqueue.operators import SqlQueueMoveDelayedOperator, SqlQueuePublishOperator
+from airflow_sqlqueue.operators import SqlQueueMoveDelayedOperator, SqlQueuePublishOperator, SqlQueueSendOperator
 from airflow_sqlqueue.queue.publishing.subscriptions import Subscription
 
 NOW = timedelta(0)
@@ -82,6 +82,16 @@ def test_delayed_sends_are_part_of_a_transaction(hook: SqlQueueHook, queue_name:
     assert hook.client.delayed(queue_name).list() == []
     with hook.transaction(), pytest.raises(TransactionError, match="outside the transaction"):
         hook.client.delayed(queue_name).move()
+
+
+@pytest.mark.parametrize("due", [5, [], "None"])
+def test_a_value_that_is_no_due_time_fails_without_retry(
+    hook: SqlQueueHook, queue_name: str, context: Any, due: Any
+) -> None:
+    send = SqlQueueSendOperator(task_id="t", queue_name=queue_name, messages=[{}], due="{{ due }}")
+    send.due = due
+    with pytest.raises(AirflowFailException, match="due is not a time: write it as"):
+        send.execute(context())
 
 
 def test_the_mover_returns_counts_and_logs_problems(

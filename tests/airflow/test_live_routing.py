@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_sqlqueue.errors import AddressError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
@@ -21,6 +22,8 @@ from airflow_sqlqueue.operators import (
     SqlQueuePurgeOperator,
     SqlQueueReturnToSourceOperator,
     SqlQueueSendOperator,
+    SqlQueueSubscribeOperator,
+    SqlQueueUnsubscribeOperator,
 )
 from airflow_sqlqueue.sensors import SqlQueueDepthSensor
 from airflow_sqlqueue.triggers import SqlQueueDepthEventTrigger
@@ -70,6 +73,21 @@ def test_a_queue_has_one_name() -> None:
         SqlQueueForwardOperator(task_id="t", queue_name="a")
     with pytest.raises(AddressError, match="give queue_name or endpoint"):
         SqlQueueDepthTrigger(queue_name="a", endpoint="b")
+
+
+@pytest.mark.parametrize("value", [5, ["Sales"], {"a": 1}])
+def test_a_name_that_is_no_text_fails_without_retry_and_makes_no_queue(live: str, context: Any, value: Any) -> None:
+    """The output of another task may be anything."""
+    for number, name in enumerate(("queue_name", "endpoint")):
+        create = SqlQueueCreateOperator(task_id=f"create{number}", **{name: "x"})
+        setattr(create, name, value)
+        with pytest.raises(AirflowFailException, match=f"is a value of the type {type(value).__name__}: give a text"):
+            create.execute(context())
+    for operator in (SqlQueueSubscribeOperator, SqlQueueUnsubscribeOperator):
+        task = operator(task_id=operator.__name__, endpoint="x", message_types=["Shop.A"])
+        task.endpoint = value
+        with pytest.raises(AirflowFailException, match="The endpoint name is a value of the type"):
+            task.execute(context())
 
 
 async def _first(trigger: SqlQueueDepthEventTrigger) -> Any:

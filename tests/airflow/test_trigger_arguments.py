@@ -184,6 +184,8 @@ WRONG: list[tuple[Any, dict[str, Any]]] = [
     (SqlQueueDepthTrigger, {"wait_for": {"Encoding.VAR": {}}}),
     (SqlQueueDepthTrigger, {"wait_for": "soon"}),
     (SqlQueueDepthTrigger, {"endpoint": "Sales"}),
+    (SqlQueueDepthTrigger, {"queue_name": ["q"]}),
+    (SqlQueueDepthEventTrigger, {"queue_name": None, "endpoint": 5}),
     (SqlQueueDepthTrigger, {"poll_interval": "nan"}),
     (SqlQueueDepthTrigger, {"poll_interval": float("inf")}),
     (SqlQueueDepthTrigger, {"hook_params": "x"}),

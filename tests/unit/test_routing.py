@@ -138,3 +138,15 @@ def test_a_queue_of_one_instance_has_the_settings_of_its_endpoint() -> None:
 def test_an_instance_is_one_of_an_endpoint(queue: str | None, endpoint: str | None, instance: str) -> None:
     with pytest.raises(AddressError, match="An instance is the last part"):
         AddressResolver(default_catalog="nsb").address_of(queue, endpoint, instance)
+
+
+@pytest.mark.parametrize("value", [5, 1.5, True, ["Sales"], {}, b"Sales"])
+def test_names_are_texts(value: Any) -> None:
+    """A template may render to any value, and its form in Python is the name of no queue."""
+    resolver = AddressResolver(default_catalog="nsb")
+    for given in ((value, None), (None, value), (None, "Sales", value)):
+        with pytest.raises(AddressError, match=f"is a value of the type {type(value).__name__}: give a text"):
+            resolver.address_of(*given)
+    for version in (None, "1", "3.0"):
+        with pytest.raises(AddressError, match="The queue address is a value of the type"):
+            AddressResolver(default_catalog="nsb", transport_version=version).resolve(value)

@@ -14,7 +14,7 @@ from shlex import join
 from typing import Any
 
 from airflow_sqlqueue.errors import AddressError, ConfigurationError, MessageError, QueueNotFoundError
-from airflow_sqlqueue.messages.address import QueueAddress
+from airflow_sqlqueue.messages.address import QueueAddress, text_of
 from airflow_sqlqueue.messages.message import HeaderNames, Message, full_name
 from airflow_sqlqueue.messages.routing import SUBSCRIPTION_TABLE, AddressResolver, ResolvedAddress
 from airflow_sqlqueue.queue.queue_table import QueueTable
@@ -109,7 +109,8 @@ class SubscriptionTable:
         another schema, where it may belong to another endpoint of the same name. Raises :class:`ConfigurationError` for
         a value that does not fit into the table's columns of 200 characters.
         """
-        values = {"queue address": queue.canonical, "endpoint": endpoint, "topic": topic_of(type_name)}
+        name = text_of("endpoint name", endpoint)
+        values = {"queue address": queue.canonical, "endpoint": name, "topic": topic_of(type_name)}
         for what, value in values.items():
             if not value.strip():
                 raise ConfigurationError(f"The {what} of a subscription is blank: give one.")
@@ -134,7 +135,8 @@ class SubscriptionTable:
 
     def unsubscribe(self, type_name: str, endpoint: str) -> bool:
         """End a subscription; return whether there was one."""
-        return bool(self.session.value(self.query("subscription.unsubscribe"), endpoint, topic_of(type_name)))
+        name = text_of("endpoint name", endpoint)
+        return bool(self.session.value(self.query("subscription.unsubscribe"), name, topic_of(type_name)))
 
     def subscriptions(self) -> list[Subscription]:
         """Return every subscription, by topic and endpoint."""
