@@ -122,7 +122,7 @@ def read_connection(
             host=host,
             instance=named_instance(instance, connection.port),
             port=connection.port or string.port,
-            database=database or connection.schema or string.database,
+            database=_text({"database": database}, "database") or connection.schema or string.database,
             user=connection.login or string.user or None,
             password=connection.password or string.password or None,
             driver=_text(own, "driver") or _driver(_text(extra, "driver"), allowed),

@@ -10,6 +10,7 @@ from typing import Any
 from airflow.sdk import Context
 from airflow.sdk.bases.notifier import BaseNotifier
 
+from airflow_sqlqueue.hooks.arguments import check_hook_params
 from airflow_sqlqueue.messages.routing import check_named_once
 
 __all__ = ["SqlQueueNotifier"]
@@ -67,6 +68,7 @@ class SqlQueueNotifier(BaseNotifier):
         self.sqlqueue_conn_id = sqlqueue_conn_id
         self.hook_params = hook_params
         check_named_once(queue_name, endpoint)
+        check_hook_params(hook_params)
 
     def __call__(self, *args: Any) -> None:
         """Send a notification with the templates of this call: Airflow renders them for good, into what it calls."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Asset, BaseOperator
 
 from airflow_sqlqueue.errors import AddressError, ConfigurationError
+from airflow_sqlqueue.hooks.arguments import check_hook_params
 from airflow_sqlqueue.messages import routing
 from airflow_sqlqueue.options import interval
 from airflow_sqlqueue.queue.condition import QueueCondition
@@ -70,6 +71,8 @@ class ServerTask(BaseOperator):
         super().__init__(**kwargs)
         self.sqlqueue_conn_id = sqlqueue_conn_id
         self.hook_params = hook_params
+        with _in_task(self.task_id):
+            check_hook_params(hook_params)
 
     @cached_property
     def hook(self) -> SqlQueueHook:

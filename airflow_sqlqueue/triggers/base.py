@@ -16,6 +16,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_sqlqueue import errors
 from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError
+from airflow_sqlqueue.hooks.arguments import check_hook_params
 from airflow_sqlqueue.messages.address import text_of
 from airflow_sqlqueue.messages.routing import check_named_once
 from airflow_sqlqueue.queue.filters import MessageFilter
@@ -91,8 +92,7 @@ class ServerTrigger(BaseTrigger):
     def check(self) -> None:
         """Check the arguments, and turn texts of numbers into numbers. Raises this package's errors."""
         self.poll_interval = seconds("poll_interval", self.poll_interval)
-        if self.hook_params is not None and not isinstance(self.hook_params, Mapping):
-            raise ConfigurationError(f"hook_params is a mapping of arguments, not {type(self.hook_params).__name__}.")
+        check_hook_params(self.hook_params)
 
     @abstractmethod
     def make_poll(self, client: QueueClient) -> Poll[dict[str, Any]]:

@@ -13,8 +13,10 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import DAG, ObjectStoragePath
 from inherited_parameters import fields_of, whole_docstring, whole_signature
 
-from airflow_sqlqueue import operators, sensors, triggers
+from airflow_sqlqueue import SqlQueueNotifier, operators, sensors, triggers
 from airflow_sqlqueue.errors import AddressError, ConfigurationError
+from airflow_sqlqueue.hooks.arguments import HOOK_ARGUMENTS
+from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.operators import (
     SqlQueueCreateOperator,
     SqlQueueDrainToSparkOperator,
@@ -203,3 +205,32 @@ def test_a_soft_failing_sensor_that_cannot_read_is_not_skipped(connection: Any, 
     sensor = SqlQueueDepthSensor(task_id="t", queue_name="q", soft_fail=True)
     with pytest.raises(ConfigurationError, match="names no database"):
         sensor.execute(context())
+
+
+def test_arguments_of_the_hook_are_known_without_it() -> None:
+    parameters = signature(SqlQueueHook.__init__).parameters.values()
+    assert tuple(each.name for each in parameters if each.kind is each.KEYWORD_ONLY) == HOOK_ARGUMENTS
+
+
+@pytest.mark.parametrize("cls", [SqlQueueCreateOperator, SqlQueueDepthSensor, SqlQueueNotifier])
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"defualt_schema": "shop"}, "hook_params has no argument 'defualt_schema': did you mean 'default_schema'"),
+        ({"schema": "Shop"}, "hook_params has no argument 'schema'"),
+        ({"sqlqueue_conn_id": "x"}, "hook_params has no argument 'sqlqueue_conn_id'"),
+        ({1: 2}, "hook_params has no argument '1'"),
+        ("default_schema", "hook_params is a mapping of arguments, not str"),
+    ],
+)
+def test_wrong_arguments_of_the_hook_fail_where_the_dag_is_parsed(cls: Any, wrong: Any, says: str) -> None:
+    """A misspelled one would silently lead to another table."""
+    needed = {"message_type": "Ops.Failed"} if cls is SqlQueueNotifier else {"task_id": "t"}
+    with pytest.raises(ConfigurationError, match=says):
+        cls(queue_name="orders", hook_params=wrong, **needed)
+
+
+def test_a_database_that_is_no_text_is_one_sentence(connection: Any) -> None:
+    hook = SqlQueueHook(connection(), database=5)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="database has to be text, not int"):
+        _ = hook.client

@@ -189,6 +189,8 @@ WRONG: list[tuple[Any, dict[str, Any]]] = [
     (SqlQueueDepthTrigger, {"poll_interval": "nan"}),
     (SqlQueueDepthTrigger, {"poll_interval": float("inf")}),
     (SqlQueueDepthTrigger, {"hook_params": "x"}),
+    (SqlQueueDepthTrigger, {"hook_params": {"lock_timout": 3}}),
+    (SqlQueueDepthEventTrigger, {"hook_params": {"sqlqueue_conn_id": "x"}}),
     (SqlQueueReplyTrigger, {"correlation_id": "c", "poll_interval": -1}),
     (SqlQueueStrandedBatchTrigger, {"older_than": "1e300"}),
     (SqlQueueStrandedBatchTrigger, {"states": "open"}),
