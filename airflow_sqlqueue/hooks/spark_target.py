@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseHook
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
 from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.extras import from_extra
@@ -38,13 +38,18 @@ class SparkTarget:
 
         Keys of the extra that begin with ``spark.`` are settings; they have to be on a list
         (:mod:`airflow_sqlqueue.server.connection_policy`). ``settings`` may hold any setting and override those of the
-        extra. Raises :class:`ConfigurationError` for another setting in the extra, for a connection of another type or
-        without a host, and for ``settings`` that are not texts, numbers, True or False.
+        extra. Raises :class:`ConfigurationError` for another setting in the extra, for a connection that is missing, of
+        another type or without a host, and for ``settings`` that are not texts, numbers, True or False.
         """
         given_settings = _texts(settings or {})
         if conn_id is None:
             return cls(LOCAL, given_settings)
-        connection = BaseHook.get_connection(conn_id)
+        try:
+            connection = BaseHook.get_connection(conn_id)
+        except AirflowNotFoundException as error:
+            raise ConfigurationError(
+                f"Airflow has no connection {conn_id!r} for Spark: create it, or name another."
+            ) from error
         if connection.conn_type not in {"spark", "spark_connect"} or not connection.host:
             raise ConfigurationError(
                 f"Connection {conn_id!r} is not a Spark cluster: use type spark or spark_connect, and name a host."

@@ -50,10 +50,15 @@ def redactor_of(rules: Any, conn_id: str | None) -> Redactor | None:
 
 
 def redaction_key(conn_id: str) -> str:
-    """Return the key of a connection, its password, which Airflow hides in logs."""
-    from airflow.providers.common.compat.sdk import BaseHook
+    """Return the key of a connection, its password, which Airflow hides in logs. Raises ConfigurationError without."""
+    from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
-    key = BaseHook.get_connection(conn_id).password
+    try:
+        key = BaseHook.get_connection(conn_id).password
+    except AirflowNotFoundException as error:
+        raise ConfigurationError(
+            f"Airflow has no connection {conn_id!r}, whose password is the key of the redaction: create it."
+        ) from error
     if not key:
         raise ConfigurationError(f"The connection {conn_id!r} has no password, which is the key of the redaction.")
     return str(key)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -51,8 +51,13 @@ class SparkJob(BatchJob):
         if self.python_callable is not None:
             check_plain(self.python_callable)
             check_op_kwargs(self.op_kwargs)
-        if isinstance(self.application_args, str):
-            raise ConfigurationError("application_args is a text: give a list, with an item for each argument.")
+        if isinstance(self.application_args, str) or not isinstance(self.application_args or (), Iterable):
+            kind = type(self.application_args).__name__
+            raise ConfigurationError(f"application_args is a list, with an item for each argument, not {kind}.")
+        if not isinstance(self.submit_options or {}, Mapping):
+            raise ConfigurationError(
+                f"submit_options is a mapping of options, not {type(self.submit_options).__name__}: give their names."
+            )
         if self.submit_options and self.application is None:
             raise ConfigurationError("submit_options is given without an application: give one, or leave it out.")
         if self.application is not None:
@@ -61,7 +66,9 @@ class SparkJob(BatchJob):
             except ModuleNotFoundError as error:
                 package = "apache-airflow-providers-apache-spark"
                 raise not_installed("An application", package, with_extra("spark-provider")) from error
+        if self.is_given:
             target = SparkTarget.of(self.spark_conn_id, self.spark_conf)
+        if self.application is not None:
             self._submitted = SparkApplication(target, self.application, self.name, self.submit_options or {})
 
     @property

@@ -144,7 +144,10 @@ def test_messages_are_not_rendered_because_rendered_fields_are_stored() -> None:
         ({"python_callable": asyncio.sleep}, "python_callable is asynchronous"),
         ({"python_callable": print, "op_kwargs": "{'a': 1}"}, "op_kwargs is a value of the type str"),
         ({"python_callable": print, "op_kwargs": {1: 2}}, "op_kwargs is a value of the type dict: .* by their names"),
-        ({"application": "job.py", "application_args": "--day 1"}, "application_args is a text: give a list"),
+        (
+            {"application": "job.py", "application_args": "--day 1"},
+            "application_args is a list, with an item for each argument, not str",
+        ),
         ({"drain_options": {"rows_per_statement": 0}}, "rows_per_statement must be"),
         ({"stage": "table"}, "leave out the staging folder"),
         ({"staging": None}, "needs a staging folder"),

@@ -202,3 +202,11 @@ def test_a_job_gets_no_batch_of_an_earlier_run_that_other_rules_have_left(
     assert drain("last", RULES)["batch"]["messages"] == 2
     assert seen == [b'{"Id":1}'] * 3
     assert drain("without", None)["adopted"] == []
+
+
+def test_a_key_without_its_connection_ends_the_task(queue_name: str, tmp_path: Path, context: Any) -> None:
+    task = SqlQueueDrainOperator(
+        task_id="t", queue_name=queue_name, staging=str(tmp_path), redaction=RULES, redaction_conn_id="nowhere"
+    )
+    with pytest.raises(AirflowFailException, match="Airflow has no connection 'nowhere', whose password is the key"):
+        task.execute(context())

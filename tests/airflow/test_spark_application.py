@@ -109,6 +109,20 @@ def test_options_that_cannot_be_submitted_are_refused(tmp_path: Path, monkeypatc
         SparkJob("t", logging.getLogger(), submit_options={"deploy_mode": "cluster"}).check()
 
 
+def test_arguments_of_another_kind_are_refused() -> None:
+    given: dict[str, Any] = {"application_args": 5, "submit_options": "--deploy-mode cluster"}
+    for name, value in given.items():
+        with pytest.raises(ConfigurationError, match=f"{name} is a .*, not {type(value).__name__}"):
+            SparkJob("t", logging.getLogger(), application="job.py", **{name: value}).check()
+
+
+@pytest.mark.parametrize("job", [{"application": "job.py"}, {"python_callable": print}])
+def test_a_connection_that_does_not_exist_ends_the_task_before_the_drain(job: dict[str, Any]) -> None:
+    """Airflow would run the task again for its own error of that."""
+    with pytest.raises(ConfigurationError, match="Airflow has no connection 'nowhere' for Spark: create it"):
+        SparkJob("t", logging.getLogger(), spark_conn_id="nowhere", **job).check()
+
+
 def test_a_missing_provider_is_named_with_its_extra(monkeypatch: Any) -> None:
     monkeypatch.delitem(sys.modules, "airflow_sqlqueue.operators.spark_application")
     monkeypatch.setitem(sys.modules, "airflow.providers.apache.spark.operators.spark_submit", None)
