@@ -145,6 +145,12 @@ def test_a_filter_without_a_match() -> None:
         ({"until": ""}, "until is not a time"),
         ({"since": datetime(2026, 1, 1)}, "no time zone"),  # noqa: DTZ001
         ({"row_versions": ["x"]}, "is no RowVersion"),
+        ({"row_versions": [1.7]}, "is no RowVersion"),
+        ({"row_versions": [True]}, "is no RowVersion"),
+        ({"row_versions": float("inf")}, "is no RowVersion"),
+        ({"row_versions": [None]}, "is no RowVersion"),
+        ({"up_to": ""}, "is no RowVersion"),
+        ({"up_to": float("inf")}, "is no RowVersion"),
         ({"row_versions": 2**64}, "larger than any"),
         ({"endpoint": ["Sales"]}, "endpoint takes text"),
     ],

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from airflow_sqlqueue.errors import ConfigurationError
-from airflow_sqlqueue.options import option
+from airflow_sqlqueue.options import option, whole_number
 from airflow_sqlqueue.queue.errors.failed_message import KINDS, FailedMessage, table_of
 from airflow_sqlqueue.queue.errors.groupings import check_keys, group_name, value_of
 from airflow_sqlqueue.queue.filters import TimeFilter
@@ -107,11 +108,12 @@ def _same(wanted: str | None, found: str | None) -> bool:
 
 
 def _several(value: Any) -> Collection[Any]:
-    return [value] if isinstance(value, (str, int)) else list(value)
+    return [value] if isinstance(value, str) or not isinstance(value, Iterable) else list(value)
 
 
 def _row_version(value: Any) -> int:
-    try:
-        return int(value)
-    except (TypeError, ValueError):
-        raise ConfigurationError(f"{value!r} is no RowVersion: give a whole number.") from None
+    with suppress(ConfigurationError):
+        number = whole_number("RowVersion", value)
+        if number is not None:
+            return number
+    raise ConfigurationError(f"{value!r} is no RowVersion: give a whole number.")
