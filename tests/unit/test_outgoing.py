@@ -209,6 +209,8 @@ def test_a_time_to_be_received_is_a_row_value_and_a_header(name: str, value: Any
         ({"time_to_be_received": timedelta.max}, "longer than .NET"),
         ({"time_to_be_received": 1, "expires": 1}, "both time_to_be_received and expires"),
         ({"body": {1}}, "neither bytes nor text"),
+        ({"body": {"price": float("nan")}}, "neither bytes nor text"),
+        ({"body": [float("-inf")]}, "neither bytes nor text"),
         ({"headers": {"a": 1}}, "must be text"),
         ({"headers": {1: "a"}}, "must be text"),
         ({"headers": {"a": "\ud800"}}, "half a surrogate pair"),

@@ -199,11 +199,15 @@ def _body(value: Any) -> bytes:
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
     try:
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-        return text.encode("utf-8")
+        return (value if isinstance(value, str) else _json(value)).encode("utf-8")
     except (TypeError, ValueError, RecursionError) as error:
         # The error's own text may quote the body.
         raise MessageError(f"its body is neither bytes nor text nor JSON ({type(error).__name__}).") from None
+
+
+def _json(value: Any) -> str:
+    """Return a value as JSON, which has no NaN and no Infinity: endpoints could not read such a body."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def reply(
