@@ -17,7 +17,7 @@ from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.hooks.staging import data_bus_at
 from airflow_sqlqueue.operators.base import LimitedTask, check_named_once, check_options, message_filter, templated
 from airflow_sqlqueue.operators.metrics import Metrics
-from airflow_sqlqueue.options.arguments import arguments_for
+from airflow_sqlqueue.options.arguments import arguments_for, check_op_kwargs
 from airflow_sqlqueue.options.budget import count_of
 from airflow_sqlqueue.queue.filters import MessageFilter
 
@@ -135,10 +135,12 @@ class SqlQueueConsumeOperator(LimitedTask):
         """Return the function with its named arguments; its first parameter, of any name, is the message."""
         handle = self.python_callable
         offered = {HOOK: self.hook, CLIENT: self.hook.client, **context}
+        # Checked here, because else every message would go to the error queue. A template may render to None.
+        check_op_kwargs(self.op_kwargs)
+        given = self.op_kwargs or {}
         if isinstance(handle, MessageHandlers):
-            return handle.bind(**{**offered, **self.op_kwargs})
-        # Checked here, because else every message would go to the error queue.
-        return partial(handle, **arguments_for(handle, offered, self.op_kwargs))
+            return handle.bind(**{**offered, **given})
+        return partial(handle, **arguments_for(handle, offered, given))
 
     def _options(self) -> ConsumeOptions:
         return ConsumeOptions.of(

@@ -15,7 +15,7 @@ from airflow_sqlqueue.operators.base import RoutedTask, task_key, templated
 from airflow_sqlqueue.operators.metrics import Metrics
 from airflow_sqlqueue.operators.results import check_result
 from airflow_sqlqueue.operators.waiting import WaitingTask
-from airflow_sqlqueue.options.arguments import check_op_kwargs
+from airflow_sqlqueue.options.arguments import arguments_for, check_op_kwargs
 from airflow_sqlqueue.untrusted import event_value
 
 if TYPE_CHECKING:
@@ -82,6 +82,9 @@ class SqlQueueRequestOperator(WaitingTask, RoutedTask):
         key = task_key(context)
         with fail_without_retry():
             check_op_kwargs(self.op_kwargs)
+            if self.python_callable is not None:
+                # Before the request is sent: its reply comes much later.
+                arguments_for(self.python_callable, {}, self.op_kwargs or {})
             request = self._request(context)
             queue, client = self.sql_queue, self.hook.client
             if client.find(self.address) == client.find(self.reply_queue):

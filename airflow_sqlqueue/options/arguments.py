@@ -26,9 +26,11 @@ def arguments_for(
     """Return all of ``op_kwargs``, and the ``offered`` values that the function has parameters for, except its first
     one.
 
-    Raises :class:`ConfigurationError` if the function cannot be called with these arguments.
+    Raises :class:`ConfigurationError` if the function cannot be called, or not with these arguments.
     """
     check_op_kwargs(op_kwargs)
+    if not callable(function):
+        raise ConfigurationError("python_callable cannot be called: give a function of a message.")
     given: dict[str, Any] = {**offered, **op_kwargs}
     try:
         signature = inspect.signature(function)

@@ -158,6 +158,26 @@ def test_metrics_and_log(
     assert "secret of the message" not in out
 
 
+@pytest.mark.parametrize(
+    ("handle", "says"),
+    [
+        ("shop.handle", "python_callable cannot be called"),
+        (MessageHandlers(), "op_kwargs is a value of the type str"),
+    ],
+)
+def test_a_text_in_the_place_of_a_function_or_its_arguments_fails_without_retry(
+    make: Any, context: Any, handle: Any, says: str
+) -> None:
+    with pytest.raises(AirflowFailException, match=says):
+        make(handle, op_kwargs="{'a': 1}" if isinstance(handle, MessageHandlers) else None).execute(context())
+
+
+def test_a_template_may_leave_out_the_arguments(make: Any, context: Any) -> None:
+    consume = make(lambda message: None)
+    consume.op_kwargs = None
+    assert consume.execute(context())["handled"] == 0
+
+
 @pytest.mark.parametrize("arguments", [{"op_kwargs": {"other": 1}}, {"python_callable": lambda: None}])
 def test_a_function_that_cannot_be_called_costs_no_message(
     hook: SqlQueueHook, queue_name: str, make: Any, context: Any, arguments: dict[str, Any]

@@ -190,11 +190,19 @@ def test_a_request_is_not_taken_for_its_own_reply(
     assert hook.depth(queue_name).messages == 0
 
 
-def test_arguments_without_names_are_refused_before_the_request_is_sent(
-    hook: SqlQueueHook, queue_name: str, ask: Ask, context: Any
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"python_callable": print, "op_kwargs": "{'a': 1}"}, "op_kwargs is a value of the type str"),
+        ({"python_callable": "shop.price_of"}, "python_callable cannot be called"),
+        ({"python_callable": lambda reply: None, "op_kwargs": {"a": 1}}, "cannot be called with a message"),
+    ],
+)
+def test_a_call_that_cannot_work_is_refused_before_the_request_is_sent(
+    hook: SqlQueueHook, queue_name: str, ask: Ask, context: Any, given: dict[str, Any], says: str
 ) -> None:
-    with pytest.raises(AirflowFailException, match="op_kwargs is a value of the type str"):
-        ask(python_callable=print, op_kwargs="{'a': 1}").execute(context())
+    with pytest.raises(AirflowFailException, match=says):
+        ask(**given).execute(context())
     assert hook.depth(queue_name).messages == 0
 
 
