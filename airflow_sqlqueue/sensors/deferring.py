@@ -58,7 +58,9 @@ class DeferringSensor(ServerTask, BaseSensorOperator):
             poked = False
         if isinstance(poked, PokeReturnValue) and poked:
             return poked.xcom_value
-        self.defer(trigger=self.trigger(), method_name="execute_complete", timeout=timedelta(seconds=self.timeout))
+        with self.failing():
+            trigger = self.trigger()
+        self.defer(trigger=trigger, method_name="execute_complete", timeout=timedelta(seconds=self.timeout))
 
     def execute_complete(self, context: Context, event: Any = None) -> Any:
         """Return the trigger's result; raises the error that ended its wait."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -59,14 +59,18 @@ class SqlQueueStrandedBatchSensor(DeferringSensor):
         from airflow_sqlqueue.triggers.stranded import summary
 
         with self.failing():
-            if isinstance(self.states, str) or not self.states or not set(self.states) <= set(UNFINISHED):
+            is_list = isinstance(self.states, (list, tuple, Set))
+            if not is_list or not self.states or not all(state in UNFINISHED for state in self.states):
                 raise ConfigurationError(f"states is a list of some of {', '.join(UNFINISHED)}, not {self.states!r}.")
             batches = self.hook.client.batches
             found = batches.stranded(self.queue_name, states=self.states, older_than=self._least_time())
         return PokeReturnValue(bool(found), xcom_value=self._report(summary(found)))
 
     def _least_time(self) -> timedelta:
-        return interval_or(timedelta(hours=1), "older_than", self.older_than)
+        from airflow_sqlqueue.triggers.base import seconds
+
+        given = interval_or(timedelta(hours=1), "older_than", self.older_than)
+        return timedelta(seconds=seconds("older_than", given.total_seconds()))
 
     def trigger(self) -> BaseTrigger:
         from airflow_sqlqueue.triggers.stranded import SqlQueueStrandedBatchTrigger

@@ -94,8 +94,25 @@ def test_a_deferred_sensor_finds_the_same_batches_by_its_trigger(
     assert sensor.execute(context())["count"] == 1
 
 
-@pytest.mark.parametrize("states", [[], ["consumed"], ["open", "done"], None, "open"])
+@pytest.mark.parametrize("states", [[], ["consumed"], ["open", "done"], None, "open", 5, [["open"]], {"open": 1}])
 def test_states_in_which_nothing_is_left_behind_are_refused(live: str, context: Any, states: Any) -> None:
     sensor = SqlQueueStrandedBatchSensor(task_id="t", states=states)
     with pytest.raises(AirflowFailException, match="states is a list of some of open, sealed"):
         sensor.poke(context())
+
+
+@pytest.mark.parametrize("deferrable", [False, True])
+@pytest.mark.parametrize("older_than", [-5, "-5", timedelta(seconds=-5), 10**12])
+def test_a_time_below_zero_or_beyond_all_limits_fails_without_retry(
+    live: str, context: Any, older_than: Any, deferrable: bool
+) -> None:
+    sensor = SqlQueueStrandedBatchSensor(task_id="t", older_than=older_than, deferrable=deferrable, timeout=0.1)
+    with pytest.raises(AirflowFailException, match=r"older_than is .*: give a number of seconds"):
+        sensor.execute(context())
+
+
+def test_a_trigger_that_cannot_be_made_fails_its_sensor_without_retry(live: str, context: Any) -> None:
+    sensor = SqlQueueStrandedBatchSensor(task_id="t", older_than=10**8, deferrable=True)
+    sensor.poke_interval = "soon"  # type: ignore[assignment]
+    with pytest.raises(AirflowFailException, match="poll_interval is 'soon'"):
+        sensor.execute(context())
