@@ -17,8 +17,8 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from airflow_sqlqueue import errors
 from airflow_sqlqueue.errors import ConfigurationError, SqlQueueError
 from airflow_sqlqueue.hooks.arguments import check_hook_params
-from airflow_sqlqueue.messages.address import text_of
-from airflow_sqlqueue.messages.routing import check_named_once
+from airflow_sqlqueue.messages.address import QueueAddress, text_of
+from airflow_sqlqueue.messages.routing import check_named_once, endpoint_table
 from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.untrusted import quoted
 
@@ -170,7 +170,10 @@ class QueueTrigger(ServerTrigger):
     def check(self) -> None:
         super().check()
         check_named_once(self.queue_name, self.endpoint)
-        text_of("queue address", self.queue_name) if self.endpoint is None else text_of("endpoint name", self.endpoint)
+        if self.endpoint is None:
+            QueueAddress.parse(text_of("queue address", self.queue_name))
+        else:
+            endpoint_table(self.endpoint)
 
     @property
     def named(self) -> dict[str, str]:

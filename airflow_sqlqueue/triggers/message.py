@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from airflow_sqlqueue.errors import ConfigurationError
+from airflow_sqlqueue.messages.address import QueueAddress
 from airflow_sqlqueue.messages.envelope import Envelope
 from airflow_sqlqueue.triggers.base import QueueTrigger, names, packed, unpacked
 from airflow_sqlqueue.untrusted import event_value
@@ -75,6 +76,7 @@ class SqlQueueMessageEventTrigger(QueueTrigger, BaseEventTrigger):
         super().check()
         self.message_types = None if self.message_types is None else names("message_types", self.message_types)
         self.headers = names("headers", self.headers)
+        QueueAddress.parse(self.error_queue)
         if not (isinstance(self.max_held, int) and 1 <= self.max_held <= MOST and self.poll_interval):
             raise ConfigurationError(f"max_held is 1 to {MOST}, and poll_interval a number of seconds above 0.")
 

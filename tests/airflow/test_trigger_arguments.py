@@ -15,7 +15,7 @@ from airflow.models.trigger import Trigger
 from airflow.sdk import DAG, Asset, AssetWatcher
 from airflow.triggers.base import BaseEventTrigger
 
-from airflow_sqlqueue.errors import SqlQueueError
+from airflow_sqlqueue.errors import AddressError, SqlQueueError
 from airflow_sqlqueue.queue.filters import MessageFilter
 from airflow_sqlqueue.triggers import (
     SqlQueueDepthEventTrigger,
@@ -179,12 +179,21 @@ def test_a_wrong_argument_in_the_database_fails_no_triggerer(cls: Any, argument:
         assert isinstance(made_from(row), cls)
 
 
+@needs(SHARED_STREAMS)
+@pytest.mark.parametrize("error_queue", [None, "", "@[dbo]", ["error"]])
+def test_an_error_queue_without_a_name_fails_where_the_dag_is_parsed(error_queue: Any) -> None:
+    with pytest.raises(AddressError, match="The queue address"):
+        SqlQueueMessageEventTrigger(queue_name="q", error_queue=error_queue)
+
+
 WRONG: list[tuple[Any, dict[str, Any]]] = [
     (SqlQueueDepthTrigger, {"wait_for": {"min_messages": 0}}),
     (SqlQueueDepthTrigger, {"wait_for": {"Encoding.VAR": {}}}),
     (SqlQueueDepthTrigger, {"wait_for": "soon"}),
     (SqlQueueDepthTrigger, {"endpoint": "Sales"}),
     (SqlQueueDepthTrigger, {"queue_name": ["q"]}),
+    (SqlQueueDepthTrigger, {"queue_name": " "}),
+    (SqlQueueDepthEventTrigger, {"queue_name": None, "endpoint": ""}),
     (SqlQueueDepthEventTrigger, {"queue_name": None, "endpoint": 5}),
     (SqlQueueDepthTrigger, {"poll_interval": "nan"}),
     (SqlQueueDepthTrigger, {"poll_interval": float("inf")}),
