@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from airflow_sqlqueue.errors import TransactionError
+from airflow_sqlqueue.errors import ConfigurationError
 from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.messages.routing import ResolvedAddress
 from airflow_sqlqueue.queue.queue_table import QueueTable
@@ -80,7 +80,7 @@ class SendLedger(OwnTable):
 
         Queue and ledger may be in different databases of the server. Inside a transaction the send is part of it. The
         call waits for another send of the same id, and raises :class:`LockTimeoutError` after the session's lock
-        timeout. Raises :class:`TransactionError` where the id was used for another queue.
+        timeout. Raises :class:`ConfigurationError` where the id was used for another queue.
         """
         name = stored_name(address.canonical)
         with self.session.transaction():
@@ -96,7 +96,10 @@ class SendLedger(OwnTable):
     def _repeated(self, send_id: uuid.UUID, address: str) -> SendResult:
         ((known, count, message_id),) = self.session.run(self.query("send_ledger.find"), str(send_id))
         if known != address:
-            raise TransactionError(f"The send {send_id} went to {known}, not to {address}: take another id.")
+            raise ConfigurationError(
+                f"The send {send_id} went to {known}, not to {address}: take another id, which in Airflow is another "
+                "run."
+            )
         return SendResult(int(count), repeated=True, message_id=None if message_id is None else uuid.UUID(message_id))
 
     def count_older(self, than: timedelta) -> int:

@@ -195,3 +195,13 @@ def test_tasks_take_the_secondary_queues_too(hook: SqlQueueHook, queue_name: str
 def test_a_missing_queue_is_not_retried(live: str, context: Any) -> None:
     with pytest.raises(AirflowFailException, match=r"test\.missing"):
         SqlQueuePurgeExpiredOperator(task_id="t", queue_name="test.missing").execute(context())
+
+
+def test_a_cleared_task_that_names_another_queue_fails_without_retry(queue_name: str, context: Any) -> None:
+    """The send of its run is in the ledger, for the first queue."""
+    send = SqlQueueSendOperator(task_id="s", queue_name=queue_name, messages=[{}], exactly_once=True)
+    assert send.execute(context()) == 1
+    send.queue_name = f"{queue_name}.other"
+    SqlQueueCreateOperator(task_id="c", queue_name=send.queue_name).execute(context())
+    with pytest.raises(AirflowFailException, match="take another id, which in Airflow is another run"):
+        send.execute(context())

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from airflow_sqlqueue.errors import MessageError, TransactionError
+from airflow_sqlqueue.errors import ConfigurationError, MessageError
 from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.messages.routing import AddressResolver
 from airflow_sqlqueue.queue import QueueTable
@@ -88,7 +88,7 @@ def test_an_id_belongs_to_one_queue(queue: QueueTable, ledger: SendLedger, addre
     other = address_of.resolve(f"{queue.address.table}.other")
     create_queue(queue.session, other)
     try:
-        with pytest.raises(TransactionError, match="take another id"):
+        with pytest.raises(ConfigurationError, match="take another id"):
             ledger.send(QueueTable(queue.session, other), send_id, MESSAGES)
     finally:
         run_sql(queue.session, f"DROP TABLE {other.qualified_name}")
