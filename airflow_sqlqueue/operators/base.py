@@ -15,6 +15,7 @@ from airflow_sqlqueue.hooks.arguments import check_hook_params
 from airflow_sqlqueue.messages import routing
 from airflow_sqlqueue.options import interval
 from airflow_sqlqueue.queue.condition import QueueCondition
+from airflow_sqlqueue.untrusted import quoted
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -241,6 +242,17 @@ def interval_or(default: timedelta, name: str, value: Any) -> timedelta:
     """As :func:`interval`, with a default in place of None."""
     found = interval(name, value)
     return default if found is None else found
+
+
+def check_age(older_than: Any) -> None:
+    """Raise :class:`ConfigurationError` for the age of a deletion that a template has rendered to nothing.
+
+    Left out, the age would protect no message from a filter beside it.
+    """
+    if older_than is not None and interval("older_than", older_than) is None:
+        raise ConfigurationError(
+            f"older_than is {quoted(str(older_than))}: give a time, or leave it out, as messages of any age would go."
+        )
 
 
 def message_filter(filters: Mapping[str, Any] | None) -> MessageFilter | None:

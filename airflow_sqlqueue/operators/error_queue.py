@@ -9,7 +9,15 @@ from typing import Any
 from airflow.sdk import Context
 
 from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
-from airflow_sqlqueue.operators.base import LimitedTask, RoutedTask, check_options, note_counts, task_key, templated
+from airflow_sqlqueue.operators.base import (
+    LimitedTask,
+    RoutedTask,
+    check_age,
+    check_options,
+    note_counts,
+    task_key,
+    templated,
+)
 from airflow_sqlqueue.operators.lineage import Lineage, of_table
 from airflow_sqlqueue.operators.metrics import Metrics
 from airflow_sqlqueue.options.budget import count_of
@@ -97,6 +105,7 @@ class SqlQueueFailedMessagesOperator(LimitedTask, RoutedTask):
     def execute(self, context: Context) -> dict[str, Any]:
         action = action_named(self.action)
         with fail_without_retry():
+            check_age(self.older_than)
             inputs = self._inputs()
             if "by" in action.input_names:
                 inputs["by"] = " ".join(map(str, task_key(context)))

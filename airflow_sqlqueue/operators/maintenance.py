@@ -13,6 +13,7 @@ from airflow_sqlqueue.hooks.permanent_errors import fail_without_retry
 from airflow_sqlqueue.operators.base import (
     LimitedTask,
     RoutedTask,
+    check_age,
     check_named_once,
     check_options,
     message_filter,
@@ -106,6 +107,7 @@ class SqlQueuePurgeOperator(PurgeTask):
         check_options(self, MessageFilter)
 
     def selection(self) -> dict[str, Any]:
+        check_age(self.older_than)
         return {
             "all_messages": self.all_messages,
             "older_than": self.older_than,

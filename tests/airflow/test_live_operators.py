@@ -18,6 +18,7 @@ from airflow_sqlqueue.messages.message import HeaderNames, Message, decode_heade
 from airflow_sqlqueue.operators import (
     SqlQueueConsumeOperator,
     SqlQueueCreateOperator,
+    SqlQueueFailedMessagesOperator,
     SqlQueuePublishOperator,
     SqlQueuePurgeExpiredOperator,
     SqlQueuePurgeOperator,
@@ -205,3 +206,28 @@ def test_a_cleared_task_that_names_another_queue_fails_without_retry(queue_name:
     SqlQueueCreateOperator(task_id="c", queue_name=send.queue_name).execute(context())
     with pytest.raises(AirflowFailException, match="take another id, which in Airflow is another run"):
         send.execute(context())
+
+
+@pytest.mark.parametrize("rendered", ["", " ", "None"])
+def test_an_age_that_a_template_renders_to_nothing_deletes_nothing(
+    hook: SqlQueueHook, queue_name: str, context: Any, rendered: str
+) -> None:
+    """The filter beside it would delete messages of any age."""
+    hook.send(queue_name, [Message({HeaderNames.ENCLOSED_MESSAGE_TYPES: "Shop.A"})])
+    filters = {"message_type": "Shop.A"}
+    purge = SqlQueuePurgeOperator(
+        task_id="p", queue_name=queue_name, filters=filters, older_than="{{ x }}", confirm=True
+    )
+    delete = SqlQueueFailedMessagesOperator(
+        task_id="d",
+        queue_name=queue_name,
+        action="purge_archive",
+        filters=filters,
+        older_than="{{ x }}",
+        confirm=True,
+    )
+    for task in (purge, delete):
+        task.older_than = rendered
+        with pytest.raises(AirflowFailException, match=f"^older_than is '{rendered}': give a time, or leave it out"):
+            task.execute(context())
+    assert hook.depth(queue_name).messages == 1
