@@ -173,7 +173,7 @@ ROOMS = {
     ),
     "tables": Room(
         ("queue/tables/*.py", *_sql("create.sql")),
-        (*_unit("layout", "table", "hints"), *_contract("create", "discovery", "layouts", "inspection")),
+        (*_unit("layout", "table", "hints"), *_contract("create", "discovery", "layouts", "inspection", "own_tables")),
     ),
     "publishing": Room(
         ("queue/publishing/*.py", *_sql("subscription.sql", "reply_queue.sql")),
@@ -206,6 +206,7 @@ ROOMS = {
         (
             *_unit("connection", "connection_string", "entra", "libraries", "browser", "permissions"),
             *_contract("access_tokens", "named_instance", "forks", "permissions", "product", "statement_errors"),
+            "tests/airflow/test_access_token.py",
         ),
     ),
     "client": Room(
