@@ -155,7 +155,7 @@ class ConditionTask(RoutedTask):
         return {
             "queue_name": self.queue_name,
             "endpoint": self.endpoint,
-            "wait_for": self.wait_for,
+            "wait_for": self.wait_for.to_dict() if isinstance(self.wait_for, QueueCondition) else self.wait_for,
             "poll_interval": poll_interval,
             **self.connection_arguments,
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import PokeReturnValue
+from airflow.sdk import PokeReturnValue, XComArg
 from airflow.triggers.base import StartTriggerArgs
 
 from airflow_sqlqueue.operators.base import ConditionTask
@@ -37,7 +37,8 @@ class SqlQueueDepthSensor(DeferringSensor, ConditionTask):
     ``reschedule`` the sensor keeps no slot either, and starts a process for each poke.
 
     :param start_from_trigger: wait in the triggerer from the start, without the process of the first poke; takes
-        Airflow 3.3, which renders the templated parameters in the triggerer. A mapped sensor ignores it.
+        Airflow 3.3, which renders the templated parameters in the triggerer. A mapped sensor, and one that uses the
+        output of another task, pokes once first.
     """
 
     def __init__(self, *, start_from_trigger: bool = False, **kwargs: Any) -> None:
@@ -46,13 +47,16 @@ class SqlQueueDepthSensor(DeferringSensor, ConditionTask):
         if start_from_trigger:
             TRIGGER_TEMPLATES.require()
             self.deferrable = True
-            self.start_trigger_args = StartTriggerArgs(
-                trigger_cls="airflow_sqlqueue.triggers.depth.SqlQueueDepthTrigger",
-                # Without objects that Airflow stores as texts; a template is rendered in its place.
-                trigger_kwargs=plain(self.trigger_arguments(self.poke_interval)),
-                next_method="execute_complete",
-                timeout=timedelta(seconds=self.timeout),
-            )
+            # Without objects that Airflow stores as texts; a template is rendered in its place.
+            arguments = plain(self.trigger_arguments(self.poke_interval))
+            # The triggerer would get a reference in the place of another task's output.
+            if not any(XComArg.iter_xcom_references(arguments)):
+                self.start_trigger_args = StartTriggerArgs(
+                    trigger_cls="airflow_sqlqueue.triggers.depth.SqlQueueDepthTrigger",
+                    trigger_kwargs=arguments,
+                    next_method="execute_complete",
+                    timeout=timedelta(seconds=self.timeout),
+                )
 
     def poke(self, context: Context) -> PokeReturnValue:
         with self.failing():

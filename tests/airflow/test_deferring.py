@@ -13,12 +13,16 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, TaskDeferred
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG
 
+from airflow_sqlqueue import QueueCondition
 from airflow_sqlqueue.errors import ConfigurationError, LoginFailedError, QueueNotFoundError
 from airflow_sqlqueue.hooks.sqlqueue import SqlQueueHook
 from airflow_sqlqueue.messages.message import Message
 from airflow_sqlqueue.queue import MessageFilter
 from airflow_sqlqueue.sensors import SqlQueueDepthSensor, depth
+from airflow_sqlqueue.triggers import SqlQueueDepthTrigger
 from airflow_sqlqueue.triggers.base import failed
 from airflow_sqlqueue.versions.airflow import TRIGGER_TEMPLATES
 from tests.airflow.versions import needs
@@ -61,6 +65,27 @@ def test_a_sensor_that_starts_in_the_triggerer_has_the_arguments_of_its_trigger(
     module, _, name = start.trigger_cls.rpartition(".")
     trigger = getattr(import_module(module), name)(**json.loads(json.dumps(start.trigger_kwargs)))
     assert trigger.serialize() == waiting("orders", **options).trigger().serialize()
+
+
+@needs(TRIGGER_TEMPLATES)
+@pytest.mark.parametrize("name", ["queue_name", "wait_for", "min_messages", "sqlqueue_conn_id"])
+def test_a_sensor_with_the_output_of_another_task_pokes_once_before_it_defers(name: str) -> None:
+    """Airflow's triggerer resolves no such output: its trigger would get a reference."""
+    with DAG("dag", schedule=None):
+        output: Any = EmptyOperator(task_id="before").output
+        given: dict[str, Any] = {name: output} if name != "min_messages" else {"wait_for": {name: output}}
+        sensor = SqlQueueDepthSensor(task_id="t", start_from_trigger=True, **{"queue_name": "orders", **given})
+    assert sensor.deferrable
+    assert sensor.start_trigger_args is None
+    assert sensor.upstream_task_ids == {"before"}
+
+
+@needs(TRIGGER_TEMPLATES)
+def test_a_condition_reaches_the_triggerer_as_a_mapping() -> None:
+    condition = QueueCondition(min_messages=2, oldest_seconds=60.0)
+    sensor = SqlQueueDepthSensor(task_id="t", queue_name="q", wait_for=condition, start_from_trigger=True)
+    trigger = SqlQueueDepthTrigger(**json.loads(json.dumps(sensor.start_trigger_args.trigger_kwargs)))
+    assert trigger.condition == condition
 
 
 def test_a_sensor_starts_in_the_triggerer_only_where_it_renders_templates(monkeypatch: pytest.MonkeyPatch) -> None:
