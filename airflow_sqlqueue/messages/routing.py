@@ -76,7 +76,7 @@ def endpoint_table(name: str, qualifier: str | None = None, discriminator: str |
     return ".".join(part for part in (name, qualifier, discriminator) if part)
 
 
-def check_named_once(queue_name: str | None, endpoint: str | None, parameters: str = "queue_name or endpoint") -> None:
+def check_named_once(queue_name: object, endpoint: str | None, parameters: str = "queue_name or endpoint") -> None:
     """Raise :class:`AddressError` unless exactly one of a queue's address and endpoint is given.
 
     ``parameters`` names the caller's parameters in the error.
@@ -177,7 +177,9 @@ class AddressResolver:
         """Return :func:`.address.without_machine`, but None for endpoints of versions 1 and 2: these drop it."""
         return None if self.transport_version in {"1", "2"} else without_machine(text)
 
-    def address_of(self, queue_name: str | None, endpoint: str | None, instance: str | None = None) -> str:
+    def address_of(
+        self, queue_name: str | ResolvedAddress | None, endpoint: str | None, instance: str | None = None
+    ) -> str:
         """Return the address of a queue from its address or its endpoint, or that of one ``instance`` of the endpoint.
 
         Raises :class:`AddressError` unless exactly one of them is given, and for an instance without its endpoint.
@@ -189,7 +191,7 @@ class AddressResolver:
                 "the address of its queue alone."
             )
         if endpoint is None:
-            return text_of("queue address", queue_name)
+            return str(queue_name) if isinstance(queue_name, ResolvedAddress) else text_of("queue address", queue_name)
         found = self.resolve_endpoint(endpoint, discriminator=instance)
         address = QueueAddress(found.table, found.schema, found.catalog)
         return str(address) if self.transport_version is None else address.text_for(self.transport_version)

@@ -147,6 +147,7 @@ def test_names_are_texts(value: Any) -> None:
     for given in ((value, None), (None, value), (None, "Sales", value)):
         with pytest.raises(AddressError, match=f"is a value of the type {type(value).__name__}: give a text"):
             resolver.address_of(*given)
+    assert resolver.address_of(resolver.resolve("Sales"), None) == "Sales@[dbo]@[nsb]"
     for version in (None, "1", "3.0"):
         with pytest.raises(AddressError, match="The queue address is a value of the type"):
             AddressResolver(default_catalog="nsb", transport_version=version).resolve(value)
