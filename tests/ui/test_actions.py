@@ -54,6 +54,7 @@ def test_return_a_group(browser: Browser, airflow: GuardedAirflow, client: Queue
         screen.page.goto(f"{airflow.root}/plugin/sqlqueue")
         screen.frame.get_by_role("link", name=CONNECTION).click()
         screen.frame.get_by_label("What you have started").get_by_role("link").first.click()
+        expect(screen.frame.locator("h1")).to_have_text("Action")
         expect(screen.frame.locator("main .badge")).to_have_text("done")
         screen.frame.get_by_role("link", name="sqlqueue_actions").click()
         screen.page.wait_for_url(f"{airflow.root}/dags/sqlqueue_actions/runs/**")
