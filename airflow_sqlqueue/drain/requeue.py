@@ -136,6 +136,7 @@ def release_stream(ledger: Ledger, locks: BatchLocks, name: str, *, accept_dupli
     state = table.find(name) if table.exists() else None
     if state is None:
         raise ConfigurationError(f"There is no stream {name!r} in {ledger.catalog!r}: 'sqlqueue streams' lists them.")
+    name = state.name
     owner = stream_id(name)
     if not locks.take(owner):
         raise BatchError(f"A query reads the stream {name!r}: stop it first.")

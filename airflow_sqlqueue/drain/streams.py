@@ -79,6 +79,11 @@ class StreamTable(OwnTable):
         """Return the stream of that name and queue, made if it is new; the caller holds the stream's lock."""
         self.session.run(self.query("stream.enter"), name, stored_name(queue), str(uuid.uuid4()), name)
         state = self.find(name)
+        if state is not None and state.name != name:
+            # The lock and the owner of its claims are made of the name, letter by letter.
+            raise WrongBatchError(
+                f"The stream {name!r} would be {state.name!r} to the server: write that, or choose another name."
+            )
         if state is None or state.queue != stored_name(queue):
             known = "nothing" if state is None else state.queue
             raise WrongBatchError(
@@ -87,9 +92,9 @@ class StreamTable(OwnTable):
         return state
 
     def find(self, name: str) -> StreamState | None:
-        """Return the stream of that name, None for an unknown one."""
-        for queue, generation, done in self.session.run(self.query("stream.find"), name):
-            return StreamState(name, queue, uuid.UUID(str(generation)), int(done))
+        """Return the stream of that name by the server's rules, such as those of case; None for an unknown one."""
+        for stored, queue, generation, done in self.session.run(self.query("stream.find"), name):
+            return StreamState(stored, queue, uuid.UUID(str(generation)), int(done))
         return None
 
     def rows(self) -> list[tuple[str, str, int, timedelta]]:

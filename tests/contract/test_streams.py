@@ -19,7 +19,7 @@ from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.spark.source import claims as claims_module
 from airflow_sqlqueue.spark.source.claims import Claims, StreamOptions
 from airflow_sqlqueue.spark.source.options import ServerAccess, SourceOptions
-from tests.conftest import Connect
+from tests.contract.conftest import Connect, run_sql
 
 Reader = Callable[[], Claims]
 
@@ -137,6 +137,28 @@ def test_an_abandoned_consumer(client: QueueClient, reader: Reader, queue: Queue
         again.claim(second, 4)
     again.close()
     assert client.streams.release(name).messages == 0
+
+
+def test_a_name_that_the_server_takes_for_another(
+    client: QueueClient, settings: ConnectionSettings, reader: Reader, queue: QueueTable, name: str
+) -> None:
+    """Under another spelling no query reads the claims of a running one, and none is left behind by a release."""
+    collation = str(run_sql(queue.session, "SELECT collation_name FROM sys.databases WHERE name = DB_NAME()")[0][0])
+    spelling = name.upper() if "_CI" in collation else f"{name} "
+    queue.send(Message({}, b"%d" % n) for n in range(4))
+    claims = reader()
+    claims.claim(claims.begin(), 4)
+    options = StreamOptions(queue.address.canonical, spelling, 4, 2, False)
+    other = Claims(ServerAccess.of(SourceOptions({}), settings), options)
+    with pytest.raises(WrongBatchError, match=f"'{spelling}' would be '{name}' to the server"):
+        other.begin()
+    other.close()
+    with pytest.raises(BatchError, match=f"A query reads the stream '{name}'"):
+        client.streams.release(spelling, accept_duplicates=True)
+    claims.close()
+    released = client.streams.release(spelling, accept_duplicates=True)
+    assert (released.name, released.claims, released.messages) == (name, 1, 4)
+    assert sorted(int(message.body) for message in queue.peek(20)) == list(range(4))
 
 
 def test_a_ledger_without_streams(client: QueueClient, settings: ConnectionSettings) -> None:

@@ -13,7 +13,7 @@ SELECT ?, ?, ?, 0, SYSUTCDATETIME()
 WHERE NOT EXISTS (SELECT * FROM {table} WITH (READCOMMITTEDLOCK, ROWLOCK) WHERE [Name] = ?);
 
 -- find: read the stream
-SELECT [Queue], [Generation], [Done] FROM {table} WITH (READCOMMITTEDLOCK) WHERE [Name] = ?;
+SELECT [Name], [Queue], [Generation], [Done] FROM {table} WITH (READCOMMITTEDLOCK) WHERE [Name] = ?;
 
 -- list: list the streams
 SELECT [Name], [Queue], [Done], [ChangedAt], SYSUTCDATETIME() FROM {table} WITH (READCOMMITTEDLOCK) ORDER BY [Name];
