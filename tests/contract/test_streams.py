@@ -161,6 +161,15 @@ def test_a_name_that_the_server_takes_for_another(
     assert sorted(int(message.body) for message in queue.peek(20)) == list(range(4))
 
 
+@pytest.mark.parametrize("offset", [5, None, "5", {"offset": 5}, {"number": "5"}])
+def test_a_checkpoint_of_another_source(reader: Reader, offset: Any) -> None:
+    claims = reader()
+    claims.begin()
+    with pytest.raises(WrongBatchError, match="the checkpoint is that of another stream"):
+        claims.claim(offset, 4)
+    claims.close()
+
+
 def test_a_ledger_without_streams(client: QueueClient, settings: ConnectionSettings) -> None:
     other = QueueClient(replace(settings, ledger_schema=f"none_{uuid.uuid4().hex[:8]}"))
     assert other.streams.list() == []

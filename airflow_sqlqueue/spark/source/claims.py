@@ -13,7 +13,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TypedDict, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 from airflow_sqlqueue.client.client import QueueClient
 from airflow_sqlqueue.drain.drain import Drain
@@ -301,9 +301,9 @@ class _OpenStream:
         Such an offset is another stream's, or its claim does not exist, or, with ``stale``, a later claim is done.
         """
         state = self.state()
-        if offset != self.offset(state, offset["number"]):
+        number: Any = offset.get("number") if isinstance(offset, dict) else None
+        if not isinstance(number, int) or offset != self.offset(state, number):
             raise _out_of_step(state, "the checkpoint is that of another stream or database")
-        number = offset["number"]
         if stale and number < state.done:
             raise _out_of_step(state, f"the checkpoint ends with claim {number}, and {state.done} are done")
         if number > state.done and self.batch_state(state.batch_id(number)) != "sealed":
