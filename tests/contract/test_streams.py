@@ -17,7 +17,7 @@ from airflow_sqlqueue.queue import QueueTable
 from airflow_sqlqueue.queue.copies import QueueCopy
 from airflow_sqlqueue.server.settings import ConnectionSettings
 from airflow_sqlqueue.spark.source import claims as claims_module
-from airflow_sqlqueue.spark.source.claims import Claims, StreamOptions
+from airflow_sqlqueue.spark.source.claims import Claims, Offset, StreamOptions
 from airflow_sqlqueue.spark.source.options import ServerAccess, SourceOptions
 from tests.contract.conftest import Connect, run_sql
 
@@ -159,6 +159,32 @@ def test_a_name_that_the_server_takes_for_another(
     released = client.streams.release(spelling, accept_duplicates=True)
     assert (released.name, released.claims, released.messages) == (name, 1, 4)
     assert sorted(int(message.body) for message in queue.peek(20)) == list(range(4))
+
+
+def test_a_stream_that_has_copied_does_not_consume(
+    client: QueueClient, settings: ConnectionSettings, queue: QueueTable, name: str
+) -> None:
+    """It would take the messages that its sink has, once more."""
+    queue.send(Message({}, b"%d" % n) for n in range(4))
+    options = StreamOptions(queue.address.canonical, name, 4, 2, False, copy=True)
+
+    def claim(start: Offset, **change: Any) -> Offset:
+        claims = Claims(ServerAccess.of(SourceOptions({}), settings), replace(options, **change))
+        try:
+            return claims.claim(start, 4)
+        finally:
+            claims.close()
+
+    claims = Claims(ServerAccess.of(SourceOptions({}), settings), options)
+    first = claims.claim(claims.begin(), 4)
+    claims.commit(first)
+    claims.close()
+    with pytest.raises(WrongBatchError, match="has copied messages, which are in the queue still"):
+        claim(first, copy=False)
+    assert len(queue.peek(20)) == 4
+    queue.send([Message({}, b"4")])
+    assert claim(first)["number"] == 2
+    client.streams.release(name)
 
 
 @pytest.mark.parametrize("offset", [5, None, "5", {"offset": 5}, {"number": "5"}])

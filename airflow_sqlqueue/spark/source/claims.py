@@ -136,6 +136,11 @@ class Claims:
             if self._up_to == LAST:
                 time.sleep(_IDLE_SECONDS)
             return start
+        if known is None and not self.options.copy and opened.kept(state.batch_id(start["number"])):
+            raise WrongBatchError(
+                f"The stream {state.name!r} has copied messages, which are in the queue still, and would take them "
+                "again: give it copy=true, or consume the queue by a stream of another name."
+            )
         opened.lock(batch_id)
         size = DrainOptions.bytes_per_statement
         options = DrainOptions(
@@ -294,6 +299,13 @@ class _OpenStream:
             return self.run(lambda session, _: self._ledger(session).find(batch_id).state)
         except BatchNotFoundError:
             return None
+
+    def kept(self, batch_id: uuid.UUID) -> bool:
+        """Return whether the messages of a claim stayed in the queue; False for one that the ledger has forgotten."""
+        try:
+            return self.run(lambda session, _: self._ledger(session).find(batch_id).kept)
+        except BatchNotFoundError:
+            return False
 
     def check(self, offset: Offset, *, stale: bool = True) -> StreamState:
         """Return the stream's row. Raise :class:`WrongBatchError` for an offset that this stream cannot have.
